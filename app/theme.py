@@ -1,0 +1,260 @@
+"""Colours, fonts and zoom: the only place that knows a hexadecimal colour. Widgets ask at paint time, never keep one.
+
+`changes.theme_changed` is emitted after `set_theme` or `set_zoom`, when the new values are already current.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, cast
+
+from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPalette
+
+Choice = Literal["dark", "light", "system"]
+UI_FAMILIES = ("Inter", "SF Pro Text", "Segoe UI", "Noto Sans", "DejaVu Sans")
+MONO_FAMILIES = ("JetBrains Mono", "Cascadia Code", "SF Mono", "Noto Sans Mono", "DejaVu Sans Mono")
+ZOOMS = (0.75, 0.85, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0)
+GOLDEN_ANGLE = 137.508
+SMALLEST = 11.0
+
+
+@dataclass(frozen=True, slots=True)
+class Theme:
+    """Design tokens. `field` is an input's ground, `hover` a control under the pointer, `faint` text that may be missed
+    (placeholders, disabled), `hairline` the one-pixel rule; `lightness` and `chroma` are those of request colours."""
+
+    name: str
+    window: QColor
+    panel: QColor
+    raised: QColor
+    field: QColor
+    hover: QColor
+    text: QColor
+    secondary: QColor
+    faint: QColor
+    hairline: QColor
+    edge: QColor
+    accent: QColor
+    accent_hover: QColor
+    on_accent: QColor
+    good: QColor
+    warn: QColor
+    bad: QColor
+    lightness: float
+    chroma: float
+
+    @property
+    def dark(self) -> bool:
+        return self.name == "dark"
+
+
+def _rgba(color: str, alpha: float) -> QColor:
+    result = QColor(color)
+    result.setAlphaF(alpha)
+    return result
+
+
+DARK = Theme(
+    name="dark",
+    window=QColor("#0f1216"),
+    panel=QColor("#161b21"),
+    raised=QColor("#1e252d"),
+    field=QColor("#1e252d"),
+    hover=QColor("#28313b"),
+    text=QColor("#e6e9ec"),
+    secondary=QColor("#97a1ab"),
+    faint=QColor("#828d98"),
+    hairline=_rgba("#ffffff", 0.08),
+    edge=_rgba("#ffffff", 0.16),
+    accent=QColor("#5aa9ff"),
+    accent_hover=QColor("#7bbaff"),
+    on_accent=QColor("#06182c"),
+    good=QColor("#4cc38a"),
+    warn=QColor("#f5b83d"),
+    bad=QColor("#ff6b5e"),
+    lightness=0.74,
+    chroma=0.13,
+)
+LIGHT = Theme(
+    name="light",
+    window=QColor("#f7f8fa"),
+    panel=QColor("#ffffff"),
+    raised=QColor("#ffffff"),
+    field=QColor("#f1f3f6"),
+    hover=QColor("#e6e9ee"),
+    text=QColor("#14181c"),
+    secondary=QColor("#5b6670"),
+    faint=QColor("#68737d"),
+    hairline=_rgba("#000000", 0.10),
+    edge=_rgba("#000000", 0.18),
+    accent=QColor("#1769d1"),
+    accent_hover=QColor("#1259b4"),
+    on_accent=QColor("#ffffff"),
+    good=QColor("#157a4c"),
+    warn=QColor("#8f5a00"),
+    bad=QColor("#c8372d"),
+    lightness=0.58,
+    chroma=0.14,
+)
+
+
+class Changes(QObject):
+    theme_changed = Signal()
+
+
+changes = Changes()
+_choice: Choice = "system"
+_zoom = 1.0
+
+
+def current() -> Theme:
+    """The theme in force; "system" follows the desktop, dark where it has no opinion."""
+    if _choice == "system":
+        hints = QGuiApplication.styleHints() if QGuiApplication.instance() is not None else None
+        return LIGHT if hints is not None and hints.colorScheme() is Qt.ColorScheme.Light else DARK
+    return LIGHT if _choice == "light" else DARK
+
+
+def choice() -> Choice:
+    return _choice
+
+
+def set_theme(name: str) -> None:
+    """Chooses "dark", "light" or "system". Raises ValueError for another name."""
+    global _choice
+    if name not in ("dark", "light", "system"):
+        raise ValueError(f"theme={name!r}: must be dark, light or system")
+    if name != _choice:
+        _choice = cast(Choice, name)
+        changes.theme_changed.emit()
+
+
+def zoom() -> float:
+    return _zoom
+
+
+def set_zoom(factor: float) -> None:
+    """Scales every font and length; clamped to the range of `ZOOMS`."""
+    global _zoom
+    factor = min(max(factor, ZOOMS[0]), ZOOMS[-1])
+    if factor != _zoom:
+        _zoom = factor
+        changes.theme_changed.emit()
+
+
+def px(length: float) -> int:
+    """A length of the design, in pixels at the current zoom."""
+    return max(1, round(length * _zoom)) if length > 0 else 0
+
+
+@lru_cache(maxsize=4)
+def _families(preferred: tuple[str, ...], fixed: bool) -> tuple[str, ...]:
+    known = set(QFontDatabase.families())
+    kind = QFontDatabase.SystemFont.FixedFont if fixed else QFontDatabase.SystemFont.GeneralFont
+    return (*(f for f in preferred if f in known), QFontDatabase.systemFont(kind).family())
+
+
+def _font(families: tuple[str, ...], size: float, weight: int) -> QFont:
+    font = QFont()
+    font.setFamilies(families)
+    # QFont's pixel sizes are whole numbers: half pixels go through points
+    screen = QGuiApplication.primaryScreen()
+    dpi = screen.logicalDotsPerInchY() if screen is not None else 96.0
+    font.setPointSizeF(max(SMALLEST, size * _zoom) * 72 / dpi)
+    font.setWeight(QFont.Weight(weight))
+    return font
+
+
+def ui(size: float = 13, weight: int = 400) -> QFont:
+    """The interface's font at `size` pixels (before zoom), its digits of one width."""
+    font = _font(_families(UI_FAMILIES, False), size, weight)
+    font.setFeature(QFont.Tag("tnum"), 1)
+    return font
+
+
+def mono(size: float = 12.5, weight: int = 400) -> QFont:
+    """The streams' fixed-width font at `size` pixels (before zoom)."""
+    font = _font(_families(MONO_FAMILIES, True), size, weight)
+    font.setStyleHint(QFont.StyleHint.Monospace)
+    font.setFixedPitch(True)
+    return font
+
+
+def oklch(lightness: float, chroma: float, hue: float) -> QColor:
+    """sRGB of an OKLCH colour, `hue` in degrees; components outside the gamut are cut (Ottosson 2020, "Oklab")."""
+    a, b = chroma * math.cos(math.radians(hue)), chroma * math.sin(math.radians(hue))
+    long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3
+    medium = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3
+    short = (lightness - 0.0894841775 * a - 1.2914855480 * b) ** 3
+    linear = (
+        4.0767416621 * long - 3.3077115913 * medium + 0.2309699292 * short,
+        -1.2684380046 * long + 2.6097574011 * medium - 0.3413193965 * short,
+        -0.0041960863 * long - 0.7034186147 * medium + 1.7076147010 * short,
+    )
+    encoded = (12.92 * v if v <= 0.0031308 else 1.055 * v ** (1 / 2.4) - 0.055 for v in (max(0.0, c) for c in linear))
+    return QColor.fromRgbF(*(min(1.0, c) for c in encoded))
+
+
+@lru_cache(maxsize=4096)
+def _request_color(request: int, lightness: float, chroma: float) -> QColor:
+    return oklch(lightness, chroma, (request * GOLDEN_ANGLE) % 360)
+
+
+def request_color(request: int, theme: Theme | None = None) -> QColor:
+    """The one colour of a request in every panel: hues a golden angle apart. Do not change the returned colour."""
+    theme = theme or current()
+    return _request_color(request, theme.lightness, theme.chroma)
+
+
+def contrast(one: QColor, other: QColor) -> float:
+    """Contrast ratio of two opaque colours, 1 to 21 (WCAG 2.2)."""
+
+    def luminance(color: QColor) -> float:
+        channels = (color.redF(), color.greenF(), color.blueF())
+        r, g, b = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def over(color: QColor, ground: QColor) -> QColor:
+    """The opaque colour that a translucent one makes on a ground."""
+    a = color.alphaF()
+    parts = zip(
+        (color.redF(), color.greenF(), color.blueF()), (ground.redF(), ground.greenF(), ground.blueF()), strict=True
+    )
+    return QColor.fromRgbF(*(c * a + g * (1 - a) for c, g in parts))
+
+
+def palette(theme: Theme) -> QPalette:
+    """Fusion's palette in the theme's colours, for what no style sheet reaches."""
+    role, group = QPalette.ColorRole, QPalette.ColorGroup
+    result = QPalette()
+    for which, color in (
+        (role.Window, theme.window),
+        (role.Base, theme.field),
+        (role.AlternateBase, theme.panel),
+        (role.Button, theme.raised),
+        (role.ToolTipBase, theme.raised),
+        (role.Text, theme.text),
+        (role.WindowText, theme.text),
+        (role.ButtonText, theme.text),
+        (role.ToolTipText, theme.text),
+        (role.BrightText, theme.bad),
+        (role.PlaceholderText, theme.faint),
+        (role.Highlight, theme.accent),
+        (role.HighlightedText, theme.on_accent),
+        (role.Accent, theme.accent),
+        (role.Link, theme.accent),
+        (role.Mid, theme.hover),
+        (role.Dark, theme.window),
+        (role.Shadow, QColor("#000000")),
+    ):
+        result.setColor(which, color)
+    for which in (role.Text, role.WindowText, role.ButtonText):
+        result.setColor(group.Disabled, which, theme.faint)
+    return result
