@@ -1,0 +1,188 @@
+"""`engine.doctor`: what it says of this machine, and of machines that lack something."""
+
+import json
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+import resources
+from engine.doctor import (
+    Finding,
+    Status,
+    cpu_finding,
+    cuda_finding,
+    demo_model_finding,
+    display_finding,
+    examine,
+    library_finding,
+    python_finding,
+    qt_failure,
+    render,
+    requirements,
+)
+
+QT = Requirement("PySide6-Essentials>=6.9,!=6.11.0,!=6.11.1,<6.12")
+
+
+@pytest.fixture(scope="module")
+def findings() -> list[Finding]:
+    return examine()
+
+
+def found(findings: list[Finding], topic: str) -> Finding:
+    return next(finding for finding in findings if finding.topic == topic)
+
+
+def test_it_covers_the_machine_the_libraries_the_window_and_the_models(findings: list[Finding]) -> None:
+    topics = {finding.topic for finding in findings}
+    assert {
+        "system",
+        "CPU",
+        "memory",
+        "Python",
+        "torch",
+        "CUDA",
+        "Qt",
+        "display",
+        "demo model",
+        "cached models",
+    } <= topics
+    assert all(finding.detail for finding in findings)
+
+
+def test_what_is_missing_says_what_it_costs(findings: list[Finding]) -> None:
+    assert all(finding.cost for finding in findings if finding.status is Status.MISSING)
+
+
+def test_the_libraries_these_tests_run_on_are_fit(findings: list[Finding]) -> None:
+    assert {name: found(findings, name).status for name in ("torch", "transformers", "numpy")} == {
+        "torch": Status.OK,
+        "transformers": Status.OK,
+        "numpy": Status.OK,
+    }
+
+
+@pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="there is a GPU here")
+def test_a_machine_without_a_gpu_is_told_what_that_costs(findings: list[Finding]) -> None:
+    gpu = found(findings, "GPU")
+    assert gpu.status is Status.MISSING
+    assert "on the CPU" in gpu.cost
+    assert found(findings, "CUDA").status is Status.NOTE
+
+
+def test_qt_starts_where_the_tests_of_the_window_run(findings: list[Finding]) -> None:
+    pytest.importorskip("PySide6")
+    assert found(findings, "Qt").status is Status.OK
+
+
+@pytest.mark.parametrize("version", ["6.9.0", "6.10.2", "6.11.3"])
+def test_a_version_within_the_range_is_fit(version: str) -> None:
+    assert library_finding(QT, version) == Finding("PySide6-Essentials", Status.OK, version)
+
+
+@pytest.mark.parametrize("version", ["6.8.3", "6.11.0", "6.12.0"])
+def test_a_version_outside_the_range_is_named_with_its_cost_and_the_way_back(version: str) -> None:
+    finding = library_finding(QT, version)
+    assert finding.status is Status.MISSING
+    assert version in finding.detail
+    assert "window" in finding.cost
+    assert finding.remedy.startswith('pip install "PySide6-Essentials')
+
+
+def test_a_library_that_is_not_there_costs_something_and_an_extra_is_only_noted() -> None:
+    assert library_finding(Requirement("bitsandbytes"), None).status is Status.MISSING
+    assert library_finding(Requirement("autoawq>=0.2.9"), None).status is Status.NOTE
+
+
+@pytest.mark.parametrize("version", ["2.13.0+cpu", "2.11.0a0+vendor", "2.12.1"])
+def test_builds_of_torch_with_a_label_are_taken_for_their_release(version: str) -> None:
+    assert library_finding(Requirement("torch>=2.11,<2.14"), version).status is Status.OK
+
+
+def test_every_library_of_the_project_has_a_known_cost_but_the_reader_of_versions() -> None:
+    names = {requirement.name for requirement in requirements()}
+    assert {"torch", "PySide6-Essentials", "nvidia-ml-py", "autoawq", "torchao"} <= names
+    assert not any(library_finding(requirement, None).cost == "" for requirement in requirements())
+
+
+@pytest.mark.parametrize(
+    ("built_for", "usable", "has_gpu", "status"),
+    [
+        ("13.0", True, True, Status.OK),
+        (None, False, False, Status.NOTE),
+        ("13.0", False, False, Status.NOTE),
+        (None, False, True, Status.MISSING),
+        ("13.0", False, True, Status.MISSING),
+    ],
+)
+def test_torch_without_cuda_matters_only_beside_a_gpu(
+    built_for: str | None, usable: bool, has_gpu: bool, status: Status
+) -> None:
+    finding = cuda_finding("2.13.0", built_for, usable, has_gpu)
+    assert finding.status is status
+    assert bool(finding.remedy) is (status is Status.MISSING)
+
+
+def test_a_cpu_says_which_instruction_sets_it_lacks() -> None:
+    assert (
+        cpu_finding("Xeon", 8, frozenset({"avx2", "avx512f", "amx_bf16"})).detail
+        == "Xeon, 8 cores, AVX2, AVX-512, AMX bf16"
+    )
+    assert cpu_finding("Core", 1, frozenset({"avx2"})).status is Status.NOTE
+    assert cpu_finding("Atom", 4, frozenset({"sse2"})).status is Status.MISSING
+    assert cpu_finding("arm64", 8, frozenset()).status is Status.OK
+
+
+def test_an_old_python_is_refused() -> None:
+    assert python_finding((3, 10, 14)).status is Status.MISSING
+    assert python_finding((3, 11, 0)).status is Status.OK
+
+
+def test_a_missing_qt_library_is_named_with_its_debian_package() -> None:
+    errors = "ImportError: libEGL.so.1: cannot open shared object file: No such file or directory"
+    finding = qt_failure(f"Traceback (most recent call last):\n{errors}\n")
+    assert finding.detail == "finds no libEGL.so.1"
+    assert finding.remedy == "sudo apt-get install libegl1"
+
+
+def test_a_qt_failure_without_a_library_keeps_its_own_words() -> None:
+    assert qt_failure("one\nModuleNotFoundError: No module named 'PySide6'\n").detail.endswith(
+        "No module named 'PySide6'"
+    )
+
+
+def test_a_display_is_named_by_its_variable() -> None:
+    assert display_finding({"DISPLAY": ":1"}).detail == "DISPLAY=:1"
+    assert "offscreen" in display_finding({}).cost
+
+
+def test_the_demo_model_is_found_with_its_weights_only(tmp_path: Path) -> None:
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "config.json").write_text("{}")
+    assert demo_model_finding(tmp_path).status is Status.MISSING
+    (tmp_path / "half" / "model.safetensors").write_bytes(bytes(1_500_000))
+    assert demo_model_finding(tmp_path).detail == "half (1.5 MB)"
+
+
+def test_the_shipped_demo_model_is_there() -> None:
+    assert demo_model_finding(resources.path("models")).status is Status.OK
+
+
+def test_the_text_shows_each_cost_below_its_finding_and_counts_them() -> None:
+    text = render([Finding("Qt", Status.OK, "fine"), Finding("display", Status.MISSING, "none", "no window", "log in")])
+    assert text.splitlines() == [
+        "ok       Qt       fine",
+        "missing  display  none",
+        "                  costs: no window",
+        "                  to do: log in",
+        "",
+        "1 ok · 1 missing · 0 note",
+    ]
+
+
+def test_findings_go_through_json_unchanged(findings: list[Finding]) -> None:
+    entries = json.loads(json.dumps([asdict(finding) for finding in findings]))
+    assert [Finding(**{**entry, "status": Status(entry["status"])}) for entry in entries] == findings
