@@ -31,7 +31,7 @@ check: system-offscreen $(VENV)/.installed-dev  ## lint, format, types, and who 
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 
 bench: system-offscreen $(VENV)/.installed  ## measure this engine against transformers and the bound (ARGS="--ui")
 	@$(BIN)/batchscope bench $(ARGS)
