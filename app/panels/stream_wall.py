@@ -1,0 +1,129 @@
+"""The wall of streams: a line of counts, and a card for every request of the trace on show."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QToolButton, QVBoxLayout, QWidget
+
+from app import theme
+from app.bridge import Bridge
+from app.panels.stream_cards import StreamCards
+from app.widgets.labels import label
+from engine import Ended, Record, Step, Submitted
+
+FIGURES_MS = 250
+
+
+class StreamWall(QWidget):
+    """Every stream of the bridge's trace as a card that grows.
+
+    The signals name a request; `request_selected` gives -1 when the selection is given up.
+    """
+
+    request_selected = Signal(int)
+    request_opened = Signal(int)  # its transcript is wanted
+    stop_requested = Signal(int)
+    regenerate_requested = Signal(int)
+    follow_up_requested = Signal(int)
+
+    def __init__(self, bridge: Bridge, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("stream_wall")
+        self.bridge = bridge
+        self.running = self.done = 0
+        self.title = label("Streams", "brand")
+        self.counts = label("", "secondary", "stream_counts")
+        self.figures = label("", "secondary", "stream_figures")
+        self.newest = QToolButton()
+        self.newest.setText("↓ newest")
+        self.newest.setToolTip("Go to the newest stream and follow it")
+        self.newest.setCursor(Qt.CursorShape.PointingHandCursor)
+        self.newest.setObjectName("follow_newest")
+        self.newest.hide()
+        self.figures.setToolTip("Output tokens of the last second, as the engine gave them · frames the window painted")
+        self.counts.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self.cards = StreamCards(bridge)
+        head = QHBoxLayout()
+        head.addWidget(self.title)
+        head.addWidget(self.counts, 1)
+        head.addWidget(self.newest)
+        head.addWidget(self.figures)
+        self._column = QVBoxLayout(self)
+        self._column.addLayout(head)
+        self._column.addWidget(self.cards, 1)
+        self._head = head
+        self._timer = QTimer(self)
+        self._timer.setInterval(FIGURES_MS)
+        self._timer.timeout.connect(self._tell_figures)
+        self._timer.start()
+        for name in (
+            "request_selected", "request_opened", "stop_requested", "regenerate_requested", "follow_up_requested",
+        ):  # fmt: skip
+            getattr(self.cards, name).connect(getattr(self, name))
+        self.newest.clicked.connect(self.cards.follow)
+        self.cards.following_changed.connect(lambda following: self.newest.setVisible(not following))
+        bridge.records_arrived.connect(self._on_records)
+        bridge.trace_reset.connect(self._on_reset)
+        theme.changes.theme_changed.connect(self._on_theme)
+        self._on_reset()
+        self._on_theme()
+
+    def select(self, request: int | None) -> None:
+        """Selects a request, as another panel has done, and shows its card; None or -1 selects none."""
+        self.cards.select(request)
+
+    def _on_reset(self, trace: object = None) -> None:
+        self.running = self.done = 0
+        self.cards.clear()
+        known = list(self.bridge.requests)
+        if known:
+            self.cards.add(known)
+        self._tell_counts()
+
+    def _on_records(self, records: list[Record]) -> None:
+        new: list[int] = []
+        touched: set[int] = set()
+        started = -1
+        for record in records:
+            match record:
+                case Step():
+                    requests = record.request.tolist()
+                    touched.update(requests)
+                    touched.update(record.preempted.tolist())
+                    started = max(started, max(requests, default=-1))
+                    self.running = record.running
+                case Submitted():
+                    new.append(record.request)
+                case Ended():
+                    touched.add(record.request)
+                    self.done += 1
+                case _:
+                    pass
+        if new:
+            self.cards.add(new)
+        if touched:
+            self.cards.changed(touched, started)
+        if new or touched:
+            self._tell_counts()
+
+    def _tell_counts(self) -> None:
+        total = len(self.cards.ids)
+        running = min(self.running, total - self.done)
+        waiting = total - self.done - running
+        text = f"{running:,} running  ·  {waiting:,} waiting  ·  {self.done:,} done" if total else ""
+        if text != self.counts.text():
+            self.counts.setText(text)
+
+    def _tell_figures(self) -> None:
+        rate, frames = self.bridge.tokens_per_second, self.bridge.frames_per_second
+        text = f"{rate:,.0f} tok/s   {frames:.0f} fps" if self.cards.ids else f"{frames:.0f} fps"
+        if text != self.figures.text():
+            self.figures.setText(text)
+
+    def _on_theme(self) -> None:
+        px = theme.px
+        self._head.setSpacing(px(12))
+        self._head.setContentsMargins(px(2), px(2), px(2), px(2))
+        self._column.setContentsMargins(0, 0, 0, 0)
+        self._column.setSpacing(px(6))
+        self.cards.refresh()

@@ -1,0 +1,96 @@
+"""The last wrapped lines of a text that grows: only what is new is wrapped, and lines above stay where they are."""
+
+from __future__ import annotations
+
+from PySide6.QtGui import QFont, QFontMetricsF, QTextLayout, QTextOption
+
+KEPT = 24
+LONGEST = 4_000
+Span = tuple[int, int]
+
+
+def wrap_columns(text: str, start: int, columns: int) -> list[Span]:
+    """Half-open ranges `[begin, end)` of the lines from `start` on, at most `columns` characters, cut at spaces."""
+    spans, n = [], len(text)
+    while start < n:
+        newline = text.find("\n", start, start + columns + 1)
+        if newline >= 0:
+            spans.append((start, newline))
+            start = newline + 1
+            continue
+        if n - start <= columns:
+            spans.append((start, n))
+            break
+        cut = text.rfind(" ", start + 1, start + columns + 1)
+        if cut < 0:
+            spans.append((start, start + columns))
+            start += columns
+        else:
+            spans.append((start, cut))
+            start = cut + 1
+    return spans
+
+
+def wrap_shaped(text: str, start: int, font: QFont, width: float) -> list[Span]:
+    """As `wrap_columns`, for any script: Qt shapes the text and measures it. `width` in pixels."""
+    spans = []
+    option = QTextOption()
+    option.setWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
+    while start < len(text):
+        end = text.find("\n", start)
+        paragraph = text[start : end if end >= 0 else len(text)]
+        units = paragraph.encode("utf-16-le", "replace")
+        layout = QTextLayout(units.decode("utf-16-le"), font)
+        layout.setTextOption(option)
+        layout.beginLayout()
+        at = start
+        while (line := layout.createLine()).isValid():
+            line.setLineWidth(width)
+            first, count = line.textStart(), line.textLength()
+            # Qt counts UTF-16 units, Python code points
+            length = len(units[2 * first : 2 * (first + count)].decode("utf-16-le", "replace"))
+            spans.append((at, at + length))
+            at += length
+        layout.endLayout()
+        if not paragraph:
+            spans.append((start, start))
+        start += len(paragraph) + 1
+    return spans
+
+
+class WrappedTail:
+    """The lines of one text at one width. `update` costs what is new; a text met late is begun near its end."""
+
+    def __init__(self, font: QFont, width: float) -> None:
+        self._font, self._width = font, width
+        self._columns = max(8, int(width / QFontMetricsF(font).horizontalAdvance("0") + 0.01))
+        self._closed: list[str] = []
+        self._open = 0
+        self._seen = 0
+        self._lines: list[str] = []
+
+    def update(self, text: str) -> list[str]:
+        """The last wrapped lines, at most `KEPT`, blank ones left out; `text` only ever grows."""
+        if len(text) == self._seen:
+            return self._lines
+        if len(text) < self._seen:
+            self._closed, self._open = [], 0
+        if len(text) - self._open > LONGEST:
+            begin = len(text) - LONGEST // 2
+            space = text.find(" ", begin, begin + 200)
+            self._closed, self._open = [], space + 1 if space >= 0 else begin
+        self._seen = len(text)
+        fresh = text[self._open :]
+        if fresh.isascii():
+            spans = wrap_columns(text, self._open, self._columns)
+        else:
+            spans = wrap_shaped(text, self._open, self._font, self._width)
+        if text.endswith("\n"):
+            closed, tail, self._open = spans, [], len(text)
+        else:
+            closed, tail = spans[:-1], spans[-1:]
+            self._open = tail[0][0]
+        self._closed += [line for a, b in closed if (line := text[a:b].rstrip().expandtabs(4))]
+        del self._closed[:-KEPT]
+        self._lines = self._closed + [line for a, b in tail if (line := text[a:b].rstrip().expandtabs(4))]
+        return self._lines
