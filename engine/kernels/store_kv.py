@@ -1,0 +1,92 @@
+"""Triton kernel that writes a step's keys and values into the paged KV cache."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from engine.kernels.jit import jit, next_power_of_two, tl
+
+ELEMENTS_A_PROGRAM = 2048  # of K, and as many of V: 16 a thread of four warps
+
+
+@jit(do_not_specialize=["slots"])  # a slice of a step's metadata, of any alignment
+def store_kv_kernel(
+    k: tl.tensor,
+    v: tl.tensor,
+    k_cache: tl.tensor,
+    v_cache: tl.tensor,
+    slots: tl.tensor,
+    k_token_stride: tl.tensor,
+    k_head_stride: tl.tensor,
+    v_token_stride: tl.tensor,
+    v_head_stride: tl.tensor,
+    k_block_stride: tl.tensor,
+    k_slot_stride: tl.tensor,
+    k_cache_head_stride: tl.tensor,
+    v_block_stride: tl.tensor,
+    v_slot_stride: tl.tensor,
+    v_cache_head_stride: tl.tensor,
+    BLOCK_SIZE: tl.constexpr,
+    KV_HEADS: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_HEADS: tl.constexpr,
+    BLOCK_DIM: tl.constexpr,
+) -> None:
+    token = tl.program_id(0).to(tl.int64)
+    slot = tl.load(slots + token)
+    if slot < 0:
+        return
+    block, offset = slot // BLOCK_SIZE, slot % BLOCK_SIZE
+    heads = tl.program_id(1) * BLOCK_HEADS + tl.arange(0, BLOCK_HEADS)[:, None]
+    dims = tl.arange(0, BLOCK_DIM)[None, :]
+    inside = (heads < KV_HEADS) & (dims < HEAD_DIM)
+    keys = tl.load(k + token * k_token_stride + heads * k_head_stride + dims, mask=inside)
+    values = tl.load(v + token * v_token_stride + heads * v_head_stride + dims, mask=inside)
+    k_slot = k_cache + block * k_block_stride + offset * k_slot_stride
+    v_slot = v_cache + block * v_block_stride + offset * v_slot_stride
+    tl.store(k_slot + heads * k_cache_head_stride + dims, keys, mask=inside)
+    tl.store(v_slot + heads * v_cache_head_stride + dims, values, mask=inside)
+
+
+def store_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tensor) -> None:
+    """Write each token's key and value into its slot of the cache, in place; contract of `reference.store_kv`."""
+    if len(slots):
+        k = k if k.stride(-1) == 1 else k.contiguous()
+        v = v if v.stride(-1) == 1 else v.contiguous()
+        grid, arguments = launch(k, v, k_cache, v_cache, slots)
+        store_kv_kernel[grid](**arguments)
+
+
+def launch(
+    k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tensor
+) -> tuple[tuple[int, int], dict[str, Any]]:
+    """The grid and the arguments of one launch, reading shapes and strides alone."""
+    _, kv_heads, head_dim = k.shape
+    block_dim = next_power_of_two(head_dim)
+    block_heads = min(next_power_of_two(kv_heads), max(1, ELEMENTS_A_PROGRAM // block_dim))
+    arguments = {
+        "k": k,
+        "v": v,
+        "k_cache": k_cache,
+        "v_cache": v_cache,
+        "slots": slots,
+        "k_token_stride": k.stride(0),
+        "k_head_stride": k.stride(1),
+        "v_token_stride": v.stride(0),
+        "v_head_stride": v.stride(1),
+        "k_block_stride": k_cache.stride(0),
+        "k_slot_stride": k_cache.stride(1),
+        "k_cache_head_stride": k_cache.stride(2),
+        "v_block_stride": v_cache.stride(0),
+        "v_slot_stride": v_cache.stride(1),
+        "v_cache_head_stride": v_cache.stride(2),
+        "BLOCK_SIZE": k_cache.shape[1],
+        "KV_HEADS": kv_heads,
+        "HEAD_DIM": head_dim,
+        "BLOCK_HEADS": block_heads,
+        "BLOCK_DIM": block_dim,
+        "enable_fp_fusion": True,  # said outright, or Triton 3.9 warns
+    }
+    return (len(slots), -(-kv_heads // block_heads)), arguments

@@ -1,0 +1,164 @@
+"""Random paged-attention problems, poisoned wherever a kernel has no business reading, and their check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.kernels import reference
+
+TOLERANCE = {torch.float32: 2e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}  # of values near one
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a problem looks like; rows are pairs of (query tokens, context length)."""
+
+    rows: Sequence[tuple[int, int]]
+    kv_heads: int = 2
+    group: int = 2
+    head_dim: int = 64
+    block_size: int = 16
+    sliding_window: int | None = None
+    softcap: float | None = None
+    sinks: bool = False
+    dtype: torch.dtype = torch.float32
+    heads_first: bool = False  # the cache is stored as [blocks, kv_heads, block_size, head_dim]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One problem: the arguments of `paged_attention`, positional and by keyword."""
+
+    arguments: tuple[Tensor, ...]
+    options: dict[str, Any]
+
+    def check(self, paged_attention: Callable[..., Tensor]) -> None:
+        """Fails unless the kernel agrees with the oracle in every element of a NaN-poisoned output."""
+        q = self.arguments[0]
+        out = torch.full_like(q, torch.nan)
+        assert paged_attention(*self.arguments, **self.options, out=out) is out
+        expected = reference.paged_attention(q.double(), *self.arguments[1:], **self.options)
+        torch.testing.assert_close(out.double(), expected, rtol=TOLERANCE[q.dtype], atol=TOLERANCE[q.dtype])
+
+
+def make_case(shape: Shape, seed: int, device: str = "cpu") -> Case:
+    """The problem of this shape and seed: every slot that no query may see is NaN, every spare table entry -1."""
+    random = torch.Generator().manual_seed(seed)
+    tokens = sum(queries for queries, _ in shape.rows)
+    needed = [-(-context // shape.block_size) for _, context in shape.rows]
+    pool = torch.randperm(sum(needed) + 3, generator=random)
+    k_cache, v_cache = (_empty_cache(shape, len(pool)) for _ in range(2))
+    block_tables = torch.full((len(shape.rows), max(needed, default=0) + 2), -1, dtype=torch.int32)
+    taken = 0
+    for row, (queries, context) in enumerate(shape.rows):
+        first = 0
+        if shape.sliding_window is not None:
+            first = min(context, max(0, context - queries - shape.sliding_window + 1))
+        if queries == 0:
+            first = context
+        positions = torch.arange(first, context)
+        used = slice(first // shape.block_size, needed[row])
+        if queries:
+            block_tables[row, used] = pool[taken + used.start : taken + used.stop].int()
+        taken += needed[row]
+        blocks, offsets = block_tables[row, positions // shape.block_size].long(), positions % shape.block_size
+        for cache in (k_cache, v_cache):
+            stored = torch.randn(len(positions), shape.kv_heads, shape.head_dim, generator=random)
+            cache[blocks, offsets] = stored.to(shape.dtype)
+    heads = shape.kv_heads * shape.group
+    q = torch.randn(tokens, heads, shape.head_dim, generator=random) * 2  # uneven weights: an average hides mistakes
+    query_starts = torch.tensor([0, *(queries for queries, _ in shape.rows)]).cumsum(0).int()
+    context_lengths = torch.tensor([context for _, context in shape.rows], dtype=torch.int32)
+    sinks = torch.randn(heads, generator=random).to(shape.dtype).to(device) if shape.sinks else None
+    arguments = (q.to(shape.dtype), k_cache, v_cache, block_tables, query_starts, context_lengths)
+    return Case(
+        tuple(_on(device, tensor) for tensor in arguments),
+        {
+            "scale": shape.head_dim**-0.5,
+            "sliding_window": shape.sliding_window,
+            "softcap": shape.softcap,
+            "sinks": sinks,
+        },
+    )
+
+
+def random_shape(seed: int, dtype: torch.dtype, *, most_rows: int = 4, longest: int = 90) -> Shape:
+    """A shape drawn from all that the engine serves: mixed prefill, chunk, decode and empty rows."""
+    random = torch.Generator().manual_seed(seed)
+
+    def pick(*choices: Any) -> Any:
+        return choices[int(torch.randint(len(choices), (), generator=random))]
+
+    rows = []
+    for _ in range(pick(*range(1, most_rows + 1))):
+        context = 1 + int(torch.randint(longest, (), generator=random))
+        rows.append((min(context, pick(1, 1, 0, context, 1 + context // 3)), context))
+    return Shape(
+        rows=rows if any(queries for queries, _ in rows) else [(1, 1)],
+        kv_heads=pick(1, 2, 3),
+        group=pick(1, 2, 3, 4, 5, 6, 7, 8),
+        head_dim=pick(32, 64, 80, 96, 128, 256),
+        block_size=pick(16, 32, 64),
+        sliding_window=pick(None, None, 1, 7, 33),
+        softcap=pick(None, None, 5.0),
+        sinks=pick(False, True),
+        dtype=dtype,
+        heads_first=pick(False, True),
+    )
+
+
+@dataclass(frozen=True)
+class Store:
+    """One problem for `store_kv`: its arguments."""
+
+    arguments: tuple[Tensor, ...]
+
+    def check(self, store_kv: Callable[..., None]) -> None:
+        """Fails unless both caches end as the oracle leaves them, in every slot, bit for bit."""
+        k, v, k_cache, v_cache, slots = self.arguments
+        expected = [k_cache.clone(), v_cache.clone()]
+        reference.store_kv(k, v, *expected, slots)
+        store_kv(k, v, k_cache, v_cache, slots)
+        for cache, right in zip((k_cache, v_cache), expected, strict=True):
+            torch.testing.assert_close(cache, right, rtol=0, atol=0, equal_nan=True)
+
+
+def make_store(seed: int, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Store:
+    """Random keys and values, a third of them without a slot, for a cache of random layout full of NaN."""
+    random = torch.Generator().manual_seed(seed)
+
+    def pick(*choices: Any) -> Any:
+        return choices[int(torch.randint(len(choices), (), generator=random))]
+
+    shape = Shape(
+        rows=(),
+        kv_heads=pick(1, 3, 5, 8, 32),
+        head_dim=pick(32, 80, 96, 128, 256),
+        block_size=pick(16, 32, 64),
+        dtype=dtype,
+        heads_first=pick(False, True),
+    )
+    tokens, blocks = pick(1, 3, 17), 3
+    slots = torch.randperm(blocks * shape.block_size, generator=random)[:tokens]
+    slots = (slots - slots[0]) % (blocks * shape.block_size)  # the first token takes slot 0
+    slots[1:][torch.rand(tokens - 1, generator=random) < 1 / 3] = -1
+    # As a model hands them over: a view [tokens, kv_heads, head_dim] of heads-first memory.
+    k, v = torch.randn(2, shape.kv_heads, tokens, shape.head_dim, generator=random).to(dtype).transpose(1, 2)
+    arguments = (k, v, _empty_cache(shape, blocks), _empty_cache(shape, blocks), slots)
+    return Store(tuple(_on(device, tensor) for tensor in arguments))
+
+
+def _empty_cache(shape: Shape, blocks: int) -> Tensor:
+    if shape.heads_first:
+        size = (blocks, shape.kv_heads, shape.block_size, shape.head_dim)
+        return torch.full(size, torch.nan, dtype=shape.dtype).transpose(1, 2)
+    return torch.full((blocks, shape.block_size, shape.kv_heads, shape.head_dim), torch.nan, dtype=shape.dtype)
+
+
+def _on(device: str, tensor: Tensor) -> Tensor:
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device).copy_(tensor)

@@ -1,0 +1,127 @@
+"""Every kernel compiles for the GPUs it is launched on, and fits their shared memory; no GPU is needed for that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+triton = pytest.importorskip("triton")
+
+from triton.backends.compiler import GPUTarget  # noqa: E402
+from triton.compiler import ASTSource  # noqa: E402
+
+from engine.kernels import paged_attention, store_kv  # noqa: E402
+
+SHARED_MEMORY = {80: 163 * 1024, 89: 99 * 1024, 90: 227 * 1024, 100: 227 * 1024}  # bytes a block may have, by sm
+POINTERS = {
+    torch.float32: "*fp32",
+    torch.float16: "*fp16",
+    torch.bfloat16: "*bf16",
+    torch.int32: "*i32",
+    torch.int64: "*i64",
+}
+DECODE, PREFILL = (64, 64), (2048, 8)  # tokens, rows
+
+
+@pytest.fixture(autouse=True)
+def _empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+
+
+def compile_launch(kernel: Any, arguments: dict[str, Any], sm: int) -> Any:
+    """Compiles what a launch with these arguments would, specialized as Triton does it: on 1 and on multiples of 16."""
+    signature: dict[str, str] = {}
+    constants: dict[str, Any] = {}
+    aligned: dict[tuple[int], list[list[Any]]] = {}
+    for index, parameter in enumerate(kernel.params):
+        name, value = parameter.name, arguments[parameter.name]
+        specialized = not parameter.do_not_specialize
+        if parameter.is_constexpr or value is None or (isinstance(value, int) and value == 1 and specialized):
+            signature[name] = "constexpr"
+            constants[name] = value
+            continue
+        if isinstance(value, Tensor):
+            signature[name] = POINTERS[value.dtype]
+        else:
+            signature[name] = "fp32" if isinstance(value, float) else "i32" if abs(value) < 2**31 else "i64"
+        if specialized and (isinstance(value, Tensor) or (isinstance(value, int) and value % 16 == 0)):
+            aligned[(index,)] = [["tt.divisibility", 16]]
+    options = {name: value for name, value in arguments.items() if name not in kernel.arg_names}
+    source = ASTSource(kernel, signature, constants, aligned)
+    return triton.compile(source, target=GPUTarget("cuda", sm, 32), options=options)
+
+
+def attention_arguments(
+    dtype: torch.dtype, head_dim: int, tokens: int, rows: int, *, group: int = 4, everything: bool = False
+) -> dict[str, Any]:
+    """The arguments of a launch on tensors that hold nothing; `everything` turns on window, softcap and sinks."""
+    heads = 8 * group
+    q = torch.empty(tokens, heads, head_dim, dtype=dtype, device="meta")
+    cache = torch.empty(1000, 16, 8, head_dim, dtype=dtype, device="meta")
+    table, starts, contexts = (torch.empty(s, dtype=torch.int32, device="meta") for s in [(rows, 64), rows + 1, rows])
+    return paged_attention.launch(
+        q,
+        q,
+        cache,
+        cache,
+        table,
+        starts,
+        contexts,
+        scale=0.1,
+        sliding_window=128 if everything else None,
+        softcap=30.0 if everything else None,
+        sinks=torch.empty(heads, dtype=dtype, device="meta") if everything else None,
+    )[1]
+
+
+def check(compiled: Any, sm: int) -> None:
+    assert compiled.asm["cubin"]
+    assert compiled.metadata.shared <= SHARED_MEMORY[sm]
+
+
+@pytest.mark.parametrize("head_dim", [64, 128, 256])
+@pytest.mark.parametrize(
+    ("dtype", "step"),
+    [
+        pytest.param(torch.bfloat16, DECODE, id="bf16-decode"),
+        pytest.param(torch.bfloat16, PREFILL, id="bf16-prefill"),
+        pytest.param(torch.float16, PREFILL, id="fp16-prefill"),
+        pytest.param(torch.float32, PREFILL, id="fp32"),
+    ],
+)
+@pytest.mark.parametrize("sm", [80, 90, 100])
+def test_attention_compiles_and_fits(sm: int, dtype: torch.dtype, step: tuple[int, int], head_dim: int) -> None:
+    check(compile_launch(paged_attention.paged_attention_kernel, attention_arguments(dtype, head_dim, *step), sm), sm)
+
+
+@pytest.mark.parametrize("step", [DECODE, PREFILL], ids=["decode", "prefill"])
+@pytest.mark.parametrize("sm", [80, 90, 100])
+def test_attention_with_window_softcap_and_sinks_compiles_and_fits(sm: int, step: tuple[int, int]) -> None:
+    arguments = attention_arguments(torch.bfloat16, 256, *step, everything=True)
+    check(compile_launch(paged_attention.paged_attention_kernel, arguments, sm), sm)
+
+
+@pytest.mark.parametrize("sm", [80, 90, 100])
+def test_attention_of_odd_sizes_compiles_and_fits(sm: int) -> None:
+    arguments = attention_arguments(torch.float16, 80, 100, 7, group=7)
+    check(compile_launch(paged_attention.paged_attention_kernel, arguments, sm), sm)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "fp32"])
+@pytest.mark.parametrize("head_dim", [128, 256])
+def test_attention_fits_the_smaller_shared_memory_of_consumer_cards(dtype: torch.dtype, head_dim: int) -> None:
+    arguments = attention_arguments(dtype, head_dim, *PREFILL, everything=True)
+    check(compile_launch(paged_attention.paged_attention_kernel, arguments, 89), 89)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "fp32"])
+@pytest.mark.parametrize("sm", [80, 90, 100])
+def test_storing_keys_and_values_compiles_and_fits(sm: int, dtype: torch.dtype) -> None:
+    k = torch.empty(64, 8, 128, dtype=dtype, device="meta")
+    cache = torch.empty(1000, 16, 8, 128, dtype=dtype, device="meta")
+    arguments = store_kv.launch(k, k, cache, cache, torch.empty(64, dtype=torch.int64, device="meta"))[1]
+    check(compile_launch(store_kv.store_kv_kernel, arguments, sm), sm)
