@@ -11,6 +11,7 @@ import random
 import zlib
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -202,7 +203,7 @@ class _Model:
                     ending.append(row)
             text_end.append(len(text))
         self.tokens += len(emitting)
-        self.time = max(started + 2e-4, self.tokens / self.rate * (1 + 0.01 * math.sin(self.time)))
+        self.time = max(started + 2e-4, self.tokens / self.rate + 0.3 * math.sin(self.tokens / self.rate / 2) ** 2)
         slots = [row.slot for row, _ in rows]
         for row in ending:
             self.release(row)
@@ -276,7 +277,7 @@ class _Model:
             "token": tokens, "text_end": text_end, "taken": [b for b, _ in self.taken],
             "taken_request": [r for _, r in self.taken], "freed": self.freed, "preempted": self.preempted,
         }  # fmt: skip
-        arrays = {name: np.array(values, np.int32) for name, values in columns.items()}
+        arrays: dict[str, Any] = {name: np.array(values, np.int32) for name, values in columns.items()}
         logprob = -np.abs(np.random.default_rng(self.steps).normal(0, 0.8, len(tokens))).astype(np.float32)
         for array in (*arrays.values(), logprob):
             array.flags.writeable = False

@@ -1,0 +1,196 @@
+"""What the charts draw, kept in bins of a quarter second as records come in. No Qt in here.
+
+A step costs O(its rows), a refresh O(the bins in sight), and a bin 28 bytes or less a series for as long as the run is.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from engine import Header, Record, Step, Submitted, Telemetry
+
+BIN = 0.25
+RATE_SPAN = 1.0
+TTFT_SPAN, ITL_SPAN = 5.0, 1.0
+Array = np.ndarray[Any, Any]
+
+
+def decimate(low: Array, high: Array, columns: int) -> tuple[Array, Array, Array]:
+    """The smallest of `low` and largest of `high` in each of at most `columns` runs of neighbours, and the runs' first
+    places. NaN counts as nothing there; a run of nothing is NaN."""
+    count = len(low)
+    if count <= columns:
+        return low, high, np.arange(count)
+    starts = np.linspace(0, count, columns, endpoint=False).astype(np.int64)
+    return np.fmin.reduceat(low, starts), np.fmax.reduceat(high, starts), starts
+
+
+class Bins:
+    """Columns of numbers, one row a bin, NaN until written; grows by doubling."""
+
+    def __init__(self, fields: int, fill: float = np.nan) -> None:
+        self._fill = fill
+        self._values = np.full((fields, 256), fill, np.float32)
+        self.count = 0
+
+    def reach(self, place: int) -> None:
+        """Makes the bins up to and with `place` exist."""
+        if place >= self._values.shape[1]:
+            more = np.full((len(self._values), max(place + 1, 2 * self._values.shape[1])), self._fill, np.float32)
+            more[:, : self.count] = self._values[:, : self.count]
+            self._values = more
+        self.count = max(self.count, place + 1)
+
+    def __getitem__(self, field: int) -> Array:
+        """One column as far as it goes."""
+        return self._values[field, : self.count]
+
+
+class Extremes(Bins):
+    """The smallest, largest and last value of each bin."""
+
+    def __init__(self) -> None:
+        super().__init__(3)
+        self.last = np.nan
+
+    def add(self, time: float, value: float) -> None:
+        place = int(time / BIN)
+        # bins in which nothing changed held the value before
+        if not np.isnan(self.last):
+            begin = self.count
+            self.reach(place)
+            self._values[:, begin : place + 1] = self.last
+        self.reach(place)
+        column = self._values[:, place]
+        column[0] = np.fmin(column[0], value)
+        column[1] = np.fmax(column[1], value)
+        column[2] = self.last = value
+
+
+class Percentiles(Bins):
+    """p50, p95 and p99 of the samples of the last `span` seconds, at each bin's end."""
+
+    QUANTILES = (50, 95, 99)
+
+    def __init__(self, span: float) -> None:
+        super().__init__(3)
+        self._span = round(span / BIN)
+        self._samples: deque[tuple[int, Array]] = deque()
+        self._open = 0
+        self._fresh = False
+
+    def add(self, time: float, values: Array) -> None:
+        place = int(time / BIN)
+        if place > self._open:
+            self.settle(time)
+        self._samples.append((place, values))
+        self._fresh = True
+
+    def settle(self, time: float) -> None:
+        """Closes the bins before `time`, and brings the open one up to date."""
+        place = int(time / BIN)
+        while self._open < place:
+            self._write()
+            self._open += 1
+            if not self._samples and self._open < place:
+                self._open = place
+        self._write()
+
+    def _write(self) -> None:
+        while self._samples and self._samples[0][0] <= self._open - self._span:
+            self._samples.popleft()
+            self._fresh = True
+        self.reach(self._open)
+        if not self._samples:
+            return
+        if self._fresh:
+            pooled = np.concatenate([values for place, values in self._samples if place <= self._open])
+            self._values[:, self._open] = np.percentile(pooled, self.QUANTILES)
+            self._fresh = False
+        elif np.isnan(self._values[0, self._open]):
+            self._values[:, self._open] = self._values[:, self._open - 1]
+
+
+class ChartSeries:
+    """Every series of one trace. `now` is the time of the latest record."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets everything: another trace begins."""
+        self.now = 0.0
+        self.blocks = self.cores = 0
+        self.tokens = Bins(1, 0.0)
+        self.ttft, self.itl = Percentiles(TTFT_SPAN), Percentiles(ITL_SPAN)
+        self.running, self.waiting, self.used = Extremes(), Extremes(), Extremes()
+        self.cpu, self.memory, self.gpu, self.gpu_memory = Extremes(), Extremes(), Extremes(), Extremes()
+        self.telemetry: Telemetry | None = None
+        self._submitted = np.zeros(256)
+        self._emitted = np.full(256, np.nan)  # by request: when it last gave a token
+
+    def feed(self, records: list[Record]) -> None:
+        for record in records:
+            match record:
+                case Step():
+                    self._step(record)
+                case Submitted():
+                    self._grow(record.request)
+                    self._submitted[record.request] = record.time
+                    self.now = max(self.now, record.time)
+                case Telemetry():
+                    self._telemetry(record)
+                case Header():
+                    self.blocks, self.cores = record.blocks, record.machine.cores
+                case _:
+                    pass
+
+    def settle(self) -> None:
+        """Brings the percentiles up to `now`: call it before drawing."""
+        self.ttft.settle(self.now)
+        self.itl.settle(self.now)
+
+    def rate(self) -> Array:
+        """Output tokens a second at each bin: those of the last second."""
+        span = round(RATE_SPAN / BIN)
+        total = np.concatenate((np.zeros(span), np.cumsum(self.tokens[0], dtype=np.float64)))
+        return (total[span:] - total[:-span]) / RATE_SPAN
+
+    def _grow(self, request: int) -> None:
+        if request >= len(self._submitted):
+            more = max(request + 1, 2 * len(self._submitted)) - len(self._submitted)
+            self._submitted = np.concatenate((self._submitted, np.zeros(more)))
+            self._emitted = np.concatenate((self._emitted, np.full(more, np.nan)))
+
+    def _step(self, step: Step) -> None:
+        time = step.ended
+        self.now = max(self.now, time)
+        place = int(time / BIN)
+        self.tokens.reach(place)
+        self.tokens[0][place] += len(step.token)
+        self.running.add(time, step.running)
+        self.waiting.add(time, step.waiting)
+        self.used.add(time, self.blocks - step.free_blocks)
+        if not len(step.token):
+            return
+        # a row that emits several tokens in one step is one emission
+        requests = np.unique(step.request[step.token_row])
+        before = self._emitted[requests]
+        self._emitted[requests] = time
+        first = np.isnan(before)
+        if first.any():
+            self.ttft.add(time, time - self._submitted[requests[first]])
+        if not first.all():
+            self.itl.add(time, time - before[~first])
+
+    def _telemetry(self, record: Telemetry) -> None:
+        self.telemetry = record
+        self.now = max(self.now, record.time)
+        self.cpu.add(record.time, record.cpu_percent)
+        self.memory.add(record.time, record.memory)
+        if record.gpu_percent >= 0:
+            self.gpu.add(record.time, record.gpu_percent)
+            self.gpu_memory.add(record.time, record.gpu_memory)

@@ -1,0 +1,335 @@
+"""The live charts: a minute, or the whole run, of throughput, latency, queue, KV blocks and the machine."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import (
+    QColor,
+    QFontMetricsF,
+    QHelpEvent,
+    QHideEvent,
+    QMouseEvent,
+    QPainter,
+    QPainterPath,
+    QPaintEvent,
+    QPen,
+    QResizeEvent,
+    QShowEvent,
+)
+from PySide6.QtWidgets import QGraphicsPathItem, QSizePolicy, QToolButton, QToolTip, QVBoxLayout, QWidget
+
+from app import theme
+from app.bridge import Bridge
+from app.panels.chart_metrics import Drawing, Latency, Line, Metric, all_metrics, nice_top
+from app.panels.chart_series import BIN, ChartSeries, decimate
+from app.panels.request_words import duration
+from app.widgets.labels import Heading
+from engine import Record
+
+WINDOW = 60.0
+TICK_MS = 33
+CHARTS_A_TICK = 2  # each of six is drawn ten times a second
+GUTTER = 44
+
+
+class _Plot:
+    """The drawn part of one chart: pyqtgraph's view with a band and two lines. Ranges are set, never sought."""
+
+    def __init__(self, parent: QWidget) -> None:
+        import pyqtgraph as pg  # 0.3 s: paid after the window's first paint
+
+        self._pg = pg
+        self.view = pg.GraphicsView(parent, useOpenGL=False, background=None)
+        self.view.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.view.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.view.setStyleSheet("background: transparent; border: none")
+        self._box = pg.ViewBox(enableMouse=False, enableMenu=False, defaultPadding=0)
+        self.view.setCentralItem(self._box)
+        self._band = QGraphicsPathItem()
+        self._box.addItem(self._band, ignoreBounds=True)
+        self._lines = [pg.PlotCurveItem(connect="finite", antialias=True) for _ in range(2)]
+        for line in self._lines:
+            self._box.addItem(line, ignoreBounds=True)
+
+    def colors(self, color: QColor, other: QColor) -> None:
+        fill = QColor(color)
+        fill.setAlphaF(0.22)
+        self._band.setPen(QPen(Qt.PenStyle.NoPen))
+        self._band.setBrush(fill)
+        for line, each in zip(self._lines, (color, other), strict=True):
+            line.setPen(self._pg.mkPen(each, width=1))
+
+    def draw(self, drawing: Drawing, first: int, last: int, span: tuple[float, float], top: float, now: float) -> None:
+        """Draws the bins `[first, last)` over `span` seconds and 0 to `top`."""
+        columns = max(32, self.view.width())
+        for i, item in enumerate(self._lines):
+            if i < len(drawing.lines):
+                x, low, high = self._columns(drawing.lines[i], first, last, columns, now)
+                item.setData(np.repeat(x, 2), np.column_stack((low, high)).ravel())
+        if drawing.band is not None:
+            self._band.setPath(self._area(*self._columns(drawing.band, first, last, columns, now)))
+        self._box.setRange(xRange=span, yRange=(-0.02 * top, 1.03 * top), padding=0, update=True)
+
+    @staticmethod
+    def _columns(line: Line, first: int, last: int, columns: int, now: float) -> tuple[Any, Any, Any]:
+        low, high, starts = decimate(line[0][first:last], line[1][first:last], columns)
+        ends = np.append(starts[1:], max(0, min(last, len(line[0])) - first))
+        return np.minimum((first + ends) * BIN, now), low, high
+
+    def _area(self, x: Any, low: Any, high: Any) -> QPainterPath:
+        path = QPainterPath()
+        known = np.flatnonzero(np.isfinite(low) & np.isfinite(high))
+        for run in np.split(known, np.flatnonzero(np.diff(known) > 1) + 1):
+            if len(run) > 1:
+                xs = np.concatenate((x[run], x[run][::-1]))
+                ys = np.concatenate((high[run], low[run][::-1]))
+                path.addPath(self._pg.functions.arrayToQPath(xs, ys))
+        return path
+
+
+class Chart(QWidget):
+    """One metric: title and figure on a line, the plot under it, three ticks at the right."""
+
+    hovered = Signal(float)  # share of the plot's width; -1: left
+
+    def __init__(self, measure: Metric, series: ChartSeries) -> None:
+        super().__init__()
+        self.measure, self.series = measure, series
+        self.setObjectName(f"chart_{measure.name}")
+        self.setAccessibleName(measure.title)
+        self.setMouseTracking(True)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+        self.plot: _Plot | None = None
+        self.top = 1.0
+        self.span = (0.0, WINDOW)
+        self.hair = -1.0
+        self._figure = ("", "")
+        self._drawn: tuple[object, ...] = ()
+
+    def build(self) -> None:
+        """Makes the plot: once, after the first paint."""
+        if self.plot is None:
+            self.plot = _Plot(self)
+            self.restyle()
+            self._place()
+            self.plot.view.show()
+            self._drawn = ()
+
+    def restyle(self) -> None:
+        t = theme.current()
+        if self.plot is not None:
+            self.plot.colors(self.measure.color(t), t.secondary)
+        self._place()
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        return QSize(theme.px(256), theme.px(84))
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(theme.px(180), theme.px(62))
+
+    def area(self) -> QRectF:
+        """Where the plot is."""
+        px = theme.px
+        return QRectF(0, px(27), self.width() - px(GUTTER), max(px(20), self.height() - px(27) - px(7)))
+
+    def refresh(self, span: tuple[float, float]) -> None:
+        """Draws what is new."""
+        series = self.series
+        key = (series.now, span, self.width(), self.height(), self.hair)
+        if self.plot is None or key == self._drawn:
+            return
+        self._drawn, self.span = key, span
+        drawing = self.measure.drawing(series)
+        first = max(0, int(span[0] / BIN) - 1)
+        last = int(series.now / BIN) + 1
+        seen = [part[1][first:last] for part in (*drawing.lines, *([drawing.band] if drawing.band else []))]
+        highest = max((float(np.nanmax(s)) for s in seen if len(s) and not np.isnan(s).all()), default=0.0)
+        self.top = drawing.top if not math.isnan(drawing.top) else nice_top(highest * 1.02)
+        self.plot.draw(drawing, first, last, span, self.top, series.now)
+        self._figure = self.measure.figure(series, self.place())
+        self.setAccessibleDescription(" ".join(self._figure))
+        self.update()
+
+    def place(self) -> int:
+        """The bin under the cursor; the latest without one."""
+        if self.hair < 0:
+            return int(self.series.now / BIN)
+        return int(min(self.series.now, self.span[0] + self.hair * (self.span[1] - self.span[0])) / BIN)
+
+    # -- painting -------------------------------------------------------------------------------------------------
+
+    def _place(self) -> None:
+        if self.plot is not None:
+            self.plot.view.setGeometry(self.area().toRect())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        self._place()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        t, px = theme.current(), theme.px
+        painter = QPainter(self)
+        area = self.area()
+        title, big, small, tiny = theme.ui(12), theme.ui(20, 300), theme.ui(12), theme.ui(11)
+        baseline = px(19)
+        number, unit = self._figure
+        small_metrics, big_metrics = QFontMetricsF(small), QFontMetricsF(big)
+        x = float(self.width())
+        if unit:
+            x -= small_metrics.horizontalAdvance(unit)
+            painter.setFont(small)
+            painter.setPen(t.secondary)
+            painter.drawText(QPointF(x, baseline), unit)
+            x -= px(4)
+        x -= big_metrics.horizontalAdvance(number)
+        painter.setFont(big)
+        painter.setPen(t.text)
+        painter.drawText(QPointF(x, baseline), number)
+        painter.setFont(title)
+        painter.setPen(t.secondary)
+        words = QFontMetricsF(title).elidedText(self.measure.title, Qt.TextElideMode.ElideRight, x - px(8))
+        painter.drawText(QPointF(0, baseline), words)
+        painter.setPen(QPen(t.hairline, 1))
+        foot = round(area.bottom()) + 0.5
+        painter.drawLine(QPointF(0, foot), QPointF(area.width(), foot))
+        if number:
+            self._ticks(painter, area, tiny)
+        if self.hair >= 0:
+            painter.setPen(QPen(t.edge, 1))
+            at = round(area.left() + self.hair * area.width()) + 0.5
+            painter.drawLine(QPointF(at, area.top()), QPointF(at, area.bottom()))
+
+    def _ticks(self, painter: QPainter, area: QRectF, font: Any) -> None:
+        metrics = QFontMetricsF(font)
+        painter.setFont(font)
+        painter.setPen(theme.current().faint)
+        rise = metrics.capHeight() / 2
+        shares = (0.0, 0.5, 1.0) if area.height() > 2.6 * metrics.capHeight() + theme.px(12) else (0.0, 1.0)
+        for share in shares:
+            text = self.measure.tick(self.top * share)
+            y = area.bottom() - share * (area.height() - 2 * rise) - rise
+            painter.drawText(QPointF(self.width() - metrics.horizontalAdvance(text), y + rise), text)
+
+    # -- the pointer ----------------------------------------------------------------------------------------------
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        area = self.area()
+        inside = area.left() <= event.position().x() <= area.right()
+        self.hovered.emit((event.position().x() - area.left()) / area.width() if inside else -1.0)
+
+    def leaveEvent(self, event: QEvent) -> None:
+        self.hovered.emit(-1.0)
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
+            QToolTip.showText(event.globalPos(), self.tooltip(), self)
+            return True
+        return super().event(event)
+
+    def tooltip(self) -> str:
+        """The formula, and the percentiles at the cursor."""
+        more = self.measure.percentiles(self.series, self.place()) if isinstance(self.measure, Latency) else ""
+        return "\n".join(part for part in (self.measure.formula, more) if part)
+
+
+class LiveCharts(QWidget):
+    """The charts of the bridge's trace, all over the same seconds."""
+
+    def __init__(self, bridge: Bridge, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("live_charts")
+        self.bridge = bridge
+        self.series = ChartSeries()
+        self.whole = False
+        self.span_button = QToolButton()
+        self.span_button.setObjectName("chart_span")
+        self.span_button.setToolTip("The last minute, or the whole run")
+        self.span_button.clicked.connect(self._on_span)
+        self.charts = [Chart(metric, self.series) for metric in all_metrics()]
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(Heading("Live", self.span_button))
+        for chart in self.charts:
+            column.addWidget(chart, 1)
+            chart.hovered.connect(self._on_hovered)
+            chart.setVisible(chart.measure.shown(self.series))
+        self._turn = 0
+        self._hair = -1.0
+        self._timer = QTimer(self)
+        self._timer.setInterval(TICK_MS)
+        self._timer.timeout.connect(self._on_tick)
+        bridge.records_arrived.connect(self._on_records)
+        bridge.trace_reset.connect(self._on_reset)
+        theme.changes.theme_changed.connect(self._on_theme)
+        self._tell_span()
+
+    def span(self) -> tuple[float, float]:
+        """The seconds in sight: the last minute, or everything."""
+        now = self.series.now
+        if self.whole:
+            return 0.0, max(now, 10.0)
+        return max(0.0, now - WINDOW), max(now, 10.0)
+
+    def refresh(self) -> None:
+        """Draws every chart now."""
+        for chart in self.charts:
+            chart.build()
+            chart.refresh(self.span())
+
+    def _on_records(self, records: list[Record]) -> None:
+        self.series.feed(records)
+
+    def _on_reset(self, trace: object) -> None:
+        self.series.reset()
+        for chart in self.charts:
+            chart.setVisible(chart.measure.shown(self.series))
+
+    def _on_tick(self) -> None:
+        shown = [chart for chart in self.charts if chart.measure.shown(self.series)]
+        for _ in range(CHARTS_A_TICK):
+            self._turn = (self._turn + 1) % len(shown)
+            chart = shown[self._turn]
+            chart.setVisible(True)
+            chart.build()
+            chart.refresh(self.span())
+        if self._turn < CHARTS_A_TICK:
+            self._tell_span()
+
+    def _on_hovered(self, share: float) -> None:
+        self._hair = share
+        for chart in self.charts:
+            chart.hair = share
+            chart.refresh(self.span())
+        self._tell_span()
+
+    def _on_span(self) -> None:
+        self.whole = not self.whole
+        self._tell_span()
+
+    def _tell_span(self) -> None:
+        begin, end = self.span()
+        if self._hair >= 0:
+            text = f"{duration(max(0.0, end - begin) * (1 - self._hair))} ago"
+        elif self.whole:
+            text = f"all {duration(end)}"
+        else:
+            text = "last 60 s"
+        if text != self.span_button.text():
+            self.span_button.setText(text)
+
+    def _on_theme(self) -> None:
+        for chart in self.charts:
+            chart.restyle()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._timer.start()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        self._timer.stop()
+        super().hideEvent(event)
