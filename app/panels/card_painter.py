@@ -13,6 +13,13 @@ from engine import FinishReason, RequestView, State
 CACHED = 1024
 
 
+def faded(color: QColor, alpha: float) -> QColor:
+    """The same colour, so much of it."""
+    result = QColor(color)
+    result.setAlphaF(alpha)
+    return result
+
+
 def wrapped(text: str, metrics: QFontMetricsF, width: float, lines: int) -> list[str]:
     """The first `lines` lines of a short text, the last one elided."""
     result, line = [], ""
@@ -50,7 +57,8 @@ class CardPainter:
         self.head = px(9) + max(px(17), round(self.small_metrics.height()))
         self.text_top = self.head + px(5)
         self.height = self.text_top + lines * self.line_height + px(12)
-        self.quiet = theme.over(theme._rgba(self.theme.secondary.name(), 0.75), self.theme.panel)
+        self.quiet = theme.over(faded(self.theme.secondary, 0.75), self.theme.panel)
+        self.hovered = theme.over(faded(self.theme.hover, 0.3), self.theme.panel)
         self._tails: dict[int, WrappedTail] = {}
 
     @staticmethod
@@ -74,9 +82,7 @@ class CardPainter:
         t = self.theme
         box = QRectF(x, y, self.width, self.height)
         painter.setPen(QPen(t.hairline, 1) if not t.dark else Qt.PenStyle.NoPen)
-        painter.setBrush(
-            theme.over(QColor(t.hover.red(), t.hover.green(), t.hover.blue(), 70), t.panel) if hovered else t.panel
-        )
+        painter.setBrush(self.hovered if hovered else t.panel)
         painter.drawRoundedRect(box.adjusted(0.5, 0.5, -0.5, -0.5), self.radius, self.radius)
         self._head(painter, box, view, dimmed)
         self._body(painter, box, view)
@@ -89,8 +95,7 @@ class CardPainter:
     def _color(self, view: RequestView, dimmed: bool) -> QColor:
         color = theme.request_color(view.request)
         if dimmed or view.state is State.FINISHED:
-            color = QColor(color)
-            color.setAlphaF(0.55)
+            return faded(color, 0.55)
         return color
 
     def _head(self, painter: QPainter, box: QRectF, view: RequestView, dimmed: bool) -> None:

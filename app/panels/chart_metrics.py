@@ -10,7 +10,7 @@ import numpy as np
 from PySide6.QtGui import QColor
 
 from app import theme
-from app.panels.chart_series import BIN, Array, ChartSeries, Extremes, Percentiles
+from app.panels.chart_series import Array, ChartSeries, Extremes, Percentiles
 from app.panels.request_words import duration, number
 from app.theme import Theme
 from app.widgets.memory_bar import bytes_words
@@ -80,10 +80,8 @@ class Throughput(Metric):
 
     def figure(self, series: ChartSeries, place: int) -> tuple[str, str]:
         rate = series.rate()
-        # the open bin still fills: the last whole second is the one before it
-        value = at(rate, place if place < len(rate) - 1 else len(rate) - 2) if len(rate) > 1 else at(rate, place)
-        idle = place * BIN > len(rate) * BIN + 1
-        return ("", "") if math.isnan(value) else ("0" if idle else number(value), "tok/s")
+        value = at(rate, place) if place < len(rate) + 4 else 0.0
+        return ("", "") if not len(rate) or math.isnan(value) else (number(value), "tok/s")
 
 
 class Latency(Metric):

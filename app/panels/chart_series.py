@@ -157,7 +157,10 @@ class ChartSeries:
         """Output tokens a second at each bin: those of the last second."""
         span = round(RATE_SPAN / BIN)
         total = np.concatenate((np.zeros(span), np.cumsum(self.tokens[0], dtype=np.float64)))
-        return (total[span:] - total[:-span]) / RATE_SPAN
+        rate = (total[span:] - total[:-span]) / RATE_SPAN
+        if len(rate) > 1 and int(self.now / BIN) == len(rate) - 1:
+            rate[-1] = rate[-2]  # the open bin still fills
+        return np.asarray(rate)
 
     def _grow(self, request: int) -> None:
         if request >= len(self._submitted):
