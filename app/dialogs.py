@@ -1,0 +1,85 @@
+"""Two small dialogs: settings, and the list of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QAction, QKeySequence
+from PySide6.QtWidgets import QDialog, QGridLayout, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+
+from app import places, theme
+from app.widgets.controls import DropDown
+from app.widgets.labels import Row, label
+from app.widgets.palette import plain_name
+
+THEMES: list[tuple[str, object]] = [("as the system", "system"), ("dark", "dark"), ("light", "light")]
+MORE_KEYS = (("Walk through sent prompts", "Ctrl+Up  Ctrl+Down"), ("Undo in a text", "Ctrl+Z"))
+
+
+class _Dialog(QDialog):
+    def __init__(self, parent: QWidget, name: str, title: str) -> None:
+        super().__init__(parent)
+        self.setObjectName(name)
+        self.setWindowTitle(title)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.column = QVBoxLayout(self)
+        self.column.setContentsMargins(24, 20, 24, 16)
+        self.column.setSpacing(12)
+
+    def add_close(self) -> None:
+        close = QPushButton("Close")
+        close.setDefault(True)
+        close.clicked.connect(self.accept)
+        row = QHBoxLayout()
+        row.addStretch(1)
+        row.addWidget(close)
+        self.column.addSpacing(8)
+        self.column.addLayout(row)
+
+
+class SettingsDialog(_Dialog):
+    """Theme and zoom; both take effect at once and are remembered."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent, "settings_dialog", "Settings")
+        self.theme = DropDown("settings_theme", THEMES)
+        self.theme.setCurrentIndex(self.theme.findData(theme.choice()))
+        self.zoom = DropDown("settings_zoom", [(f"{round(100 * z)} %", z) for z in theme.ZOOMS])
+        self.zoom.setCurrentIndex(self.zoom.findData(theme.zoom()))
+        self.column.addWidget(Row("Theme", self.theme))
+        self.column.addWidget(Row("Zoom", self.zoom))
+        folder = label(f"Runs are kept in {places.runs()}", "note")
+        folder.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.column.addWidget(folder)
+        self.add_close()
+        self.theme.activated.connect(self._on_theme)
+        self.zoom.activated.connect(self._on_zoom)
+
+    def _on_theme(self) -> None:
+        theme.set_theme(self.theme.currentData())
+
+    def _on_zoom(self) -> None:
+        theme.set_zoom(self.zoom.currentData())
+
+
+class ShortcutsDialog(_Dialog):
+    """What the keyboard does."""
+
+    def __init__(self, parent: QWidget, actions: Sequence[QAction]) -> None:
+        super().__init__(parent, "shortcuts_dialog", "Keyboard shortcuts")
+        grid = QGridLayout()
+        grid.setHorizontalSpacing(32)
+        grid.setVerticalSpacing(6)
+        shown = [
+            (plain_name(a), "   ".join(s.toString(QKeySequence.SequenceFormat.NativeText) for s in a.shortcuts()[:1]))
+            for a in actions
+            if a.shortcuts()
+        ]
+        half = (len(shown) + len(MORE_KEYS) + 1) // 2
+        for i, (words, keys) in enumerate((*shown, *MORE_KEYS)):
+            column, row = 3 * (i // half), i % half
+            grid.addWidget(label(words, "secondary"), row, column)
+            grid.addWidget(label(keys, "key"), row, column + 1, Qt.AlignmentFlag.AlignRight)
+        self.column.addLayout(grid)
+        self.add_close()

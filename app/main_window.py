@@ -1,0 +1,343 @@
+"""The window: top bar, banner, pages, actions and their keys. What they do is in the session and the panels."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import qasync
+from PySide6.QtCore import Qt, QTimer, QUrl, Signal
+from PySide6.QtGui import QAction, QCloseEvent, QDesktopServices, QDragEnterEvent, QDropEvent, QIcon, QKeySequence
+from PySide6.QtWidgets import QApplication, QFileDialog, QMainWindow, QMenu, QStackedWidget, QVBoxLayout, QWidget
+
+import resources
+from app import places, style_sheet, theme
+from app.bridge import Bridge
+from app.dialogs import SettingsDialog, ShortcutsDialog
+from app.pages.play import PlayPage
+from app.session import LoadStatus, Session, SessionState
+from app.widgets.banner import Banner
+from app.widgets.palette import CommandPalette
+from app.widgets.top_bar import TopBar
+from app.words import model_words, run_words
+from engine import EngineConfig, ModelSpec, Notice, Record, Trace
+
+FIRST_SIZE = (1600, 1000)
+
+
+class MainWindow(QMainWindow):
+    """Shows itself first; `start` then loads a model. Closing ends the engine before the window is gone."""
+
+    closed = Signal()
+
+    def __init__(self, session: Session, bridge: Bridge) -> None:
+        super().__init__()
+        self.setObjectName("main_window")
+        self.setWindowTitle("Batchscope")
+        self.setAcceptDrops(True)
+        self.session, self.bridge = session, bridge
+        self.keeps_layout = True
+        self._closing = self._finished = False
+        self.page = PlayPage(session, bridge)
+        self.menu = QMenu(self)
+        self.menu.setObjectName("main_menu")
+        self.banner = Banner()
+        self.top_bar = TopBar(self.menu)
+        self.pages = QStackedWidget()
+        self.pages.addWidget(self.page)
+        body = QWidget()
+        body.setProperty("role", "page")
+        column = QVBoxLayout(body)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(self.top_bar)
+        column.addWidget(self.banner)
+        column.addWidget(self.pages, 1)
+        self.setCentralWidget(body)
+        self.palette_box = CommandPalette(self)
+        self.commands: list[QAction] = []
+        self._make_actions()
+        self._connect()
+        self._say_state()
+        self.resize(*FIRST_SIZE)
+        geometry = places.settings().value("window/geometry")
+        if geometry is not None:
+            self.restoreGeometry(geometry)
+        self.page.composer.prompt.setFocus()
+
+    def start(self, spec: ModelSpec, config: EngineConfig) -> None:
+        """Completes the page after the first paint, then loads the model."""
+        self.page.model.set_spec(spec)
+        self.page.batching.set_config(config)
+
+        def go() -> None:
+            self.page.complete()
+            self._fill_menu()
+            self.session.start(self.session.load(spec, config))
+
+        QTimer.singleShot(0, self, go)
+
+    # -- actions --------------------------------------------------------------------------------------------------
+
+    def _action(self, text: str, slot: Callable[[], object], *keys: str) -> QAction:
+        action = QAction(text, self)
+        action.setShortcuts([QKeySequence(key) for key in keys])
+        action.triggered.connect(lambda checked=False: slot())
+        self.addAction(action)
+        self.commands.append(action)
+        return action
+
+    def _make_actions(self) -> None:
+        composer, model = self.page.composer, self.page.model
+        for own in (composer.send_action, composer.stop_action):
+            self.addAction(own)
+            self.commands.append(own)
+        self._action("Stop, or cancel the load", self._on_escape, "Esc")
+        self.open_action = self._action("Open a model or a prompt file …", self._on_open, "Ctrl+O")
+        self._action("Open a model folder …", model.choose_folder)
+        self._action("Take prompts from a file …", composer.choose_file)
+        self._action("Load the demo model", self._on_demo)
+        self.unload_action = self._action("Unload the model", self._on_unload)
+        self._action("Write a prompt", composer.prompt.setFocus, "Ctrl+L")
+        self.palette_action = self._action("Search actions …", self._on_palette, "Ctrl+Shift+P")
+        self.settings_action = self._action("Settings …", self._on_settings, "Ctrl+,")
+        self._action("Larger", lambda: self._step_zoom(1), "Ctrl++", "Ctrl+=")
+        self._action("Smaller", lambda: self._step_zoom(-1), "Ctrl+-")
+        self._action("Normal size", lambda: theme.set_zoom(1.0), "Ctrl+0")
+        self._action("Dark theme", lambda: theme.set_theme("dark"))
+        self._action("Light theme", lambda: theme.set_theme("light"))
+        self._action("Theme of the system", lambda: theme.set_theme("system"))
+        self._action("Put all panels back", self.page.reset_layout)
+        self.full_screen_action = self._action("Full screen", self._on_full_screen, "F11")
+        self._action("Show the folder of runs", self._on_runs_folder)
+        self.keys_action = self._action("Keyboard shortcuts", self._on_keys, "F1")
+        self.quit_action = self._action("Quit", self.close, "Ctrl+Q")
+
+    def _fill_menu(self) -> None:
+        self.menu.clear()
+        self.menu.addAction(self.open_action)
+        self.menu.addAction(self.unload_action)
+        self.menu.addSeparator()
+        panels = self.menu.addMenu("Panels")
+        for action in self.page.dock_actions():
+            panels.addAction(action)
+            if action not in self.commands:
+                self.commands.append(action)
+        panels.addSeparator()
+        panels.addAction(next(a for a in self.commands if a.text() == "Put all panels back"))
+        for action in (self.full_screen_action, self.settings_action, self.keys_action):
+            self.menu.addAction(action)
+        self.menu.addSeparator()
+        self.menu.addAction(self.quit_action)
+
+    def _connect(self) -> None:
+        session = self.session
+        session.find = lambda request: self.bridge.requests.get(request)
+        session.state_changed.connect(self._on_state)
+        session.load_progressed.connect(self._on_progress)
+        session.load_failed.connect(self._on_load_failed)
+        session.trace_changed.connect(self._on_trace)
+        session.config_changed.connect(self._say_state)
+        session.engine_died.connect(self._on_died)
+        session.notice_raised.connect(self._on_notice)
+        self.bridge.records_arrived.connect(self._on_records)
+        self.page.composer.path_dropped.connect(self.open_path)
+        self.top_bar.search.clicked.connect(self._on_palette)
+        theme.changes.theme_changed.connect(self._on_theme)
+
+    # -- slots ----------------------------------------------------------------------------------------------------
+
+    def open_path(self, path: str | Path) -> None:
+        """Loads a model folder (or that of its config.json), or takes prompts from a file."""
+        path = Path(path)
+        if path.is_dir() or path.name == "config.json" or path.suffix == ".safetensors":
+            self.page.model.open_folder(str(path if path.is_dir() else path.parent))
+        else:
+            self.page.composer.open_file(path)
+
+    def _on_open(self) -> None:
+        dialog = QFileDialog(self, "Open a model (its config.json) or a file of prompts")
+        dialog.setNameFilters(["Models and prompts (config.json *.txt *.text *.md)", "All files (*)"])
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.fileSelected.connect(self.open_path)
+        dialog.open()
+
+    def _on_escape(self) -> None:
+        if self.session.state is SessionState.LOADING:
+            self.session.cancel_load()
+        elif self.bridge.busy:
+            self.session.stop()
+        elif self.isFullScreen():
+            self.showNormal()
+
+    def _on_demo(self) -> None:
+        self.session.start(self.session.load(ModelSpec("demo"), self.session.config))
+
+    def _on_unload(self) -> None:
+        self.session.start(self.session.unload())
+
+    def _on_palette(self) -> None:
+        focused = self.focusWidget()
+        self.palette_box.open([a for a in self.commands if a is not self.palette_action], focused)
+
+    def _on_settings(self) -> None:
+        SettingsDialog(self).open()
+
+    def _on_keys(self) -> None:
+        ShortcutsDialog(self, self.commands).open()
+
+    def _step_zoom(self, by: int) -> None:
+        zooms = theme.ZOOMS
+        nearest = min(range(len(zooms)), key=lambda i: abs(zooms[i] - theme.zoom()))
+        theme.set_zoom(zooms[min(max(nearest + by, 0), len(zooms) - 1)])
+
+    def _on_full_screen(self) -> None:
+        if self.isFullScreen():
+            self.showNormal()
+        else:
+            self.showFullScreen()
+
+    def _on_runs_folder(self) -> None:
+        places.runs().mkdir(parents=True, exist_ok=True)
+        QDesktopServices.openUrl(QUrl.fromLocalFile(str(places.runs())))
+
+    def _on_theme(self) -> None:
+        kept = places.settings()
+        kept.setValue("window/theme", theme.choice())
+        kept.setValue("window/zoom", theme.zoom())
+
+    def _on_state(self, state: SessionState) -> None:
+        self.unload_action.setEnabled(state in (SessionState.READY, SessionState.DIED))
+        if state in (SessionState.LOADING, SessionState.READY) and self.banner.property("level") == "error":
+            self.banner.hide()
+        self._say_state()
+
+    def _say_state(self) -> None:
+        session, trace = self.session, self.session.trace
+        match session.state:
+            case SessionState.READY if trace is not None and trace.records:
+                self.top_bar.status.say(run_words(trace.header))
+            case SessionState.READY | SessionState.LOADING:
+                self.top_bar.status.say(f"loading {model_words(session.spec.source)} …")
+            case SessionState.EMPTY:
+                self.top_bar.status.say("no model loaded")
+            case SessionState.DIED:
+                self.top_bar.status.say(f"{model_words(session.spec.source)} · the engine has stopped")
+
+    def _on_progress(self, status: LoadStatus) -> None:
+        share = f" · {100 * status.done / status.total:.0f} %" if status.total else ""
+        self.top_bar.status.say(f"loading {model_words(self.session.spec.source)} · {status.stage}{share}")
+
+    def _on_trace(self, trace: Trace) -> None:
+        self.bridge.show(trace, keep_until_used=True)
+        self._say_state()
+
+    def _on_load_failed(self, message: str) -> None:
+        if message and not self.page.model.isVisible():
+            self.banner.tell("error", "The model was not loaded", message)
+
+    def _on_died(self, message: str) -> None:
+        open_before = len(self.bridge.open)
+        kept = "All texts so far were kept"
+        if open_before:
+            kept += f", also those of the {open_before:,} requests that were running"
+        self.banner.tell(
+            "error",
+            "The engine has stopped",
+            f"{message[:1].upper()}{message[1:]}. {kept}.",
+            details=f"run file: {self.session.run_file}",
+            action=("Restart", self._on_restart),
+        )
+
+    def _on_restart(self) -> None:
+        self.session.start(self.session.restart())
+
+    def _on_notice(self, text: str) -> None:
+        self.banner.tell("warning", text, "")
+
+    def _on_records(self, records: list[Record]) -> None:
+        for record in records:
+            if isinstance(record, Notice) and record.level == "warning":
+                self.banner.tell("warning", record.text, "")
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if any(url.isLocalFile() for url in event.mimeData().urls()):
+            event.acceptProposedAction()
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        event.acceptProposedAction()
+        for url in event.mimeData().urls()[:1]:
+            self.open_path(url.toLocalFile())
+
+    # -- the end --------------------------------------------------------------------------------------------------
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        if self._finished:
+            event.accept()
+            return
+        event.ignore()
+        if not self._closing:
+            self._closing = True
+            if self.keeps_layout:
+                places.settings().setValue("window/geometry", self.saveGeometry())
+                self.page.keep_layout()
+            self.hide()
+            self.session.start(self._shut())
+
+    async def _shut(self) -> None:
+        self.bridge.stop()
+        await self.session.close()
+        self._finished = True
+        self.close()
+        self.closed.emit()
+
+
+def make_application() -> QApplication:
+    """The QApplication with the remembered theme and zoom."""
+    existing = QApplication.instance()
+    app = existing if isinstance(existing, QApplication) else QApplication(sys.argv[:1])
+    app.setApplicationName("batchscope")
+    app.setApplicationDisplayName("Batchscope")
+    app.setDesktopFileName("batchscope")
+    app.setWindowIcon(QIcon(str(resources.path("icons/batchscope.svg"))))
+    app.setQuitOnLastWindowClosed(False)
+    kept = places.settings()
+    with contextlib.suppress(ValueError, TypeError):
+        theme.set_theme(str(kept.value("window/theme", "system")))
+        theme.set_zoom(float(str(kept.value("window/zoom", 1.0))))
+    style_sheet.apply(app)
+    return app
+
+
+def open_window(spec: ModelSpec, config: EngineConfig, *, in_process: bool = False) -> int:
+    """Opens the window, loads the model, and returns the exit code when the window is closed.
+
+    `in_process` keeps the engine beside the window, for debugging.
+    """
+    make_application()
+
+    async def live() -> None:
+        session = Session(in_process=in_process)
+        bridge = Bridge()
+        window = MainWindow(session, bridge)
+        done = asyncio.get_running_loop().create_future()
+        window.closed.connect(lambda: None if done.done() else done.set_result(None))
+        window.show()
+        window.start(spec, config)
+        previous = signal.signal(signal.SIGTERM, lambda *_: window.close())
+        try:
+            await done
+        except asyncio.CancelledError:  # Ctrl+C in the terminal
+            bridge.stop()
+            await session.close()
+        finally:
+            signal.signal(signal.SIGTERM, previous)
+            window.deleteLater()
+
+    with contextlib.suppress(KeyboardInterrupt):
+        qasync.run(live())
+    return 0

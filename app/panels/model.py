@@ -1,0 +1,337 @@
+"""The model panel: which model, in what precision, on which device; what it takes; load, unload, cancel."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import psutil
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLineEdit, QProgressBar, QPushButton, QVBoxLayout, QWidget
+
+from app import places
+from app.session import LoadStatus, Session, SessionState
+from app.widgets.controls import DropDown
+from app.widgets.labels import Heading, Note, Row, label
+from app.widgets.memory_bar import MemoryBar, bytes_words
+from engine import DTYPES, QUANTIZATIONS, Header, InvalidInput, ModelCard, ModelSpec, Trace
+
+DEMO, FOLDER, HUB = "demo", "folder", "hub"
+HINTS = {
+    FOLDER: ("Folder", "a folder with config.json and safetensors"),
+    HUB: ("Hub id", "owner/name, e.g. Qwen/Qwen3-0.6B"),
+}
+
+
+def devices() -> list[tuple[str, object]]:
+    found: list[tuple[str, object]] = [("automatic", "auto"), ("CPU", "cpu")]
+    if Path("/proc/driver/nvidia/version").exists() or Path("/dev/nvidiactl").exists():
+        found.append(("GPU (CUDA)", "cuda"))
+    return found
+
+
+class ModelPanel(QWidget):
+    """Edits a `ModelSpec` and shows the loaded model. The session does the loading."""
+
+    load_asked = Signal(object)  # ModelSpec
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self.setObjectName("model_panel")
+        self._session = session
+        self._inspecting: asyncio.Task[None] | None = None
+        self._header: Header | None = None
+        self._sources = {FOLDER: "", HUB: ""}
+        items: list[tuple[str, object]] = [("demo stories", DEMO), ("folder …", FOLDER), ("hub id …", HUB)]
+        self.source = DropDown("model_source", items)
+        self.path = QLineEdit()
+        self.path.setObjectName("model_path")
+        self.browse = QPushButton("…")
+        self.browse.setObjectName("model_browse")
+        self.browse.setAccessibleName("Choose a model folder")
+        self.quantization = DropDown("model_quantization", [(q, q) for q in QUANTIZATIONS])
+        self.dtype = DropDown("model_dtype", [("automatic" if d == "auto" else d, d) for d in DTYPES])
+        self.device = DropDown("model_device", devices())
+        self.bar = MemoryBar()
+        self.memory = label("", "row", "model_memory")
+        self.memory.setProperty("role", "figure")
+        self.facts = Note("model_facts")
+        self.stage = Note("model_stage")
+        self.progress = QProgressBar()
+        self.progress.setObjectName("model_progress")
+        self.progress.setAccessibleName("Loading")
+        self.progress.setTextVisible(False)
+        self.error = Note("model_error", "error")
+        self.load = QPushButton("Load")
+        self.load.setObjectName("model_load")
+        self.open = QPushButton("Open model…")
+        self.open.setObjectName("model_open")
+        self._lay_out()
+        self._debounce = QTimer(self, singleShot=True, interval=300)
+        self._debounce.timeout.connect(self._inspect)
+        self.source.currentIndexChanged.connect(self._on_source)
+        self.path.textChanged.connect(self._on_edited)
+        self.path.returnPressed.connect(self._on_load)
+        self.dtype.currentIndexChanged.connect(self._on_edited)
+        self.device.currentIndexChanged.connect(self._on_edited)
+        self.browse.clicked.connect(self.choose_folder)
+        self.open.clicked.connect(self.choose_folder)
+        self.load.clicked.connect(self._on_load)
+        session.state_changed.connect(self._on_state)
+        session.load_progressed.connect(self._on_progress)
+        session.load_failed.connect(self._on_failed)
+        session.model_loaded.connect(self._on_loaded)
+        session.trace_changed.connect(self._on_trace)
+        self._on_source()
+        self._on_state(session.state)
+
+    def _lay_out(self) -> None:
+        column = QVBoxLayout(self)
+        column.setContentsMargins(12, 0, 12, 12)
+        column.setSpacing(8)
+        column.addWidget(Heading("Model"))
+        column.addWidget(Row("Source", self.source))
+        place = QWidget()
+        inner = QHBoxLayout(place)
+        inner.setContentsMargins(0, 0, 0, 0)
+        inner.setSpacing(4)
+        inner.addWidget(self.path, 1)
+        inner.addWidget(self.browse)
+        place.setFocusProxy(self.path)
+        self.place = Row("Folder", place)
+        column.addWidget(self.place)
+        if len(QUANTIZATIONS) > 1:
+            column.addWidget(Row("Quantization", self.quantization))
+        column.addWidget(Row("Precision", self.dtype, "automatic: as stored on a GPU, float32 on a CPU"))
+        column.addWidget(Row("Device", self.device))
+        head = QHBoxLayout()
+        head.addWidget(label("Memory", "secondary"))
+        head.addStretch(1)
+        head.addWidget(self.memory)
+        column.addLayout(head)
+        column.addWidget(self.bar)
+        column.addWidget(self.facts)
+        column.addWidget(self.stage)
+        column.addWidget(self.progress)
+        column.addWidget(self.error)
+        buttons = QHBoxLayout()
+        buttons.setSpacing(8)
+        buttons.addWidget(self.load, 1)
+        buttons.addWidget(self.open, 1)
+        column.addLayout(buttons)
+
+    # -- what is chosen -------------------------------------------------------------------------------------------
+
+    def spec(self) -> ModelSpec:
+        """The model as chosen. Raises InvalidInput when the source is empty."""
+        kind = self.source.currentData()
+        source = DEMO if kind == DEMO else self.path.text().strip()
+        if not source:
+            raise InvalidInput(
+                "Choose a model folder." if kind == FOLDER else "Type a hub id, such as Qwen/Qwen3-0.6B."
+            )
+        if kind == FOLDER:
+            source = str(Path(source).expanduser())
+        return ModelSpec(
+            source,
+            quantization=self.quantization.currentData(),
+            dtype=self.dtype.currentData(),
+            device=self.device.currentData(),
+        )
+
+    def set_spec(self, spec: ModelSpec) -> None:
+        """Shows this model as the chosen one."""
+        kind = DEMO if spec.source.startswith(DEMO) else FOLDER if Path(spec.source).is_dir() else HUB
+        if kind != DEMO:
+            self._sources[kind] = spec.source
+        self.source.setCurrentIndex(self.source.findData(kind))
+        if kind != DEMO:
+            self.path.setText(spec.source)
+        self.dtype.setCurrentIndex(max(0, self.dtype.findData(spec.dtype)))
+        at = self.device.findData(spec.device)
+        if at < 0:
+            self.device.addItem(spec.device, spec.device)
+            at = self.device.count() - 1
+        self.device.setCurrentIndex(at)
+
+    def choose_folder(self) -> None:
+        """Asks for a model folder, then loads it."""
+        dialog = QFileDialog(self.window(), "Open a model folder", str(places.settings().value("model/folder", "")))
+        dialog.setObjectName("folder_dialog")
+        dialog.setFileMode(QFileDialog.FileMode.Directory)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.fileSelected.connect(self.open_folder)
+        dialog.open()
+
+    def open_folder(self, folder: str) -> None:
+        places.settings().setValue("model/folder", str(Path(folder).parent))
+        self.set_spec(ModelSpec(folder, dtype=self.dtype.currentData(), device=self.device.currentData()))
+        self._on_load()
+
+    # -- slots ----------------------------------------------------------------------------------------------------
+
+    def _on_source(self) -> None:
+        kind = self.source.currentData()
+        self.place.setVisible(kind != DEMO)
+        self.browse.setVisible(kind == FOLDER)
+        if kind != DEMO:
+            words, hint = HINTS[kind]
+            self.place.label.setText(words)
+            self.path.setAccessibleName(words)
+            self.path.setPlaceholderText(hint)
+            self.path.setText(self._sources[kind])
+        self._on_edited()
+
+    def _on_edited(self) -> None:
+        kind = self.source.currentData()
+        if kind != DEMO:
+            self._sources[kind] = self.path.text()
+        self.error.say("")
+        self._debounce.start()
+        self._show_button()
+
+    def _on_load(self) -> None:
+        match self._session.state:
+            case SessionState.LOADING:
+                self._session.cancel_load()
+                self.load.setEnabled(False)
+                self.stage.say("Cancelling …")
+            case SessionState.READY if not self._changed():
+                self._session.start(self._session.unload())
+            case _:
+                try:
+                    spec = self.spec()
+                except InvalidInput as error:
+                    self.error.say(str(error))
+                    return
+                self.error.say("")
+                self.load_asked.emit(spec)
+
+    def _changed(self) -> bool:
+        try:
+            return self.spec() != self._session.spec
+        except InvalidInput:
+            return True
+
+    def _show_button(self) -> None:
+        match self._session.state:
+            case SessionState.LOADING:
+                words = "Cancel"
+            case SessionState.READY:
+                words = "Load" if self._changed() else "Unload"
+            case _:
+                words = "Load"
+        self.load.setText(words)
+        self.load.setAccessibleName(f"{words} model")
+
+    def _on_state(self, state: SessionState) -> None:
+        loading = state is SessionState.LOADING
+        for widget in (self.source, self.path, self.browse, self.dtype, self.device, self.quantization, self.open):
+            widget.setEnabled(not loading)
+        self.load.setEnabled(True)
+        self.progress.setVisible(loading)
+        if loading:
+            self.error.say("")
+            self.progress.setRange(0, 0)
+            self.stage.say("Starting the engine …")
+        else:
+            self.stage.say("")
+        if state is not SessionState.READY:
+            self._header = None
+            self._debounce.start()
+        self._show_button()
+
+    def _on_progress(self, status: LoadStatus) -> None:
+        words = status.stage
+        if status.total > 0:
+            self.progress.setRange(0, 1000)
+            self.progress.setValue(round(1000 * status.done / status.total))
+            words += f" · {bytes_words(status.done)} of {bytes_words(status.total)}"
+        else:
+            self.progress.setRange(0, 0)
+        if status.remaining is not None:
+            words += f" · about {max(1, round(status.remaining))} s left"
+        self.stage.say(words)
+
+    def _on_failed(self, message: str) -> None:
+        self.error.say(
+            message or "The load was cancelled. Nothing of it is left in memory.", "error" if message else "note"
+        )
+
+    def _on_loaded(self, card: ModelCard) -> None:
+        self.set_spec(self._session.spec)
+        self._debounce.stop()
+        self._show_button()
+
+    def _on_trace(self, trace: Trace) -> None:
+        self._header = trace.header
+        self._debounce.stop()
+        self._show_memory(self._header)
+
+    # -- memory ---------------------------------------------------------------------------------------------------
+
+    def _show_memory(self, header: Header) -> None:
+        card, config = header.model, header.config
+        pool = header.blocks * config.block_size * card.kv_token_bytes
+        gpu = card.device.startswith("cuda")
+        total = header.machine.gpu_memory if gpu else header.machine.memory
+        own = card.weight_bytes + pool
+        self.bar.set_bytes(card.weight_bytes, pool, 0, total)
+        self.memory.setText(f"{bytes_words(own)} of {bytes_words(total)}")
+        held = header.blocks * config.block_size
+        each = min(card.context, 1024)
+        fits = f"KV {bytes_words(pool)} · holds {max(1, held // each):,} × {each:,} tokens"
+        self.facts.say(f"{fits}\n{card.parameters / 1e6:,.1f} M parameters · loaded in {card.load_seconds:.1f} s")
+
+    def _inspect(self) -> None:
+        if self._session.state in (SessionState.LOADING, SessionState.READY) and not self._changed():
+            if self._header is not None:
+                self._show_memory(self._header)
+            return
+        try:
+            spec = self.spec()
+        except InvalidInput:
+            self._no_estimate()
+            return
+        if self.source.currentData() == HUB:
+            self._no_estimate()
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:  # no event loop yet: the window is being built
+            return
+        if loop.is_running():
+            self._session.start(self._estimate(spec))
+
+    def _no_estimate(self) -> None:
+        memory = psutil.virtual_memory()
+        self.bar.set_bytes(0, 0, memory.total - memory.available, memory.total)
+        self.memory.setText(f"{bytes_words(memory.available)} free")
+        self.facts.say("")
+
+    async def _estimate(self, spec: ModelSpec) -> None:
+        """What the model would take, from its headers alone."""
+
+        def look() -> tuple[int, str]:
+            from engine import inspect_model
+
+            info = inspect_model(spec.source)
+            gpu = spec.device.startswith("cuda") or (spec.device == "auto" and len(devices()) > 2)
+            dtype = (info.dtype if gpu else "float32") if spec.dtype == "auto" else spec.dtype
+            kv = bytes_words(info.kv_token_bytes(dtype))
+            return info.bytes_as(dtype), f"{info.parameters / 1e6:,.1f} M parameters · KV {kv} a token, {dtype}"
+
+        try:
+            weights, words = await asyncio.get_running_loop().run_in_executor(None, look)
+        except (InvalidInput, OSError) as error:
+            self._no_estimate()
+            if self.source.currentData() != DEMO and self.path.text().strip():
+                self.error.say(str(error))
+            return
+        if self._session.state is SessionState.READY and not self._changed():
+            return
+        memory = psutil.virtual_memory()
+        self.bar.set_bytes(weights, 0, memory.total - memory.available, memory.total)
+        fits = "fits" if weights < memory.available else "does not fit"
+        self.memory.setText(f"~{bytes_words(weights)} · {fits}")
+        self.facts.say(words)

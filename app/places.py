@@ -1,0 +1,43 @@
+"""Where the app keeps what it writes."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from pathlib import Path
+
+from PySide6.QtCore import QSettings, QStandardPaths
+
+from engine import RUN_SUFFIX
+
+ORGANIZATION = "Batchscope"
+
+
+def data() -> Path:
+    """The app's own folder: $BATCHSCOPE_DATA, or the desktop's place for application data."""
+    chosen = os.environ.get("BATCHSCOPE_DATA")
+    if chosen:
+        return Path(chosen)
+    return Path(QStandardPaths.writableLocation(QStandardPaths.StandardLocation.GenericDataLocation)) / "batchscope"
+
+
+def runs() -> Path:
+    return data() / "runs"
+
+
+def new_run_file(source: str) -> Path:
+    """A name that tells when and with which model, and that no other file has."""
+    model = re.sub(r"[^\w.-]+", "-", Path(source).name or source).strip("-.") or "model"
+    stem = f"{time.strftime('%Y-%m-%d %H.%M.%S')} {model}"
+    path, count = runs() / f"{stem}{RUN_SUFFIX}", 2
+    while path.exists():
+        path, count = runs() / f"{stem} {count}{RUN_SUFFIX}", count + 1
+    return path
+
+
+def settings() -> QSettings:
+    """What is remembered between starts; with $BATCHSCOPE_DATA it lives in a file there."""
+    if os.environ.get("BATCHSCOPE_DATA"):
+        return QSettings(str(data() / "settings.ini"), QSettings.Format.IniFormat)
+    return QSettings(ORGANIZATION, ORGANIZATION)

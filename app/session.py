@@ -1,0 +1,367 @@
+"""What is loaded, what runs, and where it is written: the one object between widgets and the engine.
+
+Everything slow happens in executor threads; signals come on the GUI thread. Coroutines raise nothing that a person
+could cause: failures arrive as signals with words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from app import places
+from engine import (
+    EngineConfig,
+    InvalidInput,
+    LoadCancelled,
+    LoadProgress,
+    Message,
+    ModelCard,
+    ModelSpec,
+    RequestView,
+    SamplingParams,
+    Stream,
+    Submission,
+    Trace,
+    TraceWriter,
+)
+
+T = TypeVar("T")
+WATCH_MS = 200
+HEADER_TIMEOUT = 5.0
+
+
+class EngineFace(Protocol):
+    """What `Engine` and `EngineProcess` have in common, as far as the window needs it."""
+
+    @property
+    def trace(self) -> Trace: ...
+    @property
+    def card(self) -> ModelCard: ...
+    @property
+    def alive(self) -> bool: ...
+    @property
+    def error(self) -> str: ...
+    def submit_many(self, submissions: Sequence[Submission]) -> list[Stream]: ...
+    def cancel(self, requests: Iterable[int] | None = None) -> None: ...
+    def begin(self, config: EngineConfig) -> Trace: ...
+    def close(self) -> None: ...
+
+
+class SessionState(StrEnum):
+    EMPTY = "no model"
+    LOADING = "loading"
+    READY = "ready"
+    DIED = "engine died"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadStatus:
+    """How far a load is: bytes, seconds since it began, and seconds that are left where that can be said."""
+
+    stage: str
+    done: int
+    total: int
+    elapsed: float
+    remaining: float | None
+
+
+def _engine_type(in_process: bool) -> Callable[..., EngineFace]:
+    if in_process:
+        from engine import Engine
+
+        return Engine
+    from engine import EngineProcess
+
+    return EngineProcess
+
+
+def _headed(trace: Trace) -> Trace:
+    """The trace, once its header has crossed from the engine's process."""
+    until = time.perf_counter() + HEADER_TIMEOUT
+    while not trace.records and time.perf_counter() < until:
+        time.sleep(0.005)
+    return trace
+
+
+class Session(QObject):
+    """One model, one engine, one trace at a time. `trace` outlives the engine: texts stay readable after a death."""
+
+    state_changed = Signal(object)  # SessionState
+    load_progressed = Signal(object)  # LoadStatus
+    model_loaded = Signal(object)  # ModelCard
+    load_failed = Signal(str)  # what went wrong and what to do; empty when it was cancelled
+    config_changed = Signal(object)  # EngineConfig in force
+    config_refused = Signal(str)
+    trace_changed = Signal(object)  # Trace
+    submitted = Signal(object)  # list[int], ids of the requests
+    submit_failed = Signal(str)
+    engine_died = Signal(str)
+    notice_raised = Signal(str)  # a warning that stops nothing
+
+    def __init__(self, parent: QObject | None = None, *, in_process: bool = False) -> None:
+        super().__init__(parent)
+        self.spec = ModelSpec("demo")
+        self.config = EngineConfig()
+        self.trace: Trace | None = None
+        self.state = SessionState.EMPTY
+        self.find: Callable[[int], RequestView | None] = lambda request: None
+        self._in_process = in_process
+        self._engine: EngineFace | None = None
+        self._writer: TraceWriter | None = None
+        self._cancelled = threading.Event()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._one_at_a_time = asyncio.Lock()
+        self._executor = ThreadPoolExecutor(3, thread_name_prefix="session")
+        self._load_begun = self._stage_begun = 0.0
+        self._stage = ""
+        self._progress: LoadProgress | None = None
+        self._watch = QTimer(self)
+        self._watch.setInterval(WATCH_MS)
+        self._watch.timeout.connect(self._on_watch)
+
+    @property
+    def card(self) -> ModelCard | None:
+        return self._engine.card if self._engine is not None else None
+
+    @property
+    def ready(self) -> bool:
+        return self.state is SessionState.READY
+
+    @property
+    def run_file(self) -> Path | None:
+        """Where the present trace is written; None until it has a request."""
+        return self._writer.path if self._writer is not None else None
+
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Runs a coroutine and keeps a reference to its task until it is done."""
+        task = asyncio.get_event_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # -- the model ------------------------------------------------------------------------------------------------
+
+    async def load(self, spec: ModelSpec, config: EngineConfig | None = None) -> bool:
+        """Loads a model in place of the one there is. True when it is ready; else `load_failed` has said why."""
+        if self.state is SessionState.LOADING:
+            return False
+        await self.unload()
+        self.spec, self.config = spec, config or self.config
+        self._cancelled = cancelled = threading.Event()
+        self._load_begun = self._stage_begun = time.perf_counter()
+        self._stage, self._progress = "", None
+        loop = asyncio.get_event_loop()
+        self._set_state(SessionState.LOADING)
+
+        def on_progress(progress: LoadProgress) -> None:
+            # called on the loading thread; only the latest is told
+            first, self._progress = self._progress is None, progress
+            if first and not loop.is_closed():
+                loop.call_soon_threadsafe(self._tell_progress)
+
+        def build() -> EngineFace:
+            make = _engine_type(self._in_process)
+            return make(spec, self.config, progress=on_progress, cancelled=cancelled)
+
+        try:
+            engine = await self._off_thread(build)
+            await self._off_thread(lambda: _headed(engine.trace))
+        except LoadCancelled:
+            self._set_state(SessionState.EMPTY)
+            self.load_failed.emit("")
+            return False
+        except Exception as error:  # whatever it was, the person is told and the window goes on
+            self._set_state(SessionState.EMPTY)
+            words = (
+                str(error) if isinstance(error, (InvalidInput, RuntimeError)) else f"{type(error).__name__}: {error}"
+            )
+            self.load_failed.emit(words or type(error).__name__)
+            return False
+        if cancelled.is_set():
+            await self._off_thread(engine.close)
+            self._set_state(SessionState.EMPTY)
+            self.load_failed.emit("")
+            return False
+        self._engine = engine
+        self._watch.start()
+        self._set_state(SessionState.READY)
+        self.model_loaded.emit(engine.card)
+        self._set_trace(engine.trace)
+        self.config_changed.emit(self.config)
+        return True
+
+    def cancel_load(self) -> None:
+        """Ends the load under way; `load_failed("")` says when nothing of it is left."""
+        self._cancelled.set()
+
+    async def unload(self) -> None:
+        """Gives the model's memory back. The trace stays."""
+        async with self._one_at_a_time:
+            self._watch.stop()
+            engine, self._engine = self._engine, None
+            if engine is not None:
+                await self._off_thread(engine.close)
+            await self._close_writer()
+            if self.state in (SessionState.READY, SessionState.DIED):
+                self._set_state(SessionState.EMPTY)
+
+    async def restart(self) -> bool:
+        """The same model and config again, after a death."""
+        return await self.load(self.spec, self.config)
+
+    async def begin(self, config: EngineConfig) -> bool:
+        """Another config on the same weights, with a fresh trace. Refused while requests run."""
+        engine = self._engine
+        if engine is None or not self.ready:
+            self.config = config
+            self.config_changed.emit(config)
+            return True
+        async with self._one_at_a_time:
+            try:
+                trace = await self._off_thread(lambda: _headed(engine.begin(config)))
+            except (InvalidInput, RuntimeError) as error:
+                self.config_refused.emit(str(error))
+                return False
+            await self._close_writer()
+        self.config = config
+        self._set_trace(trace)
+        self.config_changed.emit(config)
+        return True
+
+    # -- requests -------------------------------------------------------------------------------------------------
+
+    def send(self, submissions: Sequence[Submission]) -> asyncio.Task[list[int]]:
+        """`submit`, begun now: the submit time is that of the call."""
+        now = time.perf_counter()
+        return self.start(self.submit([s if s.time is not None else replace(s, time=now) for s in submissions]))
+
+    async def submit(self, submissions: Sequence[Submission]) -> list[int]:
+        """The ids of the new requests: all of them or, after `submit_failed`, none."""
+        engine = self._engine
+        if engine is None or not self.ready:
+            self.submit_failed.emit(
+                "The model is still loading." if self.state is SessionState.LOADING else "Load a model first."
+            )
+            return []
+        try:
+            await self._open_writer()
+            streams = await self._off_thread(lambda: engine.submit_many(list(submissions)))
+        except (InvalidInput, RuntimeError) as error:
+            self.submit_failed.emit(str(error))
+            return []
+        ids = [stream.request for stream in streams]
+        self.submitted.emit(ids)
+        return ids
+
+    def stop(self, requests: Iterable[int] | None = None) -> None:
+        """Cancels these requests, or all; their texts stay."""
+        if self._engine is not None and self.ready:
+            self._engine.cancel(requests)
+
+    def continue_chat(self, request: int | RequestView, text: str) -> asyncio.Task[list[int]]:
+        """A next turn after a finished request: its messages, its answer, then `text` from the user.
+
+        After a raw prompt, the text so far goes on with `text`.
+        """
+        view = self._view(request)
+        params = self._fresh(view.params)
+        if not view.messages:
+            return self.send([Submission(view.prompt + view.text + text, params, label=view.label)])
+        answer: list[Message] = [{"role": "assistant", "content": view.text}, {"role": "user", "content": text}]
+        return self.send([Submission([*view.messages, *answer], params, label=view.label)])
+
+    def regenerate(self, request: int | RequestView) -> asyncio.Task[list[int]]:
+        """The same prompt again with a fresh seed."""
+        view = self._view(request)
+        prompt = list(view.messages) if view.messages else view.prompt_ids.tolist()
+        return self.send([Submission(prompt, self._fresh(view.params), label=view.label)])
+
+    def _view(self, request: int | RequestView) -> RequestView:
+        if isinstance(request, RequestView):
+            return request
+        view = self.find(request)
+        if view is None:
+            raise KeyError(f"no request {request} on show")
+        return view
+
+    def _fresh(self, params: SamplingParams) -> SamplingParams:
+        return params.with_(seed=random.getrandbits(31))
+
+    # -- the end --------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Ends what runs, writes the trace to its end, and leaves no thread or process. Safe to call twice."""
+        self.cancel_load()
+        self._watch.stop()
+        mine = asyncio.current_task()
+        others = [task for task in self._tasks if task is not mine]
+        if others:
+            await asyncio.wait(others, timeout=20)
+        await self.unload()
+        self._executor.shutdown(wait=True)
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    async def _off_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_event_loop().run_in_executor(self._executor, work)
+
+    def _set_state(self, state: SessionState) -> None:
+        if state is not self.state:
+            self.state = state
+            self.state_changed.emit(state)
+
+    def _set_trace(self, trace: Trace) -> None:
+        self.trace = trace
+        self.trace_changed.emit(trace)
+
+    def _tell_progress(self) -> None:
+        progress, self._progress = self._progress, None
+        if progress is None or self.state is not SessionState.LOADING:
+            return
+        now = time.perf_counter()
+        if progress.stage != self._stage:
+            self._stage, self._stage_begun = progress.stage, now
+        spent = now - self._stage_begun
+        remaining = None
+        if 0 < progress.done < progress.total and spent > 0.5:
+            remaining = spent * (progress.total - progress.done) / progress.done
+        self.load_progressed.emit(
+            LoadStatus(progress.stage, progress.done, progress.total, now - self._load_begun, remaining)
+        )
+
+    async def _open_writer(self) -> None:
+        """A file for the present trace, once it has something to tell."""
+        async with self._one_at_a_time:
+            trace = self.trace
+            if self._writer is not None or trace is None:
+                return
+            path = places.new_run_file(self.spec.source)
+            try:
+                self._writer = await self._off_thread(lambda: TraceWriter(trace, path))
+            except InvalidInput as error:
+                self.notice_raised.emit(str(error))
+
+    async def _close_writer(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            await self._off_thread(writer.close)
+            if writer.error:
+                self.notice_raised.emit(writer.error)
+
+    def _on_watch(self) -> None:
+        engine = self._engine
+        if engine is not None and not engine.alive and self.ready:
+            self._watch.stop()
+            self._set_state(SessionState.DIED)
+            self.engine_died.emit(engine.error)

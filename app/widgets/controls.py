@@ -1,0 +1,203 @@
+"""Controls that the style sheet alone cannot draw: a drop-down, a switch, numbers, a slider with its value."""
+
+from __future__ import annotations
+
+from math import exp, log
+
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QPainter, QPaintEvent, QPen, QWheelEvent
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QAbstractSpinBox,
+    QComboBox,
+    QDoubleSpinBox,
+    QHBoxLayout,
+    QSlider,
+    QSpinBox,
+    QWidget,
+)
+
+from app import theme
+
+
+class DropDown(QComboBox):
+    """A combo box with a chevron. It takes no wheel turns meant for the panel it stands on."""
+
+    def __init__(self, name: str, items: list[tuple[str, object]] | None = None) -> None:
+        super().__init__()
+        self.setObjectName(name)
+        self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        self.setMinimumContentsLength(6)
+        for text, value in items or []:
+            self.addItem(text, value)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        tokens = theme.current()
+        painter.setPen(QPen(tokens.secondary if self.isEnabled() else tokens.faint, 1.4))
+        x, y, w = self.width() - theme.px(14), self.height() / 2, theme.px(3.5)
+        painter.drawPolyline([QPointF(x - w, y - w / 2), QPointF(x, y + w / 2), QPointF(x + w, y - w / 2)])
+        painter.end()
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        event.ignore()
+
+
+class Switch(QAbstractButton):
+    """On or off, told by place as well as by colour."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__()
+        self.setObjectName(name)
+        self.setAccessibleName(text)
+        self.setCheckable(True)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+
+    def sizeHint(self) -> QSize:
+        return QSize(theme.px(30), theme.px(18))
+
+    def minimumSizeHint(self) -> QSize:
+        return self.sizeHint()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        tokens = theme.current()
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        wide, high = theme.px(28), theme.px(16)
+        track = QRectF(self.width() - wide - 1, (self.height() - high) / 2, wide, high)
+        on = self.isChecked()
+        painter.setPen(QPen(tokens.text if self.hasFocus() else tokens.edge, 1))
+        painter.setBrush(tokens.accent if on else tokens.field)
+        painter.drawRoundedRect(track, high / 2, high / 2)
+        knob = high - theme.px(5)
+        left = track.right() - knob - theme.px(2.5) if on else track.left() + theme.px(2.5)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush((tokens.on_accent if on else tokens.secondary) if self.isEnabled() else tokens.faint)
+        painter.drawEllipse(QRectF(left, track.center().y() - knob / 2, knob, knob))
+        painter.end()
+
+
+class Number(QSpinBox):
+    """A whole number, grouped by thousands; no wheel unless it has the focus, no arrows."""
+
+    def __init__(self, name: str, low: int, high: int, value: int, suffix: str = "", step: int = 1) -> None:
+        super().__init__()
+        self.setObjectName(name)
+        self.setRange(low, high)
+        self.setSingleStep(step)
+        self.setValue(value)
+        self.setSuffix(suffix)
+        self.setGroupSeparatorShown(True)
+        self.setButtonSymbols(QAbstractSpinBox.ButtonSymbols.NoButtons)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setKeyboardTracking(False)
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        if self.hasFocus():
+            super().wheelEvent(event)
+        else:
+            event.ignore()
+
+
+class PowerOfTwo(Number):
+    """A number whose steps double and halve."""
+
+    def stepBy(self, steps: int) -> None:
+        value = self.value()
+        for _ in range(abs(steps)):
+            value = value * 2 if steps > 0 else value // 2
+        self.setValue(value)
+
+
+class _Value(QDoubleSpinBox):
+    def __init__(self) -> None:
+        super().__init__()
+        self.setProperty("role", "value")
+        self.setButtonSymbols(QAbstractSpinBox.ButtonSymbols.NoButtons)
+        self.setAlignment(Qt.AlignmentFlag.AlignRight)
+        self.setGroupSeparatorShown(True)
+        self.setKeyboardTracking(False)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        if self.hasFocus():
+            super().wheelEvent(event)
+        else:
+            event.ignore()
+
+
+class _Bar(QSlider):
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        event.ignore()
+
+
+class SliderValue(QWidget):
+    """A slider and the number it stands for, either of which can be moved. `logarithmic` gives small values room."""
+
+    value_changed = Signal(float)
+    STEPS = 400
+
+    def __init__(
+        self, name: str, text: str, low: float, high: float, value: float, *, step: float = 0.05, decimals: int = 2,
+        logarithmic: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self._low, self._high, self._log = low, high, logarithmic
+        self.setAccessibleName(text)
+        self.slider = _Bar(Qt.Orientation.Horizontal)
+        self.slider.setObjectName(f"{name}_slider")
+        self.slider.setAccessibleName(f"{text}, slider")
+        self.slider.setRange(0, self.STEPS)
+        self.slider.setPageStep(self.STEPS // 10)
+        self.slider.setMinimumWidth(40)
+        self.box = _Value()
+        self.box.setObjectName(name)
+        self.box.setAccessibleName(text)
+        self.box.setDecimals(decimals)
+        self.box.setRange(low, high)
+        self.box.setSingleStep(step)
+        self._step = step
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(6)
+        row.addWidget(self.slider, 1)
+        row.addWidget(self.box)
+        self.setFocusProxy(self.slider)
+        self.slider.valueChanged.connect(self._on_slid)
+        self.box.valueChanged.connect(self._on_typed)
+        self.box.setValue(value)
+        self._on_typed(self.box.value())
+        self._fit()
+        theme.changes.theme_changed.connect(self._fit)
+
+    def _fit(self) -> None:
+        self.box.setFixedWidth(theme.px(52))
+
+    def value(self) -> float:
+        return self.box.value()
+
+    def set_value(self, value: float) -> None:
+        self.box.setValue(value)
+
+    def _place(self, value: float) -> int:
+        if self._log:
+            return round(self.STEPS * log(max(value, self._low) / self._low) / log(self._high / self._low))
+        return round(self.STEPS * (value - self._low) / (self._high - self._low))
+
+    def _on_slid(self, place: int) -> None:
+        if self._log:
+            value = self._low * exp(place / self.STEPS * log(self._high / self._low))
+        else:
+            value = self._low + (self._high - self._low) * place / self.STEPS
+        value = round(value / self._step) * self._step
+        if place != self._place(self.box.value()):
+            self.box.setValue(value)
+
+    def _on_typed(self, value: float) -> None:
+        self.slider.blockSignals(True)
+        self.slider.setValue(self._place(value))
+        self.slider.blockSignals(False)
+        self.value_changed.emit(value)

@@ -1,0 +1,85 @@
+"""Words on a panel: headings, notes that may be empty, rules, and labelled rows."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QSizePolicy, QWidget
+
+
+def set_role(widget: QWidget, role: str) -> None:
+    """Gives the widget one of the style sheet's roles, now or later."""
+    widget.setProperty("role", role)
+    widget.style().unpolish(widget)
+    widget.style().polish(widget)
+
+
+def label(text: str, role: str, name: str = "") -> QLabel:
+    result = QLabel(text)
+    result.setProperty("role", role)
+    result.setTextFormat(Qt.TextFormat.PlainText)
+    if name:
+        result.setObjectName(name)
+    return result
+
+
+class Note(QLabel):
+    """A wrapped line that takes no room while it has nothing to say. Roles: note, warning, error."""
+
+    def __init__(self, name: str, role: str = "note") -> None:
+        super().__init__()
+        self.setObjectName(name)
+        self.setProperty("role", role)
+        self.setWordWrap(True)
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Minimum)
+        self.setVisible(False)
+
+    def say(self, text: str, role: str | None = None) -> None:
+        """Shows the text, or nothing at all when it is empty."""
+        if role is not None and role != self.property("role"):
+            set_role(self, role)
+        if text != self.text():
+            self.setText(text)
+            self.setAccessibleName(text)
+        self.setVisible(bool(text))
+
+
+class Hairline(QFrame):
+    def __init__(self) -> None:
+        super().__init__()
+        self.setProperty("role", "hairline")
+        self.setFixedHeight(1)
+
+
+class Row(QWidget):
+    """A label in the label column and its control beside it."""
+
+    def __init__(self, text: str, control: QWidget, tip: str = "") -> None:
+        super().__init__()
+        self.label = label(text, "row")
+        self.label.setBuddy(control)
+        self.control = control
+        if not control.accessibleName():
+            control.setAccessibleName(text)
+        if tip:
+            self.setToolTip(tip)
+            control.setAccessibleDescription(tip)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(6)
+        row.addWidget(self.label)
+        row.addWidget(control, 1)
+
+
+class Heading(QWidget):
+    """A section's title, with room for one quiet control at the right."""
+
+    def __init__(self, text: str, control: QWidget | None = None) -> None:
+        super().__init__()
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.addWidget(label(text.upper(), "heading"))
+        row.addStretch(1)
+        if control is not None:
+            row.addWidget(control)

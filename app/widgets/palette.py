@@ -1,0 +1,182 @@
+"""The command palette: every action by name, found by a few of its letters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QEvent, QModelIndex, QObject, QPersistentModelIndex, QPoint, QRect, QSize, Qt
+from PySide6.QtGui import QAction, QKeyEvent, QPainter, QStandardItem, QStandardItemModel
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QFrame,
+    QLineEdit,
+    QListView,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app import theme
+from app.widgets.labels import Hairline
+
+ACTION = Qt.ItemDataRole.UserRole + 1
+
+
+def match_score(words: str, text: str) -> int | None:
+    """How well `words` fit `text`, lower is better; None when its letters are not all there in their order."""
+    needle, hay = words.lower().replace(" ", ""), text.lower()
+    at = hay.find(words.lower())
+    if at >= 0:
+        return at
+    score, position = 100, -1
+    for letter in needle:
+        found = hay.find(letter, position + 1)
+        if found < 0:
+            return None
+        starts_word = found == 0 or not hay[found - 1].isalnum()
+        score += 0 if starts_word or found == position + 1 else 10 + found - position
+        position = found
+    return score
+
+
+def plain_name(action: QAction) -> str:
+    return action.text().replace("&", "")
+
+
+class _Line(QStyledItemDelegate):
+    """An action's name at the left, its keys at the right."""
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex) -> QSize:
+        return QSize(100, theme.px(32))
+
+    def paint(
+        self, painter: QPainter, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
+    ) -> None:
+        tokens = theme.current()
+        action: QAction = index.data(ACTION)
+        rect: QRect = option.rect
+        if option.state & QStyle.StateFlag.State_Selected:
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(tokens.hover)
+            painter.drawRoundedRect(rect.adjusted(4, 1, -4, -1), 4, 4)
+        inner = rect.adjusted(16, 0, -16, 0)
+        painter.setFont(theme.ui(13))
+        painter.setPen(tokens.text if action.isEnabled() else tokens.faint)
+        tick = "✓  " if action.isCheckable() and action.isChecked() else ""
+        painter.drawText(inner, Qt.AlignmentFlag.AlignVCenter, tick + plain_name(action))
+        painter.setFont(theme.ui(12))
+        painter.setPen(tokens.secondary)
+        keys = action.shortcut().toString()
+        painter.drawText(inner, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight, keys)
+
+
+class CommandPalette(QFrame):
+    """Lies over its parent until an action is chosen, Esc is pressed or the focus goes elsewhere."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setObjectName("command_palette")
+        self.setProperty("role", "popup")
+        self.setAccessibleName("Command palette")
+        self._parent = parent
+        self._actions: list[QAction] = []
+        self._back: QWidget | None = None
+        self.search = QLineEdit()
+        self.search.setObjectName("palette_search")
+        self.search.setProperty("role", "search")
+        self.search.setPlaceholderText("What do you want to do?")
+        self.search.setAccessibleName("Search actions")
+        self.model = QStandardItemModel(self)
+        self.list = QListView()
+        self.list.setObjectName("palette_list")
+        self.list.setProperty("role", "list")
+        self.list.setAccessibleName("Actions")
+        self.list.setModel(self.model)
+        self.list.setItemDelegate(_Line(self.list))
+        self.list.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+        self.list.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(1, 1, 1, 4)
+        column.setSpacing(0)
+        column.addWidget(self.search)
+        column.addWidget(Hairline())
+        column.addWidget(self.list)
+        self.search.textChanged.connect(self._filter)
+        self.search.returnPressed.connect(self._run_current)
+        self.search.installEventFilter(self)
+        self.list.clicked.connect(self._run)
+        self.hide()
+
+    def open(self, actions: Sequence[QAction], back: QWidget | None) -> None:
+        """Offers these actions; the focus returns to `back`."""
+        self._actions, self._back = list(actions), back
+        self.search.clear()
+        self._filter("")
+        parent = self._parent
+        width = min(theme.px(560), parent.width() - 32)
+        height = min(theme.px(400), parent.height() - 96)
+        corner = QPoint((parent.width() - width) // 2, min(theme.px(64), parent.height() // 8))
+        self.setGeometry(QRect(corner, QSize(width, height)))
+        self.show()
+        self.raise_()
+        self.search.setFocus(Qt.FocusReason.PopupFocusReason)
+
+    def dismiss(self) -> None:
+        self.hide()
+        if self._back is not None:
+            self._back.setFocus()
+            self._back = None
+
+    def _filter(self, words: str) -> None:
+        scored = []
+        for i, action in enumerate(self._actions):
+            score = match_score(words.strip(), plain_name(action))
+            if score is not None:
+                scored.append((score, i, action))
+        self.model.clear()
+        for _, _, action in sorted(scored, key=lambda entry: entry[:2]):
+            item = QStandardItem(plain_name(action))
+            item.setData(action, ACTION)
+            item.setEnabled(action.isEnabled())
+            self.model.appendRow(item)
+        self._move(0, 1)
+
+    def _move(self, start: int, by: int) -> None:
+        """Selects the next action that can be done, from `start` on."""
+        count = self.model.rowCount()
+        row = start
+        for _ in range(count):
+            row %= count
+            if self.model.item(row).isEnabled():
+                self.list.setCurrentIndex(self.model.index(row, 0))
+                return
+            row += by
+
+    def _run_current(self) -> None:
+        self._run(self.list.currentIndex())
+
+    def _run(self, index: QModelIndex) -> None:
+        action: QAction | None = index.data(ACTION)
+        if action is None or not action.isEnabled():
+            return
+        self.dismiss()
+        action.trigger()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.FocusOut and self.isVisible():
+            self._back = None
+            self.hide()
+        elif isinstance(event, QKeyEvent) and event.type() in (QEvent.Type.KeyPress, QEvent.Type.ShortcutOverride):
+            if event.key() == Qt.Key.Key_Escape:
+                event.accept()
+                if event.type() == QEvent.Type.KeyPress:
+                    self.dismiss()
+                return True
+            if event.key() in (Qt.Key.Key_Down, Qt.Key.Key_Up) and event.type() == QEvent.Type.KeyPress:
+                by = 1 if event.key() == Qt.Key.Key_Down else -1
+                self._move(self.list.currentIndex().row() + by, by)
+                return True
+        return super().eventFilter(watched, event)

@@ -1,0 +1,95 @@
+"""The bar at the top: whose window this is, which page, what is loaded, and the way to every action."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QRectF, QSize, Qt
+from PySide6.QtGui import QColor, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QMenu, QPushButton, QSizePolicy, QToolButton, QWidget
+
+from app import theme
+from app.widgets.labels import label
+
+MARK = ((0, "#f28881", 0.10, 0.58), (1, "#4dc492", 0.30, 1.0), (2, "#b897f0", 0.18, 0.48))
+
+
+class Logo(QWidget):
+    """Three requests on their way, as in the icon."""
+
+    def sizeHint(self) -> QSize:
+        return QSize(theme.px(22), theme.px(18))
+
+    def minimumSizeHint(self) -> QSize:
+        return self.sizeHint()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        size = self.sizeHint()
+        top, high, pitch = (self.height() - size.height()) / 2, size.height() * 0.26, size.height() * 0.37
+        for row, color, begin, end in MARK:
+            painter.setBrush(QColor(color))
+            bar = QRectF(begin * size.width(), top + row * pitch, (end - begin) * size.width(), high)
+            painter.drawRoundedRect(bar, high / 2, high / 2)
+        painter.end()
+
+
+class Elided(QLabel):
+    """One line, cut with … where the room ends; the whole is in the tip."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.setObjectName(name)
+        self.setProperty("role", "secondary")
+        self.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self._whole = ""
+
+    def say(self, text: str) -> None:
+        self._whole = text
+        self.setAccessibleName(text)
+        self._fit()
+
+    def _fit(self) -> None:
+        shown = self.fontMetrics().elidedText(self._whole, Qt.TextElideMode.ElideRight, max(0, self.width()))
+        self.setText(shown)
+        self.setToolTip(self._whole if shown != self._whole else "")
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        self._fit()
+
+
+class TopBar(QFrame):
+    def __init__(self, menu: QMenu) -> None:
+        super().__init__()
+        self.setObjectName("top_bar")
+        self.setProperty("role", "bar")
+        self.brand = label("Batchscope", "brand")
+        self.play = QPushButton("Play")
+        self.play.setObjectName("page_play")
+        self.play.setProperty("role", "page")
+        self.play.setCheckable(True)
+        self.play.setChecked(True)
+        self.play.clicked.connect(lambda: self.play.setChecked(True))
+        self.status = Elided("status_text")
+        self.search = QPushButton("Search actions    Ctrl Shift P")
+        self.search.setObjectName("search_actions")
+        self.search.setProperty("role", "search")
+        self.search.setAccessibleName("Search actions")
+        self.menu_button = QToolButton()
+        self.menu_button.setObjectName("menu_button")
+        self.menu_button.setText("Menu")
+        self.menu_button.setAccessibleName("Menu")
+        self.menu_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self.menu_button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.menu_button.setMenu(menu)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(16, 7, 12, 7)
+        row.setSpacing(8)
+        row.addWidget(Logo())
+        row.addWidget(self.brand)
+        row.addSpacing(8)
+        row.addWidget(self.play)
+        row.addWidget(self.status, 1)
+        row.addWidget(self.search)
+        row.addWidget(self.menu_button)

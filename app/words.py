@@ -1,0 +1,34 @@
+"""What a model and a run are called in the window."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from engine import Header
+
+
+def count_words(count: int) -> str:
+    """Parameters: "5 M", "0.6 B"."""
+    if count >= 1e9:
+        return f"{count / 1e9:.1f} B"
+    return f"{count / 1e6:.0f} M" if count >= 10e6 else f"{count / 1e6:.2g} M"
+
+
+def model_words(source: str) -> str:
+    """A model by the name people know it by: the demo, a folder's name, a hub id."""
+    if source == "demo":
+        return "demo stories"
+    return Path(source).name if source.startswith(("/", "~", ".")) else source
+
+
+def run_words(header: Header) -> str:
+    """ "demo stories 5 M · float32 · CPU, 2 cores · continuous, paged"."""
+    card, machine = header.model, header.machine
+    if card.device.startswith("cuda"):
+        where = machine.gpu or "GPU"
+    else:
+        where = f"CPU, {machine.cores} core{'s' if machine.cores != 1 else ''}"
+    precision = card.dtype if card.quantization == "none" else f"{card.quantization}, {card.dtype}"
+    cache = "paged" if header.config.mode in ("continuous", "chunked") else "contiguous"
+    name = f"{model_words(card.source)} {count_words(card.parameters)}"
+    return "   ·   ".join((name, precision, where, f"{header.config.mode}, {cache}"))
