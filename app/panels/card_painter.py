@@ -57,7 +57,6 @@ class CardPainter:
         self.head = px(9) + max(px(17), round(self.small_metrics.height()))
         self.text_top = self.head + px(5)
         self.height = self.text_top + lines * self.line_height + px(12)
-        self.quiet = theme.over(faded(self.theme.secondary, 0.75), self.theme.panel)
         self.hovered = theme.over(faded(self.theme.hover, 0.3), self.theme.panel)
         self._tails: dict[int, WrappedTail] = {}
 
@@ -95,7 +94,7 @@ class CardPainter:
     def _color(self, view: RequestView, dimmed: bool) -> QColor:
         color = theme.request_color(view.request)
         if dimmed or view.state is State.FINISHED:
-            return faded(color, 0.55)
+            return faded(color, 0.55 if self.theme.dark else 0.8)
         return color
 
     def _head(self, painter: QPainter, box: QRectF, view: RequestView, dimmed: bool) -> None:
@@ -117,7 +116,7 @@ class CardPainter:
         words_width = self.small_metrics.horizontalAdvance(words)
         room = box.right() - self.pad - x
         painter.setFont(self.small)
-        painter.setPen(self.quiet if over and view.reason is not FinishReason.ERROR else t.secondary)
+        painter.setPen(t.faint if over and view.reason is not FinishReason.ERROR else t.secondary)
         rate, ttft = head_numbers(view)
         for numbers in (f"{rate} · {ttft}" if rate and ttft else rate or ttft, rate):
             width = self.small_metrics.horizontalAdvance(numbers)
@@ -126,7 +125,7 @@ class CardPainter:
                 break
         else:
             words = self.small_metrics.elidedText(words, Qt.TextElideMode.ElideRight, room)
-        painter.setPen(self.quiet if over and view.reason is not FinishReason.ERROR else state_color(view, t))
+        painter.setPen(t.faint if over and view.reason is not FinishReason.ERROR else state_color(view, t))
         painter.drawText(QPointF(x, baseline), words)
 
     def _body(self, painter: QPainter, box: QRectF, view: RequestView) -> None:

@@ -76,8 +76,10 @@ class _Plot:
 
     @staticmethod
     def _columns(line: Line, first: int, last: int, columns: int, now: float) -> tuple[Any, Any, Any]:
-        low, high, starts = decimate(line[0][first:last], line[1][first:last], columns)
-        ends = np.append(starts[1:], max(0, min(last, len(line[0])) - first))
+        low, high = line[0][first:last], line[1][first:last]
+        count = len(low)
+        low, high, starts = decimate(low, high, columns)
+        ends = np.append(starts[1:], count)[: len(starts)]
         return np.minimum((first + ends) * BIN, now), low, high
 
     def _area(self, x: Any, low: Any, high: Any) -> QPainterPath:

@@ -1,0 +1,78 @@
+"""A bridge on a trace that the test itself writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pytest
+from pytestqt.qtbot import QtBot
+
+from app.bridge import Bridge
+from app.synthetic import header
+from engine import Ended, FinishReason, Kind, Record, SamplingParams, Step, Submitted, Trace
+
+Tell = Callable[[Sequence[Record]], None]
+
+
+@pytest.fixture
+def bridge(qtbot: QtBot) -> Iterator[Bridge]:
+    bridge = Bridge()
+    bridge.show(Trace([header(8, 100)]))
+    yield bridge
+    bridge.stop()
+
+
+@pytest.fixture
+def tell(qtbot: QtBot, bridge: Bridge) -> Tell:
+    """Appends records to the bridge's trace and waits until they are on show."""
+
+    def appended(records: Sequence[Record]) -> None:
+        bridge.trace.extend(records)
+        qtbot.waitUntil(lambda: bridge.behind == 0)
+
+    return appended
+
+
+class Story:
+    """Writes records one event at a time."""
+
+    def __init__(self) -> None:
+        self.time, self.number = 0.0, 0
+
+    def submitted(self, request: int, prompt: int = 4, max_tokens: int = 100, text: str = "Tell me a story.") -> Record:
+        ids = np.arange(prompt, dtype=np.int32)
+        message = ({"role": "user", "content": text},)
+        return Submitted(self.time, request, text, ids, SamplingParams(max_tokens=max_tokens), message)
+
+    def step(
+        self, said: dict[int, str], *, seconds: float = 0.1, prefill: dict[int, tuple[int, int]] | None = None,
+        preempted: Sequence[int] = (), waiting: int = 0,
+    ) -> Step:  # fmt: skip
+        """One token with this text for each request of `said`; `prefill` gives (first, count) of prompt rows."""
+        started, self.time, self.number = self.time, self.time + seconds, self.number + 1
+        prefill = prefill or {}
+        requests = [*said, *(r for r in prefill if r not in said)]
+        texts = [said.get(r, "") for r in requests]
+
+        def ints(values: Sequence[int]) -> np.ndarray:
+            return np.array(values, np.int32)
+
+        rows = len(requests)
+        return Step(
+            step=self.number, started=started, ended=self.time, request=ints(requests), branch=ints([0] * rows),
+            slot=ints(range(rows)), first=ints([prefill.get(r, (9, 1))[0] for r in requests]),
+            count=ints([prefill.get(r, (9, 1))[1] for r in requests]),
+            kind=ints([Kind.PREFILL if r in prefill else Kind.DECODE for r in requests]), wasted=ints([0] * rows),
+            token_row=ints(range(len(said))), token=ints([7] * len(said)), logprob=np.zeros(len(said), np.float32),
+            text="".join(texts), text_end=ints(np.cumsum([len(t) for t in texts])), running=rows, waiting=waiting,
+            free_blocks=60, seconds={"forward": seconds}, preempted=ints(preempted),
+        )  # fmt: skip
+
+    def ended(self, request: int, reason: FinishReason = FinishReason.STOP, error: str = "") -> Record:
+        return Ended(self.time, request, reason, error=error)
+
+
+@pytest.fixture
+def story() -> Story:
+    return Story()
