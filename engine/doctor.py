@@ -3,6 +3,7 @@
 Importing this module is light. `examine` imports torch and starts one short child process that tries Qt.
 """
 
+import contextlib
 import json
 import os
 import platform
@@ -70,8 +71,7 @@ def examine() -> list[Finding]:
     gpus = gpu_findings()
     return [
         Finding("system", Status.OK, f"{platform.system()} {platform.release()}, {distribution()}"),
-        cpu_finding(*read_cpu()),
-        memory_finding(),
+        *hardware_findings(),
         python_finding(sys.version_info[:3]),
         *library_findings(),
         *gpus,
@@ -108,15 +108,28 @@ def distribution() -> str:
         return platform.version()
 
 
-def read_cpu() -> tuple[str, int, frozenset[str]]:
-    """Its name, the cores this process may use, and its instruction sets (none where the system lists none)."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
+def instruction_sets() -> frozenset[str]:
+    """The processor's flags as Linux names them; none where the system lists none."""
+    with contextlib.suppress(OSError):
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return platform.processor() or platform.machine(), cores, frozenset()
-    fields = dict(re.findall(r"^(model name|flags)\s*:\s*(.*)$", text, re.MULTILINE))
-    return fields.get("model name", platform.machine()), cores, frozenset(fields.get("flags", "").split())
+        if match := re.search(r"^flags\s*:\s*(.*)$", text, re.MULTILINE):
+            return frozenset(match[1].split())
+    return frozenset()
+
+
+def hardware_findings() -> list[Finding]:
+    try:
+        import psutil
+
+        from engine.machine import processor_name, usable_cores
+    except ImportError:
+        return [Finding("CPU", Status.NOTE, "neither it nor the memory is known without psutil")]
+    memory = psutil.virtual_memory()
+    detail = f"{memory.total / GIB:.1f} GiB, {memory.available / GIB:.1f} GiB of it available"
+    return [
+        cpu_finding(processor_name(), usable_cores(), instruction_sets()),
+        Finding("memory", Status.OK, detail),
+    ]
 
 
 def cpu_finding(name: str, cores: int, flags: frozenset[str]) -> Finding:
@@ -128,17 +141,6 @@ def cpu_finding(name: str, cores: int, flags: frozenset[str]) -> Finding:
     if flags and not flags & {"avx512_bf16", "amx_bf16"}:
         return Finding("CPU", Status.NOTE, detail, cost="bfloat16 is computed in software: float32 may be faster here")
     return Finding("CPU", Status.OK, detail)
-
-
-def memory_finding() -> Finding:
-    try:
-        import psutil
-    except ImportError:
-        return Finding("memory", Status.NOTE, "not known without psutil")
-    memory = psutil.virtual_memory()
-    return Finding(
-        "memory", Status.OK, f"{memory.total / GIB:.1f} GiB, {memory.available / GIB:.1f} GiB of it available"
-    )
 
 
 def python_finding(version: tuple[int, ...]) -> Finding:

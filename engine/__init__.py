@@ -1,0 +1,75 @@
+"""The public face of the engine. Importing it is light: what needs torch is loaded on first use."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from engine.config import (
+    DTYPES,
+    MODES,
+    PLANNED_MODES,
+    PLANNED_QUANTIZATIONS,
+    QUANTIZATIONS,
+    EngineConfig,
+    InvalidInput,
+    Message,
+    ModelSpec,
+    Prompt,
+    SamplingParams,
+    Submission,
+)
+from engine.process import EngineProcess
+from engine.progress import LoadCancelled, LoadProgress
+from engine.run import Run
+from engine.stream import Completion, Delta, Stream
+from engine.trace.metrics import Metrics, RequestMetrics, Spread, measure, request_metrics, table
+from engine.trace.records import (
+    Ended,
+    FinishReason,
+    Header,
+    Kind,
+    Machine,
+    ModelCard,
+    Notice,
+    Record,
+    Refusal,
+    Step,
+    StepStarted,
+    Submitted,
+    Telemetry,
+)
+from engine.trace.store import SUFFIX as RUN_SUFFIX
+from engine.trace.store import TraceWriter
+from engine.trace.store import load as load_trace
+from engine.trace.store import save as save_trace
+from engine.trace.trace import RequestIndex, RequestView, State, Trace
+from engine.workload import Arrival, Workload, demo_workload, expand_template, read_prompts, template_size
+
+if TYPE_CHECKING:
+    from engine.doctor import examine, render
+    from engine.engine import Engine
+    from engine.models.inspect import ModelInfo, inspect_model
+
+_LAZY = {
+    "Engine": "engine.engine",
+    "examine": "engine.doctor",
+    "render": "engine.doctor",
+    "ModelInfo": "engine.models.inspect",
+    "inspect_model": "engine.models.inspect",
+}
+
+__all__ = [
+    "DTYPES", "MODES", "PLANNED_MODES", "PLANNED_QUANTIZATIONS", "QUANTIZATIONS", "RUN_SUFFIX", "Arrival",
+    "Completion", "Delta", "Ended", "Engine", "EngineConfig", "EngineProcess", "FinishReason", "Header",
+    "InvalidInput", "Kind", "LoadCancelled", "LoadProgress", "Machine", "Message", "Metrics", "ModelCard",
+    "ModelInfo", "ModelSpec", "Notice", "Prompt", "Record", "Refusal", "RequestIndex", "RequestMetrics",
+    "RequestView", "Run", "SamplingParams", "Spread", "State", "Step", "StepStarted", "Stream", "Submission",
+    "Submitted", "Telemetry", "Trace", "TraceWriter", "Workload", "demo_workload", "examine", "expand_template",
+    "inspect_model", "load_trace", "measure", "read_prompts", "render", "request_metrics", "save_trace", "table",
+    "template_size",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'engine' has no attribute {name!r}")

@@ -1,0 +1,159 @@
+"""What a person can choose: the model, how the engine batches, how tokens are drawn. Values are checked when made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import isfinite
+from typing import Any
+
+MODES = {
+    "continuous": "paged KV cache; requests join and leave at every step; prefill and decode in separate steps",
+}
+PLANNED_MODES = ("recompute", "sequential", "static", "dynamic", "continuous-padded", "chunked")
+QUANTIZATIONS = ("none",)
+PLANNED_QUANTIZATIONS = ("int8", "nf4", "awq")
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+
+
+class InvalidInput(ValueError):
+    """A value the engine cannot take: the message names it, the limit and the remedy."""
+
+
+def _check(ok: bool, name: str, value: object, rule: str) -> None:
+    if not ok:
+        raise InvalidInput(f"{name}={value!r}: {rule}")
+
+
+def _check_whole(name: str, value: object, low: int, rule: str) -> None:
+    _check(isinstance(value, int) and not isinstance(value, bool) and value >= low, name, value, rule)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """Which model and how it is held.
+
+    `source` is "demo", "demo-draft", a local folder or a hub id; `dtype` "auto" is the checkpoint's on a GPU and
+    float32 on a CPU; `device` is "auto", "cpu", "cuda" or "cuda:N".
+    """
+
+    source: str = "demo"
+    quantization: str = "none"
+    dtype: str = "auto"
+    device: str = "auto"
+    revision: str | None = None
+    trust_remote_code: bool = False
+
+    def __post_init__(self) -> None:
+        _check(bool(self.source.strip()), "source", self.source, "name a model: demo, a folder or a hub id")
+        _check(
+            self.quantization not in PLANNED_QUANTIZATIONS, "quantization", self.quantization, "not built yet; use none"
+        )
+        _check(self.quantization in QUANTIZATIONS, "quantization", self.quantization, "must be none")
+        _check(self.dtype in DTYPES, "dtype", self.dtype, f"must be one of {', '.join(DTYPES)}")
+        known = self.device in ("auto", "cpu", "cuda") or self.device.removeprefix("cuda:").isdigit()
+        _check(known, "device", self.device, "must be auto, cpu, cuda or cuda:N")
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """How the engine batches.
+
+    `max_running` requests hold a slot at once; a step computes at most `token_budget` tokens; KV blocks hold
+    `block_size` tokens; `kv_memory` is the pool's size in bytes (None: from what is free); `depth` is how many steps
+    are launched ahead of the one whose tokens are being read (None: 1 on a GPU, 0 on a CPU).
+    """
+
+    mode: str = "continuous"
+    max_running: int = 64
+    token_budget: int = 2048
+    block_size: int = 16
+    kv_memory: int | None = None
+    prefix_caching: bool = False
+    speculation: str | None = None
+    depth: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _check(self.mode not in PLANNED_MODES, "mode", self.mode, f"not built yet; use one of {', '.join(MODES)}")
+        _check(self.mode in MODES, "mode", self.mode, f"must be one of {', '.join(MODES)}")
+        _check_whole("max_running", self.max_running, 1, "must be a whole number of at least 1")
+        _check_whole("token_budget", self.token_budget, 1, "must be a whole number of at least 1")
+        _check(
+            self.token_budget >= self.max_running,
+            "token_budget",
+            self.token_budget,
+            f"must be at least max_running ({self.max_running}), or a decode step would not fit in it",
+        )
+        _check_whole("block_size", self.block_size, 1, "must be a whole number of at least 1")
+        _check(self.block_size & (self.block_size - 1) == 0, "block_size", self.block_size, "must be a power of two")
+        if self.kv_memory is not None:
+            _check_whole("kv_memory", self.kv_memory, 1, "must be a number of bytes, or None")
+        _check(self.prefix_caching is False, "prefix_caching", self.prefix_caching, "not built yet; leave it off")
+        _check(self.speculation is None, "speculation", self.speculation, "not built yet; leave it None")
+        _check(self.depth in (None, 0, 1), "depth", self.depth, "must be 0, 1 or None")
+        _check_whole("seed", self.seed, 0, "must be a whole number of at least 0")
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How one request's tokens are chosen and when it ends.
+
+    `temperature` 0 is greedy. `top_k` 0, `top_p` 1 and `min_p` 0 are off. `logprobs` asks for that many alternatives
+    to each token. `seed` None takes the engine's; noise is a function of (seed, branch, position) alone.
+    """
+
+    max_tokens: int = 256
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    ignore_eos: bool = False
+    logprobs: int = 0
+    n: int = 1
+    beam_width: int = 1
+
+    def __post_init__(self) -> None:
+        _check_whole("max_tokens", self.max_tokens, 1, "must be a whole number of at least 1")
+        for name, low, high, rule in (
+            ("temperature", 0.0, 100.0, "must be between 0 (greedy) and 100"),
+            ("top_p", 0.0, 1.0, "must be above 0 and at most 1 (off)"),
+            ("min_p", 0.0, 1.0, "must be from 0 (off) to 1"),
+            ("repetition_penalty", 0.0, 100.0, "must be above 0 (1 is off)"),
+        ):
+            value = getattr(self, name)
+            number = isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
+            _check(number and low <= value <= high, name, value, rule)
+        _check(self.top_p > 0, "top_p", self.top_p, "must be above 0 and at most 1 (off)")
+        _check(self.repetition_penalty > 0, "repetition_penalty", self.repetition_penalty, "must be above 0 (1 is off)")
+        _check_whole("top_k", self.top_k, 0, "must be a whole number; 0 is off")
+        if isinstance(self.stop, str):
+            object.__setattr__(self, "stop", (self.stop,))
+        object.__setattr__(self, "stop", tuple(self.stop))
+        _check(all(isinstance(s, str) and s for s in self.stop), "stop", self.stop, "must be texts that are not empty")
+        if self.seed is not None:
+            _check_whole("seed", self.seed, 0, "must be a whole number of at least 0, or None")
+        _check_whole("logprobs", self.logprobs, 0, "must be a whole number from 0 to 20")
+        _check(self.logprobs <= 20, "logprobs", self.logprobs, "must be a whole number from 0 to 20")
+        _check(self.n == 1, "n", self.n, "several samples of one prompt are not built yet; leave it 1")
+        _check(self.beam_width == 1, "beam_width", self.beam_width, "beam search is not built yet; leave it 1")
+
+    def with_(self, **changes: Any) -> SamplingParams:
+        """A copy with some values changed."""
+        return replace(self, **changes)
+
+
+Message = dict[str, str]
+Prompt = str | list[int] | list[Message]
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One prompt on its way in. `time` is `time.perf_counter()` where the caller stood; `label` is for people."""
+
+    prompt: Prompt
+    params: SamplingParams = field(default_factory=SamplingParams)
+    time: float | None = None
+    label: str = ""

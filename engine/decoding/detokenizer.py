@@ -1,0 +1,136 @@
+"""Token ids to text, one token at a time: the parts joined equal a one-shot decode, for any script."""
+
+from __future__ import annotations
+
+import codecs
+import json
+from functools import lru_cache
+from typing import Any, Protocol
+
+
+class Detokenizer(Protocol):
+    """Incremental decoding of one branch."""
+
+    def push(self, token: int) -> str:
+        """The text that this token makes certain; "" while a character is incomplete."""
+        ...
+
+    def flush(self) -> str:
+        """What an incomplete character at the end decodes to."""
+        ...
+
+
+@lru_cache(maxsize=1)
+def _byte_of_character() -> dict[str, int]:
+    """The byte that each character of a byte-level vocabulary stands for (GPT-2's table, inverted)."""
+    printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    table = {chr(b): b for b in printable}
+    others = [b for b in range(256) if b not in set(printable)]
+    return table | {chr(256 + i): b for i, b in enumerate(others)}
+
+
+class ByteLevelVocabulary:
+    """The bytes of every token of a byte-level BPE tokenizer; special tokens have none."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._special = set(tokenizer.all_special_ids)
+        self._bytes: dict[int, bytes] = {}
+        self._added = {
+            i: t.content for i, t in tokenizer.added_tokens_decoder.items() if i not in self._special and not t.special
+        }
+        self._special |= {i for i, t in tokenizer.added_tokens_decoder.items() if t.special}
+
+    def __getitem__(self, token: int) -> bytes:
+        known = self._bytes.get(token)
+        if known is None:
+            known = self._bytes[token] = self._look_up(token)
+        return known
+
+    def _look_up(self, token: int) -> bytes:
+        if token in self._special:
+            return b""
+        text = self._added.get(token) or self._tokenizer.convert_ids_to_tokens(token)
+        if text is None:  # ids past the vocabulary: padding of the embedding matrix
+            return b""
+        table = _byte_of_character()
+        if all(c in table for c in text):
+            return bytes(table[c] for c in text)
+        return str(text).encode()
+
+
+class ByteLevelDetokenizer:
+    """For byte-level BPE: bytes of the token through an incremental UTF-8 decoder. O(1) a token."""
+
+    def __init__(self, vocabulary: ByteLevelVocabulary) -> None:
+        self._vocabulary = vocabulary
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def push(self, token: int) -> str:
+        return self._decoder.decode(self._vocabulary[token])
+
+    def flush(self) -> str:
+        return self._decoder.decode(b"", True)
+
+
+class WindowDetokenizer:
+    """For every other tokenizer: decodes a short window of ids and passes on what the newest token added.
+
+    Invariant: ids[:read] are passed on; ids[prefix:read] is the context that the next decode needs, since a token's
+    text can depend on the one before it (a leading space, say).
+    """
+
+    CONTEXT = 6
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._ids: list[int] = []
+        self._passed = 0
+        self._fixed = ""  # the decoded text of ids that have left the window
+
+    def _decode(self, ids: list[int]) -> str:
+        return str(self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
+
+    def push(self, token: int) -> str:
+        self._ids.append(token)
+        text = self._decode(self._ids)
+        if text.endswith("\ufffd"):
+            return ""
+        new = text[self._passed :]
+        self._passed = len(text)
+        self._shrink()
+        return new
+
+    def _shrink(self) -> None:
+        """Drops ids from the window's front where the rest decodes to the same tail without them."""
+        if len(self._ids) < 4 * self.CONTEXT:
+            return
+        rest = self._ids[-self.CONTEXT :]
+        tail = self._decode(rest)
+        whole = self._decode(self._ids)
+        if tail and whole.endswith(tail):
+            self._ids, self._passed = rest, len(tail)
+
+    def flush(self) -> str:
+        text = self._decode(self._ids)
+        new = text[self._passed :]
+        self._passed = len(text)
+        return new
+
+
+class DetokenizerFactory:
+    """Makes the detokenizer that fits a transformers tokenizer; one factory a model."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._vocabulary: ByteLevelVocabulary | None = None
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        if backend is not None:
+            decoder = json.loads(backend.to_str()).get("decoder") or {}
+            if decoder.get("type") == "ByteLevel":
+                self._vocabulary = ByteLevelVocabulary(tokenizer)
+
+    def __call__(self) -> Detokenizer:
+        if self._vocabulary is not None:
+            return ByteLevelDetokenizer(self._vocabulary)
+        return WindowDetokenizer(self._tokenizer)

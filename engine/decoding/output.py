@@ -1,0 +1,34 @@
+"""What a branch says: its tokens as text, and when it ends."""
+
+from __future__ import annotations
+
+from engine.config import SamplingParams
+from engine.decoding.detokenizer import Detokenizer
+from engine.decoding.stop import StopStrings
+from engine.trace.records import FinishReason
+
+
+class Output:
+    """Takes committed tokens; gives text that is certain and the reason for the end, if this token is it."""
+
+    def __init__(self, detokenizer: Detokenizer, params: SamplingParams, eos: frozenset[int], limit: int) -> None:
+        self._detokenizer = detokenizer
+        self._stops = StopStrings(params.stop)
+        self._eos = frozenset() if params.ignore_eos else eos
+        self._left = limit
+
+    def push(self, token: int) -> tuple[str, FinishReason | None]:
+        self._left -= 1
+        if token in self._eos:
+            return self.flush(), FinishReason.STOP
+        text, stopped = self._stops.push(self._detokenizer.push(token))
+        if stopped:
+            return text, FinishReason.STOP
+        if self._left <= 0:
+            return text + self.flush(), FinishReason.LENGTH
+        return text, None
+
+    def flush(self) -> str:
+        """Everything held back, at an end that no stop string caused; a stop string completed by it still cuts."""
+        text, stopped = self._stops.push(self._detokenizer.flush())
+        return text if stopped else text + self._stops.flush()

@@ -1,0 +1,347 @@
+"""The engine: a model, its scheduler and its runner, stepping on a background thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import numpy as np
+import psutil
+import torch
+
+from engine import machine
+from engine.blocks import BlockPool, blocks_for
+from engine.config import EngineConfig, InvalidInput, ModelSpec, Prompt, SamplingParams, Submission
+from engine.decoding.detokenizer import DetokenizerFactory
+from engine.decoding.output import Output
+from engine.models.loading import LoadedModel, Report, load
+from engine.models.paged_runner import Launched, PagedRunner
+from engine.prompts import PromptEncoder
+from engine.request import Branch, Request
+from engine.run import Run
+from engine.scheduler import Scheduler
+from engine.step_record import step_record
+from engine.stream import Stream, StreamRouter
+from engine.trace.records import Ended, FinishReason, Header, Notice, StepStarted, Submitted, freeze
+from engine.trace.trace import Trace
+from engine.workload import Workload
+
+TELEMETRY_INTERVAL = 0.5  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A checked and tokenized submission, ready for the engine's thread."""
+
+    request: Request
+    record: Submitted
+
+
+class Engine:
+    """Loads `spec` and starts its thread; use it as a context manager, or call `close`.
+
+    `progress` hears LoadProgress while it loads; setting `cancelled` ends the load with LoadCancelled. `threads` is
+    how many torch uses on a CPU (None: torch's own choice). Raises InvalidInput for what the caller can mend.
+    """
+
+    def __init__(
+        self,
+        spec: ModelSpec | LoadedModel,
+        config: EngineConfig | None = None,
+        *,
+        progress: Report | None = None,
+        cancelled: threading.Event | None = None,
+        threads: int | None = None,
+    ) -> None:
+        if threads is not None:
+            torch.set_num_threads(threads)
+        self._threads = torch.get_num_threads()
+        self.model = spec if isinstance(spec, LoadedModel) else load(spec, progress, cancelled)
+        self.card = self.model.card
+        self.alive, self.error = True, ""
+        self._detokenizers = DetokenizerFactory(self.model.tokenizer)
+        self._encode = PromptEncoder(self.model.tokenizer, self.card)
+        self._ids = count()
+        self._wake = threading.Condition()
+        self._inbox: deque[Callable[[], None]] = deque()
+        self._closing = False
+        self._stop_gauge = threading.Event()
+        self.trace: Trace
+        self._setup(config or EngineConfig(), before=None)
+        self._thread = threading.Thread(target=self._loop, name="engine", daemon=True)
+        self._thread.start()
+        self._gauge = threading.Thread(target=self._watch, name="engine-telemetry", daemon=True)
+        self._gauge.start()
+
+    # The face.
+
+    def submit(self, prompt: Prompt, params: SamplingParams | None = None, label: str = "") -> Stream:
+        """Queues one prompt: text, token ids or chat messages. Never waits for the model; safe from any thread."""
+        return self.submit_many([Submission(prompt, params or SamplingParams(), label=label)])[0]
+
+    def submit_many(self, submissions: Sequence[Submission]) -> list[Stream]:
+        """Queues several at once, or none: raises InvalidInput naming the first that cannot be taken."""
+        prepared = self.prepare(submissions)
+        streams = [self.router.open(p.request.id, p.record.time, p.request.prompt_length) for p in prepared]
+        self.enqueue(prepared)
+        return streams
+
+    def cancel(self, requests: Iterable[int] | None = None) -> None:
+        """Ends these requests, or all, at the next step's border. Ids that are over already are passed by."""
+        ids = None if requests is None else list(requests)
+
+        def do() -> None:
+            for i in list(self.scheduler.requests) if ids is None else ids:
+                request = self.scheduler.requests.get(i)
+                if request is not None:
+                    self.scheduler.finish(request, FinishReason.CANCELLED)
+
+        self._post(do)
+
+    def begin(self, config: EngineConfig) -> Trace:
+        """A fresh trace under `config`, on the same weights, with an empty pool. Raises InvalidInput while requests
+        run."""
+        done: Future[Trace] = Future()
+
+        def do() -> None:
+            try:
+                if not self.scheduler.idle:
+                    raise InvalidInput("requests are running: wait for them or stop them before changing the engine")
+                self._setup(config, before=self.trace)
+                done.set_result(self.trace)
+            except Exception as error:
+                done.set_exception(error)
+
+        self._post(do)
+        return done.result()
+
+    def run(self, workload: Workload, config: EngineConfig | None = None) -> Run:
+        """Starts a workload on a fresh trace, warmed up and idle; returns at once."""
+        trace = self.begin(config or self.config)
+        return Run(workload, trace, self.submit_many, self.cancel)
+
+    def close(self) -> None:
+        """Ends all requests as cancelled and the thread; the trace stays."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify()
+        self._stop_gauge.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+            self._gauge.join()
+        self.alive = False
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Submitting, on the caller's thread.
+
+    def prepare(self, submissions: Sequence[Submission]) -> list[Prepared]:
+        """Checks and tokenizes; nothing is queued yet. Raises InvalidInput."""
+        if not self.alive or self._closing:
+            raise InvalidInput("the engine is closed: load a model first")
+        return [self._prepare(submission) for submission in submissions]
+
+    def enqueue(self, prepared: Sequence[Prepared]) -> None:
+        for p in prepared:
+            self.trace.append(p.record)
+
+        def do() -> None:
+            for p in prepared:
+                self.scheduler.add(p.request)
+
+        self._post(do)
+
+    def _prepare(self, submission: Submission) -> Prepared:
+        now = (submission.time if submission.time is not None else time.perf_counter()) - self._origin
+        params = submission.params
+        prompt = self._encode(submission.prompt)
+        length = len(prompt.ids)
+        limit = self._limit(length, params)
+        request = Request(next(self._ids), length, params, limit, self._seed(params))
+        output = Output(self._detokenizers(), params, self.model.eos, limit)
+        request.branches.append(Branch(request, prompt.ids, output))
+        ids = freeze(np.array(prompt.ids, np.int32))
+        record = Submitted(now, request.id, prompt.text, ids, params, prompt.messages, submission.label)
+        return Prepared(request, record)
+
+    def _seed(self, params: SamplingParams) -> int:
+        """A request without a seed gets one from the engine's and its number in the trace, so that a run repeats."""
+        if params.seed is not None:
+            return params.seed
+        self._unseeded += 1
+        return (self.config.seed << 32) + self._unseeded
+
+    def _limit(self, length: int, params: SamplingParams) -> int:
+        """The most tokens the request may generate: what it asked for, within the model's context."""
+        limit = min(params.max_tokens, self.card.context - length) if self.card.context else params.max_tokens
+        pool = self.scheduler.pool
+        if blocks_for(length + limit - 1, pool.block_size) > pool.total:
+            raise InvalidInput(
+                f"prompt of {length:,} tokens with max_tokens={params.max_tokens:,}: the whole KV pool holds "
+                f"{pool.total * pool.block_size:,} tokens; lower max_tokens, shorten the prompt or give the pool more memory"
+            )
+        return limit
+
+    # The engine's thread.
+
+    def _post(self, do: Callable[[], None]) -> None:
+        with self._wake:
+            self._inbox.append(do)
+            self._wake.notify()
+
+    def _loop(self) -> None:
+        torch.set_num_threads(self._threads)  # OpenMP's count is a thread's own
+        while True:
+            with self._wake:
+                self._wake.wait_for(lambda: self._inbox or self._closing or not self.scheduler.idle)
+                inbox, self._inbox = self._inbox, deque()
+                closing = self._closing
+            for do in inbox:
+                do()
+            if closing:
+                for request in list(self.scheduler.requests.values()):
+                    self.scheduler.finish(request, FinishReason.CANCELLED)
+                while self.in_flight:
+                    self._commit(self.in_flight.popleft())
+                self._record_ended()
+                self.trace.complete = True
+                return
+            self.step()
+
+    def step(self) -> None:
+        """Plans and launches one step, and commits one when more than `depth` are in flight or none was planned."""
+        begun = time.perf_counter()
+        plan = self.scheduler.plan()
+        planned = time.perf_counter()
+        if plan is not None:
+            tokens = sum(row.count for row in plan.rows)
+            number = next(self._steps)
+            self.trace.append(StepStarted(begun - self._origin, number, len(plan.rows), tokens))
+            try:
+                launched = self.runner.launch(plan)
+            except Exception as error:
+                self._fail(error)
+                self.scheduler.abandon(plan, f"the step failed: {error}")
+            else:
+                launched.seconds["plan"] = planned - begun
+                launched.step, launched.started = number, begun
+                self.in_flight.append(launched)
+        if self.in_flight and (plan is None or len(self.in_flight) > self.depth):
+            self._commit(self.in_flight.popleft())
+        elif plan is None and self.scheduler.has_changes:
+            now = time.perf_counter() - self._origin
+            self.trace.append(step_record(next(self._steps), now, now, None, [], None, self.scheduler))
+        self._record_ended()
+
+    def _commit(self, launched: Launched) -> None:
+        try:
+            results = launched.read()
+        except Exception as error:
+            self._fail(error)
+            self.scheduler.abandon(launched.plan, f"the step failed: {error}")
+            return
+        begun = time.perf_counter()
+        committed = self.scheduler.commit(launched.plan, results.tokens)
+        ended = time.perf_counter()
+        launched.seconds["commit"] = ended - begun
+        record = step_record(
+            launched.step, launched.started - self._origin, ended - self._origin, launched, committed, results,
+            self.scheduler,
+        )  # fmt: skip
+        self.trace.append(record)
+
+    def _fail(self, error: Exception) -> None:
+        detail = "".join(traceback.format_exception_only(error)).strip()
+        self.trace.append(Notice(time.perf_counter() - self._origin, "error", f"a step failed: {detail}"))
+
+    def _record_ended(self) -> None:
+        now = time.perf_counter() - self._origin
+        for request in self.scheduler.take_ended():
+            assert request.reason is not None
+            cut_short = request.reason in (FinishReason.CANCELLED, FinishReason.ERROR)
+            tail = request.branch.output.flush() if cut_short else ""
+            self.trace.append(Ended(now, request.id, request.reason, tail, request.error))
+
+    def _setup(self, config: EngineConfig, before: Trace | None) -> None:
+        """A fresh pool, cache, scheduler and trace; the trace before is complete."""
+        self.config = config
+        on_gpu = self.model.device.type == "cuda"
+        self.depth = config.depth if config.depth is not None else int(on_gpu)
+        self.runner: Any = None  # the old cache is given back before the new one is made
+        blocks = self._pool_blocks(config)
+        self.runner = PagedRunner(self.model, config, blocks)
+        self._warm_up(config, blocks)
+        self.scheduler = Scheduler(config, BlockPool(blocks, config.block_size))
+        self.in_flight: deque[Launched] = deque()
+        self._steps, self._unseeded = count(), 0
+        if before is not None:
+            before.complete = True
+        self._origin = time.perf_counter()
+        gpu = torch.cuda.get_device_properties(self.model.device) if on_gpu else None
+        header = Header(
+            model=self.card,
+            config=config,
+            machine=machine.describe(self._threads, gpu.name if gpu else "", gpu.total_memory if gpu else 0),
+            versions=machine.versions(),
+            created=time.time(),
+            blocks=blocks,
+            depth=self.depth,
+        )
+        self.trace = Trace([header])
+        self.router = StreamRouter(self.trace)
+
+    def _pool_blocks(self, config: EngineConfig) -> int:
+        """Blocks of the pool: what `kv_memory` holds; else what the running requests could ever fill, within a quarter
+        of the free memory (85 % on a GPU)."""
+        block_bytes = self.card.kv_token_bytes * config.block_size
+        if config.kv_memory is not None:
+            blocks = config.kv_memory // block_bytes
+            if blocks < 1:
+                raise InvalidInput(
+                    f"kv_memory={config.kv_memory:,}: one block of this model takes {block_bytes:,} bytes"
+                )
+            return int(blocks)
+        if self.model.device.type == "cuda":
+            torch.cuda.empty_cache()
+            free = int(torch.cuda.mem_get_info(self.model.device)[0] * 0.85)
+        else:
+            free = psutil.virtual_memory().available // 4
+        wanted = config.max_running * blocks_for(self.card.context or 4096, config.block_size)
+        blocks = min(wanted, free // block_bytes)
+        if blocks < 1:
+            raise InvalidInput(
+                f"no memory is left for a KV cache: a block takes {block_bytes:,} bytes, {free:,} are free"
+            )
+        return int(blocks)
+
+    def _warm_up(self, config: EngineConfig, blocks: int) -> None:
+        """Runs one tiny request off the record, so that first-use costs are not in anybody's time to first token."""
+        scheduler = Scheduler(config, BlockPool(blocks, config.block_size))
+        params = SamplingParams(max_tokens=2, temperature=0, ignore_eos=True)
+        length = min(8, blocks * config.block_size - 1, (self.card.context or 64) - 2)
+        if length < 1:
+            return
+        request = Request(-1, length, params, 2, 0)
+        request.branches.append(Branch(request, [0] * length, Output(self._detokenizers(), params, frozenset(), 2)))
+        scheduler.add(request)
+        while (plan := scheduler.plan()) is not None:
+            scheduler.commit(plan, self.runner.launch(plan).read().tokens)
+
+    def _watch(self) -> None:
+        device = self.model.device
+        gauge = machine.Gauge((device.index or 0) if device.type == "cuda" else None)
+        while True:
+            if self._stop_gauge.wait(TELEMETRY_INTERVAL):
+                return
+            self.trace.append(gauge.read(time.perf_counter() - self._origin))

@@ -1,0 +1,1 @@
+"""Models: inspected without torch, loaded by transformers, run over the paged KV cache."""

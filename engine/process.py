@@ -1,0 +1,321 @@
+"""Hosts an Engine's thread in a child process, behind the same face.
+
+The child and the parent talk over one socket. Records cross in batches; a sender thread in the child never blocks the
+engine; a listener thread answers, and ends the child when the parent is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from itertools import count
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any
+
+from engine.config import EngineConfig, InvalidInput, ModelSpec, Prompt, SamplingParams, Submission
+from engine.progress import LoadCancelled, LoadProgress
+from engine.run import Run
+from engine.stream import Stream, StreamRouter
+from engine.trace.records import Ended, FinishReason, ModelCard, Notice
+from engine.trace.trace import Trace
+from engine.workload import Workload
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+BATCH_INTERVAL = 0.016  # seconds between batches of records
+CLOSE_TIMEOUT = 10.0
+
+
+class EngineDied(RuntimeError):
+    """The engine's process ended by itself or was killed."""
+
+
+class EngineProcess:
+    """An Engine in a process of its own. The constructor returns when the model is loaded; see Engine for the rest.
+
+    `alive` turns False when the child is gone; then every open request has ended with reason "error" and its text so
+    far, and `error` says what happened. Raises InvalidInput and LoadCancelled as Engine does, and EngineDied.
+    """
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        config: EngineConfig | None = None,
+        *,
+        progress: Callable[[LoadProgress], None] | None = None,
+        cancelled: threading.Event | None = None,
+        threads: int | None = None,
+    ) -> None:
+        self.config = config or EngineConfig()
+        self.card: ModelCard
+        self.alive, self.error = True, ""
+        self._progress = progress
+        self._closing = False
+        self._calls: dict[int, Future[Any]] = {}
+        self._call_ids = count()
+        self._send_lock = threading.Lock()
+        self._sessions: dict[int, tuple[Trace, StreamRouter]] = {}
+        self._session = 0
+        self._ready: Future[ModelCard] = Future()
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            code = f"import sys; sys.path[:] = {sys.path!r}; from engine.process import serve; serve({theirs.fileno()})"
+            self._child = subprocess.Popen(
+                [sys.executable, "-c", code], stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
+            )
+            self._connection = Connection(ours.detach())
+        self.pid = self._child.pid
+        self._receiver = threading.Thread(target=self._receive, name="engine-receiver", daemon=True)
+        self._send("load", spec, self.config, threads)
+        self._receiver.start()
+        try:
+            while not self._ready.done():
+                if cancelled is not None and cancelled.is_set():
+                    raise LoadCancelled("the load was cancelled")
+                with contextlib.suppress(TimeoutError):
+                    self._ready.exception(timeout=0.05)
+            self.card = self._ready.result()
+        except BaseException:
+            self._closing = True
+            self._child.kill()
+            self._finish()
+            raise
+
+    @property
+    def trace(self) -> Trace:
+        return self._of(self._session)[0]
+
+    def _of(self, session: int) -> tuple[Trace, StreamRouter]:
+        if session not in self._sessions:
+            trace = Trace()
+            self._sessions[session] = (trace, StreamRouter(trace))
+        return self._sessions[session]
+
+    def submit(self, prompt: Prompt, params: SamplingParams | None = None, label: str = "") -> Stream:
+        return self.submit_many([Submission(prompt, params or SamplingParams(), label=label)])[0]
+
+    def submit_many(self, submissions: Sequence[Submission]) -> list[Stream]:
+        now = time.perf_counter()
+        stamped = [s if s.time is not None else replace(s, time=now) for s in submissions]
+        return self._call("submit", stamped)
+
+    def cancel(self, requests: Iterable[int] | None = None) -> None:
+        self._send("cancel", None if requests is None else list(requests))
+
+    def begin(self, config: EngineConfig) -> Trace:
+        trace: Trace = self._call("begin", config)
+        self.config = config
+        return trace
+
+    def run(self, workload: Workload, config: EngineConfig | None = None) -> Run:
+        return Run(workload, self.begin(config or self.config), self.submit_many, self.cancel)
+
+    def close(self) -> None:
+        """Ends all requests as cancelled, then the child. Idempotent."""
+        if not self._closing:
+            self._closing = True
+            self._send("close")
+        try:
+            self._child.wait(CLOSE_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+        self._finish()
+
+    def _finish(self) -> None:
+        self._child.wait()
+        if threading.current_thread() is not self._receiver:
+            self._receiver.join()
+        self.alive = False
+
+    def __enter__(self) -> EngineProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _send(self, *message: Any) -> None:
+        with self._send_lock, contextlib.suppress(OSError):  # the receiver sees the end of a dead child
+            self._connection.send(message)
+
+    def _call(self, verb: str, argument: Any) -> Any:
+        if not self.alive or self._closing:
+            raise InvalidInput(f"the engine is closed{': ' + self.error if self.error else ''}; load a model first")
+        call, done = next(self._call_ids), Future[Any]()
+        self._calls[call] = done
+        self._send(verb, call, argument)
+        if not self.alive and not done.done():  # it died between the check and the call
+            self._calls.pop(call, None)
+            raise EngineDied(self.error)
+        return done.result()
+
+    # The receiver's thread.
+
+    def _receive(self) -> None:
+        try:
+            while True:
+                self._handle(self._connection.recv())
+        except (EOFError, OSError):
+            pass
+        finally:
+            self._connection.close()
+            self._child_gone()
+
+    def _handle(self, message: tuple[Any, ...]) -> None:
+        match message:
+            case ("records", session, records):
+                self._of(session)[0].extend(records)
+            case ("submitted", call, session, tickets):
+                router = self._of(session)[1]
+                self._answer(call, [router.open(*ticket) for ticket in tickets])
+            case ("begun", call, session):
+                self.trace.complete = True
+                self._session = session
+                self._answer(call, self.trace)
+            case ("refused", call, error):
+                self._calls.pop(call).set_exception(error)
+            case ("progress", progress):
+                if self._progress is not None:
+                    self._progress(progress)
+            case ("ready", card):
+                self._ready.set_result(card)
+            case ("failed", error):
+                self._ready.set_exception(error)
+
+    def _answer(self, call: int, result: Any) -> None:
+        self._calls.pop(call).set_result(result)
+
+    def _child_gone(self) -> None:
+        code = self._child.wait()
+        self.alive = False
+        if not self._closing:
+            how = f"killed by signal {signal.Signals(-code).name}" if code < 0 else f"it ended with code {code}"
+            self.error = f"the engine's process {self.pid} is gone ({how})"
+        trace, reason = self.trace, FinishReason.CANCELLED if self._closing else FinishReason.ERROR
+        now = trace.records[-1].time if trace.records and hasattr(trace.records[-1], "time") else 0.0
+        for view in list(trace.requests.values()):
+            if view.reason is None:
+                trace.append(
+                    Ended(
+                        max(now, view.token_times[-1] if view.token_times else 0.0),
+                        view.request,
+                        reason,
+                        "",
+                        self.error,
+                    )
+                )
+        if self.error:
+            trace.append(Notice(now, "error", self.error))
+        trace.complete = True
+        died = EngineDied(self.error or "the engine was closed")
+        if not self._ready.done():
+            self._ready.set_exception(died)
+        while self._calls:
+            with contextlib.suppress(KeyError):
+                self._calls.popitem()[1].set_exception(died)
+
+
+# The child.
+
+
+def serve(descriptor: int) -> None:
+    """The child's main: loads, then answers until told to close or the parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C in a terminal is the parent's to act on
+    Host(Connection(descriptor)).main()
+
+
+class Host:
+    """The child's side of the socket."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._send_lock = threading.Lock()
+        self._engine: Engine | None = None
+        self._traces: list[Trace] = []
+        self._current = self._sent = 0  # the session whose records are being sent, and how many were
+        self._closing = threading.Event()
+
+    def main(self) -> None:
+        _, spec, config, threads = self._connection.recv()
+        listener = threading.Thread(target=self._listen, name="listener", daemon=True)
+        listener.start()  # before the load, so that a parent that goes away is noticed
+        try:
+            from engine.engine import Engine
+
+            self._engine = Engine(spec, config, progress=lambda p: self._send("progress", p), threads=threads)
+        except (InvalidInput, LoadCancelled) as error:
+            self._send("failed", error)
+            return
+        except Exception as error:
+            self._send("failed", EngineDied(f"loading failed: {type(error).__name__}: {error}"))
+            raise
+        self._traces.append(self._engine.trace)
+        self._drain()
+        self._send("ready", self._engine.card)
+        while not self._closing.wait(BATCH_INTERVAL):
+            self._drain()
+        self._engine.close()
+        self._drain()
+        os._exit(0)  # nothing is left to say, and the listener would hold the interpreter in its read
+
+    def _send(self, *message: Any) -> None:
+        try:
+            with self._send_lock:
+                self._connection.send(message)
+        except OSError:
+            os._exit(1)  # the parent is gone
+
+    def _drain(self) -> None:
+        """Sends what is new, of one session after another."""
+        while True:
+            session = self._current
+            trace = self._traces[session]
+            last = session == len(self._traces) - 1
+            new = trace.since(self._sent)
+            if new:
+                self._sent += len(new)
+                self._send("records", session, new)
+            elif last:
+                return
+            else:
+                self._current, self._sent = session + 1, 0
+
+    def _listen(self) -> None:
+        try:
+            while True:
+                self._act(self._connection.recv())
+        except (EOFError, OSError):
+            os._exit(1)
+
+    def _act(self, message: tuple[Any, ...]) -> None:
+        engine = self._engine
+        match message:
+            case ("close",):
+                self._closing.set()
+            case ("cancel", requests):
+                if engine is not None:
+                    engine.cancel(requests)
+            case (verb, call, argument):
+                assert engine is not None
+                try:
+                    if verb == "submit":
+                        prepared = engine.prepare(argument)
+                        tickets = [(p.request.id, p.record.time, p.request.prompt_length) for p in prepared]
+                        self._send("submitted", call, len(self._traces) - 1, tickets)
+                        engine.enqueue(prepared)
+                    elif verb == "begin":
+                        self._traces.append(engine.begin(argument))
+                        self._send("begun", call, len(self._traces) - 1)
+                except InvalidInput as error:
+                    self._send("refused", call, error)
+                except Exception as error:
+                    self._send("refused", call, EngineDied(f"{type(error).__name__}: {error}"))

@@ -1,0 +1,162 @@
+"""One request as its caller sees it: deltas as they come, sync or async, and the completion in the end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+
+from engine.trace.metrics import RequestMetrics
+from engine.trace.records import Ended, FinishReason, Record, Step
+from engine.trace.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What one step added. `text` may be empty while a character or a stop string is held back."""
+
+    text: str
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A request that is over."""
+
+    request: int
+    text: str
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    finish_reason: FinishReason
+    error: str
+    metrics: RequestMetrics
+
+
+class Stream:
+    """Iterate it, `async for` it, or wait for `result()`. Any number of readers, each from the beginning."""
+
+    def __init__(self, request: int, submitted: float, prompt_tokens: int) -> None:
+        self.request, self.submitted, self.prompt_tokens = request, submitted, prompt_tokens
+        self.deltas: list[Delta] = []
+        self._ended: Ended | None = None
+        self._changed = threading.Condition()
+        self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+
+    @property
+    def done(self) -> bool:
+        return self._ended is not None
+
+    def push(self, delta: Delta) -> None:
+        self.deltas.append(delta)
+        self._wake()
+
+    def end(self, ended: Ended) -> None:
+        if ended.text:
+            self.deltas.append(Delta(ended.text, (), (), ended.time))
+        self._ended = ended
+        self._wake()
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+            for loop, event in self._waiters:
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(event.set)
+
+    def __iter__(self) -> Iterator[Delta]:
+        position = 0
+        while True:
+            with self._changed:
+                while position >= len(self.deltas) and not self.done:
+                    self._changed.wait()
+            if position >= len(self.deltas):
+                return
+            yield self.deltas[position]
+            position += 1
+
+    async def __aiter__(self) -> AsyncIterator[Delta]:
+        waiter = (asyncio.get_running_loop(), asyncio.Event())
+        with self._changed:
+            self._waiters.append(waiter)
+        try:
+            position = 0
+            while True:
+                waiter[1].clear()
+                if position < len(self.deltas):
+                    yield self.deltas[position]
+                    position += 1
+                elif self.done:
+                    return
+                else:
+                    await waiter[1].wait()
+        finally:
+            with self._changed:
+                self._waiters.remove(waiter)
+
+    def result(self, timeout: float | None = None) -> Completion:
+        """Waits for the end. Raises TimeoutError after `timeout` seconds; the request goes on."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self.done, timeout):
+                raise TimeoutError(f"request {self.request} has not ended after {timeout} s")
+        assert self._ended is not None
+        times = [d.time for d in self.deltas for _ in d.token_ids]
+        metrics = RequestMetrics(
+            ttft=times[0] - self.submitted if times else None,
+            tpot=(times[-1] - times[0]) / (len(times) - 1) if len(times) > 1 else None,
+            e2e=times[-1] - self.submitted if times else None,
+            prompt_tokens=self.prompt_tokens,
+            output_tokens=len(times),
+        )
+        return Completion(
+            self.request,
+            "".join(d.text for d in self.deltas),
+            tuple(i for d in self.deltas for i in d.token_ids),
+            tuple(p for d in self.deltas for p in d.logprobs),
+            self._ended.reason,
+            self._ended.error,
+            metrics,
+        )
+
+
+class StreamRouter:
+    """Feeds the streams of one trace from its records: a listener of the trace."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.streams: dict[int, Stream] = {}
+        trace.listen(self)
+
+    def open(self, request: int, submitted: float, prompt_tokens: int) -> Stream:
+        stream = self.streams[request] = Stream(request, submitted, prompt_tokens)
+        return stream
+
+    def __call__(self, record: Record) -> None:
+        match record:
+            case Step():
+                self._step(record)
+            case Ended():
+                stream = self.streams.pop(record.request, None)
+                if stream is not None:
+                    stream.end(record)
+            case _:
+                pass
+
+    def _step(self, step: Step) -> None:
+        if not self.streams:
+            return
+        ids: list[list[int]] = [[] for _ in range(step.rows)]
+        logprobs: list[list[float]] = [[] for _ in range(step.rows)]
+        for row, token, logprob in zip(
+            step.token_row.tolist(), step.token.tolist(), step.logprob.tolist(), strict=True
+        ):
+            ids[row].append(token)
+            logprobs[row].append(logprob)
+        at = 0
+        for row, (request, end) in enumerate(zip(step.request.tolist(), step.text_end.tolist(), strict=True)):
+            if ids[row] or end > at:
+                stream = self.streams.get(request)
+                if stream is not None:
+                    stream.push(Delta(step.text[at:end], tuple(ids[row]), tuple(logprobs[row]), step.ended))
+            at = end

@@ -1,0 +1,256 @@
+"""The records of a trace: immutable, complete, and all that any view knows. Times are seconds from the trace's start.
+
+A `Step` holds columns, not row objects. Arrays are read-only: `freeze` them before they are shared.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+from enum import IntEnum, StrEnum
+from typing import Any
+
+import numpy as np
+
+from engine.config import EngineConfig, Message, SamplingParams
+
+VERSION = 1
+Array = np.ndarray[Any, Any]
+
+
+class Kind(IntEnum):
+    """What a row of a step computes."""
+
+    PREFILL = 0
+    DECODE = 1
+
+
+class Refusal(StrEnum):
+    """Why the head of the queue did not join a step."""
+
+    NO_SLOT = "no slot"
+    NO_BLOCKS = "no blocks"
+    BUDGET = "budget spent"
+    DECODE_TURN = "decodes' turn"
+
+
+class FinishReason(StrEnum):
+    STOP = "stop"
+    LENGTH = "length"
+    CANCELLED = "cancelled"
+    ERROR = "error"
+
+
+def _ints(dtype: type) -> Any:
+    return field(default_factory=lambda: np.zeros(0, dtype))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """The loaded model: geometry, and bytes of its weights and of one token's K and V over all layers."""
+
+    name: str
+    source: str
+    architecture: str
+    parameters: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    hidden: int
+    vocabulary: int
+    context: int
+    dtype: str
+    device: str
+    quantization: str
+    weight_bytes: int
+    kv_token_bytes: int
+    chat: bool
+    load_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Where the run was made. `memory` and `gpu_memory` in bytes; `threads` as torch used them."""
+
+    cpu: str
+    cores: int
+    memory: int
+    threads: int
+    gpu: str = ""
+    gpu_memory: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The first record. `created` is Unix time in seconds; `blocks` is the KV pool's size."""
+
+    model: ModelCard
+    config: EngineConfig
+    machine: Machine
+    versions: dict[str, str]
+    created: float
+    blocks: int
+    depth: int
+    version: int = VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A request came in. `text` is the prompt as the model sees it; `messages` is set when it was a chat."""
+
+    time: float
+    request: int
+    text: str
+    token_ids: Array
+    params: SamplingParams
+    messages: tuple[Message, ...] = ()
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StepStarted:
+    """A step was launched: so many rows, so many tokens. Says what is under way before its `Step` is there."""
+
+    time: float
+    step: int
+    rows: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One committed step, in columns.
+
+    Rows `[rows]`: `request`, `branch`, `slot`, `first` (position of the row's first token), `count` (tokens computed),
+    `kind`, `wasted` (tokens computed and thrown away). Emitted tokens, in row order: `token_row` (index of the row),
+    `token`, `logprob` (natural log, of the model's own distribution). `text` is all rows' new text joined and
+    `text_end` `[rows]` where each row's part ends. Alternatives, for rows that asked: `alt_token_index` (index into
+    `token`), `alt_token`, `alt_logprob`. Blocks: `taken` with their `taken_request`, then `freed` (apply them in this
+    order; a block that changed hands is only in `taken`). Refused requests with a reason each. `preempted` requests.
+    `seconds` a phase: plan, prepare, forward, sample, wait, commit, record.
+    `running`, `waiting` count requests after the step; `free_blocks` likewise.
+    """
+
+    step: int
+    started: float
+    ended: float
+    request: Array
+    branch: Array
+    slot: Array
+    first: Array
+    count: Array
+    kind: Array
+    wasted: Array
+    token_row: Array
+    token: Array
+    logprob: Array
+    text: str
+    text_end: Array
+    running: int
+    waiting: int
+    free_blocks: int
+    seconds: dict[str, float]
+    taken: Array = _ints(np.int32)
+    taken_request: Array = _ints(np.int32)
+    freed: Array = _ints(np.int32)
+    preempted: Array = _ints(np.int32)
+    refused: Array = _ints(np.int32)
+    refused_reason: tuple[str, ...] = ()
+    alt_token_index: Array = _ints(np.int32)
+    alt_token: Array = _ints(np.int32)
+    alt_logprob: Array = _ints(np.float32)
+
+    @property
+    def rows(self) -> int:
+        return len(self.request)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A request is over. `text` is what was still held back (the tail of a cut character, or a started stop string)."""
+
+    time: float
+    request: int
+    reason: FinishReason
+    text: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Telemetry:
+    """What the machine does, about twice a second. Percents are 0-100 a core (CPU) or a card (GPU); memory in bytes."""
+
+    time: float
+    cpu_percent: float
+    memory: int
+    memory_total: int
+    gpu_percent: float = -1.0
+    gpu_memory: int = 0
+    gpu_memory_total: int = 0
+    gpu_watts: float = 0.0
+    gpu_celsius: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something a person should know. `level` is "info", "warning" or "error"."""
+
+    time: float
+    level: str
+    text: str
+
+
+Record = Header | Submitted | StepStarted | Step | Ended | Telemetry | Notice
+_KINDS: dict[str, type] = {t.__name__: t for t in (Header, Submitted, StepStarted, Step, Ended, Telemetry, Notice)}
+_NESTED = {"model": ModelCard, "config": EngineConfig, "machine": Machine, "params": SamplingParams}
+
+
+def freeze(array: Array) -> Array:
+    """The same array, closed to writing."""
+    array.flags.writeable = False
+    return array
+
+
+def encode(record: Record) -> tuple[str, bytes]:
+    """A record's kind and bytes: a line of JSON, then its arrays one after another. `decode` is its inverse."""
+    scalars: dict[str, Any] = {}
+    arrays: list[bytes] = []
+    for f in fields(record):
+        value = getattr(record, f.name)
+        if isinstance(value, np.ndarray):
+            scalars[f.name] = [value.dtype.str, len(value)]
+            arrays.append(value.tobytes())
+        elif f.name in _NESTED:
+            scalars[f.name] = asdict(value)
+        else:
+            scalars[f.name] = value
+    head = json.dumps(scalars, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    return type(record).__name__, b"\n".join((head, b"".join(arrays)))
+
+
+def decode(kind: str, data: bytes) -> Record:
+    """The record that `encode` wrote. Raises ValueError when the bytes are no record of this version."""
+    try:
+        cls = _KINDS[kind]
+        end = data.index(b"\n")
+        values = json.loads(data[:end].decode("utf-8", "surrogatepass"))
+        at = end + 1
+        for f in fields(cls):
+            if f.name not in values:
+                continue
+            value = values[f.name]
+            if f.name in _NESTED:
+                value = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
+                values[f.name] = _NESTED[f.name](**value)
+            elif f.type == "Array":
+                dtype, length = np.dtype(value[0]), value[1]
+                values[f.name] = np.frombuffer(data, dtype, length, at)
+                at += length * dtype.itemsize
+            elif f.name == "reason":
+                values[f.name] = FinishReason(value)
+            elif isinstance(value, list):
+                values[f.name] = tuple(value)
+        return cls(**values)
+    except (KeyError, ValueError, TypeError, IndexError) as error:
+        raise ValueError(f"not a record of version {VERSION}: {kind!r} ({error})") from error
