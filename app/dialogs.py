@@ -23,6 +23,7 @@ class _Dialog(QDialog):
         self.setObjectName(name)
         self.setWindowTitle(title)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setMinimumWidth(theme.px(340))
         self.column = QVBoxLayout(self)
         self.column.setContentsMargins(24, 20, 24, 16)
         self.column.setSpacing(12)

@@ -241,10 +241,10 @@ class MainWindow(QMainWindow):
             self.banner.tell("error", "The model was not loaded", message)
 
     def _on_died(self, message: str) -> None:
-        open_before = len(self.bridge.open)
+        cut = sum(view.ended is None or view.error != "" for view in self.bridge.requests.values())
         kept = "All texts so far were kept"
-        if open_before:
-            kept += f", also those of the {open_before:,} requests that were running"
+        if cut:
+            kept += f", also those of the {cut:,} requests that were running" if cut > 1 else ", also the one under way"
         self.banner.tell(
             "error",
             "The engine has stopped",

@@ -34,11 +34,13 @@ from engine import (
     Submission,
     Trace,
     TraceWriter,
+    inspect_model,
 )
 
 T = TypeVar("T")
 WATCH_MS = 200
 HEADER_TIMEOUT = 5.0
+EMBEDDED = ("demo", "demo-draft")
 
 
 class EngineFace(Protocol):
@@ -171,6 +173,8 @@ class Session(QObject):
                 loop.call_soon_threadsafe(self._tell_progress)
 
         def build() -> EngineFace:
+            if spec.source in EMBEDDED or Path(spec.source).expanduser().is_absolute():
+                inspect_model(spec)  # a folder that is no model is told at once, before a process is started
             make = _engine_type(self._in_process)
             return make(spec, self.config, progress=on_progress, cancelled=cancelled)
 

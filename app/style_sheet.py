@@ -18,10 +18,10 @@ QMainWindow::separator:hover { background: $hairline; }
 QToolTip { background: $raised; color: $text; border: 1px solid $edge; padding: ${s4}px ${s6}px; }
 
 QFrame[role="bar"] { background: $panel; border: none; border-bottom: 1px solid $hairline; }
-QFrame[role="panel"], QWidget[role="panel"] { background: $panel; border: none; border-radius: ${s6}px; }
-QFrame[role="grip"] { background: $panel; border: none; border-top-left-radius: ${s6}px;
+QFrame[role="panel"] { background: $panel; border: 1px solid $rim; border-radius: ${s6}px; }
+QFrame[role="grip"] { background: $panel; border: 1px solid $rim; border-bottom: none; border-top-left-radius: ${s6}px;
     border-top-right-radius: ${s6}px; }
-QFrame[role="body"] { background: $panel; border: none; border-bottom-left-radius: ${s6}px;
+QFrame[role="body"] { background: $panel; border: 1px solid $rim; border-top: none; border-bottom-left-radius: ${s6}px;
     border-bottom-right-radius: ${s6}px; }
 QFrame[role="hairline"] { background: $hairline; border: none; min-height: 1px; max-height: 1px; }
 QFrame[role="popup"] { background: $panel; border: 1px solid $edge; border-radius: ${s8}px; }
@@ -65,8 +65,10 @@ QPushButton[role="search"]:hover { background: $hover; color: $text; }
 QLineEdit, QSpinBox, QDoubleSpinBox, QComboBox { background: $field; color: $text; border: 1px solid transparent;
     border-radius: ${s6}px; padding: ${s4}px ${s8}px; min-height: ${s18}px;
     selection-background-color: $accent; selection-color: $on_accent; }
-QAbstractSpinBox QLineEdit, QAbstractSpinBox QLineEdit:hover { background: transparent; border: none; padding: 0;
-    min-height: 0; }
+QAbstractSpinBox QLineEdit, QAbstractSpinBox QLineEdit:hover { background: transparent; border: none;
+    padding: 0; min-height: 0; }
+QAbstractSpinBox::up-button, QAbstractSpinBox::down-button { width: 0; border: none; subcontrol-origin: border;
+    subcontrol-position: top right; }
 QLineEdit:hover, QSpinBox:hover, QDoubleSpinBox:hover, QComboBox:hover { background: $hover; }
 QLineEdit:focus, QSpinBox:focus, QDoubleSpinBox:focus, QComboBox:focus { border-color: $accent; }
 QLineEdit:disabled, QSpinBox:disabled, QDoubleSpinBox:disabled, QComboBox:disabled { color: $faint; }
@@ -155,6 +157,7 @@ def style_sheet(tokens: Theme | None = None) -> str:
     }  # fmt: skip
     values["groove"] = _css(theme.over(t.edge, t.panel))
     values["thumb"] = _css(t.edge)
+    values["rim"] = _css(t.panel if t.dark else t.hairline)  # on white, panels need an edge
     values["knob"] = "#ffffff" if t.dark else _css(t.accent)
     values |= {f"s{n}": px(n) for n in (2, 3, 4, 5, 6, 8, 10, 12, 14, 18, 20, 24, 80)}
     values |= {f"f{n}": f"{max(theme.SMALLEST, n * theme.zoom()):g}" for n in (11, 12, 14, 15)}

@@ -39,6 +39,7 @@ class PlayPage(QWidget):
         self.wall = StreamWall(bridge)
         self.composer = Composer(session, bridge, self.sampling.params)
         self.docks: dict[str, Dock] = {}
+        self._awaited = -1  # a request just made, opened as soon as its record arrives
         self.area = QMainWindow()
         self.area.setObjectName("play_area")
         self.area.setWindowFlags(Qt.WindowType.Widget)
@@ -59,6 +60,8 @@ class PlayPage(QWidget):
         column.setSpacing(8)
         column.addWidget(self.area, 1)
         column.addWidget(self.composer)
+        theme.changes.theme_changed.connect(self._on_theme)
+        self._on_theme()
         self.model.load_asked.connect(self._on_load_asked)
         self.wall.stop_requested.connect(self._on_stop_asked)
         self.wall.regenerate_requested.connect(session.regenerate)
@@ -72,13 +75,19 @@ class PlayPage(QWidget):
         self.charts = LiveCharts(self._bridge)
         self.table = RequestTable(self._bridge)
         self.transcript = Transcript(self._bridge, self._session)
+        for panel in (self.wall, self.table):
+            panel.request_selected.connect(self._on_selected)
+            panel.request_opened.connect(self._on_opened)
+        self.wall.follow_up_requested.connect(self._on_follow_up)
+        self.transcript.request_created.connect(self._on_created)
+        self._bridge.records_arrived.connect(self._on_records)
         self.tabs = QTabWidget()
         self.tabs.setObjectName("detail_tabs")
         self.tabs.setDocumentMode(True)
         self.tabs.addTab(self.table, "Requests")
         self.tabs.addTab(self.transcript, "Transcript")
-        self._add_dock("live", "Live figures", self.charts, SIDES[1])
-        self._add_dock("detail", "Requests and transcript", self.tabs, Qt.DockWidgetArea.BottomDockWidgetArea)
+        self._add_dock("live", "Live figures", self.charts, SIDES[1], 12)
+        self._add_dock("detail", "Requests and transcript", self.tabs, Qt.DockWidgetArea.BottomDockWidgetArea, 8)
         self.default_layout = self.area.saveState(LAYOUT_VERSION)
         self._size_docks()
         kept = places.settings().value(LAYOUT_KEY)
@@ -100,8 +109,8 @@ class PlayPage(QWidget):
     def dock_actions(self) -> list[QAction]:
         return [dock.toggleViewAction() for dock in self.docks.values()]
 
-    def _add_dock(self, name: str, title: str, content: QWidget, where: Qt.DockWidgetArea) -> None:
-        dock = self.docks[name] = Dock(f"dock_{name}", title, content)
+    def _add_dock(self, name: str, title: str, content: QWidget, where: Qt.DockWidgetArea, padding: int = 0) -> None:
+        dock = self.docks[name] = Dock(f"dock_{name}", title, content, padding)
         self.area.addDockWidget(where, dock)
 
     def _size_docks(self) -> None:
@@ -124,12 +133,38 @@ class PlayPage(QWidget):
         scroll.setObjectName("setup_scroll")
         scroll.setWidgetResizable(True)
         scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        scroll.setMinimumWidth(theme.px(240))
         scroll.setWidget(sheet)
+        self._setup_scroll, self._setup_sheet = scroll, sheet
         return scroll
+
+    def _on_theme(self) -> None:
+        bar = self._setup_scroll.verticalScrollBar().sizeHint().width()
+        self._setup_scroll.setMinimumWidth(self._setup_sheet.minimumSizeHint().width() + bar)
 
     def _on_load_asked(self, spec: ModelSpec) -> None:
         self._session.start(self._session.load(spec, self._session.config))
+
+    def _on_selected(self, request: int) -> None:
+        for panel in (self.wall, self.table, self.transcript):
+            panel.select(request if request >= 0 else None)
+
+    def _on_opened(self, request: int) -> None:
+        self._on_selected(request)
+        self.docks["detail"].show()
+        self.tabs.setCurrentWidget(self.transcript)
+
+    def _on_follow_up(self, request: int) -> None:
+        self._on_opened(request)
+        self.transcript.ask()
+
+    def _on_created(self, request: int) -> None:
+        self._awaited = request
+        self._on_records()
+
+    def _on_records(self) -> None:
+        if self._awaited in self._bridge.requests:
+            request, self._awaited = self._awaited, -1
+            self._on_opened(request)
 
     def _on_stop_asked(self, request: int) -> None:
         self._session.stop([request])

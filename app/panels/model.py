@@ -14,6 +14,7 @@ from app.session import LoadStatus, Session, SessionState
 from app.widgets.controls import DropDown
 from app.widgets.labels import Heading, Note, Row, label
 from app.widgets.memory_bar import MemoryBar, bytes_words
+from app.words import count_words
 from engine import DTYPES, QUANTIZATIONS, Header, InvalidInput, ModelCard, ModelSpec, Trace
 
 DEMO, FOLDER, HUB = "demo", "folder", "hub"
@@ -141,7 +142,8 @@ class ModelPanel(QWidget):
 
     def set_spec(self, spec: ModelSpec) -> None:
         """Shows this model as the chosen one."""
-        kind = DEMO if spec.source.startswith(DEMO) else FOLDER if Path(spec.source).is_dir() else HUB
+        local = spec.source.startswith(("/", "~", ".")) or Path(spec.source).is_dir()
+        kind = DEMO if spec.source == DEMO else FOLDER if local else HUB
         if kind != DEMO:
             self._sources[kind] = spec.source
         self.source.setCurrentIndex(self.source.findData(kind))
@@ -281,12 +283,11 @@ class ModelPanel(QWidget):
         held = header.blocks * config.block_size
         each = min(card.context, 1024)
         fits = f"KV {bytes_words(pool)} · holds {max(1, held // each):,} × {each:,} tokens"
-        self.facts.say(f"{fits}\n{card.parameters / 1e6:,.1f} M parameters · loaded in {card.load_seconds:.1f} s")
+        self.facts.say(f"{fits}\n{count_words(card.parameters)} parameters · loaded in {card.load_seconds:.1f} s")
 
     def _inspect(self) -> None:
-        if self._session.state in (SessionState.LOADING, SessionState.READY) and not self._changed():
-            if self._header is not None:
-                self._show_memory(self._header)
+        if self._header is not None and not self._changed():
+            self._show_memory(self._header)
             return
         try:
             spec = self.spec()
@@ -319,7 +320,7 @@ class ModelPanel(QWidget):
             gpu = spec.device.startswith("cuda") or (spec.device == "auto" and len(devices()) > 2)
             dtype = (info.dtype if gpu else "float32") if spec.dtype == "auto" else spec.dtype
             kv = bytes_words(info.kv_token_bytes(dtype))
-            return info.bytes_as(dtype), f"{info.parameters / 1e6:,.1f} M parameters · KV {kv} a token, {dtype}"
+            return info.bytes_as(dtype), f"{count_words(info.parameters)} parameters in {dtype}\nKV {kv} a token"
 
         try:
             weights, words = await asyncio.get_running_loop().run_in_executor(None, look)

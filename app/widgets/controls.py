@@ -8,7 +8,6 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QPainter, QPaintEvent, QPen, QWheelEvent
 from PySide6.QtWidgets import (
     QAbstractButton,
-    QAbstractSpinBox,
     QComboBox,
     QDoubleSpinBox,
     QHBoxLayout,
@@ -90,8 +89,8 @@ class Number(QSpinBox):
         self.setSingleStep(step)
         self.setValue(value)
         self.setSuffix(suffix)
+        self.lineEdit().setTextMargins(7, 0, 4, 0)
         self.setGroupSeparatorShown(True)
-        self.setButtonSymbols(QAbstractSpinBox.ButtonSymbols.NoButtons)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setKeyboardTracking(False)
 
@@ -116,7 +115,6 @@ class _Value(QDoubleSpinBox):
     def __init__(self) -> None:
         super().__init__()
         self.setProperty("role", "value")
-        self.setButtonSymbols(QAbstractSpinBox.ButtonSymbols.NoButtons)
         self.setAlignment(Qt.AlignmentFlag.AlignRight)
         self.setGroupSeparatorShown(True)
         self.setKeyboardTracking(False)

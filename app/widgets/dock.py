@@ -79,9 +79,9 @@ class _Strip(QFrame):
 
 
 class Dock(QDockWidget):
-    """`title` names it in the menu and for screen readers; `name` in the kept layout. `carded`: on a panel ground."""
+    """`title` names it in the menu and for screen readers, `name` in the kept layout; `padding` at sides and foot."""
 
-    def __init__(self, name: str, title: str, content: QWidget, *, carded: bool = True) -> None:
+    def __init__(self, name: str, title: str, content: QWidget, padding: int = 0) -> None:
         super().__init__(title)
         self.setObjectName(name)
         self.setAccessibleName(title)
@@ -89,9 +89,9 @@ class Dock(QDockWidget):
         strip.close_button.clicked.connect(self.close)
         self.setTitleBarWidget(strip)
         body = QFrame()
-        body.setProperty("role", "body" if carded else "bare")
+        body.setProperty("role", "body")
         column = QVBoxLayout(body)
-        column.setContentsMargins(0, 0, 0, 0)
+        column.setContentsMargins(padding, 0, padding, padding)
         column.addWidget(content)
         self.setWidget(body)
         self.topLevelChanged.connect(self._on_floated)

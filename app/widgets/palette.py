@@ -22,21 +22,24 @@ from app import theme
 from app.widgets.labels import Hairline
 
 ACTION = Qt.ItemDataRole.UserRole + 1
+LINE, MOST_LINES = 32, 12
 
 
 def match_score(words: str, text: str) -> int | None:
     """How well `words` fit `text`, lower is better; None when its letters are not all there in their order."""
-    needle, hay = words.lower().replace(" ", ""), text.lower()
-    at = hay.find(words.lower())
-    if at >= 0:
-        return at
-    score, position = 100, -1
-    for letter in needle:
+    needle, hay = words.lower(), text.lower()
+    starts = [i for i in range(len(hay)) if i == 0 or not hay[i - 1].isalnum()]
+    for at in starts:
+        if hay.startswith(needle, at):
+            return 0 if at == 0 else 1
+    if needle in hay:
+        return 2
+    score, position = 10, -1
+    for letter in needle.replace(" ", ""):
         found = hay.find(letter, position + 1)
         if found < 0:
             return None
-        starts_word = found == 0 or not hay[found - 1].isalnum()
-        score += 0 if starts_word or found == position + 1 else 10 + found - position
+        score += 0 if found in starts or found == position + 1 else found - position
         position = found
     return score
 
@@ -49,7 +52,7 @@ class _Line(QStyledItemDelegate):
     """An action's name at the left, its keys at the right."""
 
     def sizeHint(self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex) -> QSize:
-        return QSize(100, theme.px(32))
+        return QSize(100, theme.px(LINE))
 
     def paint(
         self, painter: QPainter, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
@@ -115,14 +118,19 @@ class CommandPalette(QFrame):
         self._actions, self._back = list(actions), back
         self.search.clear()
         self._filter("")
-        parent = self._parent
-        width = min(theme.px(560), parent.width() - 32)
-        height = min(theme.px(400), parent.height() - 96)
-        corner = QPoint((parent.width() - width) // 2, min(theme.px(64), parent.height() // 8))
-        self.setGeometry(QRect(corner, QSize(width, height)))
+        self._fit()
         self.show()
         self.raise_()
         self.search.setFocus(Qt.FocusReason.PopupFocusReason)
+
+    def _fit(self) -> None:
+        parent = self._parent
+        width = min(theme.px(560), parent.width() - 32)
+        top = min(theme.px(64), parent.height() // 8)
+        lines = min(max(self.model.rowCount(), 1), MOST_LINES)
+        around = self.search.sizeHint().height() + theme.px(16)
+        height = min(lines * theme.px(LINE) + around, parent.height() - top - 16)
+        self.setGeometry(QRect(QPoint((parent.width() - width) // 2, top), QSize(width, height)))
 
     def dismiss(self) -> None:
         self.hide()
@@ -143,6 +151,7 @@ class CommandPalette(QFrame):
             item.setEnabled(action.isEnabled())
             self.model.appendRow(item)
         self._move(0, 1)
+        self._fit()
 
     def _move(self, start: int, by: int) -> None:
         """Selects the next action that can be done, from `start` on."""
