@@ -64,6 +64,10 @@ class Run:
             if self.finished >= self.total:
                 self._done.set()
 
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits for the last request; False when `timeout` seconds were not enough."""
+        return self._done.wait(timeout)
+
     def cancel(self) -> None:
         """No more arrivals; requests that run end with reason "cancelled"."""
         self._cancelled.set()
