@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 import traceback
@@ -73,8 +74,8 @@ class Engine:
         self._inbox: deque[Callable[[], None]] = deque()
         self._closing = False
         self._stop_gauge = threading.Event()
-        self.trace: Trace
-        self._setup(config or EngineConfig(), before=None)
+        self._build(config or EngineConfig())
+        self._open_trace()
         self._thread = threading.Thread(target=self._loop, name="engine", daemon=True)
         self._thread.start()
         self._gauge = threading.Thread(target=self._watch, name="engine-telemetry", daemon=True)
@@ -106,21 +107,35 @@ class Engine:
         self._post(do)
 
     def begin(self, config: EngineConfig) -> Trace:
-        """A fresh trace under `config`, on the same weights, with an empty pool. Raises InvalidInput while requests
-        run."""
+        """A fresh trace under `config`, on the same weights, with an empty pool.
+
+        Raises InvalidInput while requests run, and for a config that does not fit; the one before then stays.
+        """
+        self._check_open()
         done: Future[Trace] = Future()
 
         def do() -> None:
+            before = self.config
             try:
                 if not self.scheduler.idle:
                     raise InvalidInput("requests are running: wait for them or stop them before changing the engine")
-                self._setup(config, before=self.trace)
+                try:
+                    self._build(config)
+                except Exception:
+                    self._build(before)
+                    raise
+                self.trace.complete = True
+                self._open_trace()
                 done.set_result(self.trace)
             except Exception as error:
                 done.set_exception(error)
 
         self._post(do)
-        return done.result()
+        while self._thread.is_alive():
+            with contextlib.suppress(TimeoutError):
+                return done.result(timeout=0.2)
+        self._check_open()
+        return done.result(timeout=0)
 
     def run(self, workload: Workload, config: EngineConfig | None = None) -> Run:
         """Starts a workload on a fresh trace, warmed up and idle; returns at once."""
@@ -148,9 +163,12 @@ class Engine:
 
     def prepare(self, submissions: Sequence[Submission]) -> list[Prepared]:
         """Checks and tokenizes; nothing is queued yet. Raises InvalidInput."""
-        if not self.alive or self._closing:
-            raise InvalidInput("the engine is closed: load a model first")
+        self._check_open()
         return [self._prepare(submission) for submission in submissions]
+
+    def _check_open(self) -> None:
+        if not self.alive or self._closing:
+            raise InvalidInput(f"{self.error or 'the engine is closed'}; load a model first")
 
     def enqueue(self, prepared: Sequence[Prepared]) -> None:
         for p in prepared:
@@ -189,7 +207,8 @@ class Engine:
         if blocks_for(length + limit - 1, pool.block_size) > pool.total:
             raise InvalidInput(
                 f"prompt of {length:,} tokens with max_tokens={params.max_tokens:,}: the whole KV pool holds "
-                f"{pool.total * pool.block_size:,} tokens; lower max_tokens, shorten the prompt or give the pool more memory"
+                f"{pool.total * pool.block_size:,} tokens; lower max_tokens, shorten the prompt or "
+                "give the pool more memory"
             )
         return limit
 
@@ -202,6 +221,18 @@ class Engine:
 
     def _loop(self) -> None:
         torch.set_num_threads(self._threads)  # OpenMP's count is a thread's own
+        try:
+            self._work()
+        except Exception as error:  # a defect of ours: nobody may wait for an engine that is gone
+            self.alive, self.error = False, f"the engine stopped: {type(error).__name__}: {error}"
+            now = time.perf_counter() - self._origin
+            self.trace.append(Notice(now, "error", self.error))
+            for request in self.scheduler.requests:
+                self.trace.append(Ended(now, request, FinishReason.ERROR, "", self.error))
+            self.trace.complete = True
+            raise
+
+    def _work(self) -> None:
         while True:
             with self._wake:
                 self._wake.wait_for(lambda: self._inbox or self._closing or not self.scheduler.idle)
@@ -273,29 +304,29 @@ class Engine:
             tail = request.branch.output.flush() if cut_short else ""
             self.trace.append(Ended(now, request.id, request.reason, tail, request.error))
 
-    def _setup(self, config: EngineConfig, before: Trace | None) -> None:
-        """A fresh pool, cache, scheduler and trace; the trace before is complete."""
+    def _build(self, config: EngineConfig) -> None:
+        """A fresh cache, pool and scheduler, warmed up."""
         self.config = config
-        on_gpu = self.model.device.type == "cuda"
-        self.depth = config.depth if config.depth is not None else int(on_gpu)
+        self.depth = config.depth if config.depth is not None else int(self.model.device.type == "cuda")
         self.runner: Any = None  # the old cache is given back before the new one is made
         blocks = self._pool_blocks(config)
         self.runner = PagedRunner(self.model, config, blocks)
         self._warm_up(config, blocks)
         self.scheduler = Scheduler(config, BlockPool(blocks, config.block_size))
         self.in_flight: deque[Launched] = deque()
+
+    def _open_trace(self) -> None:
         self._steps, self._unseeded = count(), 0
-        if before is not None:
-            before.complete = True
         self._origin = time.perf_counter()
+        on_gpu = self.model.device.type == "cuda"
         gpu = torch.cuda.get_device_properties(self.model.device) if on_gpu else None
         header = Header(
             model=self.card,
-            config=config,
+            config=self.config,
             machine=machine.describe(self._threads, gpu.name if gpu else "", gpu.total_memory if gpu else 0),
             versions=machine.versions(),
             created=time.time(),
-            blocks=blocks,
+            blocks=self.scheduler.pool.total,
             depth=self.depth,
         )
         self.trace = Trace([header])

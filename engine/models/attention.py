@@ -84,7 +84,7 @@ def attend(
     if batch.layout is not None:
         out = _attend_cpu(batch.layout, q, k, v, k_cache, v_cache, scale, sliding_window, softcap, s_aux)
     else:
-        out = _attend_gpu(batch, q, k, v, k_cache, v_cache, scale, sliding_window, softcap, s_aux)
+        out = _attend_triton(batch, q, k, v, k_cache, v_cache, scale, sliding_window, softcap, s_aux)
     return out[None], None
 
 
@@ -126,7 +126,7 @@ def _attend_cpu(
     return out
 
 
-def _attend_gpu(
+def _attend_triton(
     batch: PagedBatch,
     q: Tensor,
     k: Tensor,

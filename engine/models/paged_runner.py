@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -69,14 +70,15 @@ class PagedRunner:
     def __init__(self, model: LoadedModel, config: EngineConfig, blocks: int) -> None:
         self.model, self.block_size = model, config.block_size
         self._device = model.device
-        self._cpu = model.device.type == "cpu"
+        # With Triton's interpreter on, the GPU's kernels run on CPU tensors: so its path is tested without a GPU.
+        self._triton = model.device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
         self.k_caches = [self._allocate(blocks, *shape) for shape in model.layer_kv]
         self.v_caches = [self._allocate(blocks, *shape) for shape in model.layer_kv]
         self._last_token = torch.zeros(config.max_running, dtype=torch.long, device=self._device)
         self._sampler = Sampler(config.max_running, model.card.vocabulary, self._device)
 
     def _allocate(self, blocks: int, kv_heads: int, head_dim: int) -> Tensor:
-        if self._cpu:
+        if not self._triton:
             return cpu.allocate_cache(blocks, self.block_size, kv_heads, head_dim, self.model.dtype)
         return torch.zeros(blocks, self.block_size, kv_heads, head_dim, dtype=self.model.dtype, device=self._device)
 
@@ -110,7 +112,7 @@ class PagedRunner:
         return launched
 
     def _to_host(self, sampled: Sampled, launched: Launched) -> Sampled:
-        if self._cpu:
+        if self._device.type == "cpu":
             return sampled
         copied = Sampled(*(
             None if t is None else torch.empty(t.shape, dtype=t.dtype, pin_memory=True).copy_(t, non_blocking=True)
@@ -139,12 +141,13 @@ class PagedRunner:
         if fed:
             at, slots = zip(*fed, strict=True)
             token_ids[self._tensor(list(at))] = self._last_token[self._tensor(list(slots))]
-        batch = self._cpu_batch(rows, positions) if self._cpu else self._gpu_batch(rows, positions)
+        batch = self._triton_batch(rows, positions) if self._triton else self._cpu_batch(rows, positions)
         return token_ids, self._tensor(positions), batch, self._tensor(last)
 
     def _tensor(self, values: list[int], dtype: torch.dtype = torch.long) -> Tensor:
-        tensor = torch.tensor(values, dtype=dtype, pin_memory=not self._cpu)
-        return tensor if self._cpu else tensor.to(self._device, non_blocking=True)
+        if self._device.type == "cpu":
+            return torch.tensor(values, dtype=dtype)
+        return torch.tensor(values, dtype=dtype, pin_memory=True).to(self._device, non_blocking=True)
 
     def _cpu_batch(self, rows: Sequence[Row], positions: list[int]) -> PagedBatch:
         decode = [row for row in rows if row.count == 1]
@@ -166,7 +169,7 @@ class PagedRunner:
         offsets = torch.tensor(positions) % self.block_size
         return PagedBatch(self.k_caches, self.v_caches, CpuLayout(plan, prefill, torch.tensor(blocks), offsets))
 
-    def _gpu_batch(self, rows: Sequence[Row], positions: list[int]) -> PagedBatch:
+    def _triton_batch(self, rows: Sequence[Row], positions: list[int]) -> PagedBatch:
         widest = max(len(row.branch.blocks) for row in rows)
         tables = [row.branch.blocks + [0] * (widest - len(row.branch.blocks)) for row in rows]
         starts, lengths, slots = [0], [], []
