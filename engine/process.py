@@ -241,6 +241,7 @@ class Host:
         self._send_lock = threading.Lock()
         self._engine: Engine | None = None
         self._traces: list[Trace] = []
+        self._begun: dict[int, int] = {}  # session: the call to answer when its header is on its way
         self._current = self._sent = 0  # the session whose records are being sent, and how many were
         self._closing = threading.Event()
 
@@ -284,6 +285,8 @@ class Host:
             if new:
                 self._sent += len(new)
                 self._send("records", session, new)
+                if session in self._begun:
+                    self._send("begun", self._begun.pop(session), session)
             elif last:
                 return
             else:
@@ -313,8 +316,9 @@ class Host:
                         self._send("submitted", call, len(self._traces) - 1, tickets)
                         engine.enqueue(prepared)
                     elif verb == "begin":
-                        self._traces.append(engine.begin(argument))
-                        self._send("begun", call, len(self._traces) - 1)
+                        trace = engine.begin(argument)
+                        self._begun[len(self._traces)] = call
+                        self._traces.append(trace)
                 except InvalidInput as error:
                     self._send("refused", call, error)
                 except Exception as error:
