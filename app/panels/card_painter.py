@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPainterPath, QPen
+from PySide6.QtGui import QColor, QPainter, QPen
 
 from app import theme
+from app.panels.ink import Ink
 from app.panels.request_words import duration, number, state_color, state_words, title
 from app.panels.wrapped_tail import WrappedTail
 from engine import FinishReason, RequestView, State
 
 CACHED = 1024
+SAYS = {
+    State.WAITING: "waiting for a slot",
+    State.PREFILL: "reading the prompt …",
+    State.PREEMPTED: "gave its memory up, waits to go on",
+    State.DECODE: "…",
+    State.FINISHED: "no text",
+}
 
 
 def faded(color: QColor, alpha: float) -> QColor:
@@ -20,20 +28,18 @@ def faded(color: QColor, alpha: float) -> QColor:
     return result
 
 
-def wrapped(text: str, metrics: QFontMetricsF, width: float, lines: int) -> list[str]:
+def wrapped(text: str, ink: Ink, width: float, lines: int) -> list[str]:
     """The first `lines` lines of a short text, the last one elided."""
-    result, line = [], ""
-    for word in text.split():
-        longer = f"{line} {word}" if line else word
-        if line and metrics.horizontalAdvance(longer) > width:
-            result.append(line)
-            longer = word
-            if len(result) == lines:
-                result[-1] = metrics.elidedText(result[-1] + " " + text, Qt.TextElideMode.ElideRight, width)
-                return result
-        line = longer
-    if line:
-        result.append(metrics.elidedText(line, Qt.TextElideMode.ElideRight, width))
+    result: list[str] = []
+    words = text.split()
+    while words and len(result) < lines:
+        line = words.pop(0)
+        if len(result) == lines - 1:
+            line = " ".join((line, *words))
+        else:
+            while words and ink.metrics.horizontalAdvance(f"{line} {words[0]}") <= width:
+                line = f"{line} {words.pop(0)}"
+        result.append(ink.cut(line, width))
     return result
 
 
@@ -50,20 +56,17 @@ class CardPainter:
         self.theme = theme.current()
         px = theme.px
         self.pad, self.radius, self.width, self.lines = px(12), px(6), width, lines
-        self.strong, self.small, self.mono = theme.ui(12.5, 600), theme.ui(12), theme.mono()
-        self.strong_metrics, self.small_metrics = QFontMetricsF(self.strong), QFontMetricsF(self.small)
-        self.mono_metrics = QFontMetricsF(self.mono)
-        self.line_height = max(px(17), round(self.mono_metrics.lineSpacing() * 1.1))
-        self.head = px(9) + max(px(17), round(self.small_metrics.height()))
+        self.strong, self.small, self.mono = Ink(theme.ui(12.5, 600)), Ink(theme.ui(12)), Ink(theme.mono())
+        self.line_height = max(px(17), round(self.mono.metrics.lineSpacing() * 1.1))
+        self.head = px(9) + max(px(17), round(self.small.height))
         self.text_top = self.head + px(5)
-        self.height = self.text_top + lines * self.line_height + px(12)
+        self.height = self.height_of(lines)
         self.hovered = theme.over(faded(self.theme.hover, 0.3), self.theme.panel)
         self._tails: dict[int, WrappedTail] = {}
 
-    @staticmethod
-    def height_of(lines: int) -> int:
+    def height_of(self, lines: int) -> int:
         """A card's height for so many lines of text."""
-        return CardPainter(240, lines).height
+        return self.text_top + lines * self.line_height + theme.px(12)
 
     def tail(self, view: RequestView) -> list[str]:
         """The wrapped end of a request's text."""
@@ -71,7 +74,7 @@ class CardPainter:
         if tail is None:
             if len(self._tails) >= CACHED:
                 self._tails.clear()
-            tail = self._tails[view.request] = WrappedTail(self.mono, self.width - 2 * self.pad)
+            tail = self._tails[view.request] = WrappedTail(self.mono.font, self.width - 2 * self.pad)
         return tail.update(view.text)
 
     def paint(
@@ -100,77 +103,70 @@ class CardPainter:
     def _head(self, painter: QPainter, box: QRectF, view: RequestView, dimmed: bool) -> None:
         t, px = self.theme, theme.px
         over = view.state is State.FINISHED
-        baseline = box.top() + self.head - self.small_metrics.descent() - px(1)
+        baseline = box.top() + self.head - self.small.descent - px(1)
         dot = px(8)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(self._color(view, dimmed))
-        middle = baseline - self.small_metrics.xHeight() / 2 - 0.5
+        middle = baseline - self.small.middle - 0.5
         painter.drawEllipse(QPointF(box.left() + self.pad + dot / 2, middle), dot / 2, dot / 2)
         x = box.left() + self.pad + dot + px(6)
-        painter.setFont(self.strong)
+        painter.setFont(self.strong.font)
         painter.setPen(t.secondary if over else t.text)
         name = str(view.request)
-        painter.drawText(QPointF(x, baseline), name)
-        x += self.strong_metrics.horizontalAdvance(name) + px(7)
+        self.strong.draw(painter, x, baseline, name)
+        x += self.strong.width(name) + px(7)
         words = state_words(view)
-        words_width = self.small_metrics.horizontalAdvance(words)
+        words_width = self.small.width(words)
         room = box.right() - self.pad - x
-        painter.setFont(self.small)
+        painter.setFont(self.small.font)
         painter.setPen(t.faint if over and view.reason is not FinishReason.ERROR else t.secondary)
         rate, ttft = head_numbers(view)
         for numbers in (f"{rate} · {ttft}" if rate and ttft else rate or ttft, rate):
-            width = self.small_metrics.horizontalAdvance(numbers)
+            width = self.small.width(numbers)
             if numbers and words_width + px(10) + width <= room:
-                painter.drawText(QPointF(box.right() - self.pad - width, baseline), numbers)
+                self.small.draw(painter, box.right() - self.pad - width, baseline, numbers)
                 break
         else:
-            words = self.small_metrics.elidedText(words, Qt.TextElideMode.ElideRight, room)
+            words = self.small.cut(words, room)
         painter.setPen(t.faint if over and view.reason is not FinishReason.ERROR else state_color(view, t))
-        painter.drawText(QPointF(x, baseline), words)
+        self.small.draw(painter, x, baseline, words)
 
     def _body(self, painter: QPainter, box: QRectF, view: RequestView) -> None:
         t = self.theme
         x = box.left() + self.pad
         bottom = box.top() + self.text_top + self.lines * self.line_height
-        baseline = bottom - (self.line_height - self.mono_metrics.height()) / 2 - self.mono_metrics.descent()
+        baseline = bottom - (self.line_height - self.mono.height) / 2 - self.mono.descent
         room = self.lines
         lines = self.tail(view)
         if view.error or not lines:
             room -= self._small_print(painter, x, baseline, view, bool(lines))
         if not lines or room <= 0:
             return
-        painter.setFont(self.mono)
+        painter.setFont(self.mono.font)
         painter.setPen(t.text)
         shown = lines[-room:]
         baseline -= (self.lines - room) * self.line_height
         for i, line in enumerate(shown):
-            painter.drawText(QPointF(x, baseline - (len(shown) - 1 - i) * self.line_height), line)
+            self.mono.draw(painter, x, baseline - (len(shown) - 1 - i) * self.line_height, line)
 
     def _small_print(self, painter: QPainter, x: float, baseline: float, view: RequestView, has_text: bool) -> int:
         """What is said where there is no text yet, or why it ended; returns the lines it took from the foot."""
         t, width = self.theme, self.width - 2 * self.pad
-        painter.setFont(self.small)
+        painter.setFont(self.small.font)
         if view.error:
-            lines = wrapped(view.error, self.small_metrics, width, min(2, self.lines))
+            lines = wrapped(view.error, self.small, width, min(2, self.lines))
             painter.setPen(t.bad)
         else:
-            says = {
-                State.WAITING: "waiting for a slot",
-                State.PREFILL: "reading the prompt …",
-                State.PREEMPTED: "gave its memory up, waits to go on",
-                State.DECODE: "…",
-                State.FINISHED: "no text",
-            }
-            lines = [says[view.state]]
+            lines = [SAYS[view.state]]
             painter.setPen(t.secondary)
         for i, line in enumerate(lines):
-            painter.drawText(QPointF(x, baseline - (len(lines) - 1 - i) * self.line_height), line)
+            self.small.draw(painter, x, baseline - (len(lines) - 1 - i) * self.line_height, line)
         if not has_text:
-            asked = wrapped(title(view), self.small_metrics, width, max(0, self.lines - len(lines) - 1))
+            asked = wrapped(title(view), self.small, width, max(0, self.lines - len(lines) - 1))
             top = baseline - (self.lines - 1) * self.line_height
             painter.setPen(t.faint)
             for i, line in enumerate(asked):
-                painter.drawText(QPointF(x, top + i * self.line_height), line)
+                self.small.draw(painter, x, top + i * self.line_height, line)
         return len(lines)
 
     def _foot(self, painter: QPainter, box: QRectF, view: RequestView, dimmed: bool) -> None:
@@ -181,9 +177,8 @@ class CardPainter:
         color = self._color(view, dimmed)
         if view.state is State.FINISHED:
             color = self.theme.bad if view.reason is FinishReason.ERROR else self.theme.edge
-        clip = QPainterPath()
-        clip.addRoundedRect(box, self.radius, self.radius)
-        line = QPainterPath()
-        line.addRect(QRectF(box.left(), box.bottom() - thick, box.width() * share, thick))
         painter.setPen(Qt.PenStyle.NoPen)
-        painter.fillPath(clip.intersected(line), color)
+        painter.setBrush(color)
+        painter.setClipRect(QRectF(box.left(), box.bottom() - thick, box.width() * share, thick))
+        painter.drawRoundedRect(box, self.radius, self.radius)
+        painter.setClipping(False)

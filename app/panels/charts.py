@@ -6,10 +6,9 @@ import math
 from typing import Any
 
 import numpy as np
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QColor,
-    QFontMetricsF,
     QHelpEvent,
     QHideEvent,
     QMouseEvent,
@@ -26,6 +25,7 @@ from app import theme
 from app.bridge import Bridge
 from app.panels.chart_metrics import Drawing, Latency, Line, Metric, all_metrics, nice_top
 from app.panels.chart_series import BIN, ChartSeries, decimate
+from app.panels.ink import Ink
 from app.panels.request_words import duration
 from app.widgets.labels import Heading
 from engine import Record
@@ -46,22 +46,25 @@ class _Plot:
         self.view = pg.GraphicsView(parent, useOpenGL=False, background=None)
         self.view.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.view.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self.view.setStyleSheet("background: transparent; border: none")
         self._box = pg.ViewBox(enableMouse=False, enableMenu=False, defaultPadding=0)
         self.view.setCentralItem(self._box)
         self._band = QGraphicsPathItem()
         self._box.addItem(self._band, ignoreBounds=True)
         self._lines = [pg.PlotCurveItem(connect="finite", antialias=True) for _ in range(2)]
-        for line in self._lines:
-            self._box.addItem(line, ignoreBounds=True)
+        self._hair = pg.InfiniteLine(angle=90, movable=False)
+        self._hair.hide()
+        for item in (*self._lines, self._hair):
+            self._box.addItem(item, ignoreBounds=True)
 
-    def colors(self, color: QColor, other: QColor) -> None:
+    def colors(self, color: QColor, other: QColor, ground: QColor) -> None:
+        self.view.setBackground(ground)  # opaque: what lies under it need not be painted
         fill = QColor(color)
         fill.setAlphaF(0.22)
         self._band.setPen(QPen(Qt.PenStyle.NoPen))
         self._band.setBrush(fill)
         for line, each in zip(self._lines, (color, other), strict=True):
             line.setPen(self._pg.mkPen(each, width=1))
+        self._hair.setPen(self._pg.mkPen(other, width=1))
 
     def draw(self, drawing: Drawing, first: int, last: int, span: tuple[float, float], top: float, now: float) -> None:
         """Draws the bins `[first, last)` over `span` seconds and 0 to `top`."""
@@ -73,6 +76,12 @@ class _Plot:
         if drawing.band is not None:
             self._band.setPath(self._area(*self._columns(drawing.band, first, last, columns, now)))
         self._box.setRange(xRange=span, yRange=(-0.02 * top, 1.03 * top), padding=0, update=True)
+
+    def point(self, time: float | None) -> None:
+        """Puts the hairline at a time, or takes it away."""
+        self._hair.setVisible(time is not None)
+        if time is not None:
+            self._hair.setValue(time)
 
     @staticmethod
     def _columns(line: Line, first: int, last: int, columns: int, now: float) -> tuple[Any, Any, Any]:
@@ -110,7 +119,9 @@ class Chart(QWidget):
         self.span = (0.0, WINDOW)
         self.hair = -1.0
         self._figure = ("", "")
+        self._said: tuple[object, ...] = ()
         self._drawn: tuple[object, ...] = ()
+        self.restyle()
 
     def build(self) -> None:
         """Makes the plot: once, after the first paint."""
@@ -123,8 +134,9 @@ class Chart(QWidget):
 
     def restyle(self) -> None:
         t = theme.current()
+        self._big, self._small, self._tiny = Ink(theme.ui(20, 300)), Ink(theme.ui(12)), Ink(theme.ui(11))
         if self.plot is not None:
-            self.plot.colors(self.measure.color(t), t.secondary)
+            self.plot.colors(self.measure.color(t), t.secondary, t.panel)
         self._place()
         self.update()
 
@@ -153,9 +165,12 @@ class Chart(QWidget):
         highest = max((float(np.nanmax(s)) for s in seen if len(s) and not np.isnan(s).all()), default=0.0)
         self.top = drawing.top if not math.isnan(drawing.top) else nice_top(highest * 1.02)
         self.plot.draw(drawing, first, last, span, self.top, series.now)
-        self._figure = self.measure.figure(series, self.place())
-        self.setAccessibleDescription(" ".join(self._figure))
-        self.update()
+        self.plot.point(span[0] + self.hair * (span[1] - span[0]) if self.hair >= 0 else None)
+        said = (self.measure.figure(series, self.place()), self.top, self.hair)
+        if said != self._said:
+            self._said, self._figure = said, said[0]
+            self.setAccessibleDescription(" ".join(self._figure))
+            self.update()
 
     def place(self) -> int:
         """The bin under the cursor; the latest without one."""
@@ -176,45 +191,36 @@ class Chart(QWidget):
         t, px = theme.current(), theme.px
         painter = QPainter(self)
         area = self.area()
-        title, big, small, tiny = theme.ui(12), theme.ui(20, 300), theme.ui(12), theme.ui(11)
         baseline = px(19)
         number, unit = self._figure
-        small_metrics, big_metrics = QFontMetricsF(small), QFontMetricsF(big)
         x = float(self.width())
         if unit:
-            x -= small_metrics.horizontalAdvance(unit)
-            painter.setFont(small)
+            x -= self._small.width(unit)
+            painter.setFont(self._small.font)
             painter.setPen(t.secondary)
-            painter.drawText(QPointF(x, baseline), unit)
+            self._small.draw(painter, x, baseline, unit)
             x -= px(4)
-        x -= big_metrics.horizontalAdvance(number)
-        painter.setFont(big)
+        x -= self._big.width(number)
+        painter.setFont(self._big.font)
         painter.setPen(t.text)
-        painter.drawText(QPointF(x, baseline), number)
-        painter.setFont(title)
+        self._big.draw(painter, x, baseline, number)
+        painter.setFont(self._small.font)
         painter.setPen(t.secondary)
-        words = QFontMetricsF(title).elidedText(self.measure.title, Qt.TextElideMode.ElideRight, x - px(8))
-        painter.drawText(QPointF(0, baseline), words)
-        painter.setPen(QPen(t.hairline, 1))
-        foot = round(area.bottom()) + 0.5
-        painter.drawLine(QPointF(0, foot), QPointF(area.width(), foot))
+        self._small.draw(painter, 0, baseline, self._small.cut(self.measure.title, x - px(8)))
+        painter.fillRect(QRectF(0, area.bottom(), area.width(), 1), t.hairline)
         if number:
-            self._ticks(painter, area, tiny)
-        if self.hair >= 0:
-            painter.setPen(QPen(t.edge, 1))
-            at = round(area.left() + self.hair * area.width()) + 0.5
-            painter.drawLine(QPointF(at, area.top()), QPointF(at, area.bottom()))
+            self._ticks(painter, area)
 
-    def _ticks(self, painter: QPainter, area: QRectF, font: Any) -> None:
-        metrics = QFontMetricsF(font)
-        painter.setFont(font)
+    def _ticks(self, painter: QPainter, area: QRectF) -> None:
+        ink = self._tiny
+        painter.setFont(ink.font)
         painter.setPen(theme.current().faint)
-        rise = metrics.capHeight() / 2
-        shares = (0.0, 0.5, 1.0) if area.height() > 2.6 * metrics.capHeight() + theme.px(12) else (0.0, 1.0)
+        cap = ink.metrics.capHeight()
+        shares = (0.0, 0.5, 1.0) if area.height() > 3 * cap + theme.px(12) else (0.0, 1.0)
         for share in shares:
             text = self.measure.tick(self.top * share)
-            y = area.bottom() - share * (area.height() - 2 * rise) - rise
-            painter.drawText(QPointF(self.width() - metrics.horizontalAdvance(text), y + rise), text)
+            y = area.bottom() - share * (area.height() - cap)
+            ink.draw(painter, self.width() - ink.width(text), y, text)
 
     # -- the pointer ----------------------------------------------------------------------------------------------
 

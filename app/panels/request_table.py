@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 from PySide6.QtCore import (
@@ -18,7 +19,7 @@ from PySide6.QtCore import (
     QTimer,
     Signal,
 )
-from PySide6.QtGui import QFontMetricsF, QGuiApplication, QHideEvent, QKeyEvent, QKeySequence, QPainter, QShowEvent
+from PySide6.QtGui import QGuiApplication, QHideEvent, QKeyEvent, QKeySequence, QPainter, QShowEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHBoxLayout,
@@ -34,6 +35,7 @@ from PySide6.QtWidgets import (
 
 from app import theme
 from app.bridge import Bridge
+from app.panels.ink import Ink
 from app.panels.request_words import duration, number, state_color, state_rank, state_words, title
 from app.widgets.labels import label
 from engine import Ended, Record, RequestView, Step, Submitted, request_metrics
@@ -156,6 +158,11 @@ class RequestModel(QAbstractTableModel):
         self._words = words
         self.arrange()
 
+    @property
+    def moves(self) -> bool:
+        """Whether rows may come, go or change places as requests go on."""
+        return bool(self._words) or self._column != 0 or self._order is not Qt.SortOrder.AscendingOrder
+
     def append(self, requests: list[int]) -> None:
         """New requests, at the end until they are arranged; one signal for all."""
         shown = [r for r in requests if self._kept(r)]
@@ -216,6 +223,14 @@ class RequestModel(QAbstractTableModel):
 class RequestCells(QStyledItemDelegate):
     """Paints a cell straight from its request: a dot before the number, the state in its colour."""
 
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.restyle()
+
+    def restyle(self) -> None:
+        """Takes up the theme's fonts at the current zoom."""
+        self._plain, self._strong = Ink(theme.ui(12.5)), Ink(theme.ui(12.5, 600))
+
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         model = index.model()
         assert isinstance(model, RequestModel)
@@ -245,16 +260,16 @@ class RequestCells(QStyledItemDelegate):
                 color = t.bad if view.error else t.secondary
             case _:
                 pass
-        font = theme.ui(12.5, 600 if index.column() == 0 else 400)
+        ink = self._strong if index.column() == 0 else self._plain
         text = column.words(view)
         if not column.right:
             # prompts from one template differ near their end
-            cut = Qt.TextElideMode.ElideMiddle if index.column() == PROMPT else Qt.TextElideMode.ElideRight
-            text = QFontMetricsF(font).elidedText(text, cut, box.width())
-        painter.setFont(font)
+            middle = index.column() == PROMPT
+            text = ink.cut(text, box.width(), Qt.TextElideMode.ElideMiddle if middle else Qt.TextElideMode.ElideRight)
+        x = box.right() + 1 - ink.width(text) if column.right else box.left()
+        painter.setFont(ink.font)
         painter.setPen(color)
-        side = Qt.AlignmentFlag.AlignRight if column.right else Qt.AlignmentFlag.AlignLeft
-        painter.drawText(box, side | Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine, text)
+        ink.draw(painter, x, box.top() + (box.height() + ink.ascent - ink.descent) / 2, text)
 
 
 class _Table(QTableView):
@@ -297,7 +312,8 @@ class RequestTable(QWidget):
         self.table.setObjectName("requests")
         self.table.setAccessibleName("Requests")
         self.table.setModel(self.model)
-        self.table.setItemDelegate(RequestCells(self.table))
+        self._cells = RequestCells(self.table)
+        self.table.setItemDelegate(self._cells)
         self.table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
         self.table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
         self.table.setShowGrid(False)
@@ -318,7 +334,9 @@ class RequestTable(QWidget):
         column.setContentsMargins(0, 0, 0, 0)
         column.addLayout(top)
         column.addWidget(self.table, 1)
+        self._new: list[int] = []
         self._stale = self._telling = False
+        self._rested = 0.0  # arranging costs at most a twentieth of the time
         self._timer = QTimer(self)
         self._timer.setInterval(REFRESH_MS)
         self._timer.timeout.connect(self._on_refresh)
@@ -360,25 +378,31 @@ class RequestTable(QWidget):
         self.table.horizontalHeader().restoreState(state)
 
     def _on_records(self, records: list[Record]) -> None:
-        new = []
         for record in records:
             if isinstance(record, Submitted):
-                new.append(record.request)
-            self._stale = self._stale or isinstance(record, Step | Ended)
-        if new:
-            self.model.append(new)
-            self._stale = True
+                self._new.append(record.request)
+            elif isinstance(record, Step | Ended):
+                self._stale = True
 
     def _on_reset(self, trace: object) -> None:
+        self._new.clear()
         self.model.reset()
         self._tell_count()
 
     def _on_refresh(self) -> None:
-        if self._stale:
-            self._stale = False
+        if not (self._stale or self._new):
+            return
+        if self._new:
+            self.model.append(self._new)
+            self._new = []
+        began = perf_counter()
+        if self.model.moves and began >= self._rested:
             self.model.arrange()
-            self.model.tell()
-            self._tell_count()
+            ended = perf_counter()
+            self._rested = ended + 20 * (ended - began)
+        self._stale = False
+        self.model.tell()
+        self._tell_count()
 
     def _on_filter(self, words: str) -> None:
         self.model.filter(words)
@@ -400,6 +424,7 @@ class RequestTable(QWidget):
 
     def _on_theme(self) -> None:
         px = theme.px
+        self._cells.restyle()
         self.table.verticalHeader().setDefaultSectionSize(px(26))
         self.table.verticalHeader().setMinimumSectionSize(px(20))
         zoom = theme.zoom()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, Qt, Signal
+from PySide6.QtCore import QEvent, QPoint, QRect, Qt, Signal
 from PySide6.QtGui import (
     QContextMenuEvent,
     QFocusEvent,
@@ -16,7 +16,7 @@ from PySide6.QtGui import (
     QPaintEvent,
     QResizeEvent,
 )
-from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QToolTip, QWidget
+from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QScrollBar, QToolTip, QWidget
 
 from app import theme
 from app.bridge import Bridge
@@ -47,6 +47,7 @@ class StreamCards(QAbstractScrollArea):
         self.setObjectName("stream_cards")
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName("Streams")
         self.viewport().setMouseTracking(True)
@@ -61,7 +62,13 @@ class StreamCards(QAbstractScrollArea):
         self._columns = 1
         self._placing = False
         self._painter = CardPainter(NARROWEST, FEWEST_LINES)
-        self.verticalScrollBar().valueChanged.connect(self._on_scrolled)
+        bar = self.verticalScrollBar()
+        bar.valueChanged.connect(self._on_scrolled)
+        # a bar over the cards' edge, so that it takes no column's room and nothing moves when it comes
+        self._bar = QScrollBar(Qt.Orientation.Vertical, self)
+        self._bar.hide()
+        self._bar.valueChanged.connect(bar.setValue)
+        bar.valueChanged.connect(self._bar.setValue)
         self._lay_out()
 
     # -- what arrives ---------------------------------------------------------------------------------------------
@@ -156,6 +163,10 @@ class StreamCards(QAbstractScrollArea):
         bar.setRange(0, max(0, height - size.height()))
         bar.setPageStep(size.height())
         bar.setSingleStep(self._painter.height + gap)
+        self._bar.setRange(0, bar.maximum())
+        self._bar.setPageStep(bar.pageStep())
+        self._bar.setSingleStep(bar.singleStep())
+        self._bar.setVisible(bar.maximum() > 0)
         if top is not None:
             bar.setValue(top // self._columns * (self._painter.height + gap))
         self._placing = False
@@ -231,6 +242,8 @@ class StreamCards(QAbstractScrollArea):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
+        wide = self._bar.sizeHint().width()
+        self._bar.setGeometry(self.width() - wide, 0, wide, self.height())
         self._lay_out()
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -354,9 +367,6 @@ class StreamCards(QAbstractScrollArea):
                 QToolTip.showText(event.globalPos(), tooltip(view), self.viewport())
             return True
         return super().viewportEvent(event)
-
-    def sizeHintPoint(self) -> QPointF:
-        return QPointF(theme.px(NARROWEST), theme.px(NARROWEST))
 
 
 def tooltip(view: RequestView) -> str:

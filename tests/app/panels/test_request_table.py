@@ -38,12 +38,13 @@ def test_the_model_keeps_qts_rules(qtmodeltester: ModelTester, busy: RequestTabl
     qtmodeltester.check(busy.model)
 
 
-def test_a_row_tells_a_requests_whole_story(tell, story, table) -> None:
+def test_a_row_tells_a_requests_whole_story(qtbot, tell, story, table) -> None:
     tell([story.submitted(1, text="About a fox")])
     story.time = 0.4
     tell(
         [story.step({1: "Once"}), story.step({1: " upon"}), story.step({1: " a"}), story.ended(1, FinishReason.LENGTH)]
     )
+    qtbot.waitUntil(lambda: table.model.rowCount() == 1)
     cells = [table.model.index(0, c).data() for c in range(len(COLUMNS))]
     assert cells == [
         "1", "About a fox", "finished · length", "4", "3", "500 ms", "100 ms", "10", "700 ms", "length",
@@ -73,8 +74,7 @@ def test_the_filter_keeps_rows_with_every_word(bridge, busy) -> None:
 def test_thousands_of_changes_are_one_signal_a_refresh(qtbot, bridge, table) -> None:
     changed, inserted = QSignalSpy(table.model.dataChanged), QSignalSpy(table.model.rowsInserted)
     bridge.show(Trace(synthetic_trace(streams=200, tokens_per_second=30_000, seconds=1)))
-    qtbot.waitUntil(lambda: bridge.behind == 0)
-    assert len(table.model.rows) == len(bridge.requests) > 200
+    qtbot.waitUntil(lambda: bridge.behind == 0 and len(table.model.rows) == len(bridge.requests) > 200)
     assert inserted.count() <= 30
     assert changed.count() <= 15
 

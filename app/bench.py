@@ -1,0 +1,339 @@
+"""What the window costs: milliseconds a frame, tokens a second lost, time to the first paint."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import QEvent, QObject, QTimer
+from PySide6.QtWidgets import QWidget
+
+from app import places
+from engine import (
+    EngineConfig,
+    EngineProcess,
+    ModelSpec,
+    SamplingParams,
+    Submission,
+    TraceWriter,
+    demo_workload,
+    measure,
+)
+
+if TYPE_CHECKING:
+    from app.bench_frames import FrameMeter
+    from app.main_window import MainWindow
+
+FIRST_PAINT = "BATCHSCOPE_FIRST_PAINT"
+SIZE = (1600, 1000)
+FRAME_MS = 33.0
+Report = Callable[[str], None]
+
+
+class _FirstPaint(QObject):
+    """Says "first paint" on stdout once the window has been painted, then ends the process."""
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() is QEvent.Type.Paint:
+            watched.removeEventFilter(self)
+            QTimer.singleShot(0, self, self._painted)  # after this paint, of the whole window, has returned
+        return False
+
+    def _painted(self) -> None:
+        print("first paint", json.dumps({"torch": "torch" in sys.modules}), flush=True)
+        os._exit(0)
+
+
+def announce_first_paint(window: QWidget) -> None:
+    """With BATCHSCOPE_FIRST_PAINT set, the process tells its first paint and exits; else nothing happens.
+
+    Call it before the window is shown.
+    """
+    if os.environ.get(FIRST_PAINT):
+        watcher = _FirstPaint(window)
+        window.installEventFilter(watcher)
+
+
+def first_paint(times: int = 5) -> dict[str, Any]:
+    """Seconds from the start of `python -m app` to the window's first paint. Raises RuntimeError if it never comes."""
+    seconds, torch = [], False
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, FIRST_PAINT: "1", "BATCHSCOPE_DATA": folder}
+        if not (environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY")) or sys.platform == "win32":
+            environment["QT_QPA_PLATFORM"] = "offscreen"
+        for _ in range(times + 1):
+            begun = time.perf_counter()
+            with subprocess.Popen(
+                [sys.executable, "-m", "app"], env=environment, stdout=subprocess.PIPE, text=True,
+                cwd=Path(__file__).parents[1],
+            ) as child:  # fmt: skip
+                assert child.stdout is not None
+                line = next((line for line in child.stdout if line.startswith("first paint")), "")
+                seconds.append(time.perf_counter() - begun)
+                child.kill()
+            if not line:
+                raise RuntimeError("the window ended before its first paint; run `batchscope` to see why")
+            torch = torch or json.loads(line.removeprefix("first paint"))["torch"]
+    # the first start reads the libraries from disk
+    return {"cold_s": seconds[0], "median_s": statistics.median(seconds[1:]), "seconds": seconds, "torch": torch}
+
+
+class _Headless:
+    """The engine in a script of its own, ready to run the workload."""
+
+    def __init__(self, source: str, running: int, requests: int, tokens: int, threads: int | None) -> None:
+        words = [sys.executable, "-m", "app.bench_headless", source, running, requests, tokens, threads or 0]
+        self._child = subprocess.Popen(
+            [str(word) for word in words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            cwd=Path(__file__).parents[1],
+        )  # fmt: skip
+        self.threads = self._answer()["threads"]
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._child.stdout is not None
+        line = self._child.stdout.readline()
+        if not line:
+            raise RuntimeError("the headless engine ended early; run `batchscope doctor`")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def round(self) -> float:
+        """Tokens a second; blocks this thread, so that the window does nothing meanwhile."""
+        assert self._child.stdin is not None
+        self._child.stdin.write("run\n")
+        self._child.stdin.flush()
+        return float(self._answer()["throughput"])
+
+    def close(self) -> None:
+        self._child.communicate()
+
+
+def ui_bench(
+    source: str = "demo",
+    *,
+    seconds: float = 10.0,
+    rounds: int = 3,
+    streams: int = 256,
+    tokens_per_second: float = 30_000,
+    workload: tuple[int, int, int] = (64, 128, 128),
+    report: Report = lambda line: print(line, file=sys.stderr, flush=True),
+) -> dict[str, Any]:
+    """Measures the real window offscreen and returns the figures; `render` makes them a table.
+
+    `workload` is slots, requests and tokens of the throughput rounds. `report` is told what is going on.
+    """
+    os.environ["QT_QPA_PLATFORM"] = "offscreen"
+    result: dict[str, Any] = {
+        "machine": {"cores": os.cpu_count(), "cpu": platform.machine(), "load": os.getloadavg()[0]},
+        "settings": {"seconds": seconds, "rounds": rounds, "streams": streams, "tokens_per_second": tokens_per_second,
+                     "workload": list(workload), "window": list(SIZE)},
+    }  # fmt: skip
+    report("first paint: starting the window six times")
+    result["first_paint"] = first_paint()
+    import qasync
+
+    from app.main_window import make_application
+
+    with tempfile.TemporaryDirectory() as folder:
+        kept, os.environ["BATCHSCOPE_DATA"] = os.environ.get("BATCHSCOPE_DATA"), folder
+        try:
+            application = make_application()
+            result |= qasync.run(_in_window(source, seconds, rounds, streams, tokens_per_second, workload, report))
+            del application
+        finally:
+            if kept is None:
+                del os.environ["BATCHSCOPE_DATA"]
+            else:
+                os.environ["BATCHSCOPE_DATA"] = kept
+    result["torch_in_window"] = "torch" in sys.modules
+    return result
+
+
+async def _in_window(
+    source: str, seconds: float, rounds: int, streams: int, rate: float, workload: tuple[int, int, int], report: Report
+) -> dict[str, Any]:
+    from app.bench_frames import FrameMeter
+    from app.bridge import Bridge
+    from app.main_window import MainWindow
+    from app.session import Session
+
+    session, bridge = Session(), Bridge()
+    window = MainWindow(session, bridge)
+    window.keeps_layout = False
+    window.resize(*SIZE)
+    window.show()
+    window.page.complete()
+    closed = asyncio.get_running_loop().create_future()
+    window.closed.connect(lambda: closed.set_result(None))
+    meter = FrameMeter(bridge)
+    result: dict[str, Any] = {}
+    threads = max(1, (os.cpu_count() or 2) - 1)
+    try:
+        await asyncio.sleep(0.5)
+        report(f"replay: {streams} streams at {rate:,.0f} tok/s")
+        result["replay"] = await _replay(window, meter, streams, rate, seconds)
+        report(f"live: {streams} streams of {source}")
+        result["live"] = await _live(window, meter, source, streams, seconds, threads)
+        result["throughput"] = {}
+        for name, limit in (("limited", threads), ("free", None)):
+            report(f"throughput: {rounds} rounds with the window and without it, {limit or 'all'} threads")
+            result["throughput"][name] = await _throughput(window, meter, source, rounds, workload, limit)
+    finally:
+        window.close()
+        await closed
+        window.deleteLater()
+    return result
+
+
+async def _until(condition: Callable[[], bool], limit: float) -> bool:
+    """Whether the condition came true within so many seconds."""
+    end = time.perf_counter() + limit
+    while not condition():
+        if time.perf_counter() > end:
+            return False
+        await asyncio.sleep(0.02)
+    return True
+
+
+async def _replay(
+    window: MainWindow, meter: FrameMeter, streams: int, rate: float, seconds: float
+) -> dict[str, Any]:  # fmt: skip
+    from app.bench_frames import Replayer
+    from app.synthetic import synthetic_trace
+
+    records = synthetic_trace(streams=streams, tokens_per_second=rate, seconds=seconds + 1.5)
+    player = Replayer(records)
+    window.bridge.show(player.trace)
+    player.start()
+    try:
+        await asyncio.sleep(1.0)
+        meter.start()
+        await asyncio.sleep(seconds)
+        frames = meter.stop()
+        behind = window.bridge.behind
+    finally:
+        player.stop()
+    return {**frames, "records_behind": behind}
+
+
+async def _live(
+    window: MainWindow, meter: FrameMeter, source: str, streams: int, seconds: float, threads: int
+) -> dict[str, Any]:  # fmt: skip
+    loop, bridge = asyncio.get_running_loop(), window.bridge
+    config = EngineConfig(max_running=streams, token_budget=max(2048, streams))
+    engine = await loop.run_in_executor(None, lambda: EngineProcess(ModelSpec(source), config, threads=threads))
+    writer = TraceWriter(engine.trace, places.new_run_file(source))
+    try:
+        bridge.show(engine.trace)
+        room = engine.card.context - 64
+        params = SamplingParams(max_tokens=min(1024, room), temperature=0.8, ignore_eos=True, seed=1)
+        prompts = demo_workload(streams, params).arrivals
+        await loop.run_in_executor(None, lambda: engine.submit_many([Submission(a.prompt, a.params) for a in prompts]))
+        decoding = await _until(lambda: sum(v.tokens != [] for v in bridge.requests.values()) >= streams, 120)
+        tokens = sum(len(v.tokens) for v in bridge.requests.values())
+        meter.start()
+        begun = time.perf_counter()
+        await _until(lambda: len(bridge.open) < streams, seconds)
+        spent = time.perf_counter() - begun
+        frames = meter.stop()
+        given = sum(len(v.tokens) for v in bridge.requests.values()) - tokens
+        engine.cancel()
+        await _until(lambda: not bridge.open, 10)
+    finally:
+        await loop.run_in_executor(None, engine.close)
+        await loop.run_in_executor(None, writer.close)
+    return {**frames, "all_decoding": decoding, "tokens_per_second": given / spent}
+
+
+async def _throughput(
+    window: MainWindow, meter: FrameMeter, source: str, rounds: int, workload: tuple[int, int, int], threads: int | None
+) -> dict[str, Any]:
+    from app.bench_headless import bench_workload
+
+    loop, bridge = asyncio.get_running_loop(), window.bridge
+    running, requests, tokens = workload
+    config = EngineConfig(max_running=running)
+    engine = await loop.run_in_executor(None, lambda: EngineProcess(ModelSpec(source), config, threads=threads))
+    headless = _Headless(source, running, requests, tokens, threads)
+    beside, alone, frames = [], [], []
+
+    async def with_window() -> float:
+        run = await loop.run_in_executor(None, lambda: engine.run(bench_workload(requests, tokens)))
+        writer = TraceWriter(run.trace, places.new_run_file(source))
+        bridge.show(run.trace)
+        meter.start()
+        await _until(lambda: run.done, 600)
+        frames.append(meter.stop())
+        await loop.run_in_executor(None, writer.close)
+        return measure(run.result(timeout=0)).output_throughput
+
+    try:
+        await with_window()  # a warm-up of each, not counted
+        headless.round()
+        frames.clear()
+        for i in range(rounds):
+            for side in ("window", "alone") if i % 2 == 0 else ("alone", "window"):
+                if side == "window":
+                    beside.append(await with_window())
+                else:
+                    alone.append(headless.round())
+    finally:
+        await loop.run_in_executor(None, engine.close)
+        headless.close()
+    with_it, without = statistics.median(beside), statistics.median(alone)
+    return {
+        "threads": headless.threads,
+        "window": beside,
+        "headless": alone,
+        "window_median": with_it,
+        "headless_median": without,
+        "ratio": with_it / without,
+        "p95_ms": max(f["p95_ms"] for f in frames),
+    }
+
+
+def render(result: dict[str, Any]) -> str:
+    """The figures as the table that `batchscope bench --ui` prints."""
+
+    def line(name: str, value: str, goal: str = "", met: bool | None = None) -> str:
+        mark = "" if met is None else "   yes" if met else "   NO"
+        return f"{name:<44}{value:>22}   {goal:<14}{mark}".rstrip()
+
+    machine, settings = result["machine"], result["settings"]
+    lines = [
+        f"window {settings['window'][0]} × {settings['window'][1]}, offscreen, "
+        f"{machine['cores']} cores, load {machine['load']:.1f} before",
+        "",
+        line("", "measured", "goal"),
+    ]
+    for name, words in (("replay", f"replay of {settings['tokens_per_second']:,.0f} tok/s"), ("live", "live")):
+        part = result[name]
+        title = f"{settings['streams']} streams, {words}: frame"
+        lines.append(line(f"{title} p95", f"{part['p95_ms']:.1f} ms", "≤ 33 ms", part["p95_ms"] <= FRAME_MS))
+        lines.append(line("    p50 · p99 · fps", f"{part['p50_ms']:.1f} · {part['p99_ms']:.1f} ms · {part['fps']:.0f}"))
+    lines.append(line("    engine beside it", f"{result['live']['tokens_per_second']:,.0f} tok/s"))
+    for name, goal in (("limited", True), ("free", None)):
+        part = result["throughput"][name]
+        title = f"engine, {part['threads']} torch thread{'s' if part['threads'] != 1 else ''}: with window ÷ headless"
+        met = part["ratio"] >= 0.95 if goal else None
+        lines.append(line(title, f"{100 * part['ratio']:.1f} %", "≥ 95 %" if goal else "", met))
+        both = f"{part['window_median']:,.0f} ÷ {part['headless_median']:,.0f} tok/s"
+        lines.append(line(f"    medians of {len(part['window'])} alternating rounds", both))
+    paint = result["first_paint"]
+    lines.append(line("first paint after the command", f"{paint['median_s']:.2f} s", "< 1 s", paint["median_s"] < 1.0))
+    lines.append(line("    from a cold start", f"{paint['cold_s']:.2f} s"))
+    torch = paint["torch"] or result["torch_in_window"]
+    lines.append(
+        line("torch in the window's process", "imported" if torch else "not imported", "not imported", not torch)
+    )
+    return "\n".join(lines)
