@@ -1,0 +1,89 @@
+"""The command line as a person meets it: exit codes, tables, JSON, one clear line for a mistake."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.__main__ import main, parser
+from engine import load_trace, measure
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> Path:
+    path = tmp_path / "prompts.txt"
+    path.write_text("Tell me a story about a fox and a kite.\n\nTell me a story about a cow and a drum.\n", "utf-8")
+    return path
+
+
+def test_run_prints_the_metrics_table_and_the_texts(prompts: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--prompts", str(prompts), "--temperature", "0", "--texts", "--threads", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "2 of 2 completed" in out
+    for word in ("fox", "kite", "cow", "drum", "TTFT", "TPOT", "ITL", "E2E latency", "tok/s"):
+        assert word in out
+
+
+def test_run_as_json_holds_metrics_and_answers_and_the_file_holds_the_run(
+    prompts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "a.bsrun"
+    status = main(
+        ["run", "--prompts", str(prompts), "--repeat", "2", "--max-tokens", "9", "--json", "--out", str(out)]
+        + ["--threads", "1", "--ignore-eos"]
+    )
+    assert status == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert [a["finish_reason"] for a in printed["answers"]] == ["length"] * 4
+    assert printed["metrics"]["output_tokens"] == 36
+    trace = load_trace(out)
+    assert [v.text for v in trace.requests.values()] == [a["text"] for a in printed["answers"]]
+    assert measure(trace).output_tokens == 36
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "--model", "/no/such/folder"], ["/no/such/folder", "check the path"]),
+        (["run", "--model", "no-such-model"], ["no-such-model", "hub id"]),
+        (["run", "--mode", "static"], ["static", "not built yet"]),
+        (["run", "--mode", "sideways"], ["sideways", "continuous"]),
+        (["run", "--quantization", "nf4"], ["nf4", "not built yet"]),
+        (["run", "--temperature", "-1"], ["temperature=-1.0", "0 (greedy)"]),
+        (["run", "--top-p", "0"], ["top_p=0.0", "above 0"]),
+        (["run", "--max-tokens", "0"], ["max_tokens=0", "at least 1"]),
+        (["run", "--block-size", "12"], ["block_size=12", "power of two"]),
+        (["run", "--prompts", "/no/prompts.txt"], ["/no/prompts.txt", "check the path"]),
+        (["run", "--device", "cuda:99"], ["cuda:99"]),
+        (["run", "--kv-memory", "10"], ["kv_memory=10", "one block"]),
+    ],
+)  # fmt: skip
+def test_bad_input_ends_with_status_2_and_one_line_that_names_it(
+    arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("batchscope: ")
+    assert len(captured.err.strip().splitlines()) == 1
+    for word in words:
+        assert word in captured.err
+
+
+def test_a_prompt_file_that_is_not_utf8_is_named_with_line_and_byte(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "broken.txt"
+    path.write_bytes(b"good\nb\xffd\n")
+    assert main(["run", "--prompts", str(path)]) == 2
+    assert f"{path}, line 2, byte 2: not UTF-8" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("text", "size"), [("512M", 512 << 20), ("4G", 4 << 30), ("1.5k", 1536), ("7", 7)])
+def test_sizes_are_read_with_their_unit(text: str, size: int) -> None:
+    assert parser().parse_args(["run", "--kv-memory", text]).kv_memory == size
+
+
+def test_doctor_says_what_is_here(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor"]) == 0
+    assert "torch" in capsys.readouterr().out
