@@ -41,7 +41,7 @@ class MainWindow(QMainWindow):
         self.setAcceptDrops(True)
         self.session, self.bridge = session, bridge
         self.keeps_layout = True
-        self._closing = self._finished = False
+        self._closing = self.finished = False
         self.page = PlayPage(session, bridge)
         self.menu = QMenu(self)
         self.menu.setObjectName("main_menu")
@@ -76,7 +76,7 @@ class MainWindow(QMainWindow):
 
         def go() -> None:
             self.page.complete()
-            self._fill_menu()
+            self.fill_menu()
             self.session.start(self.session.load(spec, config))
 
         QTimer.singleShot(0, self, go)
@@ -117,7 +117,8 @@ class MainWindow(QMainWindow):
         self.keys_action = self._action("Keyboard shortcuts", self._on_keys, "F1")
         self.quit_action = self._action("Quit", self.close, "Ctrl+Q")
 
-    def _fill_menu(self) -> None:
+    def fill_menu(self) -> None:
+        """The menu, once the page has all its docks."""
         self.menu.clear()
         self.menu.addAction(self.open_action)
         self.menu.addAction(self.unload_action)
@@ -276,7 +277,7 @@ class MainWindow(QMainWindow):
     # -- the end --------------------------------------------------------------------------------------------------
 
     def closeEvent(self, event: QCloseEvent) -> None:
-        if self._finished:
+        if self.finished:
             event.accept()
             return
         event.ignore()
@@ -291,7 +292,7 @@ class MainWindow(QMainWindow):
     async def _shut(self) -> None:
         self.bridge.stop()
         await self.session.close()
-        self._finished = True
+        self.finished = True
         self.close()
         self.closed.emit()
 

@@ -90,7 +90,7 @@ async def _play(window: MainWindow, problems: list[str], folder: Path) -> None:
     await asyncio.sleep(10 * POLL)  # the last frame and the slower charts
     _picture(window, folder / "finished.png")
     run = folder / f"demo{RUN_SUFFIX}"
-    await asyncio.get_running_loop().run_in_executor(None, save_trace, trace, run)
+    await session.off_thread(lambda: save_trace(trace, run))
     print(f"{'run':<24}{run}\n\n{table(measure(trace))}")
 
 

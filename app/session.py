@@ -39,6 +39,7 @@ from engine import (
 
 T = TypeVar("T")
 WATCH_MS = 200
+THREADS = 3
 HEADER_TIMEOUT = 5.0
 EMBEDDED = ("demo", "demo-draft")
 
@@ -124,7 +125,7 @@ class Session(QObject):
         self._cancelled = threading.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._one_at_a_time = asyncio.Lock()
-        self._executor = ThreadPoolExecutor(3, thread_name_prefix="session")
+        self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="session")
         self._load_begun = self._stage_begun = 0.0
         self._stage = ""
         self._progress: LoadProgress | None = None
@@ -141,6 +142,11 @@ class Session(QObject):
         return self.state is SessionState.READY
 
     @property
+    def engine_pid(self) -> int | None:
+        """The engine's process; None without one."""
+        return getattr(self._engine, "pid", None)
+
+    @property
     def run_file(self) -> Path | None:
         """Where the present trace is written; None until it has a request."""
         return self._writer.path if self._writer is not None else None
@@ -151,6 +157,10 @@ class Session(QObject):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+    async def off_thread(self, work: Callable[[], T]) -> T:
+        """Does the work in one of the session's threads."""
+        return await asyncio.get_event_loop().run_in_executor(self._executor, work)
 
     # -- the model ------------------------------------------------------------------------------------------------
 
@@ -179,8 +189,8 @@ class Session(QObject):
             return make(spec, self.config, progress=on_progress, cancelled=cancelled)
 
         try:
-            engine = await self._off_thread(build)
-            await self._off_thread(lambda: _headed(engine.trace))
+            engine = await self.off_thread(build)
+            await self.off_thread(lambda: _headed(engine.trace))
         except LoadCancelled:
             self._set_state(SessionState.EMPTY)
             self.load_failed.emit("")
@@ -193,7 +203,7 @@ class Session(QObject):
             self.load_failed.emit(words or type(error).__name__)
             return False
         if cancelled.is_set():
-            await self._off_thread(engine.close)
+            await self.off_thread(engine.close)
             self._set_state(SessionState.EMPTY)
             self.load_failed.emit("")
             return False
@@ -215,8 +225,8 @@ class Session(QObject):
             self._watch.stop()
             engine, self._engine = self._engine, None
             if engine is not None:
-                await self._off_thread(engine.close)
-            await self._close_writer()
+                await self.off_thread(engine.close)
+            await self.close_file()
             if self.state in (SessionState.READY, SessionState.DIED):
                 self._set_state(SessionState.EMPTY)
 
@@ -233,11 +243,11 @@ class Session(QObject):
             return True
         async with self._one_at_a_time:
             try:
-                trace = await self._off_thread(lambda: _headed(engine.begin(config)))
+                trace = await self.off_thread(lambda: _headed(engine.begin(config)))
             except (InvalidInput, RuntimeError) as error:
                 self.config_refused.emit(str(error))
                 return False
-            await self._close_writer()
+            await self.close_file()
         self.config = config
         self._set_trace(trace)
         self.config_changed.emit(config)
@@ -260,7 +270,7 @@ class Session(QObject):
             return []
         try:
             await self._open_writer()
-            streams = await self._off_thread(lambda: engine.submit_many(list(submissions)))
+            streams = await self.off_thread(lambda: engine.submit_many(list(submissions)))
         except (InvalidInput, RuntimeError) as error:
             self.submit_failed.emit(str(error))
             return []
@@ -317,9 +327,6 @@ class Session(QObject):
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
-    async def _off_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_event_loop().run_in_executor(self._executor, work)
-
     def _set_state(self, state: SessionState) -> None:
         if state is not self.state:
             self.state = state
@@ -352,14 +359,15 @@ class Session(QObject):
                 return
             path = places.new_run_file(self.spec.source)
             try:
-                self._writer = await self._off_thread(lambda: TraceWriter(trace, path))
+                self._writer = await self.off_thread(lambda: TraceWriter(trace, path))
             except InvalidInput as error:
                 self.notice_raised.emit(str(error))
 
-    async def _close_writer(self) -> None:
+    async def close_file(self) -> None:
+        """Writes the present trace's file to its end; what comes later begins another."""
         writer, self._writer = self._writer, None
         if writer is not None:
-            await self._off_thread(writer.close)
+            await self.off_thread(writer.close)
             if writer.error:
                 self.notice_raised.emit(writer.error)
 

@@ -68,6 +68,8 @@ class PlayPage(QWidget):
 
     def complete(self) -> None:
         """Builds the rest, once the window is on the screen."""
+        if "live" in self.docks:
+            return
         from app.panels.charts import LiveCharts
         from app.panels.request_table import RequestTable
         from app.panels.transcript import Transcript

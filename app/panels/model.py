@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import psutil
@@ -40,7 +39,6 @@ class ModelPanel(QWidget):
         super().__init__()
         self.setObjectName("model_panel")
         self._session = session
-        self._inspecting: asyncio.Task[None] | None = None
         self._header: Header | None = None
         self._sources = {FOLDER: "", HUB: ""}
         items: list[tuple[str, object]] = [("demo stories", DEMO), ("folder …", FOLDER), ("hub id …", HUB)]
@@ -297,12 +295,7 @@ class ModelPanel(QWidget):
         if self.source.currentData() == HUB:
             self._no_estimate()
             return
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:  # no event loop yet: the window is being built
-            return
-        if loop.is_running():
-            self._session.start(self._estimate(spec))
+        self._session.start(self._estimate(spec))
 
     def _no_estimate(self) -> None:
         memory = psutil.virtual_memory()
@@ -323,7 +316,7 @@ class ModelPanel(QWidget):
             return info.bytes_as(dtype), f"{count_words(info.parameters)} parameters in {dtype}\nKV {kv} a token"
 
         try:
-            weights, words = await asyncio.get_running_loop().run_in_executor(None, look)
+            weights, words = await self._session.off_thread(look)
         except (InvalidInput, OSError) as error:
             self._no_estimate()
             if self.source.currentData() != DEMO and self.path.text().strip():

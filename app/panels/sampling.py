@@ -40,7 +40,9 @@ def stop_strings(text: str) -> tuple[str, ...]:
 def stop_text(stop: tuple[str, ...]) -> str:
     """The inverse of `stop_strings`."""
     plain = ", ".join(s.replace("\n", "\\n") for s in stop)
-    return plain if stop_strings(plain) == stop else json.dumps(list(stop), ensure_ascii=False)
+    if not plain.startswith("[") and stop_strings(plain) == stop:
+        return plain
+    return json.dumps(list(stop), ensure_ascii=False)
 
 
 class SamplingPanel(QWidget):

@@ -1,0 +1,181 @@
+"""The window's tests: settings of their own, an event loop, and nothing left alive at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import qasync
+import shiboken6
+from PySide6.QtCore import QEvent, QTimer
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QWidget
+from pytestqt.qtbot import QtBot
+
+from app import style_sheet, theme
+from app.bridge import Bridge
+from app.main_window import MainWindow
+from app.session import THREADS, Session
+from engine import EngineConfig, ModelSpec
+
+LOAD_MS = 60_000
+
+
+@pytest.fixture(autouse=True)
+def own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Settings and runs in the test's folder; the dark theme at its normal size before and after."""
+    monkeypatch.setenv("BATCHSCOPE_DATA", str(tmp_path / "data"))
+    theme.set_theme("dark")
+    theme.set_zoom(1.0)
+    yield tmp_path / "data"
+    theme.set_theme("dark")
+    theme.set_zoom(1.0)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def dressed(qapp: QApplication) -> None:
+    style_sheet.apply(qapp)
+
+
+def _timers() -> set[QTimer]:
+    # By type: isinstance asks an object for its class, and lazy ones (torch has some) answer with warnings.
+    return {o for o in gc.get_objects() if issubclass(type(o), QTimer) and shiboken6.isValid(o) and o.isActive()}
+
+
+def _windows() -> set[QWidget]:
+    return {w for w in QApplication.topLevelWidgets() if shiboken6.isValid(w) and w.isVisible()}
+
+
+def _threads() -> set[threading.Thread]:
+    return {t for t in threading.enumerate() if t.is_alive()}
+
+
+def _children() -> set[int]:
+    return {child.pid for child in psutil.Process().children(recursive=True)}
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(own_settings: Path, qapp: QApplication) -> Iterator[None]:
+    """Fails a test that leaves a thread, a running timer, a shown widget or a child process behind."""
+    threads, timers, windows, children = _threads(), _timers(), _windows(), _children()
+    yield
+    gc.collect()
+    qapp.processEvents()
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
+    left = {
+        "threads": [t.name for t in _threads() - threads],
+        "timers": [f"{t.parent()!r} every {t.interval()} ms" for t in _timers() - timers],
+        "windows": [w.objectName() or repr(w) for w in _windows() - windows],
+        "child processes": list(_children() - children),
+    }
+    assert not any(left.values()), f"left behind: { {k: v for k, v in left.items() if v} }"
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = LOAD_MS / 1000) -> None:
+    """qtbot.waitUntil for fixtures that outlive one test."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "waited too long"
+        QTest.qWait(5)
+
+
+@pytest.fixture(scope="module")
+def loop(qapp: QApplication) -> Iterator[asyncio.AbstractEventLoop]:
+    """An asyncio loop whose tasks go on while the test waits with qtbot."""
+    loop = qasync.QEventLoop(qapp)
+    asyncio.set_event_loop(loop)
+    asyncio._set_running_loop(loop)
+    yield loop
+    asyncio._set_running_loop(None)
+    asyncio.set_event_loop(None)
+    loop.close()
+
+
+@contextlib.contextmanager
+def open_session() -> Iterator[Session]:
+    session = Session()
+    yield session
+    closing = session.start(session.close())
+    wait_until(closing.done)
+    closing.result()
+
+
+@pytest.fixture
+def session(qtbot: QtBot, loop: asyncio.AbstractEventLoop) -> Iterator[Session]:
+    """An empty session, closed at the end."""
+    with open_session() as session:
+        yield session
+
+
+@pytest.fixture
+def doomed(qtbot: QtBot, session: Session) -> Session:
+    """A session with the demo model, for tests that end its engine."""
+    with qtbot.waitSignal(session.config_changed, timeout=LOAD_MS):
+        session.start(session.load(ModelSpec("demo"), EngineConfig(max_running=8)))
+    return session
+
+
+@pytest.fixture(scope="module")
+def shared(loop: asyncio.AbstractEventLoop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """One engine for all tests of a module, since it takes seconds to start."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BATCHSCOPE_DATA", str(tmp_path_factory.mktemp("data")))
+        with open_session() as session:
+            session.start(session.load(ModelSpec("demo")))
+            wait_until(lambda: session.ready and session.trace is not None)
+            everyone = threading.Barrier(THREADS)  # all threads are there before a test counts them
+            started = [session.start(session.off_thread(everyone.wait)) for _ in range(THREADS)]
+            wait_until(lambda: all(task.done() for task in started))
+            yield session
+
+
+@pytest.fixture
+def loaded(qtbot: QtBot, shared: Session) -> Iterator[Session]:
+    """The shared session with a fresh trace; idle again at the end."""
+    beginning = shared.start(shared.begin(EngineConfig(max_running=8)))
+    wait_until(beginning.done)
+    assert shared.ready
+    yield shared
+    shared.stop()
+    trace = shared.trace
+    assert trace is not None
+    wait_until(lambda: all(view.ended is not None for view in trace.requests.values()))
+    shared.find = lambda request: None
+    closing = shared.start(shared.close_file())
+    wait_until(closing.done)
+
+
+@pytest.fixture
+def bridge(qtbot: QtBot) -> Iterator[Bridge]:
+    bridge = Bridge()
+    yield bridge
+    bridge.stop()
+
+
+@pytest.fixture
+def window(qtbot: QtBot, loop: asyncio.AbstractEventLoop, bridge: Bridge) -> Iterator[MainWindow]:
+    """The real window, shown and complete, with no model."""
+    window = MainWindow(Session(), bridge)
+    window.show()
+    window.page.complete()
+    window.fill_menu()
+    yield window
+    if not window.finished:
+        with qtbot.waitSignal(window.closed, timeout=LOAD_MS):
+            window.close()
+    window.deleteLater()
+
+
+@pytest.fixture
+def ready(qtbot: QtBot, window: MainWindow) -> MainWindow:
+    """The window with the demo model, ready to prompt."""
+    with qtbot.waitSignal(window.session.config_changed, timeout=LOAD_MS):
+        window.session.start(window.session.load(ModelSpec("demo"), EngineConfig(max_running=16)))
+    return window

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from pytestqt.qtbot import QtBot
+
+from app.bridge import BUDGET, Bridge
+from app.synthetic import header
+from engine import Ended, FinishReason, Kind, Record, SamplingParams, Step, Submitted, Trace
+
+
+def submitted(request: int) -> Submitted:
+    return Submitted(0.0, request, "a prompt", np.arange(3, dtype=np.int32), SamplingParams())
+
+
+def step(number: int, rows: int, seconds: float = 0.01) -> Step:
+    ints = np.arange(rows, dtype=np.int32)
+    zeros = np.zeros(rows, np.int32)
+    return Step(
+        step=number, started=number * seconds, ended=(number + 1) * seconds, request=ints, branch=zeros, slot=ints,
+        first=zeros + 3 + number, count=zeros + 1, kind=np.full(rows, Kind.DECODE, np.int8), wasted=zeros,
+        token_row=ints, token=ints, logprob=np.zeros(rows, np.float32), text="ab" * rows, text_end=2 * ints + 2,
+        running=rows, waiting=0, free_blocks=1, seconds={"forward": seconds},
+    )  # fmt: skip
+
+
+def trace(*records: Record) -> Trace:
+    return Trace([header(8, 100), *records])
+
+
+def test_requests_are_known_before_the_records_are_told(qtbot: QtBot, bridge: Bridge) -> None:
+    texts = []
+    bridge.records_arrived.connect(lambda records: texts.append(bridge.requests[0].text))
+    shown = trace(submitted(0), step(0, 1))
+    with qtbot.waitSignal(bridge.records_arrived):
+        bridge.show(shown)
+    assert texts == ["ab"]
+
+
+def test_every_record_is_told_once_and_in_order(qtbot: QtBot, bridge: Bridge) -> None:
+    told: list[Record] = []
+    bridge.records_arrived.connect(told.extend)
+    growing = trace(submitted(0))
+    bridge.show(growing)
+    for i in range(20):
+        growing.append(step(i, 1))
+        qtbot.waitUntil(lambda: bridge.behind == 0)
+    assert told == growing.records
+
+
+def test_a_flood_is_spread_over_frames_that_stay_short(qtbot: QtBot, bridge: Bridge) -> None:
+    frames: list[int] = []
+    bridge.records_arrived.connect(lambda records: frames.append(len(records)))
+    bridge.show(trace(*(submitted(i) for i in range(256)), *(step(i, 256) for i in range(300))))
+    qtbot.waitUntil(lambda: bridge.behind == 0, timeout=20_000)
+    assert len(frames) > 1, f"a frame takes no more than fits in {BUDGET} s"
+    assert sum(frames) == 557
+
+
+def test_busy_is_told_when_the_first_request_opens_and_the_last_ends(qtbot: QtBot, bridge: Bridge) -> None:
+    told: list[bool] = []
+    bridge.busy_changed.connect(told.append)
+    growing = trace(submitted(0), submitted(1))
+    bridge.show(growing)
+    qtbot.waitUntil(lambda: bridge.busy)
+    growing.append(Ended(1.0, 0, FinishReason.STOP))
+    qtbot.waitUntil(lambda: bridge.behind == 0)
+    growing.append(Ended(1.0, 1, FinishReason.STOP))
+    qtbot.waitUntil(lambda: not bridge.busy)
+    assert told == [True, False]
+
+
+def test_texts_stay_until_the_next_trace_has_a_request(qtbot: QtBot, bridge: Bridge) -> None:
+    bridge.show(trace(submitted(0), step(0, 1), Ended(1.0, 0, FinishReason.STOP)))
+    qtbot.waitUntil(lambda: bool(bridge.requests) and bridge.behind == 0)
+    following = trace()
+    bridge.show(following, keep_until_used=True)
+    assert bridge.requests[0].text == "ab"
+    with qtbot.waitSignal(bridge.trace_reset):
+        following.append(submitted(0))
+    qtbot.waitUntil(lambda: 0 in bridge.requests)
+    assert bridge.trace is following
+    assert bridge.requests[0].text == ""
+
+
+def test_an_unused_trace_is_replaced_at_once(qtbot: QtBot, bridge: Bridge) -> None:
+    bridge.show(trace())
+    following = trace()
+    with qtbot.waitSignal(bridge.trace_reset):
+        bridge.show(following, keep_until_used=True)
+    assert bridge.trace is following
+
+
+def test_the_rate_is_that_of_the_last_second_and_falls_to_zero(qtbot: QtBot, bridge: Bridge) -> None:
+    growing = trace(*(submitted(i) for i in range(10)), *(step(i, 10, seconds=0.01) for i in range(50)))
+    bridge.show(growing)
+    qtbot.waitUntil(lambda: bridge.position > 0 and bridge.behind == 0)
+    assert 900 < bridge.tokens_per_second < 1100
+    qtbot.waitUntil(lambda: bridge.tokens_per_second == 0, timeout=3000)
+
+
+def test_about_thirty_frames_a_second_and_none_after_the_stop(qtbot: QtBot, bridge: Bridge) -> None:
+    qtbot.waitUntil(lambda: bridge.frames_per_second > 10, timeout=3000)
+    assert bridge.frames_per_second <= 35
+    bridge.stop()
+    until = time.perf_counter() + 1.05
+    qtbot.waitUntil(lambda: time.perf_counter() > until)
+    assert bridge.frames_per_second == 0

@@ -1,0 +1,218 @@
+"""The whole window over the real engine process and the demo model."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
+from PySide6.QtGui import QAction, QDropEvent
+from PySide6.QtWidgets import QAbstractButton, QComboBox, QDialog, QLabel, QLineEdit, QPushButton, QSlider, QSpinBox
+from pytestqt.qtbot import QtBot
+
+from app import places, theme
+from app.bridge import Bridge
+from app.main_window import MainWindow
+from app.session import Session, SessionState
+from engine import EngineConfig, FinishReason, ModelSpec, load_trace
+
+WAIT = 30_000
+
+
+def action(window: MainWindow, name: str) -> QAction:
+    return next(a for a in window.commands if a.text() == name)
+
+
+def find(window: MainWindow, kind: type, name: str) -> object:
+    found = window.findChild(kind, name)
+    assert found is not None, f"no {name}"
+    return found
+
+
+def write(window: MainWindow, text: str, count: int, max_tokens: int = 24) -> None:
+    window.page.sampling.max_tokens.set_value(max_tokens)
+    window.page.composer.prompt.setPlainText(text)
+    window.page.composer.count.setValue(count)
+
+
+def test_prompts_stream_to_their_end_and_follow_ups_open(qtbot: QtBot, ready: MainWindow) -> None:
+    window, bridge = ready, ready.bridge
+    assert "float32" in window.top_bar.status.accessibleName()
+    write(window, "Tell me a story about a {fox|owl} and a {kite|boat}.", 8)
+    window.page.composer.prompt.setFocus()
+    qtbot.keyClick(window.page.composer.prompt, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
+    qtbot.waitUntil(lambda: len(bridge.requests) == 8 and not bridge.busy, timeout=WAIT)
+    assert all(view.text for view in bridge.requests.values())
+    window.page.wall.request_opened.emit(3)
+    assert window.page.tabs.currentWidget() is window.page.transcript
+    window.session.continue_chat(3, "What then?").add_done_callback(window.page.transcript._on_created)
+    qtbot.waitUntil(lambda: len(bridge.requests) == 9 and not bridge.busy, timeout=WAIT)
+    qtbot.waitUntil(lambda: window.page.transcript.request == 8)
+    window.page.batching.running.setValue(4)
+    qtbot.waitUntil(lambda: window.session.config.max_running == 4, timeout=WAIT)
+    assert len(bridge.requests) == 9, "texts stay until the next prompt"
+
+
+def test_a_change_of_limits_waits_for_the_running_requests(qtbot: QtBot, ready: MainWindow) -> None:
+    window, bridge = ready, ready.bridge
+    write(window, "Tell me a story.", 4, 400)
+    window.page.sampling.ignore_eos.setChecked(True)
+    window.page.composer.send()
+    qtbot.waitUntil(lambda: bridge.busy, timeout=WAIT)
+    window.page.batching.running.setValue(2)
+    assert "Takes effect when the 4 running requests end" in window.page.batching.note.text()
+    assert window.session.config.max_running == 16
+    action(window, "Stop, or cancel the load").trigger()
+    qtbot.waitUntil(lambda: window.session.config.max_running == 2, timeout=WAIT)
+    assert {view.reason for view in bridge.requests.values()} == {FinishReason.CANCELLED}
+    assert not window.page.batching.note.isVisible()
+
+
+def test_escape_cancels_a_load_and_the_panel_says_so(qtbot: QtBot, window: MainWindow) -> None:
+    window.session.start(window.session.load(ModelSpec("demo")))
+    qtbot.waitUntil(lambda: window.session.state is SessionState.LOADING)
+    panel = window.page.model
+    assert panel.load.text() == "Cancel"
+    assert panel.progress.isVisible()
+    qtbot.keyClick(window, Qt.Key.Key_Escape)
+    action(window, "Stop, or cancel the load").trigger()
+    qtbot.waitUntil(lambda: window.session.state is SessionState.EMPTY, timeout=WAIT)
+    assert "cancelled" in panel.error.text()
+    assert panel.load.text() == "Load"
+    assert not panel.progress.isVisible()
+
+
+def test_a_folder_that_is_no_model_is_told_in_the_panel(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> None:
+    window.open_path(tmp_path)
+    qtbot.waitUntil(lambda: "config.json" in window.page.model.error.text(), timeout=WAIT)
+    assert window.page.model.path.text() == str(tmp_path)
+    assert window.session.state is SessionState.EMPTY
+
+
+def test_a_killed_engine_shows_a_banner_that_restarts_it_with_texts_kept(qtbot: QtBot, ready: MainWindow) -> None:
+    window, bridge = ready, ready.bridge
+    write(window, "Tell me a story about a fox.", 4, 400)
+    window.page.sampling.ignore_eos.setChecked(True)
+    window.page.composer.send()
+    qtbot.waitUntil(lambda: len(bridge.requests) == 4 and all(v.tokens for v in bridge.requests.values()), timeout=WAIT)
+    os.kill(window.session.engine_pid or 0, signal.SIGKILL)
+    qtbot.waitUntil(window.banner.isVisible, timeout=WAIT)
+    qtbot.waitUntil(lambda: not bridge.busy)
+    texts = [view.text for view in bridge.requests.values()]
+    assert all(texts)
+    assert "The engine has stopped" in window.banner.title.text()
+    assert "SIGKILL" in window.banner.text.text()
+    assert not window.page.composer.send_button.isEnabled()
+    assert window.banner.action.text() == "Restart"
+    window.banner.action.click()
+    qtbot.waitUntil(lambda: window.session.ready, timeout=WAIT)
+    assert not window.banner.isVisible()
+    assert [view.text for view in bridge.requests.values()] == texts
+    write(window, "Tell me a story about an owl.", 2)
+    window.page.sampling.ignore_eos.setChecked(False)
+    window.page.composer.send()
+    qtbot.waitUntil(lambda: len(bridge.requests) == 2 and not bridge.busy, timeout=WAIT)
+
+
+def test_closing_while_requests_run_writes_their_texts_and_leaves_no_process(qtbot: QtBot, ready: MainWindow) -> None:
+    window, bridge = ready, ready.bridge
+    write(window, "Tell me a story about a fox.", 8, 400)
+    window.page.composer.send()
+    qtbot.waitUntil(lambda: len(bridge.requests) == 8 and all(v.tokens for v in bridge.requests.values()), timeout=WAIT)
+    pid, run = window.session.engine_pid, window.session.run_file
+    assert pid is not None
+    assert run is not None
+    with qtbot.waitSignal(window.closed, timeout=WAIT):
+        window.close()
+        assert not window.isVisible(), "the window is gone at once; the rest is done behind it"
+    assert not psutil.pid_exists(pid)
+    views = load_trace(run).requests.values()
+    assert len(views) == 8
+    assert all(view.text and view.ended is not None for view in views)
+
+
+def test_everything_that_can_be_used_has_a_name_and_can_be_reached_by_keyboard(
+    qtbot: QtBot, window: MainWindow
+) -> None:
+    window.page.sampling.more.setChecked(True)
+    window.page.composer.use_system.setChecked(True)
+    kinds = (QPushButton, QComboBox, QSlider, QSpinBox, QLineEdit, QAbstractButton)
+    for widget in (w for kind in kinds for w in window.findChildren(kind)):
+        if isinstance(widget.parentWidget(), QSpinBox) or not widget.isVisibleTo(window):
+            continue
+        words = widget.accessibleName() or (widget.text() if isinstance(widget, QAbstractButton) else "")
+        inner = widget.objectName().startswith("qt_") or not widget.objectName()
+        assert words or inner, f"{widget.objectName()} has no name for a screen reader"
+        if not inner:
+            assert widget.focusPolicy() != Qt.FocusPolicy.NoFocus, f"{widget.objectName()} cannot have the focus"
+
+
+def test_docks_close_come_back_and_keep_their_place(qtbot: QtBot, window: MainWindow, bridge: Bridge) -> None:
+    page = window.page
+    page.docks["live"].close()
+    toggles = {a.text(): a for a in page.dock_actions()}
+    assert not toggles["Live figures"].isChecked()
+    page.keep_layout()
+    kept = MainWindow(Session(), bridge)
+    kept.page.complete()
+    assert kept.page.docks["live"].isHidden()
+    with qtbot.waitSignal(kept.closed, timeout=WAIT):
+        kept.close()
+    kept.deleteLater()
+    action(window, "Put all panels back").trigger()
+    assert not page.docks["live"].isHidden()
+
+
+def test_dialogs_open_and_change_what_they_say(qtbot: QtBot, window: MainWindow) -> None:
+    action(window, "Settings …").trigger()
+    dialog = window.findChild(QDialog, "settings_dialog")
+    assert dialog is not None
+    choice = dialog.findChild(QComboBox, "settings_theme")
+    assert choice is not None
+    choice.setCurrentIndex(choice.findData("light"))
+    choice.activated.emit(choice.currentIndex())
+    assert theme.current() is theme.LIGHT
+    assert places.settings().value("window/theme") == "light"
+    dialog.accept()
+    action(window, "Keyboard shortcuts").trigger()
+    keys = window.findChild(QDialog, "shortcuts_dialog")
+    assert keys is not None
+    assert any(label.text() == "F11" for label in keys.findChildren(QLabel))
+    keys.accept()
+    action(window, "Larger").trigger()
+    assert theme.zoom() == 1.1
+    action(window, "Normal size").trigger()
+    assert theme.zoom() == 1.0
+
+
+def test_a_prompt_file_dropped_on_the_window_is_taken(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> None:
+    path = tmp_path / "prompts.txt"
+    path.write_text("one\ntwo\n", encoding="utf-8")
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(str(path))])
+    event = QDropEvent(
+        QPointF(5, 5), Qt.DropAction.CopyAction, data, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+    )
+    window.dropEvent(event)
+    assert window.page.composer.draft().total == 2
+
+
+@pytest.mark.parametrize("scale", [0.75, 2.0])
+@pytest.mark.parametrize("name", ["dark", "light"])
+def test_the_window_can_be_drawn_at_every_size_and_in_both_themes(
+    qtbot: QtBot, window: MainWindow, name: str, scale: float
+) -> None:
+    theme.set_theme(name)
+    theme.set_zoom(scale)
+    window.resize(1000, 700)
+    picture = window.grab().toImage()
+    assert picture.pixelColor(2, picture.height() // 2).name() == theme.current().window.name()
+
+
+def test_no_model_is_loaded_before_the_window_is_complete(qtbot: QtBot, window: MainWindow) -> None:
+    window.start(ModelSpec("/nowhere/at/all"), EngineConfig())
+    assert window.session.state is SessionState.EMPTY
+    qtbot.waitUntil(lambda: "no folder" in window.page.model.error.text(), timeout=WAIT)

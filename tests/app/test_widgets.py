@@ -1,0 +1,173 @@
+"""The small shared widgets, and the panels that only hold values."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QAction, QGuiApplication
+from PySide6.QtWidgets import QWidget
+from pytestqt.qtbot import QtBot
+
+from app.bridge import Bridge
+from app.panels.batching import BatchingPanel
+from app.panels.sampling import OWN, PRESETS, SamplingPanel, stop_strings, stop_text
+from app.session import Session
+from app.widgets.banner import Banner
+from app.widgets.controls import PowerOfTwo, SliderValue
+from app.widgets.labels import Note
+from app.widgets.memory_bar import bytes_words
+from app.widgets.palette import CommandPalette, match_score
+from engine import EngineConfig, InvalidInput
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(0, "0 B"), (999, "999 B"), (1536, "1.5 KB"), (405 * 2**20, "405 MB"), (24 * 2**30, "24 GB")]
+)
+def test_bytes_have_three_figures(count: int, words: str) -> None:
+    assert bytes_words(count) == words
+
+
+def test_a_note_takes_no_room_while_it_has_nothing_to_say(qtbot: QtBot) -> None:
+    note = Note("note")
+    qtbot.addWidget(note)
+    note.say("something")
+    assert note.isVisible()
+    note.say("")
+    assert not note.isVisible()
+
+
+def test_a_power_of_two_doubles_and_halves(qtbot: QtBot) -> None:
+    number = PowerOfTwo("block", 1, 256, 16)
+    qtbot.addWidget(number)
+    number.stepBy(2)
+    assert number.value() == 64
+    number.stepBy(-3)
+    assert number.value() == 8
+
+
+def test_a_slider_and_its_number_follow_each_other(qtbot: QtBot) -> None:
+    both = SliderValue("temperature", "Temperature", 0, 2, 0.8)
+    qtbot.addWidget(both)
+    both.slider.setValue(both.slider.maximum())
+    assert both.value() == 2
+    both.box.setValue(0.37)
+    assert both.value() == 0.37, "a typed number is not rounded to the slider's steps"
+    assert both.slider.value() == round(both.STEPS * 0.37 / 2)
+
+
+def test_a_logarithmic_slider_gives_small_numbers_room(qtbot: QtBot) -> None:
+    both = SliderValue("tokens", "Max tokens", 1, 4096, 64, step=1, decimals=0, logarithmic=True)
+    qtbot.addWidget(both)
+    assert both.slider.value() == both.STEPS // 2
+
+
+def test_a_banner_does_what_it_offers_once_and_copies_details(qtbot: QtBot) -> None:
+    banner, done = Banner(), []
+    qtbot.addWidget(banner)
+    banner.tell(
+        "error", "It stopped", "Texts were kept.", details="signal 9", action=("Restart", lambda: done.append(1))
+    )
+    assert banner.isVisible()
+    banner.copy.click()
+    assert QGuiApplication.clipboard().text() == "It stopped\nTexts were kept.\n\nsignal 9"
+    banner.action.click()
+    assert done == [1]
+    assert not banner.isVisible()
+
+
+@pytest.mark.parametrize(
+    ("words", "better", "worse"),
+    [
+        ("th", "Theme of the system", "Unload the model"),
+        ("dark", "Dark theme", "A dark day"),
+        ("fs", "Full screen", "Offer sizes"),
+    ],
+)
+def test_the_palette_prefers_words_that_begin_so(words: str, better: str, worse: str) -> None:
+    first, second = match_score(words, better), match_score(words, worse)
+    assert first is not None
+    assert second is None or first < second
+
+
+def test_the_palette_runs_what_is_chosen_and_gives_the_focus_back(qtbot: QtBot) -> None:
+    host = QWidget()
+    qtbot.addWidget(host)
+    host.resize(800, 600)
+    done: list[str] = []
+    actions = []
+    for name in ("Larger", "Light theme", "Quit"):
+        action = QAction(name, host)
+        action.triggered.connect(lambda checked=False, name=name: done.append(name))
+        actions.append(action)
+    actions[0].setEnabled(False)
+    palette = CommandPalette(host)
+    host.show()
+    palette.open(actions, None)
+    qtbot.keyClicks(palette.search, "l")
+    assert palette.model.rowCount() == 2
+    qtbot.keyClick(palette.search, Qt.Key.Key_Return)
+    assert done == ["Light theme"], "what cannot be done now is not chosen"
+    assert not palette.isVisible()
+    palette.open(actions, None)
+    qtbot.keyClick(palette.search, Qt.Key.Key_Down)
+    qtbot.keyClick(palette.search, Qt.Key.Key_Return)
+    assert done == ["Light theme", "Quit"]
+    palette.open(actions, None)
+    qtbot.keyClick(palette.search, Qt.Key.Key_Escape)
+    assert not palette.isVisible()
+
+
+@pytest.mark.parametrize("stop", [(), ("The end",), ("a", "\n\n"), ("a, b", "c"), ("[x",)])
+def test_stop_strings_are_read_as_they_are_shown(stop: tuple[str, ...]) -> None:
+    assert stop_strings(stop_text(stop)) == stop
+
+
+def test_a_broken_list_of_stop_strings_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="stop"):
+        stop_strings('["a"')
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_sets_every_value(qtbot: QtBot, name: str) -> None:
+    panel = SamplingPanel()
+    qtbot.addWidget(panel)
+    panel.top_k.setValue(7)
+    assert panel.preset.currentText() == OWN
+    panel.preset.setCurrentIndex(panel.preset.findText(name))
+    panel.preset.activated.emit(panel.preset.currentIndex())
+    assert panel.params() == PRESETS[name]
+    assert panel.preset.currentText() == name
+    assert panel.preset.findText(OWN) < 0
+
+
+def test_sampling_is_remembered_by_the_next_window(qtbot: QtBot) -> None:
+    panel = SamplingPanel()
+    qtbot.addWidget(panel)
+    panel.temperature.set_value(0.33)
+    panel.stop.setText("The end")
+    panel.seed.setValue(5)
+    following = SamplingPanel()
+    qtbot.addWidget(following)
+    assert following.params() == panel.params()
+    assert following.params().seed == 5
+    assert following.params().stop == ("The end",)
+
+
+def test_wheel_turns_over_a_panel_change_no_value(qtbot: QtBot) -> None:
+    panel = SamplingPanel()
+    qtbot.addWidget(panel)
+    panel.show()
+    assert panel.top_k.focusPolicy() == Qt.FocusPolicy.StrongFocus
+    assert panel.temperature.box.focusPolicy() == Qt.FocusPolicy.StrongFocus
+
+
+def test_values_that_do_not_go_together_are_told(qtbot: QtBot, session: Session, bridge: Bridge) -> None:
+    panel = BatchingPanel(session, bridge)
+    qtbot.addWidget(panel)
+    panel.show()
+    panel.budget.setValue(8)
+    assert "token_budget=8" in panel.note.text()
+    assert session.config == EngineConfig()
+    panel.running.setValue(8)
+    qtbot.waitUntil(lambda: session.config.token_budget == 8)
+    assert not panel.note.isVisible()
