@@ -337,3 +337,14 @@ def render(result: dict[str, Any]) -> str:
         line("torch in the window's process", "imported" if torch else "not imported", "not imported", not torch)
     )
     return "\n".join(lines)
+
+
+def main(*, json_output: bool = False, rounds: int = 3) -> int:
+    """`batchscope bench --ui`: prints the table, or all figures as JSON. Returns the exit code."""
+    try:
+        result = ui_bench(rounds=rounds)
+    except (ValueError, RuntimeError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(json.dumps(result, indent=1) if json_output else render(result))
+    return 0

@@ -136,37 +136,35 @@ class CardPainter:
         x = box.left() + self.pad
         bottom = box.top() + self.text_top + self.lines * self.line_height
         baseline = bottom - (self.line_height - self.mono.height) / 2 - self.mono.descent
-        room = self.lines
         lines = self.tail(view)
-        if view.error or not lines:
-            room -= self._small_print(painter, x, baseline, view, bool(lines))
-        if not lines or room <= 0:
-            return
+        room = self.lines - self._small_print(painter, x, baseline, view, bool(lines))
+        shown = lines[-room:] if room > 0 else []
+        baseline -= (self.lines - room) * self.line_height
         painter.setFont(self.mono.font)
         painter.setPen(t.text)
-        shown = lines[-room:]
-        baseline -= (self.lines - room) * self.line_height
         for i, line in enumerate(shown):
             self.mono.draw(painter, x, baseline - (len(shown) - 1 - i) * self.line_height, line)
+        # the prompt stays in sight until the text needs its place
+        if len(shown) <= room - 2:
+            painter.setFont(self.small.font)
+            painter.setPen(t.faint)
+            top = baseline - (room - 1) * self.line_height
+            free = 2 if len(shown) <= room - 3 else 1
+            for i, line in enumerate(wrapped(title(view), self.small, self.width - 2 * self.pad, free)):
+                self.small.draw(painter, x, top + i * self.line_height, line)
 
     def _small_print(self, painter: QPainter, x: float, baseline: float, view: RequestView, has_text: bool) -> int:
-        """What is said where there is no text yet, or why it ended; returns the lines it took from the foot."""
-        t, width = self.theme, self.width - 2 * self.pad
-        painter.setFont(self.small.font)
+        """Why it ended, or what it waits for while there is no text; returns the lines it took from the foot."""
+        t, lines = self.theme, []
         if view.error:
-            lines = wrapped(view.error, self.small, width, min(2, self.lines))
+            lines = wrapped(view.error, self.small, self.width - 2 * self.pad, min(2, self.lines))
             painter.setPen(t.bad)
-        else:
+        elif not has_text:
             lines = [SAYS[view.state]]
             painter.setPen(t.secondary)
+        painter.setFont(self.small.font)
         for i, line in enumerate(lines):
             self.small.draw(painter, x, baseline - (len(lines) - 1 - i) * self.line_height, line)
-        if not has_text:
-            asked = wrapped(title(view), self.small, width, max(0, self.lines - len(lines) - 1))
-            top = baseline - (self.lines - 1) * self.line_height
-            painter.setPen(t.faint)
-            for i, line in enumerate(asked):
-                self.small.draw(painter, x, top + i * self.line_height, line)
         return len(lines)
 
     def _foot(self, painter: QPainter, box: QRectF, view: RequestView, dimmed: bool) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from PySide6.QtGui import QColor
 
 from app import theme
-from app.panels.chart_series import Array, ChartSeries, Extremes, Percentiles
+from app.panels.chart_series import BIN, Array, ChartSeries, Extremes, Percentiles
 from app.panels.request_words import duration, number
 from app.theme import Theme
 from app.widgets.memory_bar import bytes_words
@@ -80,7 +80,8 @@ class Throughput(Metric):
 
     def figure(self, series: ChartSeries, place: int) -> tuple[str, str]:
         rate = series.rate()
-        value = at(rate, place) if place < len(rate) + 4 else 0.0
+        latest = place >= int(series.now / BIN)
+        value = series.live_rate if latest else at(rate, place) if place < len(rate) + 4 else 0.0
         return ("", "") if not len(rate) or math.isnan(value) else (number(value), "tok/s")
 
 

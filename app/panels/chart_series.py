@@ -122,7 +122,7 @@ class ChartSeries:
 
     def reset(self) -> None:
         """Forgets everything: another trace begins."""
-        self.now = 0.0
+        self.now = self.live_rate = 0.0  # `live_rate` is told by the window's clock, not by the records
         self.blocks = self.cores = 0
         self.tokens = Bins(1, 0.0)
         self.ttft, self.itl = Percentiles(TTFT_SPAN), Percentiles(ITL_SPAN)

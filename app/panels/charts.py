@@ -26,6 +26,7 @@ from app.bridge import Bridge
 from app.panels.chart_metrics import Drawing, Latency, Line, Metric, all_metrics, nice_top
 from app.panels.chart_series import BIN, ChartSeries, decimate
 from app.panels.ink import Ink
+from app.panels.live_rate import live_rate
 from app.panels.request_words import duration
 from app.widgets.labels import Heading
 from engine import Record
@@ -154,7 +155,7 @@ class Chart(QWidget):
     def refresh(self, span: tuple[float, float]) -> None:
         """Draws what is new."""
         series = self.series
-        key = (series.now, span, self.width(), self.height(), self.hair)
+        key = (series.now, series.live_rate, span, self.width(), self.height(), self.hair)
         if self.plot is None or key == self._drawn:
             return
         self._drawn, self.span = key, span
@@ -285,6 +286,7 @@ class LiveCharts(QWidget):
 
     def refresh(self) -> None:
         """Draws every chart now."""
+        self.series.live_rate = live_rate(self.bridge)
         for chart in self.charts:
             chart.build()
             chart.refresh(self.span())
@@ -298,6 +300,7 @@ class LiveCharts(QWidget):
             chart.setVisible(chart.measure.shown(self.series))
 
     def _on_tick(self) -> None:
+        self.series.live_rate = live_rate(self.bridge)
         shown = [chart for chart in self.charts if chart.measure.shown(self.series)]
         for _ in range(CHARTS_A_TICK):
             self._turn = (self._turn + 1) % len(shown)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -36,65 +34,14 @@ from PySide6.QtWidgets import (
 from app import theme
 from app.bridge import Bridge
 from app.panels.ink import Ink
-from app.panels.request_words import duration, number, state_color, state_rank, state_words, title
+from app.panels.request_columns import COLUMNS, PROMPT, reason
+from app.panels.request_words import state_color, state_words, title
 from app.widgets.labels import label
-from engine import Ended, Record, RequestView, Step, Submitted, request_metrics
+from engine import Ended, Record, RequestView, Step, Submitted
 
 REFRESH_MS = 200
 Index = QModelIndex | QPersistentModelIndex
 Sortable = tuple[Any, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """`value` is what sorts (None comes last), `words` what is shown and copied."""
-
-    title: str
-    width: int
-    value: Callable[[RequestView], Any]
-    words: Callable[[RequestView], str]
-    tip: str
-    right: bool = True
-
-
-def _seconds(pick: Callable[[RequestView], float | None]) -> Callable[[RequestView], str]:
-    def words(view: RequestView) -> str:
-        value = pick(view)
-        return duration(value) if value is not None else ""
-
-    return words
-
-
-def _tpot(view: RequestView) -> float | None:
-    return request_metrics(view).tpot
-
-
-def _e2e(view: RequestView) -> float | None:
-    return request_metrics(view).e2e
-
-
-def _rate(view: RequestView) -> str:
-    value = view.tokens_per_second
-    return number(value) if value is not None else ""
-
-
-def _reason(view: RequestView) -> str:
-    return view.error or (view.reason.value if view.reason is not None else "")
-
-
-COLUMNS = (
-    Column("Request", 76, lambda v: v.request, lambda v: str(v.request), "Number of the request", right=False),
-    Column("Prompt", 260, title, title, "Its label, or what was asked", right=False),
-    Column("State", 116, state_rank, state_words, "What it does now", right=False),
-    Column("In", 52, lambda v: len(v.prompt_ids), lambda v: f"{len(v.prompt_ids):,}", "Tokens of the prompt"),
-    Column("Out", 52, lambda v: len(v.tokens), lambda v: f"{len(v.tokens):,}", "Tokens given so far"),
-    Column("TTFT", 68, lambda v: v.ttft, _seconds(lambda v: v.ttft), "Time to first token = first token − submit"),
-    Column("TPOT", 68, _tpot, _seconds(_tpot), "Time per output token = (last − first token) ÷ (tokens − 1)"),
-    Column("tok/s", 60, lambda v: v.tokens_per_second, _rate, "(tokens − 1) ÷ (last − first token)"),
-    Column("E2E", 68, _e2e, _seconds(_e2e), "End-to-end latency = last token − submit"),
-    Column("Reason", 112, _reason, _reason, "Why it ended", right=False),
-)
-PROMPT = 1  # the column that takes what room is left
 
 
 class RequestModel(QAbstractTableModel):
@@ -175,7 +122,7 @@ class RequestModel(QAbstractTableModel):
         if not self._words:
             return True
         view = self.bridge.requests[request]
-        cells = " ".join((str(request), title(view), state_words(view), _reason(view))).casefold()
+        cells = " ".join((str(request), title(view), state_words(view), reason(view))).casefold()
         return all(word in cells for word in self._words.casefold().split())
 
     def _key(self, request: int) -> Sortable:

@@ -7,11 +7,13 @@ from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QToolButton, QVBoxLayout
 
 from app import theme
 from app.bridge import Bridge
+from app.panels.live_rate import live_rate
+from app.panels.request_words import number
 from app.panels.stream_cards import StreamCards
 from app.widgets.labels import label
 from engine import Ended, Record, Step, Submitted
 
-FIGURES_MS = 250
+FIGURES_MS = 100
 
 
 class StreamWall(QWidget):
@@ -115,8 +117,8 @@ class StreamWall(QWidget):
             self.counts.setText(text)
 
     def _tell_figures(self) -> None:
-        rate, frames = self.bridge.tokens_per_second, self.bridge.frames_per_second
-        text = f"{rate:,.0f} tok/s   {frames:.0f} fps" if self.cards.ids else f"{frames:.0f} fps"
+        rate, frames = live_rate(self.bridge), self.bridge.frames_per_second
+        text = f"{number(rate)} tok/s   {frames:.0f} fps" if self.cards.ids else f"{frames:.0f} fps"
         if text != self.figures.text():
             self.figures.setText(text)
 
