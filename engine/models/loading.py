@@ -185,7 +185,7 @@ def _weights(
                 config=config,
                 dtype=dtype,
                 device_map=None if device.type == "cpu" else {"": device},
-                attn_implementation="sdpa",
+                attn_implementation="eager",  # every model has it; ours takes its place after the probe
                 use_safetensors=True,
                 trust_remote_code=spec.trust_remote_code,
                 output_loading_info=True,

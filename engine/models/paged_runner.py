@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 import torch
 from torch import Tensor
@@ -150,8 +151,7 @@ class PagedRunner:
         return torch.tensor(values, dtype=dtype, pin_memory=True).to(self._device, non_blocking=True)
 
     def _cpu_batch(self, rows: Sequence[Row], positions: list[int]) -> PagedBatch:
-        decode = [row for row in rows if row.count == 1]
-        assert all(row.count == 1 for row in rows[: len(decode)]), "decode rows come first"
+        decode = list(takewhile(lambda row: row.count == 1, rows))
         prefill = []
         start = len(decode)
         for row in rows[len(decode) :]:

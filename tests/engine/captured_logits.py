@@ -1,0 +1,58 @@
+"""The logits that an engine computed, as its model put them out, by request."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine import Engine, EngineConfig, Kind, Step, StepStarted, Trace
+
+
+class CapturedLogits:
+    """Watches an engine's model from `begin` on. `by_request` reads the trace to tell whose row is whose.
+
+    `on_step` is called on the engine's thread with the number of forwards so far: a test cancels there, to the step.
+    """
+
+    def __init__(self, engine: Engine, config: EngineConfig, on_step: Any = None) -> None:
+        self.trace: Trace = engine.begin(config)
+        self._steps: list[Tensor] = []
+        self._on_step = on_step
+        self._handle = engine.model.module.register_forward_hook(self._keep)
+
+    def _keep(self, module: torch.nn.Module, args: Any, outputs: Any) -> None:
+        self._steps.append(outputs.logits[0].float().clone())
+        if self._on_step is not None:
+            self._on_step(len(self._steps))
+
+    def __enter__(self) -> CapturedLogits:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._handle.remove()
+
+    def by_request(self) -> dict[int, Tensor]:
+        """The logits `[tokens, vocabulary]` that each request's emitted tokens were chosen from."""
+        launched = [r.step for r in self.trace.records if isinstance(r, StepStarted)]
+        assert len(launched) == len(self._steps), "every launched step is one forward"
+        logits = dict(zip(launched, self._steps))
+        known = {i: len(view.prompt_ids) for i, view in self.trace.requests.items()}
+        rows: dict[int, list[Tensor]] = defaultdict(list)
+        for record in self.trace.records:
+            if not isinstance(record, Step) or record.step not in logits:
+                continue
+            emitted, at = set(record.token_row.tolist()), 0
+            for row, request in enumerate(record.request.tolist()):
+                end = int(record.first[row] + record.count[row])
+                if row in emitted:
+                    rows[request].append(logits[record.step][at])
+                    known[request] += 1
+                elif record.kind[row] == Kind.PREFILL and end < known[request]:
+                    continue  # a part of a prompt: it has no logits
+                at += 1
+            assert at == len(logits[record.step]), "as many rows of logits as rows that sample"
+        return {request: torch.stack(found) for request, found in rows.items()}

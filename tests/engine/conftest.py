@@ -1,0 +1,92 @@
+"""Engines over the demo model and over tiny random models, and a watch on threads and processes left behind."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+
+import resources
+from engine import Engine, EngineConfig, InvalidInput, ModelSpec
+from tests.engine.tiny_models import TINY_MODELS, save_tiny_model
+
+torch.set_num_threads(1)
+
+SMALL = EngineConfig(max_running=16, token_budget=512)
+
+
+@pytest.fixture(scope="session")
+def demo_engine() -> Iterator[Engine]:
+    """The demo model, loaded once. Tests ask for `demo`, which begins afresh."""
+    with Engine(ModelSpec("demo"), SMALL, threads=1) as engine:
+        yield engine
+
+
+def begin_when_idle(engine: Engine, config: EngineConfig) -> None:
+    """Stops what still runs and begins a fresh trace."""
+    engine.cancel()
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            engine.begin(config)
+            return
+        except InvalidInput:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.005)
+
+
+@pytest.fixture
+def demo(demo_engine: Engine) -> Iterator[Engine]:
+    """The demo engine, idle, with an empty pool and a fresh trace."""
+    begin_when_idle(demo_engine, SMALL)
+    yield demo_engine
+    begin_when_idle(demo_engine, SMALL)
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder of a tiny random model, made when it is first asked for by its type's name."""
+    root = tmp_path_factory.mktemp("tiny")
+
+    def folder(name: str) -> Path:
+        path = root / name
+        if not path.exists():
+            save_tiny_model(TINY_MODELS[name], path)
+        return path
+
+    return folder
+
+
+@pytest.fixture
+def demo_copy(tmp_path: Path) -> Path:
+    """A copy of the demo model's folder, to be broken by the test."""
+    folder = tmp_path / "model"
+    shutil.copytree(resources.path("models/stories-5m"), folder)
+    return folder
+
+
+def _children() -> set[int]:
+    return {child.pid for child in psutil.Process().children(recursive=True)}
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind() -> Iterator[None]:
+    """Fails a test that leaves a thread or a child process alive."""
+    threads, children = set(threading.enumerate()), _children()
+    yield
+    deadline = time.monotonic() + 5
+    while True:
+        left = [t for t in threading.enumerate() if t not in threads and not t.name.startswith("tqdm")]
+        born = _children() - children
+        if not left and not born:
+            return
+        if time.monotonic() > deadline:
+            pytest.fail(f"left behind: threads {left}, processes {born}")
+        time.sleep(0.02)

@@ -1,0 +1,161 @@
+"""In float32, tokens and logits equal transformers': many decoder types, batched, preempted, cancelled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from engine import Engine, EngineConfig, FinishReason, ModelSpec, SamplingParams, Step, measure
+from tests.engine.captured_logits import CapturedLogits
+from tests.engine.tiny_models import TINY_MODELS, VOCABULARY
+
+PROMPT_LENGTHS = (3, 17, 1, 41, 9, 26)  # shorter and longer than a block and a window; one of a single token
+NEW_TOKENS = 24
+CANCELLED = 3  # the longest prompt: it is stopped on the way
+BLOCKS = 20  # of 4 tokens, for 241 tokens in all: they cannot all stay
+
+
+def prompts() -> list[list[int]]:
+    random = torch.Generator().manual_seed(7)
+    return [torch.randint(3, VOCABULARY, (n,), generator=random).tolist() for n in PROMPT_LENGTHS]
+
+
+@dataclass
+class Reference:
+    """What transformers generates, one prompt at a time, and the logits it chooses from."""
+
+    module: PreTrainedModel
+
+    @torch.inference_mode()
+    def __call__(self, prompt: list[int], tokens: int) -> tuple[list[int], Tensor]:
+        out = self.module.generate(
+            torch.tensor([prompt]),
+            attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+            max_new_tokens=tokens,
+            do_sample=False,
+            use_cache=True,
+            eos_token_id=None,
+            pad_token_id=0,
+            output_logits=True,
+            return_dict_in_generate=True,
+        )
+        return out.sequences[0, len(prompt) :].tolist(), torch.cat(out.logits)
+
+
+@pytest.fixture(scope="module")
+def expected(tiny_folder: Callable[[str], Path]) -> Callable[[str], list[tuple[list[int], Tensor]]]:
+    """Tokens and logits of all prompts by transformers itself; computed once a model."""
+    found: dict[str, list[tuple[list[int], Tensor]]] = {}
+
+    def of(name: str) -> list[tuple[list[int], Tensor]]:
+        if name not in found:
+            module = AutoModelForCausalLM.from_pretrained(
+                tiny_folder(name), dtype=torch.float32, attn_implementation="eager"
+            )
+            reference = Reference(module.eval())
+            found[name] = [reference(prompt, NEW_TOKENS) for prompt in prompts()]
+        return found[name]
+
+    return of
+
+
+def assert_same(actual: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-4)
+
+
+GREEDY = SamplingParams(max_tokens=NEW_TOKENS, temperature=0, ignore_eos=True)
+
+
+@pytest.mark.parametrize("name", TINY_MODELS)
+def test_a_batch_gives_the_tokens_and_logits_of_transformers(
+    name: str,
+    tiny_folder: Callable[[str], Path],
+    expected: Callable[[str], list[tuple[list[int], Tensor]]],
+) -> None:
+    with Engine(ModelSpec(str(tiny_folder(name)), dtype="float32", device="cpu"), threads=1) as engine:
+        memory = BLOCKS * 4 * engine.card.kv_token_bytes
+        for depth in (0, 1):
+            config = EngineConfig(max_running=5, token_budget=32, block_size=4, kv_memory=memory, depth=depth)
+
+            def stop_one(steps: int) -> None:
+                if steps == 14:
+                    engine.cancel([streams[CANCELLED].request])  # noqa: B023 - called while this config runs
+
+            with CapturedLogits(engine, config, stop_one) as captured:
+                streams = [engine.submit(prompt, GREEDY) for prompt in prompts()]
+                completions = [stream.result(timeout=60) for stream in streams]
+                logits = captured.by_request()
+
+            assert measure(captured.trace).preemptions > 0
+            assert max(step.rows for step in captured.trace.steps) >= 3
+            assert completions[CANCELLED].finish_reason is FinishReason.CANCELLED
+            assert 0 < len(completions[CANCELLED].token_ids) < NEW_TOKENS
+            for i, completion in enumerate(completions):
+                tokens, reference_logits = expected(name)[i]
+                count = len(completion.token_ids)
+                assert i == CANCELLED or count == NEW_TOKENS
+                assert list(completion.token_ids) == tokens[:count]
+                assert_same(logits[completion.request], reference_logits[:count])
+            assert len({t for c in completions for t in c.token_ids}) >= 10
+
+
+@pytest.mark.parametrize("name", TINY_MODELS)
+def test_each_model_says_at_least_ten_different_tokens_to_one_prompt(
+    name: str, expected: Callable[[str], list[tuple[list[int], Tensor]]]
+) -> None:
+    assert max(len(set(tokens)) for tokens, _ in expected(name)) >= 10
+
+
+def test_a_window_shorter_than_the_prompt_changes_what_is_said(
+    expected: Callable[[str], list[tuple[list[int], Tensor]]], tiny_folder: Callable[[str], Path]
+) -> None:
+    """The models with windows would pass without them if the window did nothing."""
+    module = AutoModelForCausalLM.from_pretrained(tiny_folder("mistral"), dtype=torch.float32, sliding_window=9)
+    tokens, _ = Reference(module.eval())(prompts()[3], NEW_TOKENS)
+    assert tokens != expected("mistral")[3][0]
+
+
+def test_a_prompt_computed_in_parts_gives_the_same_logits_as_in_one(
+    tiny_folder: Callable[[str], Path], expected: Callable[[str], list[tuple[list[int], Tensor]]]
+) -> None:
+    with Engine(ModelSpec(str(tiny_folder("gemma2")), device="cpu"), threads=1) as engine:
+        for budget in (5, 7, 16, 64):
+            with CapturedLogits(engine, EngineConfig(max_running=2, token_budget=budget, block_size=8)) as captured:
+                completion = engine.submit(prompts()[3], GREEDY).result(timeout=60)
+                logits = captured.by_request()
+            parts = [s for s in captured.trace.records if isinstance(s, Step) and s.count[0] > 1]
+            assert len(parts) == -(-PROMPT_LENGTHS[3] // budget) - (PROMPT_LENGTHS[3] % budget == 1)
+            assert list(completion.token_ids) == expected("gemma2")[3][0]
+            assert_same(logits[completion.request], expected("gemma2")[3][1])
+
+
+@pytest.mark.parametrize("block_size", [1, 2, 16, 64])
+def test_the_size_of_a_block_changes_nothing(
+    block_size: int, tiny_folder: Callable[[str], Path], expected: Callable[[str], list[tuple[list[int], Tensor]]]
+) -> None:
+    config = EngineConfig(max_running=6, block_size=block_size)
+    with (
+        Engine(ModelSpec(str(tiny_folder("llama")), device="cpu"), threads=1) as engine,
+        CapturedLogits(engine, config) as captured,
+    ):
+        completions = [s.result(timeout=60) for s in [engine.submit(p, GREEDY) for p in prompts()]]
+        logits = captured.by_request()
+    for completion, (tokens, reference_logits) in zip(completions, expected("llama")):
+        assert list(completion.token_ids) == tokens
+        assert_same(logits[completion.request], reference_logits)
+
+
+def test_logprobs_are_those_of_the_models_own_distribution(
+    tiny_folder: Callable[[str], Path], expected: Callable[[str], list[tuple[list[int], Tensor]]]
+) -> None:
+    with Engine(ModelSpec(str(tiny_folder("qwen3")), device="cpu"), threads=1) as engine:
+        completion = engine.submit(prompts()[1], GREEDY).result(timeout=60)
+    tokens, logits = expected("qwen3")[1]
+    chosen = logits.log_softmax(-1).gather(-1, torch.tensor(tokens)[:, None])[:, 0]
+    assert_same(torch.tensor(completion.logprobs), chosen)
