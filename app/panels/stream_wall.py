@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
 from app import theme
@@ -112,15 +113,23 @@ class StreamWall(QWidget):
         total = len(self.cards.ids)
         running = min(self.running, total - self.done)
         waiting = total - self.done - running
-        text = f"{running:,} running  ·  {waiting:,} waiting  ·  {self.done:,} done" if total else ""
-        if text != self.counts.text():
-            self.counts.setText(text)
+        parts = [f"{running:,} running", f"{waiting:,} waiting", f"{self.done:,} done"] if total else []
+        words = "  ·  ".join(parts)
+        self.counts.setAccessibleName(words)
+        while len(parts) > 1 and self.counts.fontMetrics().horizontalAdvance(words) > self.counts.width():
+            words = "  ·  ".join(parts := parts[:-1])
+        if words != self.counts.text():
+            self.counts.setText(words)
 
     def _tell_figures(self) -> None:
         rate, frames = live_rate(self.bridge), self.bridge.frames_per_second
         text = f"{number(rate)} tok/s   {frames:.0f} fps" if self.cards.ids else f"{frames:.0f} fps"
         if text != self.figures.text():
             self.figures.setText(text)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._tell_counts()
 
     def _on_theme(self) -> None:
         px = theme.px

@@ -41,7 +41,7 @@ def metrics_line(view: RequestView) -> str:
         parts.append(f"{number(rate)} tok/s")
     if view.preemptions:
         parts.append(f"preempted {view.preemptions} ×")
-    return "  ·  ".join(parts)
+    return "  · ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)
 
 
 class Transcript(QWidget):
