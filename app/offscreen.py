@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import qasync
 
 from app import places, theme
-from engine import RUN_SUFFIX, EngineConfig, ModelSpec, Submission, demo_workload, measure, save_trace, table
+from engine import RUN_SUFFIX, EngineConfig, ModelSpec, Prompt, Submission, demo_workload, measure, save_trace, table
 
 if TYPE_CHECKING:
     from app.main_window import MainWindow
@@ -70,13 +70,14 @@ async def _play(window: MainWindow, problems: list[str], folder: Path) -> None:
     session, bridge = window.session, window.bridge
     folder.mkdir(parents=True, exist_ok=True)
     workload = demo_workload()
+    window.page.composer.take(workload.name, [text_of(a.prompt) for a in workload.arrivals])
     await session.submit([Submission(a.prompt, a.params, label=a.label) for a in workload.arrivals])
     half = sum(a.params.max_tokens for a in workload.arrivals) // 2
 
     def streaming() -> bool:
         done = sum(len(view.tokens) for view in bridge.requests.values())
         finished = sum(view.ended is not None for view in bridge.requests.values())
-        return done >= half or 2 * finished >= len(workload)
+        return done >= half or 8 * finished >= len(workload)
 
     def over() -> bool:
         return not bridge.behind and len(bridge.requests) >= len(workload) and not bridge.busy
@@ -92,6 +93,13 @@ async def _play(window: MainWindow, problems: list[str], folder: Path) -> None:
     run = folder / f"demo{RUN_SUFFIX}"
     await session.off_thread(lambda: save_trace(trace, run))
     print(f"{'run':<24}{run}\n\n{table(measure(trace))}")
+
+
+def text_of(prompt: Prompt) -> str:
+    """What a person wrote of a prompt."""
+    if isinstance(prompt, str):
+        return prompt
+    return " ".join(part["content"] if isinstance(part, dict) else str(part) for part in prompt)
 
 
 def _picture(window: MainWindow, path: Path) -> None:

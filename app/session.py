@@ -123,6 +123,7 @@ class Session(QObject):
         self._engine: EngineFace | None = None
         self._writer: TraceWriter | None = None
         self._cancelled = threading.Event()
+        self._closed = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self._one_at_a_time = asyncio.Lock()
         self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="session")
@@ -159,7 +160,9 @@ class Session(QObject):
         return task
 
     async def off_thread(self, work: Callable[[], T]) -> T:
-        """Does the work in one of the session's threads."""
+        """Does the work in one of the session's threads; what asks after the session's end is cancelled."""
+        if self._closed:
+            raise asyncio.CancelledError
         return await asyncio.get_event_loop().run_in_executor(self._executor, work)
 
     # -- the model ------------------------------------------------------------------------------------------------
@@ -323,6 +326,7 @@ class Session(QObject):
         if others:
             await asyncio.wait(others, timeout=20)
         await self.unload()
+        self._closed = True
         self._executor.shutdown(wait=True)
 
     # -- inside ---------------------------------------------------------------------------------------------------

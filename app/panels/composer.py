@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer, Signal
@@ -193,10 +193,15 @@ class Composer(QFrame):
             self._say(str(error))
             return
         places.settings().setValue("composer/folder", str(path.parent))
-        self._file = tuple(prompts)
-        self.drop_file.setText(f"{path.name}  ✕")
-        self.drop_file.setAccessibleName(f"Do not use {path.name}")
+        self.take(path.name, prompts)
         self.drop_file.setToolTip(f"{path}\nClick to go back to the written prompt")
+
+    def take(self, name: str, prompts: Sequence[str]) -> None:
+        """These prompts, as they are, in place of the written one; `name` says whose they are."""
+        self._file = tuple(prompts)
+        self.drop_file.setText(f"{name}  ✕")
+        self.drop_file.setAccessibleName(f"Do not use {name}")
+        self.drop_file.setToolTip("Click to go back to the written prompt")
         self.drop_file.show()
         self.prompt.setEnabled(False)
         self.each_line.setEnabled(False)

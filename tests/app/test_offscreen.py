@@ -1,0 +1,44 @@
+"""Without a display: the window plays the demo in a process of its own, as `make run` does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from PySide6.QtGui import QImage
+
+from engine import load_trace
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from app.offscreen import play_demo
+from engine import EngineConfig, ModelSpec
+sys.exit(play_demo(ModelSpec(sys.argv[1]), EngineConfig(), Path(sys.argv[2])))
+"""
+
+
+def play(source: str, out: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "BATCHSCOPE_DATA": str(out / "data")}
+    command = [sys.executable, "-c", PROGRAM, source, str(out)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=110, env=environment, check=False)
+
+
+def test_the_demo_is_played_to_its_end_and_leaves_pictures_and_the_run(tmp_path: Path) -> None:
+    done = play("demo", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "64 of 64 completed" in done.stdout
+    for name in ("streaming.png", "finished.png", "demo.bsrun"):
+        assert str(tmp_path / name) in done.stdout
+    picture = QImage(str(tmp_path / "streaming.png"))
+    assert (picture.width(), picture.height()) == (1600, 1000)
+    assert all(view.text for view in load_trace(tmp_path / "demo.bsrun").requests.values())
+
+
+def test_a_load_that_fails_is_told_with_an_exit_code(tmp_path: Path) -> None:
+    done = play(str(tmp_path / "nothing"), tmp_path)
+    assert done.returncode == 1
+    assert "no folder" in done.stderr
+    assert "Traceback" not in done.stderr
