@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
 from app import theme
 from app.bridge import Bridge
@@ -15,6 +15,35 @@ from app.widgets.labels import label
 from engine import Ended, Record, Step, Submitted
 
 FIGURES_MS = 100
+SEPARATOR = "  ·  "
+
+
+class Parts(QLabel):
+    """Several facts on one line; those at the end give way whole where there is no room."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.setObjectName(name)
+        self.setProperty("role", "secondary")
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self._parts: list[str] = []
+
+    def say(self, parts: list[str]) -> None:
+        if parts != self._parts:
+            self._parts = parts
+            self._fit()
+
+    def _fit(self) -> None:
+        parts = self._parts
+        self.setAccessibleName(", ".join(parts))
+        while len(parts) > 1 and self.fontMetrics().horizontalAdvance(SEPARATOR.join(parts)) > self.width():
+            parts = parts[:-1]
+        self.setText(SEPARATOR.join(parts))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
 
 
 class StreamWall(QWidget):
@@ -35,7 +64,7 @@ class StreamWall(QWidget):
         self.bridge = bridge
         self.running = self.done = 0
         self.title = label("Streams", "brand")
-        self.counts = label("", "secondary", "stream_counts")
+        self.counts = Parts("stream_counts")
         self.figures = label("", "secondary", "stream_figures")
         self.newest = QToolButton()
         self.newest.setText("↓ newest")
@@ -44,7 +73,6 @@ class StreamWall(QWidget):
         self.newest.setObjectName("follow_newest")
         self.newest.hide()
         self.figures.setToolTip("Output tokens of the last second, as the engine gave them · frames the window painted")
-        self.counts.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self.cards = StreamCards(bridge)
         head = QHBoxLayout()
         head.addWidget(self.title)
@@ -114,22 +142,13 @@ class StreamWall(QWidget):
         running = min(self.running, total - self.done)
         waiting = total - self.done - running
         parts = [f"{running:,} running", f"{waiting:,} waiting", f"{self.done:,} done"] if total else []
-        words = "  ·  ".join(parts)
-        self.counts.setAccessibleName(words)
-        while len(parts) > 1 and self.counts.fontMetrics().horizontalAdvance(words) > self.counts.width():
-            words = "  ·  ".join(parts := parts[:-1])
-        if words != self.counts.text():
-            self.counts.setText(words)
+        self.counts.say(parts)
 
     def _tell_figures(self) -> None:
         rate, frames = live_rate(self.bridge), self.bridge.frames_per_second
         text = f"{number(rate)} tok/s   {frames:.0f} fps" if self.cards.ids else f"{frames:.0f} fps"
         if text != self.figures.text():
             self.figures.setText(text)
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._tell_counts()
 
     def _on_theme(self) -> None:
         px = theme.px

@@ -56,9 +56,8 @@ def test_counts_follow_the_steps(tell, story, wall) -> None:
 def test_counts_give_way_whole_where_there_is_no_room(qtbot, tell, story, wall) -> None:
     tell([story.submitted(r) for r in range(1, 6)])
     wall.resize(320, 400)
-    qtbot.waitUntil(lambda: wall.width() == 320)
-    assert wall.counts.text() in ("0 running  ·  5 waiting", "0 running")
-    assert wall.counts.accessibleName() == "0 running  ·  5 waiting  ·  0 done"
+    qtbot.waitUntil(lambda: wall.counts.text() in ("0 running  ·  5 waiting", "0 running"))
+    assert wall.counts.accessibleName() == "0 running, 5 waiting, 0 done"
 
 
 def test_new_words_appear_on_the_last_line_of_the_card(bridge, tell, story, wall) -> None:
