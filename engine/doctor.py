@@ -58,7 +58,7 @@ COSTS = {
     "pyside6-essentials": NO_WINDOW,
     "pyqtgraph": NO_WINDOW,
     "qasync": NO_WINDOW,
-    "psutil": "CPU and memory figures stay empty",
+    "psutil": NO_MODEL,
     "nvidia-ml-py": "GPU figures stay empty",
     "tqdm": "long work shows no progress on the command line",
     "autoawq": "AWQ checkpoints cannot be made; reading them needs nothing more",
