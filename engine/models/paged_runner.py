@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import takewhile
 
@@ -88,7 +89,7 @@ class PagedRunner:
         begun = Clock()
         launched = Launched(plan, begun)
         rows = plan.rows
-        with torch.inference_mode():
+        with torch.inference_mode(), self._current_device():
             ids, positions, batch, last = self._prepare(rows)
             prepared = Clock()
             sampling = [row for row in rows if row.samples]
@@ -111,6 +112,10 @@ class PagedRunner:
         done = Clock()
         launched.seconds = {"prepare": prepared - begun, "forward": forwarded - prepared, "sample": done - forwarded}
         return launched
+
+    def _current_device(self) -> AbstractContextManager[object]:
+        """Triton launches on the thread's current GPU, which need not be the model's."""
+        return torch.cuda.device(self._device) if self._device.type == "cuda" else nullcontext()
 
     def _to_host(self, sampled: Sampled, launched: Launched) -> Sampled:
         if self._device.type == "cpu":
