@@ -14,7 +14,6 @@ from itertools import count
 from typing import Any
 
 import numpy as np
-import psutil
 import torch
 
 from engine import machine
@@ -347,7 +346,7 @@ class Engine:
             torch.cuda.empty_cache()
             free = int(torch.cuda.mem_get_info(self.model.device)[0] * 0.85)
         else:
-            free = psutil.virtual_memory().available // 4
+            free = machine.memory()[1] // 4
         wanted = config.max_running * blocks_for(self.card.context or 4096, config.block_size)
         blocks = min(wanted, free // block_bytes)
         if blocks < 1:

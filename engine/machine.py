@@ -9,9 +9,12 @@ import platform
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from engine.trace.records import Machine, Telemetry
+
+try:
+    import psutil
+except ModuleNotFoundError:  # machines lent for measuring a GPU may lack it; there, telemetry has no CPU and memory
+    psutil = None
 
 
 def processor_name() -> str:
@@ -31,6 +34,15 @@ def usable_cores() -> int:
         return os.cpu_count() or 1
 
 
+def memory() -> tuple[int, int]:
+    """Bytes of memory in all, and of those that could be taken now."""
+    if psutil is None:
+        page = os.sysconf("SC_PAGE_SIZE")
+        return page * os.sysconf("SC_PHYS_PAGES"), page * os.sysconf("SC_AVPHYS_PAGES")
+    now = psutil.virtual_memory()
+    return now.total, now.available
+
+
 def versions() -> dict[str, str]:
     """Versions of what the numbers depend on."""
     found = {"python": platform.python_version()}
@@ -44,8 +56,9 @@ class Gauge:
     """Reads the load of this process and of a GPU, where NVML finds one."""
 
     def __init__(self, gpu: int | None = None) -> None:
-        self._process = psutil.Process()
-        self._process.cpu_percent()
+        self._process = psutil.Process() if psutil is not None else None
+        if self._process is not None:
+            self._process.cpu_percent()  # the first reading begins the interval
         self._nvml: Any = None
         self._handle: Any = None
         if gpu is not None:
@@ -70,12 +83,12 @@ class Gauge:
                 }
         return Telemetry(
             time,
-            self._process.cpu_percent(),
-            self._process.memory_info().rss,
-            psutil.virtual_memory().total,
+            self._process.cpu_percent() if self._process is not None else 0.0,
+            self._process.memory_info().rss if self._process is not None else 0,
+            memory()[0],
             **gpu,  # type: ignore[arg-type]
         )
 
 
 def describe(threads: int, gpu: str = "", gpu_memory: int = 0) -> Machine:
-    return Machine(processor_name(), usable_cores(), psutil.virtual_memory().total, threads, gpu, gpu_memory)
+    return Machine(processor_name(), usable_cores(), memory()[0], threads, gpu, gpu_memory)
