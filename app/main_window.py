@@ -23,7 +23,7 @@ from app.session import LoadStatus, Session, SessionState
 from app.widgets.banner import Banner
 from app.widgets.palette import CommandPalette
 from app.widgets.top_bar import TopBar
-from app.words import model_words, run_words
+from app.words import model_words, run_words, sentence
 from engine import EngineConfig, ModelSpec, Notice, Record, Trace
 
 FIRST_SIZE = (1600, 1000)
@@ -239,7 +239,7 @@ class MainWindow(QMainWindow):
 
     def _on_load_failed(self, message: str) -> None:
         if message and not self.page.model.isVisible():
-            self.banner.tell("error", "The model was not loaded", message)
+            self.banner.tell("error", "The model was not loaded", sentence(message))
 
     def _on_died(self, message: str) -> None:
         cut = sum(view.ended is None or view.error != "" for view in self.bridge.requests.values())
@@ -249,7 +249,7 @@ class MainWindow(QMainWindow):
         self.banner.tell(
             "error",
             "The engine has stopped",
-            f"{message[:1].upper()}{message[1:]}. {kept}.",
+            f"{sentence(message)}. {kept}.",
             details=f"run file: {self.session.run_file}",
             action=("Restart", self._on_restart),
         )
@@ -258,12 +258,12 @@ class MainWindow(QMainWindow):
         self.session.start(self.session.restart())
 
     def _on_notice(self, text: str) -> None:
-        self.banner.tell("warning", text, "")
+        self.banner.tell("warning", sentence(text), "")
 
     def _on_records(self, records: list[Record]) -> None:
         for record in records:
             if isinstance(record, Notice) and record.level == "warning":
-                self.banner.tell("warning", record.text, "")
+                self.banner.tell("warning", sentence(record.text), "")
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if any(url.isLocalFile() for url in event.mimeData().urls()):

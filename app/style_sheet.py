@@ -32,7 +32,7 @@ QLabel[role="brand"] { font-size: ${f14}px; font-weight: 600; }
 QLabel[role="heading"] { color: $secondary; font-size: ${f11}px; font-weight: 600; letter-spacing: 0.4px; }
 QLabel[role="title"] { font-weight: 600; }
 QLabel[role="row"], QLabel[role="secondary"] { color: $secondary; }
-QLabel[role="row"] { min-width: ${s80}px; max-width: ${s80}px; }
+QLabel[role="row"] { min-width: ${s86}px; max-width: ${s86}px; }
 QLabel[role="note"] { color: $secondary; font-size: ${f12}px; }
 QLabel[role="error"] { color: $bad; font-size: ${f12}px; }
 QLabel[role="warning"] { color: $warn; font-size: ${f12}px; }
@@ -97,7 +97,7 @@ QSlider::sub-page:horizontal { background: $accent; height: ${s4}px; border-radi
 QSlider::handle:horizontal { background: $knob; width: ${s12}px; height: ${s12}px; margin: -${s4}px 0;
     border-radius: ${s6}px; border: none; }
 QSlider::handle:horizontal:focus { border: 2px solid $accent; width: ${s8}px; height: ${s8}px; }
-QSlider:disabled { color: $faint; }
+QSlider { min-height: ${s18}px; }
 
 QProgressBar { background: $groove; border: none; border-radius: ${s2}px; min-height: ${s4}px; max-height: ${s4}px; }
 QProgressBar::chunk { background: $accent; border-radius: ${s2}px; }
@@ -108,6 +108,7 @@ QScrollBar::handle { background: $thumb; border-radius: ${s3}px; margin: ${s2}px
 QScrollBar::handle:vertical { min-height: ${s24}px; }
 QScrollBar::handle:horizontal { min-width: ${s24}px; }
 QScrollBar::handle:hover { background: $faint; }
+QAbstractScrollArea::corner { background: transparent; border: none; }
 QScrollBar::add-line, QScrollBar::sub-line { width: 0; height: 0; }
 QScrollBar::add-page, QScrollBar::sub-page { background: transparent; }
 
@@ -159,7 +160,7 @@ def style_sheet(tokens: Theme | None = None) -> str:
     values["thumb"] = _css(t.edge)
     values["rim"] = _css(t.panel if t.dark else t.hairline)  # on white, panels need an edge
     values["knob"] = "#ffffff" if t.dark else _css(t.accent)
-    values |= {f"s{n}": px(n) for n in (2, 3, 4, 5, 6, 8, 10, 12, 14, 18, 20, 24, 80)}
+    values |= {f"s{n}": px(n) for n in (2, 3, 4, 5, 6, 8, 10, 12, 14, 18, 20, 24, 86)}
     values |= {f"f{n}": f"{max(theme.SMALLEST, n * theme.zoom()):g}" for n in (11, 12, 14, 15)}
     return _SHEET.substitute(values)
 

@@ -32,3 +32,9 @@ def run_words(header: Header) -> str:
     cache = "paged" if header.config.mode in ("continuous", "chunked") else "contiguous"
     name = f"{model_words(card.source)} {count_words(card.parameters)}"
     return "   ·   ".join((name, precision, where, f"{header.config.mode}, {cache}"))
+
+
+def sentence(text: str) -> str:
+    """A message with a capital at its beginning, unless it begins with the name of a value or a path."""
+    first = text.split(" ", 1)[0]
+    return text[:1].upper() + text[1:] if first.replace("'", "").isalpha() else text

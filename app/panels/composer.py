@@ -17,9 +17,10 @@ from app.session import Session, SessionState
 from app.widgets.controls import Number
 from app.widgets.labels import Note, label, set_role
 from app.widgets.prompt_edit import PromptEdit
+from app.words import sentence
 from engine import InvalidInput, ModelCard, Record, SamplingParams, Submitted, read_prompts
 
-DEFAULT_PROMPT = "Tell me a story about a {fox|owl|whale|dragon} and a {lantern|violin|kite|piano}."
+DEFAULT_PROMPT = "Tell me a story about a {fox|whale|dragon|robot} and a {lantern|violin|kite|piano}."
 DEFAULT_COUNT = 16
 
 
@@ -167,7 +168,7 @@ class Composer(QFrame):
         try:
             submissions = draft.submissions(self._params())
         except InvalidInput as error:
-            self._say(str(error))
+            self._say(sentence(str(error)))
             return
         self._say("")
         self.prompt.remember(draft.text)
@@ -190,7 +191,7 @@ class Composer(QFrame):
         try:
             prompts = read_prompts(path)
         except InvalidInput as error:
-            self._say(str(error))
+            self._say(sentence(str(error)))
             return
         places.settings().setValue("composer/folder", str(path.parent))
         self.take(path.name, prompts)
@@ -260,7 +261,7 @@ class Composer(QFrame):
             self.chat.setChecked(True)
 
     def _on_failed(self, message: str) -> None:
-        self._say(message)
+        self._say(sentence(message))
 
     def _on_submitted(self, ids: list[int]) -> None:
         self._say("")

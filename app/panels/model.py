@@ -11,9 +11,9 @@ from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLineEdit, QProgressBar,
 from app import places
 from app.session import LoadStatus, Session, SessionState
 from app.widgets.controls import DropDown
-from app.widgets.labels import Heading, Note, Row, label
+from app.widgets.labels import Heading, Note, Row, label, set_role
 from app.widgets.memory_bar import MemoryBar, bytes_words
-from app.words import count_words
+from app.words import count_words, sentence
 from engine import DTYPES, QUANTIZATIONS, Header, InvalidInput, ModelCard, ModelSpec, Trace
 
 DEMO, FOLDER, HUB = "demo", "folder", "hub"
@@ -186,6 +186,7 @@ class ModelPanel(QWidget):
         kind = self.source.currentData()
         if kind != DEMO:
             self._sources[kind] = self.path.text()
+            self.path.setToolTip(self.path.text())
         self.error.say("")
         self._debounce.start()
         self._show_button()
@@ -202,7 +203,7 @@ class ModelPanel(QWidget):
                 try:
                     spec = self.spec()
                 except InvalidInput as error:
-                    self.error.say(str(error))
+                    self.error.say(sentence(str(error)))
                     return
                 self.error.say("")
                 self.load_asked.emit(spec)
@@ -221,6 +222,7 @@ class ModelPanel(QWidget):
                 words = "Load" if self._changed() else "Unload"
             case _:
                 words = "Load"
+        set_role(self.load, "primary" if words == "Load" else "")
         self.load.setText(words)
         self.load.setAccessibleName(f"{words} model")
 
@@ -255,7 +257,8 @@ class ModelPanel(QWidget):
 
     def _on_failed(self, message: str) -> None:
         self.error.say(
-            message or "The load was cancelled. Nothing of it is left in memory.", "error" if message else "note"
+            sentence(message) or "The load was cancelled. Nothing of it is left in memory.",
+            "error" if message else "note",
         )
 
     def _on_loaded(self, card: ModelCard) -> None:
@@ -320,7 +323,7 @@ class ModelPanel(QWidget):
         except (InvalidInput, OSError) as error:
             self._no_estimate()
             if self.source.currentData() != DEMO and self.path.text().strip():
-                self.error.say(str(error))
+                self.error.say(sentence(str(error)))
             return
         if self._session.state is SessionState.READY and not self._changed():
             return

@@ -215,4 +215,4 @@ def test_the_window_can_be_drawn_at_every_size_and_in_both_themes(
 def test_no_model_is_loaded_before_the_window_is_complete(qtbot: QtBot, window: MainWindow) -> None:
     window.start(ModelSpec("/nowhere/at/all"), EngineConfig())
     assert window.session.state is SessionState.EMPTY
-    qtbot.waitUntil(lambda: "no folder" in window.page.model.error.text(), timeout=WAIT)
+    qtbot.waitUntil(lambda: "No folder" in window.page.model.error.text(), timeout=WAIT)
