@@ -8,7 +8,7 @@ from PySide6.QtGui import QColor, QPainter, QPen
 from app import theme
 from app.panels.ink import Ink
 from app.panels.request_words import duration, number, state_color, state_words, title
-from app.panels.wrapped_tail import WrappedTail
+from app.panels.wrapped_tail import WrappedTail, columns_of
 from engine import FinishReason, RequestView, State
 
 CACHED = 1024
@@ -57,12 +57,14 @@ class CardPainter:
         px = theme.px
         self.pad, self.radius, self.width, self.lines = px(12), px(6), width, lines
         self.strong, self.small, self.mono = Ink(theme.ui(12.5, 600)), Ink(theme.ui(12)), Ink(theme.mono())
+        self.columns = columns_of(self.mono.font, width - 2 * self.pad)
         self.line_height = max(px(17), round(self.mono.metrics.lineSpacing() * 1.1))
         self.head = px(9) + max(px(17), round(self.small.height))
         self.text_top = self.head + px(5)
         self.height = self.height_of(lines)
         self.hovered = theme.over(faded(self.theme.hover, 0.3), self.theme.panel)
         self._tails: dict[int, WrappedTail] = {}
+        self._prompts: dict[tuple[int, int], list[str]] = {}
 
     def height_of(self, lines: int) -> int:
         """A card's height for so many lines of text."""
@@ -74,8 +76,18 @@ class CardPainter:
         if tail is None:
             if len(self._tails) >= CACHED:
                 self._tails.clear()
-            tail = self._tails[view.request] = WrappedTail(self.mono.font, self.width - 2 * self.pad)
+            tail = WrappedTail(self.mono.font, self.width - 2 * self.pad, self.columns)
+            self._tails[view.request] = tail
         return tail.update(view.text)
+
+    def _asked(self, view: RequestView, lines: int) -> list[str]:
+        """The prompt in so many lines."""
+        key = view.request, lines
+        if key not in self._prompts:
+            if len(self._prompts) >= CACHED:
+                self._prompts.clear()
+            self._prompts[key] = wrapped(title(view)[:400], self.small, self.width - 2 * self.pad, lines)
+        return self._prompts[key]
 
     def paint(
         self, painter: QPainter, x: float, y: float, view: RequestView, *, selected: bool, dimmed: bool, hovered: bool
@@ -150,7 +162,7 @@ class CardPainter:
             painter.setPen(t.faint)
             top = baseline - (room - 1) * self.line_height
             free = 2 if len(shown) <= room - 3 else 1
-            for i, line in enumerate(wrapped(title(view), self.small, self.width - 2 * self.pad, free)):
+            for i, line in enumerate(self._asked(view, free)):
                 self.small.draw(painter, x, top + i * self.line_height, line)
 
     def _small_print(self, painter: QPainter, x: float, baseline: float, view: RequestView, has_text: bool) -> int:

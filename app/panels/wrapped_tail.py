@@ -58,12 +58,17 @@ def wrap_shaped(text: str, start: int, font: QFont, width: float) -> list[Span]:
     return spans
 
 
+def columns_of(font: QFont, width: float) -> int:
+    """How many characters of a fixed-width font fit in `width` pixels."""
+    return max(8, int(width / QFontMetricsF(font).horizontalAdvance("0") + 0.01))
+
+
 class WrappedTail:
     """The lines of one text at one width. `update` costs what is new; a text met late is begun near its end."""
 
-    def __init__(self, font: QFont, width: float) -> None:
+    def __init__(self, font: QFont, width: float, columns: int | None = None) -> None:
         self._font, self._width = font, width
-        self._columns = max(8, int(width / QFontMetricsF(font).horizontalAdvance("0") + 0.01))
+        self._columns = columns if columns is not None else columns_of(font, width)
         self._closed: list[str] = []
         self._open = 0
         self._seen = 0
