@@ -73,11 +73,11 @@ class Gauge:
         gpu: dict[str, float] = {}
         if self._nvml is not None:
             with contextlib.suppress(self._nvml.NVMLError):
-                memory = self._nvml.nvmlDeviceGetMemoryInfo(self._handle)
+                held = self._nvml.nvmlDeviceGetMemoryInfo(self._handle)
                 gpu = {
                     "gpu_percent": float(self._nvml.nvmlDeviceGetUtilizationRates(self._handle).gpu),
-                    "gpu_memory": int(memory.used),
-                    "gpu_memory_total": int(memory.total),
+                    "gpu_memory": int(held.used),
+                    "gpu_memory_total": int(held.total),
                     "gpu_watts": self._nvml.nvmlDeviceGetPowerUsage(self._handle) / 1000,
                     "gpu_celsius": float(self._nvml.nvmlDeviceGetTemperature(self._handle, 0)),
                 }
