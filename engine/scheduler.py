@@ -31,22 +31,31 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """One step, immutable. `taken` pairs each block taken with its request."""
+    """One step, immutable."""
 
     rows: tuple[Row, ...]
-    taken: tuple[tuple[int, int], ...] = ()
-    freed: tuple[int, ...] = ()
-    preempted: tuple[int, ...] = ()
     refused: tuple[tuple[int, Refusal], ...] = ()
 
 
 @dataclass(slots=True)
 class Changes:
-    """What happened to blocks and requests since the last plan was made."""
+    """What happened to blocks and requests since the last record: whose each block became, None when it is free.
 
-    taken: list[tuple[int, int]] = field(default_factory=list)
-    freed: list[int] = field(default_factory=list)
+    A record tells of all that happened before it was made, so that its blocks owned and free always add up; at depth 1
+    that includes what the next step took.
+    """
+
+    owner: dict[int, int | None] = field(default_factory=dict)
     preempted: list[int] = field(default_factory=list)
+
+    @property
+    def taken(self) -> list[tuple[int, int]]:
+        """Pairs of a block and its request."""
+        return [(block, request) for block, request in self.owner.items() if request is not None]
+
+    @property
+    def freed(self) -> list[int]:
+        return [block for block, request in self.owner.items() if request is None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +92,7 @@ class Scheduler:
 
     @property
     def has_changes(self) -> bool:
-        return bool(self._changes.taken or self._changes.freed or self._changes.preempted)
+        return bool(self._changes.owner or self._changes.preempted)
 
     def add(self, request: Request) -> None:
         self.requests[request.id] = request
@@ -111,12 +120,10 @@ class Scheduler:
             row.branch.in_flight += row.samples
             row.branch.steps += 1
         self.in_flight += 1
-        changes = self.take_changes()
-        return StepPlan(
-            tuple(rows), tuple(changes.taken), tuple(changes.freed), tuple(changes.preempted), tuple(refused)
-        )
+        return StepPlan(tuple(rows), tuple(refused))
 
     def take_changes(self) -> Changes:
+        """What happened since the last call."""
         changes, self._changes = self._changes, Changes()
         return changes
 
@@ -169,7 +176,9 @@ class Scheduler:
         """
         rows: list[Row] = []
         for branch in list(self.running):
-            if branch.slot < 0 or not branch.decoding or branch.generated >= branch.request.limit:
+            if branch.slot < 0 or branch.request.finished or not branch.decoding:
+                continue
+            if branch.generated >= branch.request.limit:
                 continue
             if blocks_for(branch.computed + 1, self.config.block_size) > len(branch.blocks):
                 while not self.pool.free:
@@ -193,7 +202,8 @@ class Scheduler:
         """
         rows: list[Row] = []
         for branch in self.running:
-            if budget and branch.in_flight == 0 and branch.remaining > 0 and not branch.decoding:
+            started = branch.in_flight == 0 and branch.remaining > 0 and not branch.decoding
+            if budget and started and not branch.request.finished:
                 budget -= self._prefill(branch, budget, rows)
         refusal: Refusal | None = None
         while (head := self._head()) is not None and refusal is None:
@@ -235,10 +245,10 @@ class Scheduler:
     def _take(self, branch: Branch, count: int) -> None:
         blocks = self.pool.take(count)
         branch.blocks += blocks
-        self._changes.taken += [(block, branch.request.id) for block in blocks]
+        self._changes.owner.update(dict.fromkeys(blocks, branch.request.id))
 
     def _release(self, branch: Branch) -> None:
-        self._changes.freed += self.pool.release(branch.blocks)
+        self._changes.owner.update(dict.fromkeys(self.pool.release(branch.blocks)))
         branch.blocks = []
         heapq.heappush(self._free_slots, branch.slot)
         branch.slot = -1

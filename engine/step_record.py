@@ -32,9 +32,7 @@ def step_record(
     begun = time.perf_counter()
     changes = scheduler.take_changes()
     rows = launched.plan.rows if launched is not None else ()
-    taken = launched.plan.taken if launched is not None else ()
-    retaken = {block for block, _ in taken}
-    freed = [b for b in (launched.plan.freed if launched is not None else ()) if b not in retaken] + changes.freed
+    taken = changes.taken
     # Outcomes of sampling rows come in the order of `results`; a token of a finished request is not emitted.
     emitted: list[tuple[int, int, float]] = []
     alternatives: list[tuple[int, int, float]] = []
@@ -71,8 +69,8 @@ def step_record(
         seconds=seconds,
         taken=_column([block for block, _ in taken], np.int32),
         taken_request=_column([request for _, request in taken], np.int32),
-        freed=_column(freed, np.int32),
-        preempted=_column(launched.plan.preempted if launched is not None else changes.preempted, np.int32),
+        freed=_column(changes.freed, np.int32),
+        preempted=_column(changes.preempted, np.int32),
         refused=_column([r for r, _ in launched.plan.refused] if launched is not None else [], np.int32),
         refused_reason=tuple(str(reason) for _, reason in launched.plan.refused) if launched is not None else (),
         alt_token_index=_column([a[0] for a in alternatives], np.int32),

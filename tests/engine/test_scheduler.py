@@ -1,0 +1,309 @@
+"""The scheduler against a simulated device: progress, fairness, blocks, and tokens that equal each request alone."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.config import EngineConfig
+from engine.request import Life, Request
+from engine.trace.records import FinishReason, Kind, Refusal
+from tests.engine.simulated_device import END, Simulation, alone
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A request to come: its prompt, its limit, and the step before which it comes."""
+
+    prompt: tuple[int, ...]
+    max_tokens: int
+    at: int
+
+
+@dataclass(frozen=True)
+class Case:
+    depth: int
+    max_running: int
+    budget: int
+    block_size: int
+    blocks: int
+    asks: tuple[Ask, ...]
+    cancels: tuple[tuple[int, int], ...]  # (before this step, the n-th request)
+    failures: frozenset[int]
+
+    def simulation(self) -> Simulation:
+        config = EngineConfig(
+            max_running=self.max_running, token_budget=self.budget, block_size=self.block_size, depth=self.depth
+        )
+        return Simulation(config, self.blocks, self.depth)
+
+
+@st.composite
+def cases(draw: st.DrawFn, *, cancels: bool = True, failures: bool = False) -> Case:
+    max_running = draw(st.integers(1, 5))
+    block_size = draw(st.sampled_from([1, 2, 4, 8]))
+    blocks = draw(st.integers(3, 24))
+    room = blocks * block_size
+    prompts = st.lists(st.integers(1, 999), min_size=1, max_size=min(room, 30)).map(tuple)
+    asks = draw(st.lists(st.builds(Ask, prompts, st.integers(1, 30), st.integers(0, 40)), min_size=1, max_size=9))
+    return Case(
+        depth=draw(st.integers(0, 1)),
+        max_running=max_running,
+        budget=draw(st.integers(max_running, 40)),
+        block_size=block_size,
+        blocks=blocks,
+        asks=tuple(asks),
+        cancels=tuple(draw(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 8)), max_size=4))) if cancels else (),
+        failures=draw(st.frozensets(st.integers(0, 50), max_size=3)) if failures else frozenset(),
+    )
+
+
+def play(case: Case) -> Simulation:
+    """The whole case, with everything that must hold checked after each step."""
+    simulation = case.simulation()
+    arrivals = sorted(case.asks, key=lambda ask: ask.at)
+    step = 0
+    while True:
+        while arrivals and arrivals[0].at <= step:
+            ask = arrivals.pop(0)
+            simulation.add(ask.prompt, ask.max_tokens)
+        for at, which in case.cancels:
+            if at == step and which < len(simulation.requests):
+                simulation.cancel(simulation.requests[which])
+        did = simulation.step(fails=step in case.failures)
+        simulation.check()
+        step += 1
+        if not did and not arrivals and simulation.scheduler.idle:
+            break
+        assert step < 20_000, "no progress"
+    simulation.step()
+    simulation.check_idle()
+    return simulation
+
+
+def said(request: Request) -> list[int]:
+    return request.branch.tokens[request.prompt_length :]
+
+
+@settings(max_examples=300, deadline=None)
+@given(cases())
+def test_every_request_ends_with_the_tokens_it_has_alone_whatever_happens_around_it(case: Case) -> None:
+    simulation = play(case)
+    for request in simulation.requests:
+        prompt = request.branch.tokens[: request.prompt_length]
+        expected = alone(prompt, request.limit)
+        if request.reason is FinishReason.CANCELLED:
+            assert said(request) == expected[: len(said(request))]
+        else:
+            assert said(request) == expected
+            assert request.reason is (FinishReason.STOP if expected[-1] == END else FinishReason.LENGTH)
+        letters = "".join(chr(ord("a") + t % 26) for t in said(request) if t != END)
+        assert simulation.texts[request.id] == letters
+
+
+@settings(max_examples=200, deadline=None)
+@given(cases(failures=True))
+def test_the_records_alone_tell_who_owns_every_block(case: Case) -> None:
+    assert play(case).owners() == {}
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases(cancels=False, failures=True))
+def test_a_step_that_fails_ends_its_own_requests_and_no_others(case: Case) -> None:
+    simulation = play(case)
+    for request in simulation.requests:
+        if request.reason is FinishReason.ERROR:
+            assert request.error == "the step failed"
+        else:
+            assert said(request) == alone(request.branch.tokens[: request.prompt_length], request.limit)
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases())
+def test_every_token_is_emitted_once_and_what_is_computed_past_an_end_is_called_wasted(case: Case) -> None:
+    simulation = play(case)
+    emitted = [t for record in simulation.records for t in record.token.tolist()]
+    assert len(emitted) == sum(len(said(request)) for request in simulation.requests)
+    wasted = sum(int(record.wasted.sum()) for record in simulation.records)
+    if case.depth == 0:
+        assert wasted == 0
+    elif not case.cancels:
+        assert wasted <= sum(request.reason is FinishReason.STOP for request in simulation.requests)
+
+
+def small(depth: int = 0, blocks: int = 64, **config: int) -> Simulation:
+    values = {"max_running": 4, "token_budget": 32, "block_size": 4} | config
+    return Simulation(EngineConfig(**values, depth=depth), blocks, depth)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_a_stop_costs_one_wasted_token_at_most(depth: int) -> None:
+    simulation = small(depth)
+    prompt = next([n] for n in range(1, 999) if 3 < len(alone([n], 50)) < 20)
+    simulation.add(prompt, 50)
+    simulation.finish()
+    assert sum(int(r.wasted.sum()) for r in simulation.records) == depth
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_the_blocks_of_a_cancelled_request_are_back_at_the_steps_border(depth: int) -> None:
+    simulation = small(depth)
+    request = simulation.add(range(1, 20), 50, ignore_eos=True)
+    for _ in range(6):
+        simulation.step()
+    assert simulation.pool.owned > 0
+    simulation.cancel(request)
+    for _ in range(depth):
+        simulation.step()
+    assert simulation.pool.owned == 0
+    assert simulation.pool.free == simulation.pool.total
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_a_prompt_cancelled_half_way_is_not_computed_to_its_end(depth: int) -> None:
+    simulation = small(depth, blocks=300, token_budget=8)
+    request = simulation.add([5] * 1000, 5)
+    for _ in range(4):
+        simulation.step()
+    simulation.cancel(request)
+    planned = len(simulation.plans)
+    simulation.finish()
+    assert len(simulation.plans) == planned
+    simulation.check_idle()
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_a_lone_request_that_fills_the_pool_is_never_preempted(depth: int) -> None:
+    simulation = small(depth, blocks=5)
+    request = simulation.add([3] * 7, 99, ignore_eos=True)
+    simulation.finish()
+    assert len(said(request)) == 5 * 4 + 1 - 7
+    assert not any(len(record.preempted) for record in simulation.records)
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_a_preempted_request_keeps_what_it_said_and_says_no_token_twice(depth: int) -> None:
+    simulation = small(depth, blocks=10)
+    requests = [simulation.add([n] * 9, 24, ignore_eos=True) for n in (1, 2, 3)]
+    at_preemption: dict[int, list[int]] = {}
+    while not simulation.scheduler.idle:
+        simulation.step()
+        for request in requests:
+            if request.life is Life.PREEMPTED and request.id not in at_preemption:
+                at_preemption[request.id] = list(said(request))
+    assert any(at_preemption.values()), "the pool is too small for three, so at least one was preempted while it spoke"
+    for request in requests:
+        assert said(request) == alone([request.id + 1] * 9, 24, ignore_eos=True)
+        before = at_preemption.get(request.id, [])
+        assert said(request)[: len(before)] == before
+
+
+def test_the_last_request_admitted_is_preempted_first() -> None:
+    simulation = small(blocks=10)
+    for n in (1, 2, 3):
+        simulation.add([n] * 9, 24, ignore_eos=True)
+    simulation.finish()
+    order = [request for record in simulation.records for request in record.preempted.tolist()]
+    assert order[0] == 2
+    assert 0 not in order
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_decodes_are_not_starved_by_an_endless_stream_of_prompts(depth: int) -> None:
+    simulation = small(depth, blocks=4096, max_running=64, token_budget=64)
+    first = simulation.add([1, 2, 3], 20, ignore_eos=True)
+    steps = 0
+    while not first.finished:
+        simulation.add([7] * 64, 1)
+        simulation.step()
+        steps += 1
+        assert steps <= 2 * 20 + 4, "a decode step at least after every prefill step"
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_prompts_are_not_starved_by_decodes_that_never_end(depth: int) -> None:
+    simulation = small(depth, blocks=4096, max_running=8)
+    for n in range(3):
+        simulation.add([n + 1], 10_000, ignore_eos=True)
+    for _ in range(10):
+        simulation.step()
+    late = simulation.add([9] * 100, 10_000, ignore_eos=True)
+    for _ in range(2 * 4 + 4):
+        simulation.step()
+    assert len(said(late)) > 0, "a prompt of four parts has its first token after about eight steps"
+
+
+def test_requests_are_admitted_in_order_of_arrival() -> None:
+    simulation = small(max_running=2)
+    for n in range(6):
+        simulation.add([n + 1] * 5, 6, ignore_eos=True)
+    simulation.finish()
+    prefills = [r for record in simulation.records for r, k in zip(record.request, record.kind) if k == Kind.PREFILL]
+    assert list(dict.fromkeys(prefills)) == list(range(6))
+    assert list(simulation.ended) == list(range(6))
+
+
+def test_a_refused_head_of_the_queue_is_told_why() -> None:
+    slots = small(max_running=1)
+    for _ in range(2):
+        slots.add([4] * 5, 4, ignore_eos=True)
+    slots.step()
+    assert slots.plans[-1].refused == ((1, Refusal.NO_SLOT),)
+    slots.step()
+    assert slots.plans[-1].refused == ((1, Refusal.NO_SLOT),) or slots.plans[-1].refused == ((1, Refusal.DECODE_TURN),)
+
+    blocks = small(blocks=4)
+    blocks.add([4] * 9, 4, ignore_eos=True)
+    blocks.add([5] * 9, 4, ignore_eos=True)
+    blocks.step()
+    assert blocks.plans[-1].refused == ((1, Refusal.NO_BLOCKS),)
+
+    budget = small(token_budget=8)
+    budget.add([4] * 8, 4, ignore_eos=True)
+    budget.add([5] * 8, 4, ignore_eos=True)
+    budget.step()
+    assert budget.plans[-1].refused == ((1, Refusal.BUDGET),)
+
+
+def lines_of_a_step(waiting: int) -> int:
+    """How many lines of Python the scheduler executes to plan and commit 20 steps with so many waiting."""
+    simulation = small(max_running=4, blocks=4096)
+    for _ in range(waiting):
+        simulation.add([5] * 3, 1000, ignore_eos=True)
+    simulation.step()
+    lines = 0
+
+    def count(frame: object, event: str, arg: object) -> object:
+        nonlocal lines
+        lines += event == "line"
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        for _ in range(20):
+            plan = simulation.scheduler.plan()
+            assert plan is not None
+            simulation.scheduler.commit(plan, [1] * len(plan.rows))
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+def test_a_step_costs_the_same_with_a_hundred_and_with_ten_thousand_waiting() -> None:
+    assert lines_of_a_step(10_000) < 1.05 * lines_of_a_step(100)
+
+
+def test_ten_thousand_cancelled_in_the_queue_are_passed_over_once() -> None:
+    simulation = small()
+    requests = [simulation.add([5] * 3, 5, ignore_eos=True) for _ in range(10_000)]
+    for request in requests[4:-1]:
+        simulation.cancel(request)
+    assert simulation.scheduler.waiting_count == 5
+    simulation.finish(most=40)
+    assert requests[-1].reason is FinishReason.LENGTH
+    simulation.check_idle()
