@@ -18,8 +18,9 @@ import resources
 from app import places, style_sheet, theme
 from app.bridge import Bridge
 from app.dialogs import SettingsDialog, ShortcutsDialog
+from app.load_status import LoadStatus
 from app.pages.play import PlayPage
-from app.session import LoadStatus, Session, SessionState
+from app.session import Session, SessionState
 from app.widgets.banner import Banner
 from app.widgets.palette import CommandPalette
 from app.widgets.top_bar import TopBar
@@ -138,6 +139,7 @@ class MainWindow(QMainWindow):
     def _connect(self) -> None:
         session = self.session
         session.find = lambda request: self.bridge.requests.get(request)
+        session.busy = lambda: self.bridge.busy
         session.state_changed.connect(self._on_state)
         session.load_progressed.connect(self._on_progress)
         session.load_failed.connect(self._on_load_failed)

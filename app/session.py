@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeVar
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app import places
+from app.load_status import LoadMeter
 from engine import (
     EngineConfig,
     InvalidInput,
@@ -68,17 +69,6 @@ class SessionState(StrEnum):
     DIED = "engine died"
 
 
-@dataclass(frozen=True, slots=True)
-class LoadStatus:
-    """How far a load is: bytes, seconds since it began, and seconds that are left where that can be said."""
-
-    stage: str
-    done: int
-    total: int
-    elapsed: float
-    remaining: float | None
-
-
 def _engine_type(in_process: bool) -> Callable[..., EngineFace]:
     if in_process:
         from engine import Engine
@@ -119,6 +109,7 @@ class Session(QObject):
         self.trace: Trace | None = None
         self.state = SessionState.EMPTY
         self.find: Callable[[int], RequestView | None] = lambda request: None
+        self.busy: Callable[[], bool] = lambda: False  # whether requests run; told by what shows the trace
         self._in_process = in_process
         self._engine: EngineFace | None = None
         self._writer: TraceWriter | None = None
@@ -127,8 +118,7 @@ class Session(QObject):
         self._tasks: set[asyncio.Task[Any]] = set()
         self._one_at_a_time = asyncio.Lock()
         self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="session")
-        self._load_begun = self._stage_begun = 0.0
-        self._stage = ""
+        self._meter = LoadMeter()
         self._progress: LoadProgress | None = None
         self._watch = QTimer(self)
         self._watch.setInterval(WATCH_MS)
@@ -168,48 +158,29 @@ class Session(QObject):
     # -- the model ------------------------------------------------------------------------------------------------
 
     async def load(self, spec: ModelSpec, config: EngineConfig | None = None) -> bool:
-        """Loads a model in place of the one there is. True when it is ready; else `load_failed` has said why."""
+        """Loads a model in place of the one there is. True when it is ready; else `load_failed` has said why.
+
+        Files that are no model, and whatever fails while requests run, leave the present model as it is: it is given
+        back first only when it is idle, to make room.
+        """
         if self.state is SessionState.LOADING:
             return False
-        await self.unload()
+        before = self.spec, self.config
         self.spec, self.config = spec, config or self.config
-        self._cancelled = cancelled = threading.Event()
-        self._load_begun = self._stage_begun = time.perf_counter()
-        self._stage, self._progress = "", None
-        loop = asyncio.get_event_loop()
+        self._cancelled, self._meter, self._progress = threading.Event(), LoadMeter(), None
         self._set_state(SessionState.LOADING)
-
-        def on_progress(progress: LoadProgress) -> None:
-            # called on the loading thread; only the latest is told
-            first, self._progress = self._progress is None, progress
-            if first and not loop.is_closed():
-                loop.call_soon_threadsafe(self._tell_progress)
-
-        def build() -> EngineFace:
-            if spec.source in EMBEDDED or Path(spec.source).expanduser().is_absolute():
-                inspect_model(spec)  # a folder that is no model is told at once, before a process is started
-            make = _engine_type(self._in_process)
-            return make(spec, self.config, progress=on_progress, cancelled=cancelled)
-
         try:
-            engine = await self.off_thread(build)
-            await self.off_thread(lambda: _headed(engine.trace))
+            if spec.source in EMBEDDED or Path(spec.source).expanduser().is_absolute():
+                await self.off_thread(lambda: inspect_model(spec))
+            if not self.busy():
+                await self._give_back()
+            engine = await self._build(self._cancelled)
         except LoadCancelled:
-            self._set_state(SessionState.EMPTY)
-            self.load_failed.emit("")
-            return False
+            return self._load_failed("", before)
         except Exception as error:  # whatever it was, the person is told and the window goes on
-            self._set_state(SessionState.EMPTY)
-            words = (
-                str(error) if isinstance(error, (InvalidInput, RuntimeError)) else f"{type(error).__name__}: {error}"
-            )
-            self.load_failed.emit(words or type(error).__name__)
-            return False
-        if cancelled.is_set():
-            await self.off_thread(engine.close)
-            self._set_state(SessionState.EMPTY)
-            self.load_failed.emit("")
-            return False
+            named = isinstance(error, (InvalidInput, RuntimeError)) and str(error)
+            return self._load_failed(named or f"{type(error).__name__}: {error}", before)
+        await self._give_back()
         self._engine = engine
         self._watch.start()
         self._set_state(SessionState.READY)
@@ -218,20 +189,49 @@ class Session(QObject):
         self.config_changed.emit(self.config)
         return True
 
+    async def _build(self, cancelled: threading.Event) -> EngineFace:
+        loop, spec, config = asyncio.get_event_loop(), self.spec, self.config
+
+        def on_progress(progress: LoadProgress) -> None:
+            # called on the loading thread; only the latest is told
+            first, self._progress = self._progress is None, progress
+            if first and not loop.is_closed():
+                loop.call_soon_threadsafe(self._tell_progress)
+
+        def build() -> EngineFace:
+            engine = _engine_type(self._in_process)(spec, config, progress=on_progress, cancelled=cancelled)
+            _headed(engine.trace)
+            if cancelled.is_set():
+                engine.close()
+                raise LoadCancelled("the load was cancelled")
+            return engine
+
+        return await self.off_thread(build)
+
+    def _load_failed(self, words: str, before: tuple[ModelSpec, EngineConfig]) -> bool:
+        if self._engine is not None:
+            self.spec, self.config = before
+        self._set_state(SessionState.EMPTY if self._engine is None else SessionState.READY)
+        self.load_failed.emit(words)
+        return False
+
     def cancel_load(self) -> None:
         """Ends the load under way; `load_failed("")` says when nothing of it is left."""
         self._cancelled.set()
 
     async def unload(self) -> None:
         """Gives the model's memory back. The trace stays."""
+        await self._give_back()
+        if self.state in (SessionState.READY, SessionState.DIED):
+            self._set_state(SessionState.EMPTY)
+
+    async def _give_back(self) -> None:
         async with self._one_at_a_time:
             self._watch.stop()
             engine, self._engine = self._engine, None
             if engine is not None:
                 await self.off_thread(engine.close)
             await self.close_file()
-            if self.state in (SessionState.READY, SessionState.DIED):
-                self._set_state(SessionState.EMPTY)
 
     async def restart(self) -> bool:
         """The same model and config again, after a death."""
@@ -283,7 +283,7 @@ class Session(QObject):
 
     def stop(self, requests: Iterable[int] | None = None) -> None:
         """Cancels these requests, or all; their texts stay."""
-        if self._engine is not None and self.ready:
+        if self._engine is not None and self.state is not SessionState.DIED:
             self._engine.cancel(requests)
 
     def continue_chat(self, request: int | RequestView, text: str) -> asyncio.Task[list[int]]:
@@ -344,16 +344,7 @@ class Session(QObject):
         progress, self._progress = self._progress, None
         if progress is None or self.state is not SessionState.LOADING:
             return
-        now = time.perf_counter()
-        if progress.stage != self._stage:
-            self._stage, self._stage_begun = progress.stage, now
-        spent = now - self._stage_begun
-        remaining = None
-        if 0 < progress.done < progress.total and spent > 0.5:
-            remaining = spent * (progress.total - progress.done) / progress.done
-        self.load_progressed.emit(
-            LoadStatus(progress.stage, progress.done, progress.total, now - self._load_begun, remaining)
-        )
+        self.load_progressed.emit(self._meter.read(progress))
 
     async def _open_writer(self) -> None:
         """A file for the present trace, once it has something to tell."""

@@ -9,7 +9,8 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLineEdit, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from app import places
-from app.session import LoadStatus, Session, SessionState
+from app.load_status import LoadStatus
+from app.session import Session, SessionState
 from app.widgets.controls import DropDown
 from app.widgets.labels import Heading, Note, Row, label, set_role
 from app.widgets.memory_bar import MemoryBar, bytes_words
@@ -238,9 +239,9 @@ class ModelPanel(QWidget):
             self.stage.say("Starting the engine …")
         else:
             self.stage.say("")
-        if state is not SessionState.READY:
-            self._header = None
-            self._debounce.start()
+        trace = self._session.trace
+        self._header = trace.header if state is SessionState.READY and trace is not None else None
+        self._debounce.start()
         self._show_button()
 
     def _on_progress(self, status: LoadStatus) -> None:

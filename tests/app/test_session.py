@@ -10,7 +10,8 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app import places
-from app.session import LoadStatus, Session, SessionState
+from app.load_status import LoadStatus
+from app.session import Session, SessionState
 from engine import EngineConfig, FinishReason, ModelSpec, RequestView, SamplingParams, Submission, load_trace
 
 WAIT = 30_000
@@ -87,6 +88,22 @@ def test_a_load_that_fails_says_why_and_the_next_one_works(qtbot: QtBot, session
     assert session.state is SessionState.EMPTY
     with qtbot.waitSignal(session.model_loaded, timeout=WAIT):
         session.start(session.load(ModelSpec("demo")))
+
+
+def test_a_load_that_fails_leaves_the_running_requests_untouched(qtbot: QtBot, loaded: Session, tmp_path: Path) -> None:
+    card, config = loaded.card, loaded.config
+    loaded.busy = lambda: True
+    send(qtbot, loaded, *(chat("a fox", LONG) for _ in range(4)))
+    (tmp_path / "config.json").write_text('{"model_type": "bloom"}', encoding="utf-8")
+    for source in (str(tmp_path / "nothing"), str(tmp_path), "nobody"):
+        with qtbot.waitSignal(loaded.load_failed, timeout=WAIT) as failed:
+            loaded.start(loaded.load(ModelSpec(source), EngineConfig(max_running=3)))
+        assert failed.args[0]
+        assert loaded.state is SessionState.READY
+    loaded.busy = lambda: False
+    assert (loaded.card, loaded.config) == (card, config)
+    wait_for_the_end(qtbot, loaded, 4)
+    assert {v.reason for v in views(loaded)} == {FinishReason.LENGTH}
 
 
 def test_submitting_without_a_model_says_so(qtbot: QtBot, session: Session) -> None:

@@ -1,0 +1,39 @@
+"""How far a load is, in words and figures that can be shown."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from engine import LoadProgress
+
+SETTLE = 0.5  # seconds of a stage before its rest can be estimated
+
+
+@dataclass(frozen=True, slots=True)
+class LoadStatus:
+    """How far a load is: bytes, seconds since it began, and seconds that are left where that can be said."""
+
+    stage: str
+    done: int
+    total: int
+    elapsed: float
+    remaining: float | None
+
+
+class LoadMeter:
+    """Adds times to the progress of one load; the rate of a stage tells how long its rest takes."""
+
+    def __init__(self) -> None:
+        self._begun = self._stage_begun = time.perf_counter()
+        self._stage = ""
+
+    def read(self, progress: LoadProgress) -> LoadStatus:
+        now = time.perf_counter()
+        if progress.stage != self._stage:
+            self._stage, self._stage_begun = progress.stage, now
+        spent = now - self._stage_begun
+        remaining = None
+        if 0 < progress.done < progress.total and spent > SETTLE:
+            remaining = spent * (progress.total - progress.done) / progress.done
+        return LoadStatus(progress.stage, progress.done, progress.total, now - self._begun, remaining)
