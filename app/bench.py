@@ -307,7 +307,7 @@ def render(result: dict[str, Any]) -> str:
 
     def line(name: str, value: str, goal: str = "", met: bool | None = None) -> str:
         mark = "" if met is None else "   yes" if met else "   NO"
-        return f"{name:<44}{value:>22}   {goal:<14}{mark}".rstrip()
+        return f"{name:<56}{value:>24}   {goal:<12}{mark}".rstrip()
 
     machine, settings = result["machine"], result["settings"]
     lines = [

@@ -112,4 +112,5 @@ class Replayer:
             self.trace.extend(records[at:end])
             at = end
             self._stopped.wait(self._interval)
-        self.done.set()
+        if at == len(records):
+            self.done.set()
