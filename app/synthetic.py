@@ -32,7 +32,7 @@ from engine import (
 )
 
 BLOCK = 16
-CREATURES = "fox whale dragon robot penguin wizard turtle mouse owl badger heron lamb otter panther".split()
+CREATURES = "fox whale dragon robot penguin wizard turtle mouse raven badger heron lamb beaver panther".split()
 THINGS = "lantern violin kite piano boat map clock rose compass kettle ladder drum mirror wagon".split()
 NAMES = "Mia Tom Lily Ben Anna Max Rosa Leo Ivy Sam Nora Finn".split()
 MOODS = "gentle brave quiet curious clever sleepy merry lonely patient wise".split()

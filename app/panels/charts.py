@@ -18,6 +18,7 @@ from PySide6.QtGui import (
     QPen,
     QResizeEvent,
     QShowEvent,
+    QTransform,
 )
 from PySide6.QtWidgets import QGraphicsPathItem, QSizePolicy, QToolButton, QToolTip, QVBoxLayout, QWidget
 
@@ -51,7 +52,19 @@ class _Plot:
         self.view.setCentralItem(self._box)
         self._band = QGraphicsPathItem()
         self._box.addItem(self._band, ignoreBounds=True)
-        self._lines = [pg.PlotCurveItem(connect="finite", antialias=True) for _ in range(2)]
+
+        class Curve(pg.PlotCurveItem):
+            """One device pixel wide, which is fast, and as dark as one pixel of the design on a finer screen."""
+
+            def paint(self, painter: QPainter, option: Any, widget: QWidget) -> None:
+                super().paint(painter, option, widget)
+                if painter.device().devicePixelRatioF() > 1:
+                    painter.save()
+                    painter.setTransform(painter.transform() * QTransform.fromTranslate(0.3, 0.45))
+                    super().paint(painter, option, widget)
+                    painter.restore()
+
+        self._lines = [Curve(connect="finite", antialias=True) for _ in range(2)]
         self._hair = pg.InfiniteLine(angle=90, movable=False)
         self._hair.hide()
         for item in (*self._lines, self._hair):

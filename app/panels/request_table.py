@@ -17,7 +17,7 @@ from PySide6.QtCore import (
     QTimer,
     Signal,
 )
-from PySide6.QtGui import QGuiApplication, QHideEvent, QKeyEvent, QKeySequence, QPainter, QShowEvent
+from PySide6.QtGui import QGuiApplication, QHideEvent, QKeyEvent, QKeySequence, QPainter, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHBoxLayout,
@@ -40,6 +40,7 @@ from app.widgets.labels import label
 from engine import Ended, Record, RequestView, Step, Submitted
 
 REFRESH_MS = 200
+NARROWEST = 160  # a column of prompts
 Index = QModelIndex | QPersistentModelIndex
 Sortable = tuple[Any, ...]
 
@@ -220,6 +221,12 @@ class RequestCells(QStyledItemDelegate):
 
 
 class _Table(QTableView):
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """The prompts take what room the other columns leave, within reason."""
+        super().resizeEvent(event)
+        others = sum(self.columnWidth(i) for i in range(len(COLUMNS)) if i != PROMPT)
+        self.setColumnWidth(PROMPT, max(theme.px(NARROWEST), self.viewport().width() - others))
+
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.matches(QKeySequence.StandardKey.Copy):
             QGuiApplication.clipboard().setText(self.selected_tsv())
@@ -272,7 +279,6 @@ class RequestTable(QWidget):
         header = self.table.horizontalHeader()
         header.setHighlightSections(False)
         header.setSectionsMovable(True)
-        header.setSectionResizeMode(PROMPT, QHeaderView.ResizeMode.Stretch)
         header.setSortIndicator(0, Qt.SortOrder.AscendingOrder)
         top = QHBoxLayout()
         top.addWidget(self.search, 1)

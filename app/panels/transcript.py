@@ -6,8 +6,9 @@ import asyncio
 from typing import Any
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QGuiApplication, QShowEvent, QTextBlockFormat, QTextCharFormat, QTextCursor
+from PySide6.QtGui import QGuiApplication, QResizeEvent, QShowEvent, QTextBlockFormat, QTextCharFormat, QTextCursor
 from PySide6.QtWidgets import (
+    QBoxLayout,
     QHBoxLayout,
     QLabel,
     QLineEdit,
@@ -26,6 +27,7 @@ from app.widgets.labels import Note, label
 from engine import Ended, Record, RequestView, State, Step, Submitted, request_metrics
 
 EMPTY = "Select a stream to read it whole."
+WIDE = 860  # from here on, name and numbers share a line
 ROLES = {"user": "You", "assistant": "Answer", "system": "System"}
 
 
@@ -82,8 +84,12 @@ class Transcript(QWidget):
         self.send_button = QPushButton("Send")
         self.send_button.setObjectName("follow_up_send")
         self.send_button.clicked.connect(self._on_follow_up)
+        self._titles = QBoxLayout(QBoxLayout.Direction.TopToBottom)
+        self._titles.setSpacing(4)
+        self._titles.addWidget(self.name)
+        self._titles.addWidget(self.numbers, 1)
         head = QHBoxLayout()
-        head.addWidget(self.name, 1)
+        head.addLayout(self._titles, 1)
         for button in (self.copy_button, self.again_button, self.stop_button):
             head.addWidget(button)
         foot = QHBoxLayout()
@@ -94,7 +100,6 @@ class Transcript(QWidget):
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(8)
         column.addLayout(head)
-        column.addWidget(self.numbers)
         column.addWidget(self.text, 1)
         column.addWidget(self.error)
         column.addLayout(foot)
@@ -246,6 +251,12 @@ class Transcript(QWidget):
     def _on_reset(self, trace: object) -> None:
         self.request = self._wanted = None
         self._rewrite()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        wide = self.width() >= theme.px(WIDE)
+        self._titles.setDirection(QBoxLayout.Direction.LeftToRight if wide else QBoxLayout.Direction.TopToBottom)
+        self._titles.setSpacing(16 if wide else 4)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
