@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from engine import machine
+from engine.allocator import keep_freed_memory
 from engine.blocks import BlockPool, blocks_for
 from engine.config import EngineConfig, InvalidInput, ModelSpec, Prompt, SamplingParams, Submission
 from engine.decoding.detokenizer import DetokenizerFactory
@@ -60,6 +61,7 @@ class Engine:
         cancelled: threading.Event | None = None,
         threads: int | None = None,
     ) -> None:
+        keep_freed_memory()
         if threads is not None:
             torch.set_num_threads(threads)
         self._threads = torch.get_num_threads()

@@ -17,6 +17,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 from engine.config import InvalidInput, ModelSpec
 from engine.models import attention
 from engine.models.inspect import ModelInfo, check_files, inspect_folder, resolve
+from engine.models.packed_linear import pack_linears
 from engine.progress import LoadCancelled, LoadProgress
 from engine.trace.records import ModelCard
 
@@ -56,7 +57,9 @@ def load(spec: ModelSpec, report: Report | None = None, cancelled: threading.Eve
     say("checking attention")
     layer_kv = serve_with_paged_attention(module, device)
     eos = end_tokens(module, tokenizer)
-    card = describe(module, tokenizer, spec, info.name, layer_kv, time.perf_counter() - begun)
+    card = describe(module, tokenizer, spec, info.name, layer_kv, 0.0)
+    pack_linears(module)
+    card = replace(card, load_seconds=time.perf_counter() - begun)
     return LoadedModel(module, tokenizer, card, device, dtype, eos, layer_kv)
 
 
@@ -335,4 +338,5 @@ def wrap(module: PreTrainedModel, tokenizer: Any, name: str) -> LoadedModel:
     device = module.device
     layer_kv = serve_with_paged_attention(module, device)
     card = replace(describe(module, tokenizer, ModelSpec(name), name, layer_kv, 0.0), source=name)
+    pack_linears(module)
     return LoadedModel(module, tokenizer, card, device, module.dtype, end_tokens(module, tokenizer), layer_kv)
