@@ -1,0 +1,209 @@
+"""`batchscope bench`: this engine, its peers and the bound on the CPU, in one process, one after the other."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from statistics import median
+
+import torch
+from tqdm import tqdm
+from transformers import LlamaForCausalLM
+from transformers.utils import logging as transformers_logging
+
+from engine import machine
+from engine.allocator import keep_freed_memory
+from engine.bench import bound, peers
+from engine.bench.noise import NoiseMeter
+from engine.bench.report import CaseReport, Report, StepReport, Throughput
+from engine.bench.scheduling import scheduler_seconds
+from engine.bench.subject import Case, Lengths, Shape, make_case, plain_tokenizer, random_llama, twin
+from engine.config import EngineConfig
+from engine.engine import Engine
+from engine.models.loading import LoadedModel, wrap
+from engine.trace.records import Kind, Step
+
+ONE_BY_ONE_PROMPTS = 6  # a prompt costs the same however many there are, so a few tell the rate
+
+
+class Sides:
+    """This engine and its peers over the same weights, each at its best settings."""
+
+    def __init__(
+        self, shape: Shape, lengths: Lengths, counts: Sequence[int], threads: int | None, say: tqdm[None]
+    ) -> None:
+        self.shape, self.lengths = shape, lengths
+        self.plain = random_llama(shape)
+        self.model: LoadedModel = wrap(twin(self.plain), plain_tokenizer(shape.vocabulary), "random Llama")
+        self.config = EngineConfig(max_running=max(counts), prefix_caching=False)
+        cores = machine.usable_cores()
+        self.choices = [threads] if threads else sorted({1, min(2, cores), cores})
+        trial = shorten(make_case(8, shape, lengths), 12)
+        say.set_postfix_str("finding each side's best settings")
+        self.threads = min(self.choices, key=lambda t: self._trial(trial, t))
+        self.engine = Engine(self.model, self.config, threads=self.threads)
+        say.update()
+        self.peers: list[peers.Peer] = []
+        for candidates, case in (
+            (peers.continuous_batches(self.plain, self.choices), trial),
+            (peers.static_batches(self.plain, self.choices), trial),
+            (peers.one_by_one(self.plain, self.choices), trial.first(2)),
+        ):
+            self.peers.append(peers.fastest(candidates, case))
+            say.update()
+
+    def _trial(self, trial: Case, threads: int) -> float:
+        if len(self.choices) == 1:
+            return 0.0
+        with Engine(self.model, self.config, threads=threads) as engine:
+            return min(engine.run(trial.workload()).result().duration for _ in range(3))
+
+
+def shorten(case: Case, new_tokens: int) -> Case:
+    return replace(case, new_tokens=tuple(min(n, new_tokens) for n in case.new_tokens))
+
+
+def measure_case(sides: Sides, count: int, rounds: int, say: tqdm[None]) -> CaseReport:
+    """All sides in turn, `rounds` times."""
+    case = make_case(count, sides.shape, sides.lengths)
+    few = case.first(ONE_BY_ONE_PROMPTS)
+    given = [few if isinstance(peer, peers.OneByOne) else case for peer in sides.peers]
+    seconds: list[list[float]] = [[] for _ in range(len(sides.peers) + 1)]
+    for turn in range(rounds):
+        say.set_postfix_str(f"{count} prompts, round {turn + 1}: this engine")
+        seconds[0].append(sides.engine.run(case.workload()).result().duration)
+        say.update()
+        for peer, work, times in zip(sides.peers, given, seconds[1:]):
+            say.set_postfix_str(f"{count} prompts, round {turn + 1}: {peer.name}")
+            times.append(peer.seconds(work))
+            say.update()
+    words = f"{peers.threads_in_words(sides.threads)}, block size {sides.config.block_size}, mode {sides.config.mode}"
+    engine = Throughput("this engine", words, count, case.output_tokens, tuple(seconds[0]))
+    others = [
+        Throughput(peer.name, peer.settings, len(work), work.output_tokens, tuple(times))
+        for peer, work, times in zip(sides.peers, given, seconds[1:])
+    ]
+    return CaseReport(count, sum(map(len, case.prompts)), case.output_tokens, (engine, *others))
+
+
+def steady_case(sides: Sides, batch: int, new_tokens: int) -> tuple[Case, int]:
+    """`batch` prompts that decode together from first to last, and their mean context: that of the workload's decode
+    steps."""
+    whole = make_case(batch, sides.shape, sides.lengths)
+    positions = [len(p) + t for p, n in zip(whole.prompts, whole.new_tokens) for t in range(1, n)]
+    context = max(round(sum(positions) / max(len(positions), 1)), new_tokens + 4)
+    middle = context - new_tokens // 2
+    spread = Lengths(max(2, middle // 2), middle + middle - max(2, middle // 2))
+    prompts = make_case(batch, sides.shape, spread, seed=1).prompts
+    case = Case(prompts, (new_tokens,) * batch)
+    return case, round(sum(map(len, prompts)) / batch) + new_tokens // 2
+
+
+def decode_steps(steps: Sequence[Step], batch: int) -> list[tuple[float, float, float]]:
+    """(step, forward, period) in seconds of each full decode step that is followed by another."""
+
+    def full(step: Step) -> bool:
+        return step.rows == batch and bool((step.kind == Kind.DECODE).all())
+
+    return [
+        (step.ended - step.started, step.seconds["forward"], following.started - step.started)
+        for step, following in pairwise(steps)
+        if full(step) and full(following)
+    ]
+
+
+def measure_step(sides: Sides, batch: int, rounds: int, new_tokens: int, say: tqdm[None]) -> StepReport:
+    """The engine's full decode steps and the bare forwards at the same batch and mean context, in turn."""
+    case, context = steady_case(sides, batch, new_tokens)
+    packed = twin_of_packed(sides)
+    ways = {
+        "plain weights, StaticCache": bound.static_cache_step(twin(sides.plain), batch, context),
+        "plain weights, least attention": bound.dense_step(twin(sides.plain), batch, context),
+        "packed weights, least attention": bound.dense_step(packed, batch, context),
+    }
+    best = {name: min(sides.choices, key=lambda t: median(bound.step_seconds(way, t, 4))) for name, way in ways.items()}
+    bare: dict[str, list[float]] = {name: [] for name in ways}
+    own: list[tuple[float, float, float]] = []
+    for turn in range(rounds):
+        say.set_postfix_str(f"decode steps of {batch}, round {turn + 1}")
+        own += decode_steps(sides.engine.run(case.workload()).result().steps, batch)
+        for name, way in ways.items():
+            bare[name] += bound.step_seconds(way, best[name], max(new_tokens // 2, 3))
+        say.update()
+    step, forward, period = (median(column) for column in zip(*own))
+    outside = median((whole - inside) / whole for _, inside, whole in own)
+    return StepReport(batch, context, step, forward, outside, {name: median(times) for name, times in bare.items()})
+
+
+def twin_of_packed(sides: Sides) -> LlamaForCausalLM:
+    from engine.models.packed_linear import pack_linears
+
+    module = twin(sides.plain)
+    pack_linears(module)
+    return module
+
+
+def run(
+    prompts: Sequence[int] = (24, 64),
+    rounds: int = 3,
+    threads: int | None = None,
+    *,
+    shape: Shape | None = None,
+    lengths: Lengths | None = None,
+    step_tokens: int = 24,
+    waiting: Sequence[int] = (100, 10_000),
+    progress: bool = True,
+) -> Report:
+    """Measures everything and returns the report; says on stderr how far it is. `threads` None: each side's best."""
+    begun, meter = time.perf_counter(), NoiseMeter()
+    allocator = keep_freed_memory()
+    transformers_logging.set_verbosity_error()
+    before = torch.get_num_threads()
+    total = 4 + len(prompts) * rounds * 5 + len(waiting)
+    with tqdm(total=total, file=sys.stderr, disable=not progress, bar_format="{bar:20} {n}/{total} {postfix}") as say:
+        sides = Sides(shape or Shape(), lengths or Lengths(), prompts, threads, say)
+        try:
+            cases = tuple(measure_case(sides, count, rounds, say) for count in prompts)
+            steps = tuple(measure_step(sides, count, rounds, step_tokens, say) for count in prompts)
+        finally:
+            sides.engine.close()
+            torch.set_num_threads(before)
+        scheduler = {}
+        for count in waiting:
+            say.set_postfix_str(f"scheduling with {count:,} waiting")
+            scheduler[count] = scheduler_seconds(count)
+            say.update()
+    card = sides.model.card
+    return Report(
+        model=f"Random Llama of {card.parameters / 1e6:.1f} M parameters, {card.dtype} on {card.device}",
+        machine=machine.describe(sides.threads),
+        versions=machine.versions(),
+        allocator=allocator,
+        rounds=rounds,
+        threads=sides.threads,
+        cases=cases,
+        steps=steps,
+        scheduler=scheduler,
+        noise=meter.read(),
+        seconds=time.perf_counter() - begun,
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m engine.bench.cpu", description=__doc__)
+    parser.add_argument("--prompts", type=int, nargs="+", default=[24, 64], help="prompts of each case")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, help="torch's threads for every side; by default each side's best")
+    parser.add_argument("--json", action="store_true", help="print every number as JSON")
+    options = parser.parse_args(arguments)
+    report = run(options.prompts, options.rounds, options.threads)
+    print(report.json() if options.json else report.text())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,167 @@
+"""transformers' own ways to answer many prompts, each at the settings that a short trial found best."""
+
+from __future__ import annotations
+
+import logging
+import time
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from transformers import ContinuousBatchingConfig, GenerationConfig, LlamaForCausalLM
+
+from engine.bench.subject import Case
+
+STATIC_BATCH = 8
+# The manager says on every start that no end token is set, which is what we want.
+logging.getLogger("ContinuousBatchingLogger").setLevel(logging.ERROR)
+
+
+class Peer(Protocol):
+    """One way of running a case. `settings` says in words what the trial chose."""
+
+    name: str
+
+    @property
+    def settings(self) -> str: ...
+
+    def seconds(self, case: Case) -> float:
+        """Runs the whole case; the seconds from its first prompt in to its last token out."""
+        ...
+
+
+def greedy(new_tokens: int, **more: Any) -> GenerationConfig:
+    return GenerationConfig(max_new_tokens=new_tokens, do_sample=False, eos_token_id=None, pad_token_id=0, **more)
+
+
+def generate(module: LlamaForCausalLM, ids: torch.Tensor, mask: torch.Tensor, new: int, cache: str | None) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        out = module.generate(
+            input_ids=ids, attention_mask=mask, generation_config=greedy(new, cache_implementation=cache)
+        )
+    assert out.shape[1] == ids.shape[1] + new, f"{out.shape[1] - ids.shape[1]} tokens came, {new} were asked for"
+
+
+@dataclass
+class OneByOne:
+    """`generate`, a prompt at a time."""
+
+    module: LlamaForCausalLM
+    threads: int
+    cache: str | None = None
+    name = "transformers generate, one by one"
+
+    @property
+    def settings(self) -> str:
+        return f"{self.cache or 'dynamic'} cache, {threads_in_words(self.threads)}"
+
+    def seconds(self, case: Case) -> float:
+        torch.set_num_threads(self.threads)
+        begun = time.perf_counter()
+        for prompt, new in zip(case.prompts, case.new_tokens):
+            ids = torch.tensor([prompt])
+            generate(self.module, ids, torch.ones_like(ids), new, self.cache)
+        return time.perf_counter() - begun
+
+
+@dataclass
+class StaticBatch:
+    """`generate` on eight prompts at once, padded on the left; a batch ends when its longest row has its tokens."""
+
+    module: LlamaForCausalLM
+    threads: int
+    cache: str | None = None
+    name = f"transformers generate, static batch of {STATIC_BATCH}"
+
+    @property
+    def settings(self) -> str:
+        return f"{self.cache or 'dynamic'} cache, {threads_in_words(self.threads)}"
+
+    def seconds(self, case: Case) -> float:
+        torch.set_num_threads(self.threads)
+        begun = time.perf_counter()
+        for at in range(0, len(case), STATIC_BATCH):
+            prompts = case.prompts[at : at + STATIC_BATCH]
+            width = max(map(len, prompts))
+            ids = torch.tensor([[0] * (width - len(p)) + list(p) for p in prompts])
+            mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts])
+            generate(self.module, ids, mask, max(case.new_tokens[at : at + STATIC_BATCH]), self.cache)
+        return time.perf_counter() - begun
+
+
+@dataclass
+class ContinuousBatch:
+    """`generate_batch`'s manager, driven prompt by prompt, since `generate_batch` takes one length for all of them.
+
+    Making the manager and its cache is off the clock. Attention is sdpa: flash kernels need a GPU. The cache holds the
+    whole case, with the margin below which the manager would hold prompts back, and blocks are not shared.
+    """
+
+    module: LlamaForCausalLM
+    threads: int
+    page_size: int = 256
+    max_batch_tokens: int = 512
+    name = "transformers generate_batch"
+
+    @property
+    def settings(self) -> str:
+        sizes = f"page_size {self.page_size}, max_batch_tokens {self.max_batch_tokens}"
+        return f"sdpa, {sizes}, {threads_in_words(self.threads)}"
+
+    def seconds(self, case: Case) -> float:
+        torch.set_num_threads(self.threads)
+        pages = sum(-(-(len(p) + n) // self.page_size) for p, n in zip(case.prompts, case.new_tokens))
+        config = ContinuousBatchingConfig(
+            page_size=self.page_size,
+            num_blocks=int(pages * 1.5) + 4,
+            max_batch_tokens=self.max_batch_tokens,
+            max_requests_per_batch=len(case),
+            allow_block_sharing=False,
+        )
+        with (
+            warnings.catch_warnings(),
+            torch.no_grad(),
+            self.module.continuous_batching_context_manager(
+                generation_config=greedy(max(case.new_tokens)), continuous_batching_config=config
+            ) as manager,
+        ):
+            warnings.simplefilter("ignore")
+            begun = time.perf_counter()
+            for prompt, new in zip(case.prompts, case.new_tokens):
+                manager.add_request(list(prompt), max_new_tokens=new, eos_token_id=-1)
+            tokens = 0
+            for _ in range(len(case)):
+                result = manager.get_result(timeout=300)
+                if result is None or result.error is not None:
+                    raise RuntimeError(f"generate_batch did not finish: {result and result.error}")
+                tokens += len(result.generated_tokens)
+            seconds = time.perf_counter() - begun
+        assert tokens == case.output_tokens, f"generate_batch gave {tokens} tokens of {case.output_tokens}"
+        return seconds
+
+
+def threads_in_words(count: int) -> str:
+    return "1 thread" if count == 1 else f"{count} threads"
+
+
+def one_by_one(module: LlamaForCausalLM, threads: Iterable[int]) -> list[Peer]:
+    return [OneByOne(module, t, cache) for t in threads for cache in (None, "static")]
+
+
+def static_batches(module: LlamaForCausalLM, threads: Iterable[int]) -> list[Peer]:
+    return [StaticBatch(module, t, cache) for t in threads for cache in (None, "static")]
+
+
+def continuous_batches(module: LlamaForCausalLM, threads: Iterable[int]) -> list[Peer]:
+    sizes = ((32, 128), (32, 512), (256, 512))
+    return [ContinuousBatch(module, t, page, tokens) for t in threads for page, tokens in sizes]
+
+
+def fastest(candidates: list[Peer], trial: Case) -> Peer:
+    """The candidate that runs the trial in the least time, best of two; the first run of all warms up."""
+    candidates[0].seconds(trial)
+    best = {id(peer): min(peer.seconds(trial) for _ in range(2)) for peer in candidates}
+    return min(candidates, key=lambda peer: best[id(peer)])
