@@ -7,6 +7,8 @@ from pytestqt.qtbot import QtBot
 from app import theme
 from app.bridge import Bridge
 from app.panels.charts import LiveCharts
+from app.panels.live_rate import live_rate
+from app.panels.stream_wall import StreamWall
 from app.synthetic import synthetic_trace
 from engine import Telemetry, Trace
 
@@ -40,6 +42,19 @@ def test_every_chart_has_a_figure_once_there_is_something_to_say(qtbot, bridge, 
     assert figure(charts, "requests")[0] == f"{last.running} · {last.waiting}"
     assert figure(charts, "blocks")[1].startswith("of ")
     assert figure(charts, "cpu")[0].endswith("%")
+
+
+def test_header_and_chart_tell_one_rate_and_nothing_when_all_is_over(qtbot, bridge, charts, tell, story) -> None:
+    wall = StreamWall(bridge)
+    qtbot.addWidget(wall)
+    tell([story.submitted(1)] + [story.step({1: "a"}) for _ in range(20)])
+    qtbot.waitUntil(lambda: live_rate(bridge) == pytest.approx(10))
+    charts.refresh()
+    wall._tell_figures()
+    assert figure(charts, "throughput") == ("10", "tok/s")
+    assert wall.figures.text().startswith("10 tok/s")
+    tell([story.ended(1), Telemetry(2.1, 5.0, 1 << 30, 8 << 30)])
+    qtbot.waitUntil(lambda: live_rate(bridge) == 0.0)
 
 
 def test_the_gpu_has_a_chart_only_where_there_is_one(qtbot, bridge, charts, tell) -> None:
