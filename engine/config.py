@@ -129,10 +129,10 @@ class SamplingParams:
         _check(self.top_p > 0, "top_p", self.top_p, "must be above 0 and at most 1 (off)")
         _check(self.repetition_penalty > 0, "repetition_penalty", self.repetition_penalty, "must be above 0 (1 is off)")
         _check_whole("top_k", self.top_k, 0, "must be a whole number; 0 is off")
-        if isinstance(self.stop, str):
-            object.__setattr__(self, "stop", (self.stop,))
-        object.__setattr__(self, "stop", tuple(self.stop))
-        _check(all(isinstance(s, str) and s for s in self.stop), "stop", self.stop, "must be texts that are not empty")
+        stop = (self.stop,) if isinstance(self.stop, str) else self.stop
+        texts = isinstance(stop, (tuple, list)) and all(isinstance(s, str) and s for s in stop)
+        _check(texts, "stop", stop, "must be texts that are not empty")
+        object.__setattr__(self, "stop", tuple(stop))
         if self.seed is not None:
             _check_whole("seed", self.seed, 0, "must be a whole number of at least 0, or None")
         _check_whole("logprobs", self.logprobs, 0, "must be a whole number from 0 to 20")

@@ -17,6 +17,7 @@ from engine.config import SamplingParams
 from engine.request import Branch
 
 CANDIDATES = 128  # enough for most top-p nuclei; a row that needs more is sorted whole
+LOWEST_TEMPERATURE = 1e-8  # below it float32 overflows, and the choice is greedy long before
 _MASK = (1 << 64) - 1
 
 
@@ -101,37 +102,49 @@ class Sampler:
             self._seen[slots, tokens[torch.tensor(rows, device=tokens.device)]] = True
 
     def _draw(self, logits: Tensor, branches: Sequence[Branch], params: Sequence[SamplingParams]) -> Tensor:
-        def column(values: list[float] | list[int], dtype: torch.dtype = torch.float32) -> Tensor:
-            return torch.tensor(values, dtype=dtype, device=logits.device)[:, None]
-
-        noises = [
-            noise(b.request.seed, b.index, len(b.tokens) + b.in_flight - 1) for b in branches
-        ]  # the position of the token being drawn
+        # The position of the token being drawn is the branch's length without it.
+        noises = [noise(b.request.seed, b.index, len(b.tokens) + b.in_flight - 1) for b in branches]
         uniform = torch.from_numpy(np.array(noises)).to(logits.device)[:, None]
-        scaled = logits / column([p.temperature for p in params])
-        vocabulary = logits.shape[-1]
+        temperatures = [max(p.temperature, LOWEST_TEMPERATURE) for p in params]
+        scaled = (logits - logits.amax(-1, keepdim=True)) / _column(temperatures, logits)
+        # A row's own values choose its way: the two ways lay out the tokens in different orders, so a way that batch
+        # mates chose would give another token for the same noise.
+        limited = [p.top_p < 1 or 0 < p.top_k < self._vocabulary for p in params]
+        if all(limited):
+            return self._draw_limited(scaled, uniform, params)
+        if not any(limited):
+            return _pick(_drop_below_min_p(scaled.exp(), params), uniform)
+        tokens = torch.empty(len(params), dtype=torch.long, device=logits.device)
+        for way in (True, False):
+            rows = [i for i, is_limited in enumerate(limited) if is_limited is way]
+            index, chosen = torch.tensor(rows, device=logits.device), [params[i] for i in rows]
+            if way:
+                tokens[index] = self._draw_limited(scaled[index], uniform[index], chosen)
+            else:
+                tokens[index] = _pick(_drop_below_min_p(scaled[index].exp(), chosen), uniform[index])
+        return tokens
+
+    def _draw_limited(self, scaled: Tensor, uniform: Tensor, params: Sequence[SamplingParams]) -> Tensor:
+        """For rows with top-k or top-p: over the most likely tokens, in order. `scaled` is at most 0."""
+        vocabulary = scaled.shape[-1]
         top_k = [min(p.top_k or vocabulary, vocabulary) for p in params]
         top_p = [p.top_p for p in params]
-        if max(top_k) >= vocabulary and min(top_p) >= 1.0:
-            weights = (scaled - scaled.amax(-1, keepdim=True)).exp()
-            weights = _drop_below_min_p(weights, params)
-            return _pick(weights, uniform)
         values, ids = self._candidates(scaled, top_k, top_p)
-        weights = (values - values[:, :1]).exp()
-        rank = torch.arange(values.shape[-1], device=logits.device)[None]
-        weights = weights.masked_fill(rank >= column(top_k, torch.int64), 0.0)
+        weights = values.exp()
+        rank = torch.arange(values.shape[-1], device=scaled.device)[None]
+        weights = weights.masked_fill(rank >= torch.tensor(top_k, device=scaled.device)[:, None], 0.0)
         before = weights.cumsum(-1) - weights
-        total = self._mass(scaled, values, weights, top_k)
+        total = self._mass(scaled, weights, top_k)
         # The token that passes top_p is kept, and so is the most likely one.
-        weights = weights.masked_fill((before >= column(top_p) * total) & (rank > 0), 0.0)
+        weights = weights.masked_fill((before >= _column(top_p, scaled) * total) & (rank > 0), 0.0)
         weights = _drop_below_min_p(weights, params)
         return ids.gather(-1, _pick(weights, uniform)[:, None])[:, 0]
 
-    def _mass(self, scaled: Tensor, values: Tensor, weights: Tensor, top_k: list[int]) -> Tensor:
+    def _mass(self, scaled: Tensor, weights: Tensor, top_k: list[int]) -> Tensor:
         """Each row's whole weight after top-k, relative to its most likely token, `[rows, 1]`."""
-        if values.shape[-1] == scaled.shape[-1]:
+        if weights.shape[-1] == scaled.shape[-1]:
             return weights.sum(-1, keepdim=True)
-        whole = (scaled.logsumexp(-1, keepdim=True) - values[:, :1]).exp()
+        whole = scaled.exp().sum(-1, keepdim=True)
         limited = torch.tensor([k < scaled.shape[-1] for k in top_k], device=scaled.device)[:, None]
         return torch.where(limited, weights.sum(-1, keepdim=True), whole)
 
@@ -149,11 +162,15 @@ class Sampler:
         return scaled.sort(-1, descending=True)
 
 
+def _column(values: Sequence[float], like: Tensor) -> Tensor:
+    return torch.tensor(values, dtype=like.dtype, device=like.device)[:, None]
+
+
 def _drop_below_min_p(weights: Tensor, params: Sequence[SamplingParams]) -> Tensor:
     if not any(p.min_p for p in params):
         return weights
-    floor = torch.tensor([p.min_p for p in params], dtype=weights.dtype, device=weights.device)[:, None]
-    return weights.masked_fill(weights < floor * weights.amax(-1, keepdim=True), 0.0)
+    floor = _column([p.min_p for p in params], weights) * weights.amax(-1, keepdim=True)
+    return weights.masked_fill(weights < floor, 0.0)
 
 
 def _pick(weights: Tensor, uniform: Tensor) -> Tensor:
