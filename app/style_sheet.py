@@ -58,6 +58,8 @@ QPushButton[role="quiet"]:hover, QToolButton:hover { background: $hover; color: 
 QToolButton::menu-indicator { image: none; }
 QPushButton[role="quiet"]:checked, QToolButton:checked { color: $accent; }
 QPushButton[role="quiet"]:focus, QToolButton:focus { border-color: $accent; }
+QPushButton#sampling_more { color: $secondary; padding-left: 0; text-align: left; }
+QPushButton#sampling_more:hover { color: $text; background: transparent; }
 QPushButton[role="quiet"]:disabled { color: $faint; }
 QPushButton[role="search"] { background: $field; color: $secondary; padding: ${s4}px ${s12}px; font-weight: 400; }
 QPushButton[role="search"]:hover { background: $hover; color: $text; }

@@ -7,6 +7,15 @@ from pathlib import Path
 from engine import Header
 
 
+def bytes_words(count: float) -> str:
+    """1,536 bytes as "1.5 KB": three figures, steps of 1,024."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.3g} {unit}"
+        count /= 1024
+    return f"{count:.3g} TB"
+
+
 def count_words(count: int) -> str:
     """Parameters: "5 M", "0.6 B"."""
     if count >= 1e9:

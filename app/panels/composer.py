@@ -8,14 +8,14 @@ from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QAction, QKeySequence
-from PySide6.QtWidgets import QFileDialog, QFrame, QHBoxLayout, QPushButton, QVBoxLayout
+from PySide6.QtWidgets import QFileDialog, QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app import places
 from app.bridge import Bridge
 from app.prompts import CHARACTERS_A_TOKEN, Draft
 from app.session import Session, SessionState
 from app.widgets.controls import Number
-from app.widgets.labels import Note, label, set_role
+from app.widgets.labels import Hairline, Note, label, set_role
 from app.widgets.prompt_edit import PromptEdit
 from app.words import sentence
 from engine import InvalidInput, ModelCard, Record, SamplingParams, Submitted, read_prompts
@@ -61,7 +61,7 @@ class Composer(QFrame):
         self.prompt.setPlaceholderText("Write a prompt. {fox|owl} stands for either word.")
         self.system = PromptEdit("composer_system", 1, 4)
         self.system.setAccessibleName("System prompt")
-        self.system.setPlaceholderText("System prompt: how the model should behave")
+        self.system.setPlaceholderText("How the model should behave")
         self.summary = label("", "note", "composer_summary")
         self.message = Note("composer_message", "error")
         self.use_system = Toggle("composer_use_system", "System prompt", "Begin every chat with these instructions")
@@ -104,7 +104,19 @@ class Composer(QFrame):
         inner = QVBoxLayout(self.field)
         inner.setContentsMargins(12, 8, 8, 6)
         inner.setSpacing(4)
-        inner.addWidget(self.system)
+        self.system_row = QWidget()
+        above = QVBoxLayout(self.system_row)
+        above.setContentsMargins(0, 0, 0, 4)
+        above.setSpacing(4)
+        beside = QHBoxLayout()
+        beside.setSpacing(8)
+        name = label("System", "note")
+        name.setContentsMargins(0, 3, 0, 0)  # on the line of the text beside it
+        beside.addWidget(name, 0, Qt.AlignmentFlag.AlignTop)
+        beside.addWidget(self.system, 1)
+        above.addLayout(beside)
+        above.addWidget(Hairline())
+        inner.addWidget(self.system_row)
         inner.addWidget(self.prompt)
         quiet = QHBoxLayout()
         quiet.setSpacing(2)
@@ -230,7 +242,7 @@ class Composer(QFrame):
         self.draft_changed.emit()
 
     def _on_use_system(self, on: bool) -> None:
-        self.system.setVisible(on)
+        self.system_row.setVisible(on)
         if on:
             self.system.setFocus()
 
@@ -302,6 +314,6 @@ class Composer(QFrame):
         self.count.setValue(int(str(kept.value("composer/count", DEFAULT_COUNT))))
         self.system.setPlainText(str(kept.value("composer/system", "")))
         self.use_system.setChecked(str(kept.value("composer/use_system", "false")) == "true")
-        self.system.setVisible(self.use_system.isChecked())
+        self.system_row.setVisible(self.use_system.isChecked())
         self.chat.setChecked(str(kept.value("composer/chat", "true")) == "true")
         self._tell()

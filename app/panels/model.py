@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
-import psutil
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLineEdit, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from app import places
+from app.estimate import empty, estimate, nvidia_driver
 from app.load_status import LoadStatus
 from app.session import Session, SessionState
 from app.widgets.controls import DropDown
 from app.widgets.labels import Heading, Note, Row, label, set_role
-from app.widgets.memory_bar import MemoryBar, bytes_words
-from app.words import count_words, sentence
+from app.widgets.memory_bar import MemoryBar
+from app.words import bytes_words, count_words, sentence
 from engine import DTYPES, QUANTIZATIONS, Header, InvalidInput, ModelCard, ModelSpec, Trace
 
 DEMO, FOLDER, HUB = "demo", "folder", "hub"
@@ -26,7 +27,7 @@ HINTS = {
 
 def devices() -> list[tuple[str, object]]:
     found: list[tuple[str, object]] = [("automatic", "auto"), ("CPU", "cpu")]
-    if Path("/proc/driver/nvidia/version").exists() or Path("/dev/nvidiactl").exists():
+    if nvidia_driver():
         found.append(("GPU (CUDA)", "cuda"))
     return found
 
@@ -291,45 +292,24 @@ class ModelPanel(QWidget):
         if self._header is not None and not self._changed():
             self._show_memory(self._header)
             return
-        try:
-            spec = self.spec()
-        except InvalidInput:
-            self._no_estimate()
-            return
-        if self.source.currentData() == HUB:
-            self._no_estimate()
-            return
+        spec = None
+        if self.source.currentData() != HUB:
+            with contextlib.suppress(InvalidInput):
+                spec = self.spec()
         self._session.start(self._estimate(spec))
 
-    def _no_estimate(self) -> None:
-        memory = psutil.virtual_memory()
-        self.bar.set_bytes(0, 0, memory.total - memory.available, memory.total)
-        self.memory.setText(f"{bytes_words(memory.available)} free")
-        self.facts.say("")
-
-    async def _estimate(self, spec: ModelSpec) -> None:
-        """What the model would take, from its headers alone."""
-
-        def look() -> tuple[int, str]:
-            from engine import inspect_model
-
-            info = inspect_model(spec.source)
-            gpu = spec.device.startswith("cuda") or (spec.device == "auto" and len(devices()) > 2)
-            dtype = (info.dtype if gpu else "float32") if spec.dtype == "auto" else spec.dtype
-            kv = bytes_words(info.kv_token_bytes(dtype))
-            return info.bytes_as(dtype), f"{count_words(info.parameters)} parameters in {dtype}\nKV {kv} a token"
-
+    async def _estimate(self, spec: ModelSpec | None) -> None:
+        """Shows what the model would take, or the memory alone when that cannot be known."""
+        device = self.device.currentData()
         try:
-            weights, words = await self._session.off_thread(look)
+            found = await self._session.off_thread(lambda: estimate(spec) if spec is not None else empty(device))
         except (InvalidInput, OSError) as error:
-            self._no_estimate()
-            if self.source.currentData() != DEMO and self.path.text().strip():
+            if self.source.currentData() == FOLDER:
                 self.error.say(sentence(str(error)))
+            found = await self._session.off_thread(lambda: empty(device))
+        if self._header is not None and not self._changed():
             return
-        if self._session.state is SessionState.READY and not self._changed():
-            return
-        memory = psutil.virtual_memory()
-        self.bar.set_bytes(weights, 0, memory.total - memory.available, memory.total)
-        fits = "fits" if weights < memory.available else "does not fit"
-        self.memory.setText(f"~{bytes_words(weights)} · {fits}")
-        self.facts.say(words)
+        self.bar.set_bytes(found.weights, 0, found.total - found.free, found.total)
+        fits = f"~{bytes_words(found.weights)} · {'fits' if found.fits else 'does not fit'}"
+        self.memory.setText(fits if found.weights else f"{bytes_words(found.free)} free")
+        self.facts.say("\n".join(found.facts))

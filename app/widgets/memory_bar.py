@@ -7,15 +7,7 @@ from PySide6.QtGui import QBrush, QPainter, QPainterPath, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app import theme
-
-
-def bytes_words(count: float) -> str:
-    """1,536 bytes as "1.5 KB": three figures, steps of 1,024."""
-    for unit in ("B", "KB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.3g} {unit}"
-        count /= 1024
-    return f"{count:.3g} TB"
+from app.words import bytes_words
 
 
 class MemoryBar(QWidget):

@@ -15,8 +15,8 @@ from app.session import Session
 from app.widgets.banner import Banner
 from app.widgets.controls import PowerOfTwo, SliderValue
 from app.widgets.labels import Note
-from app.widgets.memory_bar import bytes_words
 from app.widgets.palette import CommandPalette, match_score
+from app.words import bytes_words
 from engine import EngineConfig, InvalidInput
 
 
