@@ -1,0 +1,113 @@
+"""The models that ship: the demo's stories, measured from its weights, and the draft that shares its tokenizer."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import resources
+from engine import (
+    Completion,
+    Engine,
+    EngineConfig,
+    FinishReason,
+    ModelSpec,
+    SamplingParams,
+    Submission,
+    inspect_model,
+)
+
+PROMPTS = 100
+LIMIT = 200
+
+
+def load_grammar() -> ModuleType:
+    path = Path(__file__).parent.parent / "packaging" / "stories.py"
+    spec = importlib.util.spec_from_file_location("stories", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+grammar = load_grammar()
+
+
+@dataclass(frozen=True)
+class Told:
+    """One greedy story and the pair of nouns it was asked for."""
+
+    nouns: tuple[str, str]
+    completion: Completion
+
+    @property
+    def words(self) -> list[str]:
+        return list(grammar.words(self.completion.text))
+
+
+@pytest.fixture(scope="module")
+def stories() -> Iterator[list[Told]]:
+    """The demo's greedy answers to pairs of nouns that no training story holds, all in one batch."""
+    pairs = grammar.held_out_pairs(PROMPTS)
+    params = SamplingParams(max_tokens=LIMIT, temperature=0)
+    prompts = [[{"role": "user", "content": grammar.ask(a, b)}] for a, b in pairs]
+    with Engine(ModelSpec("demo"), EngineConfig(max_running=PROMPTS), threads=1) as engine:
+        streams = engine.submit_many([Submission(prompt, params) for prompt in prompts])
+        yield [Told(pair, stream.result(timeout=100)) for pair, stream in zip(pairs, streams)]
+
+
+def test_nine_of_ten_stories_mention_both_nouns(stories: list[Told]) -> None:
+    both = [told for told in stories if set(told.nouns) <= set(told.words)]
+    assert len(both) >= 0.90 * PROMPTS
+
+
+def test_nineteen_of_twenty_words_are_words_of_the_grammar(stories: list[Told]) -> None:
+    known = grammar.vocabulary()
+    words = [word for told in stories for word in told.words]
+    assert len(words) > 30 * PROMPTS
+    assert sum(word in known for word in words) >= 0.95 * len(words)
+
+
+def test_nineteen_of_twenty_stories_end_by_themselves(stories: list[Told]) -> None:
+    ended = [told for told in stories if told.completion.finish_reason is FinishReason.STOP]
+    assert len(ended) >= 0.95 * PROMPTS
+
+
+def test_the_stories_differ(stories: list[Told]) -> None:
+    assert len({told.completion.text for told in stories}) == PROMPTS
+
+
+def test_the_pairs_were_held_out_of_training() -> None:
+    pairs = grammar.held_out_pairs(PROMPTS)
+    assert len(set(pairs)) == PROMPTS
+    assert all(grammar.held_out(a, b) and grammar.held_out(b, a) for a, b in pairs)
+
+
+def test_the_demo_and_its_draft_have_the_promised_sizes_and_one_tokenizer() -> None:
+    demo, draft = inspect_model("demo"), inspect_model("demo-draft")
+    assert 4_000_000 <= demo.parameters <= 8_000_000
+    assert draft.parameters <= 1_000_000
+    assert demo.vocabulary == draft.vocabulary <= 4096
+    assert demo.dtype == draft.dtype == "bfloat16"
+    assert demo.kv_heads < demo.heads
+    assert demo.head_dim >= 32
+    assert (demo.folder / "tokenizer.json").read_bytes() == (draft.folder / "tokenizer.json").read_bytes()
+    config = demo.folder / "config.json"
+    assert '"intermediate_size": 768' in config.read_text()
+    for width in (demo.hidden, 768, demo.kv_heads * demo.head_dim):
+        assert width % 128 == 0, "so that it can be quantized"
+    models = resources.path("models")
+    assert sum(file.stat().st_size for file in models.rglob("*") if file.is_file()) < 20_000_000
+
+
+def test_the_draft_loads_and_speaks() -> None:
+    with Engine(ModelSpec("demo-draft"), EngineConfig(max_running=2), threads=1) as engine:
+        prompt = [{"role": "user", "content": "Tell me a story about a fox and a kite."}]
+        completion = engine.submit(prompt, SamplingParams(max_tokens=20, temperature=0)).result(timeout=30)
+    assert len(grammar.words(completion.text)) >= 8
