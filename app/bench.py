@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 FIRST_PAINT = "BATCHSCOPE_FIRST_PAINT"
 SIZE = (1600, 1000)
 FRAME_MS = 33.0
+BUSY = 0.5  # load average before the bench, from which on the table warns
 Report = Callable[[str], None]
 
 
@@ -187,7 +188,7 @@ async def _in_window(
         result["throughput"] = {}
         for name, limit in (("limited", threads), ("free", None)):
             report(f"throughput: {rounds} rounds with the window and without it, {limit or 'all'} threads")
-            result["throughput"][name] = await _throughput(window, meter, source, rounds, workload, limit)
+            result["throughput"][name] = await _throughput(window, source, rounds, workload, limit)
     finally:
         window.close()
         await closed
@@ -256,7 +257,7 @@ async def _live(
 
 
 async def _throughput(
-    window: MainWindow, meter: FrameMeter, source: str, rounds: int, workload: tuple[int, int, int], threads: int | None
+    window: MainWindow, source: str, rounds: int, workload: tuple[int, int, int], threads: int | None
 ) -> dict[str, Any]:
     from app.bench_headless import bench_workload
 
@@ -264,23 +265,21 @@ async def _throughput(
     running, requests, tokens = workload
     config = EngineConfig(max_running=running)
     engine = await loop.run_in_executor(None, lambda: EngineProcess(ModelSpec(source), config, threads=threads))
-    headless = _Headless(source, running, requests, tokens, threads)
-    beside, alone, frames = [], [], []
+    headless: _Headless | None = None
+    beside, alone = [], []
 
     async def with_window() -> float:
         run = await loop.run_in_executor(None, lambda: engine.run(bench_workload(requests, tokens)))
         writer = TraceWriter(run.trace, places.new_run_file(source))
         bridge.show(run.trace)
-        meter.start()
         await _until(lambda: run.done, 600)
-        frames.append(meter.stop())
         await loop.run_in_executor(None, writer.close)
         return measure(run.result(timeout=0)).output_throughput
 
     try:
+        headless = _Headless(source, running, requests, tokens, threads)
         await with_window()  # a warm-up of each, not counted
         headless.round()
-        frames.clear()
         for i in range(rounds):
             for side in ("window", "alone") if i % 2 == 0 else ("alone", "window"):
                 if side == "window":
@@ -289,7 +288,8 @@ async def _throughput(
                     alone.append(headless.round())
     finally:
         await loop.run_in_executor(None, engine.close)
-        headless.close()
+        if headless is not None:
+            headless.close()
     with_it, without = statistics.median(beside), statistics.median(alone)
     return {
         "threads": headless.threads,
@@ -298,7 +298,6 @@ async def _throughput(
         "window_median": with_it,
         "headless_median": without,
         "ratio": with_it / without,
-        "p95_ms": max(f["p95_ms"] for f in frames),
     }
 
 
@@ -332,6 +331,8 @@ def render(result: dict[str, Any]) -> str:
     paint = result["first_paint"]
     lines.append(line("first paint after the command", f"{paint['median_s']:.2f} s", "< 1 s", paint["median_s"] < 1.0))
     lines.append(line("    from a cold start", f"{paint['cold_s']:.2f} s"))
+    if machine["load"] > BUSY:
+        lines.insert(1, "the machine was busy with something else: these figures tell less than they could")
     torch = paint["torch"] or result["torch_in_window"]
     lines.append(
         line("torch in the window's process", "imported" if torch else "not imported", "not imported", not torch)
