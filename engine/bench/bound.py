@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
 from transformers import LlamaForCausalLM, StaticCache
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -39,18 +38,20 @@ def attend(
     attention_mask: Tensor | None = None,
     *,
     dense: DenseCache,
-    scaling: float | None = None,
+    scaling: float,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """One query a row; the heads that share a KV head are attended as one block of queries."""
+    """One query a row; heads that share a KV head are one matrix of queries. Two products are faster than sdpa here."""
     layer: int = module.layer_idx  # type: ignore[assignment]
     k, v = dense.k[layer], dense.v[layer]
     k[:, :, -1] = key[:, :, 0]
     v[:, :, -1] = value[:, :, 0]
     batch, heads, one, head_dim = query.shape
-    grouped = query.reshape(batch, k.shape[1], heads // k.shape[1], head_dim)
-    out = scaled_dot_product_attention(grouped, k, v, scale=scaling)
-    return out.reshape(batch, one, heads, head_dim), None
+    kv_heads, context = k.shape[1:3]
+    queries = (query * scaling).view(batch * kv_heads, heads // kv_heads, head_dim)
+    scores = torch.bmm(queries, k.view(batch * kv_heads, context, head_dim).transpose(1, 2))
+    out = torch.bmm(scores.softmax(-1), v.view(batch * kv_heads, context, head_dim))
+    return out.view(batch, one, heads, head_dim), None
 
 
 ALL_ATTENTION_FUNCTIONS.register(NAME, attend)

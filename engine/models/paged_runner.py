@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -74,14 +74,14 @@ class PagedRunner:
         self._device = model.device
         # With Triton's interpreter on, the GPU's kernels run on CPU tensors: so its path is tested without a GPU.
         self._triton = model.device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
-        self.k_caches = [self._allocate(blocks, *shape) for shape in model.layer_kv]
-        self.v_caches = [self._allocate(blocks, *shape) for shape in model.layer_kv]
+        self.k_caches = [self._allocate(cpu.allocate_keys, blocks, *shape) for shape in model.layer_kv]
+        self.v_caches = [self._allocate(cpu.allocate_values, blocks, *shape) for shape in model.layer_kv]
         self._last_token = torch.zeros(config.max_running, dtype=torch.long, device=self._device)
         self._sampler = Sampler(config.max_running, model.card.vocabulary, self._device)
 
-    def _allocate(self, blocks: int, kv_heads: int, head_dim: int) -> Tensor:
+    def _allocate(self, on_cpu: Callable[..., Tensor], blocks: int, kv_heads: int, head_dim: int) -> Tensor:
         if not self._triton:
-            return cpu.allocate_cache(blocks, self.block_size, kv_heads, head_dim, self.model.dtype)
+            return on_cpu(blocks, self.block_size, kv_heads, head_dim, self.model.dtype)
         return torch.zeros(blocks, self.block_size, kv_heads, head_dim, dtype=self.model.dtype, device=self._device)
 
     def launch(self, plan: StepPlan) -> Launched:
