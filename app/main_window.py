@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -316,6 +317,15 @@ def make_application() -> QApplication:
     return app
 
 
+def show(window: MainWindow) -> None:
+    """Puts the window on the screen; the bench, which sets the variable, is told of its first paint."""
+    if os.environ.get("BATCHSCOPE_FIRST_PAINT"):
+        from app.bench import announce_first_paint
+
+        announce_first_paint(window)
+    window.show()
+
+
 def open_window(spec: ModelSpec, config: EngineConfig, *, in_process: bool = False) -> int:
     """Opens the window, loads the model, and returns the exit code when the window is closed.
 
@@ -329,7 +339,7 @@ def open_window(spec: ModelSpec, config: EngineConfig, *, in_process: bool = Fal
         window = MainWindow(session, bridge)
         done = asyncio.get_running_loop().create_future()
         window.closed.connect(lambda: None if done.done() else done.set_result(None))
-        window.show()
+        show(window)
         window.start(spec, config)
         previous = signal.signal(signal.SIGTERM, lambda *_: window.close())
         try:

@@ -39,7 +39,7 @@ def play_demo(spec: ModelSpec, config: EngineConfig, out: Path | None = None) ->
 
 async def _live(spec: ModelSpec, config: EngineConfig, folder: Path) -> int:
     from app.bridge import Bridge
-    from app.main_window import MainWindow
+    from app.main_window import MainWindow, show
     from app.session import Session
 
     session, bridge = Session(), Bridge()
@@ -51,7 +51,7 @@ async def _live(spec: ModelSpec, config: EngineConfig, folder: Path) -> int:
     closed = asyncio.get_running_loop().create_future()
     window.closed.connect(lambda: closed.set_result(None))
     window.resize(*SIZE)
-    window.show()
+    show(window)
     window.start(spec, config)
     try:
         await _until(lambda: session.ready or bool(problems))
