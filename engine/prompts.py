@@ -31,12 +31,15 @@ class PromptEncoder:
         with self._lock:
             if isinstance(prompt, str):
                 encoded = self._text(prompt)
+            elif not isinstance(prompt, (list, tuple)):
+                raise InvalidInput(f"prompt={prompt!r}: give text, a list of token ids or a list of chat messages")
             elif prompt and all(isinstance(part, Mapping) for part in prompt):
                 encoded = self._chat(cast("Sequence[Message]", prompt))
             else:
                 encoded = self._ids(cast("Sequence[int]", prompt))
         if not encoded.ids:
             raise InvalidInput(f"prompt={prompt!r}: it has no tokens; write something to continue")
+        self._check_ids(encoded.ids)  # a tokenizer may have more words than the model has rows
         context = self._card.context
         if context and len(encoded.ids) >= context:
             raise InvalidInput(
@@ -67,7 +70,10 @@ class PromptEncoder:
     def _ids(self, ids: Sequence[int]) -> Encoded:
         if not ids:
             raise InvalidInput("prompt=[]: it is empty; give at least one token id")
+        self._check_ids(ids)
+        return Encoded(list(ids), self._tokenizer.decode(ids))
+
+    def _check_ids(self, ids: Sequence[int]) -> None:
         for i in ids:
             if not isinstance(i, int) or isinstance(i, bool) or not 0 <= i < self._card.vocabulary:
                 raise InvalidInput(f"prompt: token id {i!r} is not in [0, {self._card.vocabulary})")
-        return Encoded(list(ids), self._tokenizer.decode(ids))

@@ -124,12 +124,16 @@ def tensor_sizes(files: list[Path]) -> dict[str, tuple[int, int, str]]:
                 if length > 100_000_000:
                     raise ValueError(f"a header of {length} bytes")
                 header = json.loads(file.read(length))
-        except (OSError, ValueError, struct.error) as error:
+            end = 8 + length
+            for name, entry in header.items():
+                if name != "__metadata__":
+                    elements = prod(entry["shape"])
+                    sizes[name] = (elements, elements * DTYPE_BYTES.get(entry["dtype"], 1), entry["dtype"])
+                    end = max(end, 8 + length + entry["data_offsets"][1])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, struct.error) as error:
             raise InvalidInput(f"{path} is not a safetensors file: {error}; fetch the model again") from error
-        for name, entry in header.items():
-            if name != "__metadata__":
-                elements = prod(entry["shape"])
-                sizes[name] = (elements, elements * DTYPE_BYTES.get(entry["dtype"], 1), entry["dtype"])
+        if path.stat().st_size < end:
+            raise InvalidInput(f"{path} is cut short: {path.stat().st_size:,} of {end:,} bytes; fetch the model again")
     return sizes
 
 
@@ -146,8 +150,22 @@ def inspect_folder(folder: Path, name: str) -> ModelInfo:
     config = read_config(folder)
     text: dict[str, Any] = {**config, **config.get("text_config", {})}
     sizes = tensor_sizes(weight_files(folder))
-    heads = int(text.get("num_attention_heads") or text.get("n_head") or 1)
-    hidden = int(text.get("hidden_size") or text.get("n_embd") or 0)
+
+    def number(*names: str) -> int:
+        """The first of these values that the config has, 0 when it has none."""
+        for name in names:
+            value = text.get(name)
+            if value is not None:
+                if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                    raise InvalidInput(
+                        f"{folder / 'config.json'}: {name}={value!r} is not a whole number of at least 1; "
+                        "fetch the model again"
+                    )
+                return value
+        return 0
+
+    heads = number("num_attention_heads", "n_head") or 1
+    hidden = number("hidden_size", "n_embd")
     stored = [dtype for _, _, dtype in sizes.values()]
     widest = max(set(stored), key=stored.count) if stored else "F32"
     tokenizer_config = folder / "tokenizer_config.json"
@@ -161,13 +179,13 @@ def inspect_folder(folder: Path, name: str) -> ModelInfo:
         model_type=config["model_type"],
         parameters=sum(elements for elements, _, _ in sizes.values()),
         weight_bytes=sum(size for _, size, _ in sizes.values()),
-        layers=int(text.get("num_hidden_layers") or text.get("n_layer") or 0),
+        layers=number("num_hidden_layers", "n_layer"),
         heads=heads,
-        kv_heads=int(text.get("num_key_value_heads") or heads),
-        head_dim=int(text.get("head_dim") or (hidden // heads if heads else 0)),
+        kv_heads=number("num_key_value_heads") or heads,
+        head_dim=number("head_dim") or hidden // heads,
         hidden=hidden,
-        vocabulary=int(text.get("vocab_size") or 0),
-        context=int(text.get("max_position_embeddings") or text.get("n_positions") or 0),
+        vocabulary=number("vocab_size"),
+        context=number("max_position_embeddings", "n_positions"),
         dtype={"F32": "float32", "BF16": "bfloat16", "F16": "float16"}.get(widest, "float32"),
         chat=chat,
         tensors={key: (elements, size) for key, (elements, size, _) in sizes.items()},

@@ -12,7 +12,13 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers import (
+    MODEL_FOR_MASKED_LM_MAPPING,
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+)
 
 from engine.config import InvalidInput, ModelSpec
 from engine.models import attention
@@ -134,7 +140,7 @@ def _fetch(spec: ModelSpec) -> Path:
 def _config(folder: Path, spec: ModelSpec) -> Any:
     try:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=spec.trust_remote_code)
-    except (ValueError, OSError, KeyError) as error:
+    except Exception as error:  # a config checks itself, and raises what it likes
         raise InvalidInput(
             f"{folder}: transformers {transformers.__version__} cannot use this config: {_first_line(error)}"
         ) from error
@@ -154,6 +160,8 @@ def refuse_unsupported(config: Any) -> None:
         raise InvalidInput(
             f"model type {kind!r} is not a decoder that generates text; choose a causal model"
         ) from error
+    if type(config) in MODEL_FOR_MASKED_LM_MAPPING:  # BERT and its kin have a causal class, and are none
+        raise InvalidInput(f"model type {kind!r} fills gaps and does not generate text; choose a causal model")
     if isinstance(cls, tuple):
         cls = cls[0]
     if not cls._supports_attention_backend or cls._is_stateful:
@@ -193,7 +201,9 @@ def _weights(
                 trust_remote_code=spec.trust_remote_code,
                 output_loading_info=True,
             )
-    except (OSError, ValueError, RuntimeError, ImportError) as error:
+    except LoadCancelled:
+        raise
+    except Exception as error:  # each model's code and each file format raises its own
         if isinstance(error, torch.cuda.OutOfMemoryError):
             raise InvalidInput(f"{info.name} does not fit in the GPU's memory: {_first_line(error)}") from error
         raise InvalidInput(f"{folder} cannot be loaded: {_first_line(error)}") from error

@@ -1,0 +1,377 @@
+"""What a person's mistake gets: a message that names the thing and what to do, and running requests that go on."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+import engine.engine
+from engine import Engine, EngineConfig, FinishReason, InvalidInput, ModelSpec, SamplingParams, read_prompts
+from tests.engine.conftest import SMALL
+from tests.engine.tiny_models import VOCABULARY, TinyModel, change_config, save_tiny_model
+
+FOX: list[Any] = [{"role": "user", "content": "Tell me a story about a fox and a kite."}]
+GREEDY = SamplingParams(max_tokens=8, temperature=0)
+
+
+def refusal(source: Path | str, **spec: Any) -> str:
+    """The message that loading gives."""
+    with pytest.raises(InvalidInput) as caught:
+        engine.engine.load(ModelSpec(str(source), device="cpu", **spec))
+    message = str(caught.value)
+    assert "\n" not in message
+    assert "Traceback" not in message
+    return message
+
+
+# Models.
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    assert refusal(tmp_path / "nowhere") == f"no folder {tmp_path / 'nowhere'}: check the path of the model"
+
+
+def test_a_file_in_place_of_a_folder_is_named(demo_copy: Path) -> None:
+    message = refusal(demo_copy / "model.safetensors")
+    assert message.endswith("model.safetensors is a file: give the folder that holds the model's config.json")
+
+
+def test_a_word_that_is_neither_a_folder_nor_a_hub_id_is_named() -> None:
+    assert re.match("no model 'demmo': give demo, the path of a folder, or a hub id", refusal("demmo"))
+
+
+def test_a_folder_that_is_no_model_is_told_what_it_lacks(tmp_path: Path) -> None:
+    assert refusal(tmp_path) == f"{tmp_path} is no model: it has no config.json; choose the folder that holds one"
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "tokenizer.json"])
+def test_a_folder_without_weights_or_tokenizer_is_told_which(file: str, demo_copy: Path) -> None:
+    (demo_copy / file).unlink()
+    message = refusal(demo_copy)
+    assert str(demo_copy) in message
+    assert ("safetensors" if file.startswith("model") else "tokenizer") in message
+    assert "incomplete" in message or "copy the model's tokenizer files" in message
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"hidden_size": 256}', "\x00\xff"])
+def test_a_broken_config_is_named(text: str, demo_copy: Path) -> None:
+    (demo_copy / "config.json").write_text(text, encoding="latin-1")
+    assert str(demo_copy / "config.json") in refusal(demo_copy)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model_type": "no_such_type"},
+        {"model_type": 7},
+        {"hidden_size": "wide"},
+        {"hidden_size": 0},
+        {"num_attention_heads": 0},
+        {"num_attention_heads": 7},
+        {"num_hidden_layers": -1},
+        {"num_hidden_layers": 12},
+        {"hidden_size": 512},
+        {"vocab_size": 100},
+        {"vocab_size": "many"},
+        {"rope_parameters": "none"},
+        {"max_position_embeddings": "long"},
+    ],
+    ids=str,
+)
+def test_a_config_with_a_wrong_value_is_refused_by_folder(change: dict[str, Any], demo_copy: Path) -> None:
+    change_config(demo_copy, **change)
+    assert str(demo_copy) in refusal(demo_copy)
+
+
+def _truncated(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+def _no_header(data: bytes) -> bytes:
+    return b"this is not a safetensors file"
+
+
+def _huge_header(data: bytes) -> bytes:
+    return struct.pack("<Q", 1 << 60) + data[8:]
+
+
+def _wrong_header(data: bytes) -> bytes:
+    header = json.dumps({"model.norm.weight": {"dtype": "F32"}}).encode()
+    return struct.pack("<Q", len(header)) + header
+
+
+def _list_header(data: bytes) -> bytes:
+    return struct.pack("<Q", 2) + b"[]"
+
+
+def _empty(data: bytes) -> bytes:
+    return b""
+
+
+@pytest.mark.parametrize("broken", [_truncated, _no_header, _huge_header, _wrong_header, _list_header, _empty])
+def test_broken_safetensors_are_named(broken: Callable[[bytes], bytes], demo_copy: Path) -> None:
+    weights = demo_copy / "model.safetensors"
+    weights.write_bytes(broken(weights.read_bytes()))
+    message = refusal(demo_copy)
+    assert str(demo_copy) in message
+    assert "fetch the model again" in message
+
+
+def test_weights_that_lack_a_tensor_are_refused(demo_copy: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(demo_copy / "model.safetensors")
+    del tensors["model.layers.2.mlp.up_proj.weight"]
+    save_file(tensors, demo_copy / "model.safetensors", metadata={"format": "pt"})
+    message = refusal(demo_copy)
+    assert "model.layers.2.mlp.up_proj.weight" in message
+    assert "fetch the model again" in message
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"model": 3}', "not json"])
+def test_a_broken_tokenizer_is_refused(text: str, demo_copy: Path) -> None:
+    (demo_copy / "tokenizer.json").write_text(text)
+    assert re.match(rf"{re.escape(str(demo_copy))}: the tokenizer cannot be read", refusal(demo_copy))
+
+
+def test_weights_that_are_only_pickled_are_not_opened(demo_copy: Path) -> None:
+    (demo_copy / "model.safetensors").rename(demo_copy / "pytorch_model.bin")
+    message = refusal(demo_copy)
+    assert "pytorch_model.bin" in message
+    assert "convert them to safetensors" in message
+
+
+def test_a_model_that_brings_code_is_not_run_unless_it_is_trusted(demo_copy: Path) -> None:
+    witness = demo_copy / "ran"
+    (demo_copy / "modeling.py").write_text(f"open({str(witness)!r}, 'w').close()\n")
+    change_config(demo_copy, auto_map={"AutoModelForCausalLM": "modeling.Own"}, model_type="own_kind")
+    message = refusal(demo_copy)
+    assert "auto_map" in message
+    assert "trust_remote_code" in message
+    assert not witness.exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "config"),
+    [
+        ("bloom", {"n_layer": 2, "n_head": 4}),
+        ("falcon", {"num_hidden_layers": 2, "num_attention_heads": 4}),
+        ("mamba", {"num_hidden_layers": 2}),
+        ("bert", {"num_hidden_layers": 2, "num_attention_heads": 4}),
+        ("t5", {"num_layers": 2, "num_heads": 4}),
+    ],
+)
+def test_a_model_type_without_the_attention_interface_is_refused_by_name(
+    kind: str, config: dict[str, Any], demo_copy: Path
+) -> None:
+    values = {"model_type": kind, "vocab_size": VOCABULARY, "hidden_size": 64}
+    (demo_copy / "config.json").write_text(json.dumps(values | config))
+    message = refusal(demo_copy)
+    assert f"model type {kind!r}" in message
+    assert "choose" in message
+
+
+def test_bloom_with_its_own_weights_is_refused_as_well(tmp_path: Path) -> None:
+    def config() -> Any:
+        return transformers.BloomConfig(vocab_size=VOCABULARY, hidden_size=64, n_layer=2, n_head=4)
+
+    save_tiny_model(TinyModel(config), tmp_path)
+    assert "does not use transformers' attention interface" in refusal(tmp_path)
+
+
+def test_a_quantized_checkpoint_is_refused(demo_copy: Path) -> None:
+    change_config(demo_copy, quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True})
+    assert "quantized" in refusal(demo_copy)
+
+
+def test_a_hub_id_without_network_says_so(tmp_path: Path) -> None:
+    """In a process of its own: the hub's address is read when its library is imported."""
+    program = (
+        "from engine import ModelSpec, InvalidInput\nfrom engine.models.loading import load\n"
+        "try:\n    load(ModelSpec('nobody/nothing'))\nexcept InvalidInput as error:\n    print(error)"
+    )
+    environment = {
+        **os.environ, "HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "0",
+        "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1",
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert "cannot fetch 'nobody/nothing'" in done.stdout, done.stderr
+    assert "check the network, or give the path of a local folder" in done.stdout
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_named() -> None:
+    assert re.match("device='cuda': no CUDA GPU is usable here; use cpu", refusal_on("cuda"))
+
+
+def refusal_on(device: str) -> str:
+    with pytest.raises(InvalidInput) as caught:
+        engine.engine.load(ModelSpec("demo", device=device))
+    return str(caught.value)
+
+
+# Values.
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"source": " "}, "source=' ': name a model"),
+        ({"quantization": "awq"}, "quantization='awq': not built yet; use none"),
+        ({"quantization": "q4"}, "quantization='q4': must be none"),
+        ({"dtype": "int8"}, "dtype='int8': must be one of auto, float32"),
+        ({"device": "tpu"}, "device='tpu': must be auto, cpu, cuda or cuda:N"),
+    ],
+)
+def test_a_model_value_out_of_range_is_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(message)):
+        ModelSpec(**values)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"mode": "static"}, "mode='static': not built yet; use one of continuous"),
+        ({"mode": "chaos"}, "mode='chaos': must be one of continuous"),
+        ({"max_running": 0}, "max_running=0: must be a whole number of at least 1"),
+        ({"token_budget": 8}, "token_budget=8: must be at least max_running (64)"),
+        ({"block_size": 12}, "block_size=12: must be a power of two"),
+        ({"kv_memory": -5}, "kv_memory=-5: must be a number of bytes"),
+        ({"prefix_caching": True}, "prefix_caching=True: not built yet"),
+        ({"speculation": "draft"}, "speculation='draft': not built yet"),
+        ({"depth": 2}, "depth=2: must be 0, 1 or None"),
+        ({"seed": -1}, "seed=-1: must be a whole number"),
+    ],
+)
+def test_an_engine_value_out_of_range_is_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(message)):
+        EngineConfig(**values)
+
+
+def test_a_pool_too_small_for_one_block_is_refused_at_the_load() -> None:
+    with pytest.raises(InvalidInput, match="kv_memory=100: one block of this model takes"):
+        Engine(ModelSpec("demo-draft"), EngineConfig(kv_memory=100))
+
+
+# Prompts, while a request runs.
+
+
+@pytest.mark.parametrize(
+    ("prompt", "message"),
+    [
+        ("", "prompt='': it is empty; write something"),
+        (" \n", "prompt=' \\n': it is empty; write something"),
+        ([], "prompt=[]: it is empty; give at least one token id"),
+        ([1, 5000], "prompt: token id 5000 is not in [0, 3072)"),
+        ([-1], "prompt: token id -1 is not in [0, 3072)"),
+        ([1, "a"], "prompt: token id 'a' is not in [0, 3072)"),
+        ([1.5], "prompt: token id 1.5 is not in [0, 3072)"),
+        ([5] * 2000, "prompt of 2,000 tokens: demo stories 5M has a context of 1,024; shorten it"),
+        ([5] * 1024, "prompt of 1,024 tokens: demo stories 5M has a context of 1,024; shorten it"),
+        ("fox " * 3000, "has a context of 1,024; shorten it"),
+        ([{"role": "user", "content": " "}], "prompt: no message of the user says anything"),
+        ([{"role": "user"}], "prompt: the message {'role': 'user'} needs a role and a content"),
+        ([{"role": "user", "content": 3}], "needs a role and a content, both text"),
+        (None, "prompt=None"),
+        (7, "prompt=7"),
+        ({"role": "user", "content": "a fox"}, "prompt="),
+        ([{"role": "user", "content": "a"}, 3], "prompt"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_a_bad_prompt_is_refused_and_what_runs_goes_on(prompt: Any, message: str, demo: Engine) -> None:
+    running = demo.submit(FOX, GREEDY.with_(max_tokens=40, ignore_eos=True))
+    with pytest.raises(InvalidInput, match=re.escape(message)):
+        demo.submit(prompt, GREEDY)
+    completion = running.result(timeout=20)
+    assert completion.finish_reason is FinishReason.LENGTH
+    assert len(completion.token_ids) == 40
+    assert len(demo.trace.requests) == 1, "a refused prompt leaves no trace"
+
+
+def test_of_several_prompts_none_is_taken_when_one_is_bad(demo: Engine) -> None:
+    from engine import Submission
+
+    with pytest.raises(InvalidInput, match="it is empty"):
+        demo.submit_many([Submission(FOX, GREEDY), Submission("", GREEDY)])
+    assert demo.trace.requests == {}
+
+
+def test_a_request_that_the_whole_pool_cannot_hold_is_refused_with_the_pools_size(demo: Engine) -> None:
+    demo.begin(EngineConfig(max_running=4, kv_memory=4 * 16 * demo.card.kv_token_bytes))
+    with pytest.raises(
+        InvalidInput, match=r"prompt of 100 tokens.*the whole KV pool holds 64 tokens; lower max_tokens"
+    ):
+        demo.submit([5] * 100, GREEDY)
+    with pytest.raises(InvalidInput, match=r"prompt of 30 tokens with max_tokens=500: the whole KV pool holds 64"):
+        demo.submit([5] * 30, GREEDY.with_(max_tokens=500))
+    fits = demo.submit([5] * 30, GREEDY.with_(max_tokens=35, ignore_eos=True)).result(timeout=20)
+    assert len(fits.token_ids) == 35
+
+
+def test_a_chat_to_a_model_without_a_template_is_refused(demo_copy: Path) -> None:
+    (demo_copy / "chat_template.jinja").unlink()
+    with Engine(ModelSpec(str(demo_copy)), SMALL, threads=1) as plain:
+        with pytest.raises(InvalidInput, match=r"model has no chat template: send the prompt as plain text"):
+            plain.submit(FOX, GREEDY)
+        assert plain.submit("Once there was", GREEDY).result(timeout=20).text
+
+
+def test_a_template_that_refuses_the_chat_is_quoted(demo_copy: Path) -> None:
+    (demo_copy / "chat_template.jinja").write_text("{{ raise_exception('roles must alternate') }}")
+    with (
+        Engine(ModelSpec(str(demo_copy)), SMALL, threads=1) as strict,
+        pytest.raises(InvalidInput, match="the chat template of model refuses it: roles must alternate"),
+    ):
+        strict.submit(FOX, GREEDY)
+
+
+def test_a_prompt_with_tokens_that_the_model_does_not_know_is_refused(demo_copy: Path) -> None:
+    """A tokenizer may have more words than the model has rows: looked up, they would break the step of everybody."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(demo_copy)
+    tokenizer.add_tokens(["<brand-new>"])
+    tokenizer.save_pretrained(demo_copy)
+    with (
+        Engine(ModelSpec(str(demo_copy)), SMALL, threads=1) as small,
+        pytest.raises(InvalidInput, match=r"token id 3072 is not in \[0, 3072\)"),
+    ):
+        small.submit("a <brand-new> fox", GREEDY)
+
+
+# Files of prompts.
+
+
+def test_a_prompt_file_with_broken_utf8_names_the_line_and_the_byte(tmp_path: Path) -> None:
+    path = tmp_path / "prompts.txt"
+    path.write_bytes("a fox\nein Bär\n".encode() + "ein Bär\n".encode("latin-1"))
+    with pytest.raises(InvalidInput, match=re.escape(f"{path}, line 3, byte 6: not UTF-8; save the file as UTF-8")):
+        read_prompts(path)
+
+
+def test_a_prompt_file_that_is_missing_or_empty_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(f"cannot read the prompt file {tmp_path / 'none.txt'}")):
+        read_prompts(tmp_path / "none.txt")
+    with pytest.raises(InvalidInput, match="cannot read the prompt file"):
+        read_prompts(tmp_path)
+    (tmp_path / "empty.txt").write_text("\n  \n")
+    with pytest.raises(InvalidInput, match=r"empty.txt has no prompts; write one a line"):
+        read_prompts(tmp_path / "empty.txt")
+
+
+def test_a_prompt_file_is_read_line_by_line(tmp_path: Path) -> None:
+    path = tmp_path / "prompts.txt"
+    path.write_bytes(b"\xef\xbb\xbfa fox\r\n\r\n a kite \n" + "日本".encode())
+    assert read_prompts(path) == ["a fox", " a kite ", "日本"]
