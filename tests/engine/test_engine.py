@@ -1,0 +1,439 @@
+"""The engine as its callers meet it: streams, cancelling, ending, runs, failures."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from engine import (
+    Arrival,
+    Engine,
+    EngineConfig,
+    FinishReason,
+    Header,
+    InvalidInput,
+    ModelSpec,
+    Notice,
+    SamplingParams,
+    State,
+    Stream,
+    Submission,
+    Submitted,
+    Telemetry,
+    Workload,
+    demo_workload,
+    measure,
+)
+from tests.engine.conftest import SMALL
+
+FOX: list[Any] = [{"role": "user", "content": "Tell me a story about a fox and a kite."}]
+GREEDY = SamplingParams(max_tokens=24, temperature=0, ignore_eos=True)
+LONG = SamplingParams(max_tokens=900, temperature=0, ignore_eos=True)
+
+
+def at_forward(engine: Engine, count: int, do: Callable[[], None]) -> Any:
+    """Calls `do` on the engine's thread within its n-th forward from now; returns the hook's handle."""
+    forwards = 0
+
+    def hook(module: torch.nn.Module, args: Any, outputs: Any) -> None:
+        nonlocal forwards
+        forwards += 1
+        if forwards == count:
+            do()
+
+    return engine.model.module.register_forward_hook(hook)
+
+
+# Streams.
+
+
+def test_a_stream_is_iterated_to_its_end_and_its_result_is_all_of_it(demo: Engine) -> None:
+    stream = demo.submit(FOX, GREEDY)
+    deltas = list(stream)
+    completion = stream.result(timeout=5)
+    assert "".join(d.text for d in deltas) == completion.text
+    assert tuple(i for d in deltas for i in d.token_ids) == completion.token_ids
+    assert len(completion.token_ids) == len(completion.logprobs) == 24
+    assert completion.finish_reason is FinishReason.LENGTH
+    assert completion.error == ""
+    assert [d.time for d in deltas] == sorted(d.time for d in deltas)
+    assert completion.text == demo.model.tokenizer.decode(completion.token_ids, skip_special_tokens=True)
+
+
+def test_a_stream_is_read_by_any_number_of_readers_each_from_the_beginning(demo: Engine) -> None:
+    stream = demo.submit(FOX, GREEDY)
+    texts: list[str] = []
+    readers = [threading.Thread(target=lambda: texts.append("".join(d.text for d in stream))) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join(timeout=20)
+    assert texts == [stream.result(timeout=5).text] * 3
+    assert "".join(d.text for d in stream) == texts[0]
+
+
+def test_streams_are_iterated_asynchronously_side_by_side(demo: Engine) -> None:
+    async def read(stream: Stream) -> str:
+        return "".join([delta.text async for delta in stream])
+
+    async def read_all() -> list[str]:
+        streams = demo.submit_many([Submission(FOX, GREEDY) for _ in range(8)])
+        return await asyncio.wait_for(asyncio.gather(*map(read, streams)), timeout=30)
+
+    texts = asyncio.run(read_all())
+    assert len(texts) == 8
+    assert set(texts) == {demo.submit(FOX, GREEDY).result(timeout=20).text}
+
+
+def test_an_asynchronous_reader_may_leave_early_and_the_request_goes_on(demo: Engine) -> None:
+    async def first(stream: Stream) -> str:
+        reader = stream.__aiter__()
+        delta = await anext(reader)
+        await reader.aclose()  # type: ignore[attr-defined]
+        return delta.text
+
+    stream = demo.submit(FOX, GREEDY)
+    text = asyncio.run(first(stream))
+    assert stream.result(timeout=20).text.startswith(text)
+
+
+def test_a_result_that_takes_too_long_is_a_timeout_and_the_request_goes_on(demo: Engine) -> None:
+    stream = demo.submit(FOX, LONG)
+    with pytest.raises(TimeoutError, match=f"request {stream.request} has not ended"):
+        stream.result(timeout=0.01)
+    assert not stream.done
+    demo.cancel([stream.request])
+    assert stream.result(timeout=10).finish_reason is FinishReason.CANCELLED
+
+
+def test_text_ids_and_chats_are_prompts_and_a_chat_has_one_bos(demo: Engine) -> None:
+    chat = demo.submit(FOX, GREEDY)
+    view = demo.trace.requests[chat.request]
+    assert view.prompt_ids.tolist().count(demo.model.tokenizer.bos_token_id) == 1
+    assert view.messages == tuple(FOX)
+    raw = demo.submit(view.prompt_ids.tolist(), GREEDY)
+    assert raw.result(timeout=20).text == chat.result(timeout=20).text
+    text = demo.submit("Once there was a fox", GREEDY)
+    assert text.result(timeout=20).text
+    assert demo.trace.requests[text.request].prompt == "Once there was a fox"
+
+
+# How requests end.
+
+
+def test_a_waiting_request_is_cancelled_before_it_said_anything(demo: Engine) -> None:
+    demo.begin(EngineConfig(max_running=1, token_budget=512))
+    running, waiting = demo.submit(FOX, LONG), demo.submit(FOX, GREEDY)
+    next(iter(running))
+    demo.cancel([waiting.request])
+    completion = waiting.result(timeout=10)
+    assert (completion.finish_reason, completion.text, completion.token_ids) == (FinishReason.CANCELLED, "", ())
+    assert completion.metrics.ttft is None
+    assert not running.done
+    demo.cancel()
+    assert running.result(timeout=10).text
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_a_running_request_is_cancelled_with_its_text_kept_and_the_others_untouched(demo: Engine, depth: int) -> None:
+    demo.begin(EngineConfig(max_running=8, depth=depth))
+    whole = demo.submit(FOX, GREEDY.with_(max_tokens=60)).result(timeout=30).text
+    other, stopped = demo.submit(FOX, GREEDY.with_(max_tokens=60)), demo.submit(FOX, LONG)
+    handle = at_forward(demo, 12, lambda: demo.cancel([stopped.request]))
+    completion = stopped.result(timeout=10)
+    handle.remove()
+    assert completion.finish_reason is FinishReason.CANCELLED
+    assert 5 < len(completion.token_ids) <= 12
+    assert completion.text
+    assert whole.startswith(completion.text)
+    assert other.result(timeout=20).text == whole
+
+
+def test_cancelling_what_is_over_or_never_was_does_nothing(demo: Engine) -> None:
+    stream = demo.submit(FOX, GREEDY)
+    stream.result(timeout=20)
+    demo.cancel([stream.request, 12345])
+    assert demo.submit(FOX, GREEDY).result(timeout=20).finish_reason is FinishReason.LENGTH
+    assert stream.result().finish_reason is FinishReason.LENGTH
+
+
+def test_a_story_ends_by_itself_and_goes_on_when_the_end_is_ignored(demo: Engine) -> None:
+    ends = demo.submit(FOX, SamplingParams(max_tokens=300, temperature=0)).result(timeout=30)
+    goes_on = demo.submit(FOX, SamplingParams(max_tokens=300, temperature=0, ignore_eos=True)).result(timeout=30)
+    assert ends.finish_reason is FinishReason.STOP
+    assert ends.token_ids[-1] == demo.model.tokenizer.eos_token_id
+    assert goes_on.finish_reason is FinishReason.LENGTH
+    assert goes_on.token_ids[: len(ends.token_ids)] == ends.token_ids
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_a_stop_string_ends_the_request_and_is_not_said(demo: Engine, depth: int) -> None:
+    demo.begin(EngineConfig(max_running=4, depth=depth))
+    whole = demo.submit(FOX, GREEDY.with_(max_tokens=60)).result(timeout=20).text
+    stop = whole[25:33]
+    completion = demo.submit(FOX, GREEDY.with_(max_tokens=60, stop=(stop, "never said"))).result(timeout=20)
+    assert completion.text == whole[: whole.index(stop)]
+    assert completion.finish_reason is FinishReason.STOP
+    wasted = sum(int(step.wasted.sum()) for step in demo.trace.steps)
+    assert wasted == depth
+
+
+def test_every_end_token_of_the_generation_config_ends_a_request(demo_copy: Path, demo: Engine) -> None:
+    story = demo.submit(FOX, GREEDY).result(timeout=20)
+    end = story.token_ids[5]
+    text = (demo_copy / "generation_config.json").read_text()
+    (demo_copy / "generation_config.json").write_text(text.replace('"eos_token_id": 2', f'"eos_token_id": [2, {end}]'))
+    with Engine(ModelSpec(str(demo_copy)), SMALL, threads=1) as engine:
+        completion = engine.submit(FOX, GREEDY.with_(ignore_eos=False)).result(timeout=20)
+    first = story.token_ids.index(end)
+    assert completion.token_ids == story.token_ids[: first + 1]
+    assert completion.finish_reason is FinishReason.STOP
+
+
+def test_the_models_context_limits_what_is_generated(demo: Engine) -> None:
+    prompt = [5] * (demo.card.context - 4)
+    completion = demo.submit(prompt, LONG).result(timeout=60)
+    assert len(completion.token_ids) == 4
+    assert completion.finish_reason is FinishReason.LENGTH
+
+
+# Many callers, other configs.
+
+
+def test_threads_may_submit_all_at_once(demo: Engine) -> None:
+    streams: list[Stream] = []
+
+    def submit() -> None:
+        for _ in range(5):
+            streams.append(demo.submit(FOX, GREEDY))
+
+    threads = [threading.Thread(target=submit) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({stream.request for stream in streams}) == 30
+    assert len({stream.result(timeout=60).token_ids for stream in streams}) == 1
+
+
+def test_begin_is_refused_while_requests_run(demo: Engine) -> None:
+    stream = demo.submit(FOX, LONG)
+    trace = demo.trace
+    with pytest.raises(InvalidInput, match="requests are running: wait for them or stop them"):
+        demo.begin(EngineConfig())
+    assert demo.trace is trace
+    demo.cancel()
+    assert stream.result(timeout=10).finish_reason is FinishReason.CANCELLED
+
+
+def test_begin_gives_a_fresh_trace_and_closes_the_one_before(demo: Engine) -> None:
+    before = demo.trace
+    demo.submit(FOX, GREEDY).result(timeout=20)
+    after = demo.begin(EngineConfig(max_running=2, depth=1))
+    assert before.complete
+    assert not after.complete
+    assert demo.trace is after
+    assert after.requests == {}
+    assert isinstance(after.records[0], Header)
+    assert (after.header.config.max_running, after.header.depth) == (2, 1)
+    assert demo.submit(FOX, GREEDY).request in after.requests
+
+
+def test_a_config_that_does_not_fit_is_refused_and_the_one_before_stays(demo: Engine) -> None:
+    with pytest.raises(InvalidInput, match="kv_memory=10: one block of this model takes"):
+        demo.begin(EngineConfig(kv_memory=10))
+    assert demo.config == SMALL
+    assert demo.submit(FOX, GREEDY).result(timeout=20).finish_reason is FinishReason.LENGTH
+
+
+def test_closing_ends_running_and_waiting_requests_as_cancelled() -> None:
+    engine = Engine(ModelSpec("demo-draft"), EngineConfig(max_running=1, depth=1), threads=1)
+    streams = engine.submit_many([Submission(FOX, LONG) for _ in range(3)])
+    next(iter(streams[0]))
+    engine.close()
+    reasons = [stream.result(timeout=1).finish_reason for stream in streams]
+    assert reasons == [FinishReason.CANCELLED] * 3
+    assert engine.trace.complete
+    assert not engine.alive
+    for refused in (lambda: engine.submit(FOX), lambda: engine.begin(SMALL), lambda: engine.run(demo_workload(1))):
+        with pytest.raises(InvalidInput, match="the engine is closed"):
+            refused()
+    engine.close()
+
+
+def test_a_load_is_reported_and_cancelled_on_the_way() -> None:
+    from engine import LoadCancelled
+
+    stages: list[str] = []
+    cancelled = threading.Event()
+
+    def progress(report: Any) -> None:
+        stages.append(report.stage)
+        if report.stage == "reading weights":
+            cancelled.set()
+
+    with pytest.raises(LoadCancelled):
+        Engine(ModelSpec("demo-draft"), progress=progress, cancelled=cancelled)
+    assert stages[0] == "looking at the model"
+    assert stages[-1] == "reading weights"
+
+
+# Runs.
+
+
+def test_a_run_plays_a_workload_and_gives_its_trace(demo: Engine) -> None:
+    run = demo.run(demo_workload(6, GREEDY), EngineConfig(max_running=4))
+    trace = run.result(timeout=60)
+    assert run.done
+    assert (run.finished, run.total) == (6, 6)
+    assert trace.complete
+    assert trace is demo.trace
+    assert measure(trace).completed == 6
+
+
+def test_arrivals_come_at_their_times(demo: Engine) -> None:
+    arrivals = tuple(Arrival(t, FOX, GREEDY, label=f"at {t}") for t in (0.0, 0.15, 0.15, 0.3))
+    trace = demo.run(Workload("spread", arrivals), SMALL).result(timeout=30)
+    times = [r.time for r in trace.records if isinstance(r, Submitted)]
+    gaps = [time - times[0] for time in times]
+    assert gaps == pytest.approx([0, 0.15, 0.15, 0.3], abs=1e-6)
+    assert [view.label for view in trace.requests.values()] == ["at 0.0", "at 0.15", "at 0.15", "at 0.3"]
+    for view in trace.requests.values():
+        assert view.scheduled is not None
+        assert view.scheduled >= view.submitted
+
+
+def test_a_run_is_cancelled_and_what_was_to_come_never_comes(demo: Engine) -> None:
+    workload = Workload("long", tuple(Arrival(t, FOX, LONG) for t in (0.0, 0.0, 60.0)))
+    run = demo.run(workload, SMALL)
+    while len(run.trace.requests) < 2:
+        time.sleep(0.005)
+    run.cancel()
+    trace = run.result(timeout=10)
+    assert [view.reason for view in trace.requests.values()] == [FinishReason.CANCELLED] * 2
+    assert run.total == 2
+
+
+def test_a_run_with_a_prompt_that_is_refused_ends_with_that_error(demo: Engine) -> None:
+    workload = Workload("bad", (Arrival(0.0, FOX, LONG), Arrival(0.05, "", GREEDY), Arrival(0.1, FOX, GREEDY)))
+    run = demo.run(workload, SMALL)
+    with pytest.raises(InvalidInput, match="it is empty"):
+        run.result(timeout=10)
+    assert len(run.trace.requests) == 1
+
+
+def test_an_empty_run_is_over_at_once(demo: Engine) -> None:
+    assert demo.run(Workload("nothing", ()), SMALL).result(timeout=5).requests == {}
+
+
+# Failures.
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_a_step_that_fails_ends_its_requests_and_the_engine_goes_on(demo: Engine, depth: int) -> None:
+    demo.begin(EngineConfig(max_running=8, depth=depth))
+    poison = 3000
+
+    def refuse(module: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
+        if bool((kwargs["input_ids"] == poison).any()):
+            raise RuntimeError("this token is poison")
+
+    expected = demo.submit(FOX, GREEDY).result(timeout=20).text
+    handle = demo.model.module.register_forward_pre_hook(refuse, with_kwargs=True)
+    healthy = demo.submit(FOX, GREEDY)
+    next(iter(healthy))
+    poisoned = demo.submit([5, poison, 7], GREEDY)
+    completion = poisoned.result(timeout=20)
+    assert completion.finish_reason is FinishReason.ERROR
+    assert completion.error == "the step failed: this token is poison"
+    assert healthy.result(timeout=20).text == expected
+    handle.remove()
+    assert demo.submit([5, poison, 7], GREEDY).result(timeout=20).finish_reason is FinishReason.LENGTH
+    notices = [r for r in demo.trace.records if isinstance(r, Notice)]
+    assert [n.text for n in notices] == ["a step failed: RuntimeError: this token is poison"]
+    assert demo.trace.requests[poisoned.request].state is State.FINISHED
+    assert demo.scheduler.pool.free == demo.scheduler.pool.total
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_text_said_before_a_failure_is_kept(demo: Engine, depth: int) -> None:
+    demo.begin(EngineConfig(max_running=8, depth=depth))
+    expected = demo.submit(FOX, GREEDY).result(timeout=20).text
+    forwards = 0
+
+    def fail(module: torch.nn.Module, args: Any) -> None:
+        nonlocal forwards
+        forwards += 1
+        if forwards == 12:
+            raise RuntimeError("the device is gone")
+
+    handle = demo.model.module.register_forward_pre_hook(fail)
+    completion = demo.submit(FOX, GREEDY).result(timeout=20)
+    handle.remove()
+    assert completion.finish_reason is FinishReason.ERROR
+    assert len(completion.token_ids) == 11 - depth, "a step in flight is lost with the one that fails"
+    assert completion.text
+    assert expected.startswith(completion.text)
+
+
+# The trace.
+
+
+def test_the_trace_tells_of_each_request_what_its_stream_told(demo: Engine) -> None:
+    demo.begin(EngineConfig(max_running=4, token_budget=64, kv_memory=40 * 16 * demo.card.kv_token_bytes))
+    workload = demo_workload(8, SamplingParams(max_tokens=120, temperature=0.9))
+    streams = demo.submit_many([Submission(a.prompt, a.params) for a in workload.arrivals])
+    completions = [stream.result(timeout=60) for stream in streams]
+    views = demo.trace.requests
+    assert list(views) == [c.request for c in completions]
+    for completion in completions:
+        view = views[completion.request]
+        assert view.text == completion.text
+        assert tuple(view.tokens) == completion.token_ids
+        assert tuple(view.logprobs) == completion.logprobs
+        assert view.reason is completion.finish_reason
+        assert view.state is State.FINISHED
+        assert view.ttft == completion.metrics.ttft
+        assert view.submitted <= view.scheduled <= view.token_times[0] <= view.ended  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_the_trace_tells_whose_every_block_is(demo: Engine, depth: int) -> None:
+    trace = demo.begin(EngineConfig(max_running=6, kv_memory=12 * 16 * demo.card.kv_token_bytes, depth=depth))
+    streams = [demo.submit(FOX, GREEDY.with_(max_tokens=60)) for _ in range(6)]
+    handle = at_forward(demo, 30, lambda: demo.cancel([streams[1].request]))
+    for stream in streams:
+        stream.result(timeout=60)
+    handle.remove()
+    owners: dict[int, int] = {}
+    for step in trace.steps:
+        owners |= dict(zip(step.taken.tolist(), step.taken_request.tolist()))
+        for block in step.freed.tolist():
+            owners.pop(block, None)
+        assert step.free_blocks == trace.header.blocks - len(owners)
+    assert measure(trace).preemptions > 0
+    assert owners == {}
+
+
+def test_records_cannot_be_changed(demo: Engine) -> None:
+    demo.submit(FOX, GREEDY).result(timeout=20)
+    [submitted] = [r for r in demo.trace.records if isinstance(r, Submitted)]
+    with pytest.raises(ValueError, match="read-only"):
+        submitted.token_ids[0] = 1
+    for step in demo.trace.steps:
+        with pytest.raises(ValueError, match="read-only"):
+            step.token[:] = 1
+
+
+def test_the_machines_load_is_told_about_twice_a_second(demo: Engine) -> None:
+    time.sleep(1.2)
+    readings = [r for r in demo.trace.records if isinstance(r, Telemetry)]
+    assert 1 <= len(readings) <= 3
+    assert all(r.memory > 0 for r in readings)
