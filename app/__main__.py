@@ -279,7 +279,7 @@ def run_bench(options: argparse.Namespace) -> int:
     from engine.bench import cpu
 
     report = cpu.run(prompts=tuple(options.prompts), rounds=options.rounds, threads=options.threads)
-    print(json.dumps(report.to_json(), indent=1) if options.json else report.text())
+    print(report.json() if options.json else report.text())
     return 0
 
 

@@ -130,7 +130,6 @@ class Bridge(QObject):
                 break
         if at > begin:
             self.position = at
-            self._arrived = perf_counter()
             batch: list[Record] = records[begin:at]
             self.records_arrived.emit(batch)
             self._tell_busy()
@@ -139,6 +138,7 @@ class Bridge(QObject):
         match record:
             case Step():
                 tokens = len(record.token)
+                self._arrived = perf_counter()
                 self._tokens.append((record.ended, tokens))
                 self._tokens_sum += tokens
                 while self._tokens[0][0] < record.ended - RATE_WINDOW:

@@ -41,7 +41,6 @@ from engine import (
 T = TypeVar("T")
 WATCH_MS = 200
 THREADS = 3
-HEADER_TIMEOUT = 5.0
 EMBEDDED = ("demo", "demo-draft")
 
 
@@ -77,14 +76,6 @@ def _engine_type(in_process: bool) -> Callable[..., EngineFace]:
     from engine import EngineProcess
 
     return EngineProcess
-
-
-def _headed(trace: Trace) -> Trace:
-    """The trace, once its header has crossed from the engine's process."""
-    until = time.perf_counter() + HEADER_TIMEOUT
-    while not trace.records and time.perf_counter() < until:
-        time.sleep(0.005)
-    return trace
 
 
 class Session(QObject):
@@ -200,7 +191,6 @@ class Session(QObject):
 
         def build() -> EngineFace:
             engine = _engine_type(self._in_process)(spec, config, progress=on_progress, cancelled=cancelled)
-            _headed(engine.trace)
             if cancelled.is_set():
                 engine.close()
                 raise LoadCancelled("the load was cancelled")
@@ -246,7 +236,7 @@ class Session(QObject):
             return True
         async with self._one_at_a_time:
             try:
-                trace = await self.off_thread(lambda: _headed(engine.begin(config)))
+                trace = await self.off_thread(lambda: engine.begin(config))
             except (InvalidInput, RuntimeError) as error:
                 self.config_refused.emit(str(error))
                 return False

@@ -19,6 +19,7 @@ from app.widgets.labels import Hairline
 from engine import ModelSpec
 
 LAYOUT_KEY, LAYOUT_VERSION = "play/layout", 1
+COLUMNS_KEY = "play/request columns"
 SIDES = Qt.DockWidgetArea.LeftDockWidgetArea, Qt.DockWidgetArea.RightDockWidgetArea
 
 
@@ -95,8 +96,12 @@ class PlayPage(QWidget):
         kept = places.settings().value(LAYOUT_KEY)
         if kept is not None:
             self.area.restoreState(kept, LAYOUT_VERSION)
+        columns = places.settings().value(COLUMNS_KEY)
+        if columns is not None:
+            self.table.restore_columns(columns)
 
     def keep_layout(self) -> None:
+        places.settings().setValue(COLUMNS_KEY, self.table.save_columns())
         places.settings().setValue(LAYOUT_KEY, self.area.saveState(LAYOUT_VERSION))
 
     def reset_layout(self) -> None:

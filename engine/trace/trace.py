@@ -112,15 +112,15 @@ class RequestIndex:
         for request, slot, first, count, kind, end in rows:
             view = requests[request]
             views.append(view)
+            part, at = text[at:end], end
             if view.state is State.FINISHED:
                 continue
             view.state = State.DECODE if kind == Kind.DECODE else State.PREFILL
             view.slot, view.computed = slot, first + count
             if view.scheduled is None:
                 view.scheduled = started
-            if end > at:
-                view.parts.append(text[at:end])
-                at = end
+            if part:
+                view.parts.append(part)
         ended = step.ended
         for row, token, logprob in zip(
             step.token_row.tolist(), step.token.tolist(), step.logprob.tolist(), strict=True
