@@ -7,17 +7,16 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 from statistics import median
 
 import torch
 from tqdm import tqdm
-from transformers import LlamaForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from engine import machine
 from engine.allocator import keep_freed_memory
 from engine.bench import bound, peers
+from engine.bench.decode_steps import Timing, decode_steps
 from engine.bench.noise import NoiseMeter
 from engine.bench.report import CaseReport, Report, StepReport, Throughput
 from engine.bench.scheduling import scheduler_seconds
@@ -25,7 +24,7 @@ from engine.bench.subject import Case, Lengths, Shape, make_case, plain_tokenize
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.models.loading import LoadedModel, wrap
-from engine.trace.records import Kind, Step
+from engine.models.packed_linear import pack_linears
 
 ONE_BY_ONE_PROMPTS = 6  # a prompt costs the same however many there are, so a few tell the rate
 
@@ -103,23 +102,11 @@ def steady_case(sides: Sides, batch: int, new_tokens: int) -> tuple[Case, int]:
     return case, round(sum(map(len, prompts)) / batch) + new_tokens // 2
 
 
-def decode_steps(steps: Sequence[Step], batch: int) -> list[tuple[float, float, float]]:
-    """(step, forward, period) in seconds of each full decode step that is followed by another."""
-
-    def full(step: Step) -> bool:
-        return step.rows == batch and bool((step.kind == Kind.DECODE).all())
-
-    return [
-        (step.ended - step.started, step.seconds["forward"], following.started - step.started)
-        for step, following in pairwise(steps)
-        if full(step) and full(following)
-    ]
-
-
 def measure_step(sides: Sides, batch: int, rounds: int, new_tokens: int, say: tqdm[None]) -> StepReport:
     """The engine's full decode steps and the bare forwards at the same batch and mean context, in turn."""
     case, context = steady_case(sides, batch, new_tokens)
-    packed = twin_of_packed(sides)
+    packed = twin(sides.plain)
+    pack_linears(packed)
     ways = {
         "plain weights, StaticCache": bound.static_cache_step(twin(sides.plain), batch, context),
         "plain weights, least attention": bound.dense_step(twin(sides.plain), batch, context),
@@ -127,24 +114,21 @@ def measure_step(sides: Sides, batch: int, rounds: int, new_tokens: int, say: tq
     }
     best = {name: min(sides.choices, key=lambda t: median(bound.step_seconds(way, t, 4))) for name, way in ways.items()}
     bare: dict[str, list[float]] = {name: [] for name in ways}
-    own: list[tuple[float, float, float]] = []
+    own: list[Timing] = []
     for turn in range(rounds):
         say.set_postfix_str(f"decode steps of {batch}, round {turn + 1}")
         own += decode_steps(sides.engine.run(case.workload()).result().steps, batch)
         for name, way in ways.items():
             bare[name] += bound.step_seconds(way, best[name], max(new_tokens // 2, 3))
         say.update()
-    step, forward, period = (median(column) for column in zip(*own))
-    outside = median((whole - inside) / whole for _, inside, whole in own)
-    return StepReport(batch, context, step, forward, outside, {name: median(times) for name, times in bare.items()})
-
-
-def twin_of_packed(sides: Sides) -> LlamaForCausalLM:
-    from engine.models.packed_linear import pack_linears
-
-    module = twin(sides.plain)
-    pack_linears(module)
-    return module
+    return StepReport(
+        batch,
+        context,
+        engine=median(timing.step for timing in own),
+        forward=median(timing.forward for timing in own),
+        outside=median(timing.outside for timing in own),
+        bounds={name: median(times) for name, times in bare.items()},
+    )
 
 
 def run(
