@@ -28,6 +28,13 @@ def decimate(low: Array, high: Array, columns: int) -> tuple[Array, Array, Array
     return np.fmin.reduceat(low, starts), np.fmax.reduceat(high, starts), starts
 
 
+def drawn_order(low: Array, high: Array) -> tuple[Array, Array]:
+    """Each run's extremes in the order in which a line passes them: downwards where the line falls into the run."""
+    middle = low + high
+    falls = np.diff(middle, prepend=middle[:1]) < 0
+    return np.where(falls, high, low), np.where(falls, low, high)
+
+
 class Bins:
     """Columns of numbers, one row a bin, NaN until written; grows by doubling."""
 

@@ -25,7 +25,7 @@ from PySide6.QtWidgets import QGraphicsPathItem, QSizePolicy, QToolButton, QTool
 from app import theme
 from app.bridge import Bridge
 from app.panels.chart_metrics import Drawing, Latency, Line, Metric, all_metrics, nice_top
-from app.panels.chart_series import BIN, ChartSeries, decimate
+from app.panels.chart_series import BIN, ChartSeries, decimate, drawn_order
 from app.panels.ink import Ink
 from app.panels.live_rate import live_rate
 from app.panels.request_words import duration
@@ -86,7 +86,7 @@ class _Plot:
         for i, item in enumerate(self._lines):
             if i < len(drawing.lines):
                 x, low, high = self._columns(drawing.lines[i], first, last, columns, now)
-                item.setData(np.repeat(x, 2), np.column_stack((low, high)).ravel())
+                item.setData(np.repeat(x, 2), np.column_stack(drawn_order(low, high)).ravel())
         if drawing.band is not None:
             self._band.setPath(self._area(*self._columns(drawing.band, first, last, columns, now)))
         self._box.setRange(xRange=span, yRange=(-0.02 * top, 1.03 * top), padding=0, update=True)
