@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from app.panels.chart_metrics import nice_top
-from app.panels.chart_series import BIN, ITL_SPAN, TTFT_SPAN, ChartSeries, Extremes, decimate
+from app.panels.chart_series import BIN, ITL_SPAN, TTFT_SPAN, ChartSeries, Extremes, decimate, drawn_order
 from app.synthetic import synthetic_trace
 from engine import Record, Step, Submitted, Telemetry, Trace
 
@@ -140,3 +140,9 @@ def test_forgotten_on_reset(records: list[Record]) -> None:
 )
 def test_axes_end_at_pleasant_numbers(value: float, top: float) -> None:
     assert nice_top(value) == pytest.approx(top)
+
+
+def test_a_falling_line_goes_down_through_each_bin_and_a_rising_one_up() -> None:
+    low, high = np.array([64.0, 40.0, 0.0, 0.0, 5.0]), np.array([64.0, 64.0, 40.0, 0.0, 9.0])
+    first, second = drawn_order(low, high)
+    assert np.column_stack((first, second)).ravel().tolist() == [64, 64, 64, 40, 40, 0, 0, 0, 5, 9]

@@ -129,9 +129,3 @@ def test_a_new_trace_clears_the_charts(qtbot, bridge, charts) -> None:
     bridge.show(Trace())
     charts.refresh()
     assert figure(charts, "throughput") == ("", "")
-
-
-def test_a_falling_line_goes_down_through_each_bin_and_a_rising_one_up() -> None:
-    low, high = np.array([64.0, 40.0, 0.0, 0.0, 5.0]), np.array([64.0, 64.0, 40.0, 0.0, 9.0])
-    first, second = drawn_order(low, high)
-    assert np.column_stack((first, second)).ravel().tolist() == [64, 64, 64, 40, 40, 0, 0, 0, 5, 9]
