@@ -113,9 +113,8 @@ def main() -> int:
     bandwidth = copy_bandwidth()
     print(f"{gpu.name}, {gpu.total_memory / 2**30:.0f} GiB; copies {bandwidth / 1e12:.2f} TB/s; {machine.versions()}")
     model = wrap(random_qwen3(), plain_tokenizer(151_936), "random Qwen3-0.6B")
-    print(
-        f"{model.card.parameters / 1e6:.0f} M parameters in {model.card.dtype}; prompts of {PROMPT}, {NEW} new tokens"
-    )
+    card = model.card
+    print(f"{card.parameters / 1e6:.0f} M parameters in {card.dtype}; prompts of {PROMPT}, {NEW} new tokens each")
     print(f"{'batch':>6} {'context':>8} {'step ms':>9} {'tok/s':>10} {'bound ms':>9} {'× bound':>8}")
     decodes = []
     with Engine(model, EngineConfig(max_running=max(BATCHES), prefix_caching=False)) as engine:
