@@ -86,7 +86,7 @@ def load(path: Path) -> Trace:
     if not path.is_file():
         raise InvalidInput(f"no run at {path}; choose a {SUFFIX} file")
     try:
-        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
+        with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
             (application,) = db.execute("pragma application_id").fetchone()
             (version,) = db.execute("pragma user_version").fetchone()
             if application != APPLICATION_ID:

@@ -1,0 +1,123 @@
+"""A run's file: written while it grows, read back whole, and as far as it goes after a crash."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine import Engine, InvalidInput, Notice, Submission, Trace, TraceWriter, demo_workload, load_trace, save_trace
+from engine.config import SamplingParams
+from engine.trace.records import encode
+
+
+def notices(count: int) -> list[Notice]:
+    return [Notice(float(i), "info", f"number {i}") for i in range(count)]
+
+
+def test_a_real_run_is_saved_and_read_back(demo: Engine, tmp_path: Path) -> None:
+    workload = demo_workload(4, SamplingParams(max_tokens=10, temperature=0))
+    for stream in demo.submit_many([Submission(a.prompt, a.params) for a in workload.arrivals]):
+        stream.result(timeout=30)
+    trace = Trace(demo.trace.since(0))
+    save_trace(trace, tmp_path / "a.bsrun")
+    back = load_trace(tmp_path / "a.bsrun")
+    assert back.complete
+    assert [encode(r) for r in back.records] == [encode(r) for r in trace.records]
+    assert {i: v.text for i, v in back.requests.items()} == {i: v.text for i, v in trace.requests.items()}
+    assert back.header == trace.header
+
+
+def test_a_file_grows_with_its_trace_and_can_be_read_meanwhile(tmp_path: Path) -> None:
+    trace, path = Trace(), tmp_path / "runs" / "grows.bsrun"
+    writer = TraceWriter(trace, path, interval=0.01)
+    try:
+        trace.extend(notices(50))
+        for _ in range(500):
+            if len(load_trace(path).records) == 50:
+                break
+        assert load_trace(path).records == notices(50)
+    finally:
+        trace.append(Notice(99.0, "info", "the last"))
+        writer.close()
+    assert len(load_trace(path).records) == 51
+    assert writer.error == ""
+    assert sorted(p.name for p in path.parent.iterdir()) == ["grows.bsrun"], "nothing beside the file is left"
+
+
+def test_saving_over_a_file_replaces_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.bsrun"
+    save_trace(Trace(notices(5)), path)
+    save_trace(Trace(notices(2)), path)
+    assert load_trace(path).records == notices(2)
+
+
+@pytest.mark.parametrize("name", ["a b.bsrun", "100%41.bsrun", "what?.bsrun", "no #1.bsrun", "größe.bsrun"])
+def test_any_name_will_do(name: str, tmp_path: Path) -> None:
+    save_trace(Trace(notices(3)), tmp_path / name)
+    assert load_trace(tmp_path / name).records == notices(3)
+
+
+def test_after_a_crash_the_file_is_read_as_far_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "crash.bsrun"
+    program = (
+        "import os, signal, sys, time\nfrom pathlib import Path\nfrom engine import Notice, Trace, TraceWriter\n"
+        "trace = Trace()\nwriter = TraceWriter(trace, Path(sys.argv[1]), interval=0.01)\n"
+        "for i in range(100):\n    trace.append(Notice(float(i), 'info', f'number {i}'))\n    time.sleep(0.002)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    subprocess.run([sys.executable, "-c", program, str(path)], timeout=60, check=False)
+    records = load_trace(path).records
+    assert 20 < len(records) <= 100
+    assert records == notices(len(records))
+
+
+def test_a_truncated_file_is_read_in_part_or_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "cut.bsrun"
+    save_trace(Trace(notices(2000)), path)
+    whole = path.read_bytes()
+    for part in (0, 1, 100, 5000, len(whole) // 2, len(whole) - 4096, len(whole) - 10):
+        path.write_bytes(whole[:part])
+        try:
+            records = load_trace(path).records
+        except InvalidInput as refused:
+            message = str(refused)
+            assert str(path) in message
+        else:
+            assert records == notices(len(records))
+
+
+def test_what_is_no_run_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="no run at"):
+        load_trace(tmp_path / "none.bsrun")
+    text = tmp_path / "text.bsrun"
+    text.write_text("once there was a fox " * 500)
+    with pytest.raises(InvalidInput, match="cannot be read as a Batchscope run"):
+        load_trace(text)
+    other = tmp_path / "other.db"
+    db = sqlite3.connect(other)
+    db.execute("create table records (seq, kind, data)")
+    db.commit()
+    db.close()
+    with pytest.raises(InvalidInput, match="is not a Batchscope run"):
+        load_trace(other)
+
+
+def test_a_run_of_a_newer_version_asks_for_an_update(tmp_path: Path) -> None:
+    path = tmp_path / "new.bsrun"
+    save_trace(Trace(notices(1)), path)
+    db = sqlite3.connect(path)
+    db.execute("pragma user_version = 99")
+    db.commit()
+    db.close()
+    with pytest.raises(InvalidInput, match=r"newer Batchscope \(format 99\)"):
+        load_trace(path)
+
+
+def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidInput, match="choose another place"):
+        TraceWriter(Trace(), tmp_path / "file" / "a.bsrun")
