@@ -1,0 +1,40 @@
+"""An engine's process that is closed or unwanted is gone, and the texts are kept. Twenty times: ends are races."""
+
+from __future__ import annotations
+
+import threading
+
+import psutil
+import pytest
+
+from engine import EngineProcess, FinishReason, LoadCancelled
+from tests.engine.ending_processes import DRAFT, SMALL, TIMES, busy, check_texts, gone
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+
+
+def test_closing_while_requests_run_loses_no_text_and_leaves_no_process() -> None:
+    for _ in range(TIMES):
+        engine, over, open_ones = busy()
+        engine.close()
+        assert gone(engine.pid)
+        check_texts(engine, over, open_ones, FinishReason.CANCELLED)
+        assert engine.error == ""
+
+
+def test_a_load_that_is_cancelled_leaves_no_process() -> None:
+    children = {child.pid for child in psutil.Process().children(recursive=True)}
+    for turn in range(TIMES):
+        cancelled = threading.Event()
+        timer = threading.Timer(0.1 * turn, cancelled.set)
+        timer.start()
+        try:
+            EngineProcess(DRAFT, SMALL, cancelled=cancelled, threads=1).close()
+        except LoadCancelled:
+            assert cancelled.is_set()
+        else:
+            assert turn > 5, "a load takes longer than half a second"
+        timer.cancel()
+        timer.join()
+        born = {child.pid for child in psutil.Process().children(recursive=True)} - children
+        assert all(gone(pid) for pid in born)
