@@ -108,6 +108,7 @@ class Session(QObject):
         self._closed = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self._one_at_a_time = asyncio.Lock()
+        self.closing = False
         self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="session")
         self._meter = LoadMeter()
         self._progress: LoadProgress | None = None
@@ -309,6 +310,7 @@ class Session(QObject):
 
     async def close(self) -> None:
         """Ends what runs, writes the trace to its end, and leaves no thread or process. Safe to call twice."""
+        self.closing = True
         self.cancel_load()
         self._watch.stop()
         mine = asyncio.current_task()

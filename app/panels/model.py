@@ -289,6 +289,8 @@ class ModelPanel(QWidget):
         self.facts.say(f"{fits}\n{count_words(card.parameters)} parameters · loaded in {card.load_seconds:.1f} s")
 
     def _inspect(self) -> None:
+        if self._session.closing:
+            return
         if self._header is not None and not self._changed():
             self._show_memory(self._header)
             return

@@ -93,6 +93,7 @@ def loop(qapp: QApplication) -> Iterator[asyncio.AbstractEventLoop]:
     asyncio.set_event_loop(loop)
     asyncio._set_running_loop(loop)
     yield loop
+    wait_until(lambda: not asyncio.all_tasks(loop))
     asyncio._set_running_loop(None)
     asyncio.set_event_loop(None)
     loop.close()
