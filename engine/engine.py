@@ -39,10 +39,11 @@ TELEMETRY_INTERVAL = 0.5  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A checked and tokenized submission, ready for the engine's thread."""
+    """A checked and tokenized submission, ready for the engine's thread, on the trace it was checked for."""
 
     request: Request
     record: Submitted
+    router: StreamRouter
 
 
 class Engine:
@@ -91,7 +92,7 @@ class Engine:
     def submit_many(self, submissions: Sequence[Submission]) -> list[Stream]:
         """Queues several at once, or none: raises InvalidInput naming the first that cannot be taken."""
         prepared = self.prepare(submissions)
-        streams = [self.router.open(p.request.id, p.record.time, p.request.prompt_length) for p in prepared]
+        streams = [p.router.open(p.request.id, p.record.time, p.request.prompt_length) for p in prepared]
         self.enqueue(prepared)
         return streams
 
@@ -172,16 +173,25 @@ class Engine:
             raise InvalidInput(f"{self.error or 'the engine is closed'}; load a model first")
 
     def enqueue(self, prepared: Sequence[Prepared]) -> None:
+        """Queues them. Where the engine was closed or began another trace meanwhile, they end as cancelled."""
         for p in prepared:
-            self.trace.append(p.record)
+            p.router.trace.append(p.record)
 
-        def do() -> None:
+        def turn_away(these: Sequence[Prepared]) -> None:
+            for p in these:
+                p.router.trace.append(Ended(p.record.time, p.request.id, FinishReason.CANCELLED))
+
+        def add() -> None:
             for p in prepared:
-                self.scheduler.add(p.request)
+                if p.router is self.router:
+                    self.scheduler.add(p.request)
+            turn_away([p for p in prepared if p.router is not self.router])
 
-        self._post(do)
+        if not self._post(add):
+            turn_away(prepared)
 
     def _prepare(self, submission: Submission) -> Prepared:
+        router = self.router
         now = (submission.time if submission.time is not None else time.perf_counter()) - self._origin
         params = submission.params
         prompt = self._encode(submission.prompt)
@@ -192,7 +202,7 @@ class Engine:
         request.branches.append(Branch(request, prompt.ids, output))
         ids = freeze(np.array(prompt.ids, np.int32))
         record = Submitted(now, request.id, prompt.text, ids, params, prompt.messages, submission.label)
-        return Prepared(request, record)
+        return Prepared(request, record, router)
 
     def _seed(self, params: SamplingParams) -> int:
         """A request without a seed gets one from the engine's and its number in the trace, so that a run repeats."""
@@ -215,10 +225,14 @@ class Engine:
 
     # The engine's thread.
 
-    def _post(self, do: Callable[[], None]) -> None:
+    def _post(self, do: Callable[[], None]) -> bool:
+        """Hands `do` to the engine's thread; False when that is closing and will not do it."""
         with self._wake:
+            if self._closing:
+                return False
             self._inbox.append(do)
             self._wake.notify()
+            return True
 
     def _loop(self) -> None:
         torch.set_num_threads(self._threads)  # OpenMP's count is a thread's own

@@ -125,6 +125,7 @@ class StreamRouter:
     """Feeds the streams of one trace from its records: a listener of the trace."""
 
     def __init__(self, trace: Trace) -> None:
+        self.trace = trace
         self.streams: dict[int, Stream] = {}
         trace.listen(self)
 

@@ -268,6 +268,26 @@ def test_closing_ends_running_and_waiting_requests_as_cancelled() -> None:
     engine.close()
 
 
+def test_a_prompt_that_comes_in_while_the_engine_closes_ends_as_cancelled() -> None:
+    engine = Engine(ModelSpec("demo-draft"), SMALL, threads=1)
+    [late] = engine.prepare([Submission(FOX, GREEDY)])
+    stream = late.router.open(late.request.id, 0.0, late.request.prompt_length)
+    engine.close()
+    engine.enqueue([late])
+    assert stream.result(timeout=1).finish_reason is FinishReason.CANCELLED
+
+
+def test_a_prompt_that_comes_in_while_another_trace_begins_ends_as_cancelled(demo: Engine) -> None:
+    [late] = demo.prepare([Submission(FOX, GREEDY)])
+    stream = late.router.open(late.request.id, 0.0, late.request.prompt_length)
+    before = demo.trace
+    after = demo.begin(SMALL)
+    demo.enqueue([late])
+    assert stream.result(timeout=5).finish_reason is FinishReason.CANCELLED
+    assert list(before.requests) == [late.request.id]
+    assert after.requests == {}
+
+
 def test_a_load_is_reported_and_cancelled_on_the_way() -> None:
     from engine import LoadCancelled
 
