@@ -65,7 +65,9 @@ class PromptEncoder:
         except Exception as error:  # templates raise what they like
             raise InvalidInput(f"prompt: the chat template of {self._card.name} refuses it: {error}") from error
         # The template has written the special tokens: adding them again would give two BOS.
-        return Encoded(self._tokenizer(text, add_special_tokens=False, verbose=False).input_ids, text, tuple(map(dict, messages)))
+        return Encoded(
+            self._tokenizer(text, add_special_tokens=False, verbose=False).input_ids, text, tuple(map(dict, messages))
+        )
 
     def _ids(self, ids: Sequence[int]) -> Encoded:
         if not ids:
