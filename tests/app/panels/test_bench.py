@@ -80,6 +80,7 @@ def test_the_window_tells_its_first_paint_and_has_no_torch(own_settings: Path) -
 def test_the_table_tells_which_goals_are_met(p95: float, ratio: float, torch: bool) -> None:
     frames = {"p50_ms": 5.0, "p95_ms": p95, "p99_ms": 20.0, "fps": 30.0, "tokens_per_second": 4000.0}
     lane = {"threads": 1, "window": [1.0] * 3, "window_median": 97.0, "headless_median": 100.0, "ratio": ratio}
+    lane["ratio_quartiles"] = [0.9, 0.99]
     words = render({
         "machine": {"cores": 2, "load": 0.1},
         "settings": {"streams": 256, "tokens_per_second": 30_000, "window": (1600, 1000)},
