@@ -25,6 +25,7 @@ from engine.decoding.output import Output
 from engine.models.loading import LoadedModel, Report, load
 from engine.models.paged_runner import Launched, PagedRunner
 from engine.prompts import PromptEncoder
+from engine.rehearsal import Rehearsal
 from engine.request import Branch, Request
 from engine.run import Run
 from engine.scheduler import Scheduler
@@ -50,7 +51,8 @@ class Engine:
     """Loads `spec` and starts its thread; use it as a context manager, or call `close`.
 
     `progress` hears LoadProgress while it loads; setting `cancelled` ends the load with LoadCancelled. `threads` is
-    how many torch uses on a CPU (None: torch's own choice). Raises InvalidInput for what the caller can mend.
+    how many torch uses on a CPU (None: the fastest, measured at load). Raises InvalidInput for what the caller can
+    mend.
     """
 
     def __init__(
@@ -62,24 +64,27 @@ class Engine:
         cancelled: threading.Event | None = None,
         threads: int | None = None,
     ) -> None:
-        keep_freed_memory()
-        if threads is not None:
-            torch.set_num_threads(threads)
-        self._threads = torch.get_num_threads()
-        self.model = spec if isinstance(spec, LoadedModel) else load(spec, progress, cancelled)
-        self.card = self.model.card
+        self._threads = threads
         self.alive, self.error = True, ""
-        self._detokenizers = DetokenizerFactory(self.model.tokenizer)
-        self._encode = PromptEncoder(self.model.tokenizer, self.card)
         self._ids = count()
         self._wake = threading.Condition()
         self._inbox: deque[Callable[[], None]] = deque()
         self._closing = False
         self._stop_gauge = threading.Event()
-        self._build(config or EngineConfig())
-        self._open_trace()
-        self._thread = threading.Thread(target=self._loop, name="engine", daemon=True)
+        ready: Future[None] = Future()
+
+        def live() -> None:
+            try:
+                self._load(spec, config or EngineConfig(), progress, cancelled)
+            except BaseException as error:
+                ready.set_exception(error)
+            else:
+                ready.set_result(None)
+                self._loop()
+
+        self._thread = threading.Thread(target=live, name="engine", daemon=True)
         self._thread.start()
+        ready.result()
         self._gauge = threading.Thread(target=self._watch, name="engine-telemetry", daemon=True)
         self._gauge.start()
 
@@ -225,6 +230,25 @@ class Engine:
 
     # The engine's thread.
 
+    def _load(
+        self,
+        spec: ModelSpec | LoadedModel,
+        config: EngineConfig,
+        progress: Report | None,
+        cancelled: threading.Event | None,
+    ) -> None:
+        """Loads and warms up here, where the steps will run: each thread that computes has an OpenMP team of its own,
+        and two teams on the same cores halve each other's speed."""
+        keep_freed_memory()
+        if self._threads is not None:
+            torch.set_num_threads(self._threads)
+        self.model = spec if isinstance(spec, LoadedModel) else load(spec, progress, cancelled)
+        self.card = self.model.card
+        self._detokenizers = DetokenizerFactory(self.model.tokenizer)
+        self._encode = PromptEncoder(self.model.tokenizer, self.card)
+        self._build(config)
+        self._open_trace()
+
     def _post(self, do: Callable[[], None]) -> bool:
         """Hands `do` to the engine's thread; False when that is closing and will not do it."""
         with self._wake:
@@ -235,7 +259,6 @@ class Engine:
             return True
 
     def _loop(self) -> None:
-        torch.set_num_threads(self._threads)  # OpenMP's count is a thread's own
         try:
             self._work()
         except Exception as error:  # a defect of ours: nobody may wait for an engine that is gone
@@ -326,7 +349,10 @@ class Engine:
         self.runner: Any = None  # the old cache is given back before the new one is made
         blocks = self._pool_blocks(config)
         self.runner = PagedRunner(self.model, config, blocks)
-        self._warm_up(config, blocks)
+        rehearsal = Rehearsal(self.runner, config, blocks, self.card.context, self._detokenizers)
+        if self._threads is None:
+            self._threads = rehearsal.fastest_threads() if self.model.device.type == "cpu" else torch.get_num_threads()
+        rehearsal.play(1, 2)  # so that first-use costs are not in anybody's time to first token
         self.scheduler = Scheduler(config, BlockPool(blocks, config.block_size))
         self.in_flight: deque[Launched] = deque()
 
@@ -338,7 +364,7 @@ class Engine:
         header = Header(
             model=self.card,
             config=self.config,
-            machine=machine.describe(self._threads, gpu.name if gpu else "", gpu.total_memory if gpu else 0),
+            machine=machine.describe(self._threads or 1, gpu.name if gpu else "", gpu.total_memory if gpu else 0),
             versions=machine.versions(),
             created=time.time(),
             blocks=self.scheduler.pool.total,
@@ -370,19 +396,6 @@ class Engine:
                 f"no memory is left for a KV cache: a block takes {block_bytes:,} bytes, {free:,} are free"
             )
         return int(blocks)
-
-    def _warm_up(self, config: EngineConfig, blocks: int) -> None:
-        """Runs one tiny request off the record, so that first-use costs are not in anybody's time to first token."""
-        scheduler = Scheduler(config, BlockPool(blocks, config.block_size))
-        params = SamplingParams(max_tokens=2, temperature=0, ignore_eos=True)
-        length = min(8, blocks * config.block_size - 1, (self.card.context or 64) - 2)
-        if length < 1:
-            return
-        request = Request(-1, length, params, 2, 0)
-        request.branches.append(Branch(request, [0] * length, Output(self._detokenizers(), params, frozenset(), 2)))
-        scheduler.add(request)
-        while (plan := scheduler.plan()) is not None:
-            scheduler.commit(plan, self.runner.launch(plan).read().tokens)
 
     def _watch(self) -> None:
         device = self.model.device

@@ -1,0 +1,74 @@
+"""Steps off the record, before a trace begins: to warm up, and to find how many threads are fastest on a CPU."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import Any
+
+import torch
+
+from engine.blocks import BlockPool
+from engine.config import EngineConfig, SamplingParams
+from engine.decoding.detokenizer import DetokenizerFactory
+from engine.decoding.output import Output
+from engine.request import Branch, Request
+from engine.scheduler import Scheduler
+
+PROMPT = 8
+QUICK = 0.1  # seconds; a step that takes longer gains from every core, and is not worth repeating
+ROWS, STEPS, PASSES = 16, 5, 2
+
+
+class Rehearsal:
+    """Plays small greedy requests through a runner whose pool has `blocks` blocks and which nobody else uses yet."""
+
+    def __init__(self, runner: Any, config: EngineConfig, blocks: int, context: int, detokenizers: DetokenizerFactory):
+        self._runner, self._config, self._blocks = runner, config, blocks
+        self._context = context or 1 << 30
+        self._detokenizers = detokenizers
+
+    def play(self, requests: int, tokens: int) -> list[float]:
+        """Seconds of each step in which all the requests decode; fewer requests and tokens where they do not fit."""
+        pool = BlockPool(self._blocks, self._config.block_size)
+        requests = min(requests, self._config.max_running, pool.total)
+        room = min(pool.total // requests * pool.block_size, self._context)
+        tokens = min(tokens, room - 1)
+        if tokens < 1:
+            return []
+        length = max(1, min(PROMPT, room - tokens))
+        params = SamplingParams(max_tokens=tokens, temperature=0, ignore_eos=True)
+        scheduler = Scheduler(self._config, pool)
+        for i in range(requests):
+            request = Request(i, length, params, tokens, 0)
+            output = Output(self._detokenizers(), params, frozenset(), tokens)
+            request.branches.append(Branch(request, [0] * length, output))
+            scheduler.add(request)
+        seconds = []
+        while (plan := scheduler.plan()) is not None:
+            begun = time.perf_counter()
+            scheduler.commit(plan, self._runner.launch(plan).read().tokens)
+            if len(plan.rows) == requests and plan.rows[0].count == 1:
+                seconds.append(time.perf_counter() - begun)
+        return seconds
+
+    def fastest_threads(self) -> int:
+        """The number of torch threads, up to its present one, with the shortest decode step; it is set then.
+
+        A small model is fastest on one: its layers take less time than their threads take to meet.
+        """
+        most = torch.get_num_threads()
+        counts = [n for n in (1 << i for i in range(most.bit_length())) if n < most] + [most]
+        best = dict.fromkeys(counts, float("inf"))
+        self.play(ROWS, STEPS)
+        for _ in range(PASSES):
+            for n in counts:
+                torch.set_num_threads(n)
+                steps = self.play(ROWS, STEPS)
+                best[n] = min(best[n], statistics.median(steps or [0.0]))
+                if not steps or min(steps) > QUICK:
+                    torch.set_num_threads(most)
+                    return most
+        fastest = min(counts, key=best.__getitem__)
+        torch.set_num_threads(fastest)
+        return fastest
