@@ -16,6 +16,8 @@ from transformers import LlamaForCausalLM, StaticCache
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from engine.bench.alone import alone
+
 NAME = "batchscope_bench_dense"
 Step = Callable[[], Tensor]
 
@@ -87,11 +89,15 @@ def static_cache_step(module: LlamaForCausalLM, batch: int, context: int) -> Ste
 
 def step_seconds(step: Step, threads: int, steps: int) -> list[float]:
     """Seconds of each of `steps` steps, after two to warm up."""
-    torch.set_num_threads(threads)
-    seconds = []
-    with torch.inference_mode():
-        for _ in range(steps + 2):
-            begun = time.perf_counter()
-            step()
-            seconds.append(time.perf_counter() - begun)
-    return seconds[2:]
+
+    def measure() -> list[float]:
+        torch.set_num_threads(threads)
+        seconds = []
+        with torch.inference_mode():
+            for _ in range(steps + 2):
+                begun = time.perf_counter()
+                step()
+                seconds.append(time.perf_counter() - begun)
+        return seconds[2:]
+
+    return alone(measure)

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from statistics import median
 
 import torch
@@ -16,6 +17,7 @@ from transformers.utils import logging as transformers_logging
 from engine import machine
 from engine.allocator import keep_freed_memory
 from engine.bench import bound, peers
+from engine.bench.alone import alone
 from engine.bench.decode_steps import Timing, decode_steps
 from engine.bench.noise import NoiseMeter
 from engine.bench.report import CaseReport, Report, StepReport, Throughput
@@ -25,6 +27,7 @@ from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.models.loading import LoadedModel, wrap
 from engine.models.packed_linear import pack_linears
+from engine.trace.trace import Trace
 
 ONE_BY_ONE_PROMPTS = 6  # a prompt costs the same however many there are, so a few tell the rate
 
@@ -44,7 +47,6 @@ class Sides:
         trial = shorten(make_case(8, shape, lengths), 12)
         say.set_postfix_str("finding each side's best settings")
         self.threads = min(self.choices, key=lambda t: self._trial(trial, t))
-        self.engine = Engine(self.model, self.config, threads=self.threads)
         say.update()
         self.peers: list[peers.Peer] = []
         for candidates, case in (
@@ -58,8 +60,12 @@ class Sides:
     def _trial(self, trial: Case, threads: int) -> float:
         if len(self.choices) == 1:
             return 0.0
-        with Engine(self.model, self.config, threads=threads) as engine:
-            return min(engine.run(trial.workload()).result().duration for _ in range(3))
+        return min(self.play(trial, threads).duration for _ in range(3))
+
+    def play(self, case: Case, threads: int | None = None) -> Trace:
+        """The trace of a case through this engine, which is made and warmed up off the clock."""
+        with Engine(self.model, self.config, threads=threads or self.threads) as engine:
+            return engine.run(case.workload()).result()
 
 
 def shorten(case: Case, new_tokens: int) -> Case:
@@ -74,11 +80,11 @@ def measure_case(sides: Sides, count: int, rounds: int, say: tqdm[None]) -> Case
     seconds: list[list[float]] = [[] for _ in range(len(sides.peers) + 1)]
     for turn in range(rounds):
         say.set_postfix_str(f"{count} prompts, round {turn + 1}: this engine")
-        seconds[0].append(sides.engine.run(case.workload()).result().duration)
+        seconds[0].append(sides.play(case).duration)
         say.update()
         for peer, work, times in zip(sides.peers, given, seconds[1:]):
             say.set_postfix_str(f"{count} prompts, round {turn + 1}: {peer.name}")
-            times.append(peer.seconds(work))
+            times.append(alone(partial(peer.seconds, work)))
             say.update()
     words = f"{peers.threads_in_words(sides.threads)}, block size {sides.config.block_size}, mode {sides.config.mode}"
     engine = Throughput("this engine", words, count, case.output_tokens, tuple(seconds[0]))
@@ -117,7 +123,7 @@ def measure_step(sides: Sides, batch: int, rounds: int, new_tokens: int, say: tq
     own: list[Timing] = []
     for turn in range(rounds):
         say.set_postfix_str(f"decode steps of {batch}, round {turn + 1}")
-        own += decode_steps(sides.engine.run(case.workload()).result().steps, batch)
+        own += decode_steps(sides.play(case).steps, batch)
         for name, way in ways.items():
             bare[name] += bound.step_seconds(way, best[name], max(new_tokens // 2, 3))
         say.update()
@@ -147,6 +153,7 @@ def run(
     allocator = keep_freed_memory()
     transformers_logging.set_verbosity_error()
     before = torch.get_num_threads()
+    torch.set_num_threads(1)  # this thread only looks on: see `alone`
     total = 4 + len(prompts) * rounds * 5 + len(waiting)
     with tqdm(total=total, file=sys.stderr, disable=not progress, bar_format="{bar:20} {n}/{total} {postfix}") as say:
         sides = Sides(shape or Shape(), lengths or Lengths(), prompts, threads, say)
@@ -154,7 +161,6 @@ def run(
             cases = tuple(measure_case(sides, count, rounds, say) for count in prompts)
             steps = tuple(measure_step(sides, count, rounds, step_tokens, say) for count in prompts)
         finally:
-            sides.engine.close()
             torch.set_num_threads(before)
         scheduler = {}
         for count in waiting:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import torch
 from transformers import ContinuousBatchingConfig, GenerationConfig, LlamaForCausalLM
 
+from engine.bench.alone import alone
 from engine.bench.subject import Case
 
 STATIC_BATCH = 8
@@ -162,6 +163,10 @@ def continuous_batches(module: LlamaForCausalLM, threads: Iterable[int]) -> list
 
 def fastest(candidates: list[Peer], trial: Case) -> Peer:
     """The candidate that runs the trial in the least time, best of two; the first run of all warms up."""
-    candidates[0].seconds(trial)
-    best = {id(peer): min(peer.seconds(trial) for _ in range(2)) for peer in candidates}
+
+    def seconds(peer: Peer) -> float:
+        return alone(lambda: peer.seconds(trial))
+
+    seconds(candidates[0])
+    best = {id(peer): min(seconds(peer) for _ in range(2)) for peer in candidates}
     return min(candidates, key=lambda peer: best[id(peer)])
