@@ -86,7 +86,6 @@ class WindowDetokenizer:
         self._tokenizer = tokenizer
         self._ids: list[int] = []
         self._passed = 0
-        self._fixed = ""  # the decoded text of ids that have left the window
 
     def _decode(self, ids: list[int]) -> str:
         return str(self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))

@@ -48,7 +48,7 @@ class PagedBatch:
     """One step's view of the cache. Caches are a list by layer of `[blocks, block_size, kv_heads, head_dim]`.
 
     `query_starts` `[rows + 1]`, `context_lengths` `[rows]`, `block_tables` `[rows, max_blocks]` int32 and `slots`
-    `[tokens]` int64 are on the device; on a CPU `layout` takes their place. `calls` counts the layers that attended.
+    `[tokens]` int64 are on the device; on a CPU `layout` takes their place.
     """
 
     k_caches: list[Tensor]
@@ -58,7 +58,6 @@ class PagedBatch:
     context_lengths: Tensor | None = None
     block_tables: Tensor | None = None
     slots: Tensor | None = None
-    calls: int = 0
 
 
 def attend(
@@ -77,7 +76,6 @@ def attend(
 ) -> tuple[Tensor, None]:
     """transformers' attention interface: query `[1, heads, tokens, head_dim]` to out `[1, tokens, heads, head_dim]`."""
     layer: int = module.layer_idx  # type: ignore[assignment]
-    batch.calls += 1
     q, k, v = query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
     scale = q.shape[-1] ** -0.5 if scaling is None else scaling
     k_cache, v_cache = batch.k_caches[layer], batch.v_caches[layer]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.trace.records import FinishReason, Kind
+from engine.trace.records import FinishReason
 from engine.trace.trace import RequestView, Trace
 
 
@@ -121,15 +121,6 @@ def measure(trace: Trace) -> Metrics:
         wasted_tokens=int(sum(s.wasted.sum() for s in steps)),
         outside_forward=1 - forward / busy if busy else 0.0,
     )
-
-
-def decode_step_seconds(trace: Trace, rows: int | None = None) -> np.ndarray[Any, Any]:
-    """Durations of the pure decode steps, of exactly so many rows where `rows` is given."""
-    return np.array([
-        s.ended - s.started
-        for s in trace.steps
-        if s.rows and bool((s.kind == Kind.DECODE).all()) and (rows is None or s.rows == rows)
-    ])  # fmt: skip
 
 
 def table(metrics: Metrics) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engine.config import SamplingParams
-from engine.trace.metrics import Spread, decode_step_seconds, measure, request_metrics, table
+from engine.trace.metrics import Spread, measure, request_metrics, table
 from engine.trace.records import Ended, FinishReason, Kind, Step, Submitted
 from engine.trace.trace import State, Trace
 
@@ -107,11 +107,6 @@ def test_percentiles_are_those_of_numpy() -> None:
     values = [1.0, 2.0, 3.0, 10.0]
     assert Spread.of(values).p95 == pytest.approx(float(np.percentile(values, 95)))
     assert Spread.of([]) == Spread()
-
-
-def test_pure_decode_steps_are_timed_by_their_rows(trace: Trace) -> None:
-    assert decode_step_seconds(trace).tolist() == [1.0, 1.0]
-    assert decode_step_seconds(trace, rows=2).tolist() == [1.0]
 
 
 # The index that views read.
