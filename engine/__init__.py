@@ -4,11 +4,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from engine.config import (
+    DELIVERIES,
     DTYPES,
     MODES,
-    PLANNED_MODES,
+    PAGED_MODES,
     PLANNED_QUANTIZATIONS,
     QUANTIZATIONS,
+    SOLITARY_MODES,
     EngineConfig,
     InvalidInput,
     Message,
@@ -58,7 +60,8 @@ _LAZY = {
 }
 
 __all__ = [
-    "DTYPES", "MODES", "PLANNED_MODES", "PLANNED_QUANTIZATIONS", "QUANTIZATIONS", "RUN_SUFFIX", "Arrival",
+    "DELIVERIES", "DTYPES", "MODES", "PAGED_MODES", "PLANNED_QUANTIZATIONS", "QUANTIZATIONS", "RUN_SUFFIX",
+    "SOLITARY_MODES", "Arrival",
     "Completion", "Delta", "Ended", "Engine", "EngineConfig", "EngineProcess", "FinishReason", "Header",
     "InvalidInput", "Kind", "LoadCancelled", "LoadProgress", "Machine", "Message", "Metrics", "ModelCard",
     "ModelInfo", "ModelSpec", "Notice", "Prompt", "Record", "Refusal", "RequestIndex", "RequestMetrics",

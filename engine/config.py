@@ -7,9 +7,18 @@ from math import isfinite
 from typing import Any
 
 MODES = {
+    "recompute": "no KV cache: one request at a time, its whole sequence computed again for every token",
+    "sequential": "one request at a time over a contiguous KV cache",
+    "static": "N requests join together and leave together; rows that are done wait for the longest",
+    "dynamic": "as static, but a batch also starts when its first request has waited long enough",
+    "continuous-padded": "requests join and leave at every step; one contiguous cache, padded to the longest",
     "continuous": "paged KV cache; requests join and leave at every step; prefill and decode in separate steps",
+    "chunked": "paged KV cache; decodes and chunks of prompts share the token budget of one step",
 }
-PLANNED_MODES = ("recompute", "sequential", "static", "dynamic", "continuous-padded", "chunked")
+PAGED_MODES = ("continuous", "chunked")
+SOLITARY_MODES = ("recompute", "sequential")
+DELIVERIES = ("stream", "batch")
+MOST_SAMPLES = 64
 QUANTIZATIONS = ("none",)
 PLANNED_QUANTIZATIONS = ("int8", "nf4", "awq")
 DTYPES = ("auto", "float32", "bfloat16", "float16")
@@ -26,6 +35,11 @@ def _check(ok: bool, name: str, value: object, rule: str) -> None:
 
 def _check_whole(name: str, value: object, low: int, rule: str) -> None:
     _check(isinstance(value, int) and not isinstance(value, bool) and value >= low, name, value, rule)
+
+
+def _check_number(name: str, value: object, low: float, high: float, rule: str) -> None:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
+    _check(number and low <= value <= high, name, value, rule)  # type: ignore[operator]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +72,13 @@ class ModelSpec:
 class EngineConfig:
     """How the engine batches.
 
-    `max_running` requests hold a slot at once; a step computes at most `token_budget` tokens; KV blocks hold
-    `block_size` tokens; `kv_memory` is the pool's size in bytes (None: from what is free); `depth` is how many steps
-    are launched ahead of the one whose tokens are being read (None: 1 on a GPU, 0 on a CPU).
+    `max_running` requests hold a slot at once: the batch size of static and dynamic; recompute and sequential have one
+    slot whatever it says. A step computes at most `token_budget` tokens where a mode can choose. New requests join
+    every `join_every` steps (the continuous modes). A dynamic batch starts when it is full or its first request has
+    waited `longest_wait` seconds. `delivery` "batch" (static and dynamic) holds all text back until the whole batch is
+    done. KV blocks hold `block_size` tokens; `kv_memory` is the pool's size in bytes (None: from what is free).
+    `prefix_caching` (paged modes) shares full blocks between prompts that begin alike. `depth` is how many steps are
+    launched ahead of the one whose tokens are being read (None: 1 on a GPU, 0 on a CPU).
     """
 
     mode: str = "continuous"
@@ -68,13 +86,15 @@ class EngineConfig:
     token_budget: int = 2048
     block_size: int = 16
     kv_memory: int | None = None
+    join_every: int = 1
+    longest_wait: float = 0.2
+    delivery: str = "stream"
     prefix_caching: bool = False
     speculation: str | None = None
     depth: int | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _check(self.mode not in PLANNED_MODES, "mode", self.mode, f"not built yet; use one of {', '.join(MODES)}")
         _check(self.mode in MODES, "mode", self.mode, f"must be one of {', '.join(MODES)}")
         _check_whole("max_running", self.max_running, 1, "must be a whole number of at least 1")
         _check_whole("token_budget", self.token_budget, 1, "must be a whole number of at least 1")
@@ -88,10 +108,35 @@ class EngineConfig:
         _check(self.block_size & (self.block_size - 1) == 0, "block_size", self.block_size, "must be a power of two")
         if self.kv_memory is not None:
             _check_whole("kv_memory", self.kv_memory, 1, "must be a number of bytes, or None")
-        _check(self.prefix_caching is False, "prefix_caching", self.prefix_caching, "not built yet; leave it off")
+        _check_whole("join_every", self.join_every, 1, "must be a whole number of steps of at least 1")
+        _check_number("longest_wait", self.longest_wait, 0.0, 3600.0, "must be between 0 and 3600 seconds")
+        _check(self.delivery in DELIVERIES, "delivery", self.delivery, f"must be one of {', '.join(DELIVERIES)}")
+        _check(
+            self.delivery == "stream" or self.mode in ("static", "dynamic"),
+            "delivery",
+            self.delivery,
+            f"mode {self.mode!r} has no batch that ends together; use static or dynamic, or deliver as a stream",
+        )
+        _check(isinstance(self.prefix_caching, bool), "prefix_caching", self.prefix_caching, "must be True or False")
+        _check(
+            not self.prefix_caching or self.paged,
+            "prefix_caching",
+            self.prefix_caching,
+            f"mode {self.mode!r} has no blocks to share; use one of {', '.join(PAGED_MODES)}, or switch it off",
+        )
         _check(self.speculation is None, "speculation", self.speculation, "not built yet; leave it None")
         _check(self.depth in (None, 0, 1), "depth", self.depth, "must be 0, 1 or None")
         _check_whole("seed", self.seed, 0, "must be a whole number of at least 0")
+
+    @property
+    def paged(self) -> bool:
+        """True where rows are packed over a paged cache; else they are padded to one width over a contiguous one."""
+        return self.mode in PAGED_MODES
+
+    @property
+    def slots(self) -> int:
+        """How many requests can run at once."""
+        return 1 if self.mode in SOLITARY_MODES else self.max_running
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +144,8 @@ class SamplingParams:
     """How one request's tokens are chosen and when it ends.
 
     `temperature` 0 is greedy. `top_k` 0, `top_p` 1 and `min_p` 0 are off. `logprobs` asks for that many alternatives
-    to each token. `seed` None takes the engine's; noise is a function of (seed, branch, position) alone.
+    to each token. `seed` None takes the engine's; noise is a function of (seed, branch, position) alone. `n` samples
+    of one prompt share its blocks (paged modes).
     """
 
     max_tokens: int = 256
@@ -123,9 +169,7 @@ class SamplingParams:
             ("min_p", 0.0, 1.0, "must be from 0 (off) to 1"),
             ("repetition_penalty", 0.0, 100.0, "must be above 0 (1 is off)"),
         ):
-            value = getattr(self, name)
-            number = isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
-            _check(number and low <= value <= high, name, value, rule)
+            _check_number(name, getattr(self, name), low, high, rule)
         _check(self.top_p > 0, "top_p", self.top_p, "must be above 0 and at most 1 (off)")
         _check(self.repetition_penalty > 0, "repetition_penalty", self.repetition_penalty, "must be above 0 (1 is off)")
         _check_whole("top_k", self.top_k, 0, "must be a whole number; 0 is off")
@@ -137,7 +181,8 @@ class SamplingParams:
             _check_whole("seed", self.seed, 0, "must be a whole number of at least 0, or None")
         _check_whole("logprobs", self.logprobs, 0, "must be a whole number from 0 to 20")
         _check(self.logprobs <= 20, "logprobs", self.logprobs, "must be a whole number from 0 to 20")
-        _check(self.n == 1, "n", self.n, "several samples of one prompt are not built yet; leave it 1")
+        _check_whole("n", self.n, 1, f"must be a whole number from 1 to {MOST_SAMPLES}")
+        _check(self.n <= MOST_SAMPLES, "n", self.n, f"must be a whole number from 1 to {MOST_SAMPLES}")
         _check(self.beam_width == 1, "beam_width", self.beam_width, "beam search is not built yet; leave it 1")
 
     def with_(self, **changes: Any) -> SamplingParams:

@@ -17,7 +17,9 @@ from engine.trace.records import FinishReason, Kind, Refusal
 class Row:
     """Tokens [first, first + count) of a branch. `samples`: its last token's logits give the branch's next token.
 
-    `fed`: the row's token is still being sampled by the step before; the runner takes it from the device.
+    `fed`: the row's last token is still being sampled by the step before; the runner takes it from the device.
+    `padding`: pad tokens to the left of the row, computed with it. `reused`: tokens found in the prefix cache, on a
+    branch's first row.
     """
 
     branch: Branch
@@ -27,14 +29,24 @@ class Row:
     kind: Kind
     samples: bool
     fed: bool
+    padding: int = 0
+    reused: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """One step, immutable."""
+    """One step, immutable.
+
+    In the padded modes `members` are all branches that hold a strip of the contiguous cache, in order of admission,
+    the rows' own included, and `width` is how many tokens a strip holds; both are empty where nothing is cached.
+    `copies` are pairs of blocks (from, to) to copy before the step: copy-on-write.
+    """
 
     rows: tuple[Row, ...]
     refused: tuple[tuple[int, Refusal], ...] = ()
+    members: tuple[Branch, ...] = ()
+    width: int = 0
+    copies: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(slots=True)

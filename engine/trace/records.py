@@ -14,15 +14,16 @@ import numpy as np
 
 from engine.config import EngineConfig, Message, SamplingParams
 
-VERSION = 1
+VERSION = 2
 Array = np.ndarray[Any, Any]
 
 
 class Kind(IntEnum):
-    """What a row of a step computes."""
+    """What a row of a step computes. HELD: a finished row of a static batch, computed until the longest ends."""
 
     PREFILL = 0
     DECODE = 1
+    HELD = 2
 
 
 class Refusal(StrEnum):
@@ -32,6 +33,10 @@ class Refusal(StrEnum):
     NO_BLOCKS = "no blocks"
     BUDGET = "budget spent"
     DECODE_TURN = "decodes' turn"
+    JOIN_TURN = "joins wait for their step"
+    BATCH_FILLS = "the batch is not full"
+    BATCH_RUNS = "the batch is not over"
+    PROMPT_RUNS = "its prompt is still computed"
 
 
 class FinishReason(StrEnum):
@@ -123,13 +128,19 @@ class Step:
     """One committed step, in columns.
 
     Rows `[rows]`: `request`, `branch`, `slot`, `first` (position of the row's first token), `count` (tokens computed),
-    `kind`, `wasted` (tokens computed and thrown away). Emitted tokens, in row order: `token_row` (index of the row),
-    `token`, `logprob` (natural log, of the model's own distribution). `text` is all rows' new text joined and
-    `text_end` `[rows]` where each row's part ends. Alternatives, for rows that asked: `alt_token_index` (index into
+    `kind`, `wasted` (of `count`: computed and thrown away, by held rows, rows past a stop and recomputation),
+    `padding` (pad tokens that were computed beside `count`), `reused` (prompt tokens found in the prefix cache, on a
+    branch's first row). What the model was given is the sum of `count + padding`. Emitted tokens, in row order:
+    `token_row` (index of the row), `token`, `logprob` (natural log, of the model's own distribution). `text` is all
+    rows' new text joined and `text_end` `[rows]` where each row's part ends. Alternatives, for rows that asked: `alt_token_index` (index into
     `token`), `alt_token`, `alt_logprob`. Blocks: `taken` with their `taken_request`, then `freed` (apply them in this
     order; a block that changed hands is only in `taken`). Refused requests with a reason each. `preempted` requests.
+    `shared` blocks got one more owner, `shared_request`; `cached` blocks have no owner and keep a prefix; `copied` and
+    `copied_to` are pairs of copy-on-write.
     `seconds` a phase: plan, prepare, forward, sample, wait, commit, record.
-    `running`, `waiting` count requests after the step; `free_blocks` likewise.
+    `running`, `waiting` count branches after the step; `free_blocks` and `cached_blocks` likewise. The pool's tokens
+    of four kinds: `kv_used`; `kv_reserved` (not used yet, still reachable under max_tokens); `kv_internal` (held,
+    never reachable); `kv_external` (free, but of no use to the head of the queue, which was refused for want of more).
     """
 
     step: int
@@ -160,6 +171,18 @@ class Step:
     alt_token_index: Array = _ints(np.int32)
     alt_token: Array = _ints(np.int32)
     alt_logprob: Array = _ints(np.float32)
+    padding: Array = _ints(np.int32)
+    reused: Array = _ints(np.int32)
+    shared: Array = _ints(np.int32)
+    shared_request: Array = _ints(np.int32)
+    cached: Array = _ints(np.int32)
+    copied: Array = _ints(np.int32)
+    copied_to: Array = _ints(np.int32)
+    cached_blocks: int = 0
+    kv_used: int = 0
+    kv_reserved: int = 0
+    kv_internal: int = 0
+    kv_external: int = 0
 
     @property
     def rows(self) -> int:
@@ -168,13 +191,17 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A request is over. `text` is what was still held back (the tail of a cut character, or a started stop string)."""
+    """A branch is over; a request is when each of its `params.n` branches is.
+
+    `text` is what was still held back (the tail of a cut character, or a started stop string).
+    """
 
     time: float
     request: int
     reason: FinishReason
     text: str = ""
     error: str = ""
+    branch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
