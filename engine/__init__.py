@@ -7,6 +7,7 @@ from engine.config import (
     DELIVERIES,
     DTYPES,
     MODES,
+    MOST_SAMPLES,
     PAGED_MODES,
     PLANNED_QUANTIZATIONS,
     QUANTIZATIONS,
@@ -60,7 +61,8 @@ _LAZY = {
 }
 
 __all__ = [
-    "DELIVERIES", "DTYPES", "MODES", "PAGED_MODES", "PLANNED_QUANTIZATIONS", "QUANTIZATIONS", "RUN_SUFFIX",
+    "DELIVERIES", "DTYPES", "MODES", "MOST_SAMPLES", "PAGED_MODES", "PLANNED_QUANTIZATIONS", "QUANTIZATIONS",
+    "RUN_SUFFIX",
     "SOLITARY_MODES", "Arrival",
     "Completion", "Delta", "Ended", "Engine", "EngineConfig", "EngineProcess", "FinishReason", "Header",
     "InvalidInput", "Kind", "LoadCancelled", "LoadProgress", "Machine", "Message", "Metrics", "ModelCard",
