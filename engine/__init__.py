@@ -20,6 +20,7 @@ from engine.config import (
     SamplingParams,
     Submission,
 )
+from engine.lane import Lane, lane_name, lane_names, lane_sentence, lane_text, lane_title, parse_lane, parse_lanes
 from engine.process import EngineProcess
 from engine.progress import LoadCancelled, LoadProgress
 from engine.run import Run
@@ -62,15 +63,14 @@ _LAZY = {
 
 __all__ = [
     "DELIVERIES", "DTYPES", "MODES", "MOST_SAMPLES", "PAGED_MODES", "PLANNED_QUANTIZATIONS", "QUANTIZATIONS",
-    "RUN_SUFFIX",
-    "SOLITARY_MODES", "Arrival",
-    "Completion", "Delta", "Ended", "Engine", "EngineConfig", "EngineProcess", "FinishReason", "Header",
-    "InvalidInput", "Kind", "LoadCancelled", "LoadProgress", "Machine", "Message", "Metrics", "ModelCard",
-    "ModelInfo", "ModelSpec", "Notice", "Prompt", "Record", "Refusal", "RequestIndex", "RequestMetrics",
-    "RequestView", "Run", "SamplingParams", "Spread", "State", "Step", "StepStarted", "Stream", "Submission",
-    "Submitted", "Telemetry", "Trace", "TraceWriter", "Workload", "demo_workload", "examine", "expand_template",
-    "inspect_model", "load_trace", "measure", "read_prompts", "render", "request_metrics", "save_trace", "table",
-    "template_size",
+    "RUN_SUFFIX", "SOLITARY_MODES", "Arrival", "Completion", "Delta", "Ended", "Engine", "EngineConfig",
+    "EngineProcess", "FinishReason", "Header", "InvalidInput", "Kind", "Lane", "LoadCancelled", "LoadProgress",
+    "Machine", "Message", "Metrics", "ModelCard", "ModelInfo", "ModelSpec", "Notice", "Prompt", "Record", "Refusal",
+    "RequestIndex", "RequestMetrics", "RequestView", "Run", "SamplingParams", "Spread", "State", "Step", "StepStarted",
+    "Stream", "Submission", "Submitted", "Telemetry", "Trace", "TraceWriter", "Workload", "demo_workload", "examine",
+    "expand_template", "inspect_model", "lane_name", "lane_names", "lane_sentence", "lane_text", "lane_title",
+    "load_trace", "measure", "parse_lane", "parse_lanes", "read_prompts", "render", "request_metrics", "save_trace",
+    "table", "template_size",
 ]  # fmt: skip
 
 

@@ -1,0 +1,136 @@
+"""Lanes as text: what is written reads back, and what is wrong is named."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine import InvalidInput
+from engine.config import MODES, PAGED_MODES, SOLITARY_MODES, EngineConfig, ModelSpec
+from engine.lane import (
+    BATCHED_MODES,
+    JOINING_MODES,
+    MODE_SENTENCES,
+    MODE_TITLES,
+    Lane,
+    lane_name,
+    lane_names,
+    lane_sentence,
+    lane_text,
+    lane_title,
+    parse_lane,
+    parse_lanes,
+)
+
+
+@st.composite
+def lanes(draw: st.DrawFn) -> Lane:
+    """Any lane whose settings all mean something to its mode."""
+    mode = draw(st.sampled_from(list(MODES)))
+    values: dict[str, object] = {"mode": mode, "block_size": draw(st.sampled_from([4, 16, 64]))}
+    values["depth"] = draw(st.sampled_from([None, 0, 1]))
+    values["seed"] = draw(st.integers(0, 1 << 40))
+    running = draw(st.integers(1, 5000)) if mode not in SOLITARY_MODES else EngineConfig().max_running
+    values["max_running"], values["token_budget"] = running, max(2048, running)
+    if mode in JOINING_MODES:
+        values["token_budget"] = running + draw(st.integers(0, 5000))
+        values["join_every"] = draw(st.integers(1, 9))
+    if mode == "dynamic":
+        values["longest_wait"] = draw(st.floats(0, 3600) | st.integers(0, 3600))
+    if mode in BATCHED_MODES:
+        values["delivery"] = draw(st.sampled_from(["stream", "batch"]))
+    if mode in PAGED_MODES:
+        values["prefix_caching"] = draw(st.booleans())
+    texts = st.text(st.characters(codec="utf-8") | st.sampled_from(":,%= "), min_size=1).filter(str.strip)
+    spec = ModelSpec(
+        draw(texts), dtype=draw(st.sampled_from(["auto", "float32"])), trust_remote_code=draw(st.booleans()),
+        device=draw(st.sampled_from(["auto", "cpu", "cuda", "cuda:1"])), revision=draw(st.none() | texts),
+    )  # fmt: skip
+    return Lane(EngineConfig(**values), spec, draw(st.just("") | texts))  # type: ignore[arg-type]
+
+
+@given(lanes())
+def test_what_is_written_reads_back(lane: Lane) -> None:
+    assert parse_lane(lane_text(lane)) == lane
+
+
+@given(st.lists(lanes(), min_size=1, max_size=4))
+def test_lanes_with_commas_between_them_read_back(several: list[Lane]) -> None:
+    assert parse_lanes(",".join(lane_text(lane) for lane in several)) == tuple(several)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "changes"),
+    [
+        ("static:8", "static · 8", {"mode": "static", "max_running": 8}),
+        ("chunked:9:budget=99", "chunked · 9 · budget 99", {"mode": "chunked", "max_running": 9, "token_budget": 99}),
+        ("continuous:prefix", "continuous · 64 + prefix", {"prefix_caching": True}),
+        ("dynamic:8:wait=0.5", "dynamic · 8 · waits 0.5 s", {"mode": "dynamic", "max_running": 8, "longest_wait": 0.5}),
+        ("continuous:join=4", "continuous · 64 · joins every 4", {"join_every": 4}),
+        ("static:deliver=batch", "static · 64 · delivers whole", {"mode": "static", "delivery": "batch"}),
+        ("recompute", "recompute", {"mode": "recompute"}),
+        ("continuous:4096", "continuous · 4096", {"max_running": 4096, "token_budget": 4096}),
+    ],
+)  # fmt: skip
+def test_a_lane_is_read_and_labelled(text: str, name: str, changes: dict[str, object]) -> None:
+    lane = parse_lane(text)
+    assert lane == Lane(EngineConfig(**changes))  # type: ignore[arg-type]
+    assert lane_name(lane) == name
+    assert lane_text(lane) == text
+
+
+def test_a_lane_names_its_model() -> None:
+    lane = parse_lane("continuous:model=/models/llama:quantization=none:device=cuda:1")
+    assert lane.spec == ModelSpec("/models/llama", device="cuda:1")
+    assert lane_name(lane) == "continuous · 64 · llama"
+    given = ModelSpec("/models/qwen", dtype="float32")
+    assert parse_lane("static:8", given).spec == given
+    assert parse_lane("static:8:model=demo", given).spec == ModelSpec("demo", dtype="float32")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", ["no such mode", "continuous"]),
+        ("sideways:8", ["'sideways'", "no such mode", "static"]),
+        ("static:0", ["max_running=0", "at least 1"]),
+        ("static:8:16", ["'16'", "right after the mode"]),
+        ("static:-3", ["'-3'", "not a part"]),
+        ("static:²", ["not a part"]),
+        ("recompute:8", ["'8'", "one request at a time"]),
+        ("static:prefix", ["no blocks to share", "continuous, chunked"]),
+        ("static:8:join=4", ["'join=4'", "means nothing to static"]),
+        ("chunked:budgit=4", ["'budgit=4'", "budget"]),
+        ("chunked:budget=few", ["'budget=few'", "whole number of tokens"]),
+        ("chunked:64:budget=8", ["token_budget=8", "at least max_running"]),
+        ("dynamic:8:wait=nan", ["longest_wait=nan", "seconds"]),
+        ("dynamic:wait=1:wait=2", ["'wait=2'", "twice"]),
+        ("static:8:deliver=never", ["delivery='never'", "stream, batch"]),
+        ("continuous:quantization=nf9", ["quantization='nf9'"]),
+        ("continuous:trust=perhaps", ["yes or no"]),
+        ("continuous:model=", ["name a model"]),
+    ],
+)  # fmt: skip
+def test_a_wrong_lane_is_named_with_its_part_and_the_remedy(text: str, words: list[str]) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parse_lane(text)
+    for word in [f"lane {text!r}: ", *words]:
+        assert word in str(caught.value)
+
+
+def test_twins_are_told_apart() -> None:
+    assert lane_names(parse_lanes("static:8,continuous,static:8")) == (
+        "static · 8 (1)", "continuous · 64", "static · 8 (2)",
+    )  # fmt: skip
+
+
+def test_every_mode_has_its_heading() -> None:
+    assert set(MODE_TITLES) == set(MODE_SENTENCES) == set(MODES)
+    lane = parse_lane("static:12")
+    assert (lane_title(lane), lane_sentence(lane)) == ("Static batch of 12", "finished rows wait for the longest")
+    assert lane_title(parse_lane("continuous")) == "Continuous, paged"
+
+
+def test_a_larger_batch_takes_its_budget_along() -> None:
+    assert parse_lane("static:8").with_batch(4000).config == parse_lane("static:4000").config
