@@ -21,6 +21,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from app import places
 from app.load_status import LoadMeter
+from app.loan import Loan
 from engine import (
     EngineConfig,
     InvalidInput,
@@ -42,6 +43,7 @@ T = TypeVar("T")
 WATCH_MS = 200
 THREADS = 3
 EMBEDDED = ("demo", "demo-draft")
+LENT_WORDS = "A race is running; stop it on the Compare page first."
 
 
 class EngineFace(Protocol):
@@ -66,6 +68,7 @@ class SessionState(StrEnum):
     LOADING = "loading"
     READY = "ready"
     DIED = "engine died"
+    LENT = "lent to a race"
 
 
 def _engine_type(in_process: bool) -> Callable[..., EngineFace]:
@@ -103,6 +106,8 @@ class Session(QObject):
         self.busy: Callable[[], bool] = lambda: False  # whether requests run; told by what shows the trace
         self._in_process = in_process
         self._engine: EngineFace | None = None
+        self._loan: Loan | None = None
+        self._restore: ModelSpec | None = None  # the model to have again after a loan
         self._writer: TraceWriter | None = None
         self._cancelled = threading.Event()
         self._closed = False
@@ -126,8 +131,8 @@ class Session(QObject):
 
     @property
     def engine_pid(self) -> int | None:
-        """The engine's process; None without one."""
-        return getattr(self._engine, "pid", None)
+        """The engine's process, also while it is lent; None without one."""
+        return getattr(self._engine if self._loan is None else self._loan.engine, "pid", None)
 
     @property
     def run_file(self) -> Path | None:
@@ -156,6 +161,9 @@ class Session(QObject):
         back first only when it is idle, to make room.
         """
         if self.state is SessionState.LOADING:
+            return False
+        if self.state is SessionState.LENT:
+            self.load_failed.emit(LENT_WORDS)
             return False
         before = self.spec, self.config
         self.spec, self.config = spec, config or self.config
@@ -190,14 +198,21 @@ class Session(QObject):
             if first and not loop.is_closed():
                 loop.call_soon_threadsafe(self._tell_progress)
 
-        def build() -> EngineFace:
-            engine = _engine_type(self._in_process)(spec, config, progress=on_progress, cancelled=cancelled)
-            if cancelled.is_set():
-                engine.close()
-                raise LoadCancelled("the load was cancelled")
-            return engine
+        return await self.off_thread(lambda: self._make(spec, config, on_progress, cancelled))
 
-        return await self.off_thread(build)
+    def _make(
+        self,
+        spec: ModelSpec,
+        config: EngineConfig,
+        progress: Callable[[LoadProgress], None] | None,
+        cancelled: threading.Event,
+    ) -> EngineFace:
+        """Loads a model on the calling thread."""
+        engine = _engine_type(self._in_process)(spec, config, progress=progress, cancelled=cancelled)
+        if cancelled.is_set():
+            engine.close()
+            raise LoadCancelled("the load was cancelled")
+        return engine
 
     def _load_failed(self, words: str, before: tuple[ModelSpec, EngineConfig]) -> bool:
         if self._engine is not None:
@@ -212,6 +227,9 @@ class Session(QObject):
 
     async def unload(self) -> None:
         """Gives the model's memory back. The trace stays."""
+        if self.state is SessionState.LENT:
+            self.notice_raised.emit(LENT_WORDS)
+            return
         await self._give_back()
         if self.state in (SessionState.READY, SessionState.DIED):
             self._set_state(SessionState.EMPTY)
@@ -247,6 +265,52 @@ class Session(QObject):
         self.config_changed.emit(config)
         return True
 
+    # -- lending --------------------------------------------------------------------------------------------------
+
+    async def lend(self) -> Loan:
+        """Hands the engine out, until `take_back`. Raises InvalidInput while a model loads or requests run."""
+        match self.state:
+            case SessionState.LENT:
+                raise InvalidInput(LENT_WORDS)
+            case SessionState.LOADING:
+                raise InvalidInput("A model is loading; wait until it is there, or cancel the load.")
+        if self.busy():
+            raise InvalidInput("Requests run on the Play page. Stop them first.")
+        held = self.state is not SessionState.EMPTY
+        self._watch.stop()
+        engine, self._engine = self._engine, None
+        loan = self._loan = Loan(self._make, engine, self.spec)
+        self._restore = self.spec if held else None
+        self._set_state(SessionState.LENT)
+        await self.close_file()
+        return loan
+
+    async def take_back(self) -> None:
+        """The engine with the model and config it had; loads the model anew where another took its place."""
+        loan, spec = self._loan, self._restore
+        if loan is None:
+            return
+        keep = None if self.closing else spec
+        engine: EngineFace | None = await self.off_thread(lambda: loan.end(keep))
+        trace: Trace | None = None
+        if engine is not None:
+            try:
+                trace = await self.off_thread(lambda: engine.begin(self.config))
+            except (InvalidInput, RuntimeError) as error:
+                self.config_refused.emit(str(error))
+                await self.off_thread(engine.close)
+        self._loan = None
+        if engine is not None and trace is not None:
+            self._engine = engine
+            self._watch.start()
+            self._set_state(SessionState.READY)
+            self._set_trace(trace)
+            self.config_changed.emit(self.config)
+            return
+        self._set_state(SessionState.EMPTY)
+        if keep is not None:
+            await self.load(keep, self.config)
+
     # -- requests -------------------------------------------------------------------------------------------------
 
     def send(self, submissions: Sequence[Submission]) -> asyncio.Task[list[int]]:
@@ -258,9 +322,8 @@ class Session(QObject):
         """The ids of the new requests: all of them or, after `submit_failed`, none."""
         engine = self._engine
         if engine is None or not self.ready:
-            self.submit_failed.emit(
-                "The model is still loading." if self.state is SessionState.LOADING else "Load a model first."
-            )
+            why = {SessionState.LOADING: "The model is still loading.", SessionState.LENT: LENT_WORDS}
+            self.submit_failed.emit(why.get(self.state, "Load a model first."))
             return []
         try:
             await self._open_writer()
@@ -312,11 +375,14 @@ class Session(QObject):
         """Ends what runs, writes the trace to its end, and leaves no thread or process. Safe to call twice."""
         self.closing = True
         self.cancel_load()
+        if self._loan is not None:
+            self._loan.cancelled.set()
         self._watch.stop()
         mine = asyncio.current_task()
         others = [task for task in self._tasks if task is not mine]
         if others:
             await asyncio.wait(others, timeout=20)
+        await self.take_back()
         await self.unload()
         self._closed = True
         self._executor.shutdown(wait=True)

@@ -1,0 +1,69 @@
+"""The session's engine while it is lent: one model after another on it, never two in memory at once.
+
+Blocks while a model loads or ends: use it off the GUI thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from engine import EngineConfig, LoadCancelled, LoadProgress, ModelSpec
+
+Tell = Callable[[LoadProgress], None]
+
+
+class Loan:
+    """Hands out the engine there is where it holds the model that is asked for; else a fresh one in its place.
+
+    `make(spec, config, progress, cancelled)` loads. Setting `cancelled` ends whatever is done with the loan. Nothing
+    is handed out after `end`, which gives the engine back that is there then.
+    """
+
+    def __init__(self, make: Callable[..., Any], engine: Any, spec: ModelSpec) -> None:
+        self.cancelled = threading.Event()
+        self._make, self._engine, self._spec = make, engine, spec
+        self._lock = threading.Lock()
+        self._ended = False
+
+    @property
+    def engine(self) -> Any:
+        """The engine that is there now; None while there is none."""
+        return self._engine
+
+    def open(
+        self,
+        spec: ModelSpec,
+        config: EngineConfig,
+        progress: Tell | None = None,
+        cancelled: threading.Event | None = None,
+    ) -> Any:
+        """An engine with this model. Raises InvalidInput, EngineDied and LoadCancelled as the engine does."""
+        with self._lock:
+            if self._ended or self.cancelled.is_set():
+                raise LoadCancelled("the race was stopped")
+            if self._engine is not None and self._engine.alive and self._spec == spec:
+                return self._engine
+            self._close()
+            self._engine = self._make(spec, config, progress, cancelled or self.cancelled)
+            self._spec = spec
+            return self._engine
+
+    def close(self) -> None:
+        """Nothing to do: whoever lent the engine takes it back, and knows what to keep."""
+
+    def end(self, keep: ModelSpec | None) -> Any:
+        """The engine when it lives and holds the model `keep`; any other is closed. None when there is none then."""
+        self.cancelled.set()
+        with self._lock:
+            self._ended = True
+            if self._engine is None or not self._engine.alive or self._spec != keep:
+                self._close()
+            engine, self._engine = self._engine, None
+            return engine
+
+    def _close(self) -> None:
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.close()
