@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QLineEdit, QPushButton, QVBoxLayout, QWidget
 from app import places
 from app.widgets.controls import DropDown, Number, SliderValue, Switch
 from app.widgets.labels import Heading, Note, Row
-from engine import InvalidInput, SamplingParams
+from engine import MOST_SAMPLES, PAGED_MODES, InvalidInput, SamplingParams
 
 KEY = "sampling/params"
 PRESETS: dict[str, SamplingParams] = {
@@ -71,6 +71,8 @@ class SamplingPanel(QWidget):
         self.stop.setObjectName("sampling_stop")
         self.stop.setPlaceholderText("none")
         self.ignore_eos = Switch("sampling_ignore_eos", "Ignore end of text")
+        self.samples = Number("sampling_n", 1, MOST_SAMPLES, 1)
+        self.samples_note = Note("sampling_n_note")
         self.error = Note("sampling_error", "error")
         column = QVBoxLayout(self)
         column.setContentsMargins(12, 12, 12, 12)
@@ -99,9 +101,11 @@ class SamplingPanel(QWidget):
             ("Seed", self.seed, "A fixed seed gives the same answers again; request i of a batch takes seed + i"),
             ("Stop at", self.stop, 'End when one of these appears: The end, \\n\\n - or a JSON list, ["a, b", "c"]'),
             ("Ignore EOS", self.ignore_eos, "Go on past the model's own end until max tokens"),
+            ("Samples", self.samples, "So many answers to each prompt, which they share in the KV cache"),
         )
         for row in more:
             rest.addWidget(Row(*row))
+        rest.addWidget(self.samples_note)
         column.addWidget(self.error)
         self.more.toggled.connect(self._on_more)
         self.more.setChecked(places.settings().value("sampling/more", "false") == "true")
@@ -111,6 +115,7 @@ class SamplingPanel(QWidget):
             slider.value_changed.connect(self._on_edited)
         self.top_k.valueChanged.connect(self._on_edited)
         self.seed.valueChanged.connect(self._on_edited)
+        self.samples.valueChanged.connect(self._on_edited)
         self.stop.textChanged.connect(self._on_edited)
         self.ignore_eos.toggled.connect(self._on_edited)
         self._recall()
@@ -128,7 +133,17 @@ class SamplingPanel(QWidget):
             stop=stop_strings(self.stop.text()),
             seed=None if seed < 0 else seed,
             ignore_eos=self.ignore_eos.isChecked(),
+            n=self.samples.value() if self.samples.isEnabled() else 1,
         )
+
+    def set_mode(self, mode: str) -> None:
+        """Several samples of a prompt are for the modes whose cache they can share; the number is kept."""
+        paged = mode in PAGED_MODES
+        self.samples.setEnabled(paged)
+        self.samples_note.say(
+            "" if paged else f"One sample: {mode} has no blocks to share. {' and '.join(PAGED_MODES).capitalize()} do."
+        )
+        self._on_edited()
 
     def set_params(self, params: SamplingParams) -> None:
         self._showing = True
@@ -141,6 +156,7 @@ class SamplingPanel(QWidget):
         self.seed.setValue(-1 if params.seed is None else params.seed)
         self.stop.setText(stop_text(params.stop))
         self.ignore_eos.setChecked(params.ignore_eos)
+        self.samples.setValue(params.n)
         self._showing = False
         self._on_edited()
 
@@ -171,7 +187,7 @@ class SamplingPanel(QWidget):
         elif name != OWN and own >= 0:
             self.preset.removeItem(own)
         self.preset.setCurrentIndex(self.preset.findText(name))
-        places.settings().setValue(KEY, json.dumps(asdict(params)))
+        places.settings().setValue(KEY, json.dumps({**asdict(params), "n": self.samples.value()}))
 
     def _recall(self) -> None:
         params = PRESETS["story"]

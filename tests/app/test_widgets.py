@@ -161,6 +161,62 @@ def test_wheel_turns_over_a_panel_change_no_value(qtbot: QtBot) -> None:
     assert panel.temperature.box.focusPolicy() == Qt.FocusPolicy.StrongFocus
 
 
+@pytest.mark.parametrize(
+    ("mode", "shown"),
+    [
+        ("recompute", set()),
+        ("sequential", set()),
+        ("static", {"running", "delivery"}),
+        ("dynamic", {"running", "wait", "delivery"}),
+        ("continuous-padded", {"running", "join", "budget"}),
+        ("continuous", {"running", "join", "budget", "prefix"}),
+        ("chunked", {"running", "join", "budget", "prefix"}),
+    ],
+)
+def test_a_mode_shows_the_settings_that_matter_to_it(
+    qtbot: QtBot, session: Session, bridge: Bridge, mode: str, shown: set[str]
+) -> None:
+    panel = BatchingPanel(session, bridge)
+    qtbot.addWidget(panel)
+    panel.show()
+    panel.mode.setCurrentIndex(panel.mode.findData(mode))
+    names = ("running", "wait", "join", "budget", "delivery", "prefix")
+    assert {name for name in names if getattr(panel.form, name).isVisible()} == shown
+    assert panel.form.sentence.text()[0].isupper()
+
+
+def test_switching_modes_keeps_the_values_of_the_others(qtbot: QtBot, session: Session, bridge: Bridge) -> None:
+    panel = BatchingPanel(session, bridge)
+    qtbot.addWidget(panel)
+    form = panel.form
+    form.prefix.setChecked(True)
+    form.budget.setValue(512)
+    assert panel.config() == EngineConfig(prefix_caching=True, token_budget=512)
+    form.mode.setCurrentIndex(form.mode.findData("static"))
+    form.delivery.setCurrentIndex(1)
+    form.running.setValue(4000)
+    assert panel.config() == EngineConfig("static", max_running=4000, token_budget=4000, delivery="batch")
+    qtbot.waitUntil(lambda: session.config.mode == "static")
+    form.running.setValue(8)
+    form.mode.setCurrentIndex(form.mode.findData("chunked"))
+    assert panel.config() == EngineConfig("chunked", max_running=8, token_budget=512, prefix_caching=True)
+    form.mode.setCurrentIndex(form.mode.findData("dynamic"))
+    assert panel.config().delivery == "batch"
+
+
+def test_several_samples_are_for_modes_with_blocks(qtbot: QtBot) -> None:
+    panel = SamplingPanel()
+    qtbot.addWidget(panel)
+    panel.samples.setValue(4)
+    assert panel.params().n == 4
+    panel.set_mode("static")
+    assert panel.params().n == 1
+    assert "static has no blocks" in panel.samples_note.text()
+    panel.set_mode("chunked")
+    assert panel.params().n == 4
+    assert panel.samples_note.text() == ""
+
+
 def test_values_that_do_not_go_together_are_told(qtbot: QtBot, session: Session, bridge: Bridge) -> None:
     panel = BatchingPanel(session, bridge)
     qtbot.addWidget(panel)
