@@ -1,9 +1,9 @@
-"""The attention function that transformers' models call, over our paged cache, and the batch it reads."""
+"""The attention function that transformers' models call; each step's batch knows its own cache and answers it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -13,6 +13,49 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from engine.kernels import cpu
 
 NAME = "batchscope_paged"
+
+
+@dataclass(slots=True)
+class Options:
+    """What a layer asks of attention: scale of the scores, sliding window in tokens, softcap, sinks `[heads]`."""
+
+    scale: float
+    window: int | None = None
+    softcap: float | None = None
+    sinks: Tensor | None = None
+
+
+class Batch(Protocol):
+    """One step's rows over one of the caches."""
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: Options) -> Tensor:
+        """Keeps key and value `[sequences, kv_heads, tokens, head_dim]`, attends with query `[sequences, heads, tokens,
+        head_dim]`; out `[sequences, tokens, heads, head_dim]`."""
+        ...
+
+
+def attend(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None = None,
+    *,
+    batch: Batch,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """transformers' attention interface; shapes as in `Batch.attend`."""
+    layer: int = module.layer_idx  # type: ignore[assignment]
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    return batch.attend(layer, query, key, value, Options(scale, sliding_window, softcap, s_aux)), None
+
+
+ALL_ATTENTION_FUNCTIONS.register(NAME, attend)
+ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, lambda *args, **kwargs: None)
 
 
 @dataclass(slots=True)
@@ -45,10 +88,11 @@ class CpuLayout:
 
 @dataclass(slots=True)
 class PagedBatch:
-    """One step's view of the cache. Caches are a list by layer of `[blocks, block_size, kv_heads, head_dim]`.
+    """One step's view of the paged cache. Caches are a list by layer of `[blocks, block_size, kv_heads, head_dim]`.
 
-    `query_starts` `[rows + 1]`, `context_lengths` `[rows]`, `block_tables` `[rows, max_blocks]` int32 and `slots`
-    `[tokens]` int64 are on the device; on a CPU `layout` takes their place.
+    The rows are packed: one sequence of all their tokens. `query_starts` `[rows + 1]`, `context_lengths` `[rows]`,
+    `block_tables` `[rows, max_blocks]` int32 and `slots` `[tokens]` int64 are on the device; on a CPU `layout` takes
+    their place.
     """
 
     k_caches: list[Tensor]
@@ -59,46 +103,19 @@ class PagedBatch:
     block_tables: Tensor | None = None
     slots: Tensor | None = None
 
-
-def attend(
-    module: torch.nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None = None,
-    *,
-    batch: PagedBatch,
-    scaling: float | None = None,
-    sliding_window: int | None = None,
-    softcap: float | None = None,
-    s_aux: Tensor | None = None,
-    **_: Any,
-) -> tuple[Tensor, None]:
-    """transformers' attention interface: query `[1, heads, tokens, head_dim]` to out `[1, tokens, heads, head_dim]`."""
-    layer: int = module.layer_idx  # type: ignore[assignment]
-    q, k, v = query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
-    scale = q.shape[-1] ** -0.5 if scaling is None else scaling
-    k_cache, v_cache = batch.k_caches[layer], batch.v_caches[layer]
-    if batch.layout is not None:
-        out = _attend_cpu(batch.layout, q, k, v, k_cache, v_cache, scale, sliding_window, softcap, s_aux)
-    else:
-        out = _attend_triton(batch, q, k, v, k_cache, v_cache, scale, sliding_window, softcap, s_aux)
-    return out[None], None
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: Options) -> Tensor:
+        q, k, v = query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
+        k_cache, v_cache = self.k_caches[layer], self.v_caches[layer]
+        if self.layout is not None:
+            return _attend_cpu(self.layout, q, k, v, k_cache, v_cache, options)[None]
+        return _attend_triton(self, q, k, v, k_cache, v_cache, options)[None]
 
 
 def _attend_cpu(
-    layout: CpuLayout,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    k_cache: Tensor,
-    v_cache: Tensor,
-    scale: float,
-    window: int | None,
-    softcap: float | None,
-    sinks: Tensor | None,
+    layout: CpuLayout, q: Tensor, k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, options: Options
 ) -> Tensor:
     cpu.store_kv(k, v, k_cache, v_cache, layout.blocks, layout.offsets)
+    scale, window, softcap, sinks = options.scale, options.window, options.softcap, options.sinks
     decode = layout.decode
     if decode is not None:
         bias = layout.bias(window)
@@ -125,16 +142,7 @@ def _attend_cpu(
 
 
 def _attend_triton(
-    batch: PagedBatch,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    k_cache: Tensor,
-    v_cache: Tensor,
-    scale: float,
-    window: int | None,
-    softcap: float | None,
-    sinks: Tensor | None,
+    batch: PagedBatch, q: Tensor, k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, options: Options
 ) -> Tensor:
     from engine.kernels.paged_attention import paged_attention
     from engine.kernels.store_kv import store_kv
@@ -146,9 +154,5 @@ def _attend_triton(
     store_kv(k, v, k_cache, v_cache, batch.slots)
     return paged_attention(
         q, k_cache, v_cache, batch.block_tables, batch.query_starts, batch.context_lengths,
-        scale=scale, sliding_window=window, softcap=softcap, sinks=sinks,
+        scale=options.scale, sliding_window=options.window, softcap=options.softcap, sinks=options.sinks,
     )  # fmt: skip
-
-
-ALL_ATTENTION_FUNCTIONS.register(NAME, attend)
-ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, lambda *args, **kwargs: None)

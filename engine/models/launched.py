@@ -1,0 +1,74 @@
+"""A step that the device is computing, and what it brings back to the host."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from engine.decoding.sampler import Sampled
+from engine.scheduler import StepPlan
+
+Clock = time.perf_counter
+
+
+def to_device(values: Sequence[int], device: torch.device, dtype: torch.dtype = torch.long) -> Tensor:
+    """The values as a tensor on the device; the host does not wait for the copy."""
+    if device.type == "cpu":
+        return torch.tensor(values, dtype=dtype)
+    return torch.tensor(values, dtype=dtype, pin_memory=True).to(device, non_blocking=True)
+
+
+@dataclass(slots=True)
+class Results:
+    """A step's sampled tokens on the host, in the order of its sampling rows."""
+
+    tokens: list[int]
+    logprobs: list[float]
+    alternatives: list[list[int]]
+    alternative_logprobs: list[list[float]]
+
+
+@dataclass(slots=True)
+class Launched:
+    """A step that the device is computing. `seconds` a phase: prepare, forward, sample; `read` adds wait."""
+
+    plan: StepPlan
+    started: float
+    step: int = -1
+    seconds: dict[str, float] = field(default_factory=dict)
+    _sampled: Sampled | None = None
+    _event: torch.cuda.Event | None = None
+
+    def keep(self, sampled: Sampled) -> None:
+        """Takes the step's tokens, and starts their way to the host where they are not there yet."""
+        if sampled.tokens.device.type == "cpu":
+            self._sampled = sampled
+            return
+        self._sampled = Sampled(*(
+            None if t is None else torch.empty(t.shape, dtype=t.dtype, pin_memory=True).copy_(t, non_blocking=True)
+            for t in (sampled.tokens, sampled.logprobs, sampled.alternatives, sampled.alternative_logprobs)
+        ))  # type: ignore[arg-type]  # fmt: skip
+        self._event = torch.cuda.Event()
+        self._event.record()
+
+    def read(self) -> Results:
+        """Waits for the device and copies the tokens to the host."""
+        begun = Clock()
+        if self._event is not None:
+            self._event.synchronize()
+        if self._sampled is None:
+            results = Results([], [], [], [])
+        else:
+            s = self._sampled
+            results = Results(
+                s.tokens.tolist(),
+                s.logprobs.tolist(),
+                [] if s.alternatives is None else s.alternatives.tolist(),
+                [] if s.alternative_logprobs is None else s.alternative_logprobs.tolist(),
+            )
+        self.seconds["wait"] = Clock() - begun
+        return results

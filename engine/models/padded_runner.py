@@ -1,0 +1,157 @@
+"""Runs a step of rows padded on the left to one width, over a contiguous KV cache, or over none (recompute)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from engine.config import EngineConfig
+from engine.kernels.padded import attention, causal_attention, left_padded_bias
+from engine.models.attention import Options
+from engine.models.contiguous_cache import ContiguousCache
+from engine.models.launched import to_device
+from engine.models.loading import LoadedModel
+from engine.models.runner import Inputs, Runner, known_ids
+from engine.request import Branch
+from engine.scheduler import Row, StepPlan
+from engine.trace.records import Kind
+
+
+@dataclass(slots=True)
+class WholeBatch:
+    """Rows that are whole sequences, each after `padding` pads. Their K and V are kept in the `strips` of `cache`."""
+
+    padding: list[int]
+    tokens: int
+    cache: ContiguousCache | None
+    strips: slice
+    biases: dict[tuple[int | None, torch.dtype], Tensor | None] = field(default_factory=dict)
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: Options) -> Tensor:
+        if self.cache is not None:
+            columns = slice(self.cache.end - self.tokens, self.cache.end)
+            for strips, new in zip(self.cache.layers[layer], (key, value), strict=True):
+                strips[self.strips, :, columns] = new
+        out = causal_attention(
+            query, key, value, self._bias(options.window, query),
+            scale=options.scale, softcap=options.softcap, sinks=options.sinks,
+        )  # fmt: skip
+        return out.transpose(1, 2)
+
+    def _bias(self, window: int | None, query: Tensor) -> Tensor | None:
+        """The mask of layers with this window, made once a step; None where plain causality is all."""
+        if window is not None and window >= self.tokens:
+            window = None
+        if window is None and not any(self.padding):
+            return None
+        if (window, query.dtype) not in self.biases:
+            padding = to_device(self.padding, query.device)
+            self.biases[window, query.dtype] = left_padded_bias(padding, self.tokens, window, query.dtype)
+        return self.biases[window, query.dtype]
+
+
+@dataclass(slots=True)
+class NextBatch:
+    """One token for every member of `cache`, row by strip; it goes to the column before the cache's end."""
+
+    cache: ContiguousCache
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: Options) -> Tensor:
+        cache = self.cache
+        keys, values = cache.layers[layer]
+        count, end = len(cache.members), cache.end
+        keys[:count, :, end - 1] = key[:, :, 0]
+        values[:count, :, end - 1] = value[:, :, 0]
+        # Every query is the last token of its row, so a sliding window is a band of columns.
+        first = cache.start if options.window is None else max(cache.start, end - options.window)
+        out = attention(
+            query, keys[:count, :, first:end], values[:count, :, first:end], cache.bias(first),
+            scale=options.scale, softcap=options.softcap, sinks=options.sinks,
+        )  # fmt: skip
+        return out.transpose(1, 2)
+
+
+class PaddedRunner(Runner):
+    """One model over a contiguous cache of `blocks` blocks in all. A step is prompts alone, or a token each for all.
+
+    A row of the model's call is a row of the plan, but in a decode step they are in order of the cache's strips.
+    """
+
+    def __init__(self, model: LoadedModel, config: EngineConfig, blocks: int) -> None:
+        super().__init__(model, config)
+        self._last_position = (model.card.context or 1 << 30) - 1
+        self.cache = ContiguousCache(model, blocks * config.block_size, config.slots)
+
+    def _prepare(self, plan: StepPlan) -> Inputs:
+        return self._whole(plan) if plan.rows[0].first == 0 else self._next(plan)
+
+    def _whole(self, plan: StepPlan) -> Inputs:
+        """Whole sequences, from their first token on."""
+        rows = plan.rows
+        tokens = rows[0].padding + rows[0].count
+        assert all(row.first == 0 and row.samples and row.padding + row.count == tokens for row in rows)
+        if plan.members:
+            joining = [row.branch for row in rows]
+            assert list(plan.members[-len(rows) :]) == joining, "those who join are the newest members"
+            self._arrange(plan.members[: -len(rows)], rows, plan.width)
+            cache, first = self.cache, len(plan.members) - len(rows)
+            batch = WholeBatch([row.padding for row in rows], tokens, cache, slice(first, len(plan.members)))
+        else:
+            batch = WholeBatch([row.padding for row in rows], tokens, None, slice(0))
+        ids, positions = [], []
+        for row in rows:
+            ids += [0] * row.padding + known_ids(row)
+            positions += [0] * row.padding + list(range(row.count))
+        token_ids = self._tensor(ids)
+        fed = [i for i, row in enumerate(rows) if row.fed]
+        self._feed(token_ids, [(i + 1) * tokens - 1 for i in fed], [rows[i].slot for i in fed])
+        shape = (len(rows), tokens)
+        return Inputs(token_ids.view(shape), self._tensor(positions).view(shape), 1, batch, list(rows))
+
+    def _next(self, plan: StepPlan) -> Inputs:
+        """One token for every member."""
+        rows = plan.rows
+        assert [row.branch for row in rows] == list(plan.members), "every member has its row, in their order"
+        self._arrange(plan.members, (), plan.width)
+        strip_of = {branch: strip for strip, branch in enumerate(self.cache.members)}
+        strips = [strip_of[row.branch] for row in rows]
+        self.cache.advance([strip for strip, row in zip(strips, rows, strict=True) if not row.samples])
+        ids, positions = [0] * len(rows), [0] * len(rows)
+        fed: list[tuple[int, int]] = []
+        for row, strip in zip(rows, strips, strict=True):
+            if row.fed:
+                fed.append((strip, row.slot))
+            elif row.kind is Kind.HELD:
+                ids[strip] = row.branch.tokens[-1]
+            else:
+                ids[strip] = row.branch.tokens[row.first]
+            positions[strip] = min(row.first, self._last_position)
+        token_ids = self._tensor(ids)
+        self._feed(token_ids, [strip for strip, _ in fed], [slot for _, slot in fed])
+        sampling = [row for row in rows if row.samples]
+        picked = [strip for strip, row in zip(strips, rows, strict=True) if row.samples]
+        in_order = picked == list(range(len(rows)))
+        return Inputs(
+            token_ids[:, None],
+            self._tensor(positions)[:, None],
+            1,
+            NextBatch(self.cache),
+            sampling,
+            None if in_order else self._tensor(picked),
+        )
+
+    def _arrange(self, staying: Sequence[Branch], joining: Sequence[Row], width: int) -> None:
+        """Lets members leave and join. Where that fails half-way, the cache is of no use to those in it."""
+        cache = self.cache
+        try:
+            cache.retain(set(staying))
+            if len(cache.members) != len(staying):
+                raise RuntimeError("a step that failed took the KV cache with it")
+            if joining:
+                cache.join([row.branch for row in joining], [row.count for row in joining], width)
+        except Exception:
+            cache.forget()
+            raise
