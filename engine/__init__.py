@@ -20,9 +20,12 @@ from engine.config import (
     SamplingParams,
     Submission,
 )
+from engine.heat import Heat, HeatEvent, LaneFailed, LaneFinished, LaneLoading, LaneStarted
+from engine.host import EngineHost, LocalHost
 from engine.lane import Lane, lane_name, lane_names, lane_sentence, lane_text, lane_title, parse_lane, parse_lanes
 from engine.process import EngineProcess
 from engine.progress import LoadCancelled, LoadProgress
+from engine.race import RACE_ORDERS, Race, RaceEvent, RaceFinished, RaceResult
 from engine.run import Run
 from engine.stream import Completion, Delta, Stream
 from engine.trace.metrics import Metrics, RequestMetrics, Spread, measure, request_metrics, table
@@ -63,14 +66,15 @@ _LAZY = {
 
 __all__ = [
     "DELIVERIES", "DTYPES", "MODES", "MOST_SAMPLES", "PAGED_MODES", "PLANNED_QUANTIZATIONS", "QUANTIZATIONS",
-    "RUN_SUFFIX", "SOLITARY_MODES", "Arrival", "Completion", "Delta", "Ended", "Engine", "EngineConfig",
-    "EngineProcess", "FinishReason", "Header", "InvalidInput", "Kind", "Lane", "LoadCancelled", "LoadProgress",
-    "Machine", "Message", "Metrics", "ModelCard", "ModelInfo", "ModelSpec", "Notice", "Prompt", "Record", "Refusal",
-    "RequestIndex", "RequestMetrics", "RequestView", "Run", "SamplingParams", "Spread", "State", "Step", "StepStarted",
-    "Stream", "Submission", "Submitted", "Telemetry", "Trace", "TraceWriter", "Workload", "demo_workload", "examine",
-    "expand_template", "inspect_model", "lane_name", "lane_names", "lane_sentence", "lane_text", "lane_title",
-    "load_trace", "measure", "parse_lane", "parse_lanes", "read_prompts", "render", "request_metrics", "save_trace",
-    "table", "template_size",
+    "RACE_ORDERS", "RUN_SUFFIX", "SOLITARY_MODES", "Arrival", "Completion", "Delta", "Ended", "Engine", "EngineConfig",
+    "EngineHost", "EngineProcess", "FinishReason", "Header", "Heat", "HeatEvent", "InvalidInput", "Kind", "Lane",
+    "LaneFailed", "LaneFinished", "LaneLoading", "LaneStarted", "LoadCancelled", "LoadProgress", "LocalHost",
+    "Machine", "Message", "Metrics", "ModelCard", "ModelInfo", "ModelSpec", "Notice", "Prompt", "Race", "RaceEvent",
+    "RaceFinished", "RaceResult", "Record", "Refusal", "RequestIndex", "RequestMetrics", "RequestView", "Run",
+    "SamplingParams", "Spread", "State", "Step", "StepStarted", "Stream", "Submission", "Submitted", "Telemetry",
+    "Trace", "TraceWriter", "Workload", "demo_workload", "examine", "expand_template", "inspect_model", "lane_name",
+    "lane_names", "lane_sentence", "lane_text", "lane_title", "load_trace", "measure", "parse_lane", "parse_lanes",
+    "read_prompts", "render", "request_metrics", "save_trace", "table", "template_size",
 ]  # fmt: skip
 
 

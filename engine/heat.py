@@ -1,0 +1,167 @@
+"""A heat: one workload through one lane, once. Races and sweeps are made of heats on one track."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from engine.config import InvalidInput
+from engine.host import EngineFace, EngineHost
+from engine.lane import Lane
+from engine.progress import LoadCancelled, LoadProgress
+from engine.run import Run
+from engine.trace.records import Ended, FinishReason
+from engine.trace.trace import Trace
+from engine.workload import Workload
+
+DEFAULT_KV_TOKENS = 8192
+GLANCE = 0.02  # seconds between looks at whether a run is over, was cancelled or lost its engine
+SETTLE = 5.0  # seconds in which an engine commits the steps that were in flight when its last request ended
+
+
+@dataclass(frozen=True, slots=True)
+class LaneLoading:
+    """A lane's model is being loaded, off the clock."""
+
+    lane: int
+    repeat: int
+    progress: LoadProgress
+
+
+@dataclass(frozen=True, slots=True)
+class LaneStarted:
+    """A lane is under way; `run.trace` grows."""
+
+    lane: int
+    repeat: int
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class LaneFinished:
+    lane: int
+    repeat: int
+    trace: Trace
+
+
+@dataclass(frozen=True, slots=True)
+class LaneFailed:
+    """A lane could not be played, or not to the end; `error` is for people."""
+
+    lane: int
+    repeat: int
+    error: str
+
+
+HeatEvent = LaneLoading | LaneStarted | LaneFinished | LaneFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Heat:
+    """What became of one heat. `trace` holds what was recorded, also where it was cut short; `error` is for people."""
+
+    lane: int
+    repeat: int
+    trace: Trace | None = None
+    error: str = ""
+    cancelled: bool = False
+
+    @property
+    def finished(self) -> bool:
+        return self.trace is not None and not self.error and not self.cancelled
+
+
+class Track:
+    """Plays heats on engines of one host, all with the same bytes of KV memory.
+
+    These are `kv_memory`, or `kv_tokens` tokens of the first model that is loaded. `tell` hears events on the thread
+    that plays. Setting `cancelled` ends the heat under way and its load.
+    """
+
+    def __init__(
+        self,
+        host: EngineHost,
+        tell: Callable[[HeatEvent], None],
+        cancelled: threading.Event,
+        *,
+        kv_tokens: int,
+        kv_memory: int | None = None,
+    ) -> None:
+        self._host, self._tell, self._cancelled = host, tell, cancelled
+        self._kv_tokens = kv_tokens
+        self.kv_memory = kv_memory
+
+    def play(self, index: int, repeat: int, lane: Lane, workload: Workload) -> Heat:
+        """One heat, told about as lane `index`. Never raises for what goes wrong in it."""
+        trace: Trace | None = None
+        try:
+            engine = self._open(index, repeat, lane)
+            run = self._start(engine, lane, workload)
+            trace = run.trace
+            self._tell(LaneStarted(index, repeat, run))
+            if not self._finish(run, engine):
+                return Heat(index, repeat, trace, cancelled=True)
+            error = _failure(trace)
+            if not error:
+                self._tell(LaneFinished(index, repeat, trace))
+                return Heat(index, repeat, trace)
+        except LoadCancelled:
+            return Heat(index, repeat, cancelled=True)
+        except Exception as failure:  # the lane says so in its place, and the others are played
+            error = _words(failure)
+        self._tell(LaneFailed(index, repeat, error))
+        return Heat(index, repeat, trace, error)
+
+    def _open(self, index: int, repeat: int, lane: Lane) -> EngineFace:
+        config = replace(lane.config, kv_memory=self.kv_memory)
+        engine = self._host.open(
+            lane.spec, config, lambda progress: self._tell(LaneLoading(index, repeat, progress)), self._cancelled
+        )
+        if self._cancelled.is_set():
+            raise LoadCancelled("the comparison was cancelled")
+        if self.kv_memory is None:
+            self.kv_memory = self._kv_tokens * engine.card.kv_token_bytes
+        return engine
+
+    def _start(self, engine: EngineFace, lane: Lane, workload: Workload) -> Run:
+        config = replace(lane.config, kv_memory=self.kv_memory)
+        deadline = time.monotonic() + SETTLE
+        while True:
+            try:
+                return engine.run(workload, config)
+            except InvalidInput as error:
+                # With steps launched ahead, the last of the run before may still be in flight.
+                if "requests are running" not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(GLANCE)
+
+    def _finish(self, run: Run, engine: EngineFace) -> bool:
+        """Waits for the end of the run: True when it was not cancelled. Raises what else stopped it early."""
+        stopping = False
+        while not run.wait(GLANCE):
+            if not engine.alive:
+                raise RuntimeError(engine.error or "the engine is gone")
+            if self._cancelled.is_set() and not stopping:
+                stopping = True
+                run.cancel()
+        if not engine.alive:
+            raise RuntimeError(engine.error or "the engine is gone")
+        run.result(timeout=0)
+        return not stopping
+
+
+def _failure(trace: Trace) -> str:
+    """Why no request of a run came to its end; "" where one did."""
+    ended = [r for r in trace.records if isinstance(r, Ended)]
+    failed = [r for r in ended if r.reason is FinishReason.ERROR]
+    return failed[0].error if failed and len(failed) == len(ended) else ""
+
+
+def _words(error: Exception) -> str:
+    """An error for people, on one line."""
+    text = " ".join(str(error).split())
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return f"out of memory: {text or 'the model and its KV cache do not fit'}"
+    return text if isinstance(error, (ValueError, RuntimeError)) and text else f"{type(error).__name__}: {text}"

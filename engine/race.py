@@ -1,0 +1,125 @@
+"""A race: the same workload through several lanes, one after another, each warmed up and with the same KV memory."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from engine.config import InvalidInput
+from engine.heat import DEFAULT_KV_TOKENS, Heat, HeatEvent, Track
+from engine.host import EngineHost
+from engine.lane import Lane, lane_names
+from engine.trace.trace import Trace
+from engine.workload import Workload
+
+MOST_LANES = 8
+RACE_ORDERS = {
+    "as listed": "the lanes in their order, in every repeat",
+    "rotated": "each repeat begins with the next lane, so that no lane is always first",
+    "shuffled": "a new order in every repeat, fixed by the seed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RaceResult:
+    """What became of every lane. `heats` in the order they were played; `kv_memory` in bytes, None when no model came
+    to be loaded."""
+
+    workload: Workload
+    lanes: tuple[Lane, ...]
+    heats: tuple[Heat, ...]
+    kv_memory: int | None = None
+    cancelled: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return lane_names(self.lanes)
+
+    def traces(self, lane: int) -> tuple[Trace, ...]:
+        """A lane's finished repeats."""
+        return tuple(h.trace for h in self.heats if h.lane == lane and h.finished and h.trace is not None)
+
+    def error(self, lane: int) -> str:
+        """Why the lane failed: no repeat of it was finished. "" where one was, or where it was not played."""
+        if self.traces(lane):
+            return ""
+        return next((h.error for h in self.heats if h.lane == lane and h.error), "")
+
+
+@dataclass(frozen=True, slots=True)
+class RaceFinished:
+    result: RaceResult
+
+
+RaceEvent = HeatEvent | RaceFinished
+
+
+class Race:
+    """`repeats` rounds of a workload through 1 to 8 lanes. The lanes' own `kv_memory` is replaced by one for all:
+    `kv_memory` bytes, or `kv_tokens` tokens of the first model that is loaded (None: what the workload suggests).
+
+    Raises InvalidInput for what cannot be raced.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        lanes: Sequence[Lane],
+        *,
+        repeats: int = 1,
+        order: str = "as listed",
+        kv_tokens: int | None = None,
+        kv_memory: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        if not len(workload):
+            raise InvalidInput(f"workload {workload.name!r} has no prompts: add one")
+        if not 1 <= len(lanes) <= MOST_LANES:
+            raise InvalidInput(f"{len(lanes)} lanes: a race has 1 to {MOST_LANES}")
+        if repeats < 1:
+            raise InvalidInput(f"repeats={repeats}: must be at least 1")
+        if order not in RACE_ORDERS:
+            raise InvalidInput(f"order={order!r}: must be one of {', '.join(RACE_ORDERS)}")
+        self.workload, self.lanes, self.repeats, self.order, self.seed = workload, tuple(lanes), repeats, order, seed
+        self.kv_tokens, self.kv_memory = kv_size(workload, kv_tokens, kv_memory)
+
+    def rounds(self) -> list[list[int]]:
+        """Which lanes are played in each repeat, in order."""
+        lanes = list(range(len(self.lanes)))
+        dice = random.Random(self.seed)
+        match self.order:
+            case "rotated":
+                return [lanes[r % len(lanes) :] + lanes[: r % len(lanes)] for r in range(self.repeats)]
+            case "shuffled":
+                return [dice.sample(lanes, len(lanes)) for _ in range(self.repeats)]
+            case _:
+                return [lanes] * self.repeats
+
+    def play(self, host: EngineHost, tell: Callable[[RaceEvent], None], cancelled: threading.Event) -> RaceResult:
+        """Runs the race in the caller's thread; `tell` is called on it too. A lane that fails lets the others finish.
+
+        Setting `cancelled` ends the lane under way; what was finished is in the result. The host stays open.
+        """
+        track = Track(host, tell, cancelled, kv_tokens=self.kv_tokens, kv_memory=self.kv_memory)
+        heats: list[Heat] = []
+        for repeat, order in enumerate(self.rounds()):
+            for index in order:
+                if not cancelled.is_set():
+                    heats.append(track.play(index, repeat, self.lanes[index], self.workload))
+        cut_short = len(heats) < self.repeats * len(self.lanes) or any(h.cancelled for h in heats)
+        result = RaceResult(self.workload, self.lanes, tuple(heats), track.kv_memory, cut_short)
+        tell(RaceFinished(result))
+        return result
+
+
+def kv_size(workload: Workload, kv_tokens: int | None, kv_memory: int | None) -> tuple[int, int | None]:
+    """The KV size of a comparison as (tokens, bytes or None). Raises InvalidInput."""
+    for name, value in (("kv_tokens", kv_tokens), ("kv_memory", kv_memory)):
+        if value is not None and value < 1:
+            raise InvalidInput(f"{name}={value}: must be at least 1")
+    if kv_tokens is not None and kv_memory is not None:
+        raise InvalidInput(f"kv_tokens={kv_tokens} and kv_memory={kv_memory}: give one of them")
+    suggested = getattr(getattr(workload, "suggested", None), "kv_tokens", None)
+    return kv_tokens or suggested or DEFAULT_KV_TOKENS, kv_memory

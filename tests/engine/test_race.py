@@ -1,0 +1,206 @@
+"""Races on the demo model: what is told, what fails in its place, what a cancel leaves."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from engine import (
+    Engine,
+    EngineConfig,
+    EngineProcess,
+    InvalidInput,
+    LoadProgress,
+    ModelSpec,
+    SamplingParams,
+    Workload,
+    demo_workload,
+)
+from engine.heat import LaneFailed, LaneFinished, LaneLoading, LaneStarted
+from engine.host import EngineFace, LocalHost
+from engine.lane import Lane, parse_lanes
+from engine.race import Race, RaceEvent, RaceFinished
+from engine.trace.records import FinishReason
+
+GREEDY = SamplingParams(max_tokens=12, temperature=0, ignore_eos=True)
+SHORT = demo_workload(6, GREEDY)
+
+
+class Lender:
+    """Hands out one loaded engine, as the window does; other models are refused."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.opened: list[ModelSpec] = []
+
+    def open(
+        self,
+        spec: ModelSpec,
+        config: EngineConfig,
+        progress: Callable[[LoadProgress], None],
+        cancelled: threading.Event,
+    ) -> EngineFace:
+        self.opened.append(spec)
+        if spec.source != "demo":
+            raise InvalidInput(f"no such model {spec.source}")
+        return self.engine
+
+    def close(self) -> None:
+        pass
+
+
+def race(lanes: str, workload: Workload = SHORT, **options: object) -> Race:
+    return Race(workload, parse_lanes(lanes), **options)  # type: ignore[arg-type]
+
+
+def test_every_lane_plays_the_same_prompts_with_the_same_memory(demo: Engine) -> None:
+    told: list[RaceEvent] = []
+    result = race("continuous:2,continuous:4:block=32", repeats=2, order="rotated", kv_tokens=1024).play(
+        Lender(demo), told.append, threading.Event()
+    )
+    assert [(type(e), e.lane, e.repeat) for e in told[:-1]] == [
+        (kind, lane, repeat)
+        for lane, repeat in ((0, 0), (1, 0), (1, 1), (0, 1))
+        for kind in (LaneStarted, LaneFinished)
+    ]
+    assert told[-1] == RaceFinished(result)
+    assert result.names == ("continuous · 2", "continuous · 4 · blocks of 32")
+    assert result.kv_memory == 1024 * demo.card.kv_token_bytes
+    assert not result.cancelled
+    for lane in range(2):
+        assert result.error(lane) == ""
+        for trace in result.traces(lane):
+            config, blocks = trace.header.config, trace.header.blocks
+            assert config.kv_memory == result.kv_memory
+            assert blocks * config.block_size == 1024
+            assert [len(v.tokens) for v in trace.requests.values()] == [12] * 6
+    assert len({id(h.trace) for h in result.heats}) == 4
+
+
+def test_a_lane_that_fails_says_so_and_the_others_finish(demo: Engine) -> None:
+    told: list[RaceEvent] = []
+    lanes = parse_lanes("continuous:model=/no/model,continuous:2,continuous:4:block=4096")
+    result = Race(SHORT, lanes, kv_tokens=1024, repeats=2).play(Lender(demo), told.append, threading.Event())
+    assert [(e.lane, e.repeat) for e in told if isinstance(e, LaneFailed)] == [(0, 0), (2, 0), (0, 1), (2, 1)]
+    assert [bool(result.traces(i)) for i in range(3)] == [False, True, False]
+    assert result.error(0) == "no such model /no/model"
+    assert "one block" in result.error(2)
+    assert not result.cancelled
+
+
+def test_prompts_that_no_lane_can_hold_fail_with_the_reason(demo: Engine) -> None:
+    result = race("continuous:2", kv_tokens=16).play(Lender(demo), lambda event: None, threading.Event())
+    assert "the whole KV pool holds 16 tokens" in result.error(0)
+
+
+def test_a_cancel_keeps_what_was_finished(demo: Engine) -> None:
+    cancelled = threading.Event()
+
+    def tell(event: RaceEvent) -> None:
+        if isinstance(event, LaneStarted) and event.lane == 1:
+            cancelled.set()
+
+    long = SHORT.with_params(GREEDY.with_(max_tokens=60))
+    result = race("continuous:4,continuous:2,continuous:8", long).play(Lender(demo), tell, cancelled)
+    assert result.cancelled
+    assert [len(result.traces(i)) for i in range(3)] == [1, 0, 0]
+    first, second = result.heats
+    assert first.finished
+    assert second.cancelled
+    assert second.trace is not None
+    assert {v.reason for v in second.trace.requests.values()} <= {FinishReason.CANCELLED}
+    assert result.error(1) == result.error(2) == ""
+
+
+def test_a_cancelled_race_does_not_begin(demo: Engine) -> None:
+    cancelled = threading.Event()
+    cancelled.set()
+    host = Lender(demo)
+    result = race("continuous").play(host, lambda event: None, cancelled)
+    assert (result.heats, result.cancelled, result.kv_memory, host.opened) == ((), True, None, [])
+
+
+class ProcessHost:
+    """Engines in a child process each; a dead one is replaced."""
+
+    def __init__(self) -> None:
+        self.engines: list[EngineProcess] = []
+
+    def open(
+        self,
+        spec: ModelSpec,
+        config: EngineConfig,
+        progress: Callable[[LoadProgress], None],
+        cancelled: threading.Event,
+    ) -> EngineFace:
+        if not self.engines or not self.engines[-1].alive:
+            self.engines.append(EngineProcess(spec, config, progress=progress, cancelled=cancelled, threads=1))
+        return self.engines[-1]
+
+    def close(self) -> None:
+        for engine in self.engines:
+            engine.close()
+
+
+def test_an_engine_that_is_killed_costs_its_lane_only() -> None:
+    host, told = ProcessHost(), list[RaceEvent]()
+
+    def tell(event: RaceEvent) -> None:
+        told.append(event)
+        if isinstance(event, LaneStarted) and event.lane == 0:
+            os.kill(host.engines[-1].pid, signal.SIGKILL)
+
+    long = SHORT.with_params(GREEDY.with_(max_tokens=100))
+    try:
+        result = race("continuous:2,continuous:4", long, kv_tokens=2048).play(host, tell, threading.Event())
+    finally:
+        host.close()
+    assert "is gone (killed by signal SIGKILL)" in result.error(0)
+    assert len(result.traces(1)) == 1
+    assert len(host.engines) == 2
+    assert {e.lane for e in told if isinstance(e, LaneLoading)} == {0, 1}
+
+
+def test_a_host_in_this_process_keeps_the_model_it_has() -> None:
+    never, spec = threading.Event(), ModelSpec("demo-draft")
+    with LocalHost(threads=1) as host:
+        first = host.open(spec, EngineConfig(max_running=2), lambda progress: None, never)
+        assert host.open(ModelSpec("demo-draft"), EngineConfig(), lambda progress: None, never) is first
+        with pytest.raises(InvalidInput, match="/no/model"):
+            host.open(ModelSpec("/no/model"), EngineConfig(), lambda progress: None, never)
+        assert not first.alive
+        again = host.open(spec, EngineConfig(max_running=2), lambda progress: None, never)
+        assert again.alive
+    assert not again.alive
+
+
+def test_rounds_follow_the_order() -> None:
+    assert race("continuous,continuous,continuous", repeats=4).rounds() == [[0, 1, 2]] * 4
+    assert race("continuous,continuous,continuous", repeats=4, order="rotated").rounds() == [
+        [0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 1, 2],
+    ]  # fmt: skip
+    shuffled = race(",".join(["continuous"] * 8), repeats=3, order="shuffled", seed=5)
+    assert shuffled.rounds() == shuffled.rounds()
+    assert all(sorted(lanes) == list(range(8)) for lanes in shuffled.rounds())
+    assert len({tuple(lanes) for lanes in shuffled.rounds()}) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"repeats": 0}, "repeats=0"),
+        ({"order": "by name"}, "as listed, rotated, shuffled"),
+        ({"kv_tokens": 0}, "kv_tokens=0"),
+        ({"kv_tokens": 9, "kv_memory": 9}, "give one"),
+        ({"lanes": []}, "1 to 8"),
+        ({"lanes": [Lane()] * 9}, "9 lanes"),
+        ({"workload": Workload("none", ())}, "'none' has no prompts"),
+    ],
+)
+def test_what_cannot_be_raced_is_refused(options: dict[str, object], words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        Race(**{"workload": SHORT, "lanes": [Lane()], **options})  # type: ignore[arg-type]
