@@ -49,7 +49,11 @@ from engine.trace.store import TraceWriter
 from engine.trace.store import load as load_trace
 from engine.trace.store import save as save_trace
 from engine.trace.trace import RequestIndex, RequestView, State, Trace
-from engine.workload import Arrival, Workload, demo_workload, expand_template, read_prompts, template_size
+from engine.workload import Arrival, Suggestion, Workload
+from engine.workloads.distributions import ARRIVALS
+from engine.workloads.library import PROMPT_FILES, WorkloadCard, demo_workload, list_workloads, load_workload
+from engine.workloads.prompt_files import read_prompts
+from engine.workloads.templates import expand_template, template_size
 
 if TYPE_CHECKING:
     from engine.doctor import examine, render
@@ -65,15 +69,16 @@ _LAZY = {
 }
 
 __all__ = [
-    "DELIVERIES", "DTYPES", "MODES", "MOST_SAMPLES", "PAGED_MODES", "PLANNED_QUANTIZATIONS", "QUANTIZATIONS",
-    "RACE_ORDERS", "RUN_SUFFIX", "SOLITARY_MODES", "Arrival", "Completion", "Delta", "Ended", "Engine", "EngineConfig",
-    "EngineHost", "EngineProcess", "FinishReason", "Header", "Heat", "HeatEvent", "InvalidInput", "Kind", "Lane",
-    "LaneFailed", "LaneFinished", "LaneLoading", "LaneStarted", "LoadCancelled", "LoadProgress", "LocalHost",
-    "Machine", "Message", "Metrics", "ModelCard", "ModelInfo", "ModelSpec", "Notice", "Prompt", "Race", "RaceEvent",
-    "RaceFinished", "RaceResult", "Record", "Refusal", "RequestIndex", "RequestMetrics", "RequestView", "Run",
-    "SamplingParams", "Spread", "State", "Step", "StepStarted", "Stream", "Submission", "Submitted", "Telemetry",
-    "Trace", "TraceWriter", "Workload", "demo_workload", "examine", "expand_template", "inspect_model", "lane_name",
-    "lane_names", "lane_sentence", "lane_text", "lane_title", "load_trace", "measure", "parse_lane", "parse_lanes",
+    "ARRIVALS", "DELIVERIES", "DTYPES", "MODES", "MOST_SAMPLES", "PAGED_MODES", "PLANNED_QUANTIZATIONS",
+    "PROMPT_FILES", "QUANTIZATIONS", "RACE_ORDERS", "RUN_SUFFIX", "SOLITARY_MODES", "Arrival", "Completion", "Delta",
+    "Ended", "Engine", "EngineConfig", "EngineHost", "EngineProcess", "FinishReason", "Header", "Heat", "HeatEvent",
+    "InvalidInput", "Kind", "Lane", "LaneFailed", "LaneFinished", "LaneLoading", "LaneStarted", "LoadCancelled",
+    "LoadProgress", "LocalHost", "Machine", "Message", "Metrics", "ModelCard", "ModelInfo", "ModelSpec", "Notice",
+    "Prompt", "Race", "RaceEvent", "RaceFinished", "RaceResult", "Record", "Refusal", "RequestIndex", "RequestMetrics",
+    "RequestView", "Run", "SamplingParams", "Spread", "State", "Step", "StepStarted", "Stream", "Submission",
+    "Submitted", "Suggestion", "Telemetry", "Trace", "TraceWriter", "Workload", "WorkloadCard", "demo_workload",
+    "examine", "expand_template", "inspect_model", "lane_name", "lane_names", "lane_sentence", "lane_text",
+    "lane_title", "list_workloads", "load_trace", "load_workload", "measure", "parse_lane", "parse_lanes",
     "read_prompts", "render", "request_metrics", "save_trace", "table", "template_size",
 ]  # fmt: skip
 

@@ -1,0 +1,1 @@
+"""How workloads are made: lengths and times drawn from distributions, prompt files, and those that are shipped."""

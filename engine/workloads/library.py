@@ -1,0 +1,128 @@
+"""The workloads that are shipped, and loading those and a person's own by name or path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+
+import resources
+from engine.config import InvalidInput, Prompt, SamplingParams
+from engine.workload import Suggestion, Workload
+from engine.workloads.distributions import Times, whole
+from engine.workloads.prompt_files import PromptFile, read_jsonl, read_sharegpt, read_text
+from engine.workloads.recipes import MOST_REQUESTS, changed, cook, read_recipe
+from engine.workloads.templates import expand_template
+from engine.workloads.tokens import TokenCounter, counter_for
+
+SHIPPED = ("burst", "trickle", "mixed-lengths", "long-prompt", "shared-system-prompt", "chat-turns")
+PROMPT_FILES = {".txt": "a prompt a line", ".jsonl": "an object a line", ".json": "ShareGPT conversations"}
+DEMO_TEMPLATE = (
+    "Tell me a story about a {fox|whale|dragon|robot|penguin|wizard|turtle|mouse} "
+    "and a {lantern|violin|kite|piano|boat|map|clock|rose}."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadCard:
+    """A shipped workload for a picker; `load_workload(name)` makes it."""
+
+    name: str
+    title: str
+    description: str
+    requests: int
+    suggested: Suggestion
+
+
+def list_workloads() -> tuple[WorkloadCard, ...]:
+    """The shipped workloads, in the order in which a lecture would show them."""
+    recipes = [read_recipe(_shipped(name)) for name in SHIPPED]
+    return tuple(WorkloadCard(r.name, r.title, r.description, r.requests, r.suggested) for r in recipes)
+
+
+def _shipped(name: str) -> Path:
+    return resources.path(f"workloads/{name}.toml")
+
+
+def load_workload(
+    source: str | Path,
+    *,
+    model_folder: str | Path | None = None,
+    seed: int | None = None,
+    count: int | None = None,
+    arrivals: str | None = None,
+    rate: float | None = None,
+    burstiness: float | None = None,
+    concurrency: int | None = None,
+    chat: bool | None = None,
+    params: SamplingParams | None = None,
+) -> Workload:
+    """A shipped workload by name, or a file: .toml (a recipe), .txt, .jsonl or .json (ShareGPT).
+
+    Prompt lengths are counted with the tokenizer of `model_folder`: a folder, "demo" or a hub id (None: the demo
+    model); where that is not on this machine they are estimated, and the workload says so. What else is given replaces
+    what the workload has: `count` requests (a file's prompts begin again when it has fewer), `arrivals` (at once,
+    constant, poisson, gamma) at `rate` a second with `burstiness`, at most `concurrency` open at once, chats or plain
+    text (None: what the model takes). `params` samples the prompts of a file that do not say themselves. Raises
+    InvalidInput naming the file, the line or key, and the remedy.
+    """
+    path = Path(source).expanduser()
+    if str(source) in SHIPPED:
+        path = _shipped(str(source))
+    elif path.suffix not in (".toml", *PROMPT_FILES):
+        kinds = ", ".join((".toml", *PROMPT_FILES))
+        raise InvalidInput(f"no workload {str(source)!r}: give one of {', '.join(SHIPPED)}, or a file ({kinds})")
+    counter = counter_for(model_folder)
+    if path.suffix != ".toml":
+        return _from_prompts(
+            path, counter, params or SamplingParams(), seed or 0, count, Times().with_(arrivals, rate, burstiness),
+            concurrency, counter.chat if chat is None else chat, given=(arrivals, rate, burstiness) != (None,) * 3,
+        )  # fmt: skip
+    if params is not None:
+        raise InvalidInput(f"params: the workload {path.stem} says itself how it samples; use Workload.with_params")
+    recipe = changed(
+        read_recipe(path), seed=seed, count=count, arrivals=arrivals, rate=rate, burstiness=burstiness,
+        concurrency=concurrency, chat=chat,
+    )  # fmt: skip
+    try:
+        return cook(recipe, counter)
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from None
+
+
+def _from_prompts(
+    path: Path,
+    counter: TokenCounter,
+    params: SamplingParams,
+    seed: int,
+    count: int | None,
+    times: Times,
+    concurrency: int | None,
+    chat: bool,
+    given: bool,
+) -> Workload:
+    """A prompt file's workload, at the drawn times where some were `given` or the file has none."""
+    if count is not None:
+        whole("count", count, 1, MOST_REQUESTS)
+    found: PromptFile
+    match path.suffix:
+        case ".txt":
+            found = read_text(path, counter, params, chat)
+        case ".jsonl":
+            found = read_jsonl(path, counter, params, chat)
+        case _:
+            found = read_sharegpt(path, counter, params, chat, count, seed)
+    prompts = found.arrivals
+    if count is not None:
+        prompts = tuple(prompts[i % len(prompts)] for i in range(count))
+    if given or not found.timed:
+        drawn = times.draw(len(prompts), Random(f"{seed}/times"))
+        prompts = tuple(replace(a, time=time) for a, time in zip(prompts, drawn, strict=True))
+    return Workload(path.name, prompts, concurrency, found.dropped, estimated=not counter.exact)
+
+
+def demo_workload(count: int = 64, params: SamplingParams | None = None) -> Workload:
+    """`count` story prompts for the demo model, as chats, all at once."""
+    params = params or SamplingParams(max_tokens=200, temperature=0.8, top_p=0.95)
+    prompts: list[Prompt] = [[{"role": "user", "content": text}] for text in expand_template(DEMO_TEMPLATE, count)]
+    return Workload.at_once("demo stories", prompts, params)

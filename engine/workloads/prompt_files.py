@@ -1,0 +1,223 @@
+"""Prompts in files: lines of text, JSON lines, ShareGPT's JSON. What is wrong is named with its line."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from engine.config import InvalidInput, Prompt, SamplingParams
+from engine.workload import Arrival
+from engine.workloads.tokens import TokenCounter
+
+SHORTEST = 4  # ShareGPT's rules, as `vllm bench serve` has them, in tokens
+LONGEST_PROMPT = 1024
+LONGEST_TOTAL = 2048
+_SAMPLING = tuple(f.name for f in fields(SamplingParams))
+_CONVERSATION = '{"conversations": [{"from": "human", "value": "…"}, {"from": "gpt", "value": "…"}]}'
+_PROMPTS = ("prompt", "messages", "text", "token_ids")
+
+
+@dataclass(frozen=True, slots=True)
+class PromptFile:
+    """A file's prompts in order. `timed`: it says itself when they come in. `dropped`: what was left out, and why."""
+
+    arrivals: tuple[Arrival, ...]
+    timed: bool = False
+    dropped: str = ""
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Numbered lines that are not empty. Raises InvalidInput."""
+    for number, line in enumerate(_read(path).removeprefix(b"\xef\xbb\xbf").splitlines(), 1):
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InvalidInput(
+                f"{path}, line {number}, byte {error.start + 1}: not UTF-8; save the file as UTF-8 and try again"
+            ) from error
+        if text.strip():
+            yield number, text
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"cannot read the prompt file {path}: {error.strerror}; check the path") from error
+
+
+def read_prompts(path: Path) -> list[str]:
+    """The prompts of a text file, one a line, empty lines left out. Raises InvalidInput with the line that is wrong."""
+    prompts = [line for _, line in _lines(path)]
+    if not prompts:
+        raise InvalidInput(f"the prompt file {path} has no prompts; write one a line")
+    return prompts
+
+
+def as_prompt(text: str, chat: bool) -> Prompt:
+    """What a user writes, as a chat or as plain text."""
+    return [{"role": "user", "content": text}] if chat else text
+
+
+def read_text(path: Path, counter: TokenCounter, params: SamplingParams, chat: bool) -> PromptFile:
+    """A prompt a line, all at once. Raises InvalidInput."""
+    arrivals = []
+    for number, line in _lines(path):
+        prompt = as_prompt(line, chat)
+        _check_fits(f"{path}, line {number}", prompt, counter)
+        arrivals.append(Arrival(0.0, prompt, params))
+    if not arrivals:
+        raise InvalidInput(f"the prompt file {path} has no prompts; write one a line")
+    return PromptFile(tuple(arrivals))
+
+
+def _check_fits(where: str, prompt: Prompt, counter: TokenCounter) -> None:
+    """Refuses what is longer than the model's context by any count; a near miss is left to the engine."""
+    size = len(prompt) if not isinstance(prompt, str) and prompt and isinstance(prompt[0], int) else None
+    if size is None:
+        texts = [prompt] if isinstance(prompt, str) else [p["content"] for p in prompt if isinstance(p, dict)]
+        size = sum(map(counter.count, texts))
+    if counter.context and size >= counter.context:
+        about = "" if counter.exact else "about "
+        raise InvalidInput(
+            f"{where}: prompt of {about}{size:,} tokens: the model has a context of {counter.context:,}; shorten it"
+        )
+
+
+# JSON lines.
+
+
+def read_jsonl(path: Path, counter: TokenCounter, params: SamplingParams, chat: bool) -> PromptFile:
+    """An object a line: prompt (text, sent as a chat where the model has one), messages, text (sent as it is) or
+    token_ids; then, as wanted, time, label and any of SamplingParams. Raises InvalidInput with the line and key."""
+    arrivals, timed = [], False
+    for number, line in _lines(path):
+        where = f"{path}, line {number}"
+        try:
+            entry = json.loads(line)
+        except ValueError as error:
+            raise InvalidInput(f"{where}: not JSON: {error}; write one object a line") from error
+        if not isinstance(entry, dict):
+            raise InvalidInput(f'{where}: {line.strip()[:60]!r} is no object; write {{"prompt": "…"}}')
+        timed |= "time" in entry
+        try:
+            arrival = _arrival(entry, params, chat)
+        except InvalidInput as error:
+            raise InvalidInput(f"{where}: {error}") from None
+        _check_fits(where, arrival.prompt, counter)
+        arrivals.append(arrival)
+    if not arrivals:
+        raise InvalidInput(f'the prompt file {path} has no prompts; write an object such as {{"prompt": "…"}} a line')
+    return PromptFile(tuple(arrivals), timed)
+
+
+def _arrival(entry: dict[str, Any], params: SamplingParams, chat: bool) -> Arrival:
+    for key in entry:
+        if key not in (*_PROMPTS, *_SAMPLING, "time", "label"):
+            known = ", ".join((*_PROMPTS, "time", "label", *_SAMPLING))
+            raise InvalidInput(f"unknown key {key!r}; known are {known}")
+    given = [key for key in _PROMPTS if key in entry]
+    if len(given) != 1:
+        has = f"has {' and '.join(given)}" if given else "has no prompt"
+        raise InvalidInput(f"{has}; give one of {', '.join(_PROMPTS)}")
+    seconds = entry.get("time", 0.0)
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        raise InvalidInput(f"time={seconds!r}: must be a number of seconds of at least 0")
+    label = entry.get("label", "")
+    if not isinstance(label, str):
+        raise InvalidInput(f"label={label!r}: must be text")
+    sampling = {key: value for key, value in entry.items() if key in _SAMPLING}
+    return Arrival(float(seconds), _prompt(given[0], entry[given[0]], chat), params.with_(**sampling), label)
+
+
+def _prompt(key: str, value: Any, chat: bool) -> Prompt:
+    if key in ("prompt", "text") and isinstance(value, str) and value.strip():
+        return as_prompt(value, chat and key == "prompt")
+    listed = isinstance(value, list) and bool(value)
+    if listed and key in ("prompt", "messages") and all(map(_is_message, value)):
+        return list(value)
+    if listed and key in ("prompt", "token_ids") and all(type(i) is int and i >= 0 for i in value):
+        return list(value)
+    must = {
+        "prompt": "must be text, messages or token ids, and not empty",
+        "text": "must be text that is not empty",
+        "messages": 'must be messages such as {"role": "user", "content": "…"}',
+        "token_ids": "must be whole numbers of at least 0",
+    }
+    raise InvalidInput(f"{key}={value!r}: {must[key]}")
+
+
+def _is_message(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(value.get(key), str) for key in ("role", "content"))
+
+
+# ShareGPT.
+
+
+def read_sharegpt(
+    path: Path,
+    counter: TokenCounter,
+    params: SamplingParams,
+    chat: bool,
+    count: int | None = None,
+    seed: int = 0,
+) -> PromptFile:
+    """Conversations in ShareGPT's JSON: the first turn is the prompt, the second fixes how many tokens are wanted.
+
+    Taken in an order fixed by the seed, until there are `count`. Dropped, as `vllm bench serve` does: conversations of
+    one turn; prompts or answers under 4 tokens, prompts over 1,024, totals over 2,048; and what exceeds the model's
+    context. Raises InvalidInput with the number of the entry that is wrong.
+    """
+    try:
+        entries = json.loads(_read(path).decode("utf-8-sig"))
+    except ValueError as error:
+        raise InvalidInput(f"{path}: not JSON: {error}; give ShareGPT's JSON, or JSON lines as .jsonl") from error
+    if not isinstance(entries, list):
+        raise InvalidInput(f"{path}: not ShareGPT's JSON: it is no list; write [{_CONVERSATION}, …]")
+    turns = [_first_turns(f"{path}, entry {i}", entry) for i, entry in enumerate(entries, 1)]
+    Random(seed).shuffle(turns)
+    dropped: Counter[str] = Counter()
+    arrivals: list[Arrival] = []
+    for turn in turns:
+        if count is not None and len(arrivals) == count:
+            break
+        if turn is None:
+            dropped["of one turn"] += 1
+            continue
+        question, answer = turn
+        size, wanted = counter.count(question), counter.count(answer)
+        prompt = as_prompt(question, chat)
+        if size < SHORTEST or wanted < SHORTEST:
+            dropped[f"under {SHORTEST} tokens"] += 1
+        elif size > LONGEST_PROMPT:
+            dropped[f"with prompts over {LONGEST_PROMPT:,} tokens"] += 1
+        elif size + wanted > LONGEST_TOTAL:
+            dropped[f"over {LONGEST_TOTAL:,} tokens in all"] += 1
+        elif counter.context and counter.bound(prompt) + wanted > counter.context:
+            dropped[f"over the model's context of {counter.context:,}"] += 1
+        else:
+            arrivals.append(Arrival(0.0, prompt, params.with_(max_tokens=wanted, ignore_eos=True)))
+    why = ", ".join(f"{number:,} {reason}" for reason, number in dropped.items())
+    if not arrivals:
+        raise InvalidInput(f"{path} has no conversation to use ({why or 'it is empty'}); choose another file")
+    return PromptFile(tuple(arrivals), dropped=f"{dropped.total():,} conversations dropped: {why}" if why else "")
+
+
+def _first_turns(where: str, entry: Any) -> tuple[str, str] | None:
+    """The first two turns' texts; None when there are fewer."""
+    conversation = entry.get("conversations", entry.get("conversation")) if isinstance(entry, dict) else None
+    if not isinstance(conversation, list):
+        raise InvalidInput(
+            f'{where}: has no conversations; write {{"conversations": [{{"from": "human", "value": "…"}}]}}'
+        )
+    if len(conversation) < 2:
+        return None
+    for turn in conversation[:2]:
+        if not isinstance(turn, dict) or not isinstance(turn.get("value"), str):
+            raise InvalidInput(f'{where}: the turn {turn!r} has no value; write {{"from": "human", "value": "…"}}')
+    return conversation[0]["value"], conversation[1]["value"]

@@ -1,0 +1,235 @@
+"""Recipes: the TOML files that say how a workload's requests are drawn."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from engine.config import InvalidInput, Message, Prompt, SamplingParams
+from engine.workload import Arrival, Suggestion, Workload
+from engine.workloads.distributions import Lengths, Times, number, read_lengths, whole
+from engine.workloads.texts import asks, stories, text_of
+from engine.workloads.tokens import TokenCounter
+
+MOST_REQUESTS = 100_000
+_TOP = ("name", "title", "description", "seed", "concurrency", "race", "requests")
+_RACE = ("kv_tokens", "lanes")
+_GROUP = (
+    "count", "label", "arrivals", "rate", "burstiness", "start", "prompt_tokens", "output_tokens", "system_tokens",
+    "turns", "pause", "answer_tokens", "temperature", "chat",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Requests of one kind. Lengths are tokens of the texts as written; a chat template adds its own.
+
+    With `turns` above 1 it holds `count` conversations: each turn is a request whose prompt has all turns before it,
+    with scripted answers, `pause` seconds after the one before. `system` tokens are the same for all requests.
+    """
+
+    count: int
+    times: Times
+    prompt: Lengths
+    output: Lengths
+    system: int = 0
+    turns: int = 1
+    pause: float = 0.0
+    answer: Lengths | None = None
+    temperature: float = 0.0
+    chat: bool | None = None
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A workload before its prompts are written."""
+
+    name: str
+    groups: tuple[Group, ...]
+    title: str = ""
+    description: str = ""
+    seed: int = 0
+    concurrency: int | None = None
+    suggested: Suggestion = Suggestion()
+
+    @property
+    def requests(self) -> int:
+        return sum(group.count * group.turns for group in self.groups)
+
+
+def read_recipe(path: Path) -> Recipe:
+    """The recipe of a TOML file. Raises InvalidInput naming the file, the key and the remedy."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInput(f"cannot read the workload {path}: {error.strerror}; check the path") from error
+    except ValueError as error:  # not UTF-8, or not TOML: that names line and column
+        raise InvalidInput(f"{path}: not TOML: {error}") from error
+    try:
+        return _recipe(table, path.stem)
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from None
+
+
+def _known(where: str, table: Any, keys: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(table, dict):
+        raise InvalidInput(f"{where}={table!r}: must be a table")
+    for key in table:
+        if key not in keys:
+            raise InvalidInput(f"{where + ': ' if where else ''}unknown key {key!r}; known are {', '.join(keys)}")
+    return table
+
+
+def _text(key: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidInput(f"{key}={value!r}: must be text")
+    return value
+
+
+def _recipe(table: dict[str, Any], stem: str) -> Recipe:
+    _known("", table, _TOP)
+    race = _known("race", table.get("race", {}), _RACE)
+    lanes = race.get("lanes", [])
+    if not isinstance(lanes, list) or not all(isinstance(lane, str) and lane for lane in lanes):
+        raise InvalidInput(f'race.lanes={lanes!r}: must be a list such as ["static:8", "continuous"]')
+    groups = table.get("requests")
+    if not isinstance(groups, list) or not groups:
+        raise InvalidInput("has no requests; write a table [[requests]] with count, prompt_tokens and output_tokens")
+    kv_tokens = whole("race.kv_tokens", race["kv_tokens"], 1) if "kv_tokens" in race else None
+    return Recipe(
+        _text("name", table.get("name", stem)),
+        tuple(_group(f"requests[{i}]", group) for i, group in enumerate(groups)),
+        _text("title", table.get("title", "")),
+        _text("description", table.get("description", "")),
+        whole("seed", table.get("seed", 0), 0, 2**63),
+        whole("concurrency", table["concurrency"], 1) if "concurrency" in table else None,
+        Suggestion(kv_tokens, tuple(lanes)),
+    )
+
+
+def _group(where: str, table: Any) -> Group:
+    _known(where, table, _GROUP)
+    for key in ("count", "prompt_tokens", "output_tokens"):
+        if key not in table:
+            raise InvalidInput(f"{where}: has no {key}; give one, e.g. {key} = 64")
+    turns = whole(f"{where}.turns", table.get("turns", 1), 1, 100)
+    for key in ("pause", "answer_tokens"):
+        if (key in table) != (turns > 1):
+            remedy = "give it with turns above 1, or leave it out" if key in table else "conversations of turns need it"
+            raise InvalidInput(f"{where}.{key}: {remedy}")
+    chat = table.get("chat")
+    if chat is not None and not isinstance(chat, bool):
+        raise InvalidInput(f"{where}.chat={chat!r}: must be true or false")
+    seconds = "must be from 0 to 86,400 seconds"
+    try:
+        times = Times(
+            table.get("arrivals", "at once"),
+            table.get("rate", math.inf),
+            table.get("burstiness", 1.0),
+            table.get("start", 0.0),
+        )
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}.{error}") from None
+    return Group(
+        whole(f"{where}.count", table["count"], 1, MOST_REQUESTS),
+        times,
+        read_lengths(f"{where}.prompt_tokens", table["prompt_tokens"]),
+        read_lengths(f"{where}.output_tokens", table["output_tokens"]),
+        whole(f"{where}.system_tokens", table.get("system_tokens", 0), 0),
+        turns,
+        number(f"{where}.pause", table.get("pause", 0.0), 0.0, 86_400.0, seconds),
+        read_lengths(f"{where}.answer_tokens", table["answer_tokens"]) if turns > 1 else None,
+        number(f"{where}.temperature", table.get("temperature", 0.0), 0.0, 100.0, "must be between 0 (greedy) and 100"),
+        chat,
+        _text(f"{where}.label", table.get("label", "")),
+    )
+
+
+# From a recipe to its workload.
+
+
+def cook(recipe: Recipe, counter: TokenCounter) -> Workload:
+    """Draws lengths and times and writes the prompts: a function of the recipe, its seed and the counter.
+
+    Every request runs to its last token (ignore_eos), so that all modes do the same work. Raises InvalidInput when a
+    request does not fit the model's context.
+    """
+    arrivals = [
+        arrival for i, group in enumerate(recipe.groups) for arrival in _arrivals(group, i, recipe.seed, counter)
+    ]
+    return Workload(
+        recipe.name,
+        tuple(arrivals),
+        recipe.concurrency,
+        recipe.description,
+        recipe.title,
+        recipe.suggested,
+        not counter.exact,
+    )
+
+
+def _arrivals(group: Group, index: int, seed: int, counter: TokenCounter) -> Iterator[Arrival]:
+    def chance(what: str) -> Random:
+        """A stream of its own for each thing that is drawn, so that changing one leaves the others as they are."""
+        return Random(f"{seed}/{index}/{what}")
+
+    chat = counter.chat if group.chat is None else group.chat
+    lengths, outputs, words = chance("prompt"), chance("output"), chance("words")
+    system: list[Message] = []
+    if group.system:
+        text = text_of(group.system, counter, chance("system"), stories().system)
+        system = [{"role": "system", "content": text}]
+    params = SamplingParams(temperature=group.temperature, ignore_eos=True)
+    openings = asks(group.count, seed + index)
+    for opening, start in zip(openings, group.times.draw(group.count, chance("times")), strict=True):
+        messages = list(system)
+        for turn in range(group.turns):
+            if turn:
+                opening = stories().follow_ups[(turn - 1) % len(stories().follow_ups)]
+            messages.append({"role": "user", "content": text_of(group.prompt.draw(lengths), counter, words, opening)})
+            output = group.output.draw(outputs)
+            prompt: Prompt = list(messages) if chat else "\n\n".join(m["content"] for m in messages)
+            size = counter.bound(prompt)
+            if counter.context and size + output > counter.context:
+                raise InvalidInput(
+                    f"requests[{index}]: a prompt of about {size:,} tokens and an output of {output:,} exceed the "
+                    f"model's context of {counter.context:,}; lower prompt_tokens, output_tokens or turns"
+                )
+            label = group.label if group.turns == 1 else f"{group.label} turn {turn + 1}".strip()
+            yield Arrival(start + turn * group.pause, prompt, params.with_(max_tokens=output), label)
+            if group.answer is not None:
+                answer = text_of(group.answer.draw(lengths), counter, words)
+                messages.append({"role": "assistant", "content": answer})
+
+
+def changed(
+    recipe: Recipe,
+    *,
+    seed: int | None,
+    count: int | None,
+    arrivals: str | None,
+    rate: float | None,
+    burstiness: float | None,
+    concurrency: int | None,
+    chat: bool | None,
+) -> Recipe:
+    """A copy with what is given changed: `count` and the times in the first group alone. Raises InvalidInput."""
+    first, *others = recipe.groups
+    first = replace(first, times=first.times.with_(arrivals, rate, burstiness))
+    if count is not None:
+        first = replace(first, count=whole("count", count, 1, MOST_REQUESTS))
+    groups = [first, *others]
+    if chat is not None:
+        groups = [replace(group, chat=chat) for group in groups]
+    return replace(
+        recipe,
+        groups=tuple(groups),
+        seed=recipe.seed if seed is None else whole("seed", seed, 0, 2**63),
+        concurrency=recipe.concurrency if concurrency is None else concurrency,
+    )

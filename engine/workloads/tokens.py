@@ -1,0 +1,83 @@
+"""How many tokens a text has, without loading the model: from its tokenizer.json. No torch."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.config import InvalidInput, Prompt
+from engine.models.inspect import embedded_folder, inspect_folder, looks_like_path
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+MESSAGE_TOKENS = 8  # what chat templates write around a message, generously
+_WORD = re.compile(r"\w+|[^\w\s]")
+
+
+class TokenCounter:
+    """Counts tokens with a tokenizer, or words and signs where it is None: then `exact` is False.
+
+    `context` is the model's, 0 where it is not known; `chat` says whether it has a chat template.
+    """
+
+    def __init__(self, tokenizer: Tokenizer | None = None, context: int = 0, chat: bool = True) -> None:
+        self._tokenizer, self.context, self.chat = tokenizer, context, chat
+
+    @property
+    def exact(self) -> bool:
+        return self._tokenizer is not None
+
+    def count(self, text: str) -> int:
+        """Tokens of the text alone, without those that begin or end a prompt."""
+        if self._tokenizer is None:
+            return len(_WORD.findall(text))
+        return len(self._tokenizer.encode(text, add_special_tokens=False))
+
+    def bound(self, prompt: Prompt) -> int:
+        """About the tokens of a whole prompt, rather too many: chats with what their template adds."""
+        if isinstance(prompt, str):
+            return self.count(prompt) + 1
+        return sum(self.count(part["content"]) + MESSAGE_TOKENS if isinstance(part, dict) else 1 for part in prompt)
+
+
+def counter_for(model_folder: str | Path | None = None) -> TokenCounter:
+    """The counter of a model: its folder, "demo", or a hub id that was fetched before; None is the demo model.
+
+    A hub model that is not here is estimated. Raises InvalidInput for a folder that is no model.
+    """
+    source = "demo" if model_folder is None else str(model_folder)
+    folder = embedded_folder(source)
+    if folder is None:
+        named = isinstance(model_folder, Path) or looks_like_path(source)
+        folder = Path(source).expanduser() if named else _fetched(source)
+    if folder is None:
+        return TokenCounter()
+    if not folder.is_dir():
+        raise InvalidInput(f"no folder {folder}: check the path of the model")
+    info = inspect_folder(folder, folder.name)
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        return TokenCounter(None, info.context, info.chat)
+    from tokenizers import Tokenizer
+
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # its errors have no type of their own
+        raise InvalidInput(f"{path} cannot be read: {error}; fetch the model again") from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return TokenCounter(tokenizer, info.context, info.chat)
+
+
+def _fetched(source: str) -> Path | None:
+    """The folder of a hub model's snapshot on this machine, or None."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        path = try_to_load_from_cache(source, "config.json")
+    except HFValidationError:
+        return None
+    return Path(path).parent if isinstance(path, str) else None
