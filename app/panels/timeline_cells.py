@@ -1,0 +1,237 @@
+"""What a timeline draws: runs, each a slot busy with one thing from one second to another. No Qt in here.
+
+A step's row is a cell; a cell continues the run before it in its slot when request and look are the same. So the store
+is O(runs), feeding O(new rows), and any split of the records into batches gives the same runs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from engine import Kind, Record, Step
+
+Array = np.ndarray[Any, Any]
+LEVELS = 6  # a row that computes again what it has known: one token in 2, 4 … 64 is new
+
+
+class Look(IntEnum):
+    """How a run is drawn. SOLID: decode. HATCH: prefill. GREY: pad tokens, and rows held until the longest ends.
+    CROSS: computed and thrown away. LINE: a running request that waits while a step computes others.
+    AGAIN + i: one token in 2^(i+1) is new, the rest is computed again."""
+
+    SOLID = 0
+    HATCH = 1
+    GREY = 2
+    CROSS = 3
+    LINE = 4
+    AGAIN = 5
+
+
+LOOKS = Look.AGAIN + LEVELS
+NEW_SHARE = np.array([1.0, 1.0, 0.0, 0.0, 0.0, *(2.0 ** -(i + 1) for i in range(LEVELS))], np.float32)
+_OF_KIND = np.array([Look.HATCH, Look.SOLID, Look.GREY], np.uint8)
+
+
+class Column:
+    """A growing array of numbers."""
+
+    __slots__ = ("_values", "count")
+
+    def __init__(self, dtype: Any) -> None:
+        self._values: Array = np.zeros(256, dtype)
+        self.count = 0
+
+    def extend(self, values: Any, count: int) -> None:
+        """Appends `count` numbers, or one number so many times."""
+        end = self.count + count
+        if end > len(self._values):
+            more = np.zeros(max(end, 2 * len(self._values)), self._values.dtype)
+            more[: self.count] = self._values[: self.count]
+            self._values = more
+        self._values[self.count : end] = values
+        self.count = end
+
+    @property
+    def values(self) -> Array:
+        return self._values[: self.count]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What a slot did at a moment. `kind` is None while a running request waited for the step `step`."""
+
+    slot: int
+    request: int
+    kind: Kind | None
+    step: int
+    count: int
+    padding: int
+    wasted: int
+    begin: float
+    end: float
+
+
+class TimelineCells:
+    """The runs of one trace, in order of their beginning: columns `slot`, `request`, `look`, `begin`, `end`."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forgets everything: another trace begins."""
+        self._columns = (Column(np.int32), Column(np.int32), Column(np.uint8), Column(np.float64), Column(np.float64))
+        self.steps: list[Step] = []
+        self._begins, self._ends = Column(np.float64), Column(np.float64)
+        self.end = 0.0
+        self.slots = 0
+        self.requests = 0  # one more than the highest id
+        # By slot: what ran there last, in which step, and its run.
+        self._request = np.zeros(0, np.int32)
+        self._look = np.zeros(0, np.uint8)
+        self._step = np.zeros(0, np.int64)
+        self._run = np.zeros(0, np.int64)
+        self._until = np.zeros(0, np.float64)
+
+    def __len__(self) -> int:
+        return self._columns[0].count
+
+    @property
+    def slot(self) -> Array:
+        return self._columns[0].values
+
+    @property
+    def request(self) -> Array:
+        return self._columns[1].values
+
+    @property
+    def look(self) -> Array:
+        return self._columns[2].values
+
+    @property
+    def begins(self) -> Array:
+        """Seconds, by run."""
+        return self._columns[3].values
+
+    @property
+    def ends(self) -> Array:
+        return self._columns[4].values
+
+    @property
+    def step_begins(self) -> Array:
+        """Seconds, by step: a step that was launched before its predecessor was over begins when that was."""
+        return self._begins.values
+
+    @property
+    def step_ends(self) -> Array:
+        return self._ends.values
+
+    def feed(self, records: Iterable[Record]) -> None:
+        """Takes the next records of the trace."""
+        for record in records:
+            if isinstance(record, Step):
+                self._feed(record)
+
+    def span(self, request: int) -> tuple[float, float] | None:
+        """From a request's first cell to its last."""
+        own = np.flatnonzero(self.request == request)
+        return (float(self.begins[own[0]]), float(self.ends[own].max())) if len(own) else None
+
+    def at(self, time: float, slot: int) -> Cell | None:
+        """The cell at a moment; None where the slot was idle."""
+        place = bisect_right(self.step_begins, time) - 1
+        if place < 0 or not 0 <= slot < self.slots:
+            return None
+        step, begin, end = self.steps[place], float(self.step_begins[place]), float(self.step_ends[place])
+        if time < end:
+            rows = np.flatnonzero(step.slot == slot)
+            if len(rows):
+                row = rows[0]
+                padding = int(step.padding[row]) if len(step.padding) else 0
+                return Cell(
+                    slot, int(step.request[row]), Kind(int(step.kind[row])), step.step, int(step.count[row]), padding,
+                    int(step.wasted[row]), begin, end,
+                )  # fmt: skip
+        waits = (self.slot == slot) & (self.look == Look.LINE) & (self.begins <= time) & (time < self.ends)
+        runs = np.flatnonzero(waits)
+        if not len(runs):
+            return None
+        run = runs[0]
+        return Cell(
+            slot, int(self.request[run]), None, step.step, 0, 0, 0, float(self.begins[run]), float(self.ends[run])
+        )  # fmt: skip
+
+    # -- feeding --------------------------------------------------------------------------------------------------
+
+    def _feed(self, step: Step) -> None:
+        begin = max(step.started, self.end)
+        end = max(step.ended, begin)
+        self.steps.append(step)
+        self._begins.extend(begin, 1)
+        self._ends.extend(end, 1)
+        self.end = end
+        if len(step.preempted):
+            self._request[np.isin(self._request, step.preempted)] = -1
+        rows = np.flatnonzero(step.slot >= 0)
+        if not len(rows):
+            return
+        slot, request, count, wasted = step.slot[rows], step.request[rows], step.count[rows], step.wasted[rows]
+        padding = step.padding[rows] if len(step.padding) else np.zeros(len(slot), np.int32)
+        look = looks(step.kind[rows], count, wasted)
+        padded = np.flatnonzero((padding > 0) & (look != Look.GREY))
+        self._reach(int(slot.max()) + 1)
+        self.requests = max(self.requests, int(request.max()) + 1)
+
+        same = self._request[slot] == request
+        next_step = self._step[slot] == len(self.steps) - 2
+        goes_on = same & next_step & (self._look[slot] == look)
+        goes_on[padded] = False
+        runs = self._run[slot]
+        self._columns[4].values[runs[goes_on]] = end
+
+        waited = np.flatnonzero(same & ~next_step)
+        if len(waited):
+            at = slot[waited]
+            self._append(at, request[waited], Look.LINE, self._until[at], begin)
+        starts = np.full(len(slot), begin)
+        if len(padded):
+            share = padding[padded] / (padding[padded] + count[padded])
+            starts[padded] += share * (end - begin)
+            self._append(slot[padded], request[padded], Look.GREY, begin, starts[padded])
+        new = np.flatnonzero(~goes_on)
+        runs[new] = len(self) + np.arange(len(new))
+        self._append(slot[new], request[new], look[new], starts[new], end)
+
+        self._request[slot], self._look[slot], self._run[slot] = request, look, runs
+        self._step[slot], self._until[slot] = len(self.steps) - 1, end
+
+    def _append(self, slot: Array, request: Array, look: Any, begin: Any, end: Any) -> None:
+        for column, values in zip(self._columns, (slot, request, look, begin, end)):
+            column.extend(values, len(slot))
+
+    def _reach(self, slots: int) -> None:
+        more = slots - self.slots
+        if more > 0:
+            self.slots = slots
+            self._request = np.append(self._request, np.full(more, -1, np.int32))
+            self._look = np.append(self._look, np.zeros(more, np.uint8))
+            self._step = np.append(self._step, np.full(more, -9))
+            self._run = np.append(self._run, np.zeros(more, np.int64))
+            self._until = np.append(self._until, np.zeros(more))
+
+
+def looks(kind: Array, count: Array, wasted: Array) -> Array:
+    """The look of each row. A row wasted in part shows its share of new tokens, as the nearest power of a half."""
+    look = _OF_KIND[kind]
+    lost = np.flatnonzero((wasted > 0) & (kind != Kind.HELD))
+    if len(lost):
+        new = count[lost] - wasted[lost]
+        level = np.rint(-np.log2(np.maximum(new, 1) / count[lost])).astype(np.int64)
+        again = Look.AGAIN + np.clip(level - 1, 0, LEVELS - 1)
+        look[lost] = np.where(new > 0, again, Look.CROSS)
+    return look
