@@ -1,9 +1,14 @@
-"""The KV pool's blocks: which are free and which are owned. Identity only; the tensors are the runner's."""
+"""The KV pool's blocks: which are free, owned or kept for their prefix. Identity only; the tensors are the runner's."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from itertools import count
+
+Prefix = tuple[int, ...]
+ROOT = 0  # the serial before a prompt's first block
 
 
 def blocks_for(tokens: int, block_size: int) -> int:
@@ -12,7 +17,12 @@ def blocks_for(tokens: int, block_size: int) -> int:
 
 
 class BlockPool:
-    """`total` blocks of `block_size` tokens. Invariant: free + owned = total, and a free block has no references.
+    """`total` blocks of `block_size` tokens. Invariant: free + cached + owned = total; only owned ones are referenced.
+
+    A full block may be published: it then answers for its tokens after those of the published block before it, of
+    which it knows the serial. When its last owner leaves, it stays as cached until it is the least recently used one
+    and room is needed. Looking a block up compares its tokens, so no two prefixes are ever mistaken for each other.
+    The pool belongs to one load of one model, and so does every serial.
 
     The lowest free numbers are given first, so that the blocks in use stay near the pool's beginning: the CPU path
     reads one contiguous range that covers them.
@@ -22,33 +32,109 @@ class BlockPool:
         self.total, self.block_size = total, block_size
         self._free = list(range(total))
         self._references = [0] * total
+        self._cached: OrderedDict[int, None] = OrderedDict()  # least recently used first
+        self._published: dict[tuple[int, Prefix], tuple[int, int]] = {}  # (serial before, tokens): (block, serial)
+        self._key: dict[int, tuple[int, Prefix]] = {}  # of each published block
+        self._serials = count(ROOT + 1)
 
     @property
     def free(self) -> int:
         return len(self._free)
 
     @property
+    def cached(self) -> int:
+        return len(self._cached)
+
+    @property
+    def available(self) -> int:
+        """Blocks that `take` can give: the free ones, and the cached ones at the price of their prefixes."""
+        return len(self._free) + len(self._cached)
+
+    @property
     def owned(self) -> int:
-        return self.total - len(self._free)
+        return self.total - self.available
 
     def references(self, block: int) -> int:
         return self._references[block]
 
+    def is_cached(self, block: int) -> bool:
+        return block in self._cached
+
     def take(self, count: int) -> list[int]:
         """`count` blocks with one reference each. The caller has checked that there are enough."""
-        assert count <= len(self._free), f"{count} blocks asked of {len(self._free)} free"
-        blocks = [heapq.heappop(self._free) for _ in range(count)]
-        for block in blocks:
+        assert count <= self.available, f"{count} blocks asked of {self.available} available"
+        blocks = []
+        for _ in range(count):
+            if self._free:
+                block = heapq.heappop(self._free)
+            else:
+                block, _ = self._cached.popitem(last=False)
+                self._forget(block)
             self._references[block] = 1
+            blocks.append(block)
         return blocks
 
-    def release(self, blocks: Iterable[int]) -> list[int]:
-        """Gives back one reference to each; returns those that are free now."""
-        freed = []
+    def share(self, blocks: Iterable[int]) -> None:
+        """One more reference to each, owned or cached."""
         for block in blocks:
+            assert self._references[block] > 0 or block in self._cached, f"block {block} is free"
+            self._cached.pop(block, None)
+            self._references[block] += 1
+
+    def release(self, blocks: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Gives back one reference to each; returns the blocks that are free now and those that are cached now.
+
+        The last of a branch's blocks goes first, so that of a chain the end is forgotten before the beginning.
+        """
+        freed, cached = [], []
+        for block in reversed(blocks):
             assert self._references[block] > 0, f"block {block} released twice"
             self._references[block] -= 1
-            if self._references[block] == 0:
+            if self._references[block]:
+                continue
+            if block in self._key:
+                self._cached[block] = None
+                cached.append(block)
+            else:
+                heapq.heappush(self._free, block)
+                freed.append(block)
+        return freed, cached
+
+    # Prefixes.
+
+    def match(self, tokens: Sequence[int]) -> tuple[list[int], int]:
+        """The published blocks that hold the longest beginning of `tokens`, and the serial of the last (or ROOT)."""
+        blocks, serial, size = [], ROOT, self.block_size
+        for at in range(0, len(tokens) - size + 1, size):
+            found = self._published.get((serial, tuple(tokens[at : at + size])))
+            if found is None:
+                break
+            block, serial = found
+            blocks.append(block)
+        return blocks, serial
+
+    def publish(self, block: int, serial: int, tokens: Sequence[int]) -> int:
+        """Makes an owned, full block findable after the prefix of `serial`; returns the serial of the longer prefix.
+
+        Where another block has the same content already, that one keeps answering for it.
+        """
+        key = serial, tuple(tokens)
+        if key not in self._published:
+            self._published[key] = block, next(self._serials)
+            self._key[block] = key
+        return self._published[key][1]
+
+    def withdraw(self, blocks: Iterable[int]) -> list[int]:
+        """Unpublishes blocks whose content was never written. Cached ones among them become free; returns these."""
+        freed = []
+        for block in blocks:
+            if block in self._key:
+                self._forget(block)
+            if block in self._cached:
+                del self._cached[block]
                 heapq.heappush(self._free, block)
                 freed.append(block)
         return freed
+
+    def _forget(self, block: int) -> None:
+        del self._published[self._key.pop(block)]

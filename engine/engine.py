@@ -19,18 +19,21 @@ import torch
 from engine import machine
 from engine.allocator import keep_freed_memory
 from engine.blocks import BlockPool, blocks_for
-from engine.config import EngineConfig, InvalidInput, ModelSpec, Prompt, SamplingParams, Submission
+from engine.config import PAGED_MODES, EngineConfig, InvalidInput, ModelSpec, Prompt, SamplingParams, Submission
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.decoding.output import Output
+from engine.models.launched import Launched, Results
 from engine.models.loading import LoadedModel, Report, load
-from engine.models.paged_runner import Launched, PagedRunner
+from engine.models.padded_runner import PaddedRunner
+from engine.models.paged_runner import PagedRunner
+from engine.plan import StepPlan
 from engine.prompts import PromptEncoder
-from engine.rehearsal import Rehearsal
-from engine.request import Branch, Request
+from engine.rehearsal import ROWS, Rehearsal
+from engine.request import Branch, Emission, Request
 from engine.run import Run
 from engine.scheduler import Scheduler
 from engine.step_record import step_record
-from engine.stream import Stream, StreamRouter
+from engine.stream import Stream, StreamRouter, Ticket
 from engine.trace.records import Ended, FinishReason, Header, Notice, StepStarted, Submitted, freeze
 from engine.trace.trace import Trace
 from engine.workload import Workload
@@ -45,6 +48,10 @@ class Prepared:
     request: Request
     record: Submitted
     router: StreamRouter
+
+    @property
+    def ticket(self) -> Ticket:
+        return Ticket(self.request.id, self.record.time, self.request.prompt_length, self.request.params.n)
 
 
 class Engine:
@@ -94,11 +101,14 @@ class Engine:
         """Queues one prompt: text, token ids or chat messages. Never waits for the model; safe from any thread."""
         return self.submit_many([Submission(prompt, params or SamplingParams(), label=label)])[0]
 
-    def submit_many(self, submissions: Sequence[Submission]) -> list[Stream]:
-        """Queues several at once, or none: raises InvalidInput naming the first that cannot be taken."""
+    def submit_many(self, submissions: Sequence[Submission], more: bool = False) -> list[Stream]:
+        """Queues several at once, or none: raises InvalidInput naming the first that cannot be taken.
+
+        `more` says that others follow without waiting for these to end: a static batch then waits until it is full.
+        """
         prepared = self.prepare(submissions)
-        streams = [p.router.open(p.request.id, p.record.time, p.request.prompt_length) for p in prepared]
-        self.enqueue(prepared)
+        streams = [p.router.open(p.ticket) for p in prepared]
+        self.enqueue(prepared, more)
         return streams
 
     def cancel(self, requests: Iterable[int] | None = None) -> None:
@@ -177,16 +187,20 @@ class Engine:
         if not self.alive or self._closing:
             raise InvalidInput(f"{self.error or 'the engine is closed'}; load a model first")
 
-    def enqueue(self, prepared: Sequence[Prepared]) -> None:
+    def enqueue(self, prepared: Sequence[Prepared], more: bool = False) -> None:
         """Queues them. Where the engine was closed or began another trace meanwhile, they end as cancelled."""
         for p in prepared:
             p.router.trace.append(p.record)
 
         def turn_away(these: Sequence[Prepared]) -> None:
             for p in these:
-                p.router.trace.append(Ended(p.record.time, p.request.id, FinishReason.CANCELLED))
+                for branch in p.request.branches:
+                    p.router.trace.append(
+                        Ended(p.record.time, p.request.id, FinishReason.CANCELLED, branch=branch.index)
+                    )
 
         def add() -> None:
+            self.scheduler.more = more
             for p in prepared:
                 if p.router is self.router:
                     self.scheduler.add(p.request)
@@ -202,9 +216,15 @@ class Engine:
         prompt = self._encode(submission.prompt)
         length = len(prompt.ids)
         limit = self._limit(length, params)
-        request = Request(next(self._ids), length, params, limit, self._seed(params))
-        output = Output(self._detokenizers(), params, self.model.eos, limit)
-        request.branches.append(Branch(request, prompt.ids, output))
+        if params.n > 1 and not self.config.paged:
+            raise InvalidInput(
+                f"n={params.n}: mode {self.config.mode!r} has no blocks that samples could share; "
+                f"use one of {', '.join(PAGED_MODES)}, or n=1"
+            )
+        request = Request(next(self._ids), length, params, limit, self._seed(params), now)
+        for index in range(params.n):
+            output = Output(self._detokenizers(), params, self.model.eos, limit)
+            request.branches.append(Branch(request, list(prompt.ids), output, index))
         ids = freeze(np.array(prompt.ids, np.int32))
         record = Submitted(now, request.id, prompt.text, ids, params, prompt.messages, submission.label)
         return Prepared(request, record, router)
@@ -220,6 +240,8 @@ class Engine:
         """The most tokens the request may generate: what it asked for, within the model's context."""
         limit = min(params.max_tokens, self.card.context - length) if self.card.context else params.max_tokens
         pool = self.scheduler.pool
+        if self.config.mode == "recompute":  # it keeps no K and V
+            return limit
         if blocks_for(length + limit - 1, pool.block_size) > pool.total:
             raise InvalidInput(
                 f"prompt of {length:,} tokens with max_tokens={params.max_tokens:,}: the whole KV pool holds "
@@ -265,15 +287,20 @@ class Engine:
             self.alive, self.error = False, f"the engine stopped: {type(error).__name__}: {error}"
             now = time.perf_counter() - self._origin
             self.trace.append(Notice(now, "error", self.error))
-            for request in self.scheduler.requests:
-                self.trace.append(Ended(now, request, FinishReason.ERROR, "", self.error))
+            for request in self.scheduler.requests.values():
+                for branch in request.branches:
+                    if not branch.finished:
+                        self.trace.append(Ended(now, request.id, FinishReason.ERROR, "", self.error, branch.index))
             self.trace.complete = True
             raise
 
     def _work(self) -> None:
+        stepped = True
         while True:
             with self._wake:
-                self._wake.wait_for(lambda: self._inbox or self._closing or not self.scheduler.idle)
+                if not stepped or self.scheduler.idle:
+                    patience = self.scheduler.patience(time.perf_counter() - self._origin)
+                    self._wake.wait_for(lambda: self._inbox or self._closing, patience)
                 inbox, self._inbox = self._inbox, deque()
                 closing = self._closing
             for do in inbox:
@@ -286,12 +313,15 @@ class Engine:
                 self._record_ended()
                 self.trace.complete = True
                 return
-            self.step()
+            stepped = self.step()
 
-    def step(self) -> None:
-        """Plans and launches one step, and commits one when more than `depth` are in flight or none was planned."""
+    def step(self) -> bool:
+        """Plans and launches one step, and commits one when more than `depth` are in flight or none was planned.
+
+        False when there was neither: requests wait for others, or for time to pass.
+        """
         begun = time.perf_counter()
-        plan = self.scheduler.plan()
+        plan = self.scheduler.plan(begun - self._origin)
         planned = time.perf_counter()
         if plan is not None:
             tokens = sum(row.count for row in plan.rows)
@@ -306,12 +336,14 @@ class Engine:
                 launched.seconds["plan"] = planned - begun
                 launched.step, launched.started = number, begun
                 self.in_flight.append(launched)
-        if self.in_flight and (plan is None or len(self.in_flight) > self.depth):
+        commits = bool(self.in_flight) and (plan is None or len(self.in_flight) > self.depth)
+        if commits:
             self._commit(self.in_flight.popleft())
         elif plan is None and self.scheduler.has_changes:
             now = time.perf_counter() - self._origin
-            self.trace.append(step_record(next(self._steps), now, now, None, [], None, self.scheduler))
+            self.trace.append(step_record(next(self._steps), now, now, None, [], self.scheduler))
         self._record_ended()
+        return commits or plan is not None
 
     def _commit(self, launched: Launched) -> None:
         try:
@@ -321,12 +353,11 @@ class Engine:
             self.scheduler.abandon(launched.plan, f"the step failed: {error}")
             return
         begun = time.perf_counter()
-        committed = self.scheduler.commit(launched.plan, results.tokens)
+        committed = self.scheduler.commit(launched.plan, emissions(launched.plan, results))
         ended = time.perf_counter()
         launched.seconds["commit"] = ended - begun
         record = step_record(
-            launched.step, launched.started - self._origin, ended - self._origin, launched, committed, results,
-            self.scheduler,
+            launched.step, launched.started - self._origin, ended - self._origin, launched, committed, self.scheduler,
         )  # fmt: skip
         self.trace.append(record)
 
@@ -336,25 +367,31 @@ class Engine:
 
     def _record_ended(self) -> None:
         now = time.perf_counter() - self._origin
-        for request in self.scheduler.take_ended():
-            assert request.reason is not None
-            cut_short = request.reason in (FinishReason.CANCELLED, FinishReason.ERROR)
-            tail = request.branch.output.flush() if cut_short else ""
-            self.trace.append(Ended(now, request.id, request.reason, tail, request.error))
+        for branch in self.scheduler.take_ended():
+            assert branch.reason is not None
+            cut_short = branch.reason in (FinishReason.CANCELLED, FinishReason.ERROR)
+            tail = branch.withheld_text + branch.output.flush() if cut_short else ""
+            self.trace.append(Ended(now, branch.request.id, branch.reason, tail, branch.error, branch.index))
 
     def _build(self, config: EngineConfig) -> None:
         """A fresh cache, pool and scheduler, warmed up."""
         self.config = config
         self.depth = config.depth if config.depth is not None else int(self.model.device.type == "cuda")
         self.runner: Any = None  # the old cache is given back before the new one is made
-        blocks = self._pool_blocks(config)
-        self.runner = PagedRunner(self.model, config, blocks)
-        rehearsal = Rehearsal(self.runner, config, blocks, self.card.context, self._detokenizers)
         if self._threads is None:
-            self._threads = rehearsal.fastest_threads() if self.model.device.type == "cpu" else torch.get_num_threads()
-        rehearsal.play(1, 2)  # so that first-use costs are not in anybody's time to first token
+            self._threads = self._fastest_threads() if self.model.device.type == "cpu" else torch.get_num_threads()
+        blocks = self._pool_blocks(config)
+        self.runner = (PagedRunner if config.paged else PaddedRunner)(self.model, config, blocks)
+        rehearsal = Rehearsal(self.runner, config, blocks, self.card.context, self._detokenizers)
+        rehearsal.play(2, 2)  # so that first-use costs are not in anybody's time to first token
         self.scheduler = Scheduler(config, BlockPool(blocks, config.block_size))
         self.in_flight: deque[Launched] = deque()
+
+    def _fastest_threads(self) -> int:
+        """Measured once, and the same for every mode."""
+        config, blocks = EngineConfig(max_running=ROWS, block_size=16), 2 * ROWS
+        runner = PagedRunner(self.model, config, blocks)
+        return Rehearsal(runner, config, blocks, self.card.context, self._detokenizers).fastest_threads()
 
     def _open_trace(self) -> None:
         self._steps, self._unseeded = count(), 0
@@ -389,7 +426,7 @@ class Engine:
             free = int(torch.cuda.mem_get_info(self.model.device)[0] * 0.85)
         else:
             free = machine.memory()[1] // 4
-        wanted = config.max_running * blocks_for(self.card.context or 4096, config.block_size)
+        wanted = config.slots * blocks_for(self.card.context or 4096, config.block_size)
         blocks = min(wanted, free // block_bytes)
         if blocks < 1:
             raise InvalidInput(
@@ -404,3 +441,16 @@ class Engine:
             if self._stop_gauge.wait(TELEMETRY_INTERVAL):
                 return
             self.trace.append(gauge.read(time.perf_counter() - self._origin))
+
+
+def emissions(plan: StepPlan, results: Results) -> list[Emission]:
+    """What the sampling rows of a step drew; alternatives only for those that asked, and as many as they asked for."""
+    asked = [row.branch.request.params.logprobs for row in plan.rows if row.samples]
+    return [
+        Emission(
+            token,
+            logprob,
+            tuple(zip(results.alternatives[i][:k], results.alternative_logprobs[i][:k])) if k else (),
+        )
+        for i, (token, logprob, k) in enumerate(zip(results.tokens, results.logprobs, asked, strict=True))
+    ]

@@ -104,10 +104,10 @@ class EngineProcess:
     def submit(self, prompt: Prompt, params: SamplingParams | None = None, label: str = "") -> Stream:
         return self.submit_many([Submission(prompt, params or SamplingParams(), label=label)])[0]
 
-    def submit_many(self, submissions: Sequence[Submission]) -> list[Stream]:
+    def submit_many(self, submissions: Sequence[Submission], more: bool = False) -> list[Stream]:
         now = time.perf_counter()
         stamped = [s if s.time is not None else replace(s, time=now) for s in submissions]
-        return self._call("submit", stamped)
+        return self._call("submit", (stamped, more))
 
     def cancel(self, requests: Iterable[int] | None = None) -> None:
         self._send("cancel", None if requests is None else list(requests))
@@ -176,7 +176,7 @@ class EngineProcess:
                 self._of(session)[0].extend(records)
             case ("submitted", call, session, tickets):
                 router = self._of(session)[1]
-                self._answer(call, [router.open(*ticket) for ticket in tickets])
+                self._answer(call, [router.open(ticket) for ticket in tickets])
             case ("begun", call, session):
                 self.trace.complete = True
                 self._session = session
@@ -203,16 +203,10 @@ class EngineProcess:
         trace, reason = self.trace, FinishReason.CANCELLED if self._closing else FinishReason.ERROR
         now = trace.records[-1].time if trace.records and hasattr(trace.records[-1], "time") else 0.0
         for view in list(trace.requests.values()):
-            if view.reason is None:
-                trace.append(
-                    Ended(
-                        max(now, view.token_times[-1] if view.token_times else 0.0),
-                        view.request,
-                        reason,
-                        "",
-                        self.error,
-                    )
-                )
+            for sample in view.samples:
+                if sample.reason is None:
+                    last = sample.token_times[-1] if sample.token_times else 0.0
+                    trace.append(Ended(max(now, last), view.request, reason, "", self.error, sample.branch))
         if self.error:
             trace.append(Notice(now, "error", self.error))
         trace.complete = True
@@ -311,10 +305,10 @@ class Host:
                 assert engine is not None
                 try:
                     if verb == "submit":
-                        prepared = engine.prepare(argument)
-                        tickets = [(p.request.id, p.record.time, p.request.prompt_length) for p in prepared]
-                        self._send("submitted", call, len(self._traces) - 1, tickets)
-                        engine.enqueue(prepared)
+                        submissions, more = argument
+                        prepared = engine.prepare(submissions)
+                        self._send("submitted", call, len(self._traces) - 1, [p.ticket for p in prepared])
+                        engine.enqueue(prepared, more)
                     elif verb == "begin":
                         trace = engine.begin(argument)
                         self._begun[len(self._traces)] = call

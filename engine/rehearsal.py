@@ -12,7 +12,7 @@ from engine.blocks import BlockPool
 from engine.config import EngineConfig, SamplingParams
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.decoding.output import Output
-from engine.request import Branch, Request
+from engine.request import Branch, Emission, Request
 from engine.scheduler import Scheduler
 
 PROMPT = 8
@@ -31,7 +31,7 @@ class Rehearsal:
     def play(self, requests: int, tokens: int) -> list[float]:
         """Seconds of each step in which all the requests decode; fewer requests and tokens where they do not fit."""
         pool = BlockPool(self._blocks, self._config.block_size)
-        requests = min(requests, self._config.max_running, pool.total)
+        requests = min(requests, self._config.slots, pool.total)
         room = min(pool.total // requests * pool.block_size, self._context)
         tokens = min(tokens, room - 1)
         if tokens < 1:
@@ -47,7 +47,7 @@ class Rehearsal:
         seconds = []
         while (plan := scheduler.plan()) is not None:
             begun = time.perf_counter()
-            scheduler.commit(plan, self._runner.launch(plan).read().tokens)
+            scheduler.commit(plan, [Emission(token) for token in self._runner.launch(plan).read().tokens])
             if len(plan.rows) == requests and plan.rows[0].count == 1:
                 seconds.append(time.perf_counter() - begun)
         return seconds

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from engine.blocks import ROOT
 from engine.config import SamplingParams
 from engine.decoding.output import Output
 from engine.trace.records import FinishReason
@@ -17,29 +18,63 @@ class Life(Enum):
     FINISHED = auto()
 
 
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """A sampled token with its log-probability, and the alternatives with theirs, likeliest first."""
+
+    token: int
+    logprob: float = 0.0
+    alternatives: tuple[tuple[int, float], ...] = ()
+
+
 @dataclass(slots=True, eq=False)
 class Branch:
     """One continuation: its tokens, how far they are computed, and the blocks that hold their K and V.
 
     tokens[:computed] have their K and V in (or launched into) the cache. `in_flight` tokens are being sampled by
     steps not yet committed, so the branch's length is len(tokens) + in_flight. `steps` counts the launched steps that
-    name this branch: its blocks and slot go back only at zero.
+    name this branch: its blocks and slot go back only at zero. `reached` is the most that was ever computed, before
+    preemptions too. The first `published` blocks are findable, and `serial` is that of their prefix. `verdict` is the
+    reason of a branch that is done but delivered only with its batch; `withheld` is what will be delivered.
     """
 
     request: Request
     tokens: list[int]
     output: Output
     index: int = 0
+    life: Life = Life.WAITING
+    reason: FinishReason | None = None
+    error: str = ""
     computed: int = 0
+    reached: int = 0
     in_flight: int = 0
     steps: int = 0
     slot: int = -1
     blocks: list[int] = field(default_factory=list)
+    published: int = 0
+    serial: int = ROOT
+    verdict: FinishReason | None = None
+    withheld: list[Emission] = field(default_factory=list)
+    withheld_text: str = ""
+
+    @property
+    def finished(self) -> bool:
+        return self.life is Life.FINISHED
+
+    @property
+    def over(self) -> bool:
+        """True when it will get no more tokens, delivered or not."""
+        return self.life is Life.FINISHED or self.verdict is not None
 
     @property
     def generated(self) -> int:
         """Tokens beyond the prompt, those in flight included."""
         return len(self.tokens) + self.in_flight - self.request.prompt_length
+
+    @property
+    def complete(self) -> bool:
+        """True when no more tokens may be launched for it."""
+        return self.over or self.generated >= self.request.limit
 
     @property
     def remaining(self) -> int:
@@ -51,19 +86,23 @@ class Branch:
         """True when only the newest generated token is left to compute."""
         return self.remaining == 1 and self.generated > 0
 
+    @property
+    def reach(self) -> int:
+        """Tokens whose K and V it can ever hold: the newest of the last step is never computed."""
+        return self.request.prompt_length + self.request.limit - 1
+
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A prompt and how to continue it. `limit` is the most tokens it may generate, never more than fit its context."""
+    """A prompt and how to continue it. `limit` is the most tokens a branch may generate, never more than fit its
+    context; `arrived` is the submit time in seconds from the trace's start."""
 
     id: int
     prompt_length: int
     params: SamplingParams
     limit: int
     seed: int
-    life: Life = Life.WAITING
-    reason: FinishReason | None = None
-    error: str = ""
+    arrived: float = 0.0
     branches: list[Branch] = field(default_factory=list)
 
     @property
@@ -72,4 +111,4 @@ class Request:
 
     @property
     def finished(self) -> bool:
-        return self.life is Life.FINISHED
+        return all(branch.finished for branch in self.branches)

@@ -1,102 +1,56 @@
-"""Who computes what in the next step, and what becomes of it: plan() and commit(). No tensors here."""
+"""Who computes what in the next step, and what becomes of it: plan() and commit(). No tensors here.
+
+The scheduler holds the queue, the slots and the ledger of blocks. How branches get memory and become rows is in
+`paging` (blocks that grow) and `strips` (contiguous, padded); who joins when is the mode's policy.
+"""
 
 from __future__ import annotations
 
 import heapq
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from math import inf
+from typing import Protocol
 
-from engine.blocks import BlockPool, blocks_for
+from engine import policies
+from engine.blocks import ROOT, BlockPool
 from engine.config import EngineConfig
-from engine.policies import Policy, policy_for
-from engine.request import Branch, Life, Request
+from engine.plan import CACHED, FREE, Changes, Committed, KvUse, Refused, Row, StepPlan
+from engine.request import Branch, Emission, Life, Request
 from engine.trace.records import FinishReason, Kind, Refusal
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """Tokens [first, first + count) of a branch. `samples`: its last token's logits give the branch's next token.
+class Room(Protocol):
+    """Where running branches keep K and V: gives them memory and makes them rows. Paging, Strips or NoCache."""
 
-    `fed`: the row's last token is still being sampled by the step before; the runner takes it from the device.
-    `padding`: pad tokens to the left of the row, computed with it. `reused`: tokens found in the prefix cache, on a
-    branch's first row.
-    """
+    def seal(self, rows: list[Row], refused: Refused) -> StepPlan:
+        """The plan of these rows, with what the runner must know of the memory."""
+        ...
 
-    branch: Branch
-    slot: int
-    first: int
-    count: int
-    kind: Kind
-    samples: bool
-    fed: bool
-    padding: int = 0
-    reused: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class StepPlan:
-    """One step, immutable.
-
-    In the padded modes `members` are all branches that hold a strip of the contiguous cache, in order of admission,
-    the rows' own included, and `width` is how many tokens a strip holds; both are empty where nothing is cached.
-    `copies` are pairs of blocks (from, to) to copy before the step: copy-on-write.
-    """
-
-    rows: tuple[Row, ...]
-    refused: tuple[tuple[int, Refusal], ...] = ()
-    members: tuple[Branch, ...] = ()
-    width: int = 0
-    copies: tuple[tuple[int, int], ...] = ()
-
-
-@dataclass(slots=True)
-class Changes:
-    """What happened to blocks and requests since the last record: whose each block became, None when it is free.
-
-    A record tells of all that happened before it was made, so that its blocks owned and free always add up; at depth 1
-    that includes what the next step took.
-    """
-
-    owner: dict[int, int | None] = field(default_factory=dict)
-    preempted: list[int] = field(default_factory=list)
-
-    @property
-    def taken(self) -> list[tuple[int, int]]:
-        """Pairs of a block and its request."""
-        return [(block, request) for block, request in self.owner.items() if request is not None]
-
-    @property
-    def freed(self) -> list[int]:
-        return [block for block, request in self.owner.items() if request is None]
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """One row's outcome: its new text, the token it sampled (-1: none) and how many of its tokens were for nothing."""
-
-    text: str
-    token: int
-    wasted: int
+    def use(self) -> tuple[int, int, int]:
+        """Owned tokens: used, reserved, internal."""
+        ...
 
 
 class Scheduler:
     """Holds the waiting and the running. `in_flight` counts launched steps that are not committed.
 
     Cost a step: O(running), whatever waits. Running branches are in order of admission, and the last one admitted is
-    preempted first.
+    preempted first. `more` says that other requests follow without waiting for these.
     """
 
     def __init__(self, config: EngineConfig, pool: BlockPool) -> None:
         self.config, self.pool = config, pool
-        self.policy: Policy = policy_for(config.mode)
-        self.waiting: deque[Request] = deque()
+        self.waiting: deque[Branch] = deque()
         self.running: list[Branch] = []
         self.requests: dict[int, Request] = {}
         self.in_flight = 0
         self.waiting_count = 0
-        self._free_slots = list(range(config.max_running))
-        self._changes = Changes()
-        self._ended: list[Request] = []
+        self.more = False
+        self.changes = Changes()
+        self._free_slots = list(range(config.slots))
+        self._ended: list[Branch] = []
+        self.policy, self.room = policies.make(self)
 
     @property
     def idle(self) -> bool:
@@ -104,174 +58,194 @@ class Scheduler:
 
     @property
     def has_changes(self) -> bool:
-        return bool(self._changes.owner or self._changes.preempted)
+        return bool(self.changes.owner or self.changes.preempted)
+
+    @property
+    def slot_free(self) -> bool:
+        return bool(self._free_slots)
 
     def add(self, request: Request) -> None:
         self.requests[request.id] = request
-        self.waiting.append(request)
-        self.waiting_count += 1
+        self.waiting.extend(request.branches)
+        self.waiting_count += len(request.branches)
 
-    def finish(self, request: Request, reason: FinishReason, error: str = "") -> None:
-        """Ends a request now. Its blocks and slot go back when no step in flight names it."""
-        if request.life in (Life.WAITING, Life.PREEMPTED):
-            self.waiting_count -= 1  # its place in the queue is skipped when it is reached
-        request.life, request.reason, request.error = Life.FINISHED, reason, error
-        del self.requests[request.id]
-        self._ended.append(request)
-        for branch in request.branches:
-            if branch.slot >= 0 and branch.steps == 0:
-                self._release(branch)
-
-    def plan(self) -> StepPlan | None:
-        """The next step, or None when there is nothing to compute before a step in flight is committed."""
-        rows, refused = self.policy.plan(self)
+    def plan(self, now: float = inf) -> StepPlan | None:
+        """The next step at `now`, seconds from the trace's start; None when there is nothing to compute before a step
+        in flight is committed, a request arrives or `patience` is over."""
+        rows, refused = self.policy.plan(now)
         if not rows:
             return None
+        plan = self.room.seal(rows, refused)
         for row in rows:
-            row.branch.computed = row.first + row.count
-            row.branch.in_flight += row.samples
-            row.branch.steps += 1
+            branch = row.branch
+            branch.steps += 1
+            if row.kind is not Kind.HELD:
+                branch.computed = row.first + row.count
+                branch.reached = max(branch.reached, branch.computed)
+                branch.in_flight += row.samples
         self.in_flight += 1
-        return StepPlan(tuple(rows), tuple(refused))
+        return plan
 
-    def take_changes(self) -> Changes:
-        """What happened since the last call."""
-        changes, self._changes = self._changes, Changes()
-        return changes
+    def patience(self, now: float) -> float | None:
+        """Seconds after which the passing of time alone may allow a step; None when it cannot."""
+        return self.policy.patience(now) if self.waiting_count else None
 
-    def take_ended(self) -> list[Request]:
-        """The requests that ended since the last call."""
-        ended, self._ended = self._ended, []
-        return ended
+    def commit(self, plan: StepPlan, sampled: Sequence[Emission]) -> list[Committed]:
+        """Takes a step's sampled tokens, in the order of its sampling rows; returns each row's outcome."""
+        self.in_flight -= 1
+        tokens = iter(sampled)
+        committed = [self._commit_row(row, next(tokens) if row.samples else None) for row in plan.rows]
+        if self.config.delivery == "batch" and all(branch.over for branch in self.running):
+            committed = [self._deliver(row, outcome) for row, outcome in zip(plan.rows, committed, strict=True)]
+        self._dissolve()
+        return committed
 
     def abandon(self, plan: StepPlan, error: str) -> None:
-        """Ends the requests of a step that failed; the others go on."""
+        """Ends the branches of a step that failed, and those that share what it should have written; others go on."""
         self.in_flight -= 1
         for row in plan.rows:
             row.branch.steps -= 1
             row.branch.in_flight -= row.samples
-        for row in plan.rows:
-            if not row.branch.request.finished:
-                self.finish(row.branch.request, FinishReason.ERROR, error)
-            elif row.branch.steps == 0 and row.branch.slot >= 0:
-                self._release(row.branch)
-
-    def commit(self, plan: StepPlan, sampled: list[int]) -> list[Committed]:
-        """Takes a step's sampled tokens, in the order of its sampling rows; returns each row's outcome."""
-        self.in_flight -= 1
-        tokens = iter(sampled)
-        return [self._commit_row(row, next(tokens) if row.samples else -1) for row in plan.rows]
-
-    def _commit_row(self, row: Row, token: int) -> Committed:
-        branch = row.branch
-        branch.steps -= 1
-        branch.in_flight -= row.samples
-        if branch.request.finished:
-            if branch.steps == 0 and branch.slot >= 0:
-                self._release(branch)
-            return Committed("", -1, row.count)
-        if not row.samples:
-            return Committed("", -1, 0)
-        branch.tokens.append(token)
-        text, reason = branch.output.push(token)
-        if reason is not None:
-            self.finish(branch.request, reason)
-        return Committed(text, token, 0)
-
-    # What policies are made of.
-
-    def decode_rows(self) -> list[Row]:
-        """A row for every branch that decodes; the last admitted give way where blocks run out.
-
-        While steps are in flight nothing can be preempted: then the rows so far, or none, are planned and the step in
-        flight is committed first.
-        """
-        rows: list[Row] = []
-        for branch in list(self.running):
-            if branch.slot < 0 or branch.request.finished or not branch.decoding:
-                continue
-            if branch.generated >= branch.request.limit:
-                continue
-            if blocks_for(branch.computed + 1, self.config.block_size) > len(branch.blocks):
-                while not self.pool.free:
-                    if self.in_flight:
-                        return []
-                    self._preempt(self.running[-1])
-                    if branch.slot < 0:
-                        break
-                if branch.slot < 0:
-                    continue
-                self._take(branch, 1)
-            fed = branch.in_flight > 0
-            rows.append(Row(branch, branch.slot, branch.computed, 1, Kind.DECODE, True, fed))
-        return rows
-
-    def prefill_rows(self, budget: int) -> tuple[list[Row], list[tuple[int, Refusal]]]:
-        """Rows for prompts, in order of admission and then of arrival, and why the head of the queue was refused.
-
-        A request is admitted when a slot is free and all its known tokens find blocks at once; its prompt may still
-        take several steps.
-        """
-        rows: list[Row] = []
-        for branch in self.running:
-            started = branch.in_flight == 0 and branch.remaining > 0 and not branch.decoding
-            if budget and started and not branch.request.finished:
-                budget -= self._prefill(branch, budget, rows)
-        refusal: Refusal | None = None
-        while (head := self._head()) is not None and refusal is None:
-            branch = head.branch
-            needed = blocks_for(len(branch.tokens), self.config.block_size)
-            reserve = max(1, self.pool.total // 100) if self.running else 0
-            if not self._free_slots:
-                refusal = Refusal.NO_SLOT
-            elif self.pool.free < needed + reserve:
-                refusal = Refusal.NO_BLOCKS
-            elif budget <= 0:
-                refusal = Refusal.BUDGET
+        lost = self._withdraw(plan)
+        for branch in [row.branch for row in plan.rows] + [b for b in self.running if not lost.isdisjoint(b.blocks)]:
+            if not branch.finished:
+                self._finish(branch, FinishReason.ERROR, error)
             else:
-                self.waiting.popleft()
-                self.waiting_count -= 1
-                head.life = Life.RUNNING
-                branch.slot = heapq.heappop(self._free_slots)
-                self.running.append(branch)
-                self._take(branch, needed)
-                budget -= self._prefill(branch, budget, rows)
-        return rows, [(head.id, refusal)] if head is not None and refusal is not None else []
+                self._leave(branch)
+        self._dissolve()
 
-    def head_refused(self, reason: Refusal) -> list[tuple[int, Refusal]]:
-        """The head of the queue with the reason why it was not looked at in this step."""
-        head = self._head()
-        return [(head.id, reason)] if head is not None else []
+    def finish(self, request: Request, reason: FinishReason, error: str = "") -> None:
+        """Ends all of a request's branches now. Blocks and slots go back when no step in flight names them."""
+        for branch in request.branches:
+            if not branch.finished:
+                self._finish(branch, reason, error)
+        self._dissolve()
 
-    def _head(self) -> Request | None:
+    def take_changes(self) -> Changes:
+        """What happened since the last call."""
+        changes, self.changes = self.changes, Changes()
+        return changes
+
+    def take_ended(self) -> list[Branch]:
+        """The branches that ended since the last call."""
+        ended, self._ended = self._ended, []
+        return ended
+
+    def kv_use(self, refused: Refused) -> KvUse:
+        """The pool's tokens by kind, after a step whose plan refused these."""
+        starved = any(reason is Refusal.NO_BLOCKS for _, reason in refused)
+        return KvUse(*self.room.use(), self.pool.available * self.pool.block_size if starved else 0)
+
+    # What policies and rooms are made of.
+
+    def head(self) -> Branch | None:
+        """The first in the queue."""
         while self.waiting and self.waiting[0].finished:
             self.waiting.popleft()
         return self.waiting[0] if self.waiting else None
 
-    def _prefill(self, branch: Branch, budget: int, rows: list[Row]) -> int:
-        count = min(budget, branch.remaining)
-        samples = count == branch.remaining
-        rows.append(Row(branch, branch.slot, branch.computed, count, Kind.PREFILL, samples, False))
-        return count
+    def refuse(self, reason: Refusal) -> Refused:
+        """The head of the queue with the reason why it did not join this step."""
+        head = self.head()
+        return ((head.request.id, reason),) if head is not None else ()
 
-    def _take(self, branch: Branch, count: int) -> None:
+    def admit(self) -> Branch:
+        """The head of the queue, with a slot."""
+        branch = self.waiting.popleft()
+        self.waiting_count -= 1
+        branch.life = Life.RUNNING
+        branch.slot = heapq.heappop(self._free_slots)
+        self.running.append(branch)
+        return branch
+
+    def take(self, branch: Branch, count: int) -> None:
+        """`count` more blocks for a branch."""
         blocks = self.pool.take(count)
         branch.blocks += blocks
-        self._changes.owner.update(dict.fromkeys(blocks, branch.request.id))
+        self.changes.owner.update(dict.fromkeys(blocks, branch.request.id))
 
-    def _release(self, branch: Branch) -> None:
-        self._changes.owner.update(dict.fromkeys(self.pool.release(branch.blocks)))
-        branch.blocks = []
+    def give_back(self, branch: Branch, blocks: list[int]) -> None:
+        """Blocks that are no longer the branch's."""
+        freed, cached = self.pool.release(blocks)
+        self.changes.owner.update(dict.fromkeys(freed, FREE) | dict.fromkeys(cached, CACHED))
+
+    def release(self, branch: Branch) -> None:
+        """Takes a branch's blocks and slot."""
+        self.give_back(branch, branch.blocks)
+        branch.blocks, branch.published, branch.serial = [], 0, ROOT
         heapq.heappush(self._free_slots, branch.slot)
         branch.slot = -1
         self.running.remove(branch)
 
-    def _preempt(self, branch: Branch) -> None:
+    def preempt(self, branch: Branch) -> None:
         """Takes a branch's blocks; it waits at the head of the queue and computes its known tokens again."""
         assert branch.steps == 0, "a branch in flight cannot be preempted"
-        self._release(branch)
+        self.release(branch)
         branch.computed = 0
-        branch.request.life = Life.PREEMPTED
-        self.waiting.appendleft(branch.request)
+        branch.life = Life.PREEMPTED
+        self.waiting.appendleft(branch)
         self.waiting_count += 1
-        self._changes.preempted.append(branch.request.id)
+        self.changes.preempted.append((branch.request.id, branch.index))
+
+    # Inside.
+
+    def _commit_row(self, row: Row, emission: Emission | None) -> Committed:
+        branch = row.branch
+        branch.steps -= 1
+        branch.in_flight -= emission is not None
+        if branch.over or row.kind is Kind.HELD:
+            self._leave(branch)
+            return Committed(wasted=row.count)
+        if emission is None:
+            return Committed(wasted=row.again)
+        branch.tokens.append(emission.token)
+        text, reason = branch.output.push(emission.token)
+        if self.config.delivery == "batch":
+            branch.withheld.append(emission)
+            branch.withheld_text += text
+            branch.verdict = reason
+            return Committed(wasted=row.again)
+        if reason is not None:
+            self._finish(branch, reason)
+        return Committed(text, (emission,), row.again)
+
+    def _deliver(self, row: Row, outcome: Committed) -> Committed:
+        """All that a branch's batch held back of it: its last row, and so the batch's, says it."""
+        branch = row.branch
+        if branch.finished:
+            return outcome
+        delivered = Committed(branch.withheld_text, tuple(branch.withheld), outcome.wasted)
+        branch.withheld, branch.withheld_text = [], ""
+        assert branch.verdict is not None
+        self._finish(branch, branch.verdict)
+        return delivered
+
+    def _finish(self, branch: Branch, reason: FinishReason, error: str = "") -> None:
+        if branch.life in (Life.WAITING, Life.PREEMPTED):
+            self.waiting_count -= 1  # its place in the queue is skipped when it is reached
+        branch.life, branch.reason, branch.error = Life.FINISHED, reason, error
+        if branch.request.finished:
+            del self.requests[branch.request.id]
+        self._ended.append(branch)
+        self._leave(branch)
+
+    def _leave(self, branch: Branch) -> None:
+        """A finished branch goes as soon as no step in flight names it, unless its batch leaves together."""
+        if branch.finished and branch.slot >= 0 and branch.steps == 0 and not self.policy.leave_together:
+            self.release(branch)
+
+    def _dissolve(self) -> None:
+        """A batch that leaves together goes when all of it is finished and no step in flight names it."""
+        if self.policy.leave_together and all(b.finished and b.steps == 0 for b in self.running):
+            for branch in list(self.running):
+                self.release(branch)
+
+    def _withdraw(self, plan: StepPlan) -> set[int]:
+        """Unpublishes the blocks that a failed step should have filled; returns them."""
+        size, lost = self.pool.block_size, set()
+        for row in plan.rows:
+            lost.update(
+                row.branch.blocks[row.first // size : min((row.first + row.count) // size, row.branch.published)]
+            )
+        self.changes.owner.update(dict.fromkeys(self.pool.withdraw(lost), FREE))
+        return lost

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.scheduler import Committed, Scheduler
+from engine.plan import Committed
+from engine.scheduler import Scheduler
 from engine.trace.records import Step, freeze
 
 if TYPE_CHECKING:
-    from engine.models.paged_runner import Launched, Results
+    from engine.models.launched import Launched
 
 
 def _column(values: Sequence[Any], dtype: type) -> np.ndarray[Any, Any]:
@@ -25,28 +26,17 @@ def step_record(
     ended: float,
     launched: Launched | None,
     committed: Sequence[Committed],
-    results: Results | None,
     scheduler: Scheduler,
 ) -> Step:
     """The record of one committed step; of none when `launched` is None, to tell which blocks went back meanwhile."""
     begun = time.perf_counter()
     changes = scheduler.take_changes()
     rows = launched.plan.rows if launched is not None else ()
-    taken = changes.taken
-    # Outcomes of sampling rows come in the order of `results`; a token of a finished request is not emitted.
-    emitted: list[tuple[int, int, float]] = []
-    alternatives: list[tuple[int, int, float]] = []
-    at = 0
-    for i, (row, outcome) in enumerate(zip(rows, committed, strict=True)):
-        if not row.samples:
-            continue
-        assert results is not None
-        if outcome.token >= 0:
-            for k in range(row.branch.request.params.logprobs):
-                alternatives.append((len(emitted), results.alternatives[at][k], results.alternative_logprobs[at][k]))
-            emitted.append((i, outcome.token, results.logprobs[at]))
-        at += 1
+    refused = launched.plan.refused if launched is not None else ()
+    emitted = [(i, e) for i, outcome in enumerate(committed) for e in outcome.emitted]
+    alternatives = [(i, *a) for i, (_, e) in enumerate(emitted) for a in e.alternatives]
     seconds = dict(launched.seconds) if launched is not None else {}
+    kv = scheduler.kv_use(refused)
     record = Step(
         step=step,
         started=started,
@@ -58,24 +48,37 @@ def step_record(
         count=_column([r.count for r in rows], np.int32),
         kind=_column([r.kind for r in rows], np.uint8),
         wasted=_column([c.wasted for c in committed], np.int32),
-        token_row=_column([e[0] for e in emitted], np.int32),
-        token=_column([e[1] for e in emitted], np.int32),
-        logprob=_column([e[2] for e in emitted], np.float32),
+        padding=_column([r.padding for r in rows], np.int32),
+        reused=_column([r.reused for r in rows], np.int32),
+        token_row=_column([i for i, _ in emitted], np.int32),
+        token=_column([e.token for _, e in emitted], np.int32),
+        logprob=_column([e.logprob for _, e in emitted], np.float32),
         text="".join(c.text for c in committed),
         text_end=freeze(np.cumsum([len(c.text) for c in committed], dtype=np.int32)),
         running=len(scheduler.running),
         waiting=scheduler.waiting_count,
         free_blocks=scheduler.pool.free,
+        cached_blocks=scheduler.pool.cached,
         seconds=seconds,
-        taken=_column([block for block, _ in taken], np.int32),
-        taken_request=_column([request for _, request in taken], np.int32),
+        taken=_column([block for block, _ in changes.taken], np.int32),
+        taken_request=_column([request for _, request in changes.taken], np.int32),
+        shared=_column([block for block, _ in changes.shared], np.int32),
+        shared_request=_column([request for _, request in changes.shared], np.int32),
+        copied=_column([block for block, _ in changes.copied], np.int32),
+        copied_to=_column([block for _, block in changes.copied], np.int32),
+        cached=_column(changes.cached, np.int32),
         freed=_column(changes.freed, np.int32),
-        preempted=_column(changes.preempted, np.int32),
-        refused=_column([r for r, _ in launched.plan.refused] if launched is not None else [], np.int32),
-        refused_reason=tuple(str(reason) for _, reason in launched.plan.refused) if launched is not None else (),
+        preempted=_column([request for request, _ in changes.preempted], np.int32),
+        preempted_branch=_column([branch for _, branch in changes.preempted], np.int32),
+        refused=_column([r for r, _ in refused], np.int32),
+        refused_reason=tuple(str(reason) for _, reason in refused),
         alt_token_index=_column([a[0] for a in alternatives], np.int32),
         alt_token=_column([a[1] for a in alternatives], np.int32),
         alt_logprob=_column([a[2] for a in alternatives], np.float32),
+        kv_used=kv.used,
+        kv_reserved=kv.reserved,
+        kv_internal=kv.internal,
+        kv_external=kv.external,
     )
     seconds["record"] = time.perf_counter() - begun
     return record

@@ -14,17 +14,18 @@ from engine.trace.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """What one step added. `text` may be empty while a character or a stop string is held back."""
+    """What one step added to a sample. `text` may be empty while a character or a stop string is held back."""
 
     text: str
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     time: float
+    sample: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A request that is over."""
+    """One sample of a request that is over."""
 
     request: int
     text: str
@@ -33,21 +34,36 @@ class Completion:
     finish_reason: FinishReason
     error: str
     metrics: RequestMetrics
+    sample: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """What a caller knows of a request from the start; `submitted` in seconds from the trace's start."""
+
+    request: int
+    submitted: float
+    prompt_tokens: int
+    samples: int = 1
 
 
 class Stream:
-    """Iterate it, `async for` it, or wait for `result()`. Any number of readers, each from the beginning."""
+    """Iterate it, `async for` it, or wait for `result()`. Any number of readers, each from the beginning.
 
-    def __init__(self, request: int, submitted: float, prompt_tokens: int) -> None:
-        self.request, self.submitted, self.prompt_tokens = request, submitted, prompt_tokens
+    The deltas of several samples come mixed; each says whose it is.
+    """
+
+    def __init__(self, ticket: Ticket) -> None:
+        self.request, self.submitted, self.prompt_tokens = ticket.request, ticket.submitted, ticket.prompt_tokens
+        self.samples = ticket.samples
         self.deltas: list[Delta] = []
-        self._ended: Ended | None = None
+        self._ended: dict[int, Ended] = {}
         self._changed = threading.Condition()
         self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
     @property
     def done(self) -> bool:
-        return self._ended is not None
+        return len(self._ended) == self.samples
 
     def push(self, delta: Delta) -> None:
         self.deltas.append(delta)
@@ -55,8 +71,8 @@ class Stream:
 
     def end(self, ended: Ended) -> None:
         if ended.text:
-            self.deltas.append(Delta(ended.text, (), (), ended.time))
-        self._ended = ended
+            self.deltas.append(Delta(ended.text, (), (), ended.time, ended.branch))
+        self._ended[ended.branch] = ended
         self._wake()
 
     def _wake(self) -> None:
@@ -97,12 +113,19 @@ class Stream:
                 self._waiters.remove(waiter)
 
     def result(self, timeout: float | None = None) -> Completion:
-        """Waits for the end. Raises TimeoutError after `timeout` seconds; the request goes on."""
+        """Waits for the end; the first sample. Raises TimeoutError after `timeout` seconds; the request goes on."""
+        return self.results(timeout)[0]
+
+    def results(self, timeout: float | None = None) -> list[Completion]:
+        """Waits for the end of all samples, as `result` does."""
         with self._changed:
             if not self._changed.wait_for(lambda: self.done, timeout):
                 raise TimeoutError(f"request {self.request} has not ended after {timeout} s")
-        assert self._ended is not None
-        times = [d.time for d in self.deltas for _ in d.token_ids]
+        return [self._completion(sample) for sample in range(self.samples)]
+
+    def _completion(self, sample: int) -> Completion:
+        deltas = [d for d in self.deltas if d.sample == sample]
+        times = [d.time for d in deltas for _ in d.token_ids]
         metrics = RequestMetrics(
             ttft=times[0] - self.submitted if times else None,
             tpot=(times[-1] - times[0]) / (len(times) - 1) if len(times) > 1 else None,
@@ -112,12 +135,13 @@ class Stream:
         )
         return Completion(
             self.request,
-            "".join(d.text for d in self.deltas),
-            tuple(i for d in self.deltas for i in d.token_ids),
-            tuple(p for d in self.deltas for p in d.logprobs),
-            self._ended.reason,
-            self._ended.error,
+            "".join(d.text for d in deltas),
+            tuple(i for d in deltas for i in d.token_ids),
+            tuple(p for d in deltas for p in d.logprobs),
+            self._ended[sample].reason,
+            self._ended[sample].error,
             metrics,
+            sample,
         )
 
 
@@ -129,8 +153,8 @@ class StreamRouter:
         self.streams: dict[int, Stream] = {}
         trace.listen(self)
 
-    def open(self, request: int, submitted: float, prompt_tokens: int) -> Stream:
-        stream = self.streams[request] = Stream(request, submitted, prompt_tokens)
+    def open(self, ticket: Ticket) -> Stream:
+        stream = self.streams[ticket.request] = Stream(ticket)
         return stream
 
     def __call__(self, record: Record) -> None:
@@ -138,9 +162,11 @@ class StreamRouter:
             case Step():
                 self._step(record)
             case Ended():
-                stream = self.streams.pop(record.request, None)
+                stream = self.streams.get(record.request)
                 if stream is not None:
                     stream.end(record)
+                    if stream.done:
+                        del self.streams[record.request]
             case _:
                 pass
 
@@ -155,9 +181,10 @@ class StreamRouter:
             ids[row].append(token)
             logprobs[row].append(logprob)
         at = 0
-        for row, (request, end) in enumerate(zip(step.request.tolist(), step.text_end.tolist(), strict=True)):
+        columns = zip(step.request.tolist(), step.branch.tolist(), step.text_end.tolist(), strict=True)
+        for row, (request, branch, end) in enumerate(columns):
             if ids[row] or end > at:
                 stream = self.streams.get(request)
                 if stream is not None:
-                    stream.push(Delta(step.text[at:end], tuple(ids[row]), tuple(logprobs[row]), step.ended))
+                    stream.push(Delta(step.text[at:end], tuple(ids[row]), tuple(logprobs[row]), step.ended, branch))
             at = end

@@ -9,7 +9,7 @@ from typing import cast
 from engine.blocks import BlockPool
 from engine.config import EngineConfig, SamplingParams
 from engine.decoding.output import Output
-from engine.request import Branch, Request
+from engine.request import Branch, Emission, Request
 from engine.scheduler import Scheduler
 
 RUNNING, PROMPT, LIMIT = 64, 64, 100_000
@@ -37,7 +37,7 @@ def scheduler_seconds(waiting: int, steps: int = 200) -> float:
         plan = scheduler.plan()
         assert plan is not None
         planned = time.perf_counter()
-        sampled = [0] * sum(row.samples for row in plan.rows)
+        sampled = [Emission(0)] * sum(row.samples for row in plan.rows)
         ready = time.perf_counter()
         scheduler.commit(plan, sampled)
         if len(plan.rows) == RUNNING and all(row.count == 1 for row in plan.rows):

@@ -132,11 +132,14 @@ class Step:
     `padding` (pad tokens that were computed beside `count`), `reused` (prompt tokens found in the prefix cache, on a
     branch's first row). What the model was given is the sum of `count + padding`. Emitted tokens, in row order:
     `token_row` (index of the row), `token`, `logprob` (natural log, of the model's own distribution). `text` is all
-    rows' new text joined and `text_end` `[rows]` where each row's part ends. Alternatives, for rows that asked: `alt_token_index` (index into
-    `token`), `alt_token`, `alt_logprob`. Blocks: `taken` with their `taken_request`, then `freed` (apply them in this
-    order; a block that changed hands is only in `taken`). Refused requests with a reason each. `preempted` requests.
-    `shared` blocks got one more owner, `shared_request`; `cached` blocks have no owner and keep a prefix; `copied` and
-    `copied_to` are pairs of copy-on-write.
+    rows' new text joined and `text_end` `[rows]` where each row's part ends. Alternatives, for rows that asked:
+    `alt_token_index` (index into `token`), `alt_token`, `alt_logprob`.
+
+    Blocks, to be applied in this order: `taken` with their `taken_request`; `shared`, which got one more owner,
+    `shared_request`; `cached`, which have no owner and keep a prefix; `freed`. A block that changed hands is only in
+    `taken`. `copied` and `copied_to` are pairs of copy-on-write. Refused requests with a reason each. `preempted`
+    requests and `preempted_branch`, which of their samples.
+
     `seconds` a phase: plan, prepare, forward, sample, wait, commit, record.
     `running`, `waiting` count branches after the step; `free_blocks` and `cached_blocks` likewise. The pool's tokens
     of four kinds: `kv_used`; `kv_reserved` (not used yet, still reachable under max_tokens); `kv_internal` (held,
@@ -171,6 +174,7 @@ class Step:
     alt_token_index: Array = _ints(np.int32)
     alt_token: Array = _ints(np.int32)
     alt_logprob: Array = _ints(np.float32)
+    preempted_branch: Array = _ints(np.int32)
     padding: Array = _ints(np.int32)
     reused: Array = _ints(np.int32)
     shared: Array = _ints(np.int32)

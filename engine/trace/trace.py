@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import numpy as np
+
 from engine.config import Message, SamplingParams
 from engine.trace.records import Array, Ended, FinishReason, Header, Kind, Record, Step, Submitted
 
@@ -20,27 +22,21 @@ class State(StrEnum):
 
 
 @dataclass(slots=True)
-class RequestView:
-    """One request as the records so far tell it. Times are seconds from the trace's start, None until they happen.
+class SampleView:
+    """One continuation of a request. Times are seconds from the trace's start, None until they happen.
 
-    `token_times[i]` is when token i was committed; `computed` counts the tokens whose K and V are in the cache.
+    `token_times[i]` is when token i was committed; `computed` counts the tokens whose K and V are in the cache, of
+    which `reused` were there already.
     """
 
-    request: int
-    submitted: float
-    prompt: str
-    prompt_ids: Array
-    params: SamplingParams
-    messages: tuple[Message, ...] = ()
-    label: str = ""
+    branch: int = 0
     state: State = State.WAITING
-    scheduled: float | None = None
     ended: float | None = None
     reason: FinishReason | None = None
     error: str = ""
     computed: int = 0
+    reused: int = 0
     slot: int = -1
-    preemptions: int = 0
     parts: list[str] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
@@ -52,25 +48,109 @@ class RequestView:
             self.parts[:] = ["".join(self.parts)]
         return self.parts[0] if self.parts else ""
 
+
+@dataclass(slots=True)
+class RequestView:
+    """One request as the records so far tell it, with its `params.n` samples. What only a sample has (text, tokens,
+    times) is the first sample's; state, end and error are those of all."""
+
+    request: int
+    submitted: float
+    prompt: str
+    prompt_ids: Array
+    params: SamplingParams
+    messages: tuple[Message, ...] = ()
+    label: str = ""
+    scheduled: float | None = None
+    preemptions: int = 0
+    samples: list[SampleView] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if not self.samples:
+            self.samples = [SampleView(i) for i in range(self.params.n)]
+
+    @property
+    def state(self) -> State:
+        """The liveliest sample's: finished only when all are."""
+        if len(self.samples) == 1:
+            return self.samples[0].state
+        return max((sample.state for sample in self.samples), key=_LIVELINESS.__getitem__)
+
+    @property
+    def ended(self) -> float | None:
+        ends = [sample.ended for sample in self.samples if sample.ended is not None]
+        return max(ends) if len(ends) == len(self.samples) else None
+
+    @property
+    def reason(self) -> FinishReason | None:
+        """Why it ended, None while any sample goes on; the worst reason of several."""
+        reasons = [sample.reason for sample in self.samples if sample.reason is not None]
+        if len(reasons) < len(self.samples):
+            return None
+        return reasons[0] if len(reasons) == 1 else max(reasons, key=list(FinishReason).index)
+
+    @property
+    def error(self) -> str:
+        return next((sample.error for sample in self.samples if sample.error), "")
+
+    @property
+    def text(self) -> str:
+        return self.samples[0].text
+
+    @property
+    def parts(self) -> list[str]:
+        return self.samples[0].parts
+
+    @property
+    def tokens(self) -> list[int]:
+        return self.samples[0].tokens
+
+    @property
+    def logprobs(self) -> list[float]:
+        return self.samples[0].logprobs
+
+    @property
+    def token_times(self) -> list[float]:
+        return self.samples[0].token_times
+
+    @property
+    def computed(self) -> int:
+        return self.samples[0].computed
+
+    @property
+    def reused(self) -> int:
+        return self.samples[0].reused
+
+    @property
+    def slot(self) -> int:
+        return self.samples[0].slot
+
     @property
     def first_token(self) -> float | None:
-        return self.token_times[0] if self.token_times else None
+        return min((s.token_times[0] for s in self.samples if s.token_times), default=None)
 
     @property
     def last_token(self) -> float | None:
-        return self.token_times[-1] if self.token_times else None
+        return max((s.token_times[-1] for s in self.samples if s.token_times), default=None)
 
     @property
     def ttft(self) -> float | None:
-        """Time to first token, seconds: first token minus submit."""
-        return self.token_times[0] - self.submitted if self.token_times else None
+        """Time to first token, seconds: first token of any sample minus submit."""
+        first = self.first_token
+        return first - self.submitted if first is not None else None
 
     @property
     def tokens_per_second(self) -> float | None:
-        """1 / TPOT: (n - 1) tokens over last minus first token time."""
-        if len(self.token_times) < 2 or self.token_times[-1] <= self.token_times[0]:
+        """1 / TPOT of the first sample: (n - 1) tokens over last minus first token time."""
+        times = self.samples[0].token_times
+        if len(times) < 2 or times[-1] <= times[0]:
             return None
-        return (len(self.token_times) - 1) / (self.token_times[-1] - self.token_times[0])
+        return (len(times) - 1) / (times[-1] - times[0])
+
+
+_LIVELINESS = {
+    State.FINISHED: 0, State.WAITING: 1, State.PREEMPTED: 2, State.PREFILL: 3, State.DECODE: 4,
+}  # fmt: skip
 
 
 class RequestIndex:
@@ -89,48 +169,54 @@ class RequestIndex:
                     record.label,
                 )  # fmt: skip
             case Ended():
-                view = self.requests[record.request]
-                view.state, view.ended, view.reason, view.error = (
+                sample = self.requests[record.request].samples[record.branch]
+                sample.state, sample.ended, sample.reason, sample.error = (
                     State.FINISHED, record.time, record.reason, record.error,
                 )  # fmt: skip
                 if record.text:
-                    view.parts.append(record.text)
+                    sample.parts.append(record.text)
             case _:
                 pass
 
     def _step(self, step: Step) -> None:
         requests, started, text, at = self.requests, step.started, step.text, 0
-        for request in step.preempted.tolist():
-            view = requests[request]
-            view.state, view.slot, view.computed = State.PREEMPTED, -1, 0
-            view.preemptions += 1
+        branches = step.preempted_branch.tolist() or [0] * len(step.preempted)
+        for request, branch in zip(step.preempted.tolist(), branches, strict=True):
+            requests[request].preemptions += 1
+            sample = requests[request].samples[branch]
+            sample.state, sample.slot, sample.computed = State.PREEMPTED, -1, 0
         rows = zip(
-            step.request.tolist(), step.slot.tolist(), step.first.tolist(), step.count.tolist(), step.kind.tolist(),
-            step.text_end.tolist(), strict=True,
+            step.request.tolist(), step.branch.tolist(), step.slot.tolist(), step.first.tolist(), step.count.tolist(),
+            step.kind.tolist(), step.text_end.tolist(), strict=True,
         )  # fmt: skip
-        views = []
-        for request, slot, first, count, kind, end in rows:
+        samples = []
+        for request, branch, slot, first, count, kind, end in rows:
             view = requests[request]
-            views.append(view)
+            sample = view.samples[branch]
+            samples.append(sample)
             part, at = text[at:end], end
-            if view.state is State.FINISHED:
+            if sample.state is State.FINISHED:
                 continue
-            view.state = State.DECODE if kind == Kind.DECODE else State.PREFILL
-            view.slot, view.computed = slot, first + count
+            if part:
+                sample.parts.append(part)
+            if kind == Kind.HELD:
+                continue
+            sample.state = State.DECODE if kind == Kind.DECODE else State.PREFILL
+            sample.slot, sample.computed = slot, first + count
             if view.scheduled is None:
                 view.scheduled = started
-            if part:
-                view.parts.append(part)
         ended = step.ended
         for row, token, logprob in zip(
             step.token_row.tolist(), step.token.tolist(), step.logprob.tolist(), strict=True
         ):
-            view = views[row]
-            view.tokens.append(token)
-            view.logprobs.append(logprob)
-            view.token_times.append(ended)
-            if view.state is State.PREFILL:
-                view.state = State.DECODE
+            sample = samples[row]
+            sample.tokens.append(token)
+            sample.logprobs.append(logprob)
+            sample.token_times.append(ended)
+            if sample.state is State.PREFILL:
+                sample.state = State.DECODE
+        for row in np.flatnonzero(step.reused).tolist():
+            samples[row].reused = int(step.reused[row])
 
 
 class Trace:

@@ -6,7 +6,7 @@ early, a position computed twice or never, or a token fed to the wrong row gives
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -15,8 +15,9 @@ from typing import Any
 from engine.blocks import BlockPool
 from engine.config import EngineConfig, SamplingParams
 from engine.decoding.output import Output
-from engine.request import Branch, Request
-from engine.scheduler import Row, Scheduler, StepPlan
+from engine.plan import Row, StepPlan
+from engine.request import Branch, Emission, Request
+from engine.scheduler import Scheduler
 from engine.step_record import step_record
 from engine.trace.records import FinishReason, Kind, Step
 
@@ -62,8 +63,8 @@ class Simulation:
     depth: int = 0
     records: list[Step] = field(default_factory=list)
     plans: list[StepPlan] = field(default_factory=list)
-    ended: dict[int, Request] = field(default_factory=dict)
-    texts: dict[int, str] = field(default_factory=dict)
+    ended: set[Branch] = field(default_factory=set)
+    texts: dict[Branch, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.pool = BlockPool(self.blocks, self.config.block_size)
@@ -71,22 +72,24 @@ class Simulation:
         self.in_flight: deque[tuple[StepPlan, list[int]]] = deque()
         self.requests: list[Request] = []
         self._cache = [_UNWRITTEN] * (self.blocks * self.config.block_size)
+        self._strips: dict[Branch, list[int]] = {}
         self._last_token = [_UNWRITTEN] * self.config.max_running
 
     @property
     def room(self) -> int:
         return self.blocks * self.config.block_size
 
-    def add(self, prompt: Sequence[int], max_tokens: int, ignore_eos: bool = False) -> Request:
+    def add(self, prompt: Sequence[int], max_tokens: int, ignore_eos: bool = False, n: int = 1) -> Request:
         """A request that fits the pool: its limit is cut to what there is room for."""
         limit = min(max_tokens, self.room + 1 - len(prompt))
         assert limit > 0
-        params = SamplingParams(max_tokens=max_tokens, ignore_eos=ignore_eos, temperature=0)
+        params = SamplingParams(max_tokens=max_tokens, ignore_eos=ignore_eos, temperature=0, n=n)
         request = Request(len(self.requests), len(prompt), params, limit, 0)
-        output = Output(Letters(), params, frozenset({END}), limit)
-        request.branches.append(Branch(request, list(prompt), output))
+        for index in range(n):
+            output = Output(Letters(), params, frozenset({END}), limit)
+            request.branches.append(Branch(request, list(prompt), output, index))
         self.requests.append(request)
-        self.texts[request.id] = ""
+        self.texts |= dict.fromkeys(request.branches, "")
         self.scheduler.add(request)
         return request
 
@@ -108,10 +111,10 @@ class Simulation:
             self._commit(*self.in_flight.popleft())
             did = True
         elif plan is None and self.scheduler.has_changes:
-            self._record(None, [], None)
-        for request in self.scheduler.take_ended():
-            assert request.id not in self.ended, "a request ends once"
-            self.ended[request.id] = request
+            self._record(None, [])
+        for branch in self.scheduler.take_ended():
+            assert branch not in self.ended, "a branch ends once"
+            self.ended.add(branch)
         return did
 
     def finish(self, most: int = 100_000) -> None:
@@ -122,77 +125,134 @@ class Simulation:
         raise AssertionError(f"not idle after {most} steps: {self.scheduler.running}")
 
     def _launch(self, plan: StepPlan) -> list[int]:
+        """What the device samples. All rows write before any reads, as in a layer of a model."""
+        size = self.config.block_size
+        for source, target in plan.copies:
+            self._cache[target * size : (target + 1) * size] = self._cache[source * size : (source + 1) * size]
+        if self.config.paged:
+            places = [self._place(row.branch, p) for row in plan.rows for p in range(row.first, row.first + row.count)]
+            assert len(places) == len(set(places)), "no place is written by two rows"
+        else:
+            self._check_rectangle(plan)
+        written = [self._write(row) for row in plan.rows]
         sampled = []
-        for row in plan.rows:
-            tokens = [self._last_token[row.slot]] if row.fed else self._tokens(row)
-            assert len(tokens) == row.count
-            for position, token in enumerate(tokens, row.first):
-                self._cache[self._place(row.branch, position)] = token
+        for row, own in zip(plan.rows, written):
             if row.samples:
-                context = [self._cache[self._place(row.branch, p)] for p in range(row.first + row.count)]
-                self._last_token[row.slot] = next_token(context)
+                self._last_token[row.slot] = next_token(self._context(row, own))
                 sampled.append(self._last_token[row.slot])
         return sampled
 
-    def _tokens(self, row: Row) -> list[int]:
-        return row.branch.tokens[row.first : row.first + row.count]
+    def _write(self, row: Row) -> list[int]:
+        tokens = row.branch.tokens[row.first : row.first + row.count]
+        if row.fed:
+            tokens = tokens[: row.count - 1] + [self._last_token[row.slot]]
+        assert len(tokens) == row.count
+        if self.config.paged:
+            for position, token in enumerate(tokens, row.first):
+                self._cache[self._place(row.branch, position)] = token
+        elif self.config.mode != "recompute":
+            self._strips[row.branch] += tokens
+        return tokens
+
+    def _context(self, row: Row, own: list[int]) -> list[int]:
+        if self.config.paged:
+            return [self._cache[self._place(row.branch, p)] for p in range(row.first + row.count)]
+        return self._strips.get(row.branch, own)
+
+    def _check_rectangle(self, plan: StepPlan) -> None:
+        """A padded step is one rectangle, its members' strips are all there is, and they are wide enough."""
+        assert len({row.count + row.padding for row in plan.rows}) == 1
+        if self.config.mode == "recompute":
+            assert (plan.members, plan.width, len(plan.rows)) == ((), 0, 1)
+            return
+        assert len(plan.members) * plan.width <= self.room
+        assert {row.kind is Kind.PREFILL for row in plan.rows} in ({True}, {False})
+        branches = tuple(row.branch for row in plan.rows)
+        if plan.rows[0].kind is Kind.PREFILL:
+            assert branches == plan.members[-len(branches) :]
+            longest = plan.rows[0].count + plan.rows[0].padding
+            before = max((len(self._strips[b]) for b in plan.members[: -len(branches)]), default=0)
+            assert max(before, longest) <= plan.width
+        else:
+            assert branches == plan.members
+        self._strips = {branch: self._strips.get(branch, []) for branch in plan.members}
+        grown = max(len(self._strips[row.branch]) + row.count + row.padding for row in plan.rows)
+        assert grown <= plan.width, "a row outgrows its strip"
 
     def _place(self, branch: Branch, position: int) -> int:
         size = self.config.block_size
         return branch.blocks[position // size] * size + position % size
 
     def _commit(self, plan: StepPlan, sampled: list[int]) -> None:
-        committed = self.scheduler.commit(plan, sampled)
+        committed = self.scheduler.commit(plan, [Emission(token) for token in sampled])
         for row, outcome in zip(plan.rows, committed):
-            self.texts[row.branch.request.id] += outcome.text
-        self._record(plan, committed, sampled)
+            self.texts[row.branch] += outcome.text
+        self._record(plan, committed)
 
-    def _record(self, plan: StepPlan | None, committed: Any, sampled: list[int] | None) -> None:
+    def _record(self, plan: StepPlan | None, committed: Any) -> None:
         launched: Any = None if plan is None else SimpleNamespace(plan=plan, seconds={})
-        results: Any = None if sampled is None else SimpleNamespace(tokens=sampled, logprobs=[0.0] * len(sampled))
-        self.records.append(
-            step_record(len(self.records), 0.0, 0.0, launched, committed, results, self.scheduler),
-        )
+        self.records.append(step_record(len(self.records), 0.0, 0.0, launched, committed, self.scheduler))
 
     # What must hold after every step.
 
     def check(self) -> None:
-        pool, running = self.pool, self.scheduler.running
-        assert pool.free + pool.owned == pool.total
-        held = [block for branch in running for block in branch.blocks]
-        assert len(held) == len(set(held)) == pool.owned
-        assert all(pool.references(b) == (b in set(held)) for b in range(pool.total))
+        config, pool, running = self.config, self.pool, self.scheduler.running
+        assert pool.free + pool.cached + pool.owned == pool.total
+        held = Counter(block for branch in running for block in branch.blocks)
+        assert len(held) == pool.owned
+        assert all(pool.references(b) == held[b] for b in range(pool.total))
         slots = [branch.slot for branch in running]
-        assert len(slots) == len(set(slots)) <= self.config.max_running
-        assert all(0 <= slot < self.config.max_running for slot in slots)
+        assert len(slots) == len(set(slots)) <= config.slots
+        assert all(0 <= slot < config.slots for slot in slots)
         in_flight = [row.branch for plan, _ in self.in_flight for row in plan.rows]
+        together = self.scheduler.policy.leave_together
         for branch in running:
             assert branch.steps == in_flight.count(branch)
-            assert branch.computed <= len(branch.blocks) * self.config.block_size
-            assert not branch.request.finished or branch.steps > 0, "blocks go back at the step's border"
-        waiting = [r for r in self.scheduler.requests.values() if r.branch.slot < 0]
-        assert self.scheduler.waiting_count == len(waiting)
+            assert config.mode == "recompute" or branch.computed <= len(branch.blocks) * config.block_size
+            assert together or not branch.finished or branch.steps > 0, "blocks go back at the step's border"
+        if together and running and not self.in_flight:
+            assert not all(branch.finished for branch in running), "a batch that is over is gone"
+        branches = [b for r in self.scheduler.requests.values() for b in r.branches]
+        assert self.scheduler.waiting_count == sum(b.slot < 0 and not b.finished for b in branches)
+        kv = self.scheduler.kv_use(())
+        assert min(kv.used, kv.reserved, kv.internal) >= 0
+        assert kv.used + kv.reserved + kv.internal == pool.owned * pool.block_size
         if self.plans:
-            plan = self.plans[-1]
+            self._check_plan(self.plans[-1])
+
+    def _check_plan(self, plan: StepPlan) -> None:
+        mode, kinds = self.config.mode, {row.kind for row in plan.rows}
+        if self.config.paged:
             assert sum(row.count for row in plan.rows) <= self.config.token_budget
-            assert len({row.kind for row in plan.rows}) == 1, "prefills and decodes have steps of their own"
             assert all(row.kind is Kind.PREFILL or row.count == 1 for row in plan.rows)
+        if mode == "chunked":
+            order = [row.kind for row in plan.rows]
+            assert order == sorted(order, reverse=True), "decodes come first"
+        else:
+            assert len(kinds) == 1 or kinds == {Kind.DECODE, Kind.HELD}, "prefills have steps of their own"
+        if mode not in ("static", "dynamic", "sequential"):
+            assert Kind.HELD not in kinds or mode == "continuous-padded"
 
     def check_idle(self) -> None:
-        assert self.pool.free == self.pool.total
+        assert self.pool.available == self.pool.total
         assert not any(self.pool.references(b) for b in range(self.pool.total))
         assert not self.scheduler.running
         assert self.scheduler.waiting_count == 0
-        assert len(self.ended) == len(self.requests)
+        assert self.ended == {branch for request in self.requests for branch in request.branches}
         assert not self.scheduler.has_changes
 
-    def owners(self) -> dict[int, int]:
-        """Who owns which block by the records alone."""
-        owners: dict[int, int] = {}
+    def owners(self) -> dict[int, set[int]]:
+        """Who owns which block by the records alone; what is cached has no owners."""
+        owners: dict[int, set[int]] = {}
         for record in self.records:
             for block, request in zip(record.taken.tolist(), record.taken_request.tolist()):
-                owners[block] = request
+                owners[block] = {request}
+            for block, request in zip(record.shared.tolist(), record.shared_request.tolist()):
+                owners.setdefault(block, set()).add(request)
+            for block in record.cached.tolist():
+                owners[block] = set()
             for block in record.freed.tolist():
                 owners.pop(block, None)  # a block of a step that failed is taken and freed between two records
             assert record.free_blocks == self.pool.total - len(owners), "the records tell of every block"
-        return owners
+            assert record.cached_blocks == sum(not requests for requests in owners.values())
+        return {block: requests for block, requests in owners.items() if requests}

@@ -9,54 +9,57 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.config import EngineConfig
-from engine.request import Life, Request
+from engine.config import DELIVERIES, MODES, PAGED_MODES, EngineConfig
+from engine.request import Branch, Emission, Life, Request
 from engine.trace.records import FinishReason, Kind, Refusal
 from tests.engine.simulated_device import END, Simulation, alone
 
 
 @dataclass(frozen=True)
 class Ask:
-    """A request to come: its prompt, its limit, and the step before which it comes."""
+    """A request to come: its prompt, its limit, the step before which it comes, and how many samples it wants."""
 
     prompt: tuple[int, ...]
     max_tokens: int
     at: int
+    n: int = 1
 
 
 @dataclass(frozen=True)
 class Case:
-    depth: int
-    max_running: int
-    budget: int
-    block_size: int
+    config: EngineConfig
     blocks: int
     asks: tuple[Ask, ...]
     cancels: tuple[tuple[int, int], ...]  # (before this step, the n-th request)
     failures: frozenset[int]
 
-    def simulation(self) -> Simulation:
-        config = EngineConfig(
-            max_running=self.max_running, token_budget=self.budget, block_size=self.block_size, depth=self.depth
-        )
-        return Simulation(config, self.blocks, self.depth)
-
 
 @st.composite
 def cases(draw: st.DrawFn, *, cancels: bool = True, failures: bool = False) -> Case:
+    mode = draw(st.sampled_from(list(MODES)))
+    paged = mode in PAGED_MODES
     max_running = draw(st.integers(1, 5))
     block_size = draw(st.sampled_from([1, 2, 4, 8]))
     blocks = draw(st.integers(3, 24))
-    room = blocks * block_size
-    prompts = st.lists(st.integers(1, 999), min_size=1, max_size=min(room, 30)).map(tuple)
-    asks = draw(st.lists(st.builds(Ask, prompts, st.integers(1, 30), st.integers(0, 40)), min_size=1, max_size=9))
-    return Case(
-        depth=draw(st.integers(0, 1)),
+    config = EngineConfig(
+        mode=mode,
         max_running=max_running,
-        budget=draw(st.integers(max_running, 40)),
+        token_budget=draw(st.integers(max_running, 40)),
         block_size=block_size,
+        join_every=draw(st.integers(1, 3)),
+        delivery=draw(st.sampled_from(DELIVERIES)) if mode in ("static", "dynamic") else "stream",
+        prefix_caching=paged and draw(st.booleans()),
+        depth=draw(st.integers(0, 1)),
+    )
+    room = blocks * block_size
+    # Few different tokens, so that prompts begin alike.
+    prompts = st.lists(st.integers(1, draw(st.sampled_from([1, 2, 999]))), min_size=1, max_size=min(room, 30))
+    samples = st.integers(1, 3) if paged else st.just(1)
+    ask = st.builds(Ask, prompts.map(tuple), st.integers(1, 30), st.integers(0, 40), samples)
+    return Case(
+        config=config,
         blocks=blocks,
-        asks=tuple(asks),
+        asks=tuple(draw(st.lists(ask, min_size=1, max_size=9))),
         cancels=tuple(draw(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 8)), max_size=4))) if cancels else (),
         failures=draw(st.frozensets(st.integers(0, 50), max_size=3)) if failures else frozenset(),
     )
@@ -64,13 +67,13 @@ def cases(draw: st.DrawFn, *, cancels: bool = True, failures: bool = False) -> C
 
 def play(case: Case) -> Simulation:
     """The whole case, with everything that must hold checked after each step."""
-    simulation = case.simulation()
+    simulation = Simulation(case.config, case.blocks, case.config.depth or 0)
     arrivals = sorted(case.asks, key=lambda ask: ask.at)
     step = 0
     while True:
         while arrivals and arrivals[0].at <= step:
             ask = arrivals.pop(0)
-            simulation.add(ask.prompt, ask.max_tokens)
+            simulation.add(ask.prompt, ask.max_tokens, n=ask.n)
         for at, which in case.cancels:
             if at == step and which < len(simulation.requests):
                 simulation.cancel(simulation.requests[which])
@@ -85,54 +88,70 @@ def play(case: Case) -> Simulation:
     return simulation
 
 
+def branches(simulation: Simulation) -> list[Branch]:
+    return [branch for request in simulation.requests for branch in request.branches]
+
+
+def spoken(branch: Branch) -> list[int]:
+    return branch.tokens[branch.request.prompt_length :]
+
+
 def said(request: Request) -> list[int]:
-    return request.branch.tokens[request.prompt_length :]
+    return spoken(request.branch)
 
 
-@settings(max_examples=300, deadline=None)
+def expected(branch: Branch) -> list[int]:
+    return alone(branch.tokens[: branch.request.prompt_length], branch.request.limit)
+
+
+@settings(max_examples=600, deadline=None)
 @given(cases())
 def test_every_request_ends_with_the_tokens_it_has_alone_whatever_happens_around_it(case: Case) -> None:
     simulation = play(case)
-    for request in simulation.requests:
-        prompt = request.branch.tokens[: request.prompt_length]
-        expected = alone(prompt, request.limit)
-        if request.reason is FinishReason.CANCELLED:
-            assert said(request) == expected[: len(said(request))]
+    for branch in branches(simulation):
+        tokens = expected(branch)
+        if branch.reason is FinishReason.CANCELLED:
+            assert spoken(branch) == tokens[: len(spoken(branch))]
         else:
-            assert said(request) == expected
-            assert request.reason is (FinishReason.STOP if expected[-1] == END else FinishReason.LENGTH)
-        letters = "".join(chr(ord("a") + t % 26) for t in said(request) if t != END)
-        assert simulation.texts[request.id] == letters
+            assert spoken(branch) == tokens
+            assert branch.reason is (FinishReason.STOP if tokens[-1] == END else FinishReason.LENGTH)
+        letters = "".join(chr(ord("a") + t % 26) for t in spoken(branch) if t != END)
+        assert simulation.texts[branch] + branch.withheld_text == letters
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(cases(failures=True))
 def test_the_records_alone_tell_who_owns_every_block(case: Case) -> None:
     assert play(case).owners() == {}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(cases(cancels=False, failures=True))
 def test_a_step_that_fails_ends_its_own_requests_and_no_others(case: Case) -> None:
     simulation = play(case)
-    for request in simulation.requests:
-        if request.reason is FinishReason.ERROR:
-            assert request.error == "the step failed"
+    for branch in branches(simulation):
+        if branch.reason is FinishReason.ERROR:
+            assert branch.error == "the step failed"
         else:
-            assert said(request) == alone(request.branch.tokens[: request.prompt_length], request.limit)
+            assert spoken(branch) == expected(branch)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(cases())
-def test_every_token_is_emitted_once_and_what_is_computed_past_an_end_is_called_wasted(case: Case) -> None:
+def test_every_token_is_emitted_once_and_what_is_computed_for_nothing_is_called_wasted(case: Case) -> None:
     simulation = play(case)
-    emitted = [t for record in simulation.records for t in record.token.tolist()]
-    assert len(emitted) == sum(len(said(request)) for request in simulation.requests)
+    emitted = sum(len(record.token) for record in simulation.records)
+    withheld = sum(len(branch.withheld) for branch in branches(simulation))
+    assert emitted + withheld == sum(len(spoken(branch)) for branch in branches(simulation))
     wasted = sum(int(record.wasted.sum()) for record in simulation.records)
-    if case.depth == 0:
-        assert wasted == 0
+    rows = [row for plan in simulation.plans for row in plan.rows]
+    known = sum(row.again for row in rows) + sum(row.kind is Kind.HELD for row in rows)
+    if case.config.depth == 0:
+        assert wasted == known
     elif not case.cancels:
-        assert wasted <= sum(request.reason is FinishReason.STOP for request in simulation.requests)
+        past_an_end = sum(branch.reason is FinishReason.STOP for branch in branches(simulation))
+        most = max((len(branch.tokens) for branch in branches(simulation)), default=1)
+        assert known <= wasted <= known + past_an_end * (most if case.config.mode == "recompute" else 1)
 
 
 def small(depth: int = 0, blocks: int = 64, **config: int) -> Simulation:
@@ -193,7 +212,7 @@ def test_a_preempted_request_keeps_what_it_said_and_says_no_token_twice(depth: i
     while not simulation.scheduler.idle:
         simulation.step()
         for request in requests:
-            if request.life is Life.PREEMPTED and request.id not in at_preemption:
+            if request.branch.life is Life.PREEMPTED and request.id not in at_preemption:
                 at_preemption[request.id] = list(said(request))
     assert any(at_preemption.values()), "the pool is too small for three, so at least one was preempted while it spoke"
     for request in requests:
@@ -244,7 +263,7 @@ def test_requests_are_admitted_in_order_of_arrival() -> None:
     simulation.finish()
     prefills = [r for record in simulation.records for r, k in zip(record.request, record.kind) if k == Kind.PREFILL]
     assert list(dict.fromkeys(prefills)) == list(range(6))
-    assert list(simulation.ended) == list(range(6))
+    assert [request.id for request in simulation.requests] == list(range(6))
 
 
 def test_a_refused_head_of_the_queue_is_told_why() -> None:
@@ -288,7 +307,7 @@ def lines_of_a_step(waiting: int) -> int:
         for _ in range(20):
             plan = simulation.scheduler.plan()
             assert plan is not None
-            simulation.scheduler.commit(plan, [1] * len(plan.rows))
+            simulation.scheduler.commit(plan, [Emission(1)] * len(plan.rows))
     finally:
         sys.settrace(before)
     return lines
@@ -305,5 +324,5 @@ def test_ten_thousand_cancelled_in_the_queue_are_passed_over_once() -> None:
         simulation.cancel(request)
     assert simulation.scheduler.waiting_count == 5
     simulation.finish(most=40)
-    assert requests[-1].reason is FinishReason.LENGTH
+    assert requests[-1].branch.reason is FinishReason.LENGTH
     simulation.check_idle()

@@ -1,0 +1,153 @@
+"""Running branches over blocks that are given as they are filled: decode rows, prompts in parts, shared prefixes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.blocks import blocks_for
+from engine.plan import Refused, Row, StepPlan
+from engine.request import Branch, Life
+from engine.trace.records import Kind, Refusal
+
+if TYPE_CHECKING:
+    from engine.scheduler import Scheduler
+
+
+class Paging:
+    """The paged modes' room."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._pool, self._size = scheduler.pool, scheduler.config.block_size
+        self._caching = scheduler.config.prefix_caching
+        self._copies: list[tuple[int, int]] = []
+
+    def seal(self, rows: list[Row], refused: Refused) -> StepPlan:
+        copies, self._copies = tuple(self._copies), []
+        return StepPlan(tuple(rows), refused, copies=copies)
+
+    def use(self) -> tuple[int, int, int]:
+        """Owned tokens: used, reserved, internal. A block that several branches share is full, and counts once."""
+        running, size = self._scheduler.running, self._size
+        held = sum(len(branch.blocks) for branch in running)
+        used = sum(branch.computed for branch in running) - (held - self._pool.owned) * size
+        reserved = sum(max(0, min(len(b.blocks) * size, b.reach) - b.computed) for b in running)
+        return used, reserved, self._pool.owned * size - used - reserved
+
+    def decode_rows(self) -> list[Row]:
+        """A row for every branch that decodes; the last admitted give way where blocks run out.
+
+        While steps are in flight nothing can be preempted: then the rows so far, or none, are planned and the step in
+        flight is committed first.
+        """
+        scheduler, rows = self._scheduler, []
+        for branch in list(scheduler.running):
+            if branch.slot < 0 or not branch.decoding or branch.complete:
+                continue
+            if blocks_for(branch.computed + 1, self._size) > len(branch.blocks):
+                while not self._pool.available:
+                    if scheduler.in_flight:
+                        return []
+                    scheduler.preempt(scheduler.running[-1])
+                    if branch.slot < 0:
+                        break
+                if branch.slot < 0:
+                    continue
+                scheduler.take(branch, 1)
+            fed = branch.in_flight > 0
+            rows.append(Row(branch, branch.slot, branch.computed, 1, Kind.DECODE, True, fed))
+            self._publish(branch, branch.computed + 1)
+        return rows
+
+    def prefill_rows(self, budget: int, admit: bool = True) -> tuple[list[Row], Refused]:
+        """Rows for prompts, in order of admission and then of arrival, and why the head of the queue was refused.
+
+        A branch is admitted when a slot is free and all its known tokens find blocks at once; its prompt may still
+        take several steps.
+        """
+        scheduler = self._scheduler
+        rows: list[Row] = []
+        for branch in scheduler.running:
+            started = branch.in_flight == 0 and branch.remaining > 0 and not branch.decoding
+            if budget and started and not branch.finished:
+                budget -= self._prefill(branch, budget, rows)
+        while admit and (head := scheduler.head()) is not None:
+            refusal = self._admit(head, budget)
+            if refusal is not None:
+                return rows, scheduler.refuse(refusal)
+            budget -= self._prefill(head, budget, rows, reused=head.computed)
+        return rows, ()
+
+    def _admit(self, head: Branch, budget: int) -> Refusal | None:
+        """A slot and blocks for the head of the queue; what is in the cache already is shared, not taken."""
+        scheduler, pool, size = self._scheduler, self._pool, self._size
+        if not scheduler.slot_free:
+            return Refusal.NO_SLOT
+        sibling = self._sibling(head)
+        if sibling is not None and sibling.computed < head.request.prompt_length:
+            return Refusal.PROMPT_RUNS
+        if budget <= 0:
+            return Refusal.BUDGET
+        # At least the last token is computed, for its logits.
+        if sibling is not None:
+            reused = head.request.prompt_length - 1
+            shared = sibling.blocks[: reused // size]
+        elif self._caching:
+            shared, _ = pool.match(head.tokens[:-1])
+            reused = len(shared) * size
+        else:
+            shared, reused = [], 0
+        needed = blocks_for(len(head.tokens), size) - len(shared)
+        reserve = max(1, pool.total // 100) if scheduler.running else 0
+        if pool.available - sum(map(pool.is_cached, shared)) < needed + reserve:
+            return Refusal.NO_BLOCKS
+        scheduler.admit()
+        pool.share(shared)
+        for block in shared:
+            if scheduler.changes.owner.get(block, 0) < 0:
+                del scheduler.changes.owner[block]
+        scheduler.changes.shared += [(block, head.request.id) for block in shared]
+        head.blocks = list(shared)
+        scheduler.take(head, needed)
+        if sibling is not None and reused % size:
+            copy = sibling.blocks[len(shared)], head.blocks[len(shared)]
+            self._copies.append(copy)
+            scheduler.changes.copied.append(copy)
+        if self._caching:
+            found, head.serial = pool.match(head.tokens[: len(shared) * size])
+            head.published = len(found)
+        head.computed = reused
+        return None
+
+    def _sibling(self, branch: Branch) -> Branch | None:
+        """A running sample of the same prompt, whose blocks hold the prompt's K and V or will in a moment."""
+        if len(branch.request.branches) == 1:
+            return None
+        running = [b for b in branch.request.branches if b.life is Life.RUNNING and b is not branch]
+        return max(running, key=lambda b: b.computed, default=None)
+
+    def _prefill(self, branch: Branch, budget: int, rows: list[Row], reused: int = 0) -> int:
+        count = min(budget, branch.remaining)
+        end = branch.computed + count
+        samples = count == branch.remaining
+        again = max(0, min(branch.reached, end) - branch.computed)
+        rows.append(
+            Row(branch, branch.slot, branch.computed, count, Kind.PREFILL, samples, False, reused=reused, again=again)
+        )
+        self._publish(branch, end)
+        return count
+
+    def _publish(self, branch: Branch, end: int) -> None:
+        """Makes the blocks that are full up to `end` findable, as far as their tokens are known.
+
+        Their K and V are written by the step being planned: rows of the same step and of later ones may read them.
+        """
+        if not self._caching:
+            return
+        size = self._size
+        while (branch.published + 1) * size <= min(end, len(branch.tokens)):
+            at = branch.published
+            branch.serial = self._pool.publish(
+                branch.blocks[at], branch.serial, branch.tokens[at * size : (at + 1) * size]
+            )
+            branch.published += 1

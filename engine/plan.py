@@ -1,0 +1,94 @@
+"""One step's words: what is planned, what came of it, and what changed in the ledger meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from engine.request import Branch, Emission
+from engine.trace.records import Kind, Refusal
+
+Refused = tuple[tuple[int, Refusal], ...]  # the head of the queue and why it did not join, or nothing
+FREE, CACHED = -1, -2  # what a block can be beside a request's
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Tokens [first, first + count) of a branch. `samples`: its last token's logits give the branch's next token.
+
+    `fed`: the row's last token is still being sampled by the step before; the runner takes it from the device.
+    `padding`: pad tokens to the left of the row, computed with it. `reused`: tokens found in the cache, on a branch's
+    first row. `again`: how many of its tokens had been computed before.
+    """
+
+    branch: Branch
+    slot: int
+    first: int
+    count: int
+    kind: Kind
+    samples: bool
+    fed: bool
+    padding: int = 0
+    reused: int = 0
+    again: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """One step, immutable.
+
+    In the padded modes `members` are all branches that hold a strip of the contiguous cache, in order of admission,
+    the rows' own included, and `width` is how many tokens a strip holds; both are empty where nothing is cached.
+    `copies` are pairs of blocks (from, to) to copy before the step: copy-on-write.
+    """
+
+    rows: tuple[Row, ...]
+    refused: Refused = ()
+    members: tuple[Branch, ...] = ()
+    width: int = 0
+    copies: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(slots=True)
+class Changes:
+    """What happened to blocks and branches since the last record: whose each block became, FREE or CACHED.
+
+    A record tells of all that happened before it was made, so that its blocks always add up; at depth 1 that includes
+    what the next step took.
+    """
+
+    owner: dict[int, int] = field(default_factory=dict)
+    shared: list[tuple[int, int]] = field(default_factory=list)
+    copied: list[tuple[int, int]] = field(default_factory=list)
+    preempted: list[tuple[int, int]] = field(default_factory=list)  # request and branch
+
+    @property
+    def taken(self) -> list[tuple[int, int]]:
+        """Pairs of a block and its request."""
+        return [(block, request) for block, request in self.owner.items() if request >= 0]
+
+    @property
+    def freed(self) -> list[int]:
+        return [block for block, request in self.owner.items() if request == FREE]
+
+    @property
+    def cached(self) -> list[int]:
+        return [block for block, request in self.owner.items() if request == CACHED]
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """One row's outcome: its new text and tokens, and how many of its tokens were computed for nothing."""
+
+    text: str = ""
+    emitted: tuple[Emission, ...] = ()
+    wasted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KvUse:
+    """The pool's tokens of four kinds. Used + reserved + internal = what is owned."""
+
+    used: int
+    reserved: int
+    internal: int
+    external: int
