@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from engine.comparison import Comparison, MeasureCell, MeasureRow, compare, compare_race, table
 from engine.config import (
     DELIVERIES,
     DTYPES,
@@ -28,7 +29,8 @@ from engine.progress import LoadCancelled, LoadProgress
 from engine.race import RACE_ORDERS, Race, RaceEvent, RaceFinished, RaceResult
 from engine.run import Run
 from engine.stream import Completion, Delta, Stream
-from engine.trace.metrics import Metrics, RequestMetrics, Spread, measure, request_metrics, table
+from engine.trace.measures import MEASURES, Measure, formulas
+from engine.trace.metrics import KvShares, Metrics, RequestMetrics, Spread, Timings, measure, request_metrics, timings
 from engine.trace.records import (
     Ended,
     FinishReason,
@@ -44,6 +46,7 @@ from engine.trace.records import (
     Submitted,
     Telemetry,
 )
+from engine.trace.slo import Slo
 from engine.trace.store import SUFFIX as RUN_SUFFIX
 from engine.trace.store import TraceWriter
 from engine.trace.store import load as load_trace
@@ -69,17 +72,19 @@ _LAZY = {
 }
 
 __all__ = [
-    "ARRIVALS", "DELIVERIES", "DTYPES", "MODES", "MOST_SAMPLES", "PAGED_MODES", "PLANNED_QUANTIZATIONS",
-    "PROMPT_FILES", "QUANTIZATIONS", "RACE_ORDERS", "RUN_SUFFIX", "SOLITARY_MODES", "Arrival", "Completion", "Delta",
-    "Ended", "Engine", "EngineConfig", "EngineHost", "EngineProcess", "FinishReason", "Header", "Heat", "HeatEvent",
-    "InvalidInput", "Kind", "Lane", "LaneFailed", "LaneFinished", "LaneLoading", "LaneStarted", "LoadCancelled",
-    "LoadProgress", "LocalHost", "Machine", "Message", "Metrics", "ModelCard", "ModelInfo", "ModelSpec", "Notice",
-    "Prompt", "Race", "RaceEvent", "RaceFinished", "RaceResult", "Record", "Refusal", "RequestIndex", "RequestMetrics",
-    "RequestView", "Run", "SamplingParams", "Spread", "State", "Step", "StepStarted", "Stream", "Submission",
-    "Submitted", "Suggestion", "Telemetry", "Trace", "TraceWriter", "Workload", "WorkloadCard", "demo_workload",
-    "examine", "expand_template", "inspect_model", "lane_name", "lane_names", "lane_sentence", "lane_text",
-    "lane_title", "list_workloads", "load_trace", "load_workload", "measure", "parse_lane", "parse_lanes",
-    "read_prompts", "render", "request_metrics", "save_trace", "table", "template_size",
+    "ARRIVALS", "DELIVERIES", "DTYPES", "MEASURES", "MODES", "MOST_SAMPLES", "PAGED_MODES", "PLANNED_QUANTIZATIONS",
+    "PROMPT_FILES", "QUANTIZATIONS", "RACE_ORDERS", "RUN_SUFFIX", "SOLITARY_MODES", "Arrival", "Comparison",
+    "Completion", "Delta", "Ended", "Engine", "EngineConfig", "EngineHost", "EngineProcess", "FinishReason", "Header",
+    "Heat", "HeatEvent", "InvalidInput", "Kind", "KvShares", "Lane", "LaneFailed", "LaneFinished", "LaneLoading",
+    "LaneStarted", "LoadCancelled", "LoadProgress", "LocalHost", "Machine", "Measure", "MeasureCell", "MeasureRow",
+    "Message", "Metrics", "ModelCard", "ModelInfo", "ModelSpec", "Notice", "Prompt", "Race", "RaceEvent",
+    "RaceFinished", "RaceResult", "Record", "Refusal", "RequestIndex", "RequestMetrics", "RequestView", "Run",
+    "SamplingParams", "Slo", "Spread", "State", "Step", "StepStarted", "Stream", "Submission", "Submitted",
+    "Suggestion", "Telemetry", "Timings", "Trace", "TraceWriter", "Workload", "WorkloadCard", "compare",
+    "compare_race", "demo_workload", "examine", "expand_template", "formulas", "inspect_model", "lane_name",
+    "lane_names", "lane_sentence", "lane_text", "lane_title", "list_workloads", "load_trace", "load_workload",
+    "measure", "parse_lane", "parse_lanes", "read_prompts", "render", "request_metrics", "save_trace", "table",
+    "template_size", "timings",
 ]  # fmt: skip
 
 

@@ -1,14 +1,18 @@
-"""The measures people steer by, computed from a trace with the definitions of `vllm bench serve`."""
+"""The measures people steer by, computed from a trace with the definitions of `vllm bench serve`.
+
+`measures.py` has each one's formula in words. Everything is computed from the steps' columns at once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
-from engine.trace.records import FinishReason
+from engine.trace.records import Array, Ended, FinishReason, Header, Kind, Record, Step, Submitted
+from engine.trace.slo import Slo
 from engine.trace.trace import RequestView, Trace
 
 
@@ -22,8 +26,8 @@ class Spread:
     p99: float = 0.0
 
     @classmethod
-    def of(cls, values: Iterable[float]) -> Spread:
-        sample = np.fromiter(values, float)
+    def of(cls, values: Iterable[float] | Array) -> Spread:
+        sample = values if isinstance(values, np.ndarray) else np.fromiter(values, float)
         if not len(sample):
             return cls()
         p50, p95, p99 = np.percentile(sample, (50, 95, 99))
@@ -42,12 +46,28 @@ class RequestMetrics:
 
 
 @dataclass(frozen=True, slots=True)
-class Metrics:
-    """One run. Times in seconds, throughputs a second of wall time, from the first submission to the last token.
+class KvShares:
+    """What the KV memory that was not simply free held, as shares of it that add up to 1: each the mean over time."""
 
-    ttft = first token - submit; tpot = (last - first token) / (n - 1); itl = every gap between emissions, pooled;
-    e2e = last token - submit. `outside_forward` is the share of step time not spent in the model's forward;
-    `wasted_tokens` were computed and thrown away; `mean_rows` is rows a step.
+    used: float = 0.0
+    reserved: float = 0.0
+    internal: float = 0.0
+    external: float = 0.0
+
+    @property
+    def waste(self) -> float:
+        return self.reserved + self.internal + self.external
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """One run. Times in seconds, throughputs a second of wall time, from the first submission to the last token;
+    shares from 0 to 1.
+
+    `steps` are those that computed rows, `mean_rows` their rows on average; `row_steps` all rows of all steps, of which
+    `wasted_rows` were for nothing. `wasted_tokens` were computed and thrown away, recomputation included.
+    `outside_forward` is the share of step time not spent in the model's forward. `stalled_request` is the one that
+    waited `longest_stall`. `goodput` and `met` (requests) are None without an SLO.
     """
 
     requests: int
@@ -67,82 +87,238 @@ class Metrics:
     preemptions: int
     wasted_tokens: int
     outside_forward: float
+    goodput: float | None = None
+    met: int | None = None
+    average_latency: float = 0.0
+    longest_stall: float = 0.0
+    stalled_request: int | None = None
+    slots: int = 0
+    row_steps: int = 0
+    wasted_rows: int = 0
+    wasted_row_share: float = 0.0
+    idle_share: float = 0.0
+    computed_tokens: int = 0
+    padding_tokens: int = 0
+    padding_share: float = 0.0
+    useful_share: float = 0.0
+    reused_tokens: int = 0
+    kv: KvShares = field(default_factory=KvShares)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return asdict(self) | {"kv": asdict(self.kv) | {"waste": self.kv.waste}}
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """All requests' times, in columns in order of id; seconds, NaN where a request did not get that far.
+
+    `itl` is the 99th percentile of a request's gaps. `gap` are the seconds between consecutive emissions of one
+    sample, of all requests, with `gap_request` (index into the columns) and `gap_ended`, from the trace's start.
+    """
+
+    request: Array
+    submitted: Array
+    ttft: Array
+    tpot: Array
+    itl: Array
+    e2e: Array
+    prompt_tokens: Array
+    output_tokens: Array
+    completed: Array
+    gap: Array
+    gap_request: Array
+    gap_ended: Array
+
+    def meeting(self, slo: Slo) -> Array:
+        """Which completed requests keep every limit; one that a request has no value for is kept."""
+        good = self.completed.copy()
+        for name, limit in slo.limits.items():
+            good &= ~(getattr(self, name) > limit)
+        return good
 
 
 def request_metrics(view: RequestView) -> RequestMetrics:
-    """TTFT, TPOT and E2E latency of one request."""
-    times = view.token_times
+    """TTFT, TPOT and E2E latency of one request; of several samples, TTFT is the first one's and E2E the last one's."""
+    samples = [s.token_times for s in view.samples if s.token_times]
+    first, last = min((t[0] for t in samples), default=None), max((t[-1] for t in samples), default=None)
+    gaps = sum(len(t) - 1 for t in samples)
     return RequestMetrics(
-        ttft=times[0] - view.submitted if times else None,
-        tpot=(times[-1] - times[0]) / (len(times) - 1) if len(times) > 1 else None,
-        e2e=times[-1] - view.submitted if times else None,
+        ttft=first - view.submitted if first is not None else None,
+        tpot=sum(t[-1] - t[0] for t in samples) / gaps if gaps else None,
+        e2e=last - view.submitted if last is not None else None,
         prompt_tokens=len(view.prompt_ids),
-        output_tokens=len(view.tokens),
+        output_tokens=sum(len(t) for t in samples),
     )
 
 
-def gaps(view: RequestView) -> np.ndarray[Any, Any]:
-    """Seconds between consecutive emissions; tokens emitted by one step are one emission."""
-    return np.diff(np.unique(np.asarray(view.token_times)))
+def timings(trace: Trace) -> Timings:
+    """The times of every request that a trace holds so far."""
+    return _timings(_Log(trace.since(0)))
 
 
-def measure(trace: Trace) -> Metrics:
+def measure(trace: Trace, slo: Slo | None = None) -> Metrics:
     """The metrics of all that a trace holds so far."""
-    views = list(trace.requests.values())
-    steps = trace.steps
-    each = [request_metrics(v) for v in views]
-    output = sum(m.output_tokens for m in each)
-    prompt = sum(m.prompt_tokens for m in each)
-    begun = min((v.submitted for v in views), default=0.0)
-    duration = max((v.token_times[-1] for v in views if v.token_times), default=begun) - begun
-    completed = [v for v in views if v.reason in (FinishReason.STOP, FinishReason.LENGTH)]
-    per_second = 1 / duration if duration > 0 else 0.0
+    log = _Log(trace.since(0))
+    times, steps = _timings(log), log.steps
+    requests, output = len(times.request), int(times.output_tokens.sum())
+    prompt, completed = int(times.prompt_tokens.sum()), int(times.completed.sum())
+    begun = float(times.submitted.min()) if requests else 0.0
+    ended = np.nanmax(times.submitted + times.e2e) if np.isfinite(times.e2e).any() else begun
+    duration = float(ended) - begun
+
+    def a_second(number: int) -> float:
+        return number / duration if duration > 0 else 0.0
+
+    rows, kind = sum(s.rows for s in steps), log.column("kind")
+    count, wasted, padding = log.column("count"), log.column("wasted"), log.column("padding")
+    for_nothing = int(((kind == Kind.HELD) | ((wasted >= count) & (count > 0))).sum())
+    padded, thrown_away = int(padding.sum()), int(wasted.sum())
+    computed = int(count.sum()) + padded
+    header = log.header
+    slots = header.config.slots if header is not None else int(log.column("slot").max(initial=-1)) + 1
+    places = slots * len(steps)
     forward = sum(s.seconds.get("forward", 0.0) for s in steps)
     busy = sum(sum(s.seconds.values()) for s in steps)
+    stall = int(times.gap.argmax()) if len(times.gap) else None
+    met = int(times.meeting(slo).sum()) if slo is not None and slo.limits else None
     return Metrics(
-        requests=len(views),
-        completed=len(completed),
+        requests=requests,
+        completed=completed,
         duration=duration,
         prompt_tokens=prompt,
         output_tokens=output,
-        request_throughput=len(completed) * per_second,
-        output_throughput=output * per_second,
-        total_throughput=(output + prompt) * per_second,
-        ttft=Spread.of(m.ttft for m in each if m.ttft is not None),
-        tpot=Spread.of(m.tpot for m in each if m.tpot is not None),
-        itl=Spread.of(np.concatenate([gaps(v) for v in views]) if views else []),
-        e2e=Spread.of(m.e2e for m in each if m.e2e is not None),
+        request_throughput=a_second(completed),
+        output_throughput=a_second(output),
+        total_throughput=a_second(output + prompt),
+        ttft=Spread.of(times.ttft[np.isfinite(times.ttft)]),
+        tpot=Spread.of(times.tpot[np.isfinite(times.tpot)]),
+        itl=Spread.of(times.gap),
+        e2e=Spread.of(times.e2e[np.isfinite(times.e2e)]),
         steps=len(steps),
-        mean_rows=sum(s.rows for s in steps) / len(steps) if steps else 0.0,
-        preemptions=sum(v.preemptions for v in views),
-        wasted_tokens=int(sum(s.wasted.sum() for s in steps)),
+        mean_rows=rows / len(steps) if steps else 0.0,
+        preemptions=sum(len(s.preempted) for s in log.all_steps),
+        wasted_tokens=thrown_away,
         outside_forward=1 - forward / busy if busy else 0.0,
+        goodput=a_second(met) if met is not None else None,
+        met=met,
+        average_latency=min(slots, requests) * duration / output if output else 0.0,
+        longest_stall=float(times.gap[stall]) if stall is not None else 0.0,
+        stalled_request=int(times.request[times.gap_request[stall]]) if stall is not None else None,
+        slots=slots,
+        row_steps=rows,
+        wasted_rows=for_nothing,
+        wasted_row_share=for_nothing / rows if rows else 0.0,
+        idle_share=max(0.0, 1 - rows / places) if places else 0.0,
+        computed_tokens=computed,
+        padding_tokens=padded,
+        padding_share=padded / computed if computed else 0.0,
+        useful_share=1 - (padded + thrown_away) / computed if computed else 0.0,
+        reused_tokens=int(log.column("reused").sum()),
+        kv=_kv_shares(log.all_steps),
     )
 
 
-def table(metrics: Metrics) -> str:
-    """The metrics as the text table that the command line prints."""
+class _Log:
+    """A trace's records sorted by kind, in one pass; `steps` are those of `all_steps` that computed rows."""
 
-    def seconds(value: float) -> str:
-        return f"{value * 1e3:,.1f} ms" if value < 10 else f"{value:,.2f} s"
+    def __init__(self, records: Sequence[Record]) -> None:
+        self.header: Header | None = None
+        self.submitted: list[Submitted] = []
+        self.ended: list[Ended] = []
+        self.all_steps: list[Step] = []
+        for record in records:
+            match record:
+                case Step():
+                    self.all_steps.append(record)
+                case Submitted():
+                    self.submitted.append(record)
+                case Ended():
+                    self.ended.append(record)
+                case Header():
+                    self.header = record
+                case _:
+                    pass
+        self.steps = [s for s in self.all_steps if s.rows]
 
-    lines = [
-        f"{'requests':<24}{metrics.completed:,} of {metrics.requests:,} completed in {metrics.duration:,.2f} s",
-        f"{'tokens':<24}{metrics.prompt_tokens:,} in, {metrics.output_tokens:,} out",
-        f"{'output throughput':<24}{metrics.output_throughput:,.1f} tok/s",
-        f"{'total throughput':<24}{metrics.total_throughput:,.1f} tok/s",
-        f"{'request throughput':<24}{metrics.request_throughput:,.2f} req/s",
-        f"{'steps':<24}{metrics.steps:,} with {metrics.mean_rows:,.1f} rows on average",
-        f"{'outside the forward':<24}{100 * metrics.outside_forward:,.1f} % of step time",
-        f"{'preempted, wasted':<24}{metrics.preemptions:,} requests, {metrics.wasted_tokens:,} tokens",
-        "",
-        f"{'':<24}{'mean':>12}{'p50':>12}{'p95':>12}{'p99':>12}",
-    ]
-    for name, label in (("ttft", "TTFT"), ("tpot", "TPOT"), ("itl", "ITL"), ("e2e", "E2E latency")):
-        spread: Spread = getattr(metrics, name)
-        cells = "".join(f"{seconds(v):>12}" for v in (spread.mean, spread.p50, spread.p95, spread.p99))
-        lines.append(f"{label:<24}{cells}")
-    return "\n".join(lines)
+    def column(self, name: str) -> Array:
+        """A row's column over all steps, as int64."""
+        parts = [getattr(step, name) for step in self.steps]
+        whole = np.concatenate(parts).astype(np.int64) if parts else np.zeros(0, np.int64)
+        return whole if len(whole) == sum(s.rows for s in self.steps) else _filled(parts, self.steps)
+
+
+def _filled(parts: Sequence[Array], steps: Sequence[Step]) -> Array:
+    """A column that some steps left out, with zeros there."""
+    return np.concatenate([p if len(p) else np.zeros(s.rows, np.int64) for p, s in zip(parts, steps)])
+
+
+def _timings(log: _Log) -> Timings:
+    submissions = sorted(log.submitted, key=lambda s: s.request)
+    request = np.array([s.request for s in submissions], np.int64)
+    submitted = np.array([s.time for s in submissions], float)
+    samples = np.array([s.params.n for s in submissions], np.int64)
+    size = len(request)
+
+    # Tokens in order of request, sample and time.
+    steps = log.steps
+    rows, tokens = np.array([s.rows for s in steps], np.int64), np.array([len(s.token) for s in steps], np.int64)
+    first_row = np.cumsum(rows) - rows
+    row = np.repeat(first_row, tokens) + _concatenated([s.token_row for s in steps])
+    time = np.repeat(np.array([s.ended for s in steps], float), tokens)
+    owner = np.searchsorted(request, log.column("request")[row])
+    sample = owner * (int(samples.max(initial=1)) + 1) + log.column("branch")[row]
+    order = np.argsort(sample, kind="stable")
+    owner, sample, time = owner[order], sample[order], time[order]
+
+    begins = np.flatnonzero(np.diff(sample, prepend=-1))
+    ends = np.flatnonzero(np.diff(sample, append=-1))
+    whose = owner[begins]
+    first, last = np.full(size, np.nan), np.full(size, np.nan)
+    np.fmin.at(first, whose, time[begins])
+    np.fmax.at(last, whose, time[ends])
+    decoding = np.bincount(whose, time[ends] - time[begins], size)
+    later_tokens = np.bincount(whose, ends - begins, size)
+
+    # Tokens that one step gave are one emission.
+    gap = np.diff(time)
+    real = (np.diff(sample) == 0) & (gap > 0)
+    gap, gap_request, gap_ended = gap[real], owner[1:][real], time[1:][real]
+    itl = np.full(size, np.nan)
+    borders = np.searchsorted(gap_request, np.arange(size + 1))
+    for i in np.flatnonzero(np.diff(borders)):
+        itl[i] = np.percentile(gap[borders[i] : borders[i + 1]], 99)
+
+    finished = [e.request for e in log.ended if e.reason in (FinishReason.STOP, FinishReason.LENGTH)]
+    over = np.bincount(np.searchsorted(request, np.array(finished, np.int64)), minlength=size)
+    return Timings(
+        request=request,
+        submitted=submitted,
+        ttft=first - submitted,
+        tpot=np.divide(decoding, later_tokens, out=np.full(size, np.nan), where=later_tokens > 0),
+        itl=itl,
+        e2e=last - submitted,
+        prompt_tokens=np.array([len(s.token_ids) for s in submissions], np.int64),
+        output_tokens=np.bincount(owner, minlength=size),
+        completed=over >= samples,
+        gap=gap,
+        gap_request=gap_request,
+        gap_ended=gap_ended,
+    )
+
+
+def _concatenated(parts: Sequence[Array]) -> Array:
+    return np.concatenate(parts).astype(np.int64) if parts else np.zeros(0, np.int64)
+
+
+def _kv_shares(steps: Sequence[Step]) -> KvShares:
+    """Each step's shares last until the next one's end; the last counts only when it is alone."""
+    tokens = np.array([(s.kv_used, s.kv_reserved, s.kv_internal, s.kv_external) for s in steps], float).reshape(-1, 4)
+    total = tokens.sum(axis=1)
+    ended = np.array([s.ended for s in steps], float)
+    weight = np.append(np.diff(ended), 0.0) if len(steps) > 1 else np.ones(len(steps))
+    weight[total == 0] = 0
+    if not weight.sum():
+        return KvShares()
+    shares = tokens[weight > 0] / total[weight > 0, None]
+    used, reserved, internal, external = np.average(shares, axis=0, weights=weight[weight > 0]).tolist()
+    return KvShares(used, reserved, internal, external)

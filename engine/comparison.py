@@ -1,0 +1,181 @@
+"""The table of a comparison, as data: a row a measure, a cell a lane; and its texts, CSV, JSON and Markdown."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from engine.race import RaceResult
+from engine.trace.measures import MEASURES, Measure
+from engine.trace.metrics import Metrics, measure
+from engine.trace.slo import Slo, seconds_text
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureCell:
+    """One measure of one lane. `values` a repeat, in order; `ratio` is to the first lane, None where there is none."""
+
+    values: tuple[float, ...]
+    ratio: float | None = None
+
+    @property
+    def value(self) -> float | None:
+        """The median of the repeats; None where the lane failed."""
+        return median(self.values) if self.values else None
+
+    @property
+    def low(self) -> float | None:
+        return min(self.values, default=None)
+
+    @property
+    def high(self) -> float | None:
+        return max(self.values, default=None)
+
+    @property
+    def spread(self) -> float | None:
+        """Half of what lies between the lowest and the highest repeat, as a share of the median; None for one."""
+        if len(self.values) < 2 or not self.value:
+            return None
+        return (max(self.values) - min(self.values)) / 2 / abs(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureRow:
+    measure: Measure
+    cells: tuple[MeasureCell, ...]
+
+    def cell(self, lane: int) -> tuple[str, str, str]:
+        """A cell's texts: its value, its spread and, behind the first lane, its ratio; empty where there is none."""
+        cell = self.cells[lane]
+        spread = f"±{100 * cell.spread:.1f} %" if cell.spread else ""
+        ratio = f"×{cell.ratio:.2f}" if lane > 0 and cell.ratio is not None else ""
+        return self.measure.text(cell.value), spread, ratio
+
+    @property
+    def best(self) -> int | None:
+        """The lane that is best, None where none is better than all others or better has no meaning."""
+        values = [c.value for c in self.cells if c.value is not None]
+        if not self.measure.better or len(values) < 2:
+            return None
+        best = (max if self.measure.better == "higher" else min)(values)
+        return None if values.count(best) > 1 else [c.value for c in self.cells].index(best)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`names` of the lanes, each lane's `error` ("" where it was played), and a row for every measure there is."""
+
+    names: tuple[str, ...]
+    rows: tuple[MeasureRow, ...]
+    errors: tuple[str, ...]
+
+    def row(self, key: str) -> MeasureRow | None:
+        return next((row for row in self.rows if row.measure.key == key), None)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "lanes": [{"name": n, "error": e} for n, e in zip(self.names, self.errors)],
+            "measures": [
+                {
+                    "key": row.measure.key,
+                    "name": row.measure.name,
+                    "unit": row.measure.unit,
+                    "better": row.measure.better,
+                    "formula": row.measure.formula,
+                    "lanes": [
+                        {"value": c.value, "low": c.low, "high": c.high, "ratio": c.ratio, "repeats": list(c.values)}
+                        for c in row.cells
+                    ],
+                }
+                for row in self.rows
+            ],
+        }
+
+    def json(self) -> str:
+        return json.dumps(self.to_json(), ensure_ascii=False, indent=1)
+
+    def csv(self) -> str:
+        """A line a measure: its words, then value, lowest, highest and ratio of each lane; numbers as in the data."""
+        words = ["measure", "name", "unit", "better", "formula"]
+        lines = [words + [f"{n}{what}" for n in self.names for what in ("", " low", " high", " ratio")]]
+        for row in self.rows:
+            m = row.measure
+            cells = [v for c in row.cells for v in (c.value, c.low, c.high, c.ratio)]
+            lines.append([m.key, m.name, m.unit, m.better, m.formula, *("" if v is None else repr(v) for v in cells)])
+        out = io.StringIO()
+        csv.writer(out, lineterminator="\n").writerows(lines)
+        return out.getvalue()
+
+    def markdown(self) -> str:
+        """A table whose lines are measures; the best lane of each is bold."""
+
+        def escaped(text: str) -> str:
+            return text.replace("|", "\\|")
+
+        lines = ["| measure | " + " | ".join(map(escaped, self.names)) + " |", "|---|" + "---:|" * len(self.names)]
+        for row in self.rows:
+            cells = [" ".join(filter(None, row.cell(i))) for i in range(len(row.cells))]
+            best = row.best
+            cells = [f"**{t}**" if i == best else t for i, t in enumerate(cells)]
+            lines.append(f"| {escaped(row.measure.name)} | " + " | ".join(cells) + " |")
+        return "\n".join([*lines, *(f"\n{n} failed: {e}" for n, e in zip(self.names, self.errors) if e)])
+
+    def text(self) -> str:
+        """The table in columns, for a terminal."""
+        columns = [_column(name, [row.cell(i) for row in self.rows]) for i, name in enumerate(self.names)]
+        width = max((len(row.measure.name) for row in self.rows), default=0)
+        lines = ["".join([" " * width, *(column[0] for column in columns)])]
+        group = ""
+        for i, row in enumerate(self.rows, 1):
+            if row.measure.group != group:
+                group = row.measure.group
+                lines.append("")
+            lines.append("".join([f"{row.measure.name:<{width}}", *(column[i] for column in columns)]).rstrip())
+        lines += [f"\n{n} failed: {e}" for n, e in zip(self.names, self.errors) if e]
+        return "\n".join(lines)
+
+
+def _column(name: str, cells: Sequence[tuple[str, str, str]]) -> list[str]:
+    """A lane's lines under its name: value, spread and ratio, each right-aligned, and nothing for what no cell has."""
+    widths = [max((len(cell[part]) for cell in cells), default=0) for part in range(3)]
+    lines = ["".join(f"{text:>{width + 2}}" for text, width in zip(cell, widths) if width) for cell in cells]
+    width = max(len(name) + 2, *map(len, lines)) if lines else len(name) + 2
+    return [f"{line:>{width + 1}}" for line in [name, *lines]]
+
+
+def compare(
+    names: Sequence[str], metrics: Sequence[Sequence[Metrics]], errors: Sequence[str] | None = None
+) -> Comparison:
+    """The table of lanes with the metrics of their repeats; a lane without any has empty cells."""
+    rows = []
+    for m in MEASURES.values():
+        values = [tuple(v for each in lane if (v := m.read(each)) is not None) for lane in metrics]
+        if not any(values):
+            continue
+        base = median(values[0]) if values[0] else 0.0
+        rows.append(MeasureRow(m, tuple(MeasureCell(v, median(v) / base if v and base else None) for v in values)))
+    return Comparison(tuple(names), tuple(rows), tuple(errors or [""] * len(names)))
+
+
+def compare_race(result: RaceResult, slo: Slo | None = None) -> Comparison:
+    """The table of a race: each lane over its finished repeats."""
+    lanes = range(len(result.lanes))
+    metrics = [[measure(trace, slo) for trace in result.traces(i)] for i in lanes]
+    return compare(result.names, metrics, [result.error(i) for i in lanes])
+
+
+def table(metrics: Metrics, name: str = "") -> str:
+    """One run's metrics as text."""
+    lines = [
+        ["requests", f"{metrics.completed:,} of {metrics.requests:,} completed in {seconds_text(metrics.duration)}"],
+        ["tokens", f"{metrics.prompt_tokens:,} in, {metrics.output_tokens:,} out"],
+    ]
+    if metrics.stalled_request is not None:
+        lines.append(["longest stall", f"{seconds_text(metrics.longest_stall)}, in request {metrics.stalled_request}"])
+    words = "\n".join(f"{what:<21}{said}" for what, said in lines)
+    return f"{words}\n\n{compare([name], [[metrics]]).text().strip()}"
