@@ -271,7 +271,7 @@ def test_closing_ends_running_and_waiting_requests_as_cancelled() -> None:
 def test_a_prompt_that_comes_in_while_the_engine_closes_ends_as_cancelled() -> None:
     engine = Engine(ModelSpec("demo-draft"), SMALL, threads=1)
     [late] = engine.prepare([Submission(FOX, GREEDY)])
-    stream = late.router.open(late.request.id, 0.0, late.request.prompt_length)
+    stream = late.router.open(late.ticket)
     engine.close()
     engine.enqueue([late])
     assert stream.result(timeout=1).finish_reason is FinishReason.CANCELLED
@@ -279,7 +279,7 @@ def test_a_prompt_that_comes_in_while_the_engine_closes_ends_as_cancelled() -> N
 
 def test_a_prompt_that_comes_in_while_another_trace_begins_ends_as_cancelled(demo: Engine) -> None:
     [late] = demo.prepare([Submission(FOX, GREEDY)])
-    stream = late.router.open(late.request.id, 0.0, late.request.prompt_length)
+    stream = late.router.open(late.ticket)
     before = demo.trace
     after = demo.begin(SMALL)
     demo.enqueue([late])

@@ -299,7 +299,7 @@ def test_sampling_values_out_of_range_are_refused_by_name() -> None:
         ({"max_tokens": 0}, "max_tokens"),
         ({"seed": -1}, "seed"),
         ({"logprobs": 21}, "logprobs"),
-        ({"n": 2}, "n"),
+        ({"n": 0}, "n"),
         ({"beam_width": 4}, "beam_width"),
         ({"stop": ("",)}, "stop"),
         ({"stop": 3}, "stop"),
