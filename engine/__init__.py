@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from engine.agreement import NEAR_TIE, Agreement, Parting, Verdict, agreement, agreements
 from engine.comparison import Comparison, MeasureCell, MeasureRow, compare, compare_race, table
 from engine.config import (
     DELIVERIES,
@@ -72,19 +73,19 @@ _LAZY = {
 }
 
 __all__ = [
-    "ARRIVALS", "DELIVERIES", "DTYPES", "MEASURES", "MODES", "MOST_SAMPLES", "PAGED_MODES", "PLANNED_QUANTIZATIONS",
-    "PROMPT_FILES", "QUANTIZATIONS", "RACE_ORDERS", "RUN_SUFFIX", "SOLITARY_MODES", "Arrival", "Comparison",
-    "Completion", "Delta", "Ended", "Engine", "EngineConfig", "EngineHost", "EngineProcess", "FinishReason", "Header",
-    "Heat", "HeatEvent", "InvalidInput", "Kind", "KvShares", "Lane", "LaneFailed", "LaneFinished", "LaneLoading",
-    "LaneStarted", "LoadCancelled", "LoadProgress", "LocalHost", "Machine", "Measure", "MeasureCell", "MeasureRow",
-    "Message", "Metrics", "ModelCard", "ModelInfo", "ModelSpec", "Notice", "Prompt", "Race", "RaceEvent",
-    "RaceFinished", "RaceResult", "Record", "Refusal", "RequestIndex", "RequestMetrics", "RequestView", "Run",
-    "SamplingParams", "Slo", "Spread", "State", "Step", "StepStarted", "Stream", "Submission", "Submitted",
-    "Suggestion", "Telemetry", "Timings", "Trace", "TraceWriter", "Workload", "WorkloadCard", "compare",
-    "compare_race", "demo_workload", "examine", "expand_template", "formulas", "inspect_model", "lane_name",
-    "lane_names", "lane_sentence", "lane_text", "lane_title", "list_workloads", "load_trace", "load_workload",
-    "measure", "parse_lane", "parse_lanes", "read_prompts", "render", "request_metrics", "save_trace", "table",
-    "template_size", "timings",
+    "ARRIVALS", "DELIVERIES", "DTYPES", "MEASURES", "MODES", "MOST_SAMPLES", "NEAR_TIE", "PAGED_MODES",
+    "PLANNED_QUANTIZATIONS", "PROMPT_FILES", "QUANTIZATIONS", "RACE_ORDERS", "RUN_SUFFIX", "SOLITARY_MODES",
+    "Agreement", "Arrival", "Comparison", "Completion", "Delta", "Ended", "Engine", "EngineConfig", "EngineHost",
+    "EngineProcess", "FinishReason", "Header", "Heat", "HeatEvent", "InvalidInput", "Kind", "KvShares", "Lane",
+    "LaneFailed", "LaneFinished", "LaneLoading", "LaneStarted", "LoadCancelled", "LoadProgress", "LocalHost",
+    "Machine", "Measure", "MeasureCell", "MeasureRow", "Message", "Metrics", "ModelCard", "ModelInfo", "ModelSpec",
+    "Notice", "Parting", "Prompt", "Race", "RaceEvent", "RaceFinished", "RaceResult", "Record", "Refusal",
+    "RequestIndex", "RequestMetrics", "RequestView", "Run", "SamplingParams", "Slo", "Spread", "State", "Step",
+    "StepStarted", "Stream", "Submission", "Submitted", "Suggestion", "Telemetry", "Timings", "Trace", "TraceWriter",
+    "Verdict", "Workload", "WorkloadCard", "agreement", "agreements", "compare", "compare_race", "demo_workload",
+    "examine", "expand_template", "formulas", "inspect_model", "lane_name", "lane_names", "lane_sentence", "lane_text",
+    "lane_title", "list_workloads", "load_trace", "load_workload", "measure", "parse_lane", "parse_lanes",
+    "read_prompts", "render", "request_metrics", "save_trace", "table", "template_size", "timings",
 ]  # fmt: skip
 
 

@@ -121,5 +121,4 @@ def kv_size(workload: Workload, kv_tokens: int | None, kv_memory: int | None) ->
             raise InvalidInput(f"{name}={value}: must be at least 1")
     if kv_tokens is not None and kv_memory is not None:
         raise InvalidInput(f"kv_tokens={kv_tokens} and kv_memory={kv_memory}: give one of them")
-    suggested = getattr(getattr(workload, "suggested", None), "kv_tokens", None)
-    return kv_tokens or suggested or DEFAULT_KV_TOKENS, kv_memory
+    return kv_tokens or workload.suggested.kv_tokens or DEFAULT_KV_TOKENS, kv_memory
