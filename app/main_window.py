@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import qasync
 from PySide6.QtCore import Qt, QTimer, QUrl, Signal
@@ -21,14 +22,20 @@ from app.bridge import Bridge
 from app.dialogs import SettingsDialog, ShortcutsDialog
 from app.load_status import LoadStatus
 from app.pages.play import PlayPage
-from app.session import Session, SessionState
+from app.session import LENT_WORDS, Session, SessionState
 from app.widgets.banner import Banner
 from app.widgets.palette import CommandPalette
 from app.widgets.top_bar import TopBar
 from app.words import model_words, run_words, sentence
 from engine import EngineConfig, ModelSpec, Notice, Record, Trace
 
+if TYPE_CHECKING:
+    from app.pages.compare import ComparePage
+
 FIRST_SIZE = (1600, 1000)
+PAGE_KEY = "window/page"
+PLAY, COMPARE = range(2)
+PAGES = (("Play", "Ctrl+1"), ("Compare", "Ctrl+2"))
 
 
 class MainWindow(QMainWindow):
@@ -45,12 +52,15 @@ class MainWindow(QMainWindow):
         self.keeps_layout = True
         self._closing = self.finished = False
         self.page = PlayPage(session, bridge)
+        self.compare: ComparePage | None = None  # built when it is first asked for
         self.menu = QMenu(self)
         self.menu.setObjectName("main_menu")
         self.banner = Banner()
-        self.top_bar = TopBar(self.menu)
+        self.top_bar = TopBar(self.menu, PAGES)
         self.pages = QStackedWidget()
         self.pages.addWidget(self.page)
+        self._place = QWidget()  # where the Compare page will stand
+        self.pages.addWidget(self._place)
         body = QWidget()
         body.setProperty("role", "page")
         column = QVBoxLayout(body)
@@ -79,6 +89,8 @@ class MainWindow(QMainWindow):
         def go() -> None:
             self.page.complete()
             self.fill_menu()
+            if places.settings().value(PAGE_KEY) == PAGES[COMPARE][0]:
+                self.show_page(COMPARE)
             self.session.start(self.session.load(spec, config))
 
         QTimer.singleShot(0, self, go)
@@ -96,8 +108,10 @@ class MainWindow(QMainWindow):
     def _make_actions(self) -> None:
         composer, model = self.page.composer, self.page.model
         for own in (composer.send_action, composer.stop_action):
-            self.addAction(own)
+            self.page.addAction(own)  # the keys of a page are for the page on show
             self.commands.append(own)
+        self._action(f"{PAGES[PLAY][0]} page", lambda: self.show_page(PLAY), PAGES[PLAY][1])
+        self._action(f"{PAGES[COMPARE][0]} page", lambda: self.show_page(COMPARE), PAGES[COMPARE][1])
         self._action("Stop, or cancel the load", self._on_escape, "Esc")
         self.open_action = self._action("Open a model or a prompt file …", self._on_open, "Ctrl+O")
         self._action("Open a model folder …", model.choose_folder)
@@ -146,12 +160,40 @@ class MainWindow(QMainWindow):
         session.load_failed.connect(self._on_load_failed)
         session.trace_changed.connect(self._on_trace)
         session.config_changed.connect(self._say_state)
+        session.config_changed.connect(lambda config: self.page.sampling.set_mode(config.mode))
         session.engine_died.connect(self._on_died)
         session.notice_raised.connect(self._on_notice)
         self.bridge.records_arrived.connect(self._on_records)
         self.page.composer.path_dropped.connect(self.open_path)
         self.top_bar.search.clicked.connect(self._on_palette)
+        self.top_bar.page_asked.connect(self.show_page)
         theme.changes.theme_changed.connect(self._on_theme)
+
+    # -- pages ----------------------------------------------------------------------------------------------------
+
+    def show_page(self, index: int) -> None:
+        """Shows a page, and builds it where it is not there yet."""
+        if index == COMPARE:
+            self._build_compare()
+        self.pages.setCurrentIndex(index)
+        self.top_bar.show_page(index)
+        places.settings().setValue(PAGE_KEY, PAGES[index][0])
+        if self.compare is not None and index == COMPARE:
+            self.compare.setFocus()
+        elif index == PLAY:
+            self.page.composer.prompt.setFocus()
+
+    def _build_compare(self) -> ComparePage:
+        if self.compare is None:
+            from app.pages.compare import ComparePage
+
+            self.compare = ComparePage(self.session)
+            self.pages.insertWidget(COMPARE, self.compare)
+            self.pages.removeWidget(self._place)
+            self._place.deleteLater()
+            for action in self.compare.actions():
+                self.commands.append(action)
+        return self.compare
 
     # -- slots ----------------------------------------------------------------------------------------------------
 
@@ -173,7 +215,9 @@ class MainWindow(QMainWindow):
     def _on_escape(self) -> None:
         if self.session.state is SessionState.LOADING:
             self.session.cancel_load()
-        elif self.bridge.busy:
+        elif self.compare is not None and self.compare.isVisible() and self.compare.race.running:
+            self.compare.race.stop()
+        elif self.bridge.busy and self.page.isVisible():
             self.session.stop()
         elif self.isFullScreen():
             self.showNormal()
@@ -218,6 +262,8 @@ class MainWindow(QMainWindow):
         self.unload_action.setEnabled(state in (SessionState.READY, SessionState.DIED))
         if state in (SessionState.LOADING, SessionState.READY) and self.banner.property("level") == "error":
             self.banner.hide()
+        if state is SessionState.LENT:
+            self.page.composer.send_button.setToolTip(LENT_WORDS)
         self._say_state()
 
     def _say_state(self) -> None:
@@ -229,6 +275,8 @@ class MainWindow(QMainWindow):
                 self.top_bar.status.say(f"loading {model_words(session.spec.source)} …")
             case SessionState.EMPTY:
                 self.top_bar.status.say("no model loaded")
+            case SessionState.LENT:
+                self.top_bar.status.say("a race is running")
             case SessionState.DIED:
                 self.top_bar.status.say(f"{model_words(session.spec.source)} · the engine has stopped")
 
@@ -290,6 +338,8 @@ class MainWindow(QMainWindow):
                 places.settings().setValue("window/geometry", self.saveGeometry())
                 self.page.keep_layout()
             self.hide()
+            if self.compare is not None:
+                self.compare.race.close()
             self.session.start(self._shut())
 
     async def _shut(self) -> None:

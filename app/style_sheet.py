@@ -61,6 +61,17 @@ QPushButton[role="quiet"]:focus, QToolButton:focus { border-color: $accent; }
 QPushButton#sampling_more { color: $secondary; padding-left: 0; text-align: left; }
 QPushButton#sampling_more:hover { color: $text; background: transparent; }
 QPushButton[role="quiet"]:disabled { color: $faint; }
+QFrame[role="chip"] { background: $field; border: none; border-radius: ${s15}px; }
+QPushButton[role="chip"] { background: transparent; border: 1px solid transparent; border-radius: ${s6}px;
+    padding: ${s6}px ${s2}px; }
+QPushButton[role="chip"]:hover { color: $accent; background: transparent; }
+QPushButton[role="chip"]:focus { border-color: $accent; }
+QPushButton[role="chip"]:disabled { color: $faint; }
+QFrame[role="chip"] QToolButton { border-radius: ${s8}px; padding: 0 ${s5}px ${s2}px ${s5}px; font-size: ${f14}px; }
+QPushButton[role="link"] { background: transparent; color: $accent; padding: ${s6}px ${s6}px; }
+QPushButton[role="link"]:hover { color: $accent_hover; background: transparent; }
+QPushButton[role="link"]:disabled { color: $faint; }
+QPushButton::menu-indicator { image: none; width: 0; }
 QPushButton[role="search"] { background: $field; color: $secondary; padding: ${s4}px ${s12}px; font-weight: 400; }
 QPushButton[role="search"]:hover { background: $hover; color: $text; }
 
@@ -162,7 +173,7 @@ def style_sheet(tokens: Theme | None = None) -> str:
     values["thumb"] = _css(t.edge)
     values["rim"] = _css(t.panel if t.dark else t.hairline)  # on white, panels need an edge
     values["knob"] = "#ffffff" if t.dark else _css(t.accent)
-    values |= {f"s{n}": px(n) for n in (2, 3, 4, 5, 6, 8, 10, 12, 14, 18, 20, 24, 86)}
+    values |= {f"s{n}": px(n) for n in (2, 3, 4, 5, 6, 8, 10, 12, 14, 15, 18, 20, 24, 86)}
     values |= {f"f{n}": f"{max(theme.SMALLEST, n * theme.zoom()):g}" for n in (11, 12, 14, 15)}
     return _SHEET.substitute(values)
 

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QRectF, QSize, Qt
+from collections.abc import Sequence
+
+from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QMenu, QPushButton, QSizePolicy, QToolButton, QWidget
+from PySide6.QtWidgets import (
+    QButtonGroup,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QMenu,
+    QPushButton,
+    QSizePolicy,
+    QToolButton,
+    QWidget,
+)
 
 from app import theme
 from app.widgets.labels import label
@@ -60,17 +72,25 @@ class Elided(QLabel):
 
 
 class TopBar(QFrame):
-    def __init__(self, menu: QMenu) -> None:
+    """`pages` are names and keys of the window's pages, in their order."""
+
+    page_asked = Signal(int)
+
+    def __init__(self, menu: QMenu, pages: Sequence[tuple[str, str]]) -> None:
         super().__init__()
         self.setObjectName("top_bar")
         self.setProperty("role", "bar")
         self.brand = label("Batchscope", "brand")
-        self.play = QPushButton("Play")
-        self.play.setObjectName("page_play")
-        self.play.setProperty("role", "page")
-        self.play.setCheckable(True)
-        self.play.setChecked(True)
-        self.play.clicked.connect(lambda: self.play.setChecked(True))
+        self.pages = QButtonGroup(self)
+        for i, (name, key) in enumerate(pages):
+            button = QPushButton(name)
+            button.setObjectName(f"page_{name.lower()}")
+            button.setProperty("role", "page")
+            button.setCheckable(True)
+            button.setToolTip(f"{name} ({key})")
+            self.pages.addButton(button, i)
+        self.pages.button(0).setChecked(True)
+        self.pages.idClicked.connect(self.page_asked)
         self.status = Elided("status_text")
         self.search = QPushButton("Search actions    Ctrl Shift P")
         self.search.setObjectName("search_actions")
@@ -89,7 +109,11 @@ class TopBar(QFrame):
         row.addWidget(Logo())
         row.addWidget(self.brand)
         row.addSpacing(8)
-        row.addWidget(self.play)
+        for each in self.pages.buttons():
+            row.addWidget(each)
         row.addWidget(self.status, 1)
         row.addWidget(self.search)
         row.addWidget(self.menu_button)
+
+    def show_page(self, index: int) -> None:
+        self.pages.button(index).setChecked(True)

@@ -15,7 +15,7 @@ from pytestqt.qtbot import QtBot
 
 from app import places, theme
 from app.bridge import Bridge
-from app.main_window import MainWindow
+from app.main_window import COMPARE, MainWindow
 from app.session import Session, SessionState
 from engine import EngineConfig, FinishReason, ModelSpec, load_trace
 
@@ -216,3 +216,22 @@ def test_no_model_is_loaded_before_the_window_is_complete(qtbot: QtBot, window: 
     window.start(ModelSpec("/nowhere/at/all"), EngineConfig())
     assert window.session.state is SessionState.EMPTY
     qtbot.waitUntil(lambda: "No folder" in window.page.model.error.text(), timeout=WAIT)
+
+
+def test_pages_change_by_key_and_tab_and_the_last_is_shown_again(
+    qtbot: QtBot, window: MainWindow, bridge: Bridge
+) -> None:
+    assert window.compare is None, "the Compare page is built when it is asked for"
+    action(window, "Compare page").trigger()
+    assert window.compare is not None
+    assert window.compare.isVisible()
+    assert window.top_bar.pages.checkedId() == COMPARE
+    find(window, QPushButton, "page_play").click()  # type: ignore[attr-defined]
+    assert window.page.isVisible()
+    find(window, QPushButton, "page_compare").click()  # type: ignore[attr-defined]
+    again = MainWindow(Session(), bridge)
+    again.start(ModelSpec("/nowhere/at/all"), EngineConfig())
+    qtbot.waitUntil(lambda: again.pages.currentIndex() == COMPARE)
+    with qtbot.waitSignal(again.closed, timeout=WAIT):
+        again.close()
+    again.deleteLater()

@@ -1,0 +1,175 @@
+"""The Compare page: the same prompts through several ways of batching, lane above lane on one clock."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QAction, QKeyEvent, QKeySequence
+from PySide6.QtWidgets import (
+    QHBoxLayout,
+    QMenu,
+    QPushButton,
+    QScrollArea,
+    QSizePolicy,
+    QStackedWidget,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.panels.lane_view import LaneView
+from app.panels.race_setup import RaceSetup
+from app.panels.replay_bar import ReplayBar
+from app.race_session import Phase, RaceSession, Refused
+from app.session import Session
+from app.widgets.banner import Banner
+from app.widgets.labels import label
+from app.words import sentence
+from engine import RaceResult
+
+EMPTY_WORDS = "The same prompts through every lane, one lane after another, then all side by side on one clock."
+
+
+class ComparePage(QWidget):
+    """Builds the panels and joins their signals; holds nothing else."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self.setObjectName("compare_page")
+        self.setProperty("role", "page")
+        self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
+        self._session = session
+        self.race = RaceSession(session, self)
+        self.export = QMenu(self)
+        self.setup = RaceSetup(self.export)
+        self.notice = Banner()
+        self.replay = ReplayBar(self.race)
+        self.views: list[LaneView] = []
+        self._make_actions()
+        self._lay_out()
+        self._connect()
+
+    def _make_actions(self) -> None:
+        self.race_action = QAction("Start the race", self)
+        self.race_action.setShortcuts([QKeySequence("Ctrl+Return"), QKeySequence("Ctrl+Enter")])
+        self.stop_action = QAction("Stop the race", self)
+        self.replay_action = QAction("Replay the race", self)
+        for action in (self.race_action, self.stop_action, self.replay_action):
+            self.addAction(action)
+        self._on_phase(self.race.phase)
+
+    def _lay_out(self) -> None:
+        self.start_button = QPushButton("Race   Ctrl ⏎")
+        self.start_button.setObjectName("race_first")
+        self.start_button.setProperty("role", "primary")
+        self.start_button.setAccessibleName("Start the race")
+        self.empty = QWidget()
+        middle = QVBoxLayout(self.empty)
+        middle.setSpacing(16)
+        words = label(EMPTY_WORDS, "secondary", "compare_empty")
+        words.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        middle.addStretch(1)
+        middle.addWidget(words)
+        middle.addWidget(self.start_button, 0, Qt.AlignmentFlag.AlignCenter)
+        middle.addStretch(1)
+        sheet = QWidget()
+        sheet.setProperty("role", "sheet")
+        self._column = QVBoxLayout(sheet)
+        self._column.setContentsMargins(0, 0, 0, 0)
+        self._column.setSpacing(8)
+        self._lanes = QVBoxLayout()
+        self._lanes.setSpacing(8)
+        self._column.addLayout(self._lanes, 1)
+        self._column.addWidget(self.replay)
+        self._bottom = QHBoxLayout()
+        self._bottom.setSpacing(8)
+        self._column.addLayout(self._bottom)
+        self._scroll = QScrollArea()
+        self._scroll.setObjectName("race_scroll")
+        self._scroll.setWidgetResizable(True)
+        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self._scroll.setWidget(sheet)
+        self._body = QStackedWidget()
+        self._body.addWidget(self.empty)
+        self._body.addWidget(self._scroll)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(8, 8, 8, 8)
+        column.setSpacing(8)
+        column.addWidget(self.setup)
+        column.addWidget(self.notice)
+        column.addWidget(self._body, 1)
+        self._body.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Ignored)
+
+    def _connect(self) -> None:
+        race = self.race
+        self.setup.race_asked.connect(self.start)
+        self.setup.stop_asked.connect(race.stop)
+        self.start_button.clicked.connect(self.start)
+        self.race_action.triggered.connect(self.start)
+        self.stop_action.triggered.connect(race.stop)
+        self.replay_action.triggered.connect(race.toggle)
+        race.phase_changed.connect(self._on_phase)
+        race.race_begun.connect(self._on_begun)
+        race.refused.connect(self._on_refused)
+        race.clock_moved.connect(self._on_clock)
+        race.span_changed.connect(self._on_span)
+        race.race_over.connect(self._on_over)
+
+    # -- what a person does ---------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self.notice.hide()
+        self.race.start(self.setup.choice)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Space and self.race.can_replay:
+            self.race.toggle()
+        else:
+            super().keyPressEvent(event)
+
+    # -- slots ----------------------------------------------------------------------------------------------------
+
+    def _on_phase(self, phase: Phase) -> None:
+        self.race_action.setEnabled(not self.race.busy)
+        self.stop_action.setEnabled(phase is Phase.RUNNING)
+        self.replay_action.setEnabled(self.race.can_replay)
+        if hasattr(self, "setup"):
+            self.setup.say_running(phase is Phase.RUNNING, phase is Phase.ENDING)
+
+    def _on_begun(self) -> None:
+        for view in self.views:
+            self._lanes.removeWidget(view)
+            view.hide()
+            view.deleteLater()
+        self.views = [LaneView(lane, self.race) for lane in self.race.lanes]
+        for view in self.views:
+            self._lanes.addWidget(view, 1)
+        first = self.views[0]
+        for view in self.views[1:]:
+            first.figures_changed.connect(lambda view=view: view.set_base(first.figures))
+        self._on_span(self.race.span)
+        self._body.setCurrentWidget(self._scroll)
+        self.setFocus()
+
+    def _on_refused(self, refused: Refused) -> None:
+        if refused.requests_run:
+            self.notice.tell(
+                "warning", "The race cannot begin yet", refused.words, action=("Stop them", self._session.stop)
+            )
+        else:
+            self.notice.tell("error", "The race cannot begin", sentence(refused.words))
+
+    def _on_clock(self, clock: float) -> None:
+        for view in self.views:
+            view.set_clock(clock)
+
+    def _on_span(self, span: float) -> None:
+        for view in self.views:
+            view.set_span(span)
+
+    def _on_over(self, result: RaceResult) -> None:
+        if result.cancelled:
+            done = sum(bool(result.traces(i)) for i in range(len(result.lanes)))
+            self.notice.tell(
+                "info", f"Stopped: {done} of {len(result.lanes)} lanes", "What was finished stays and can be replayed."
+            )
+        self._on_phase(self.race.phase)

@@ -1,0 +1,209 @@
+"""The lanes of a race as chips: a click edits one, dragging or Alt with an arrow moves it, × takes it away."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QMimeData, QPointF, Qt, Signal
+from PySide6.QtGui import QDrag, QDragEnterEvent, QDropEvent, QKeyEvent, QMouseEvent
+from PySide6.QtWidgets import QApplication, QFrame, QHBoxLayout, QPushButton, QToolButton, QWidget
+
+from app import theme
+from app.panels.lane_colors import LaneDot
+from app.panels.lane_editor import LaneEditor
+from app.race_choice import MOST_LANES, LaneChoice
+from app.widgets.flow import Flow
+from app.widgets.labels import label
+from engine import lane_names
+
+MIME = "application/x-batchscope-lane"
+
+
+class _Name(QPushButton):
+    """The part of a chip that opens the editor and can be dragged."""
+
+    dragged = Signal()
+    moved = Signal(int)
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.setProperty("role", "chip")
+        self._pressed: QPointF | None = None
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        self._pressed = event.position()
+        super().mousePressEvent(event)
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        if self._pressed is not None and event.buttons() & Qt.MouseButton.LeftButton:
+            if (event.position() - self._pressed).manhattanLength() >= QApplication.startDragDistance():
+                self._pressed = None
+                self.setDown(False)
+                self.dragged.emit()
+            return
+        super().mouseMoveEvent(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        step = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(Qt.Key(event.key()))
+        if step and event.modifiers() & Qt.KeyboardModifier.AltModifier:
+            self.moved.emit(step)
+        else:
+            super().keyPressEvent(event)
+
+
+class LaneChip(QFrame):
+    def __init__(self, index: int, name: str, removable: bool) -> None:
+        super().__init__()
+        self.setObjectName(f"lane_chip_{index}")
+        self.setProperty("role", "chip")
+        self.index = index
+        self.name = _Name(name)
+        self.name.setObjectName(f"lane_{index}")
+        self.name.setAccessibleName(f"Lane {index + 1}: {name}")
+        self.name.setToolTip(f"Change {name}; drag it, or press Alt with an arrow key, to move it")
+        self.cross = QToolButton()
+        self.cross.setObjectName(f"lane_{index}_remove")
+        self.cross.setText("×")
+        self.cross.setAccessibleName(f"Remove {name}")
+        self.cross.setToolTip(f"Remove {name}")
+        self.cross.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.cross.setVisible(removable)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(theme.px(10), 0, theme.px(3 if removable else 10), 0)
+        row.setSpacing(theme.px(4))
+        row.addWidget(LaneDot(index))
+        row.addWidget(self.name)
+        row.addWidget(self.cross)
+
+
+class LanePicker(QWidget):
+    """Holds 1 to 4 lanes, in the order in which they are played."""
+
+    lanes_changed = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setObjectName("lane_picker")
+        self.setAcceptDrops(True)
+        self.lanes: tuple[LaneChoice, ...] = ()
+        self.chips: list[LaneChip] = []
+        self._edited = 0
+        self._dragging = False
+        self._dropped: int | None = None
+        self.editor = LaneEditor(self)
+        self.heading = label("Lanes", "secondary")
+        self.add = QPushButton("+ lane")
+        self.add.setObjectName("lane_add")
+        self.add.setProperty("role", "link")
+        self.add.setToolTip(f"Add a lane, {MOST_LANES} at most")
+        self._flow = Flow(self)
+        self._flow.addWidget(self.heading)
+        self._flow.addWidget(self.add)
+        self.editor.edited.connect(self._on_edited)
+        self.editor.moved.connect(lambda step: self.move_lane(self._edited, self._edited + step))
+        self.editor.removed.connect(lambda: self.remove_lane(self._edited))
+        theme.changes.theme_changed.connect(self._show)
+
+    def set_lanes(self, lanes: tuple[LaneChoice, ...]) -> None:
+        self.lanes = lanes[:MOST_LANES]
+        self._show()
+
+    def add_lane(self, choice: LaneChoice) -> None:
+        """Adds a lane and opens its editor."""
+        if len(self.lanes) < MOST_LANES:
+            self._take((*self.lanes, choice))
+            self.edit(len(self.lanes) - 1)
+
+    def remove_lane(self, index: int) -> None:
+        """A race keeps at least one lane."""
+        if len(self.lanes) > 1:
+            self.editor.hide()
+            self._take(self.lanes[:index] + self.lanes[index + 1 :])
+
+    def move_lane(self, index: int, to: int) -> None:
+        """Puts a lane in another place; the others close up."""
+        to = min(max(to, 0), len(self.lanes) - 1)
+        if to == index:
+            return
+        lanes = list(self.lanes)
+        lanes.insert(to, lanes.pop(index))
+        self._take(tuple(lanes))
+        self.chips[to].name.setFocus()
+        if self.editor.isVisible():
+            self._edited = to
+            self._fill_editor()
+
+    def edit(self, index: int) -> None:
+        self._edited = index
+        self._fill_editor()
+        layout = self.layout()
+        if layout is not None:
+            layout.activate()
+        self.editor.open_below(self.chips[index])
+
+    def _fill_editor(self) -> None:
+        i = self._edited
+        self.editor.show_lane(self.lanes[i], first=i == 0, last=i == len(self.lanes) - 1)
+
+    def _take(self, lanes: tuple[LaneChoice, ...]) -> None:
+        self.lanes = lanes
+        self._show()
+        self.lanes_changed.emit()
+
+    def _on_edited(self, choice: LaneChoice) -> None:
+        i = self._edited
+        self._take((*self.lanes[:i], choice, *self.lanes[i + 1 :]))
+
+    def _show(self) -> None:
+        for chip in self.chips:
+            self._flow.removeWidget(chip)
+            chip.hide()
+            chip.deleteLater()
+        self._flow.removeWidget(self.add)
+        names = lane_names([c.lane for c in self.lanes])
+        self.chips = [LaneChip(i, name, len(names) > 1) for i, name in enumerate(names)]
+        for chip in self.chips:
+            self._flow.addWidget(chip)
+            chip.show()
+            chip.name.clicked.connect(lambda checked=False, i=chip.index: self.edit(i))
+            chip.name.moved.connect(lambda step, i=chip.index: self.move_lane(i, i + step))
+            chip.name.dragged.connect(lambda chip=chip: self._drag(chip))
+            chip.cross.clicked.connect(lambda checked=False, i=chip.index: self.remove_lane(i))
+        self._flow.addWidget(self.add)
+        self.add.setVisible(len(self.lanes) < MOST_LANES)
+        self.updateGeometry()
+
+    # -- dragging -------------------------------------------------------------------------------------------------
+
+    def _drag(self, chip: LaneChip) -> None:
+        data = QMimeData()
+        data.setData(MIME, str(chip.index).encode())
+        drag = QDrag(self)
+        drag.setMimeData(data)
+        drag.setPixmap(chip.grab())
+        self._dragging, self._dropped = True, None
+        drag.exec(Qt.DropAction.MoveAction)
+        self._dragging = False
+        if self._dropped is not None:
+            self.move_lane(chip.index, self._dropped)
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if event.mimeData().hasFormat(MIME):
+            event.acceptProposedAction()
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        index = int(bytes(event.mimeData().data(MIME).data()).decode())
+        event.acceptProposedAction()
+        to = self._place_of(event.position(), index)
+        if self._dragging:  # the dragged chip must outlive its drag
+            self._dropped = to
+        else:
+            self.move_lane(index, to)
+
+    def _place_of(self, position: QPointF, index: int) -> int:
+        """Where a chip belongs that is dropped there: before the first one whose middle is further on."""
+
+        def after(chip: LaneChip) -> bool:
+            box = chip.geometry()
+            below = position.y() > box.bottom()
+            return below or (position.y() >= box.top() and position.x() > box.center().x())
+
+        return sum(after(chip) for chip in self.chips if chip.index != index)

@@ -1,0 +1,209 @@
+"""One lane of a race: what it is, its timeline, its streams in small, its figures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QSizePolicy, QVBoxLayout
+
+from app import theme
+from app.panels.lane_colors import LaneDot, lane_color
+from app.panels.lane_figures import LaneFigures
+from app.panels.lane_tally import Figures, LaneTally
+from app.panels.request_words import duration
+from app.panels.stream_strip import StreamStrip
+from app.panels.timeline import Timeline
+from app.race_session import LaneShow, LaneState
+from app.widgets.labels import Note, label, set_role
+from app.widgets.top_bar import Elided
+from app.words import bytes_words, sentence
+from engine import Ended, Record, Step
+
+if TYPE_CHECKING:
+    from app.race_session import RaceSession
+
+FIGURES_MS = 100
+STRIP_FROM = 168  # pixels of the design: a lane this tall has room for its streams
+
+
+class LaneView(QFrame):
+    """Shows a `LaneShow`. It knows no clock: the page tells it where the cursor stands and what span is in sight."""
+
+    figures_changed = Signal()
+
+    def __init__(self, show: LaneShow, race: RaceSession) -> None:
+        super().__init__()
+        self.lane, self._race = show, race
+        self.setObjectName(f"lane_view_{show.index}")
+        self.setProperty("role", "panel")
+        self.setAccessibleName(show.name)
+        self.tally = LaneTally()
+        self.figures = Figures()
+        self._base: Figures | None = None
+        self._stale = True
+        self.title = label(show.title, "brand")
+        self.sentence = Elided("lane_sentence")
+        self.sentence.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+        self.sentence.say(show.sentence)
+        self.status = label("", "secondary", "lane_status")
+        self.timeline = Timeline()
+        self.timeline.empty_text = ""
+        self.strip = StreamStrip()
+        self.panel = LaneFigures(lane_color(show.index))
+        self.error = Note("lane_error", "error")
+        self._lay_out()
+        self.timeline.set_slots(min(show.lane.config.slots, max(1, show.total)))
+        playback = show.playback
+        playback.trace_changed.connect(self._on_trace)
+        playback.recorded.connect(self._on_recorded)
+        playback.rewound.connect(self._on_rewound)
+        playback.arrived.connect(self._on_arrived)
+        show.changed.connect(self._on_changed)
+        self._timer = QTimer(self, interval=FIGURES_MS)
+        self._timer.timeout.connect(self._tell)
+        self._timer.start()
+        theme.changes.theme_changed.connect(self._on_theme)
+        self._on_theme()
+        self._on_rewound()
+        self._on_changed()
+        self._tell()
+
+    def _lay_out(self) -> None:
+        head = QHBoxLayout()
+        head.setSpacing(8)
+        head.addWidget(LaneDot(self.lane.index))
+        head.addWidget(self.title)
+        head.addSpacing(4)
+        head.addWidget(self.sentence, 1)
+        head.addWidget(self.status)
+        left = QVBoxLayout()
+        left.setSpacing(4)
+        left.addWidget(self.timeline, 1)
+        left.addWidget(self.strip)
+        left.addWidget(self.error)
+        self._grid = QGridLayout(self)
+        self._grid.setContentsMargins(16, 10, 16, 10)
+        self._grid.setHorizontalSpacing(24)
+        self._grid.setVerticalSpacing(8)
+        self._grid.addLayout(head, 0, 0, 1, 2)
+        self._grid.addLayout(left, 1, 0)
+        self._grid.addWidget(self.panel, 1, 1)
+        self._grid.setColumnStretch(0, 1)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+
+    # -- what is told ---------------------------------------------------------------------------------------------
+
+    def set_base(self, base: Figures | None) -> None:
+        """The first lane's figures, to compare with; None for the first lane itself."""
+        if base != self._base:
+            self._base, self._stale = base, True
+
+    def set_clock(self, clock: float) -> None:
+        live = self.lane.state is LaneState.RUNNING
+        ended = not live and clock >= self.lane.span
+        self.timeline.set_cursor(None if live or ended else clock)
+        if live:
+            self._say(f"running {clock:.1f} s" + self._repeat())
+        elif self.lane.state in (LaneState.DONE, LaneState.STOPPED) and self.lane.span:
+            word = "done in" if self.lane.state is LaneState.DONE else "stopped after"
+            self._say(f"{word} {duration(self.lane.span)}" if ended else f"replay {clock:.1f} s")
+
+    def set_span(self, span: float) -> None:
+        self.timeline.set_range(0.0, span)
+
+    def _repeat(self) -> str:
+        repeats = self._race.repeats
+        return f"  ·  run {self.lane.repeat + 1} of {repeats}" if repeats > 1 else ""
+
+    # -- slots ----------------------------------------------------------------------------------------------------
+
+    def _on_trace(self) -> None:
+        self.timeline.clear()
+
+    def _on_recorded(self, records: list[Record]) -> None:
+        origin = self.lane.playback.origin or 0.0
+        steps = [
+            replace(r, started=r.started - origin, ended=r.ended - origin) if origin else r
+            for r in records
+            if isinstance(r, Step)
+        ]
+        if steps:
+            self.timeline.feed(steps)
+
+    def _on_rewound(self) -> None:
+        self.tally = LaneTally()
+        self.strip.clear(self.lane.playback.requests)
+        self._stale = True
+
+    def _on_arrived(self, records: list[Record]) -> None:
+        self.tally.feed(records)
+        touched: set[int] = set()
+        for record in records:
+            match record:
+                case Step():
+                    touched.update(record.request.tolist())
+                    touched.update(record.preempted.tolist())
+                case Ended():
+                    touched.add(record.request)
+                case _:
+                    pass
+        if touched:
+            self.strip.touch(touched)
+        self._stale = True
+
+    def _on_changed(self) -> None:
+        lane = self.lane
+        failed = lane.state is LaneState.FAILED
+        self.error.say(f"{sentence(lane.error)}" if failed else "")
+        self.panel.setVisible(not failed)
+        self.timeline.setVisible(not failed)
+        self._show_strip()
+        set_role(self.status, "error" if failed else "secondary")
+        match lane.state:
+            case LaneState.LOADING if lane.load is not None:
+                words = f"loading the model · {lane.load.stage}"
+                if lane.load.total:
+                    words += f" · {bytes_words(lane.load.done)} of {bytes_words(lane.load.total)}"
+                self._say(words)
+            case LaneState.RUNNING:
+                self._say("running" + self._repeat())
+            case LaneState.DONE:
+                self._say(f"done in {duration(lane.span)}")
+            case _:
+                self._say(lane.state.value)
+
+    def _say(self, words: str) -> None:
+        if words != self.status.text():
+            self.status.setText(words)
+
+    def _tell(self) -> None:
+        """Figures and ratio, ten times a second at most."""
+        if not self._stale:
+            return
+        self._stale = False
+        self.figures = self.tally.figures()
+        ratio, note = None, ""
+        first = self.lane.index == 0
+        if first and len(self._race.lanes) > 1 and self.figures.rate:
+            ratio, note = 1.0, "baseline"
+        elif self._base is not None and self._base.rate and self.figures.rate:
+            ratio, note = self.figures.rate / self._base.rate, "the first lane"
+        self.panel.show_figures(self.figures, self.lane.total, ratio, note)
+        self.figures_changed.emit()
+
+    def _show_strip(self) -> None:
+        tall = self.height() >= theme.px(STRIP_FROM)
+        self.strip.setVisible(tall and self.lane.state is not LaneState.FAILED)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._show_strip()
+
+    def _on_theme(self) -> None:
+        self.panel.color = lane_color(self.lane.index)
+        self.panel.restyle()
+        self.strip.restyle()
+        self.setMinimumHeight(theme.px(136))

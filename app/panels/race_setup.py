@@ -1,0 +1,199 @@
+"""The bar over the lanes: which prompts, which lanes, by which rules; begin, stop, export."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QFileDialog, QFrame, QGridLayout, QHBoxLayout, QMenu, QPushButton, QWidget
+
+from app import places, race_choice, theme
+from app.panels.lane_picker import LanePicker
+from app.panels.race_rules import RaceRules, rules_words
+from app.race_choice import LaneChoice, RaceChoice
+from app.widgets.controls import DropDown
+from app.widgets.labels import label
+from engine import PROMPT_FILES, InvalidInput, WorkloadCard, list_workloads
+
+OPEN = "open a file …"
+WIDE = 1240  # pixels of the design from which everything stands on one line
+
+
+class RaceSetup(QFrame):
+    """Edits a `RaceChoice`, which is remembered."""
+
+    choice_changed = Signal()
+    race_asked = Signal()
+    stop_asked = Signal()
+
+    def __init__(self, export: QMenu) -> None:
+        super().__init__()
+        self.setObjectName("race_setup")
+        self.setProperty("role", "panel")
+        self.choice = race_choice.recall()
+        self._cards: dict[str, WorkloadCard] = {card.name: card for card in list_workloads()}
+        self._showing = self._wide = True
+        self.workload = DropDown("race_workload")
+        self.workload.setAccessibleName("Workload")
+        self.picker = LanePicker()
+        self.rules_button = QPushButton()
+        self.rules_button.setObjectName("race_rules_button")
+        self.rules_button.setProperty("role", "quiet")
+        self.rules_button.setToolTip("KV memory, repeats, order and what counts as good enough")
+        self.rules = RaceRules(self)
+        self.export = QPushButton("Export")
+        self.export.setObjectName("race_export")
+        self.export.setToolTip("Copy or save the result table")
+        self.export.setMenu(export)
+        self.race = QPushButton("Race")
+        self.race.setObjectName("race_button")
+        self.race.setProperty("role", "primary")
+        self._lay_out()
+        self._fill_workloads()
+        self._show()
+        self.workload.activated.connect(self._on_workload)
+        self.picker.lanes_changed.connect(self._on_lanes)
+        self.picker.add.clicked.connect(lambda: self.picker.add_lane(race_choice.another_lane(self.choice)))
+        self.rules_button.clicked.connect(lambda: self.rules.open_below(self.rules_button))
+        self.rules.edited.connect(self._on_rules)
+        self.race.clicked.connect(self._on_race)
+        self.say_running(False)
+        theme.changes.theme_changed.connect(self._on_theme)
+        self._on_theme()
+
+    @property
+    def card(self) -> WorkloadCard | None:
+        """The chosen workload; None for a file of a person's own."""
+        return self._cards.get(self.choice.workload)
+
+    def say_running(self, running: bool, ending: bool = False) -> None:
+        """Whether the button begins a race or stops it."""
+        self._running = running
+        self.race.setText("Stop" if running else "Race")
+        self.race.setProperty("role", "" if running else "primary")
+        self.race.style().unpolish(self.race)
+        self.race.style().polish(self.race)
+        self.race.setEnabled(not ending)
+        self.race.setAccessibleName("Stop the race" if running else "Start the race")
+        self.race.setToolTip("Stop the race; what is finished stays (Esc)" if running else "Race (Ctrl+Enter)")
+        for control in (self.workload, self.picker, self.rules_button):
+            control.setEnabled(not running and not ending)
+
+    def open_file(self, path: str | Path) -> None:
+        """Takes a workload of a person's own."""
+        path = Path(path)
+        places.settings().setValue("compare/folder", str(path.parent))
+        self._take(replace(self.choice, workload=str(path), count=0, kv_tokens=0))
+        self._fill_workloads()
+
+    def choose_file(self) -> None:
+        """Asks for a file of prompts or a recipe."""
+        dialog = QFileDialog(self.window(), "Open a workload", str(places.settings().value("compare/folder", "")))
+        dialog.setObjectName("workload_dialog")
+        patterns = " ".join(f"*{ending}" for ending in (".toml", *PROMPT_FILES))
+        dialog.setNameFilters([f"Workloads ({patterns})", "All files (*)"])
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.fileSelected.connect(self.open_file)
+        dialog.open()
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _lay_out(self) -> None:
+        self._left, self._right = QWidget(), QWidget()
+        for side, widgets in (
+            (self._left, (label("Workload", "secondary"), self.workload)),
+            (self._right, (self.rules_button, self.export, self.race)),
+        ):
+            row = QHBoxLayout(side)
+            row.setContentsMargins(0, 0, 0, 0)
+            row.setSpacing(8)
+            for widget in widgets:
+                row.addWidget(widget)
+        self._grid = QGridLayout(self)
+        self._grid.setContentsMargins(12, 8, 12, 8)
+        self._place()
+
+    def _place(self) -> None:
+        grid = self._grid
+        for widget in (self._left, self.picker, self._right):
+            grid.removeWidget(widget)
+        grid.addWidget(self._left, 0, 0)
+        if self._wide:
+            grid.addWidget(self.picker, 0, 1)
+        else:
+            grid.addWidget(self.picker, 1, 0, 1, 3)
+        grid.addWidget(self._right, 0, 2, Qt.AlignmentFlag.AlignRight)
+        grid.setColumnStretch(1, 1)
+        grid.setHorizontalSpacing(16)
+        grid.setVerticalSpacing(8)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        wide = self.width() >= theme.px(WIDE)
+        if wide != self._wide:
+            self._wide = wide
+            self._place()
+
+    def _on_theme(self) -> None:
+        self.workload.setMinimumWidth(theme.px(264))
+        self.race.setMinimumWidth(theme.px(88))
+        self.export.setMinimumWidth(theme.px(80))
+
+    def _fill_workloads(self) -> None:
+        self.workload.clear()
+        for card in self._cards.values():
+            self.workload.addItem(f"{card.title} · {card.requests:,} prompts", card.name)
+            self.workload.setItemData(self.workload.count() - 1, card.description, Qt.ItemDataRole.ToolTipRole)
+        if self.card is None:
+            self.workload.addItem(Path(self.choice.workload).name, self.choice.workload)
+        self.workload.insertSeparator(self.workload.count())
+        self.workload.addItem(OPEN, OPEN)
+        self.workload.setCurrentIndex(self.workload.findData(self.choice.workload))
+        self.workload.setToolTip(self.card.description if self.card else self.choice.workload)
+
+    def _show(self) -> None:
+        self._showing = True
+        card = self.card
+        suggested = card.suggested.kv_tokens if card else None
+        self.rules.suggest(suggested or 0, card.requests if card else 0)
+        self.rules.show_choice(self.choice)
+        self.rules_button.setText(rules_words(self.choice, suggested or 0) + "  ▾")
+        self.rules_button.setAccessibleName(f"Rules of the race: {rules_words(self.choice, suggested or 0)}")
+        if self.picker.lanes != self.choice.lanes:
+            self.picker.set_lanes(self.choice.lanes)
+        self._showing = False
+
+    def _take(self, choice: RaceChoice) -> None:
+        if choice != self.choice:
+            self.choice = choice
+            race_choice.keep(choice)
+            self._show()
+            self.choice_changed.emit()
+
+    def _on_workload(self) -> None:
+        name = self.workload.currentData()
+        if name == OPEN:
+            self.workload.setCurrentIndex(self.workload.findData(self.choice.workload))
+            self.choose_file()
+            return
+        lanes = self.choice.lanes
+        card = self._cards.get(name)
+        if card is not None and card.suggested.lanes:
+            try:
+                lanes = tuple(LaneChoice.parse(text) for text in card.suggested.lanes)
+            except InvalidInput:  # a shipped file is held to its lanes by tests
+                lanes = self.choice.lanes
+        self.workload.setToolTip(card.description if card else str(name))
+        self._take(replace(self.choice, workload=str(name), lanes=lanes, count=0, kv_tokens=0))
+
+    def _on_lanes(self) -> None:
+        self._take(replace(self.choice, lanes=self.picker.lanes))
+
+    def _on_rules(self) -> None:
+        if not self._showing:
+            self._take(self.rules.applied(self.choice))
+
+    def _on_race(self) -> None:
+        (self.stop_asked if self._running else self.race_asked).emit()

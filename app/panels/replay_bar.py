@@ -1,0 +1,80 @@
+"""Plays all lanes of a race together from the start, or shows them at any moment."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QSlider
+
+from app import theme
+from app.race_session import SPEEDS, Phase, RaceSession
+from app.widgets.controls import DropDown
+from app.widgets.labels import label
+
+STEPS = 1000
+
+
+class ReplayBar(QFrame):
+    """Hidden while there is nothing to replay."""
+
+    def __init__(self, race: RaceSession) -> None:
+        super().__init__()
+        self.setObjectName("replay_bar")
+        self.setProperty("role", "panel")
+        self._race = race
+        self.button = QPushButton("▶  Replay")
+        self.button.setObjectName("replay_button")
+        self.button.setToolTip("Play all lanes together from the start (Space)")
+        self.slider = QSlider(Qt.Orientation.Horizontal)
+        self.slider.setObjectName("replay_slider")
+        self.slider.setAccessibleName("Moment of the replay")
+        self.slider.setRange(0, STEPS)
+        self.slider.setPageStep(STEPS // 20)
+        self.time = label("", "secondary", "replay_time")
+        self.time.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        self.speed = DropDown("replay_speed", [(f"{speed:g} ×", speed) for speed in SPEEDS])
+        self.speed.setAccessibleName("Speed of the replay")
+        row = QHBoxLayout(self)
+        row.setContentsMargins(12, 6, 12, 6)
+        row.setSpacing(12)
+        row.addWidget(self.button)
+        row.addWidget(self.slider, 1)
+        row.addWidget(self.time)
+        row.addWidget(self.speed)
+        self.button.clicked.connect(race.toggle)
+        self.slider.valueChanged.connect(self._on_slid)
+        self.speed.currentIndexChanged.connect(self._on_speed)
+        race.clock_moved.connect(self._on_clock)
+        race.replay_changed.connect(self._on_replay)
+        race.phase_changed.connect(self._on_phase)
+        theme.changes.theme_changed.connect(self._on_theme)
+        self._on_theme()
+        self._on_phase(race.phase)
+
+    def _on_theme(self) -> None:
+        self.button.setFixedWidth(theme.px(104))
+        self.time.setFixedWidth(theme.px(120))
+
+    def _on_phase(self, phase: Phase) -> None:
+        over = phase in (Phase.ENDING, Phase.OVER)
+        self.setVisible(phase is not Phase.EMPTY)
+        for control in (self.button, self.slider, self.speed):
+            control.setEnabled(over and self._race.can_replay)
+        self._on_clock(self._race.clock)
+
+    def _on_clock(self, clock: float) -> None:
+        longest = max(self._race.longest, clock)
+        self.time.setText(f"{clock:.1f} of {longest:.1f} s")
+        self.slider.blockSignals(True)
+        self.slider.setValue(round(STEPS * clock / longest) if longest else 0)
+        self.slider.blockSignals(False)
+
+    def _on_slid(self, step: int) -> None:
+        self._race.pause()
+        self._race.seek(self._race.longest * step / STEPS)
+
+    def _on_speed(self) -> None:
+        self._race.speed = self.speed.currentData()
+
+    def _on_replay(self, runs: bool) -> None:
+        self.button.setText("❚❚  Pause" if runs else "▶  Replay")
+        self.button.setAccessibleName("Pause the replay" if runs else "Replay the race")

@@ -1,0 +1,116 @@
+"""One trace as it stood at a moment, told to the panels in batches, as much at a time as a frame allows.
+
+Going back begins again from the start. A frame costs O(what is new), however long the trace is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from math import inf
+from time import perf_counter
+
+from PySide6.QtCore import QObject, Signal
+
+from engine import Ended, Header, Record, RequestIndex, RequestView, Step, Submitted, Trace
+
+CHUNK = 8  # records between looks at the clock
+
+
+def time_of(record: Record) -> float:
+    """When a record was made, in seconds from the trace's start."""
+    match record:
+        case Step():
+            return record.ended
+        case Header():
+            return 0.0
+        case _:
+            return record.time
+
+
+def origin_of(trace: Trace) -> float | None:
+    """When a trace's first request came in; None while there is none."""
+    return next((r.time for r in trace.records if isinstance(r, Submitted)), None)
+
+
+def span_of(trace: Trace) -> float:
+    """Seconds from a trace's first submission to its last step or end."""
+    begun = origin_of(trace) or 0.0
+    last = next((time_of(r) for r in reversed(trace.records) if isinstance(r, (Step, Ended))), begun)
+    return max(0.0, last - begun)
+
+
+class Playback(QObject):
+    """Tells a trace's records twice: as they are recorded, and as they are due at the moment on show.
+
+    The moment counts from the trace's first submission, which was at `origin`; it is infinite for a trace that is
+    shown as it grows. `requests` knows what was due, never more.
+    """
+
+    trace_changed = Signal()  # another trace: forget everything
+    recorded = Signal(object)  # list[Record] of the trace, whatever the moment
+    rewound = Signal()  # what was due is told again from the start
+    arrived = Signal(object)  # list[Record] that are due now; `requests` knows them
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.trace = Trace()
+        self.moment = inf
+        self.origin: float | None = None
+        self._known = self._due = 0  # records told
+        self._index = RequestIndex()
+
+    @property
+    def requests(self) -> dict[int, RequestView]:
+        return self._index.requests
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether everything up to the moment has been told."""
+        return self._known >= len(self.trace.records) and self._due >= self._end()
+
+    def show(self, trace: Trace) -> None:
+        """This trace as it grows, from its beginning."""
+        self.trace, self.moment, self.origin = trace, inf, None
+        self._known = 0
+        self.trace_changed.emit()
+        self._rewind()
+
+    def seek(self, moment: float) -> None:
+        """Shows the trace as it was then, once `advance` has come so far."""
+        back = moment < self.moment
+        self.moment = moment
+        if back and self._due > self._end():
+            self._rewind()
+
+    def advance(self, deadline: float) -> None:
+        """Tells what is new until the clock (`perf_counter`) passes `deadline`, but a little in any case."""
+        records = self.trace.records
+        while self._known < len(records):
+            batch = records[self._known : self._known + CHUNK]
+            self._known += len(batch)
+            self.recorded.emit(batch)
+            if perf_counter() > deadline:
+                break
+        begin, end, feed = self._due, self._end(), self._index.feed
+        while self._due < end:
+            for record in records[self._due : min(end, self._due + CHUNK)]:
+                feed(record)
+                self._due += 1
+            if perf_counter() > deadline:
+                break
+        if self._due > begin:
+            self.arrived.emit(records[begin : self._due])
+
+    def _rewind(self) -> None:
+        self._due = 0
+        self._index = RequestIndex()
+        self.rewound.emit()
+
+    def _end(self) -> int:
+        """Where the records end that are due."""
+        records = self.trace.records
+        if self.origin is None:
+            self.origin = origin_of(self.trace)
+        if self.moment == inf or self.origin is None:
+            return len(records)
+        return bisect_right(records, self.moment + self.origin, key=time_of)

@@ -1,0 +1,92 @@
+"""What a person chose to race: workload, lanes, limits. Kept between starts as one line of JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from app import places
+from engine import RACE_ORDERS, InvalidInput, Lane, ModelSpec, lane_text, parse_lane
+
+KEY = "compare/race"
+MOST_LANES = 4
+FIRST_WORKLOAD = "mixed-lengths"
+FIRST_LANES = ("static:8", "continuous-padded", "continuous")
+ADDED = ("continuous", "static:8", "chunked", "dynamic:8", "continuous-padded:8", "sequential", "recompute")
+
+
+@dataclass(frozen=True, slots=True)
+class LaneChoice:
+    """A lane as chosen. Without a model of its own it takes the Play page's."""
+
+    lane: Lane
+    own_model: bool = False
+
+    def resolved(self, spec: ModelSpec) -> Lane:
+        return self.lane if self.own_model else replace(self.lane, spec=spec)
+
+    @classmethod
+    def parse(cls, text: str) -> LaneChoice:
+        """A lane of a workload's suggestion. Raises InvalidInput."""
+        return cls(parse_lane(text), "model=" in text)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds a request may take and still count for goodput; 0 is no limit."""
+
+    ttft: float = 0.0
+    tpot: float = 0.0
+    e2e: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RaceChoice:
+    """`workload` is a shipped one's name or a file's path; `kv_tokens` and `count` 0 are as the workload has them."""
+
+    workload: str = FIRST_WORKLOAD
+    lanes: tuple[LaneChoice, ...] = field(default_factory=lambda: tuple(map(LaneChoice.parse, FIRST_LANES)))
+    kv_tokens: int = 0
+    count: int = 0
+    repeats: int = 1
+    order: str = next(iter(RACE_ORDERS))
+    limits: Limits = field(default_factory=Limits)
+
+    def to_json(self) -> str:
+        lanes = [{"lane": lane_text(c.lane), "own_model": c.own_model} for c in self.lanes]
+        return json.dumps({**{n: getattr(self, n) for n in _PLAIN}, "lanes": lanes, "limits": asdict(self.limits)})
+
+    @classmethod
+    def from_json(cls, text: str) -> RaceChoice:
+        """Raises ValueError for what is no choice of this version."""
+        try:
+            kept: dict[str, Any] = json.loads(text)
+            lanes = tuple(LaneChoice(parse_lane(each["lane"]), bool(each["own_model"])) for each in kept["lanes"])
+            choice = cls(lanes=lanes[:MOST_LANES], limits=Limits(**kept["limits"]), **{n: kept[n] for n in _PLAIN})
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"no choice of a race: {error}") from error
+        if choice.order not in RACE_ORDERS or not choice.lanes:
+            raise ValueError("no choice of a race")
+        return choice
+
+
+_PLAIN = ("workload", "kv_tokens", "count", "repeats", "order")
+
+
+def recall() -> RaceChoice:
+    """The choice of the last time, or the first one."""
+    try:
+        return RaceChoice.from_json(str(places.settings().value(KEY, "")))
+    except (ValueError, InvalidInput):  # never kept, or written by another version
+        return RaceChoice()
+
+
+def keep(choice: RaceChoice) -> None:
+    places.settings().setValue(KEY, choice.to_json())
+
+
+def another_lane(choice: RaceChoice) -> LaneChoice:
+    """A lane to add: a mode that is not there yet, of the batch size there is."""
+    modes = {c.lane.config.mode for c in choice.lanes}
+    return LaneChoice.parse(next((text for text in ADDED if text.split(":")[0] not in modes), ADDED[0]))

@@ -1,0 +1,388 @@
+"""The race between the Compare page's widgets and the engine: it borrows the session's engine, hears the race's events,
+and shows every lane up to one clock.
+
+The race runs in one of the session's threads. Its events wait in a queue until the next frame, which tells the lanes
+what is new, as much as the frame's time allows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from enum import StrEnum
+from math import inf
+from time import perf_counter
+
+from PySide6.QtCore import QObject, Qt, QTimer, Signal
+
+from app import places
+from app.load_status import LoadMeter, LoadStatus
+from app.loan import Loan
+from app.playback import Playback, span_of
+from app.race_choice import RaceChoice
+from app.session import Session, SessionState
+from engine import (
+    InvalidInput,
+    Lane,
+    LaneFailed,
+    LaneFinished,
+    LaneLoading,
+    LaneStarted,
+    Race,
+    RaceEvent,
+    RaceFinished,
+    RaceResult,
+    Trace,
+    Workload,
+    lane_names,
+    lane_sentence,
+    lane_title,
+    load_workload,
+    save_trace,
+)
+
+FRAMES_PER_SECOND = 30
+BUDGET = 0.008
+FILL = 1.25  # how much longer the shown span gets when a lane runs out of it
+SHORTEST_SPAN = 1.0
+SPEEDS = (1.0, 2.0, 4.0)
+
+
+class LaneState(StrEnum):
+    WAITING = "waiting"
+    LOADING = "loading"
+    STARTING = "getting ready"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+UNDER_WAY = (LaneState.WAITING, LaneState.LOADING, LaneState.STARTING)
+
+
+class Phase(StrEnum):
+    EMPTY = "nothing raced yet"
+    RUNNING = "running"
+    ENDING = "giving the engine back"
+    OVER = "over"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why no race began. `requests_run`: it could once the Play page's requests are stopped."""
+
+    words: str
+    requests_run: bool = False
+
+
+class LaneShow(QObject):
+    """One lane of the race as it is shown: its state, its finished repeats, and one trace up to the clock."""
+
+    changed = Signal()  # state, error, load or span
+
+    def __init__(self, index: int, lane: Lane, name: str, total: int) -> None:
+        super().__init__()
+        self.index, self.lane, self.name, self.total = index, lane, name, total
+        self.title, self.sentence = lane_title(lane), lane_sentence(lane)
+        self.playback = Playback(self)
+        self.state = LaneState.WAITING
+        self.error = ""
+        self.load: LoadStatus | None = None
+        self.repeat = 0
+        self.traces: dict[int, Trace] = {}  # finished repeats
+        self.span = 0.0  # seconds of the trace on show, once it is finished
+
+    def set_state(self, state: LaneState, error: str = "") -> None:
+        self.state, self.error = state, error
+        self.changed.emit()
+
+    def finish(self, repeat: int, trace: Trace) -> None:
+        self.traces[repeat] = trace
+        self.span = span_of(trace)
+        self.set_state(LaneState.DONE)
+
+    def settle(self) -> None:
+        """Shows the repeat of median length."""
+        if not self.traces:
+            return
+        spans = sorted(self.traces.values(), key=span_of)
+        trace = spans[(len(spans) - 1) // 2]
+        if trace is not self.playback.trace:
+            self.playback.show(trace)
+        self.span = span_of(trace)
+        self.set_state(LaneState.DONE)
+
+
+class RaceSession(QObject):
+    """One race at a time. `clock` counts seconds since each lane's first prompt came in."""
+
+    phase_changed = Signal(object)  # Phase
+    race_begun = Signal()  # `lanes` are new
+    clock_moved = Signal(float)
+    span_changed = Signal(float)  # seconds that all lanes show
+    race_over = Signal(object)  # RaceResult
+    refused = Signal(object)  # Refused
+    replay_changed = Signal(bool)  # whether the replay runs
+
+    def __init__(self, session: Session, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._session = session
+        self.lanes: list[LaneShow] = []
+        self.workload: Workload | None = None
+        self.repeats = 1
+        self.phase = Phase.EMPTY
+        self.result: RaceResult | None = None
+        self.clock = 0.0
+        self.span = 0.0
+        self.speed = 1.0
+        self.replaying = False
+        self._loan: Loan | None = None
+        self._stopping = False
+        self._live: LaneShow | None = None
+        self._started = 0.0
+        self._events: deque[tuple[float, RaceEvent]] = deque()
+        self._meter = LoadMeter()
+        self._turn = 0
+        self._before = 0.0
+        self._timer = QTimer(self)
+        self._timer.setTimerType(Qt.TimerType.PreciseTimer)
+        self._timer.setInterval(1000 // FRAMES_PER_SECOND)
+        self._timer.timeout.connect(self._on_frame)
+
+    @property
+    def running(self) -> bool:
+        return self.phase is Phase.RUNNING
+
+    @property
+    def busy(self) -> bool:
+        """Whether another race cannot begin yet."""
+        return self.phase in (Phase.RUNNING, Phase.ENDING)
+
+    @property
+    def longest(self) -> float:
+        """Seconds of the longest lane there is."""
+        return max((lane.span for lane in self.lanes), default=0.0)
+
+    # -- the race -------------------------------------------------------------------------------------------------
+
+    def start(self, choice: RaceChoice) -> None:
+        """Begins the race, or tells why it is `refused`."""
+        if not self.busy:
+            self._set_phase(Phase.RUNNING)
+            self._session.start(self._race(choice))
+
+    def stop(self) -> None:
+        """Ends the race: what is finished stays."""
+        self._stopping = True
+        if self._loan is not None:
+            self._loan.cancelled.set()
+
+    def close(self) -> None:
+        """No more frames: the window closes."""
+        self.stop()
+        self._timer.stop()
+
+    async def _race(self, choice: RaceChoice) -> None:
+        self._stopping = False
+        session = self._session
+        try:
+            workload = await session.off_thread(lambda: self._workload(choice))
+            lanes = [each.resolved(session.spec) for each in choice.lanes]
+            race = Race(workload, lanes, repeats=choice.repeats, order=choice.order, kv_tokens=choice.kv_tokens or None)
+            loan = await session.lend()
+        except InvalidInput as error:
+            self._set_phase(Phase.OVER if self.lanes else Phase.EMPTY)
+            self.refused.emit(Refused(str(error), session.state is SessionState.READY and session.busy()))
+            return
+        except asyncio.CancelledError:
+            self._set_phase(Phase.OVER if self.lanes else Phase.EMPTY)
+            raise
+        self._loan = loan
+        self._begin(race)
+        if self._stopping:
+            loan.cancelled.set()
+        try:
+            await session.off_thread(lambda: race.play(loan, self._tell, loan.cancelled))
+        finally:
+            self._on_frame()
+            self._set_phase(Phase.ENDING)
+            await self._keep_traces()
+            await session.take_back()
+            self._loan = None
+            self._set_phase(Phase.OVER)
+
+    def _workload(self, choice: RaceChoice) -> Workload:
+        return load_workload(choice.workload, model_folder=self._session.spec.source, count=choice.count or None)
+
+    def _begin(self, race: Race) -> None:
+        self.pause()
+        self._events.clear()
+        self.workload, self.repeats, self.result = race.workload, race.repeats, None
+        names, total = lane_names(race.lanes), sum(a.params.n for a in race.workload.arrivals)
+        for lane in self.lanes:
+            lane.deleteLater()
+        self.lanes = [LaneShow(i, lane, names[i], total) for i, lane in enumerate(race.lanes)]
+        self._live, self.clock = None, 0.0
+        self._set_span(SHORTEST_SPAN)
+        self.race_begun.emit()
+        self._timer.start()
+
+    def _tell(self, event: RaceEvent) -> None:
+        """On the race's thread: the next frame acts on it."""
+        self._events.append((perf_counter(), event))
+
+    async def _keep_traces(self) -> None:
+        """Writes finished lanes as run files, as the Play page's runs are; a full disk costs only the file."""
+
+        def write(lane: LaneShow, trace: Trace) -> None:
+            save_trace(trace, places.new_run_file(f"{lane.lane.spec.source} {lane.name}"))
+
+        for lane in self.lanes:
+            for trace in lane.traces.values():
+                try:
+                    await self._session.off_thread(lambda lane=lane, trace=trace: write(lane, trace))  # type: ignore[misc]
+                except InvalidInput as error:
+                    self._session.notice_raised.emit(str(error))
+                    return
+
+    # -- frames ---------------------------------------------------------------------------------------------------
+
+    def _on_frame(self) -> None:
+        now = perf_counter()
+        while self._events:
+            self._act(*self._events.popleft())
+        if self._live is not None:
+            self._move(now - self._started)
+        elif self.replaying:
+            self._replay(now)
+        self._advance(now + BUDGET)
+        self.clock_moved.emit(self.clock)
+        if not self.running and not self.replaying and all(lane.playback.caught_up for lane in self.lanes):
+            self._timer.stop()
+        self._before = now
+
+    def _act(self, time: float, event: RaceEvent) -> None:
+        match event:
+            case LaneLoading(index, repeat, progress):
+                lane = self.lanes[index]
+                if lane.state is not LaneState.LOADING:
+                    self._meter = LoadMeter()
+                lane.repeat, lane.load = repeat, self._meter.read(progress)
+                lane.set_state(LaneState.LOADING)
+            case LaneStarted(index, repeat, run):
+                self._go_live(self.lanes[index], repeat, run.trace, time)
+            case LaneFinished(index, repeat, trace):
+                self._live = None
+                self.lanes[index].finish(repeat, trace)
+                self._set_span(max(self.longest, SHORTEST_SPAN))
+                self._next()
+            case LaneFailed(index, _, error):
+                self._live = None
+                self.lanes[index].set_state(LaneState.FAILED, error)
+                self._next()
+            case RaceFinished(result):
+                self._finish(result)
+
+    def _go_live(self, lane: LaneShow, repeat: int, trace: Trace, started: float) -> None:
+        lane.repeat, lane.load = repeat, None
+        lane.playback.show(trace)
+        self._live, self._started = lane, started
+        lane.set_state(LaneState.RUNNING)
+        self._move(0.0)
+
+    def _next(self) -> None:
+        """The lane after this one gets ready while nothing is told about it."""
+        waiting = next((lane for lane in self.lanes if lane.state is LaneState.WAITING), None)
+        if waiting is not None and not self._stopping:
+            waiting.set_state(LaneState.STARTING)
+
+    def _finish(self, result: RaceResult) -> None:
+        self.result, self._live = result, None
+        for lane in self.lanes:
+            if lane.state is LaneState.RUNNING:
+                lane.span = span_of(lane.playback.trace)
+            if lane.state in (LaneState.RUNNING, *UNDER_WAY):
+                lane.set_state(LaneState.STOPPED)
+            if lane.state is not LaneState.FAILED:
+                lane.settle()
+        self._set_span(max(self.longest, SHORTEST_SPAN))
+        self.show_end()
+        self.race_over.emit(result)
+
+    def _move(self, clock: float) -> None:
+        """Sets the clock of all lanes; the one that runs shows all it has."""
+        self.clock = clock
+        if self._live is not None and clock > 0.98 * self.span:
+            self._set_span(clock * FILL)
+        for lane in self.lanes:
+            if lane is not self._live:
+                lane.playback.seek(clock)
+
+    def _advance(self, deadline: float) -> None:
+        """Lets every lane tell what is new; another one begins each time, so that none is starved."""
+        count = len(self.lanes)
+        self._turn += 1
+        for i in range(count):
+            left = deadline - perf_counter()
+            self.lanes[(self._turn + i) % count].playback.advance(perf_counter() + max(0.0, left) / (count - i))
+
+    def _set_span(self, span: float) -> None:
+        if span != self.span:
+            self.span = span
+            self.span_changed.emit(span)
+
+    def _set_phase(self, phase: Phase) -> None:
+        if phase is not self.phase:
+            self.phase = phase
+            self.phase_changed.emit(phase)
+
+    # -- replay ---------------------------------------------------------------------------------------------------
+
+    @property
+    def can_replay(self) -> bool:
+        return not self.running and self.longest > 0
+
+    def play(self) -> None:
+        """Goes on from the clock, or from the start when that is at the end."""
+        if not self.can_replay:
+            return
+        if self.clock >= self.longest:
+            self.seek(0.0)
+        self.replaying, self._before = True, perf_counter()
+        self._timer.start()
+        self.replay_changed.emit(True)
+
+    def pause(self) -> None:
+        if self.replaying:
+            self.replaying = False
+            self.replay_changed.emit(False)
+
+    def toggle(self) -> None:
+        if self.replaying:
+            self.pause()
+        else:
+            self.play()
+
+    def seek(self, clock: float) -> None:
+        """Shows every lane as it was then."""
+        if self.can_replay:
+            self._move(min(max(clock, 0.0), self.longest))
+            self.clock_moved.emit(self.clock)
+            self._timer.start()
+
+    def show_end(self) -> None:
+        """Every lane as it was at its end."""
+        self.clock = self.longest
+        for lane in self.lanes:
+            lane.playback.seek(inf)
+        self._timer.start()
+
+    def _replay(self, now: float) -> None:
+        clock = self.clock + (now - self._before) * self.speed
+        if clock >= self.longest:
+            self.pause()
+            self.show_end()
+        else:
+            self._move(clock)

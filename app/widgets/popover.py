@@ -1,0 +1,53 @@
+"""A small sheet beside the control that opened it; a click elsewhere or Esc closes it."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QPoint, QSize, Qt, Signal
+from PySide6.QtGui import QHideEvent
+from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
+
+from app import theme
+
+
+class Popover(QWidget):
+    """Put controls into `column`."""
+
+    closed = Signal()
+
+    def __init__(self, parent: QWidget, name: str, title: str, width: int = 300) -> None:
+        super().__init__(parent, Qt.WindowType.Popup | Qt.WindowType.FramelessWindowHint)
+        self.setObjectName(name)
+        self.setAccessibleName(title)
+        self.setAttribute(Qt.WidgetAttribute.WA_TranslucentBackground)
+        self._width = width
+        sheet = QFrame()
+        sheet.setProperty("role", "popup")
+        outer = QVBoxLayout(self)
+        outer.setContentsMargins(0, 0, 0, 0)
+        outer.addWidget(sheet)
+        self.column = QVBoxLayout(sheet)
+        self.column.setContentsMargins(12, 12, 12, 12)
+        self.column.setSpacing(8)
+
+    def open_below(self, control: QWidget) -> None:
+        """Shows itself under a control, within the screen."""
+        self.fit()
+        place = control.mapToGlobal(QPoint(0, control.height() + 4))
+        screen = control.screen().availableGeometry()
+        x = max(screen.left(), min(place.x(), screen.right() - self.width()))
+        y = max(screen.top(), min(place.y(), screen.bottom() - self.height()))
+        self.move(x, y)
+        self.show()
+
+    def fit(self) -> None:
+        """Takes the height of what is shown in it now."""
+        self.setFixedWidth(theme.px(self._width))
+        layout = self.layout()
+        assert layout is not None
+        layout.activate()
+        height = layout.heightForWidth(self.width()) if layout.hasHeightForWidth() else layout.sizeHint().height()
+        self.resize(QSize(self.width(), max(height, layout.minimumSize().height())))
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self.closed.emit()
