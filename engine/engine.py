@@ -9,49 +9,34 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-import numpy as np
 import torch
 
 from engine import machine
 from engine.allocator import keep_freed_memory
-from engine.blocks import BlockPool, blocks_for
-from engine.config import PAGED_MODES, EngineConfig, InvalidInput, ModelSpec, Prompt, SamplingParams, Submission
+from engine.blocks import BlockPool
+from engine.config import EngineConfig, InvalidInput, ModelSpec, Prompt, SamplingParams, Submission
 from engine.decoding.detokenizer import DetokenizerFactory
-from engine.decoding.output import Output
+from engine.intake import Intake, Prepared
+from engine.kv_budget import pool_blocks
 from engine.models.launched import Launched, Results
 from engine.models.loading import LoadedModel, Report, load
 from engine.models.padded_runner import PaddedRunner
 from engine.models.paged_runner import PagedRunner
 from engine.plan import StepPlan
-from engine.prompts import PromptEncoder
 from engine.rehearsal import ROWS, Rehearsal
-from engine.request import Branch, Emission, Request
+from engine.request import Emission
 from engine.run import Run
 from engine.scheduler import Scheduler
 from engine.step_record import step_record
-from engine.stream import Stream, StreamRouter, Ticket
-from engine.trace.records import Ended, FinishReason, Header, Notice, StepStarted, Submitted, freeze
+from engine.stream import Stream, StreamRouter
+from engine.trace.records import Ended, FinishReason, Header, Notice, StepStarted
 from engine.trace.trace import Trace
 from engine.workload import Workload
 
 TELEMETRY_INTERVAL = 0.5  # seconds
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A checked and tokenized submission, ready for the engine's thread, on the trace it was checked for."""
-
-    request: Request
-    record: Submitted
-    router: StreamRouter
-
-    @property
-    def ticket(self) -> Ticket:
-        return Ticket(self.request.id, self.record.time, self.request.prompt_length, self.request.params.n)
 
 
 class Engine:
@@ -181,7 +166,7 @@ class Engine:
     def prepare(self, submissions: Sequence[Submission]) -> list[Prepared]:
         """Checks and tokenizes; nothing is queued yet. Raises InvalidInput."""
         self._check_open()
-        return [self._prepare(submission) for submission in submissions]
+        return self.intake(submissions)
 
     def _check_open(self) -> None:
         if not self.alive or self._closing:
@@ -209,47 +194,6 @@ class Engine:
         if not self._post(add):
             turn_away(prepared)
 
-    def _prepare(self, submission: Submission) -> Prepared:
-        router = self.router
-        now = (submission.time if submission.time is not None else time.perf_counter()) - self._origin
-        params = submission.params
-        prompt = self._encode(submission.prompt)
-        length = len(prompt.ids)
-        limit = self._limit(length, params)
-        if params.n > 1 and not self.config.paged:
-            raise InvalidInput(
-                f"n={params.n}: mode {self.config.mode!r} has no blocks that samples could share; "
-                f"use one of {', '.join(PAGED_MODES)}, or n=1"
-            )
-        request = Request(next(self._ids), length, params, limit, self._seed(params), now)
-        for index in range(params.n):
-            output = Output(self._detokenizers(), params, self.model.eos, limit)
-            request.branches.append(Branch(request, list(prompt.ids), output, index))
-        ids = freeze(np.array(prompt.ids, np.int32))
-        record = Submitted(now, request.id, prompt.text, ids, params, prompt.messages, submission.label)
-        return Prepared(request, record, router)
-
-    def _seed(self, params: SamplingParams) -> int:
-        """A request without a seed gets one from the engine's and its number in the trace, so that a run repeats."""
-        if params.seed is not None:
-            return params.seed
-        self._unseeded += 1
-        return (self.config.seed << 32) + self._unseeded
-
-    def _limit(self, length: int, params: SamplingParams) -> int:
-        """The most tokens the request may generate: what it asked for, within the model's context."""
-        limit = min(params.max_tokens, self.card.context - length) if self.card.context else params.max_tokens
-        pool = self.scheduler.pool
-        if self.config.mode == "recompute":  # it keeps no K and V
-            return limit
-        if blocks_for(length + limit - 1, pool.block_size) > pool.total:
-            raise InvalidInput(
-                f"prompt of {length:,} tokens with max_tokens={params.max_tokens:,}: the whole KV pool holds "
-                f"{pool.total * pool.block_size:,} tokens; lower max_tokens, shorten the prompt or "
-                "give the pool more memory"
-            )
-        return limit
-
     # The engine's thread.
 
     def _load(
@@ -267,7 +211,6 @@ class Engine:
         self.model = spec if isinstance(spec, LoadedModel) else load(spec, progress, cancelled)
         self.card = self.model.card
         self._detokenizers = DetokenizerFactory(self.model.tokenizer)
-        self._encode = PromptEncoder(self.model.tokenizer, self.card)
         self._build(config)
         self._open_trace()
 
@@ -380,7 +323,7 @@ class Engine:
         self.runner: Any = None  # the old cache is given back before the new one is made
         if self._threads is None:
             self._threads = self._fastest_threads() if self.model.device.type == "cpu" else torch.get_num_threads()
-        blocks = self._pool_blocks(config)
+        blocks = pool_blocks(self.model, config)
         self.runner = (PagedRunner if config.paged else PaddedRunner)(self.model, config, blocks)
         rehearsal = Rehearsal(self.runner, config, blocks, self.card.context, self._detokenizers)
         rehearsal.play(2, 2)  # so that first-use costs are not in anybody's time to first token
@@ -394,7 +337,7 @@ class Engine:
         return Rehearsal(runner, config, blocks, self.card.context, self._detokenizers).fastest_threads()
 
     def _open_trace(self) -> None:
-        self._steps, self._unseeded = count(), 0
+        self._steps = count()
         self._origin = time.perf_counter()
         on_gpu = self.model.device.type == "cuda"
         gpu = torch.cuda.get_device_properties(self.model.device) if on_gpu else None
@@ -409,30 +352,7 @@ class Engine:
         )
         self.trace = Trace([header])
         self.router = StreamRouter(self.trace)
-
-    def _pool_blocks(self, config: EngineConfig) -> int:
-        """Blocks of the pool: what `kv_memory` holds; else what the running requests could ever fill, within a quarter
-        of the free memory (85 % on a GPU)."""
-        block_bytes = self.card.kv_token_bytes * config.block_size
-        if config.kv_memory is not None:
-            blocks = config.kv_memory // block_bytes
-            if blocks < 1:
-                raise InvalidInput(
-                    f"kv_memory={config.kv_memory:,}: one block of this model takes {block_bytes:,} bytes"
-                )
-            return int(blocks)
-        if self.model.device.type == "cuda":
-            torch.cuda.empty_cache()
-            free = int(torch.cuda.mem_get_info(self.model.device)[0] * 0.85)
-        else:
-            free = machine.memory()[1] // 4
-        wanted = config.slots * blocks_for(self.card.context or 4096, config.block_size)
-        blocks = min(wanted, free // block_bytes)
-        if blocks < 1:
-            raise InvalidInput(
-                f"no memory is left for a KV cache: a block takes {block_bytes:,} bytes, {free:,} are free"
-            )
-        return int(blocks)
+        self.intake = Intake(self.model, self.config, self.scheduler.pool, self.router, self._origin, self._ids)
 
     def _watch(self) -> None:
         device = self.model.device

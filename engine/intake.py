@@ -1,0 +1,95 @@
+"""Submissions on their way in: checked, tokenized, numbered; all on the caller's thread."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.blocks import BlockPool, blocks_for
+from engine.config import PAGED_MODES, EngineConfig, InvalidInput, SamplingParams, Submission
+from engine.decoding.detokenizer import DetokenizerFactory
+from engine.decoding.output import Output
+from engine.models.loading import LoadedModel
+from engine.prompts import PromptEncoder
+from engine.request import Branch, Request
+from engine.stream import StreamRouter, Ticket
+from engine.trace.records import Submitted, freeze
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A checked and tokenized submission, ready for the engine's thread, on the trace it was checked for."""
+
+    request: Request
+    record: Submitted
+    router: StreamRouter
+
+    @property
+    def ticket(self) -> Ticket:
+        return Ticket(self.request.id, self.record.time, self.request.prompt_length, self.request.params.n)
+
+
+class Intake:
+    """Takes submissions for one trace that began at `origin` (of `time.perf_counter`), numbered from `ids`."""
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        config: EngineConfig,
+        pool: BlockPool,
+        router: StreamRouter,
+        origin: float,
+        ids: Iterator[int],
+    ) -> None:
+        self._config, self._card, self._eos = config, model.card, model.eos
+        self._pool, self._router, self._origin, self._ids = pool, router, origin, ids
+        self._detokenizers = DetokenizerFactory(model.tokenizer)
+        self._encode = PromptEncoder(model.tokenizer, model.card)
+        self._unseeded = 0
+
+    def __call__(self, submissions: Sequence[Submission]) -> list[Prepared]:
+        """All of them or none: raises InvalidInput naming the first that cannot be taken."""
+        return [self._prepare(submission) for submission in submissions]
+
+    def _prepare(self, submission: Submission) -> Prepared:
+        now = (submission.time if submission.time is not None else time.perf_counter()) - self._origin
+        params = submission.params
+        if params.n > 1 and not self._config.paged:
+            raise InvalidInput(
+                f"n={params.n}: mode {self._config.mode!r} has no blocks that samples could share; "
+                f"use one of {', '.join(PAGED_MODES)}, or n=1"
+            )
+        prompt = self._encode(submission.prompt)
+        length = len(prompt.ids)
+        limit = self._limit(length, params)
+        request = Request(next(self._ids), length, params, limit, self._seed(params), now)
+        for index in range(params.n):
+            output = Output(self._detokenizers(), params, self._eos, limit)
+            request.branches.append(Branch(request, list(prompt.ids), output, index))
+        ids = freeze(np.array(prompt.ids, np.int32))
+        record = Submitted(now, request.id, prompt.text, ids, params, prompt.messages, submission.label)
+        return Prepared(request, record, self._router)
+
+    def _seed(self, params: SamplingParams) -> int:
+        """A request without a seed gets one from the engine's and its number in the trace, so that a run repeats."""
+        if params.seed is not None:
+            return params.seed
+        self._unseeded += 1
+        return (self._config.seed << 32) + self._unseeded
+
+    def _limit(self, length: int, params: SamplingParams) -> int:
+        """The most tokens a branch may generate: what it asked for, within the model's context."""
+        context = self._card.context
+        limit = min(params.max_tokens, context - length) if context else params.max_tokens
+        pool = self._pool
+        keeps = self._config.mode != "recompute"
+        if keeps and blocks_for(length + limit - 1, pool.block_size) > pool.total:
+            raise InvalidInput(
+                f"prompt of {length:,} tokens with max_tokens={params.max_tokens:,}: the whole KV pool holds "
+                f"{pool.total * pool.block_size:,} tokens; lower max_tokens, shorten the prompt or "
+                "give the pool more memory"
+            )
+        return limit

@@ -1,0 +1,31 @@
+"""How many blocks of KV cache there is memory for."""
+
+from __future__ import annotations
+
+import torch
+
+from engine import machine
+from engine.blocks import blocks_for
+from engine.config import EngineConfig, InvalidInput
+from engine.models.loading import LoadedModel
+
+
+def pool_blocks(model: LoadedModel, config: EngineConfig) -> int:
+    """Blocks of the pool: what `kv_memory` holds; else what the running requests could ever fill, within a quarter of
+    the free memory (85 % on a GPU). Raises InvalidInput where not even one fits."""
+    block_bytes = model.card.kv_token_bytes * config.block_size
+    if config.kv_memory is not None:
+        blocks = config.kv_memory // block_bytes
+        if blocks < 1:
+            raise InvalidInput(f"kv_memory={config.kv_memory:,}: one block of this model takes {block_bytes:,} bytes")
+        return int(blocks)
+    if model.device.type == "cuda":
+        torch.cuda.empty_cache()
+        free = int(torch.cuda.mem_get_info(model.device)[0] * 0.85)
+    else:
+        free = machine.memory()[1] // 4
+    wanted = config.slots * blocks_for(model.card.context or 4096, config.block_size)
+    blocks = min(wanted, free // block_bytes)
+    if blocks < 1:
+        raise InvalidInput(f"no memory is left for a KV cache: a block takes {block_bytes:,} bytes, {free:,} are free")
+    return int(blocks)
