@@ -30,6 +30,16 @@ from engine.progress import LoadCancelled, LoadProgress
 from engine.race import RACE_ORDERS, Race, RaceEvent, RaceFinished, RaceResult
 from engine.run import Run
 from engine.stream import Completion, Delta, Stream
+from engine.sweep import (
+    Recommendation,
+    Sweep,
+    SweepEvent,
+    SweepFinished,
+    SweepOutcome,
+    SweepPoint,
+    SweepResult,
+    sizes_up_to,
+)
 from engine.trace.measures import MEASURES, Measure, formulas
 from engine.trace.metrics import KvShares, Metrics, RequestMetrics, Spread, Timings, measure, request_metrics, timings
 from engine.trace.records import (
@@ -79,13 +89,14 @@ __all__ = [
     "EngineProcess", "FinishReason", "Header", "Heat", "HeatEvent", "InvalidInput", "Kind", "KvShares", "Lane",
     "LaneFailed", "LaneFinished", "LaneLoading", "LaneStarted", "LoadCancelled", "LoadProgress", "LocalHost",
     "Machine", "Measure", "MeasureCell", "MeasureRow", "Message", "Metrics", "ModelCard", "ModelInfo", "ModelSpec",
-    "Notice", "Parting", "Prompt", "Race", "RaceEvent", "RaceFinished", "RaceResult", "Record", "Refusal",
-    "RequestIndex", "RequestMetrics", "RequestView", "Run", "SamplingParams", "Slo", "Spread", "State", "Step",
-    "StepStarted", "Stream", "Submission", "Submitted", "Suggestion", "Telemetry", "Timings", "Trace", "TraceWriter",
-    "Verdict", "Workload", "WorkloadCard", "agreement", "agreements", "compare", "compare_race", "demo_workload",
-    "examine", "expand_template", "formulas", "inspect_model", "lane_name", "lane_names", "lane_sentence", "lane_text",
+    "Notice", "Parting", "Prompt", "Race", "RaceEvent", "RaceFinished", "RaceResult", "Recommendation", "Record",
+    "Refusal", "RequestIndex", "RequestMetrics", "RequestView", "Run", "SamplingParams", "Slo", "Spread", "State",
+    "Step", "StepStarted", "Stream", "Submission", "Submitted", "Suggestion", "Sweep", "SweepEvent", "SweepFinished",
+    "SweepOutcome", "SweepPoint", "SweepResult", "Telemetry", "Timings", "Trace", "TraceWriter", "Verdict", "Workload",
+    "WorkloadCard", "agreement", "agreements", "compare", "compare_race", "demo_workload", "examine",
+    "expand_template", "formulas", "inspect_model", "lane_name", "lane_names", "lane_sentence", "lane_text",
     "lane_title", "list_workloads", "load_trace", "load_workload", "measure", "parse_lane", "parse_lanes",
-    "read_prompts", "render", "request_metrics", "save_trace", "table", "template_size", "timings",
+    "read_prompts", "render", "request_metrics", "save_trace", "sizes_up_to", "table", "template_size", "timings",
 ]  # fmt: skip
 
 

@@ -76,7 +76,8 @@ class Heat:
 class Track:
     """Plays heats on engines of one host, all with the same bytes of KV memory.
 
-    These are `kv_memory`, or `kv_tokens` tokens of the first model that is loaded. `tell` hears events on the thread
+    These are `kv_memory`, or `kv_tokens` tokens of the first model that is loaded; with neither, each engine sizes its
+    own from what is free. `tell` hears events on the thread
     that plays. Setting `cancelled` ends the heat under way and its load.
     """
 
@@ -86,7 +87,7 @@ class Track:
         tell: Callable[[HeatEvent], None],
         cancelled: threading.Event,
         *,
-        kv_tokens: int,
+        kv_tokens: int | None,
         kv_memory: int | None = None,
     ) -> None:
         self._host, self._tell, self._cancelled = host, tell, cancelled
@@ -121,7 +122,7 @@ class Track:
         )
         if self._cancelled.is_set():
             raise LoadCancelled("the comparison was cancelled")
-        if self.kv_memory is None:
+        if self.kv_memory is None and self._kv_tokens is not None:
             self.kv_memory = self._kv_tokens * engine.card.kv_token_bytes
         return engine
 

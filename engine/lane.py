@@ -181,13 +181,13 @@ def _escape(value: str) -> str:
 # A lane's names.
 
 
-def lane_name(lane: Lane) -> str:
-    """A short label: "static · 8", "continuous · 64 + prefix"."""
+def lane_name(lane: Lane, size: bool = True) -> str:
+    """A short label: "static · 8", "continuous · 64 + prefix"; without the `size` where that is what varies."""
     if lane.name:
         return lane.name
     config, spec, plain = lane.config, lane.spec, EngineConfig()
     parts = [config.mode]
-    if config.mode not in SOLITARY_MODES:
+    if size and config.mode not in SOLITARY_MODES:
         parts.append(f"{config.max_running}")
     if config.mode in JOINING_MODES and config.token_budget != max(plain.token_budget, config.max_running):
         parts.append(f"budget {config.token_budget}")
@@ -207,9 +207,9 @@ def lane_name(lane: Lane) -> str:
     return " · ".join(parts) + (" + prefix" if config.prefix_caching else "")
 
 
-def lane_names(lanes: Sequence[Lane]) -> tuple[str, ...]:
+def lane_names(lanes: Sequence[Lane], size: bool = True) -> tuple[str, ...]:
     """Each lane's label; lanes that would share one are numbered."""
-    names = [lane_name(lane) for lane in lanes]
+    names = [lane_name(lane, size) for lane in lanes]
     often, seen = Counter(names), Counter[str]()
     for i, name in enumerate(names):
         if often[name] > 1:
