@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine import Arrival, InvalidInput, SamplingParams, Workload
@@ -30,11 +30,13 @@ def demo_counter() -> TokenCounter:
 # Times.
 
 
+@settings(deadline=None)
 @given(count=st.integers(1, 200), seed=SEEDS, start=st.floats(0, 100))
 def test_all_at_once_is_one_moment(count: int, seed: int, start: float) -> None:
     assert Times(start=start).draw(count, Random(seed)) == [start] * count
 
 
+@settings(deadline=None)
 @given(count=st.integers(1, 200), rate=RATES)
 def test_constant_arrivals_are_one_over_the_rate_apart(count: int, rate: float) -> None:
     times = Times("constant", rate).draw(count, Random(0))
@@ -42,6 +44,7 @@ def test_constant_arrivals_are_one_over_the_rate_apart(count: int, rate: float) 
     assert [b - a for a, b in pairwise(times)] == pytest.approx([1 / rate] * (count - 1))
 
 
+@settings(deadline=None)
 @given(
     kind=st.sampled_from(["poisson", "gamma"]),
     count=st.integers(1, 200),
@@ -131,11 +134,13 @@ def test_a_rate_or_a_burstiness_alone_says_how_requests_come(
 # Lengths.
 
 
+@settings(deadline=None)
 @given(n=st.integers(1, 5000), seed=SEEDS)
 def test_a_fixed_length_is_always_the_same(n: int, seed: int) -> None:
     assert read_lengths("tokens", n).draw(Random(seed)) == n
 
 
+@settings(deadline=None)
 @given(mean=st.integers(1, 2000), spread=st.floats(0, 1), seed=SEEDS)
 def test_uniform_lengths_stay_within_their_spread(mean: int, spread: float, seed: int) -> None:
     lengths = read_lengths("tokens", {"uniform": {"mean": mean, "spread": spread}})
@@ -154,6 +159,7 @@ def test_uniform_lengths_reach_both_ends_and_average_in_the_middle() -> None:
     assert statistics.fmean(drawn) == pytest.approx(100, rel=0.01)
 
 
+@settings(deadline=None)
 @given(median=st.integers(1, 500), sigma=st.floats(0, 10), least=st.integers(1, 100), more=st.integers(0, 500))
 def test_lognormal_lengths_are_clipped(median: int, sigma: float, least: int, more: int) -> None:
     table = {"lognormal": {"median": median, "sigma": sigma, "min": least, "max": least + more}}
@@ -196,9 +202,12 @@ def test_lengths_that_cannot_be_are_refused(value: object, message: str) -> None
 # Texts.
 
 
+@settings(deadline=None)
 @given(tokens=st.integers(1, 300), seed=SEEDS, asked=st.booleans())
-def test_a_text_has_exactly_the_tokens_that_were_wanted(tokens: int, seed: int, asked: bool) -> None:
-    for counter in (counter_for(), TokenCounter()):
+def test_a_text_has_exactly_the_tokens_that_were_wanted(
+    demo_counter: TokenCounter, tokens: int, seed: int, asked: bool
+) -> None:
+    for counter in (demo_counter, TokenCounter()):
         text = text_of(tokens, counter, Random(seed), asks(1, seed)[0] if asked else "")
         assert counter.count(text) == tokens
         assert text == text.strip()

@@ -89,6 +89,12 @@ def test_it_is_the_same_every_time_and_another_with_another_seed(shipped: Worklo
     assert load_workload(shipped.name, seed=99) != shipped
 
 
+def test_it_is_the_same_on_every_machine() -> None:
+    first: Any = load_workload("burst").arrivals[0].prompt
+    assert first[0]["content"] == "Tell me a story about a walrus and a quilt."
+    assert [a.params.max_tokens for a in load_workload("mixed-lengths").arrivals[:6]] == [42, 58, 113, 7, 35, 17]
+
+
 def test_prompts_differ_from_each_other(shipped: Workload) -> None:
     prompts = [str(a.prompt) for a in shipped.arrivals]
     assert len(set(prompts)) == len(prompts)
@@ -156,7 +162,7 @@ def test_each_chat_turn_begins_with_all_before_it(tokenizer: Any) -> None:
         assert [len(a.prompt) for a in turns] == [2, 4, 6, 8]
         for before, after in pairwise(turns):
             assert after.prompt[: len(before.prompt)] == before.prompt
-            assert after.time - before.time == pytest.approx(2.0)
+            assert after.time - before.time == pytest.approx(1.0)
         system, *_ = sizes(turns[0], tokenizer)[0]
         assert system == 64
 
