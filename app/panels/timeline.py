@@ -110,7 +110,7 @@ class Timeline(QWidget):
         if not end > begin:
             raise ValueError(f"range {begin}–{end}: the end must be after the beginning")
         if (begin, end) != self._range:
-            self._range = (begin, end)
+            self._range = (float(begin), float(end))
             self._stale()
 
     def show_all(self) -> None:
@@ -261,13 +261,13 @@ class Timeline(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         t = theme.current()
+        if self._picture is None and len(self.cells):
+            self._draw()
         painter = QPainter(self)
         painter.fillRect(event.rect(), t.panel)
         if not len(self.cells):
             self._say_empty(painter)
             return
-        if self._picture is None:
-            self._draw()
         area = self.area()
         if self._picture is not None:
             painter.drawImage(QPointF(area.topLeft()), self._picture)
@@ -297,7 +297,7 @@ class Timeline(QWidget):
         for time, words in time_ticks(*self.range(), area.width() / theme.px(96)):
             width = ink.width(words)
             x = max(float(area.left()), self.x_at(time) - (0 if time == 0 else width / 2))
-            if x >= last + theme.px(12) and x + width <= self.width():
+            if x >= last + theme.px(12) and x + width <= self.width() - theme.px(2):
                 ink.draw(painter, x, baseline, words)
                 last = x + width
 

@@ -24,8 +24,13 @@ _AGAIN = LOOKS - Look.AGAIN
 # How much of the request's colour, and of the neutral one, each look has: between its hatch lines and in them.
 _OWN = np.array([[1, 0.34, 0, 0, 0, *[0.14] * _AGAIN], [1, 0.92, 0, 0.8, 0, *[0.72] * _AGAIN]], np.float32)
 _NEUTRAL = np.array([[0, 0, 0.04, 0, 0, *[0] * _AGAIN], [0, 0, 0.5, 0, 0, *[0] * _AGAIN]], np.float32)
-_RISING = np.array([False, True, False, True, False, *[True] * _AGAIN])
-_FALLING = np.array([False, False, True, True, False, *[True] * _AGAIN])
+_UP = np.arange(LOOKS) == Look.HATCH
+_DOWN = np.arange(LOOKS) == Look.GREY
+_CROSSED = (np.arange(LOOKS) == Look.CROSS) | (np.arange(LOOKS) >= Look.AGAIN)
+
+
+_OWN_MEAN = (0.65 * _OWN[0] + 0.35 * _OWN[1])[: Look.AGAIN]
+_NEUTRAL_MEAN = (0.65 * _NEUTRAL[0] + 0.35 * _NEUTRAL[1])[: Look.AGAIN]
 
 
 def _at_depth(depth: int) -> tuple[Array, Array]:
@@ -58,21 +63,43 @@ class Bars:
 
 @dataclass(slots=True)
 class _Frame:
-    """One picture under way. By pixel, flat: `look` and `request`; `stack` [depths, pixels] are its colours."""
+    """One picture under way. By pixel, flat: `owner`, `look` and `request`, and `color` between its hatch's lines."""
 
     bars: Bars
     lanes: Array
     owner: Array
     look: Array
     request: Array
-    stack: Array
-    mixed: Array
-    mixed_line: Array
+    color: Array
+    beside: Array  # pixels in which a bar is beside a waiting line, and what they show in the middle of their row
+    beside_line: Array
 
     def put(self, y: int, pixels: Array, colors: Array) -> None:
         """Colours these pixels on one line of their rows."""
         columns = self.lanes.shape[2]
         self.lanes[pixels // columns, y, pixels % columns] = colors
+
+
+@dataclass(slots=True)
+class _Hatch:
+    """`colors`: of all pixels between the lines, then at each depth up to the line. `depths`: where a depth's colours
+    begin, by phase, over two periods. `rise`, `fall`: the phases of the lines in the bars' first line."""
+
+    pixels: Array
+    colors: Array
+    period: int
+    depths: Array
+    places: Array
+    rise: Array | None
+    fall: Array | None
+
+    def line(self, y: int) -> Array:
+        """Each pixel's colour on the bars' line `y`."""
+        y %= self.period
+        depth = self.depths[y:][self.rise] if self.rise is not None else np.int64(0)
+        if self.fall is not None:
+            depth = np.maximum(depth, self.depths[self.period - y :][self.fall])
+        return np.asarray(self.colors[depth + self.places])
 
 
 class TimelineInk:
@@ -132,69 +159,74 @@ class TimelineInk:
         self, cells: TimelineCells, seen: Raster, bars: Bars, lanes: Array, owner: Array, busy: Array
     ) -> _Frame:  # fmt: skip
         look = np.full(len(owner), Look.LINE, np.uint8)
-        request = np.zeros(len(owner), np.int64)
+        request = np.zeros(len(owner), np.int32)
+        color = np.full(len(owner), self._empty, np.uint32)
         look[busy], request[busy] = cells.look[owner[busy]], cells.request[owner[busy]]
-        stack = np.full((DEPTHS, len(owner)), self._empty, np.uint32)
-        places = look[busy].astype(np.int64) * self.known + request[busy]
-        for depth in range(DEPTHS):
-            stack[depth, busy] = self._tables[depth].reshape(-1)[places]
-        frame = _Frame(bars, lanes, owner, look, request, stack, seen.mixed, np.zeros(0, np.uint32))
+        color[busy] = self._tables[0].reshape(-1)[look[busy].astype(np.int32) * self.known + request[busy]]
+        frame = _Frame(bars, lanes, owner, look, request, color, seen.mixed[:0], color[:0])
         if len(seen.mixed):
-            self._mix(frame, seen.shares)
+            self._mix(frame, seen.mixed, seen.shares)
         return frame
 
-    def _mix(self, frame: _Frame, shares: Array) -> None:
-        """The colours of pixels that several looks share, as wide as the shares; the hatch is that of the widest."""
+    def _mix(self, frame: _Frame, mixed: Array, shares: Array) -> None:
+        """The colours of pixels that several looks share: as much of each as its share, and no hatch."""
         total = shares.sum(axis=0)
-        shares = (shares * np.where(total < LEAST, LEAST / np.maximum(total, 1e-9), 1.0)).astype(np.float32)
-        own, neutral = self._own[frame.request[frame.mixed]], self._neutral - self._ground
-        for depth in range(DEPTHS):
-            amount, grey = _at_depth(depth)
-            color = self._ground + (amount @ shares)[:, None] * own + (grey @ shares)[:, None] * neutral
-            frame.stack[depth, frame.mixed] = packed(color)
-        line = np.minimum(1.0, _OWN[0] @ shares + WAITING * shares[Look.LINE])
-        frame.mixed_line = packed(self._ground + line[:, None] * own + (_NEUTRAL[0] @ shares)[:, None] * neutral)
-        widest = np.concatenate((shares[: Look.AGAIN], shares[Look.AGAIN :].sum(axis=0, keepdims=True)))
-        widest[Look.LINE] *= 0.01  # a bar beside it tells more
-        look = np.argmax(widest, axis=0)
-        frame.look[frame.mixed] = np.where(look >= Look.AGAIN, Look.CROSS, look)
+        boost = np.where(total < LEAST, LEAST / np.maximum(total, 1e-9), 1.0)
+        own, neutral = (
+            sum((amount[look] * shares[look] for look in np.flatnonzero(amount)), np.zeros(1, np.float32)) * boost
+            for amount in (_OWN_MEAN, _NEUTRAL_MEAN)
+        )
+        request = frame.request[mixed]
+        frame.color[mixed] = self._blend(own, neutral, request)
+        waits = np.flatnonzero(shares[Look.LINE])
+        line = np.minimum(1.0, own[waits] + WAITING * boost[waits] * shares[Look.LINE, waits])
+        frame.beside, frame.beside_line = mixed[waits], self._blend(line, neutral[waits], request[waits])
+        alone = shares[Look.LINE] >= 0.999 * total
+        frame.look[mixed] = np.where(alone, Look.LINE, Look.SOLID)
+
+    def _blend(self, own: Array, neutral: Array, request: Array) -> Array:
+        """Pixels of so much of each request's colour and so much of the neutral one."""
+        result = np.full(len(own), 0xFF000000, np.uint32)
+        grey = self._neutral - self._ground
+        for part, shift in enumerate((16, 8, 0)):
+            level = self._own[:, part][request]
+            level *= own
+            level += self._ground[part] + neutral * grey[part]
+            level *= 255
+            level += 0.5
+            result |= np.clip(level, 0, 255, out=level).astype(np.uint32) << np.uint32(shift)
+        return result
 
     def _fill(self, frame: _Frame, heads: Array, origin: int) -> None:
         """All bars, each line of a hatch's period once; a run's head is empty, which sets it apart from the last."""
         bars, lanes = frame.bars, frame.lanes
         rows, _, columns = lanes.shape
-        hatched = np.flatnonzero(_RISING[frame.look] | _FALLING[frame.look])
-        look = frame.look[hatched]
-        rising, falling = _RISING[look], _FALLING[look]
-        period = bars.period
-        depths = self._depths(period, bars.stroke)
-        wide = rising & falling
-        cycle = 2 * period if wide.any() else period
-        # places in `depths`: a crossed hatch has every other line only
-        base = np.where(wide, 3 * period, 0)
-        own = np.where(wide, 2 * period, period)
-        down = hatched // columns * bars.pitch  # lines go on from row to row: bars may be thinner than their period
-        x = hatched % columns + origin
-        rise, fall = base + (x + down) % own, base + (x - down) % own + own
-        colors = frame.stack.reshape(-1)
+        hatches = [hatch for which in (_UP, _DOWN, _CROSSED) if (hatch := self._hatch(frame, which, origin))]
+        cycle = max((hatch.period for hatch in hatches), default=1)
         for y in range(min(cycle, bars.bar)):
-            line = frame.stack[0].copy()
-            if len(hatched):
-                up = np.where(rising, depths[rise + y % own], 0)
-                depth = np.maximum(up, np.where(falling, depths[fall - y % own], 0))
-                line[hatched] = colors[depth * len(line) + hatched]
+            line = frame.color.copy()
+            for hatch in hatches:
+                line[hatch.pixels] = hatch.line(y)
             line[heads] = self._empty
             lanes[:, bars.top + y : bars.top + bars.bar : cycle] = line.reshape(rows, 1, columns)
 
-    @staticmethod
-    def _depths(period: int, stroke: float) -> Array:
-        """How deep in a hatch line each place is: three periods of the usual hatch, then three of one twice as wide."""
-        parts = []
-        for length in (period, 2 * period):
-            distance = np.minimum(np.arange(length), length - np.arange(length)) * np.sqrt(0.5)
-            soft = np.clip(stroke / 2 + 0.5 - distance, 0.0, 1.0) * (DEPTHS - 1)
-            parts.append(np.tile(np.rint(soft).astype(np.int64), 3))
-        return np.concatenate(parts)
+    def _hatch(self, frame: _Frame, which: Array, origin: int) -> _Hatch | None:
+        """One kind of hatch, on all bars that have it; a crossed one is twice as wide."""
+        pixels = np.flatnonzero(which[frame.look])
+        if not len(pixels):
+            return None
+        bars, columns = frame.bars, frame.lanes.shape[2]
+        period = bars.period * (2 if which is _CROSSED else 1)
+        places = frame.look[pixels].astype(np.int32) * self.known + frame.request[pixels]
+        colors = np.concatenate([table.reshape(-1)[places] for table in self._tables])
+        distance = np.minimum(np.arange(period), period - np.arange(period)) * np.sqrt(0.5)
+        depth = np.rint(np.clip(bars.stroke / 2 + 0.5 - distance, 0.0, 1.0) * (DEPTHS - 1)).astype(np.int64)
+        # lines go on from row to row: bars may be thinner than the period
+        row = pixels // columns
+        down, x = row * bars.pitch, pixels - row * columns + origin
+        rise = None if which is _DOWN else (x + down) % period
+        fall = None if which is _UP else (x - down) % period
+        return _Hatch(pixels, colors, period, np.tile(depth * len(pixels), 2), np.arange(len(pixels)), rise, fall)
 
     def _waits(self, frame: _Frame) -> None:
         """The line of a request that waits, through the middle of its row."""
@@ -210,16 +242,16 @@ class TimelineInk:
         begin = bars.top + (bars.bar - thick) // 2
         for y in range(begin, begin + thick):
             frame.put(y, waits, colors)
-            frame.put(y, frame.mixed, frame.mixed_line)
+            frame.put(y, frame.beside, frame.beside_line)
 
     def _lost(self, frame: _Frame) -> None:
         """The outline of what was thrown away, and the solid foot of the new tokens among those computed again."""
         bars = frame.bars
-        lost = np.flatnonzero((frame.look == Look.CROSS) | (frame.look >= Look.AGAIN))
+        lost = np.flatnonzero(_CROSSED[frame.look])
         if not len(lost):
             return
         columns, bottom = frame.lanes.shape[2], bars.top + bars.bar
-        line = frame.stack[DEPTHS - 1, lost]
+        line = self._tables[DEPTHS - 1, frame.look[lost], frame.request[lost]]
         frame.put(bars.top, lost, line)
         frame.put(bottom - 1, lost, line)
         x = lost % columns

@@ -10,16 +10,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.panels.timeline_cells import LOOKS, Array, TimelineCells
+from app.panels.timeline_cells import LOOKS, Array, Look, TimelineCells
 
 MAJORITY = 0.5
+SHARED = Look.AGAIN  # looks that a shared pixel tells apart
+_SHARED_LOOK = np.minimum(np.arange(LOOKS), SHARED)
+_SHARED_LOOK[Look.AGAIN :] = Look.CROSS
 
 
 @dataclass(slots=True)
 class Raster:
     """`owner` [rows, columns]: the run each pixel shows, -1 where nothing ran. `mixed`: flat indices of the pixels that
-    more than one run or less than a whole one share, and `shares` [looks, mixed] what each look covers of them.
-    `heads`: flat indices of the first pixels of runs that follow another without a gap."""
+    more than one run or less than a whole one share, and `shares` [SHARED, mixed] what each look covers of them (work
+    done again counts as thrown away). `heads`: flat indices of the first pixels of runs that follow another without a
+    gap."""
 
     owner: Array
     mixed: Array
@@ -46,16 +50,21 @@ def raster(
     owner = np.full(size, -1, np.int32)
     nothing = np.zeros(0, np.int64)
     stop = min(end, until)
-    seen = np.flatnonzero((cells.ends > begin) & (cells.begins < stop) & (cells.slot < rows * slots_a_row))
-    if not len(seen) or end <= begin:
-        return Raster(owner.reshape(rows, columns), nothing, np.zeros((LOOKS, 0)), nothing)
+    begins, ends, slot = cells.begins, cells.ends, cells.slot
+    seen = np.flatnonzero((ends > begin) & (begins < stop) & (slot < rows * slots_a_row))
+    if not len(seen) or stop <= begin:
+        return Raster(owner.reshape(rows, columns), nothing, np.zeros((SHARED, 0)), nothing)
     scale = columns / (end - begin)
-    low = np.maximum((cells.begins[seen] - begin) * scale, 0.0)
-    high = np.minimum((np.minimum(cells.ends[seen], stop) - begin) * scale, float(columns))
-    base = (cells.slot[seen] // slots_a_row).astype(np.int64) * columns
+    low = np.clip((begins[seen] - begin) * scale, 0.0, np.nextafter(columns, 0))
+    high = np.minimum((np.minimum(ends[seen], stop) - begin) * scale, columns)
+    base = slot[seen] if slots_a_row == 1 else slot[seen] // slots_a_row
+    base = base * np.int32(columns)
 
     wide = high - low >= 1.0
-    mixed, shares = _shared(cells, seen, low, high, base, wide, owner)
+    narrow = np.flatnonzero(~wide)
+    mixed, shares = nothing, np.zeros((SHARED, 0))
+    if len(narrow):
+        mixed, shares = _shared(cells.look[seen], seen, low, high, base, narrow, np.flatnonzero(wide), owner)
     heads = _fill(seen[wide], low[wide], high[wide], base[wide], owner, columns, gap)
     return Raster(owner.reshape(rows, columns), mixed, shares, heads)
 
@@ -75,34 +84,49 @@ def _fill(runs: Array, low: Array, high: Array, base: Array, owner: Array, colum
 
 
 def _shared(
-    cells: TimelineCells, runs: Array, low: Array, high: Array, base: Array, wide: Array, owner: Array
+    look: Array, runs: Array, low: Array, high: Array, base: Array, narrow: Array, wide: Array, owner: Array
 ) -> tuple[Array, Array]:
-    """The pixels that fine runs touch, and what covers them. Gives each to a run that covers most of it, or any."""
-    first, last = np.floor(low).astype(np.int64), np.ceil(high).astype(np.int64) - 1
-    last = np.maximum(first, last)
-    fine = np.flatnonzero(~wide)
+    """The pixels that narrow runs touch, and what covers them. Gives each to a run that covers most of it, or any."""
+    place, cover, run = _narrow_pieces(narrow, low, high, base)
     touched = np.zeros(len(owner), bool)
-    for edge in (first, last):
-        touched[(base + edge)[fine]] = True
+    touched[place] = True
     mixed = np.flatnonzero(touched)
-    if not len(mixed):
-        return mixed, np.zeros((LOOKS, 0))
-    index = np.zeros(len(owner), np.int64)
-    index[mixed] = np.arange(len(mixed))
-
-    two = last > first
-    left = np.where(two, first + 1 - low, high - low)
-    right = (high - last)[two]
-    place = np.concatenate((base + first, (base + last)[two]))
-    cover = np.concatenate((left, right))
-    run = np.concatenate((runs, runs[two]))
-    inside = touched[place]
-    place, cover, run = place[inside], cover[inside], run[inside]
-    owner[place] = run
+    beside = _edge_pieces(wide, low, high, base)
+    inside = touched[beside[0]]
+    place, cover, run = (np.concatenate((a, b[inside])) for a, b in zip((place, cover, run), beside))
+    index = np.zeros(len(owner), np.int32)
+    index[mixed] = np.arange(len(mixed), dtype=np.int32)
+    owner[place] = runs[run]
     most = cover >= MAJORITY
-    owner[place[most]] = run[most]
-
-    bins = cells.look[run].astype(np.int64) * len(mixed) + index[place]
-    shares = np.bincount(bins, cover, LOOKS * len(mixed)).reshape(LOOKS, len(mixed))
-    # a wide run that covers the pixel as a whole has no edge in it
+    owner[place[most]] = runs[run[most]]
+    bins = _SHARED_LOOK[look[run]] * len(mixed) + index[place]
+    shares = np.bincount(bins, cover, SHARED * len(mixed)).astype(np.float32).reshape(SHARED, len(mixed))
     return mixed, shares / np.maximum(shares.sum(axis=0), 1.0)
+
+
+def _narrow_pieces(which: Array, low: Array, high: Array, base: Array) -> tuple[Array, Array, Array]:
+    """The one or two pixels of runs narrower than one: flat indices, how much of each is covered, and the runs."""
+    begin, end = low[which], high[which]
+    first = begin.astype(np.int32)
+    place = base[which] + first
+    cover = end - begin
+    first += 1
+    two = np.flatnonzero(end > first)
+    spill = end[two] - first[two]
+    cover[two] -= spill
+    return (
+        np.concatenate((place, place[two] + 1)), np.concatenate((cover, spill)), np.concatenate((which, which[two]))
+    )  # fmt: skip
+
+
+def _edge_pieces(which: Array, low: Array, high: Array, base: Array) -> tuple[Array, Array, Array]:
+    """The first and the last pixel of runs of a pixel or more, likewise."""
+    begin, end, row = low[which], high[which], base[which]
+    first = begin.astype(np.int32)
+    last = np.maximum(np.ceil(end).astype(np.int32) - 1, first)
+    two = np.flatnonzero(last > first)
+    left = np.minimum(end, first + 1) - begin
+    return (
+        np.concatenate((row + first, (row + last)[two])), np.concatenate((left, (end - last)[two])),
+        np.concatenate((which, which[two])),
+    )  # fmt: skip

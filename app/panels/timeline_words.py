@@ -24,7 +24,7 @@ def time_ticks(begin: float, end: float, count: float) -> list[tuple[float, str]
     step = next(m * Decimal(10) ** (power + p) for p in (0, 1) for m in (1, 2, 5) if m * 10.0 ** (power + p) >= least)
     decimals = max(0, -int(step.normalize().as_tuple().exponent))
     first, last = math.ceil(Decimal(repr(begin)) / step), math.floor(Decimal(repr(end)) / step)
-    return [(float(i * step), f"{float(i * step):,.{decimals}f} s") for i in range(first, last + 1)]
+    return [(float(i * step), f"{float(i * step):,.{decimals if i else 0}f} s") for i in range(first, last + 1)]
 
 
 def seconds_words(begin: float, end: float) -> str:
