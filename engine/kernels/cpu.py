@@ -2,18 +2,18 @@
 
 Copying a context together before attending to it costs more than attending. So decode rows turn the work round: each
 *block* of the pool is one batch entry, the queries of its owner are copied to it (they are small), and the blocks'
-partial softmaxes are joined per row, as in flash-decoding. K and V are read once, where they lie.
+partial softmaxes are joined per row, as in flash-decoding. K and V are read once, where they lie. Blocks that the same
+rows share are copied together after all, once for all these rows, and one product attends to them with every query.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
 
-NEVER = float("-inf")
+from engine.kernels.padded import NEVER, causal_attention
 
 
 def allocate_keys(blocks: int, block_size: int, kv_heads: int, head_dim: int, dtype: torch.dtype) -> Tensor:
@@ -36,33 +36,63 @@ def store_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, blocks: Ten
 
 
 @dataclass(slots=True)
-class DecodePlan:
-    """The blocks that a step's decode rows attend to, worked out once a step and used by every layer.
+class Part:
+    """Keys that are attended to together: `sets` of them, each for up to `owners` rows, worked out once a step.
 
-    `blocks` are read as the range [0, span) when `index` is None, else by that index. `owner` `[entries]` is the row
-    of each; rows of no use to this step have owner `rows`, one past the last. `position` `[entries, block_size]` is
-    each key's position in its row, -1 where there is none. `last` `[rows]` is each row's own position.
+    `rows` `[sets, owners]` are the rows that see each set; the number of rows, one past the last, stands for none.
+    `position` `[sets, keys]` is each key's position in its rows, -1 where there is none. Keys are whole blocks:
+    `blocks` `[sets, blocks]`, or None where set i is block i.
     """
 
-    rows: int
-    span: int
-    index: Tensor | None
-    owner: Tensor
+    rows: Tensor
     position: Tensor
-    last: Tensor
+    blocks: Tensor | None
 
-    def bias(self, window: int | None) -> Tensor:
-        """0 where a key is seen and -inf where not, `[entries, 1, 1, block_size]`."""
-        seen = self.position >= 0
+    def bias(self, last: Tensor, window: int | None) -> Tensor:
+        """0 where a row sees a key and -inf where not, `[sets, 1, owners or 1, 1, keys]`. `last` `[rows]` is each
+        row's own position."""
+        seen = (self.position >= 0)[:, None]
         if window is not None:
-            last = torch.cat([self.last, self.last.new_zeros(1)])[self.owner]
-            seen &= self.position > (last - window)[:, None]
-        zero = torch.zeros(seen.shape)
-        return zero.masked_fill_(~seen, NEVER)[:, None, None, :]
+            last = torch.cat([last, last.new_zeros(1)])[self.rows]
+            seen = seen & (self.position[:, None] > (last - window)[:, :, None])
+        bias = torch.zeros(seen.shape).masked_fill_(~seen, NEVER)
+        return bias[:, None, :, None]
+
+    def read(self, k_cache: Tensor, v_cache: Tensor) -> tuple[Tensor, Tensor]:
+        """K `[sets * kv_heads, head_dim, keys]` and V `[sets * kv_heads, keys, head_dim]`; of single blocks where they
+        lie, or copied together."""
+        sets, keys = self.position.shape
+        kv_heads, head_dim = k_cache.shape[2:]
+        k, v = k_cache.transpose(1, 2), v_cache.permute(0, 2, 3, 1)  # as stored
+        if self.blocks is None:
+            k, v = k[:sets], v[:sets]
+        else:
+            k, v = k.index_select(0, self.blocks.flatten()), v.index_select(0, self.blocks.flatten())
+            if self.blocks.shape[1] > 1:
+                k = k.view(*self.blocks.shape, *k.shape[1:]).transpose(1, 2)
+                v = v.view(*self.blocks.shape, *v.shape[1:]).permute(0, 2, 3, 1, 4)
+        k, v = k.reshape(sets * kv_heads, keys, head_dim), v.reshape(sets * kv_heads, head_dim, keys)
+        return k.transpose(1, 2), v.transpose(1, 2)
+
+
+@dataclass(slots=True)
+class DecodePlan:
+    """What a step's decode rows attend to. `last` `[rows]` is each row's own position."""
+
+    rows: int
+    last: Tensor
+    parts: list[Part]
+
+    def biases(self, window: int | None) -> list[Tensor]:
+        """The bias of each part."""
+        return [part.bias(self.last, window) for part in self.parts]
 
 
 def plan_decode(tables: list[list[int]], lengths: list[int], block_size: int) -> DecodePlan:
-    """From each row's block table and its context length, this step's token included."""
+    """From each row's block table and its context length, this step's token included.
+
+    A block has the same place in the tables of all rows that share it.
+    """
     rows = len(tables)
     used = [table[: -(-length // block_size)] for table, length in zip(tables, lengths, strict=True)]
     flat = torch.tensor([block for table in used for block in table])
@@ -70,17 +100,58 @@ def plan_decode(tables: list[list[int]], lengths: list[int], block_size: int) ->
     owner = torch.repeat_interleave(torch.arange(rows), counts)
     logical = torch.arange(len(flat)) - torch.repeat_interleave(counts.cumsum(0) - counts, counts)
     length = torch.tensor(lengths)
-    position = logical[:, None] * block_size + torch.arange(block_size)
+    parts = []
+    if len(flat) != len(flat.unique()):
+        shared = _shared_blocks(used)
+        parts = _shared_parts(shared, rows, block_size)
+        own = torch.isin(flat, torch.tensor([block for places in shared.values() for _, block in places]), invert=True)
+        flat, owner, logical = flat[own], owner[own], logical[own]
+    at = torch.arange(block_size)
+    position = logical[:, None] * block_size + at
     position = torch.where(position < length[owner][:, None], position, -1)
-    span = int(flat.max()) + 1
+    span = int(flat.max()) + 1  # the row that joined last has a block of its own
     # A block given to another row or to none since: reading past it is cheaper than copying, up to a point.
-    if len(flat) * 2 < span or len(flat) != len(flat.unique()):
-        return DecodePlan(rows, span, flat, owner, position, length - 1)
-    all_owner = torch.full((span,), rows)
-    all_owner[flat] = owner
-    all_position = torch.full((span, block_size), -1)
-    all_position[flat] = position
-    return DecodePlan(rows, span, None, all_owner, all_position, length - 1)
+    if len(flat) * 2 < span:
+        parts.append(Part(owner[:, None], position, flat[:, None]))
+    else:
+        all_owner = torch.full((span, 1), rows)
+        all_owner[flat, 0] = owner
+        all_position = torch.full((span, block_size), -1)
+        all_position[flat] = position
+        parts.append(Part(all_owner, all_position, None))
+    return DecodePlan(rows, length - 1, parts)
+
+
+def _shared_blocks(tables: list[list[int]]) -> dict[tuple[int, ...], list[tuple[int, int]]]:
+    """The blocks of each set of two rows or more that share them, as pairs of a place in the rows' tables and a
+    block."""
+    owners: dict[tuple[int, int], list[int]] = {}
+    for row, table in enumerate(tables):
+        for place in enumerate(table):
+            owners.setdefault(place, []).append(row)
+    groups: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+    for place, rows in owners.items():
+        if len(rows) > 1:
+            groups.setdefault(tuple(rows), []).append(place)
+    return groups
+
+
+def _shared_parts(groups: dict[tuple[int, ...], list[tuple[int, int]]], rows: int, block_size: int) -> list[Part]:
+    """Sets of about the same number of rows and of blocks are one part, filled up to the largest of them."""
+    alike: dict[tuple[int, int], list[tuple[int, ...]]] = {}
+    for owners, places in groups.items():
+        alike.setdefault((len(owners).bit_length(), len(places).bit_length()), []).append(owners)
+    parts = []
+    for sets in alike.values():
+        most_rows = max(map(len, sets))
+        most_blocks = max(len(groups[owners]) for owners in sets)
+        seen_by = torch.tensor([[*owners, *[rows] * (most_rows - len(owners))] for owners in sets])
+        filled = [groups[owners] + [(-1, 0)] * (most_blocks - len(groups[owners])) for owners in sets]
+        logical, blocks = torch.tensor(filled).unbind(-1)
+        position = logical[:, :, None] * block_size + torch.arange(block_size)
+        position = position.masked_fill(logical[:, :, None] < 0, -1).flatten(1)
+        parts.append(Part(seen_by, position, blocks))
+    return parts
 
 
 def decode_attention(
@@ -88,97 +159,100 @@ def decode_attention(
     k_cache: Tensor,
     v_cache: Tensor,
     plan: DecodePlan,
-    bias: Tensor,
+    biases: list[Tensor],
     *,
     scale: float,
     softcap: float | None = None,
     sinks: Tensor | None = None,
 ) -> Tensor:
-    """One query a row: q `[rows, heads, head_dim]` to out of the same shape. `bias` is the plan's for this window."""
+    """One query a row: q and out `[rows, heads, head_dim]`. `biases` are the plan's for this window."""
     rows, heads, head_dim = q.shape
-    block_size, kv_heads = k_cache.shape[1:3]
+    kv_heads = k_cache.shape[2]
     group = heads // kv_heads
-    k, v = k_cache.transpose(1, 2), v_cache.permute(0, 2, 3, 1)  # as stored
-    if plan.index is None:
-        k, v = k[: plan.span], v[: plan.span]
-    else:
-        k, v = k.index_select(0, plan.index), v.index_select(0, plan.index)
-    entries = k.shape[0]
-    owner = plan.owner
-    padded = torch.cat([q, q.new_zeros(1, heads, head_dim)])
-    queries = padded.index_select(0, owner).view(entries * kv_heads, group, head_dim)
-    scores = torch.bmm(queries, k.reshape(entries * kv_heads, block_size, head_dim).transpose(1, 2)).float()
-    scores = scores.view(entries, kv_heads, group, block_size).mul_(scale)
-    if softcap is not None:
-        scores = scores.div_(softcap).tanh_().mul_(softcap)
-    scores.add_(bias)
-    by_row = owner[:, None].expand(entries, heads)
-    highest = scores.new_full((rows + 1, heads), torch.finfo(torch.float32).min)
-    highest.scatter_reduce_(0, by_row, scores.amax(-1).view(entries, heads), "amax")
+    padded = torch.cat([q * scale, q.new_zeros(1, heads, head_dim)])
+    highest = torch.full((rows + 1, heads), torch.finfo(torch.float32).min)
+    read: list[tuple[Tensor, Tensor]] = []
+    for part, bias in zip(plan.parts, biases, strict=True):
+        (sets, owners), keys = part.rows.shape, part.position.shape[1]
+        k, v = part.read(k_cache, v_cache)
+        queries = padded.index_select(0, part.rows.flatten()).view(sets, owners, kv_heads, group, head_dim)
+        queries = queries.transpose(1, 2).reshape(sets * kv_heads, owners * group, head_dim)
+        scores = torch.bmm(queries, k).float().view(sets, kv_heads, owners, group, keys)
+        if softcap is not None:
+            scores = scores.div_(softcap).tanh_().mul_(softcap)
+        scores.add_(bias)
+        by_row = part.rows.view(-1, 1).expand(-1, heads)
+        highest.scatter_reduce_(0, by_row, _by_row(scores.amax(-1)), "amax")
+        read.append((scores, v))
     if sinks is not None:
         highest = torch.maximum(highest, sinks.float())
-    weights = scores.sub_(highest.index_select(0, owner).view(entries, kv_heads, group, 1)).exp_()
-    total = scores.new_zeros(rows + 1, heads)
-    total.index_add_(0, owner, weights.sum(-1).view(entries, heads))
-    if sinks is not None:
-        total += (sinks.float() - highest).exp()
-    parts = torch.bmm(
-        weights.view(entries * kv_heads, group, block_size).to(v.dtype),
-        v.reshape(entries * kv_heads, head_dim, block_size).transpose(1, 2),
-    ).view(entries, heads, head_dim)
-    out = scores.new_zeros(rows + 1, heads, head_dim)
-    out.index_add_(0, owner, parts.float())
+    total = torch.zeros(rows + 1, heads) if sinks is None else (sinks.float() - highest).exp()
+    out = torch.zeros(rows + 1, heads, head_dim)
+    for part, (scores, v) in zip(plan.parts, read, strict=True):
+        sets, _, owners, _, keys = scores.shape
+        flat_rows = part.rows.flatten()
+        peak = highest.index_select(0, flat_rows).view(sets, owners, kv_heads, group, 1).transpose(1, 2)
+        weights = scores.sub_(peak).exp_()
+        total.index_add_(0, flat_rows, _by_row(weights.sum(-1)))
+        found = torch.bmm(weights.view(sets * kv_heads, owners * group, keys).to(v.dtype), v).float()
+        out.index_add_(0, flat_rows, _by_row(found.view(sets, kv_heads, owners, group, head_dim)))
     return (out[:rows] / total[:rows, :, None]).to(q.dtype)
+
+
+def _by_row(values: Tensor) -> Tensor:
+    """`[sets, kv_heads, owners, group, ...]` as `[sets * owners, heads, ...]`."""
+    sets, kv_heads, owners, group, *rest = values.shape
+    return values.transpose(1, 2).reshape(sets * owners, kv_heads * group, *rest)
+
+
+@dataclass(slots=True)
+class PrefillRow:
+    """A row of more than one token: its tokens [start, end) in the packed step, and its context, those included.
+
+    `table` are the blocks of a context that began in an earlier step, None when it begins here.
+    """
+
+    start: int
+    end: int
+    context: int
+    table: Tensor | None
+    _biases: dict[tuple[int | None, torch.dtype], Tensor] = field(default_factory=dict)
+
+    def bias(self, window: int | None, dtype: torch.dtype) -> Tensor | None:
+        """0 where a token sees a key and -inf where not, `[tokens, context]`; None where plain causality is all."""
+        if window is not None and window >= self.context:
+            window = None
+        first = self.context - (self.end - self.start)
+        if window is None and first == 0:
+            return None
+        if (window, dtype) not in self._biases:
+            at = torch.arange(first, self.context)[:, None]
+            keys = torch.arange(self.context)
+            seen = keys <= at if window is None else (keys <= at) & (keys > at - window)
+            self._biases[window, dtype] = torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, NEVER)
+        return self._biases[window, dtype]
 
 
 def prefill_attention(
     q: Tensor,
     k: Tensor,
     v: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    row: PrefillRow,
     *,
     scale: float,
     window: int | None = None,
     softcap: float | None = None,
     sinks: Tensor | None = None,
 ) -> Tensor:
-    """One row's queries at the end of its context, causal.
-
-    q `[tokens, heads, head_dim]`; k, v `[context, kv_heads, head_dim]`, this step's tokens last; out as q.
-    """
-    tokens, heads, head_dim = q.shape
-    context, kv_heads = k.shape[:2]
-    group = heads // kv_heads
-    first = context - tokens
-    masked = window is not None and context > window
-    query = q.transpose(0, 1)
-    key = k.transpose(0, 1)
-    value = v.transpose(0, 1)
-    if softcap is None and sinks is None and not masked and first == 0:
-        return scaled_dot_product_attention(
-            query[None], key[None], value[None], is_causal=tokens > 1, scale=scale, enable_gqa=group > 1
-        )[0].transpose(0, 1)
-    at = torch.arange(first, context)[:, None]
-    keys = torch.arange(context)[None]
-    seen = keys <= at
-    if masked:
-        assert window is not None
-        seen &= keys > at - window
-    if softcap is None and sinks is None:
-        return scaled_dot_product_attention(
-            query[None], key[None], value[None], attn_mask=seen, scale=scale, enable_gqa=group > 1
-        )[0].transpose(0, 1)
-    grouped = query.reshape(kv_heads, group * tokens, head_dim)
-    scores = torch.bmm(grouped, key.transpose(1, 2)).float().view(kv_heads, group, tokens, context) * scale
-    if softcap is not None:
-        scores = torch.tanh(scores / softcap) * softcap
-    scores = scores.masked_fill(~seen, NEVER)
-    if sinks is not None:
-        extra = sinks.float().view(kv_heads, group, 1, 1).expand(-1, -1, tokens, 1)
-        weights = torch.cat([scores, extra], -1).softmax(-1)[..., :-1]
-    else:
-        weights = scores.softmax(-1)
-    out = torch.bmm(weights.to(v.dtype).reshape(kv_heads, group * tokens, context), value)
-    return out.view(heads, tokens, head_dim).transpose(0, 1)
+    """A row's tokens over its context. q `[tokens, heads, head_dim]`, out as q; k and v are theirs, and are in the
+    cache already."""
+    if row.table is not None:
+        k, v = gather_context(k_cache, row.table, row.context), gather_context(v_cache, row.table, row.context)
+    query, key, value = (t.transpose(0, 1)[None] for t in (q, k, v))
+    bias = row.bias(window, q.dtype)
+    return causal_attention(query, key, value, bias, scale=scale, softcap=softcap, sinks=sinks)[0].transpose(0, 1)
 
 
 def gather_context(cache: Tensor, table: Tensor, length: int) -> Tensor:

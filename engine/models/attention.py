@@ -59,31 +59,21 @@ ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, lambda *args, **kwargs: None)
 
 
 @dataclass(slots=True)
-class PrefillRow:
-    """A CPU row of more than one token: its tokens [start, end) in the packed step, and its context so far."""
-
-    start: int
-    end: int
-    context: int
-    table: Tensor
-
-
-@dataclass(slots=True)
 class CpuLayout:
     """How a CPU step is cut: decode rows first, all at once, then the others one by one."""
 
     decode: cpu.DecodePlan | None
-    prefill: list[PrefillRow]
+    prefill: list[cpu.PrefillRow]
     blocks: Tensor
     offsets: Tensor
-    biases: dict[int | None, Tensor] = field(default_factory=dict)
+    _biases: dict[int | None, list[Tensor]] = field(default_factory=dict)
 
-    def bias(self, window: int | None) -> Tensor:
-        """The decode rows' bias for a window, made once a step."""
+    def biases(self, window: int | None) -> list[Tensor]:
+        """The decode rows' biases for a window, made once a step."""
         assert self.decode is not None
-        if window not in self.biases:
-            self.biases[window] = self.decode.bias(window)
-        return self.biases[window]
+        if window not in self._biases:
+            self._biases[window] = self.decode.biases(window)
+        return self._biases[window]
 
 
 @dataclass(slots=True)
@@ -118,10 +108,9 @@ def _attend_cpu(
     scale, window, softcap, sinks = options.scale, options.window, options.softcap, options.sinks
     decode = layout.decode
     if decode is not None:
-        bias = layout.bias(window)
-        rows = decode.rows
+        rows, biases = decode.rows, layout.biases(window)
         decoded = cpu.decode_attention(
-            q[:rows], k_cache, v_cache, decode, bias, scale=scale, softcap=softcap, sinks=sinks
+            q[:rows], k_cache, v_cache, decode, biases, scale=scale, softcap=softcap, sinks=sinks
         )
         if not layout.prefill:
             return decoded
@@ -129,14 +118,9 @@ def _attend_cpu(
     if decode is not None:
         out[: decode.rows] = decoded
     for row in layout.prefill:
-        span = slice(row.start, row.end)
-        if row.context == row.end - row.start:
-            keys, values = k[span], v[span]
-        else:
-            keys = cpu.gather_context(k_cache, row.table, row.context)
-            values = cpu.gather_context(v_cache, row.table, row.context)
-        out[span] = cpu.prefill_attention(
-            q[span], keys, values, scale=scale, window=window, softcap=softcap, sinks=sinks
+        at = slice(row.start, row.end)
+        out[at] = cpu.prefill_attention(
+            q[at], k[at], v[at], k_cache, v_cache, row, scale=scale, window=window, softcap=softcap, sinks=sinks
         )
     return out
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from engine.decoding.sampler import Sampled
-from engine.scheduler import StepPlan
+from engine.plan import StepPlan
 
 Clock = time.perf_counter
 

@@ -11,11 +11,10 @@ from torch import Tensor
 
 from engine.config import EngineConfig
 from engine.kernels import cpu
-from engine.models.attention import CpuLayout, PagedBatch, PrefillRow
-from engine.models.launched import Launched as Launched
+from engine.models.attention import CpuLayout, PagedBatch
 from engine.models.loading import LoadedModel
 from engine.models.runner import Inputs, Runner, known_ids
-from engine.scheduler import Row, StepPlan
+from engine.plan import Row, StepPlan
 
 
 class PagedRunner(Runner):
@@ -70,8 +69,8 @@ class PagedRunner(Runner):
         start = len(decode)
         for row in rows[len(decode) :]:
             context = row.first + row.count
-            table = torch.tensor(row.branch.blocks[: -(-context // self.block_size)])
-            prefill.append(PrefillRow(start, start + row.count, context, table))
+            table = torch.tensor(row.branch.blocks[: -(-context // self.block_size)]) if row.first else None
+            prefill.append(cpu.PrefillRow(start, start + row.count, context, table))
             start += row.count
         plan = None
         if decode:

@@ -15,7 +15,7 @@ from engine.decoding.sampler import Sampler
 from engine.models.attention import Batch
 from engine.models.launched import Clock, Launched, to_device
 from engine.models.loading import LoadedModel
-from engine.scheduler import Row, StepPlan
+from engine.plan import Row, StepPlan
 from engine.trace.records import Kind
 
 

@@ -21,8 +21,8 @@ from engine.models.contiguous_cache import ContiguousCache
 from engine.models.launched import Launched
 from engine.models.loading import LoadedModel, load
 from engine.models.padded_runner import PaddedRunner
+from engine.plan import Row, StepPlan
 from engine.request import Branch, Request
-from engine.scheduler import Row, StepPlan
 from engine.trace.records import Kind
 from tests.engine.test_exactness import Reference, assert_same
 from tests.engine.tiny_models import VOCABULARY
