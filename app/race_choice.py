@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from app import places
-from engine import RACE_ORDERS, InvalidInput, Lane, ModelSpec, lane_text, parse_lane
+from engine import RACE_ORDERS, InvalidInput, Lane, ModelSpec, Slo, lane_text, parse_lane
 
 KEY = "compare/race"
 MOST_LANES = 4
@@ -39,6 +39,10 @@ class Limits:
     ttft: float = 0.0
     tpot: float = 0.0
     e2e: float = 0.0
+
+    @property
+    def slo(self) -> Slo:
+        return Slo(ttft=self.ttft or None, tpot=self.tpot or None, e2e=self.e2e or None)
 
 
 @dataclass(frozen=True, slots=True)

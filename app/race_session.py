@@ -23,6 +23,8 @@ from app.playback import Playback, span_of
 from app.race_choice import RaceChoice
 from app.session import Session, SessionState
 from engine import (
+    Agreement,
+    Comparison,
     InvalidInput,
     Lane,
     LaneFailed,
@@ -33,8 +35,11 @@ from engine import (
     RaceEvent,
     RaceFinished,
     RaceResult,
+    Slo,
     Trace,
     Workload,
+    agreements,
+    compare_race,
     lane_names,
     lane_sentence,
     lane_title,
@@ -75,6 +80,19 @@ class Refused:
 
     words: str
     requests_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A race in figures. `agreements` tells of each lane whether its tokens are the first one's."""
+
+    comparison: Comparison
+    agreements: tuple[Agreement | None, ...]
+
+    @classmethod
+    def of(cls, result: RaceResult, slo: Slo) -> Report:
+        first = [next(iter(result.traces(i)), None) for i in range(len(result.lanes))]
+        return cls(compare_race(result, slo), agreements(first))
 
 
 class LaneShow(QObject):
@@ -123,6 +141,7 @@ class RaceSession(QObject):
     clock_moved = Signal(float)
     span_changed = Signal(float)  # seconds that all lanes show
     race_over = Signal(object)  # RaceResult
+    reported = Signal(object)  # Report
     refused = Signal(object)  # Refused
     replay_changed = Signal(bool)  # whether the replay runs
 
@@ -134,6 +153,7 @@ class RaceSession(QObject):
         self.repeats = 1
         self.phase = Phase.EMPTY
         self.result: RaceResult | None = None
+        self.report: Report | None = None
         self.clock = 0.0
         self.span = 0.0
         self.speed = 1.0
@@ -208,10 +228,22 @@ class RaceSession(QObject):
         finally:
             self._on_frame()
             self._set_phase(Phase.ENDING)
+            await self._judge(choice.limits.slo)
             await self._keep_traces()
             await session.take_back()
             self._loan = None
             self._set_phase(Phase.OVER)
+
+    def judge(self, slo: Slo) -> None:
+        """Reckons the finished race anew, against other limits."""
+        if self.result is not None:
+            self._session.start(self._judge(slo))
+
+    async def _judge(self, slo: Slo) -> None:
+        result = self.result
+        if result is not None and any(result.traces(i) for i in range(len(result.lanes))):
+            self.report = await self._session.off_thread(lambda: Report.of(result, slo))
+            self.reported.emit(self.report)
 
     def _workload(self, choice: RaceChoice) -> Workload:
         return load_workload(choice.workload, model_folder=self._session.spec.source, count=choice.count or None)
@@ -220,6 +252,7 @@ class RaceSession(QObject):
         self.pause()
         self._events.clear()
         self.workload, self.repeats, self.result = race.workload, race.repeats, None
+        self.report = None
         names, total = lane_names(race.lanes), sum(a.params.n for a in race.workload.arrivals)
         for lane in self.lanes:
             lane.deleteLater()

@@ -71,6 +71,10 @@ QFrame[role="chip"] QToolButton { border-radius: ${s8}px; padding: 0 ${s5}px ${s
 QPushButton[role="link"] { background: transparent; color: $accent; padding: ${s6}px ${s6}px; }
 QPushButton[role="link"]:hover { color: $accent_hover; background: transparent; }
 QPushButton[role="link"]:disabled { color: $faint; }
+QPushButton[role="light"] { background: transparent; border: 1px solid transparent; text-align: left;
+    padding: ${s4}px ${s4}px; font-weight: 400; }
+QPushButton[role="light"]:hover { background: $field; }
+QPushButton[role="light"]:focus { border-color: $accent; }
 QPushButton::menu-indicator { image: none; width: 0; }
 QPushButton[role="search"] { background: $field; color: $secondary; padding: ${s4}px ${s12}px; font-weight: 400; }
 QPushButton[role="search"]:hover { background: $hover; color: $text; }

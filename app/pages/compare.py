@@ -6,7 +6,6 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QKeyEvent, QKeySequence
 from PySide6.QtWidgets import (
     QHBoxLayout,
-    QMenu,
     QPushButton,
     QScrollArea,
     QSizePolicy,
@@ -15,9 +14,12 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app import theme
+from app.panels.export_menu import ExportMenu
 from app.panels.lane_view import LaneView
 from app.panels.race_setup import RaceSetup
 from app.panels.replay_bar import ReplayBar
+from app.panels.result_table import ResultTable
 from app.race_session import Phase, RaceSession, Refused
 from app.session import Session
 from app.widgets.banner import Banner
@@ -38,11 +40,13 @@ class ComparePage(QWidget):
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._session = session
         self.race = RaceSession(session, self)
-        self.export = QMenu(self)
+        self.result = ResultTable()
+        self.export = ExportMenu(self, lambda: self.result.comparison)
         self.setup = RaceSetup(self.export)
         self.notice = Banner()
         self.replay = ReplayBar(self.race)
         self.views: list[LaneView] = []
+        self._slo = self.setup.choice.limits.slo
         self._make_actions()
         self._lay_out()
         self._connect()
@@ -77,11 +81,13 @@ class ComparePage(QWidget):
         self._column.setSpacing(8)
         self._lanes = QVBoxLayout()
         self._lanes.setSpacing(8)
-        self._column.addLayout(self._lanes, 1)
+        self._column.addLayout(self._lanes, 5)
         self._column.addWidget(self.replay)
         self._bottom = QHBoxLayout()
         self._bottom.setSpacing(8)
-        self._column.addLayout(self._bottom)
+        self._bottom.addStretch(1)
+        self._bottom.addWidget(self.result)
+        self._column.addLayout(self._bottom, 2)
         self._scroll = QScrollArea()
         self._scroll.setObjectName("race_scroll")
         self._scroll.setWidgetResizable(True)
@@ -113,6 +119,12 @@ class ComparePage(QWidget):
         race.clock_moved.connect(self._on_clock)
         race.span_changed.connect(self._on_span)
         race.race_over.connect(self._on_over)
+        race.reported.connect(self.result.set_report)
+        self.setup.choice_changed.connect(self._on_choice)
+        self.export.failed.connect(lambda words: self.notice.tell("error", words, ""))
+        self.export.done.connect(lambda words: self.notice.tell("info", words, ""))
+        theme.changes.theme_changed.connect(self._on_theme)
+        self._on_theme()
 
     # -- what a person does ---------------------------------------------------------------------------------------
 
@@ -143,12 +155,23 @@ class ComparePage(QWidget):
         self.views = [LaneView(lane, self.race) for lane in self.race.lanes]
         for view in self.views:
             self._lanes.addWidget(view, 1)
+        self.result.set_report(None)
         first = self.views[0]
         for view in self.views[1:]:
             first.figures_changed.connect(lambda view=view: view.set_base(first.figures))
         self._on_span(self.race.span)
         self._body.setCurrentWidget(self._scroll)
         self.setFocus()
+
+    def _on_choice(self) -> None:
+        slo = self.setup.choice.limits.slo
+        if not self.race.running and slo != self._slo:
+            self.race.judge(slo)
+        self._slo = slo
+
+    def _on_theme(self) -> None:
+        self.result.setMinimumHeight(theme.px(240))
+        self.result.setMaximumHeight(theme.px(320))
 
     def _on_refused(self, refused: Refused) -> None:
         if refused.requests_run:

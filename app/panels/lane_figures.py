@@ -17,7 +17,7 @@ from app.panels.lane_tally import (
     wasted_words,
 )
 
-WIDTH = 276
+WIDTH = 292
 TIPS = (
     ("useful tok/s", "Σ output tokens / D, D from the first submit to the last token so far"),
     ("row-steps wasted", "(held rows + rows whose every token was thrown away) / row-steps"),
@@ -83,51 +83,56 @@ class LaneFigures(QWidget):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         t, px = theme.current(), theme.px
         rate, ratio, note, wasted, ttft, waste, finished = self._said
-        line = round(self._text.height * 1.3)
-        foot = px(5) + px(6) + round(self._small.height)  # progress bar, gap, words
+        line, gap = round(self._text.height * 1.25), px(6)
         big, second = round(self._big.height), round(self._ratio_ink.height)
-        tall = self.height() >= big + second + 3 * line + foot + px(12)
-        roomy = self.height() >= big + 3 * line + foot + px(8)
+        foot = px(5) + gap + round(self._small.height)  # the bar, and what it says below it
+        tall = self.height() >= big + second + 3 * line + foot + 3 * gap
+        compact = not tall and self.height() < big + 3 * line + foot + gap
 
         y = float(self._big.ascent)
-        painter.setFont(self._big.font)
-        painter.setPen(t.text)
-        self._big.draw(painter, 0, y, rate)
+        self._words(painter, self._big, t.text, 0, y, rate)
         x = self._big.width(rate) + px(8)
         self._words(painter, self._text, t.secondary, x, y, "useful tok/s")
         x += self._text.width("useful tok/s") + px(12)
         if tall:
-            x, y = 0.0, y + second + px(4)
-        if ratio:
-            self._words(painter, self._ratio_ink, self.color, x, y, ratio)
-            x += self._ratio_ink.width(ratio) + px(8)
-        if note and x + self._text.width(note) <= self.width():
+            x, y = 0.0, y + second + px(3)
+        self._words(painter, self._ratio_ink, self.color, x, y, ratio)
+        x += self._ratio_ink.width(ratio) + px(8)
+        if x + self._text.width(note) <= self.width():
             self._words(painter, self._text, t.secondary, x, y, note)
 
-        if tall or roomy:
-            facts = [(wasted, t.text), (ttft, t.text), (waste, t.secondary)]
-        else:
-            facts = [(f"{wasted}  ·  {ttft}", t.text), (waste, t.secondary)]
-        y += self._text.height * 0.35
-        room = self.height() - foot - y
-        step = min(line, room / len(facts))
+        facts = [(wasted, t.text), (ttft, t.text), (waste, t.secondary)]
+        if compact:
+            facts = [(f"{wasted.replace('of row-steps ', '')}  ·  {ttft}", t.text), (waste, t.secondary)]
+        y += gap if tall else px(3)
         for words, color in facts:
-            y += step
-            if y <= self.height() - foot + px(2):
-                self._words(painter, self._text, color, 0, y, self._text.cut(words, self.width()))
+            y += line
+            self._words(painter, self._text, color, 0, y, self._text.cut(words, self.width()))
 
-        thick, radius = px(5), px(2.5)
-        top = self.height() - round(self._small.height) - px(6) - thick
+        done = finished if not compact else finished.removesuffix(" finished")
+        color = t.bad if self._figures.failed else t.secondary
+        baseline, thick = self.height() - self._small.descent - 1, px(5)
+        if compact:
+            wide = self.width() - self._small.width(done) - px(12)
+            top = baseline - self._small.middle - thick / 2
+            self._words(painter, self._small, color, self.width() - self._small.width(done), baseline, done)
+        else:
+            wide, top = float(self.width()), self.height() - round(self._small.height) - gap - thick
+            self._words(painter, self._small, color, 0, baseline, done)
+        self._bar(painter, QRectF(0, top, wide, thick))
+        painter.end()
+
+    def _bar(self, painter: QPainter, box: QRectF) -> None:
+        t, radius = theme.current(), box.height() / 2
         share = min(1.0, self._figures.finished / self._total) if self._total else 0.0
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(theme.over(t.edge, t.panel))
-        painter.drawRoundedRect(QRectF(0, top, self.width(), thick), radius, radius)
+        painter.drawRoundedRect(box, radius, radius)
         if share:
             painter.setBrush(self.color)
-            painter.drawRoundedRect(QRectF(0, top, max(thick, share * self.width()), thick), radius, radius)
-        color = t.bad if self._figures.failed else t.secondary
-        self._words(painter, self._small, color, 0, self.height() - self._small.descent, finished)
-        painter.end()
+            painter.drawRoundedRect(
+                QRectF(box.left(), box.top(), max(2 * radius, share * box.width()), box.height()), radius, radius
+            )
 
     def _words(self, painter: QPainter, ink: Ink, color: QColor, x: float, baseline: float, text: str) -> None:
         painter.setFont(ink.font)

@@ -1,0 +1,146 @@
+"""A light that says whether every lane gave the same tokens; a click tells where not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QPointF, Qt
+from PySide6.QtGui import QPainter, QPaintEvent, QPolygonF
+from PySide6.QtWidgets import QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
+
+from app import theme
+from app.widgets.labels import Heading, label
+from app.widgets.popover import Popover
+from engine import NEAR_TIE, Agreement, Parting, Verdict
+
+MOST_LINES = 60
+WORST = (Verdict.DIFFERS, Verdict.NEAR_TIE, Verdict.SAME)
+
+
+def light_words(agreements: Sequence[Agreement | None]) -> str:
+    """ "same tokens in every lane", "near-tie in 2 of 64, 3.1e-05 nats apart", "tokens differ in 5 of 64"."""
+    told = [a for a in agreements if a is not None and a.compared]
+    verdict = worst(agreements)
+    if verdict is None:
+        return "one lane: no tokens to compare"
+    if verdict is Verdict.SAME:
+        return "same tokens in every lane"
+    partings = [p for a in told for p in a.partings if p.verdict is verdict]
+    count = f"{len({(p.arrival, p.sample) for p in partings}):,} of {max(a.compared for a in told):,}"
+    if verdict is Verdict.NEAR_TIE:
+        margin = max(p.margin or 0.0 for p in partings)
+        return f"near-tie in {count}, {margin:.0e} nats apart"
+    return f"tokens differ in {count}"
+
+
+def worst(agreements: Sequence[Agreement | None]) -> Verdict | None:
+    """The worst verdict of all lanes; None where there is nothing to compare."""
+    verdicts = {a.verdict for a in agreements if a is not None and a.compared}
+    return next((v for v in WORST if v in verdicts), None)
+
+
+def parting_words(parting: Parting) -> str:
+    """ "prompt 3, token 41:  ' owl' instead of ' fox'  ·  2.1e-05 nats apart"."""
+    ours, theirs = (
+        "its end" if token is None else repr(text) if text else f"token {token}"
+        for token, text in zip(parting.tokens, parting.texts, strict=True)
+    )
+    sample = f", sample {parting.sample + 1}" if parting.sample else ""
+    by = "" if parting.margin is None else f"  ·  {'' if parting.exact else '~'}{parting.margin:.1e} nats apart"
+    return f"prompt {parting.arrival + 1}{sample}, token {parting.position + 1}:  {theirs} instead of {ours}{by}"
+
+
+class AgreementLight(QPushButton):
+    """Green and round: the same; amber and three-cornered: near-ties; red and crossed: they differ."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setObjectName("agreement_light")
+        self.setProperty("role", "light")
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+        self.setToolTip("The first token in which each request differs from the first lane")
+        self._names: Sequence[str] = ()
+        self._agreements: Sequence[Agreement | None] = ()
+        self._verdict: Verdict | None = None
+        self._sheet: Popover | None = None
+        self.clicked.connect(self._on_clicked)
+        self.set_agreements((), ())
+
+    def set_agreements(self, names: Sequence[str], agreements: Sequence[Agreement | None]) -> None:
+        """Each lane against the first."""
+        self._names, self._agreements = names, agreements
+        self._verdict = worst(agreements)
+        words = light_words(agreements)
+        self.setText("      " + words)
+        self.setAccessibleName(words)
+        self.setVisible(bool(agreements))
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        t, r = theme.current(), theme.px(4)
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        c = QPointF(theme.px(10), self.height() / 2)
+        painter.setPen(Qt.PenStyle.NoPen)
+        match self._verdict:
+            case Verdict.SAME:
+                painter.setBrush(t.good)
+                painter.drawEllipse(c, r, r)
+            case Verdict.NEAR_TIE:
+                painter.setBrush(t.warn)
+                corners = [c + QPointF(-1.15 * r, r), c + QPointF(1.15 * r, r), c + QPointF(0, -1.1 * r)]
+                painter.drawPolygon(QPolygonF(corners))
+            case Verdict.DIFFERS:
+                pen = painter.pen()
+                pen.setStyle(Qt.PenStyle.SolidLine)
+                pen.setColor(t.bad)
+                pen.setWidthF(theme.px(2))
+                painter.setPen(pen)
+                painter.drawLine(c + QPointF(-r, -r), c + QPointF(r, r))
+                painter.drawLine(c + QPointF(-r, r), c + QPointF(r, -r))
+            case _:
+                painter.setBrush(t.edge)
+                painter.drawEllipse(c, r, r)
+        painter.end()
+
+    def lines(self) -> list[tuple[str, list[str]]]:
+        """Each lane's name with a line for every request that differs."""
+        told = zip(self._names, self._agreements, strict=True)
+        return [(name, [parting_words(p) for p in a.partings]) for name, a in told if a is not None]
+
+    def _on_clicked(self) -> None:
+        if self._sheet is not None:
+            self._sheet.deleteLater()
+        sheet = self._sheet = Popover(self, "agreement_sheet", "Where tokens differ", width=520)
+        inner = QWidget()
+        inner.setProperty("role", "sheet")
+        column = QVBoxLayout(inner)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(4)
+        for name, lines in self.lines():
+            column.addWidget(Heading(f"{name} against {self._names[0]}"))
+            for line in lines[:MOST_LINES] or ["same tokens in every request"]:
+                column.addWidget(_selectable(line))
+            if len(lines) > MOST_LINES:
+                column.addWidget(label(f"and {len(lines) - MOST_LINES:,} more", "note"))
+        column.addStretch(1)
+        scroll = QScrollArea()
+        scroll.setWidgetResizable(True)
+        scroll.setWidget(inner)
+        scroll.setFixedHeight(min(theme.px(320), inner.sizeHint().height() + theme.px(4)))
+        sheet.column.addWidget(scroll)
+        note = label(
+            f"A near-tie: the two tokens' probabilities were less than {NEAR_TIE:g} nats apart, so that the order of "
+            "additions decides which comes first.",
+            "note",
+        )
+        note.setWordWrap(True)
+        sheet.column.addWidget(note)
+        sheet.open_below(self)
+
+
+def _selectable(text: str) -> QLabel:
+    line = label(text, "note")
+    line.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    return line
