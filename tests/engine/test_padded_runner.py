@@ -1,6 +1,6 @@
 """Padded batches over a contiguous cache give transformers' tokens and logits in float32, however members come and go.
 
-Steps are made by hand here, as the scheduler makes them, so that every way of laying out the strips is met.
+Most steps are made by hand here, as the scheduler makes them, so that every way of laying out the strips is met.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
+from engine import Engine
 from engine.config import EngineConfig, ModelSpec, SamplingParams
 from engine.models.contiguous_cache import ContiguousCache
 from engine.models.launched import Launched
 from engine.models.loading import LoadedModel, load
-from engine.models.padded_runner import PaddedRunner
+from engine.models.padded_runner import NextBatch, PaddedRunner
 from engine.plan import Row, StepPlan
 from engine.request import Branch, Request
 from engine.trace.records import Kind
@@ -319,3 +320,48 @@ def test_what_a_leaver_left_in_its_strip_reaches_nobody(models: Any) -> None:
         (long,) = steps.join(4, width=72)
         steps.decode(5)
         steps.check(first, short, long, count=6)
+
+
+@pytest.mark.parametrize("mode", ["recompute", "sequential", "static", "dynamic", "continuous-padded"])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_engine_gives_the_tokens_and_logits_of_transformers_in_every_padded_mode(
+    name: str, mode: str, models: Any
+) -> None:
+    model, expected = models(name)
+    computed: dict[int, dict[int, Tensor]] = {}  # a request's logits by position; a held row's come again
+
+    def keep(module: Any, args: Any, kwargs: Any, out: Any) -> None:
+        batch, scheduler = kwargs["batch"], engine.scheduler
+        members = batch.cache.members if batch.cache is not None else scheduler.running
+        rows = members if isinstance(batch, NextBatch) else members[-len(out.logits) :]
+        for branch, position, logits in zip(rows, kwargs["position_ids"][:, -1].tolist(), out.logits[:, -1]):
+            computed.setdefault(branch.request.id, {}).setdefault(position, logits.clone())
+
+    memory = 44 * 4 * model.card.kv_token_bytes  # two of the widest fit
+    with Engine(model, EngineConfig(mode="sequential"), threads=1) as engine:
+        for depth in (0, 1):
+            slots = 1 if mode in ("recompute", "sequential") else 4
+            engine.begin(EngineConfig(mode=mode, max_running=slots, block_size=4, kv_memory=memory, depth=depth))
+            computed.clear()
+            handle = model.module.register_forward_hook(keep, with_kwargs=True)
+            counts = [NEW_TOKENS - 4 * (i % 4) for i in range(len(prompts()))]
+            params = [SamplingParams(max_tokens=n, temperature=0, ignore_eos=True) for n in counts]
+            streams = [engine.submit(prompt, p) for prompt, p in zip(prompts(), params)]
+            completions = [stream.result(timeout=60) for stream in streams]
+            handle.remove()
+            for prompt, completion, (tokens, logits), count in zip(prompts(), completions, expected, counts):
+                assert list(completion.token_ids) == tokens[:count]
+                found = computed[completion.request]
+                last = len(prompt) - 1
+                assert_same(torch.stack([found[last + i] for i in range(count)]), logits[:count])
+
+
+def test_a_repetition_penalty_counts_the_same_tokens_in_every_mode(demo: Engine) -> None:
+    params = SamplingParams(max_tokens=24, temperature=0, repetition_penalty=1.4, ignore_eos=True)
+    said = set()
+    for mode in ("continuous", "recompute", "sequential", "static", "continuous-padded"):
+        for depth in (0, 1):
+            demo.begin(EngineConfig(mode=mode, max_running=2, depth=depth))
+            streams = [demo.submit(text, params) for text in ("Once upon a time", "The fox", "Lily and Lily and")]
+            said.add(tuple(stream.result(timeout=60).token_ids for stream in streams))
+    assert len(said) == 1
