@@ -121,6 +121,7 @@ class Engine:
             try:
                 if not self.scheduler.idle:
                     raise InvalidInput("requests are running: wait for them or stop them before changing the engine")
+                self._record_ended()  # of those that were cancelled in the same turn
                 try:
                     self._build(config)
                 except Exception:
@@ -215,9 +216,9 @@ class Engine:
         self._open_trace()
 
     def _post(self, do: Callable[[], None]) -> bool:
-        """Hands `do` to the engine's thread; False when that is closing and will not do it."""
+        """Hands `do` to the engine's thread; False when that is closing or gone and will not do it."""
         with self._wake:
-            if self._closing:
+            if self._closing or not self.alive:
                 return False
             self._inbox.append(do)
             self._wake.notify()
@@ -227,7 +228,8 @@ class Engine:
         try:
             self._work()
         except Exception as error:  # a defect of ours: nobody may wait for an engine that is gone
-            self.alive, self.error = False, f"the engine stopped: {type(error).__name__}: {error}"
+            with self._wake:
+                self.alive, self.error = False, f"the engine stopped: {type(error).__name__}: {error}"
             now = time.perf_counter() - self._origin
             self.trace.append(Notice(now, "error", self.error))
             for request in self.scheduler.requests.values():

@@ -190,6 +190,8 @@ class EngineProcess:
                 self._ready.set_result(card)
             case ("failed", error):
                 self._ready.set_exception(error)
+            case ("stopped", error):
+                self.error = error
 
     def _answer(self, call: int, result: Any) -> None:
         self._calls.pop(call).set_result(result)
@@ -197,7 +199,7 @@ class EngineProcess:
     def _child_gone(self) -> None:
         code = self._child.wait()
         self.alive = False
-        if not self._closing:
+        if not self._closing and not self.error:
             how = f"killed by signal {signal.Signals(-code).name}" if code < 0 else f"it ended with code {code}"
             self.error = f"the engine's process {self.pid} is gone ({how})"
         trace, reason = self.trace, FinishReason.CANCELLED if self._closing else FinishReason.ERROR
@@ -257,7 +259,11 @@ class Host:
         self._drain()
         self._send("ready", self._engine.card)
         while not self._closing.wait(BATCH_INTERVAL):
+            alive = self._engine.alive
             self._drain()
+            if not alive:  # a defect of ours ended its thread; the process goes too, and the parent is told why
+                self._send("stopped", self._engine.error)
+                os._exit(1)
         self._engine.close()
         self._drain()
         os._exit(0)  # nothing is left to say, and the listener would hold the interpreter in its read

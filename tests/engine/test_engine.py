@@ -457,3 +457,31 @@ def test_the_machines_load_is_told_about_twice_a_second(demo: Engine) -> None:
     readings = [r for r in demo.trace.records if isinstance(r, Telemetry)]
     assert 1 <= len(readings) <= 3
     assert all(r.memory > 0 for r in readings)
+
+
+def test_a_request_cancelled_just_before_another_trace_begins_still_ends(demo: Engine) -> None:
+    for _ in range(5):
+        stream = demo.submit([5, 6, 7], SamplingParams(max_tokens=900, ignore_eos=True))
+        next(iter(stream))
+        demo.cancel()
+        demo.begin(demo.config)
+        assert stream.result(timeout=10).finish_reason is FinishReason.CANCELLED
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_engine_that_breaks_ends_its_requests_and_takes_no_more() -> None:
+    with Engine(ModelSpec("demo"), EngineConfig(max_running=4), threads=1) as engine:
+        stream = engine.submit([5, 6, 7], SamplingParams(max_tokens=900, ignore_eos=True))
+        next(iter(stream))
+
+        def broken(now: float) -> None:
+            raise AssertionError("this cannot happen")
+
+        engine.scheduler.plan = broken  # type: ignore[method-assign,assignment]
+        assert stream.result(timeout=10).finish_reason is FinishReason.ERROR
+        assert "this cannot happen" in stream.result().error
+        assert not engine.alive
+        with pytest.raises(InvalidInput, match="this cannot happen"):
+            engine.submit("hello")
+        with pytest.raises(InvalidInput, match="this cannot happen"):
+            engine.begin(EngineConfig())
