@@ -24,7 +24,17 @@ from engine.config import (
 )
 from engine.heat import Heat, HeatEvent, LaneFailed, LaneFinished, LaneLoading, LaneStarted
 from engine.host import EngineHost, LocalHost
-from engine.lane import Lane, lane_name, lane_names, lane_sentence, lane_text, lane_title, parse_lane, parse_lanes
+from engine.lane import (
+    LANE_GRAMMAR,
+    Lane,
+    lane_name,
+    lane_names,
+    lane_sentence,
+    lane_text,
+    lane_title,
+    parse_lane,
+    parse_lanes,
+)
 from engine.process import EngineProcess
 from engine.progress import LoadCancelled, LoadProgress
 from engine.race import RACE_ORDERS, Race, RaceEvent, RaceFinished, RaceResult
@@ -83,7 +93,7 @@ _LAZY = {
 }
 
 __all__ = [
-    "ARRIVALS", "DELIVERIES", "DTYPES", "MEASURES", "MODES", "MOST_SAMPLES", "NEAR_TIE", "PAGED_MODES",
+    "ARRIVALS", "DELIVERIES", "DTYPES", "LANE_GRAMMAR", "MEASURES", "MODES", "MOST_SAMPLES", "NEAR_TIE", "PAGED_MODES",
     "PLANNED_QUANTIZATIONS", "PROMPT_FILES", "QUANTIZATIONS", "RACE_ORDERS", "RUN_SUFFIX", "SOLITARY_MODES",
     "Agreement", "Arrival", "Comparison", "Completion", "Delta", "Ended", "Engine", "EngineConfig", "EngineHost",
     "EngineProcess", "FinishReason", "Header", "Heat", "HeatEvent", "InvalidInput", "Kind", "KvShares", "Lane",

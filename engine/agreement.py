@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 
@@ -63,6 +64,10 @@ class Agreement:
             return Verdict.SAME
         ties = all(p.verdict is Verdict.NEAR_TIE for p in self.partings)
         return Verdict.NEAR_TIE if ties else Verdict.DIFFERS
+
+    def to_json(self) -> dict[str, Any]:
+        partings = [asdict(p) | {"verdict": p.verdict} for p in self.partings]
+        return {"verdict": self.verdict, "text": self.text(), "compared": self.compared, "partings": partings}
 
     def text(self) -> str:
         """A sentence for people."""

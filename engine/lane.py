@@ -32,7 +32,9 @@ MODE_SENTENCES = {
 }
 JOINING_MODES = ("continuous-padded", "continuous", "chunked")
 BATCHED_MODES = ("static", "dynamic")
-GRAMMAR = "MODE[:N][:prefix][:KEY=VALUE…], e.g. static:8, chunked:64:budget=128, continuous:prefix, dynamic:8:wait=0.2"
+LANE_GRAMMAR = (
+    "MODE[:N][:prefix][:KEY=VALUE…], e.g. static:8, chunked:64:budget=128, continuous:prefix, dynamic:8:wait=0.2"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +94,8 @@ _KEYS = _CONFIG_KEYS | _SPEC_KEYS | {"name": _Key("name", str, "a name")}
 _ESCAPED = re.compile(r"[%:,]|^\s|\s$")
 
 
-def parse_lane(text: str, spec: ModelSpec | None = None) -> Lane:
-    """The lane of a text; what it does not say of the model is taken from `spec` (the demo model).
+def parse_lane(text: str, spec: ModelSpec | None = None, seed: int = 0) -> Lane:
+    """The lane of a text; what it does not say of the model is taken from `spec` (the demo model), as is its `seed`.
 
     Values are percent-decoded: `%3A`, `%2C` and `%25` stand for a colon, a comma and a percent sign. Raises
     InvalidInput naming the part that is wrong and the remedy.
@@ -104,7 +106,7 @@ def parse_lane(text: str, spec: ModelSpec | None = None) -> Lane:
 
     mode, *parts = text.strip().split(":")
     if mode not in MODES:
-        raise wrong(mode, f"no such mode; use one of {', '.join(MODES)} (a lane is {GRAMMAR})")
+        raise wrong(mode, f"no such mode; use one of {', '.join(MODES)} (a lane is {LANE_GRAMMAR})")
     found: dict[str, Any] = {"mode": mode}
     model: dict[str, Any] = {}
     name, key = "", ""
@@ -123,7 +125,7 @@ def parse_lane(text: str, spec: ModelSpec | None = None) -> Lane:
                 raise wrong(part, f"{mode} has no blocks to share; use one of {', '.join(PAGED_MODES)}")
             found["prefix_caching"] = True
         elif not equals or key not in _KEYS:
-            raise wrong(part, f"not a part of a lane; keys are {', '.join(_KEYS)} (a lane is {GRAMMAR})")
+            raise wrong(part, f"not a part of a lane; keys are {', '.join(_KEYS)} (a lane is {LANE_GRAMMAR})")
         else:
             rule = _KEYS[key]
             if mode not in rule.modes:
@@ -138,6 +140,7 @@ def parse_lane(text: str, spec: ModelSpec | None = None) -> Lane:
                 name = read
             else:
                 (found if key in _CONFIG_KEYS else model)[rule.field] = read
+    found.setdefault("seed", seed)
     found.setdefault("token_budget", max(EngineConfig().token_budget, found.get("max_running", 0)))
     try:
         return Lane(EngineConfig(**found), replace(spec or ModelSpec(), **model), name)
@@ -145,9 +148,9 @@ def parse_lane(text: str, spec: ModelSpec | None = None) -> Lane:
         raise InvalidInput(f"lane {text!r}: {error}") from None
 
 
-def parse_lanes(text: str, spec: ModelSpec | None = None) -> tuple[Lane, ...]:
+def parse_lanes(text: str, spec: ModelSpec | None = None, seed: int = 0) -> tuple[Lane, ...]:
     """Lanes with commas between them. Raises InvalidInput."""
-    return tuple(parse_lane(part, spec) for part in text.split(","))
+    return tuple(parse_lane(part, spec, seed) for part in text.split(","))
 
 
 def lane_text(lane: Lane) -> str:

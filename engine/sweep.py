@@ -168,7 +168,8 @@ class SweepResult:
         return table + "\n\n" + "\n".join(f"{n}: {self.recommend(i).reason}" for i, n in enumerate(self.names))
 
     def _table(self) -> list[list[str]]:
-        measures = [MEASURES[key] for key in COLUMNS + (("goodput",) if self.slo.limits else ())]
+        keys = [key for key in COLUMNS if not (self.by_rate and key == "average_latency")]  # it is a full batch's
+        measures = [MEASURES[key] for key in keys + ["goodput"] * bool(self.slo.limits)]
         table = [["lane", "rate" if self.by_rate else "batch", *(m.name for m in measures), ""]]
         for o in sorted(self.outcomes, key=lambda o: (o.point.series, o.point.setting)):
             cells = [m.text(o.value(m.key)) for m in measures]

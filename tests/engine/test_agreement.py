@@ -99,7 +99,7 @@ def test_every_lane_is_compared_with_the_first_that_was_played() -> None:
     assert agreement(Trace(), Trace()).text() == "no request to compare"
 
 
-@pytest.mark.parametrize("params", [SamplingParams(max_tokens=12, temperature=0), SamplingParams(max_tokens=12)])
+@pytest.mark.parametrize("params", [SamplingParams(max_tokens=12, temperature=0), SamplingParams(max_tokens=12, n=2)])
 def test_the_demo_model_says_the_same_in_lanes_of_any_width(demo: Engine, params: SamplingParams) -> None:
     workload = demo_workload(6, params)
     traces = [demo.run(workload, EngineConfig(max_running=n)).result(timeout=60) for n in (2, 8)]

@@ -1,0 +1,1 @@
+"""The commands that need no window, one a file."""

@@ -1,0 +1,203 @@
+"""Options that several commands share, and what they stand for."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from engine import (
+    ARRIVALS,
+    DELIVERIES,
+    DTYPES,
+    MODES,
+    QUANTIZATIONS,
+    EngineConfig,
+    ModelSpec,
+    SamplingParams,
+    Slo,
+    Workload,
+    inspect_model,
+    list_workloads,
+    load_workload,
+)
+
+EMBEDDED = ("demo", "demo-draft")
+
+
+def whole(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
+    return value
+
+
+def size_in_bytes(text: str) -> int:
+    """A size such as 512M or 4G in bytes."""
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    number, unit = (text[:-1], units[text[-1].upper()]) if text[-1:].upper() in units else (text, 1)
+    try:
+        return int(float(number) * unit)
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 512M or 4G") from None
+
+
+# What each command adds to its parser.
+
+
+def model_options(to: argparse.ArgumentParser) -> None:
+    to.add_argument("--model", default="demo", help="demo, a model folder or a hub id (default: demo)")
+    to.add_argument("--quantization", default="none", metavar="KIND", help=f"one of {', '.join(QUANTIZATIONS)}")
+    to.add_argument("--dtype", default="auto", choices=DTYPES)
+    to.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
+    to.add_argument("--revision", help="branch, tag or commit of a model on the hub")
+    to.add_argument("--trust-remote-code", action="store_true", help="run Python code that the model brings")
+
+
+def engine_options(to: argparse.ArgumentParser) -> None:
+    default = EngineConfig()
+    to.add_argument("--mode", default=default.mode, help=f"one of {', '.join(MODES)}")
+    to.add_argument("--max-running", type=int, default=default.max_running, help="requests that run at once")
+    to.add_argument("--token-budget", type=int, help="most tokens a step computes (default: 2048)")
+    to.add_argument(
+        "--join-every", type=int, default=default.join_every, metavar="STEPS",
+        help="continuous modes: requests join every so many steps",
+    )  # fmt: skip
+    to.add_argument(
+        "--longest-wait", type=float, default=default.longest_wait, metavar="SECONDS",
+        help="dynamic: how long a batch waits for more requests (default: 0.2)",
+    )  # fmt: skip
+    to.add_argument(
+        "--delivery", default=default.delivery, metavar="HOW",
+        help=f"static and dynamic: {' or '.join(DELIVERIES)}; batch holds all text back until the batch is done",
+    )  # fmt: skip
+    to.add_argument("--prefix-caching", action="store_true", help="paged modes: prompts that begin alike share blocks")
+    to.add_argument("--block-size", type=int, default=default.block_size, help="tokens a KV block holds")
+    kv_memory_option(to)
+    to.add_argument("--depth", type=int, help="steps launched ahead: 0 or 1 (default: 1 on a GPU, else 0)")
+    to.add_argument("--seed", type=int, default=0)
+    threads_option(to)
+
+
+def kv_memory_option(to: Any, default: str = "what is free") -> None:
+    to.add_argument(
+        "--kv-memory", type=size_in_bytes, metavar="SIZE", help=f"KV pool, e.g. 512M or 4G (default: {default})"
+    )
+
+
+def threads_option(to: argparse.ArgumentParser) -> None:
+    to.add_argument("--threads", type=whole, help="torch threads on a CPU (default: the fastest, measured at load)")
+
+
+def sampling_options(to: argparse.ArgumentParser) -> None:
+    """Their defaults are those of the workload; 256 tokens, temperature 0.8 and top-p 0.95 where it has none."""
+    to.add_argument("--max-tokens", type=int)
+    to.add_argument("--temperature", type=float, help="0 is greedy")
+    to.add_argument("--top-p", type=float)
+    to.add_argument("--top-k", type=int)
+    to.add_argument("--min-p", type=float)
+    to.add_argument("--repetition-penalty", type=float)
+    to.add_argument("--stop", action="append", help="end before this text; may be given several times")
+    to.add_argument("--ignore-eos", action="store_true", default=None, help="go on to max tokens")
+    to.add_argument("--n", type=int, metavar="N", help="samples of every prompt")
+
+
+def workload_options(to: argparse.ArgumentParser, default: str | None) -> None:
+    names = ", ".join(card.name for card in list_workloads())
+    said = f" (default: {default})" if default else ""
+    to.add_argument(
+        "--workload", metavar="NAME|FILE", default=default,
+        help=f"one of {names}, or a .toml, .txt, .jsonl or ShareGPT .json file{said}",
+    )  # fmt: skip
+    to.add_argument("--count", type=whole, metavar="N", help="so many requests of the workload")
+    to.add_argument("--arrivals", metavar="KIND", help=f"when they come in: {', '.join(ARRIVALS)}")
+    to.add_argument("--rate", type=float, help="requests a second")
+    to.add_argument("--burstiness", type=float, help="of gamma arrivals; 1 is Poisson, less comes in bursts")
+    to.add_argument("--concurrency", type=int, metavar="N", help="at most N requests open at once")
+
+
+def slo_options(to: argparse.ArgumentParser) -> None:
+    for name, what in (
+        ("ttft", "time to first token"), ("tpot", "time per output token"), ("itl", "99th percentile of gaps"),
+        ("e2e", "time to the last token"),
+    ):  # fmt: skip
+        to.add_argument(f"--slo-{name}", type=float, metavar="SECONDS", help=f"a request's longest {what}, for goodput")
+
+
+def kv_options(to: argparse.ArgumentParser, default: str) -> None:
+    """The KV pool of every lane."""
+    sizes = to.add_mutually_exclusive_group()
+    sizes.add_argument("--kv-tokens", type=whole, metavar="N", help=f"tokens in every KV pool (default: {default})")
+    kv_memory_option(sizes, "see --kv-tokens")
+
+
+def output_options(to: argparse.ArgumentParser) -> None:
+    forms = to.add_mutually_exclusive_group()
+    forms.add_argument("--json", action="store_true", help="print everything as JSON")
+    forms.add_argument("--csv", action="store_true", help="print the table as CSV")
+    forms.add_argument("--markdown", action="store_true", help="print the table as Markdown")
+
+
+# What the options stand for. Each raises InvalidInput.
+
+
+def spec_of(options: argparse.Namespace) -> ModelSpec:
+    return ModelSpec(
+        options.model, options.quantization, options.dtype, options.device, options.revision, options.trust_remote_code
+    )
+
+
+def config_of(options: argparse.Namespace) -> EngineConfig:
+    return EngineConfig(
+        mode=options.mode,
+        max_running=options.max_running,
+        token_budget=options.token_budget or max(EngineConfig().token_budget, options.max_running),
+        block_size=options.block_size,
+        kv_memory=options.kv_memory,
+        join_every=options.join_every,
+        longest_wait=options.longest_wait,
+        delivery=options.delivery,
+        prefix_caching=options.prefix_caching,
+        depth=options.depth,
+        seed=options.seed,
+    )
+
+
+def sampling_of(options: argparse.Namespace, base: SamplingParams | None = None) -> SamplingParams:
+    """`base` (or the command line's own defaults) with what was given."""
+    names = (
+        "max_tokens", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "stop", "ignore_eos", "n",
+    )  # fmt: skip
+    given = {name: value for name in names if (value := getattr(options, name, None)) is not None}
+    return (base or SamplingParams(temperature=0.8, top_p=0.95)).with_(**given)
+
+
+def sampled(workload: Workload, options: argparse.Namespace) -> Workload:
+    """The workload, each prompt sampled as it says itself but for what the command line says."""
+    return replace(
+        workload, arrivals=tuple(replace(a, params=sampling_of(options, a.params)) for a in workload.arrivals)
+    )
+
+
+def slo_of(options: argparse.Namespace) -> Slo:
+    return Slo(options.slo_ttft, options.slo_tpot, options.slo_itl, options.slo_e2e)
+
+
+def workload_of(options: argparse.Namespace, spec: ModelSpec) -> Workload:
+    """The workload, its prompts as long as `spec`'s tokenizer makes them."""
+    chat = False if getattr(options, "raw", False) else None
+    return load_workload(
+        options.workload, model_folder=spec.source, seed=options.seed, count=options.count, arrivals=options.arrivals,
+        rate=options.rate, burstiness=options.burstiness, concurrency=options.concurrency, chat=chat,
+    )  # fmt: skip
+
+
+def check_model(spec: ModelSpec) -> None:
+    """Looks at a model that is on this machine before anything is loaded. A hub id is left to the load."""
+    path = Path(spec.source).expanduser()
+    if spec.source in EMBEDDED or path.exists() or path.is_absolute() or "/" not in spec.source:
+        inspect_model(spec)

@@ -1,0 +1,108 @@
+"""Progress on stderr, silent where that is no terminal; and Ctrl+C as an event."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Self
+
+from engine import LaneFailed, LaneFinished, LaneLoading, LaneStarted, LoadProgress, RaceEvent, Run, SweepEvent
+
+REFRESH = 0.2  # seconds
+
+
+class Bar:
+    """A progress bar, for loads and for runs."""
+
+    def __init__(self, quiet: bool) -> None:
+        from tqdm import tqdm
+
+        self._bar: Any = tqdm(total=1, disable=True if quiet else None, leave=False, unit="B", unit_scale=True)
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
+
+    def loading(self, progress: LoadProgress) -> None:
+        self._show(progress.stage, progress.done, progress.total or 1, "B")
+
+    def follow(self, run: Run, name: str = "") -> None:
+        """Returns when the run is over."""
+        while not run.done:
+            self.running(run, name)
+            run.wait(REFRESH)
+
+    def running(self, run: Run, name: str = "") -> None:
+        if self._bar.disable:
+            return
+        tokens = sum(len(s.tokens) for v in run.trace.requests.values() for s in v.samples)
+        self._show(f"{name}{', ' if name else ''}{tokens:,} tokens", run.finished, run.total, " requests")
+
+    def _show(self, words: str, done: int, total: int, unit: str) -> None:
+        with self._lock:
+            self._bar.unit = unit
+            self._bar.set_description_str(words, refresh=False)
+            self._bar.total, self._bar.n = total, done
+            self._bar.refresh()
+
+
+class HeatBar(Bar):
+    """A bar for the heats of a race or a sweep, told by their events: `names` by lane, `repeats` of each."""
+
+    def __init__(self, quiet: bool, names: tuple[str, ...], repeats: int) -> None:
+        super().__init__(quiet)
+        self._names, self._heats, self._repeats = names, len(names) * repeats, repeats
+        self._played = 0
+        self._run: tuple[Run, str] | None = None
+        self._over = threading.Event()
+        self._watch = threading.Thread(target=self._refresh, name="progress", daemon=True)
+        if not self._bar.disable:
+            self._watch.start()
+
+    def tell(self, event: RaceEvent | SweepEvent) -> None:
+        match event:
+            case LaneLoading():
+                self.loading(event.progress)
+            case LaneStarted():
+                self._run = event.run, f"{self._played + 1} of {self._heats}: {self._names[event.lane]}"
+            case LaneFinished() | LaneFailed():
+                self._run = None
+                self._played += 1
+            case _:
+                self._run = None
+
+    def _refresh(self) -> None:
+        while not self._over.wait(REFRESH):
+            if (run := self._run) is not None:
+                self.running(*run)
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if self._watch.ident is not None:
+            self._watch.join()
+        super().__exit__()
+
+
+@contextmanager
+def interrupt_as_event() -> Iterator[threading.Event]:
+    """Ctrl+C sets the event; a second one is as it always was. Only the main thread hears signals."""
+    interrupted = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupted
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def stop(*_: object) -> None:
+        interrupted.set()
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, stop)
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, before)

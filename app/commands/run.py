@@ -1,0 +1,144 @@
+"""`batchscope run`: prompts through the engine, and the metrics."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from app.commands.options import (
+    config_of,
+    engine_options,
+    model_options,
+    sampled,
+    sampling_of,
+    sampling_options,
+    slo_of,
+    slo_options,
+    spec_of,
+    whole,
+    workload_of,
+    workload_options,
+)
+from app.commands.progress import Bar
+from engine import (
+    RUN_SUFFIX,
+    InvalidInput,
+    Lane,
+    ModelSpec,
+    Prompt,
+    SamplingParams,
+    Slo,
+    Trace,
+    TraceWriter,
+    Workload,
+    compare,
+    demo_workload,
+    formulas,
+    lane_name,
+    measure,
+    read_prompts,
+    table,
+)
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    run = commands.add_parser(
+        "run", help="send prompts to the engine without a window and print the metrics",
+        formatter_class=argparse.RawDescriptionHelpFormatter, epilog=f"what is printed:\n{formulas()}",
+    )  # fmt: skip
+    model_options(run)
+    engine_options(run)
+    sampling_options(run)
+    run.add_argument("--prompts", type=Path, metavar="FILE", help="one prompt a line, UTF-8 (default: 64 demo stories)")
+    run.add_argument("--raw", action="store_true", help="send the prompts as plain text, without the chat template")
+    run.add_argument("--repeat", type=whole, default=1, metavar="N", help="send every prompt N times")
+    workload_options(run, None)
+    slo_options(run)
+    run.add_argument("--texts", action="store_true", help="print the answers too")
+    run.add_argument("--out", type=Path, metavar="FILE", help=f"write the run to FILE ({RUN_SUFFIX}) as it grows")
+    forms = run.add_mutually_exclusive_group()
+    forms.add_argument("--json", action="store_true", help="print metrics and answers as JSON")
+    forms.add_argument("--csv", action="store_true", help="print the metrics as CSV")
+    run.set_defaults(command=run_prompts)
+
+
+def run_prompts(options: argparse.Namespace) -> int:
+    """Everything is checked before the model is loaded, so that a mistake costs no wait."""
+    spec, config, params, slo = spec_of(options), config_of(options), sampling_of(options), slo_of(options)
+    if options.prompts and options.workload:
+        raise InvalidInput("--prompts and --workload: give one of the two")
+    workload = sampled(workload_of(options, spec), options) if options.workload else None
+    if workload is not None:
+        workload = replace(workload, arrivals=workload.arrivals * options.repeat)
+    lines = read_prompts(options.prompts) * options.repeat if options.prompts else None
+    with Bar(options.json or options.csv) as bar:
+        from engine import Engine
+
+        with Engine(spec, config, progress=bar.loading, threads=options.threads) as engine:
+            if workload is None:
+                workload = _prompts(lines, options, params, engine.card.chat)
+            run = engine.run(workload)
+            writer = TraceWriter(run.trace, options.out) if options.out else None
+            try:
+                bar.follow(run)
+                trace = run.result()
+            except KeyboardInterrupt:
+                run.cancel()
+                raise
+            finally:
+                engine.close()
+                if writer is not None:
+                    writer.close()
+                    if writer.error:
+                        print(f"batchscope: {writer.error}", file=sys.stderr)
+                _print(run.trace, options, spec, slo)
+    return 1 if any(v.error for v in trace.requests.values()) else 0
+
+
+def _prompts(lines: list[str] | None, options: argparse.Namespace, params: SamplingParams, chat: bool) -> Workload:
+    if lines is None:
+        return demo_workload(64 * options.repeat).with_params(params)
+    chat = chat and not options.raw
+    prompts: list[Prompt] = [[{"role": "user", "content": x}] if chat else x for x in lines]
+    return Workload.at_once(options.prompts.name, prompts, params)
+
+
+def _print(trace: Trace, options: argparse.Namespace, spec: ModelSpec, slo: Slo) -> None:
+    metrics = measure(trace, slo)
+    views = list(trace.requests.values())
+    if options.json:
+        answers = [
+            {
+                "request": v.request,
+                "sample": sample.branch,
+                "prompt": v.messages[-1]["content"] if v.messages else v.prompt,
+                "text": sample.text,
+                "finish_reason": sample.reason,
+                "error": sample.error,
+                "token_ids": sample.tokens,
+                "ttft": sample.token_times[0] - v.submitted if sample.token_times else None,
+            }
+            for v in views
+            for sample in v.samples
+        ]
+        print(json.dumps({"metrics": metrics.to_json(), "answers": answers}, ensure_ascii=False, indent=1))
+        return
+    header = trace.header
+    if options.csv:
+        print(compare([lane_name(Lane(header.config, spec))], [[metrics]]).csv(), end="")
+        return
+    if options.texts:
+        for v in views:
+            print(f"[{v.request}] {v.messages[-1]['content'] if v.messages else v.prompt}")
+            print(*(sample.text for sample in v.samples), sep="\n", end="\n\n")
+    model = header.model
+    print(f"{model.name} · {model.dtype} · {model.device} · {header.config.mode} · {header.machine.cpu}")
+    print(table(metrics))
+    for v in views:
+        if v.error:
+            print(f"request {v.request}: {v.error}", file=sys.stderr)
+    if options.out:
+        print(f"\nrun written to {options.out}")
