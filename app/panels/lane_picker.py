@@ -65,13 +65,14 @@ class LaneChip(QFrame):
         self.cross.setAccessibleName(f"Remove {name}")
         self.cross.setToolTip(f"Remove {name}")
         self.cross.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-        self.cross.setVisible(removable)
         row = QHBoxLayout(self)
         row.setContentsMargins(theme.px(10), 0, theme.px(3 if removable else 10), 0)
         row.setSpacing(theme.px(4))
         row.addWidget(LaneDot(index))
         row.addWidget(self.name)
         row.addWidget(self.cross)
+        if not removable:
+            self.cross.hide()
 
 
 class LanePicker(QWidget):
@@ -126,10 +127,11 @@ class LanePicker(QWidget):
         lanes = list(self.lanes)
         lanes.insert(to, lanes.pop(index))
         self._take(tuple(lanes))
-        self.chips[to].name.setFocus()
         if self.editor.isVisible():
             self._edited = to
             self._fill_editor()
+        else:
+            self.chips[to].name.setFocus()
 
     def edit(self, index: int) -> None:
         self._edited = index

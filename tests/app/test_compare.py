@@ -1,0 +1,224 @@
+"""The Compare page over the real engine process and the demo model."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QPushButton
+from pytestqt.qtbot import QtBot
+
+from app import places
+from app.main_window import COMPARE, PLAY, MainWindow
+from app.pages.compare import ComparePage
+from app.race_choice import LaneChoice, RaceChoice
+from app.race_session import LaneState, Phase
+from app.session import LENT_WORDS, SessionState
+from engine import EngineConfig, FinishReason, load_trace
+
+WAIT = 60_000
+
+
+def compare_page(window: MainWindow, *lanes: str, count: int = 4, **changes: object) -> ComparePage:
+    """The page, set to a short race."""
+    window.show_page(COMPARE)
+    page = window.compare
+    assert page is not None
+    choice = RaceChoice("burst", tuple(LaneChoice.parse(text) for text in lanes), count=count)
+    page.setup._take(replace(choice, **changes))  # type: ignore[arg-type]
+    return page
+
+
+def over(qtbot: QtBot, page: ComparePage) -> None:
+    qtbot.waitUntil(lambda: page.race.phase is Phase.OVER, timeout=WAIT)
+
+
+def states(page: ComparePage) -> list[LaneState]:
+    return [lane.state for lane in page.race.lanes]
+
+
+def button(page: ComparePage, name: str) -> QPushButton:
+    found = page.findChild(QPushButton, name)
+    assert found is not None
+    return found
+
+
+def test_two_lanes_are_raced_stopped_half_way_raced_again_and_the_table_is_exported(
+    qtbot: QtBot, ready: MainWindow, tmp_path: Path
+) -> None:
+    page = compare_page(ready, "continuous:4", "continuous:2", count=8)
+    race = page.race
+    assert page.empty.isVisible()
+    qtbot.keyClick(page, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
+    page.race_action.trigger()
+    qtbot.waitUntil(lambda: states(page) == [LaneState.DONE, LaneState.RUNNING], timeout=WAIT)
+    assert page.setup.race.text() == "Stop"
+    assert page.views[0].status.text().startswith(("replay", "done")), (
+        "the finished lane replays beside the running one"
+    )
+    page.setup.race.click()
+    over(qtbot, page)
+    assert states(page) == [LaneState.DONE, LaneState.STOPPED]
+    assert page.notice.title.text() == "Stopped: 1 of 2 lanes"
+    assert race.report is not None
+    assert race.can_replay
+
+    page.start()
+    over(qtbot, page)
+    assert states(page) == [LaneState.DONE, LaneState.DONE]
+    assert not page.notice.isVisible()
+    qtbot.waitUntil(lambda: all(lane.playback.caught_up for lane in race.lanes), timeout=WAIT)
+    qtbot.waitUntil(lambda: [v.figures.finished for v in page.views] == [8, 8], timeout=WAIT)
+    assert page.views[1].status.text().startswith("done in")
+    assert "same tokens in every lane" in page.result.light.text()
+    page.export.copy("Markdown")
+    assert "| output throughput |" in QGuiApplication.clipboard().text()
+    for kind in ("csv", "json", "md"):
+        page.export.save(tmp_path / f"race.{kind}")
+    assert (tmp_path / "race.csv").read_text(encoding="utf-8").startswith("measure,")
+    assert (tmp_path / "race.json").read_text(encoding="utf-8").startswith("{")
+    runs = sorted(places.runs().glob("*.bsrun"))
+    assert len(runs) == 3, "every finished lane is kept as a run"
+    assert {len(load_trace(run).requests) for run in runs} == {8}
+
+
+def test_a_replay_plays_all_lanes_from_the_start_and_can_be_scrubbed(qtbot: QtBot, ready: MainWindow) -> None:
+    page = compare_page(ready, "continuous:4", "continuous:1")
+    race = page.race
+    page.start()
+    over(qtbot, page)
+    bar = page.replay
+    assert bar.button.isEnabled()
+    bar.speed.setCurrentIndex(bar.speed.findData(4.0))
+    page.setFocus()
+    qtbot.keyClick(page, Qt.Key.Key_Space)
+    assert race.replaying
+    qtbot.waitUntil(lambda: 0 < race.clock < race.longest, timeout=WAIT)
+    qtbot.keyClick(page, Qt.Key.Key_Space)
+    assert not race.replaying
+    bar.slider.setValue(bar.slider.maximum() // 10)
+    qtbot.waitUntil(lambda: all(lane.playback.caught_up for lane in race.lanes), timeout=WAIT)
+    early = sum(len(v.tokens) for lane in race.lanes for v in lane.playback.requests.values())
+    assert all(view.status.text().startswith("replay") for view in page.views)
+    race.speed = 1000.0
+    race.play()
+    qtbot.waitUntil(lambda: not race.replaying and race.clock == race.longest, timeout=WAIT)
+    qtbot.waitUntil(lambda: all(lane.playback.caught_up for lane in race.lanes), timeout=WAIT)
+    assert sum(len(v.tokens) for lane in race.lanes for v in lane.playback.requests.values()) > early
+
+
+def test_a_lane_that_fails_says_so_in_its_place_and_the_other_finishes(
+    qtbot: QtBot, ready: MainWindow, tmp_path: Path
+) -> None:
+    page = compare_page(ready, f"continuous:4:model={tmp_path}", "continuous:4")
+    page.start()
+    over(qtbot, page)
+    assert states(page) == [LaneState.FAILED, LaneState.DONE]
+    assert str(tmp_path) in page.views[0].error.text()
+    assert page.views[0].error.isVisible()
+    assert page.views[0].status.property("role") == "error"
+    assert page.result.comparison is not None
+    assert page.result.comparison.errors[0]
+    assert ready.session.state is SessionState.READY
+    assert ready.session.card is not None
+    assert ready.session.card.source == "demo", "Play has its own model again"
+
+
+def test_an_engine_that_dies_costs_its_lane_and_the_next_gets_a_fresh_one(qtbot: QtBot, ready: MainWindow) -> None:
+    page = compare_page(ready, "continuous:2", "continuous:4", count=16)
+    page.start()
+    qtbot.waitUntil(lambda: bool(states(page)) and states(page)[0] is LaneState.RUNNING, timeout=WAIT)
+    os.kill(ready.session.engine_pid or 0, signal.SIGKILL)
+    over(qtbot, page)
+    assert states(page) == [LaneState.FAILED, LaneState.DONE]
+    assert "SIGKILL" in page.views[0].error.text()
+    assert ready.session.state is SessionState.READY
+
+
+def test_play_is_refused_during_a_race_and_has_its_texts_and_config_after_it(qtbot: QtBot, ready: MainWindow) -> None:
+    play, session, bridge = ready.page, ready.session, ready.bridge
+    play.sampling.max_tokens.set_value(8)
+    play.composer.count.setValue(2)
+    play.composer.send()
+    qtbot.waitUntil(lambda: len(bridge.requests) == 2 and not bridge.busy, timeout=WAIT)
+    texts = [view.text for view in bridge.requests.values()]
+    page = compare_page(ready, "continuous:2", count=16)
+    page.start()
+    qtbot.waitUntil(lambda: session.state is SessionState.LENT, timeout=WAIT)
+    ready.show_page(PLAY)
+    assert "race" in ready.top_bar.status.accessibleName()
+    assert not play.composer.send_button.isEnabled()
+    assert play.composer.send_button.toolTip() == LENT_WORDS
+    play.composer.send()
+    qtbot.waitUntil(lambda: play.composer.message.text() == LENT_WORDS)
+    play.batching.running.setValue(5)
+    qtbot.waitUntil(lambda: session.config.max_running == 5)
+    over(qtbot, page)
+    assert [view.text for view in bridge.requests.values()] == texts
+    assert session.trace is not None
+    assert session.trace.header.config == EngineConfig(max_running=5), "what was changed meanwhile holds now"
+    play.composer.send()
+    qtbot.waitUntil(lambda: len(bridge.requests) == 2 and not bridge.busy and session.ready, timeout=WAIT)
+
+
+def test_a_race_is_refused_while_play_runs_and_offers_to_stop_it(qtbot: QtBot, ready: MainWindow) -> None:
+    play, bridge = ready.page, ready.bridge
+    play.sampling.max_tokens.set_value(400)
+    play.sampling.ignore_eos.setChecked(True)
+    play.composer.count.setValue(2)
+    play.composer.send()
+    qtbot.waitUntil(lambda: bridge.busy, timeout=WAIT)
+    page = compare_page(ready, "continuous:4")
+    page.start()
+    qtbot.waitUntil(page.notice.isVisible, timeout=WAIT)
+    assert "Stop them first" in page.notice.text.text()
+    assert page.race.phase is Phase.EMPTY
+    page.notice.action.click()
+    qtbot.waitUntil(lambda: not bridge.busy, timeout=WAIT)
+    assert {view.reason for view in bridge.requests.values()} == {FinishReason.CANCELLED}
+
+
+def test_a_workload_that_cannot_be_read_is_told_and_nothing_is_lent(qtbot: QtBot, window: MainWindow) -> None:
+    page = compare_page(window, "continuous:4", workload="/nowhere/prompts.txt", count=0)
+    page.start()
+    qtbot.waitUntil(page.notice.isVisible, timeout=WAIT)
+    assert "/nowhere/prompts.txt" in page.notice.text.text()
+    assert window.session.state is SessionState.EMPTY
+    assert page.setup.race.isEnabled()
+
+
+def test_repeats_are_in_the_table_and_the_replay_shows_the_median(qtbot: QtBot, ready: MainWindow) -> None:
+    page = compare_page(ready, "continuous:4", "continuous:2", repeats=3, order="rotated")
+    page.start()
+    over(qtbot, page)
+    report = page.race.report
+    assert report is not None
+    row = report.comparison.row("duration")
+    assert row is not None
+    assert [len(cell.values) for cell in row.cells] == [3, 3]
+    for lane in page.race.lanes:
+        assert sorted(lane.traces) == [0, 1, 2]
+        assert lane.span == pytest.approx(sorted(t.duration for t in lane.traces.values())[1], rel=0.2)
+    page.setup.rules.limits["e2e"].setValue(1)
+    qtbot.waitUntil(lambda: page.race.report is not report, timeout=WAIT)
+    assert page.result.comparison is not None
+    goodput = page.result.comparison.row("goodput")
+    assert goodput is not None
+    assert goodput.cells[0].value == 0
+
+
+def test_closing_the_window_in_mid_race_leaves_nothing(qtbot: QtBot, ready: MainWindow) -> None:
+    page = compare_page(ready, "continuous:2", "continuous:4", count=32)
+    page.start()
+    qtbot.waitUntil(lambda: bool(states(page)) and states(page)[0] is LaneState.RUNNING, timeout=WAIT)
+    pid = ready.session.engine_pid
+    assert pid is not None
+    with qtbot.waitSignal(ready.closed, timeout=WAIT):
+        ready.close()
+    assert not psutil.pid_exists(pid)

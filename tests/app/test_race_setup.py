@@ -1,0 +1,170 @@
+"""The bar over the lanes: workloads, lanes, rules, and that they are remembered. No engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QMimeData, QPointF, Qt
+from PySide6.QtGui import QDropEvent
+from PySide6.QtWidgets import QMenu
+from pytestqt.qtbot import QtBot
+
+from app import places, race_choice
+from app.panels.lane_editor import DEMO, FOLDER, PLAYS
+from app.panels.lane_picker import MIME
+from app.panels.race_rules import rules_words
+from app.panels.race_setup import OPEN, RaceSetup
+from app.race_choice import KEY, LaneChoice, Limits, RaceChoice
+from engine import ModelSpec, lane_name, list_workloads
+
+
+@pytest.fixture
+def setup(qtbot: QtBot) -> RaceSetup:
+    menu = QMenu()
+    setup = RaceSetup(menu)
+    menu.setParent(setup)
+    qtbot.addWidget(setup)
+    setup.show()
+    return setup
+
+
+def names(setup: RaceSetup) -> list[str]:
+    return [lane_name(c.lane) for c in setup.choice.lanes]
+
+
+def pick(setup: RaceSetup, workload: str) -> None:
+    setup.workload.setCurrentIndex(setup.workload.findData(workload))
+    setup.workload.activated.emit(setup.workload.currentIndex())
+
+
+@pytest.mark.parametrize("card", list_workloads(), ids=lambda card: card.name)
+def test_a_shipped_workload_proposes_its_lanes(qtbot: QtBot, setup: RaceSetup, card: object) -> None:
+    pick(setup, card.name)  # type: ignore[attr-defined]
+    expected = [lane_name(LaneChoice.parse(text).lane) for text in card.suggested.lanes]  # type: ignore[attr-defined]
+    assert names(setup) == expected
+    assert [chip.name.text() for chip in setup.picker.chips] == expected
+    assert setup.workload.toolTip() == card.description  # type: ignore[attr-defined]
+    assert f"KV {card.suggested.kv_tokens:,}" in setup.rules_button.text()  # type: ignore[attr-defined]
+
+
+def test_lanes_are_added_edited_moved_and_removed(qtbot: QtBot, setup: RaceSetup) -> None:
+    setup.picker.set_lanes(tuple(LaneChoice.parse(text) for text in ("static:8", "continuous")))
+    setup.picker.lanes_changed.emit()
+    setup.picker.add.click()
+    assert len(names(setup)) == 3
+    editor = setup.picker.editor
+    assert editor.isVisible()
+    editor.form.mode.setCurrentIndex(editor.form.mode.findData("dynamic"))
+    editor.form.running.setValue(4)
+    editor.form.wait.setValue(500)
+    assert names(setup)[2] == "dynamic · 4 · waits 0.5 s"
+    editor.back.click()
+    assert names(setup)[1].startswith("dynamic")
+    editor.form.running.setValue(6)
+    assert names(setup)[1].startswith("dynamic · 6"), "the editor follows the lane it shows"
+    editor.remove.click()
+    assert not editor.isVisible()
+    assert names(setup) == ["static · 8", "continuous · 64"]
+    qtbot.keyClick(setup.picker.chips[0].name, Qt.Key.Key_Right, Qt.KeyboardModifier.AltModifier)
+    assert names(setup) == ["continuous · 64", "static · 8"]
+    setup.picker.chips[0].cross.click()
+    assert names(setup) == ["static · 8"]
+    setup.picker.remove_lane(0)
+    assert names(setup) == ["static · 8"], "a race has a lane"
+    for _ in range(5):
+        setup.picker.add.click()
+        editor.hide()
+    assert len(names(setup)) == race_choice.MOST_LANES
+    assert not setup.picker.add.isVisible()
+    assert len({lane.split(" ")[0] for lane in names(setup)}) == race_choice.MOST_LANES, "each adds another mode"
+
+
+def test_a_chip_is_dropped_in_another_place(qtbot: QtBot, setup: RaceSetup) -> None:
+    pick(setup, "burst")
+    setup.resize(1600, setup.sizeHint().height())
+    qtbot.waitUntil(lambda: setup.picker.chips[2].x() > setup.picker.chips[1].x() > 0)
+    before = names(setup)
+    data = QMimeData()
+    data.setData(MIME, b"0")
+    last = setup.picker.chips[2].geometry()
+    event = QDropEvent(
+        QPointF(last.right() - 2, last.center().y()), Qt.DropAction.MoveAction, data, Qt.MouseButton.LeftButton,
+        Qt.KeyboardModifier.NoModifier,
+    )  # fmt: skip
+    setup.picker.dropEvent(event)
+    assert names(setup) == [before[1], before[2], before[0]]
+
+
+def test_a_lane_takes_the_models_of_the_play_page_or_its_own(qtbot: QtBot, setup: RaceSetup) -> None:
+    setup.picker.edit(0)
+    editor = setup.picker.editor
+    play = ModelSpec("/models/llama")
+    assert setup.choice.lanes[0].resolved(play).spec == play
+    editor.model.setCurrentIndex(editor.model.findData(FOLDER))
+    assert "Name a model" in editor.note.text()
+    editor.path.setText("owner/name")
+    editor.path.editingFinished.emit()
+    assert editor.note.text() == ""
+    assert setup.choice.lanes[0].resolved(play).spec == ModelSpec("owner/name")
+    editor.model.setCurrentIndex(editor.model.findData(DEMO))
+    assert setup.choice.lanes[0].resolved(play).spec == ModelSpec("demo")
+    editor.model.setCurrentIndex(editor.model.findData(PLAYS))
+    assert setup.choice.lanes[0].resolved(play).spec == play
+    editor.hide()
+
+
+def test_values_of_a_lane_that_do_not_go_together_are_told_and_not_taken(qtbot: QtBot, setup: RaceSetup) -> None:
+    setup.picker.set_lanes((LaneChoice.parse("chunked:64"),))
+    setup.picker.lanes_changed.emit()
+    setup.picker.edit(0)
+    editor = setup.picker.editor
+    editor.form.budget.setValue(8)
+    assert "token_budget=8" in editor.note.text()
+    assert setup.choice.lanes[0].lane.config.token_budget == 2048
+    editor.hide()
+
+
+def test_the_choice_is_remembered(qtbot: QtBot, setup: RaceSetup) -> None:
+    pick(setup, "trickle")
+    setup.picker.remove_lane(1)
+    rules = setup.rules
+    rules.kv.setValue(4096)
+    rules.count.setValue(12)
+    rules.repeats.setValue(3)
+    rules.order.setCurrentIndex(1)
+    rules.limits["ttft"].setValue(250)
+    again = RaceSetup(QMenu(setup))
+    qtbot.addWidget(again)
+    assert again.choice == setup.choice
+    assert again.choice.workload == "trickle"
+    assert (again.choice.kv_tokens, again.choice.count, again.choice.repeats) == (4096, 12, 3)
+    assert again.choice.limits == Limits(ttft=0.25)
+    assert again.choice.limits.slo.ttft == 0.25
+    assert again.rules.kv.value() == 4096
+    assert rules_words(again.choice, 8192) == "3 repeats · KV 4,096 · SLO"
+
+
+@pytest.mark.parametrize("kept", ["", "{}", "[1]", "nonsense", '{"workload": "x", "lanes": [{"lane": "?"}]}'])
+def test_what_another_version_kept_is_passed_by(kept: str) -> None:
+    places.settings().setValue(KEY, kept)
+    assert race_choice.recall() == RaceChoice()
+
+
+def test_a_file_is_a_workload_too(qtbot: QtBot, setup: RaceSetup, tmp_path: Path) -> None:
+    path = tmp_path / "mine.txt"
+    path.write_text("one\ntwo\n", encoding="utf-8")
+    setup.open_file(path)
+    assert setup.choice.workload == str(path)
+    assert setup.workload.currentText() == "mine.txt"
+    assert setup.card is None
+    pick(setup, "burst")
+    assert setup.choice.workload == "burst"
+    assert setup.workload.findData(OPEN) >= 0
+
+
+def test_the_bar_takes_two_lines_where_it_is_narrow(qtbot: QtBot, setup: RaceSetup) -> None:
+    setup.resize(1500, 60)
+    qtbot.waitUntil(lambda: setup.picker.y() < setup.race.height())
+    setup.resize(900, 120)
+    qtbot.waitUntil(lambda: setup.picker.y() >= setup.race.height())
