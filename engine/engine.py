@@ -367,6 +367,8 @@ class Engine:
 
 def emissions(plan: StepPlan, results: Results) -> list[Emission]:
     """What the sampling rows of a step drew; alternatives only for those that asked, and as many as they asked for."""
+    if not results.alternatives:
+        return [Emission(token, logprob) for token, logprob in zip(results.tokens, results.logprobs, strict=True)]
     asked = [row.branch.request.params.logprobs for row in plan.rows if row.samples]
     return [
         Emission(

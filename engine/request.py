@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import NamedTuple
 
 from engine.blocks import ROOT
 from engine.config import SamplingParams
@@ -18,8 +19,7 @@ class Life(Enum):
     FINISHED = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Emission:
+class Emission(NamedTuple):
     """A sampled token with its log-probability, and the alternatives with theirs, likeliest first."""
 
     token: int

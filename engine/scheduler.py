@@ -195,16 +195,16 @@ class Scheduler:
         branch.in_flight -= emission is not None
         if branch.over or row.kind is Kind.HELD:
             self._leave(branch)
-            return Committed(wasted=row.count)
+            return Committed("", (), row.count)
         if emission is None:
-            return Committed(wasted=row.again)
+            return Committed("", (), row.again)
         branch.tokens.append(emission.token)
         text, reason = branch.output.push(emission.token)
         if self.config.delivery == "batch":
             branch.withheld.append(emission)
             branch.withheld_text += text
             branch.verdict = reason
-            return Committed(wasted=row.again)
+            return Committed("", (), row.again)
         if reason is not None:
             self._finish(branch, reason)
         return Committed(text, (emission,), row.again)

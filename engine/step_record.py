@@ -33,8 +33,8 @@ def step_record(
     changes = scheduler.take_changes()
     rows = launched.plan.rows if launched is not None else ()
     refused = launched.plan.refused if launched is not None else ()
-    emitted = [(i, e) for i, outcome in enumerate(committed) for e in outcome.emitted]
-    alternatives = [(i, *a) for i, (_, e) in enumerate(emitted) for a in e.alternatives]
+    emitted = [(i, *emission) for i, outcome in enumerate(committed) for emission in outcome.emitted]
+    alternatives = [(i, *a) for i, (*_, asked) in enumerate(emitted) if asked for a in asked]
     seconds = dict(launched.seconds) if launched is not None else {}
     kv = scheduler.kv_use(refused)
     record = Step(
@@ -50,9 +50,9 @@ def step_record(
         wasted=_column([c.wasted for c in committed], np.int32),
         padding=_column([r.padding for r in rows], np.int32),
         reused=_column([r.reused for r in rows], np.int32),
-        token_row=_column([i for i, _ in emitted], np.int32),
-        token=_column([e.token for _, e in emitted], np.int32),
-        logprob=_column([e.logprob for _, e in emitted], np.float32),
+        token_row=_column([e[0] for e in emitted], np.int32),
+        token=_column([e[1] for e in emitted], np.int32),
+        logprob=_column([e[2] for e in emitted], np.float32),
         text="".join(c.text for c in committed),
         text_end=freeze(np.cumsum([len(c.text) for c in committed], dtype=np.int32)),
         running=len(scheduler.running),
