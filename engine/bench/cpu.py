@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
 
@@ -32,6 +32,29 @@ from engine.trace.trace import Trace
 ONE_BY_ONE_PROMPTS = 6  # a prompt costs the same however many there are, so a few tell the rate
 
 
+@dataclass
+class OwnStaticBatch:
+    """This engine doing what its peer does: batches of eight, padded on the left, that end with their longest row."""
+
+    model: LoadedModel
+    threads: int
+    name = f"this engine, static batch of {peers.STATIC_BATCH}"
+
+    @property
+    def settings(self) -> str:
+        return f"mode static, {peers.threads_in_words(self.threads)}"
+
+    def seconds(self, case: Case) -> float:
+        config = EngineConfig(mode="static", max_running=peers.STATIC_BATCH)
+        return play(self.model, config, self.threads, case).duration
+
+
+def play(model: LoadedModel, config: EngineConfig, threads: int, case: Case) -> Trace:
+    """The trace of a case through this engine, which is made and warmed up off the clock."""
+    with Engine(model, config, threads=threads) as engine:
+        return engine.run(case.workload()).result()
+
+
 class Sides:
     """This engine and its peers over the same weights, each at its best settings."""
 
@@ -49,7 +72,9 @@ class Sides:
         self.threads = min(self.choices, key=lambda t: self._trial(trial, t))
         say.update()
         self.peers: list[peers.Peer] = []
+        own: list[peers.Peer] = [OwnStaticBatch(self.model, t) for t in self.choices]
         for candidates, case in (
+            (own, trial),
             (peers.continuous_batches(self.plain, self.choices), trial),
             (peers.static_batches(self.plain, self.choices), trial),
             (peers.one_by_one(self.plain, self.choices), trial.first(2)),
@@ -63,9 +88,7 @@ class Sides:
         return min(self.play(trial, threads).duration for _ in range(3))
 
     def play(self, case: Case, threads: int | None = None) -> Trace:
-        """The trace of a case through this engine, which is made and warmed up off the clock."""
-        with Engine(self.model, self.config, threads=threads or self.threads) as engine:
-            return engine.run(case.workload()).result()
+        return play(self.model, self.config, threads or self.threads, case)
 
 
 def shorten(case: Case, new_tokens: int) -> Case:
@@ -154,7 +177,7 @@ def run(
     transformers_logging.set_verbosity_error()
     before = torch.get_num_threads()
     torch.set_num_threads(1)  # this thread only looks on: see `alone`
-    total = 4 + len(prompts) * rounds * 5 + len(waiting)
+    total = 5 + len(prompts) * rounds * 6 + len(waiting)
     with tqdm(total=total, file=sys.stderr, disable=not progress, bar_format="{bar:20} {n}/{total} {postfix}") as say:
         sides = Sides(shape or Shape(), lengths or Lengths(), prompts, threads, say)
         try:

@@ -23,6 +23,7 @@ def test_each_side_has_a_positive_rate_in_each_case(report):
     for case in report.cases:
         assert [side.name for side in case.sides] == [
             "this engine",
+            "this engine, static batch of 8",
             "transformers generate_batch",
             "transformers generate, static batch of 8",
             "transformers generate, one by one",
@@ -31,6 +32,13 @@ def test_each_side_has_a_positive_rate_in_each_case(report):
             assert side.rate > 0
             assert len(side.seconds) == 2
             assert side.settings
+
+
+def test_static_batches_of_this_engine_stand_beside_those_of_transformers(report):
+    ours, theirs = report.cases[1].sides[1], report.cases[1].sides[3]
+    assert report.cases[1].static_is_times == ours.rate / theirs.rate
+    assert "its static batch is ×" in report.text()
+    assert json.loads(report.json())["cases"][1]["static_is_times"] == report.cases[1].static_is_times
 
 
 def test_one_by_one_runs_on_fewer_prompts_and_says_so(report):
@@ -60,7 +68,7 @@ def test_the_text_names_machine_versions_threads_allocator_noise_and_scheduler(r
 
 def test_the_json_has_all_raw_numbers(report):
     values = json.loads(report.json())
-    side = values["cases"][0]["sides"][1]
+    side = values["cases"][0]["sides"][2]
     assert len(side["seconds"]) == 2
     assert side["engine_is_times"] > 0
     assert values["steps"][0]["ratio"] > 0
