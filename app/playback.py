@@ -85,6 +85,8 @@ class Playback(QObject):
     def advance(self, deadline: float) -> None:
         """Tells what is new until the clock (`perf_counter`) passes `deadline`, but a little in any case."""
         records = self.trace.records
+        if self.origin is None:
+            self.origin = origin_of(self.trace)
         while self._known < len(records):
             batch = records[self._known : self._known + CHUNK]
             self._known += len(batch)
@@ -109,8 +111,6 @@ class Playback(QObject):
     def _end(self) -> int:
         """Where the records end that are due."""
         records = self.trace.records
-        if self.origin is None:
-            self.origin = origin_of(self.trace)
         if self.moment == inf or self.origin is None:
             return len(records)
         return bisect_right(records, self.moment + self.origin, key=time_of)

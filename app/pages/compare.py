@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QAction, QKeyEvent, QKeySequence
+from PySide6.QtGui import QAction, QKeyEvent, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import (
-    QHBoxLayout,
+    QGridLayout,
     QPushButton,
     QScrollArea,
     QSizePolicy,
@@ -17,16 +17,18 @@ from PySide6.QtWidgets import (
 from app import theme
 from app.panels.export_menu import ExportMenu
 from app.panels.lane_view import LaneView
+from app.panels.race_charts import RaceCharts
 from app.panels.race_setup import RaceSetup
 from app.panels.replay_bar import ReplayBar
 from app.panels.result_table import ResultTable
-from app.race_session import Phase, RaceSession, Refused
+from app.race_session import LaneShow, Phase, RaceSession, Refused
 from app.session import Session
 from app.widgets.banner import Banner
 from app.widgets.labels import label
 from app.words import sentence
 from engine import RaceResult
 
+NARROW, FOUR_CHARTS = 1280, 920  # pixels of the design
 EMPTY_WORDS = "The same prompts through every lane, one lane after another, then all side by side on one clock."
 
 
@@ -40,6 +42,7 @@ class ComparePage(QWidget):
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._session = session
         self.race = RaceSession(session, self)
+        self.charts = RaceCharts()
         self.result = ResultTable()
         self.export = ExportMenu(self, lambda: self.result.comparison)
         self.setup = RaceSetup(self.export)
@@ -83,10 +86,11 @@ class ComparePage(QWidget):
         self._lanes.setSpacing(8)
         self._column.addLayout(self._lanes, 5)
         self._column.addWidget(self.replay)
-        self._bottom = QHBoxLayout()
+        self._bottom = QGridLayout()
         self._bottom.setSpacing(8)
-        self._bottom.addStretch(1)
-        self._bottom.addWidget(self.result)
+        self._bottom.setColumnStretch(0, 1)
+        self._bottom.addWidget(self.charts, 0, 0)
+        self._bottom.addWidget(self.result, 0, 1)
         self._column.addLayout(self._bottom, 2)
         self._scroll = QScrollArea()
         self._scroll.setObjectName("race_scroll")
@@ -153,8 +157,10 @@ class ComparePage(QWidget):
             view.hide()
             view.deleteLater()
         self.views = [LaneView(lane, self.race) for lane in self.race.lanes]
+        self.charts.clear()
         for view in self.views:
             self._lanes.addWidget(view, 1)
+            self._chart(view.lane)
         self.result.set_report(None)
         first = self.views[0]
         for view in self.views[1:]:
@@ -163,6 +169,12 @@ class ComparePage(QWidget):
         self._body.setCurrentWidget(self._scroll)
         self.setFocus()
 
+    def _chart(self, lane: LaneShow) -> None:
+        """Joins a lane to the charts."""
+        number, playback = self.charts.add_lane(lane.name), lane.playback
+        playback.trace_changed.connect(lambda: self.charts.reset(number))
+        playback.recorded.connect(lambda records: self.charts.feed(number, records, playback.origin or 0.0))
+
     def _on_choice(self) -> None:
         slo = self.setup.choice.limits.slo
         if not self.race.running and slo != self._slo:
@@ -170,8 +182,23 @@ class ComparePage(QWidget):
         self._slo = slo
 
     def _on_theme(self) -> None:
-        self.result.setMinimumHeight(theme.px(240))
-        self.result.setMaximumHeight(theme.px(320))
+        for panel in (self.charts, self.result):
+            panel.setMinimumHeight(theme.px(236))
+            panel.setMaximumHeight(theme.px(320))
+        self._place()
+
+    def _place(self) -> None:
+        """The table beside the charts, or below them where the page is narrow."""
+        narrow = self.width() < theme.px(NARROW)
+        self._bottom.removeWidget(self.result)
+        self._bottom.addWidget(self.result, 1 if narrow else 0, 0 if narrow else 1)
+        queue = self.charts.queue.parentWidget()
+        if queue is not None:
+            queue.setVisible(self.width() >= theme.px(FOUR_CHARTS))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._place()
 
     def _on_refused(self, refused: Refused) -> None:
         if refused.requests_run:
@@ -182,8 +209,8 @@ class ComparePage(QWidget):
             self.notice.tell("error", "The race cannot begin", sentence(refused.words))
 
     def _on_clock(self, clock: float) -> None:
-        for view in self.views:
-            view.set_clock(clock)
+        for i, view in enumerate(self.views):
+            self.charts.set_cursor(i, view.set_clock(clock))
 
     def _on_span(self, span: float) -> None:
         for view in self.views:

@@ -7,8 +7,8 @@ from PySide6.QtGui import QDrag, QDragEnterEvent, QDropEvent, QKeyEvent, QMouseE
 from PySide6.QtWidgets import QApplication, QFrame, QHBoxLayout, QPushButton, QToolButton, QWidget
 
 from app import theme
-from app.panels.lane_colors import LaneDot
 from app.panels.lane_editor import LaneEditor
+from app.panels.lane_mark import LaneMark
 from app.race_choice import MOST_LANES, LaneChoice
 from app.widgets.flow import Flow
 from app.widgets.labels import label
@@ -68,7 +68,7 @@ class LaneChip(QFrame):
         row = QHBoxLayout(self)
         row.setContentsMargins(theme.px(10), 0, theme.px(3 if removable else 10), 0)
         row.setSpacing(theme.px(4))
-        row.addWidget(LaneDot(index))
+        row.addWidget(LaneMark(index))
         row.addWidget(self.name)
         row.addWidget(self.cross)
         if not removable:

@@ -10,8 +10,9 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QSizePolicy, QVBoxLayout
 
 from app import theme
-from app.panels.lane_colors import LaneDot, lane_color
+from app.panels.lane_colors import lane_color
 from app.panels.lane_figures import LaneFigures
+from app.panels.lane_mark import LaneMark
 from app.panels.lane_tally import Figures, LaneTally
 from app.panels.request_words import duration
 from app.panels.stream_strip import StreamStrip
@@ -74,7 +75,7 @@ class LaneView(QFrame):
     def _lay_out(self) -> None:
         head = QHBoxLayout()
         head.setSpacing(8)
-        head.addWidget(LaneDot(self.lane.index))
+        head.addWidget(LaneMark(self.lane.index))
         head.addWidget(self.title)
         head.addSpacing(4)
         head.addWidget(self.sentence, 1)
@@ -101,15 +102,18 @@ class LaneView(QFrame):
         if base != self._base:
             self._base, self._stale = base, True
 
-    def set_clock(self, clock: float) -> None:
+    def set_clock(self, clock: float) -> float | None:
+        """Shows the lane as it was then; returns where its cursor stands, None where it shows all there is."""
         live = self.lane.state is LaneState.RUNNING
         ended = not live and clock >= self.lane.span
-        self.timeline.set_cursor(None if live or ended else clock)
+        cursor = None if live or ended else clock
+        self.timeline.set_cursor(cursor)
         if live:
             self._say(f"running {clock:.1f} s" + self._repeat())
         elif self.lane.state in (LaneState.DONE, LaneState.STOPPED) and self.lane.span:
             word = "done in" if self.lane.state is LaneState.DONE else "stopped after"
             self._say(f"{word} {duration(self.lane.span)}" if ended else f"replay {clock:.1f} s")
+        return cursor
 
     def set_span(self, span: float) -> None:
         self.timeline.set_range(0.0, span)

@@ -106,7 +106,7 @@ class _Cell(QStyledItemDelegate):
         self.text, self.strong, self.small = Ink(theme.ui(13)), Ink(theme.ui(13, 650)), Ink(theme.ui(11))
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
-        return QSize(round(self._width(index)) + theme.px(20), theme.px(LINE))
+        return QSize(round(self._width(index)) + theme.px(14), theme.px(LINE))
 
     def _width(self, index: Index) -> float:
         if index.column() == 0:
@@ -220,7 +220,7 @@ class ResultTable(QFrame):
             self.table.setColumnWidth(i, width)
         bar = self.table.verticalScrollBar().sizeHint().width()
         wanted = sum(widths) + bar + 2 * theme.px(12) + 2
-        self.setFixedWidth(min(max(wanted, theme.px(320)), theme.px(680)))
+        self.setFixedWidth(min(max(wanted, theme.px(320)), theme.px(600)))
         spare = self.width() - wanted
         if columns and spare > 0:
             self.table.setColumnWidth(0, widths[0] + spare)
