@@ -9,24 +9,21 @@ from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, QTimer
+from PySide6.QtCore import QPointF, QRectF, Qt, QTimer
 from PySide6.QtGui import (
     QColor,
-    QFont,
-    QHelpEvent,
     QHideEvent,
     QPainter,
-    QPaintEvent,
     QPen,
     QPolygonF,
     QShowEvent,
 )
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QSizePolicy, QToolTip, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
 from app import theme
 from app.panels.chart_metrics import nice_top
-from app.panels.ink import Ink
 from app.panels.lane_colors import lane_color
+from app.panels.plot import Plot, apart, draw_line, draw_mark, tick_words
 from app.panels.race_series import LaneSeries, jitter, ratio_axis, round_ratio, stairs, thinned
 from app.panels.request_words import duration, number
 from app.panels.timeline_cells import Array, Column
@@ -57,98 +54,23 @@ class RaceLane:
         return values.values[: self.series.count(times, self.cursor)]
 
 
-def draw_mark(painter: QPainter, index: int, x: float, y: float, size: float) -> None:
-    """A lane's shape in its colour, for those who see no colours: disc, square, triangle, diamond, then hollow."""
-    color = lane_color(index)
-    hollow = index // 4 % 2 == 1
-    painter.setPen(QPen(color, max(1.0, size / 6)) if hollow else Qt.PenStyle.NoPen)
-    painter.setBrush(theme.current().panel if hollow else color)
-    r = size / 2
-    match index % 4:
-        case 0:
-            painter.drawEllipse(QPointF(x, y), r, r)
-        case 1:
-            painter.drawRect(QRectF(x - 0.88 * r, y - 0.88 * r, 1.76 * r, 1.76 * r))
-        case 2:
-            painter.drawPolygon(
-                QPolygonF(
-                    [QPointF(x, y - 1.1 * r), QPointF(x + 1.1 * r, y + 0.9 * r), QPointF(x - 1.1 * r, y + 0.9 * r)]
-                )
-            )
-        case _:
-            painter.drawPolygon(
-                QPolygonF(
-                    [QPointF(x, y - 1.2 * r), QPointF(x + 1.2 * r, y), QPointF(x, y + 1.2 * r), QPointF(x - 1.2 * r, y)]
-                )
-            )
+class RaceChart(Plot):
+    """One chart of all lanes."""
 
-
-class RaceChart(QWidget):
-    """One chart: its title, its lanes, three ticks along its foot."""
-
-    title = ""
     formula = ""
 
     def __init__(self, name: str, lanes: Sequence[RaceLane]) -> None:
-        super().__init__()
-        self.setObjectName(name)
-        self.setAccessibleName(self.title)
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+        super().__init__(name)
         self.lanes = lanes
         self.span = 10.0
-        self.restyle()
 
-    def restyle(self) -> None:
-        title = theme.ui(11, 600)
-        title.setLetterSpacing(QFont.SpacingType.AbsoluteSpacing, 0.4 * theme.zoom())
-        self._head, self._small, self._tiny = Ink(title), Ink(theme.ui(12)), Ink(theme.ui(11))
-        self.updateGeometry()
-        self.update()
-
-    def sizeHint(self) -> QSize:
-        return QSize(theme.px(300), theme.px(260))
-
-    def minimumSizeHint(self) -> QSize:
-        return QSize(theme.px(200), theme.px(130))
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        top = self._title(painter)
-        foot = self.height() - theme.px(8) - math.ceil(self._tiny.ascent)
-        area = QRectF(0, top, self.width(), max(1, foot - top))
+    def draw(self, painter: QPainter, area: QRectF) -> None:
         if self.lanes:
-            self.draw(painter, area)
-        painter.end()
-
-    def _title(self, painter: QPainter) -> float:
-        ink = self._head
-        font = ink.font
-        painter.setFont(font)
-        painter.setPen(theme.current().secondary)
-        ink.draw(painter, 0, math.ceil(ink.ascent), ink.cut(self.title.upper(), self.width()))
-        return math.ceil(ink.height) + theme.px(8)
+            self.draw_lanes(painter, area)
 
     @abstractmethod
-    def draw(self, painter: QPainter, area: QRectF) -> None:
-        """Draws the lanes."""
-
-    def _foot(self, painter: QPainter, left: float, right: float, y: float, ticks: Sequence[tuple[float, str]]) -> None:
-        """The rule along the foot, and words below it, each at its share of the width."""
-        painter.fillRect(QRectF(left, y, right - left, 1), theme.current().hairline)
-        painter.setFont(self._tiny.font)
-        painter.setPen(theme.current().secondary)
-        baseline = y + theme.px(6) + self._tiny.ascent
-        for share, word in ticks:
-            width = self._tiny.width(word)
-            x = min(max(left + share * (right - left) - width / 2, left), right - width)
-            self._tiny.draw(painter, x, baseline, word)
-
-    def event(self, event: QEvent) -> bool:
-        if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            QToolTip.showText(event.globalPos(), self.tooltip(), self)
-            return True
-        return super().event(event)
+    def draw_lanes(self, painter: QPainter, area: QRectF) -> None:
+        """Draws the lanes, of which there is at least one."""
 
     def tooltip(self) -> str:
         """The formula, and each lane's figures."""
@@ -172,16 +94,16 @@ class CurveChart(RaceChart):
     def columns(self, lane: RaceLane) -> list[Column]:
         """The lane's lines, a value a step; the first is the strong one."""
 
-    def draw(self, painter: QPainter, area: QRectF) -> None:
-        px, ink = theme.px, self._tiny
+    def draw_lanes(self, painter: QPainter, area: QRectF) -> None:
+        px, ink = theme.px, self.tiny
         top = self._top()
         ticks = [tick_words(top * share) for share in (0.0, 0.5, 1.0)]
         labels = [self.figure(lane) for lane in self.lanes]
         left = area.left() + max(ink.width(word) for word in ticks) + px(6)
         right = area.right() - max(ink.width(word) for word in labels) - px(6)
         plot = QRectF(left, area.top() + px(4), max(1.0, right - left), area.height() - px(4))
-        self._side(painter, plot, ticks)
-        self._foot(painter, left, right, plot.bottom(), _span_ticks(self.span))
+        self.side(painter, plot, ticks)
+        self.foot(painter, left, right, plot.bottom(), _span_ticks(self.span))
         for lane in self.lanes:
             for i, column in reversed(list(enumerate(self.columns(lane)))):
                 self._line(painter, plot, lane, column, top, 0.45 if i else 1.0)
@@ -195,15 +117,6 @@ class CurveChart(RaceChart):
         columns = [column for lane in self.lanes for column in self.columns(lane)]
         return nice_top(1.02 * max((float(column.values.max()) for column in columns if column.count), default=0.0))
 
-    def _side(self, painter: QPainter, plot: QRectF, words: Sequence[str]) -> None:
-        ink = self._tiny
-        painter.setFont(ink.font)
-        painter.setPen(theme.current().secondary)
-        cap = ink.metrics.capHeight()
-        for i, word in enumerate(words):
-            y = plot.bottom() - i / (len(words) - 1) * plot.height() + cap / 2
-            ink.draw(painter, plot.left() - theme.px(6) - ink.width(word), min(y, plot.bottom()), word)
-
     def _line(
         self, painter: QPainter, plot: QRectF, lane: RaceLane, column: Column, top: float, strength: float
     ) -> None:  # fmt: skip
@@ -216,15 +129,8 @@ class CurveChart(RaceChart):
         x, y = plot.left() + x * (plot.width() / self.span), plot.bottom() - y * (plot.height() / top)
         color = QColor(lane_color(lane.index))
         color.setAlphaF(strength)
-        pen = QPen(theme.over(color, theme.current().panel), 1)
-        pen.setCosmetic(True)  # wider pens are many times slower: on a finer screen the line is drawn twice
-        painter.setPen(pen)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, self.smooth)
-        polygon = QPolygonF([QPointF(*point) for point in zip(x.tolist(), y.tolist())])
-        painter.drawPolyline(polygon)
-        ratio = self.devicePixelRatioF()
-        if ratio * theme.zoom() >= 1.5:
-            painter.drawPolyline(polygon.translated(0.7 / ratio, 0.7 / ratio))
+        draw_line(painter, theme.over(color, theme.current().panel), x, y)
 
     def _marks(self, painter: QPainter, plot: QRectF, lane: RaceLane, place: int, top: float) -> None:
         """A few of the lane's marks along its line, beside those of the other lanes."""
@@ -241,7 +147,7 @@ class CurveChart(RaceChart):
 
     def _labels(self, painter: QPainter, plot: QRectF, labels: Sequence[str], top: float) -> None:
         """The latest values at the right edge, moved apart where they would lie on each other."""
-        ink = self._tiny
+        ink = self.tiny
         painter.setFont(ink.font)
         cap = ink.metrics.capHeight()
         latest = [lane.seen(lane.series.step_time, self.columns(lane)[0])[-1:] for lane in self.lanes]
@@ -320,17 +226,17 @@ class StripChart(RaceChart):
             return 0.0, nice_top(highest * 1.02)
         return ratio_axis(min((float(v.min()) for v in values), default=0.01), highest)
 
-    def draw(self, painter: QPainter, area: QRectF) -> None:
+    def draw_lanes(self, painter: QPainter, area: QRectF) -> None:
         values = [self.values(lane) for lane in self.lanes]
         axis = self.axis()
         plot = QRectF(area.left(), area.top(), area.width(), area.height())
-        self._foot(painter, plot.left(), plot.right(), plot.bottom(), self._ticks(axis))
-        head = math.ceil(self._small.height)
+        self.foot(painter, plot.left(), plot.right(), plot.bottom(), self._ticks(axis))
+        head = math.ceil(self.small.height)
         each = min((plot.height() - theme.px(4)) / len(self.lanes), float(theme.px(72)))
         band = max(theme.px(6), each - head - theme.px(6))
         for i, (lane, own) in enumerate(zip(self.lanes, values)):
             y = plot.top() + i * each
-            self._strip_head(painter, lane, y + math.ceil(self._small.ascent), plot.width())
+            self._strip_head(painter, lane, y + math.ceil(self.small.ascent), plot.width())
             self._strip(painter, lane, own, QRectF(plot.left(), y + head + theme.px(1), plot.width(), band), axis)
 
     def _ticks(self, axis: tuple[float, float]) -> list[tuple[float, str]]:
@@ -340,14 +246,14 @@ class StripChart(RaceChart):
         return [(float(self._shares(np.array(value), axis)), axis_words(value)) for value in values]
 
     def _strip_head(self, painter: QPainter, lane: RaceLane, baseline: float, width: float) -> None:
-        t, ink = theme.current(), self._small
+        t, ink = theme.current(), self.small
         figure = self.figure(lane)
-        taken = self._tiny.width(figure)
+        taken = self.tiny.width(figure)
         if taken + theme.px(60) > width:
             figure, taken = "", 0.0
-        painter.setFont(self._tiny.font)
+        painter.setFont(self.tiny.font)
         painter.setPen(t.secondary)
-        self._tiny.draw(painter, width - taken, baseline, figure)
+        self.tiny.draw(painter, width - taken, baseline, figure)
         mark = theme.px(7)
         draw_mark(painter, lane.index, mark / 2 + 1, baseline - ink.metrics.capHeight() / 2, mark)
         painter.setFont(ink.font)
@@ -510,24 +416,6 @@ class RaceCharts(QWidget):
     def hideEvent(self, event: QHideEvent) -> None:
         self._timer.stop()
         super().hideEvent(event)
-
-
-def apart(wanted: Sequence[float], least: float, top: float, bottom: float) -> list[float]:
-    """Places as near as can be to those wanted, at least `least` from each other, between `top` and `bottom`."""
-    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
-    result = [0.0] * len(wanted)
-    y = top - least
-    for i in order:
-        result[i] = y = max(wanted[i], y + least)
-    y = bottom + least
-    for i in reversed(order):
-        result[i] = y = min(result[i], y - least)
-    return result
-
-
-def tick_words(value: float) -> str:
-    """ "0", "150", "2.5k"."""
-    return f"{value:,.10g}" if value < 10_000 else f"{value / 1000:,.10g}k"
 
 
 def axis_words(seconds: float) -> str:
