@@ -68,11 +68,20 @@ def test_doubled_sizes_are_equally_far_apart(chart: SweepChart) -> None:
 
 
 def test_more_throughput_is_higher_and_more_latency_further_right(chart: SweepChart) -> None:
-    chart.show_points([replace(p, knee=False, recommended=False) for p in points()])
-    found = [(x, y) for x, y in marks(chart.cost, lane_color(0)) if y > 60]
-    right, top = max(found), min(found, key=lambda place: place[1])
-    assert abs(right[0] - top[0]) <= 3
-    assert right[1] < 0.4 * chart.cost.height()
+    plot, curve = chart.cost, chart.cost.curve
+    drawn: list[list[QPointF]] = []
+
+    def listen(painter, index, places):  # type: ignore[no-untyped-def]
+        drawn.append(list(places))
+        curve(painter, index, places)
+
+    plot.curve = listen  # type: ignore[method-assign]
+    image = plot.grab().toImage()
+    assert len(drawn) == 2
+    for index, places in enumerate(drawn):
+        assert all(a.x() < b.x() and a.y() > b.y() for a, b in pairwise(places))
+        assert image.pixelColor(places[3].toPoint()).hsvHue() == pytest.approx(lane_color(index).hsvHue(), abs=6)
+    assert drawn[0][-1].y() < drawn[1][-1].y()
 
 
 def test_knee_and_recommendation_have_a_ring_and_a_word(chart: SweepChart) -> None:
