@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from engine.config import InvalidInput
+from engine.config import EngineConfig, InvalidInput
 from engine.host import EngineFace, EngineHost
 from engine.lane import Lane
 from engine.progress import LoadCancelled, LoadProgress
@@ -18,6 +18,7 @@ from engine.workload import Workload
 
 DEFAULT_KV_TOKENS = 8192
 GLANCE = 0.02  # seconds between looks at whether a run is over, was cancelled or lost its engine
+REHEARSED_PROMPTS, REHEARSED_TOKENS = 16, 8
 SETTLE = 5.0  # seconds in which an engine commits the steps that were in flight when its last request ended
 
 
@@ -93,12 +94,16 @@ class Track:
         self._host, self._tell, self._cancelled = host, tell, cancelled
         self._kv_tokens = kv_tokens
         self.kv_memory = kv_memory
+        self._engine: EngineFace | None = None
+        self._rehearsed: set[EngineConfig] = set()
 
     def play(self, index: int, repeat: int, lane: Lane, workload: Workload) -> Heat:
         """One heat, told about as lane `index`. Never raises for what goes wrong in it."""
         trace: Trace | None = None
         try:
             engine = self._open(index, repeat, lane)
+            if not self._rehearse(engine, lane, workload):
+                return Heat(index, repeat, cancelled=True)
             run = self._start(engine, lane, workload)
             trace = run.trace
             self._tell(LaneStarted(index, repeat, run))
@@ -125,6 +130,21 @@ class Track:
         if self.kv_memory is None and self._kv_tokens is not None:
             self.kv_memory = self._kv_tokens * engine.card.kv_token_bytes
         return engine
+
+    def _rehearse(self, engine: EngineFace, lane: Lane, workload: Workload) -> bool:
+        """Plays the workload's beginning off the clock when an engine meets a config for the first time, so that what
+        is made on first use is in no lane's time. False when it was cancelled."""
+        if engine is not self._engine:
+            self._engine, self._rehearsed = engine, set()
+        if lane.config in self._rehearsed:
+            return True
+        self._rehearsed.add(lane.config)
+        few = workload.arrivals[: min(lane.config.slots, REHEARSED_PROMPTS)]
+        arrivals = tuple(
+            replace(a, time=0.0, params=a.params.with_(max_tokens=min(a.params.max_tokens, REHEARSED_TOKENS)))
+            for a in few
+        )
+        return self._finish(self._start(engine, lane, replace(workload, arrivals=arrivals, concurrency=None)), engine)
 
     def _start(self, engine: EngineFace, lane: Lane, workload: Workload) -> Run:
         config = replace(lane.config, kv_memory=self.kv_memory)

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -16,6 +17,7 @@ from engine import (
     InvalidInput,
     LoadProgress,
     ModelSpec,
+    Run,
     SamplingParams,
     Workload,
     demo_workload,
@@ -79,6 +81,23 @@ def test_every_lane_plays_the_same_prompts_with_the_same_memory(demo: Engine) ->
             assert blocks * config.block_size == 1024
             assert [len(v.tokens) for v in trace.requests.values()] == [12] * 6
     assert len({id(h.trace) for h in result.heats}) == 4
+
+
+def test_a_lane_is_rehearsed_once_before_its_clock_starts(demo: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    played: list[tuple[int, int, int]] = []
+    run = demo.run
+
+    def counted(workload: Workload, config: EngineConfig) -> Run:
+        played.append((config.max_running, len(workload), max(a.params.max_tokens for a in workload.arrivals)))
+        return run(workload, config)
+
+    monkeypatch.setattr(demo, "run", counted)
+    late = replace(SHORT, arrivals=tuple(replace(a, time=0.01 * i) for i, a in enumerate(SHORT.arrivals)))
+    result = race("continuous:2:depth=1,continuous:64:depth=1", late, repeats=2).play(
+        Lender(demo), lambda event: None, threading.Event()
+    )
+    assert played == [(2, 2, 8), (2, 6, 12), (64, 6, 8), (64, 6, 12), (2, 6, 12), (64, 6, 12)]
+    assert [len(t.requests) for t in result.traces(0)] == [6, 6]
 
 
 def test_a_lane_that_fails_says_so_and_the_others_finish(demo: Engine) -> None:
