@@ -1,1 +1,1 @@
-"""Attention over a paged KV cache: `store_kv` and `paged_attention` in Triton, on the CPU, and as a slow oracle."""
+"""Attention: over the paged KV cache in Triton, on the CPU and as a slow oracle; over padded rows in plain torch."""

@@ -110,8 +110,8 @@ def plan_decode(tables: list[list[int]], lengths: list[int], block_size: int) ->
     position = logical[:, None] * block_size + at
     position = torch.where(position < length[owner][:, None], position, -1)
     span = int(flat.max()) + 1  # the row that joined last has a block of its own
-    # A block given to another row or to none since: reading past it is cheaper than copying, up to a point.
-    if len(flat) * 2 < span:
+    # Blocks of others or of none may lie between: reading past them is cheaper than copying, up to half as many.
+    if len(flat) * 3 < span * 2:
         parts.append(Part(owner[:, None], position, flat[:, None]))
     else:
         all_owner = torch.full((span, 1), rows)
