@@ -74,10 +74,10 @@ class Timeline(QWidget):
 
     # -- what is told ---------------------------------------------------------------------------------------------
 
-    def feed(self, records: Iterable[Record]) -> None:
-        """Takes the next records of the trace. Costs O(their rows)."""
+    def feed(self, records: Iterable[Record], origin: float = 0.0) -> None:
+        """Takes the next records of the trace, whose time `origin` is this timeline's zero. Costs O(their rows)."""
         steps, slots = len(self.cells.steps), self.slots
-        self.cells.feed(records)
+        self.cells.feed(records, origin)
         if len(self.cells.steps) != steps:
             if self.slots != slots:
                 self._place()

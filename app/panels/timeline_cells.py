@@ -131,11 +131,11 @@ class TimelineCells:
     def step_ends(self) -> Array:
         return self._ends.values
 
-    def feed(self, records: Iterable[Record]) -> None:
-        """Takes the next records of the trace."""
+    def feed(self, records: Iterable[Record], origin: float = 0.0) -> None:
+        """Takes the next records of the trace. `origin`: the trace's time at which this timeline begins."""
         for record in records:
             if isinstance(record, Step):
-                self._feed(record)
+                self._feed(record, origin)
 
     def span(self, request: int) -> tuple[float, float] | None:
         """From a request's first cell to its last."""
@@ -168,9 +168,9 @@ class TimelineCells:
 
     # -- feeding --------------------------------------------------------------------------------------------------
 
-    def _feed(self, step: Step) -> None:
-        begin = max(step.started, self.end)
-        end = max(step.ended, begin)
+    def _feed(self, step: Step, origin: float) -> None:
+        begin = max(step.started - origin, self.end)
+        end = max(step.ended - origin, begin)
         self.steps.append(step)
         self._begins.extend(begin, 1)
         self._ends.extend(end, 1)

@@ -13,8 +13,9 @@ import numpy as np
 from app.panels.timeline_cells import LOOKS, Array, Look, TimelineCells
 
 MAJORITY = 0.5
+CHUNK = 16_384  # narrow runs at a time: what is made on the way stays in the cache, and no fresh memory is asked for
 SHARED = Look.AGAIN  # looks that a shared pixel tells apart
-_SHARED_LOOK = np.minimum(np.arange(LOOKS), SHARED)
+_SHARED_LOOK = np.minimum(np.arange(LOOKS, dtype=np.int32), SHARED)
 _SHARED_LOOK[Look.AGAIN :] = Look.CROSS
 
 
@@ -87,36 +88,40 @@ def _shared(
     look: Array, runs: Array, low: Array, high: Array, base: Array, narrow: Array, wide: Array, owner: Array
 ) -> tuple[Array, Array]:
     """The pixels that narrow runs touch, and what covers them. Gives each to a run that covers most of it, or any."""
-    place, cover, run = _narrow_pieces(narrow, low, high, base)
+    covered = np.zeros(SHARED * len(owner), np.float32)
     touched = np.zeros(len(owner), bool)
-    touched[place] = True
+
+    def cover(place: Array, share: Array, run: Array) -> None:
+        most = np.flatnonzero(share >= MAJORITY)
+        owner[place[most]] = runs[run[most]]
+        np.add.at(covered, _SHARED_LOOK[look[run]] * len(owner) + place, share)
+
+    for begin in range(0, len(narrow), CHUNK):
+        place, share, run = _narrow_pieces(narrow[begin : begin + CHUNK], low, high, base)
+        touched[place] = True
+        owner[place] = runs[run]
+        cover(place, share, run)
+    edges = _edge_pieces(wide, low, high, base)
+    inside = np.flatnonzero(touched[edges[0]])
+    cover(*(part[inside] for part in edges))
     mixed = np.flatnonzero(touched)
-    beside = _edge_pieces(wide, low, high, base)
-    inside = touched[beside[0]]
-    place, cover, run = (np.concatenate((a, b[inside])) for a, b in zip((place, cover, run), beside))
-    index = np.zeros(len(owner), np.int32)
-    index[mixed] = np.arange(len(mixed), dtype=np.int32)
-    owner[place] = runs[run]
-    most = cover >= MAJORITY
-    owner[place[most]] = runs[run[most]]
-    bins = _SHARED_LOOK[look[run]] * len(mixed) + index[place]
-    shares = np.bincount(bins, cover, SHARED * len(mixed)).astype(np.float32).reshape(SHARED, len(mixed))
+    shares = covered.reshape(SHARED, -1)[:, mixed]
     return mixed, shares / np.maximum(shares.sum(axis=0), 1.0)
 
 
 def _narrow_pieces(which: Array, low: Array, high: Array, base: Array) -> tuple[Array, Array, Array]:
     """The one or two pixels of runs narrower than one: flat indices, how much of each is covered, and the runs."""
-    begin, end = low[which], high[which]
+    begin, share = low[which], high[which]
     first = begin.astype(np.int32)
     place = base[which] + first
-    cover = end - begin
-    first += 1
-    two = np.flatnonzero(end > first)
-    spill = end[two] - first[two]
-    cover[two] -= spill
-    return (
-        np.concatenate((place, place[two] + 1)), np.concatenate((cover, spill)), np.concatenate((which, which[two]))
-    )  # fmt: skip
+    begin -= first
+    share -= first  # both within the first pixel now
+    two = np.flatnonzero(share > 1)
+    spill = share[two] - 1
+    share[two] = 1
+    share -= begin
+    shares = np.concatenate((share, spill)).astype(np.float32)
+    return np.concatenate((place, place[two] + 1)), shares, np.concatenate((which, which[two]))
 
 
 def _edge_pieces(which: Array, low: Array, high: Array, base: Array) -> tuple[Array, Array, Array]:
@@ -126,7 +131,5 @@ def _edge_pieces(which: Array, low: Array, high: Array, base: Array) -> tuple[Ar
     last = np.maximum(np.ceil(end).astype(np.int32) - 1, first)
     two = np.flatnonzero(last > first)
     left = np.minimum(end, first + 1) - begin
-    return (
-        np.concatenate((row + first, (row + last)[two])), np.concatenate((left, (end - last)[two])),
-        np.concatenate((which, which[two])),
-    )  # fmt: skip
+    shares = np.concatenate((left, (end - last)[two])).astype(np.float32)
+    return np.concatenate((row + first, (row + last)[two])), shares, np.concatenate((which, which[two]))

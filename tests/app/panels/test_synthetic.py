@@ -1,9 +1,30 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from app.synthetic import BLOCK, header, synthetic_trace
-from engine import Ended, FinishReason, Step, Submitted, Trace, measure
+from app.synthetic_lanes import MODES, lane_trace
+from engine import Ended, FinishReason, Kind, Step, Submitted, Trace, measure
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_lane_gives_every_request_its_tokens_whatever_the_mode(mode: str) -> None:
+    records = lane_trace(mode, slots=4, requests=11, seed=3, output=(1, 40), lag=1)
+    trace = Trace(records)
+    assert len(trace.requests) == 11
+    assert all(len(v.tokens) == v.params.max_tokens and v.ended is not None for v in trace.requests.values())
+    kinds = set(np.concatenate([s.kind for s in trace.steps]).tolist())
+    assert kinds == {Kind.PREFILL, Kind.DECODE} | ({Kind.HELD} if mode == "static" else set())
+    assert any(s.padding.any() for s in trace.steps) == (mode == "static")
+    for step in trace.steps:
+        assert len(np.unique(step.slot)) == step.rows
+        assert (step.wasted <= step.count).all()
+
+
+def test_a_lane_of_an_unknown_mode_is_refused() -> None:
+    with pytest.raises(ValueError, match="mode='magic'"):
+        lane_trace("magic")
 
 
 def test_the_same_arguments_give_the_same_trace() -> None:

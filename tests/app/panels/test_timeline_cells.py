@@ -157,6 +157,17 @@ def test_a_step_launched_before_the_last_one_ended_begins_when_that_ended() -> N
     assert cell.request == 1
 
 
+def test_an_origin_moves_every_run() -> None:
+    records = lane("continuous", 1)
+    moved = TimelineCells()
+    moved.feed(records, -2.5)
+    assert [run[:3] for run in runs(moved)] == [run[:3] for run in runs(fed(records))]
+    np.testing.assert_allclose(moved.begins - 2.5, lane_cells("continuous", 1).begins)
+    cell = moved.at(2.5 + 1e-6, 0)
+    assert cell is not None
+    assert cell.begin == 2.5
+
+
 def test_steps_without_rows_and_rows_without_a_slot_draw_nothing() -> None:
     cells = fed([step(0, 1, []), step(1, 2, [(-1, 4, D, 1, 0, 0)])])
     assert runs(cells) == []
