@@ -215,8 +215,8 @@ class MainWindow(QMainWindow):
     def _on_escape(self) -> None:
         if self.session.state is SessionState.LOADING:
             self.session.cancel_load()
-        elif self.compare is not None and self.compare.isVisible() and self.compare.race.running:
-            self.compare.race.stop()
+        elif self.compare is not None and self.compare.isVisible() and self.compare.running:
+            self.compare.stop()
         elif self.bridge.busy and self.page.isVisible():
             self.session.stop()
         elif self.isFullScreen():
@@ -276,7 +276,8 @@ class MainWindow(QMainWindow):
             case SessionState.EMPTY:
                 self.top_bar.status.say("no model loaded")
             case SessionState.LENT:
-                self.top_bar.status.say("a race is running")
+                sweeps = self.compare is not None and self.compare.sweep.running
+                self.top_bar.status.say(f"a {'sweep' if sweeps else 'race'} is running")
             case SessionState.DIED:
                 self.top_bar.status.say(f"{model_words(session.spec.source)} · the engine has stopped")
 
@@ -339,7 +340,7 @@ class MainWindow(QMainWindow):
                 self.page.keep_layout()
             self.hide()
             if self.compare is not None:
-                self.compare.race.close()
+                self.compare.close_down()
             self.session.start(self._shut())
 
     async def _shut(self) -> None:

@@ -47,7 +47,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class RaceChoice:
-    """`workload` is a shipped one's name or a file's path; `kv_tokens` and `count` 0 are as the workload has them."""
+    """`workload` is a shipped one's name or a file's path; `kv_tokens` and `count` 0 are as the workload has them.
+
+    `sizes`, `rates` and `by_rate` are a sweep's: numbers as they were typed.
+    """
 
     workload: str = FIRST_WORKLOAD
     lanes: tuple[LaneChoice, ...] = field(default_factory=lambda: tuple(map(LaneChoice.parse, FIRST_LANES)))
@@ -56,6 +59,9 @@ class RaceChoice:
     repeats: int = 1
     order: str = next(iter(RACE_ORDERS))
     limits: Limits = field(default_factory=Limits)
+    sizes: str = "1, 2, 4, 8, 16, 32"
+    rates: str = "1, 2, 4, 8"
+    by_rate: bool = False
 
     def to_json(self) -> str:
         lanes = [{"lane": lane_text(c.lane), "own_model": c.own_model} for c in self.lanes]
@@ -75,7 +81,7 @@ class RaceChoice:
         return choice
 
 
-_PLAIN = ("workload", "kv_tokens", "count", "repeats", "order")
+_PLAIN = ("workload", "kv_tokens", "count", "repeats", "order", "sizes", "rates", "by_rate")
 
 
 def recall() -> RaceChoice:

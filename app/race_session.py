@@ -1,27 +1,23 @@
-"""The race between the Compare page's widgets and the engine: it borrows the session's engine, hears the race's events,
-and shows every lane up to one clock.
+"""The race between the Compare page's widgets and the engine: every lane up to one clock.
 
-The race runs in one of the session's threads. Its events wait in a queue until the next frame, which tells the lanes
-what is new, as much as the frame's time allows.
+A frame tells the lanes what is new, as much as its time allows.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
 from time import perf_counter
 
-from PySide6.QtCore import QObject, Qt, QTimer, Signal
+from PySide6.QtCore import QObject, Signal
 
 from app import places
+from app.borrower import Borrower
 from app.load_status import LoadMeter, LoadStatus
-from app.loan import Loan
 from app.playback import Playback, span_of
 from app.race_choice import RaceChoice
-from app.session import Session, SessionState
+from app.session import Session
 from engine import (
     Agreement,
     Comparison,
@@ -37,7 +33,6 @@ from engine import (
     RaceResult,
     Slo,
     Trace,
-    Workload,
     agreements,
     compare_race,
     lane_names,
@@ -47,7 +42,6 @@ from engine import (
     save_trace,
 )
 
-FRAMES_PER_SECOND = 30
 BUDGET = 0.008
 FILL = 1.25  # how much longer the shown span gets when a lane runs out of it
 SHORTEST_SPAN = 1.0
@@ -65,21 +59,6 @@ class LaneState(StrEnum):
 
 
 UNDER_WAY = (LaneState.WAITING, LaneState.LOADING, LaneState.STARTING)
-
-
-class Phase(StrEnum):
-    EMPTY = "nothing raced yet"
-    RUNNING = "running"
-    ENDING = "giving the engine back"
-    OVER = "over"
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """Why no race began. `requests_run`: it could once the Play page's requests are stopped."""
-
-    words: str
-    requests_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,52 +112,32 @@ class LaneShow(QObject):
         self.set_state(LaneState.DONE)
 
 
-class RaceSession(QObject):
+class RaceSession(Borrower):
     """One race at a time. `clock` counts seconds since each lane's first prompt came in."""
 
-    phase_changed = Signal(object)  # Phase
     race_begun = Signal()  # `lanes` are new
     clock_moved = Signal(float)
     span_changed = Signal(float)  # seconds that all lanes show
     race_over = Signal(object)  # RaceResult
     reported = Signal(object)  # Report
-    refused = Signal(object)  # Refused
     replay_changed = Signal(bool)  # whether the replay runs
 
     def __init__(self, session: Session, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self._session = session
+        super().__init__(session, parent)
         self.lanes: list[LaneShow] = []
-        self.workload: Workload | None = None
         self.repeats = 1
-        self.phase = Phase.EMPTY
         self.result: RaceResult | None = None
         self.report: Report | None = None
         self.clock = 0.0
         self.span = 0.0
         self.speed = 1.0
         self.replaying = False
-        self._loan: Loan | None = None
-        self._stopping = False
-        self._live: LaneShow | None = None
+        self._slo = Slo()
+        self._live_lane: LaneShow | None = None
         self._started = 0.0
-        self._events: deque[tuple[float, RaceEvent]] = deque()
         self._meter = LoadMeter()
         self._turn = 0
         self._before = 0.0
-        self._timer = QTimer(self)
-        self._timer.setTimerType(Qt.TimerType.PreciseTimer)
-        self._timer.setInterval(1000 // FRAMES_PER_SECOND)
-        self._timer.timeout.connect(self._on_frame)
-
-    @property
-    def running(self) -> bool:
-        return self.phase is Phase.RUNNING
-
-    @property
-    def busy(self) -> bool:
-        """Whether another race cannot begin yet."""
-        return self.phase in (Phase.RUNNING, Phase.ENDING)
 
     @property
     def longest(self) -> float:
@@ -189,82 +148,43 @@ class RaceSession(QObject):
 
     def start(self, choice: RaceChoice) -> None:
         """Begins the race, or tells why it is `refused`."""
-        if not self.busy:
-            self._set_phase(Phase.RUNNING)
-            self._session.start(self._race(choice))
+        self._slo = choice.limits.slo
+        spec = self._session.spec
+        lanes = [each.resolved(spec) for each in choice.lanes]
 
-    def stop(self) -> None:
-        """Ends the race: what is finished stays."""
-        self._stopping = True
-        if self._loan is not None:
-            self._loan.cancelled.set()
+        def prepare() -> Race:
+            workload = load_workload(choice.workload, model_folder=spec.source, count=choice.count or None)
+            kv_tokens = choice.kv_tokens or None
+            return Race(workload, lanes, repeats=choice.repeats, order=choice.order, kv_tokens=kv_tokens)
 
-    def close(self) -> None:
-        """No more frames: the window closes."""
-        self.stop()
-        self._timer.stop()
-
-    async def _race(self, choice: RaceChoice) -> None:
-        self._stopping = False
-        session = self._session
-        try:
-            workload = await session.off_thread(lambda: self._workload(choice))
-            lanes = [each.resolved(session.spec) for each in choice.lanes]
-            race = Race(workload, lanes, repeats=choice.repeats, order=choice.order, kv_tokens=choice.kv_tokens or None)
-            loan = await session.lend()
-        except InvalidInput as error:
-            self._set_phase(Phase.OVER if self.lanes else Phase.EMPTY)
-            self.refused.emit(Refused(str(error), session.state is SessionState.READY and session.busy()))
-            return
-        except asyncio.CancelledError:
-            self._set_phase(Phase.OVER if self.lanes else Phase.EMPTY)
-            raise
-        self._loan = loan
-        self._begin(race)
-        if self._stopping:
-            loan.cancelled.set()
-        try:
-            await session.off_thread(lambda: race.play(loan, self._tell, loan.cancelled))
-        finally:
-            self._on_frame()
-            self._set_phase(Phase.ENDING)
-            await self._judge(choice.limits.slo)
-            await self._keep_traces()
-            await session.take_back()
-            self._loan = None
-            self._set_phase(Phase.OVER)
+        self._play(prepare, self._begin)
 
     def judge(self, slo: Slo) -> None:
         """Reckons the finished race anew, against other limits."""
+        self._slo = slo
         if self.result is not None:
-            self._session.start(self._judge(slo))
+            self._session.start(self._judge())
 
-    async def _judge(self, slo: Slo) -> None:
-        result = self.result
+    async def _judge(self) -> None:
+        result, slo = self.result, self._slo
         if result is not None and any(result.traces(i) for i in range(len(result.lanes))):
             self.report = await self._session.off_thread(lambda: Report.of(result, slo))
             self.reported.emit(self.report)
 
-    def _workload(self, choice: RaceChoice) -> Workload:
-        return load_workload(choice.workload, model_folder=self._session.spec.source, count=choice.count or None)
-
     def _begin(self, race: Race) -> None:
         self.pause()
-        self._events.clear()
-        self.workload, self.repeats, self.result = race.workload, race.repeats, None
-        self.report = None
+        self.repeats, self.result, self.report = race.repeats, None, None
         names, total = lane_names(race.lanes), sum(a.params.n for a in race.workload.arrivals)
         for lane in self.lanes:
             lane.deleteLater()
         self.lanes = [LaneShow(i, lane, names[i], total) for i, lane in enumerate(race.lanes)]
-        self._live, self.clock = None, 0.0
+        self._live_lane, self.clock = None, 0.0
         self._set_span(SHORTEST_SPAN)
         self.race_begun.emit()
-        self._timer.start()
 
-    def _tell(self, event: RaceEvent) -> None:
-        """On the race's thread: the next frame acts on it."""
-        self._events.append((perf_counter(), event))
+    async def _after(self) -> None:
+        await self._judge()
+        await self._keep_traces()
 
     async def _keep_traces(self) -> None:
         """Writes finished lanes as run files, as the Play page's runs are; a full disk costs only the file."""
@@ -284,9 +204,8 @@ class RaceSession(QObject):
 
     def _on_frame(self) -> None:
         now = perf_counter()
-        while self._events:
-            self._act(*self._events.popleft())
-        if self._live is not None:
+        self._hear()
+        if self._live_lane is not None:
             self._move(now - self._started)
         elif self.replaying:
             self._replay(now)
@@ -307,12 +226,12 @@ class RaceSession(QObject):
             case LaneStarted(index, repeat, run):
                 self._go_live(self.lanes[index], repeat, run.trace, time)
             case LaneFinished(index, repeat, trace):
-                self._live = None
+                self._live_lane = None
                 self.lanes[index].finish(repeat, trace)
                 self._set_span(max(self.longest, SHORTEST_SPAN))
                 self._next()
             case LaneFailed(index, _, error):
-                self._live = None
+                self._live_lane = None
                 self.lanes[index].set_state(LaneState.FAILED, error)
                 self._next()
             case RaceFinished(result):
@@ -321,7 +240,7 @@ class RaceSession(QObject):
     def _go_live(self, lane: LaneShow, repeat: int, trace: Trace, started: float) -> None:
         lane.repeat, lane.load = repeat, None
         lane.playback.show(trace)
-        self._live, self._started = lane, started
+        self._live_lane, self._started = lane, started
         lane.set_state(LaneState.RUNNING)
         self._move(0.0)
 
@@ -332,7 +251,7 @@ class RaceSession(QObject):
             waiting.set_state(LaneState.STARTING)
 
     def _finish(self, result: RaceResult) -> None:
-        self.result, self._live = result, None
+        self.result, self._live_lane = result, None
         for lane in self.lanes:
             if lane.state is LaneState.RUNNING:
                 lane.span = span_of(lane.playback.trace)
@@ -347,10 +266,10 @@ class RaceSession(QObject):
     def _move(self, clock: float) -> None:
         """Sets the clock of all lanes; the one that runs shows all it has."""
         self.clock = clock
-        if self._live is not None and clock > 0.98 * self.span:
+        if self._live_lane is not None and clock > 0.98 * self.span:
             self._set_span(clock * FILL)
         for lane in self.lanes:
-            if lane is not self._live:
+            if lane is not self._live_lane:
                 lane.playback.seek(clock)
 
     def _advance(self, deadline: float) -> None:
@@ -365,11 +284,6 @@ class RaceSession(QObject):
         if span != self.span:
             self.span = span
             self.span_changed.emit(span)
-
-    def _set_phase(self, phase: Phase) -> None:
-        if phase is not self.phase:
-            self.phase = phase
-            self.phase_changed.emit(phase)
 
     # -- replay ---------------------------------------------------------------------------------------------------
 

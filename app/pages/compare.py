@@ -15,14 +15,17 @@ from PySide6.QtWidgets import (
 )
 
 from app import theme
-from app.panels.export_menu import ExportMenu
+from app.borrower import Refused
+from app.panels.export_menu import ExportMenu, Table
 from app.panels.lane_view import LaneView
 from app.panels.race_charts import RaceCharts
 from app.panels.race_setup import RaceSetup
 from app.panels.replay_bar import ReplayBar
 from app.panels.result_table import ResultTable
-from app.race_session import LaneShow, Phase, RaceSession, Refused
+from app.panels.sweep_panel import SweepPanel
+from app.race_session import LaneShow, RaceSession
 from app.session import Session
+from app.sweep_session import SweepSession
 from app.widgets.banner import Banner
 from app.widgets.labels import label
 from app.words import sentence
@@ -44,10 +47,13 @@ class ComparePage(QWidget):
         self.race = RaceSession(session, self)
         self.charts = RaceCharts()
         self.result = ResultTable()
-        self.export = ExportMenu(self, lambda: self.result.comparison)
+        self.sweep = SweepSession(session, self)
+        self.export = ExportMenu(self, self._table)
         self.setup = RaceSetup(self.export)
         self.notice = Banner()
         self.replay = ReplayBar(self.race)
+        self.sweep_panel = SweepPanel(self.sweep)
+        self.sweep_panel.show_choice(self.setup.choice)
         self.views: list[LaneView] = []
         self._slo = self.setup.choice.limits.slo
         self._make_actions()
@@ -55,13 +61,13 @@ class ComparePage(QWidget):
         self._connect()
 
     def _make_actions(self) -> None:
-        self.race_action = QAction("Start the race", self)
+        self.race_action = QAction("Start the race or sweep", self)
         self.race_action.setShortcuts([QKeySequence("Ctrl+Return"), QKeySequence("Ctrl+Enter")])
-        self.stop_action = QAction("Stop the race", self)
+        self.stop_action = QAction("Stop the race or sweep", self)
+        self.sweep_action = QAction("Race or sweep", self)
         self.replay_action = QAction("Replay the race", self)
-        for action in (self.race_action, self.stop_action, self.replay_action):
+        for action in (self.race_action, self.stop_action, self.replay_action, self.sweep_action):
             self.addAction(action)
-        self._on_phase(self.race.phase)
 
     def _lay_out(self) -> None:
         self.start_button = QPushButton("Race   Ctrl ⏎")
@@ -101,6 +107,7 @@ class ComparePage(QWidget):
         self._body = QStackedWidget()
         self._body.addWidget(self.empty)
         self._body.addWidget(self._scroll)
+        self._body.addWidget(self.sweep_panel)
         column = QVBoxLayout(self)
         column.setContentsMargins(8, 8, 8, 8)
         column.setSpacing(8)
@@ -112,14 +119,18 @@ class ComparePage(QWidget):
     def _connect(self) -> None:
         race = self.race
         self.setup.race_asked.connect(self.start)
-        self.setup.stop_asked.connect(race.stop)
+        self.setup.stop_asked.connect(self.stop)
+        self.setup.sweep_shown.connect(self._show_body)
+        self.sweep_panel.edited.connect(lambda: self.setup.take_sweep(self.sweep_panel.applied(self.setup.choice)))
         self.start_button.clicked.connect(self.start)
         self.race_action.triggered.connect(self.start)
-        self.stop_action.triggered.connect(race.stop)
+        self.stop_action.triggered.connect(self.stop)
+        self.sweep_action.triggered.connect(lambda: self.setup.show_sweep(not self.setup.sweeps))
         self.replay_action.triggered.connect(race.toggle)
-        race.phase_changed.connect(self._on_phase)
+        for borrower in (race, self.sweep):
+            borrower.phase_changed.connect(self._on_phase)
+            borrower.refused.connect(self._on_refused)
         race.race_begun.connect(self._on_begun)
-        race.refused.connect(self._on_refused)
         race.clock_moved.connect(self._on_clock)
         race.span_changed.connect(self._on_span)
         race.race_over.connect(self._on_over)
@@ -129,27 +140,53 @@ class ComparePage(QWidget):
         self.export.done.connect(lambda words: self.notice.tell("info", words, ""))
         theme.changes.theme_changed.connect(self._on_theme)
         self._on_theme()
+        self._on_phase()
 
     # -- what a person does ---------------------------------------------------------------------------------------
 
+    @property
+    def running(self) -> bool:
+        """Whether a race or a sweep is under way."""
+        return self.race.running or self.sweep.running
+
     def start(self) -> None:
-        self.notice.hide()
-        self.race.start(self.setup.choice)
+        """Begins what is on show, the race or the sweep."""
+        if not (self.race.busy or self.sweep.busy):
+            self.notice.hide()
+            (self.sweep if self.setup.sweeps else self.race).start(self.setup.choice)
+
+    def stop(self) -> None:
+        for borrower in (self.race, self.sweep):
+            if borrower.running:
+                borrower.stop()
+
+    def close_down(self) -> None:
+        """The window closes: what runs is ended, no frame follows."""
+        self.race.close()
+        self.sweep.close()
+
+    def _table(self) -> Table | None:
+        """What is exported."""
+        return self.sweep.result if self.setup.sweeps else self.result.comparison
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() == Qt.Key.Key_Space and self.race.can_replay:
+        if event.key() == Qt.Key.Key_Space and self.race.can_replay and not self.setup.sweeps:
             self.race.toggle()
         else:
             super().keyPressEvent(event)
 
     # -- slots ----------------------------------------------------------------------------------------------------
 
-    def _on_phase(self, phase: Phase) -> None:
-        self.race_action.setEnabled(not self.race.busy)
-        self.stop_action.setEnabled(phase is Phase.RUNNING)
+    def _on_phase(self) -> None:
+        ending = not self.running and (self.race.busy or self.sweep.busy)
+        self.race_action.setEnabled(not (self.running or ending))
+        self.stop_action.setEnabled(self.running)
         self.replay_action.setEnabled(self.race.can_replay)
-        if hasattr(self, "setup"):
-            self.setup.say_running(phase is Phase.RUNNING, phase is Phase.ENDING)
+        self.setup.say_running(self.running, ending)
+
+    def _show_body(self) -> None:
+        race = self._scroll if self.views else self.empty
+        self._body.setCurrentWidget(self.sweep_panel if self.setup.sweeps else race)
 
     def _on_begun(self) -> None:
         for view in self.views:
@@ -166,7 +203,7 @@ class ComparePage(QWidget):
         for view in self.views[1:]:
             first.figures_changed.connect(lambda view=view: view.set_base(first.figures))
         self._on_span(self.race.span)
-        self._body.setCurrentWidget(self._scroll)
+        self._show_body()
         self.setFocus()
 
     def _chart(self, lane: LaneShow) -> None:
@@ -202,11 +239,9 @@ class ComparePage(QWidget):
 
     def _on_refused(self, refused: Refused) -> None:
         if refused.requests_run:
-            self.notice.tell(
-                "warning", "The race cannot begin yet", refused.words, action=("Stop them", self._session.stop)
-            )
+            self.notice.tell("warning", "It cannot begin yet", refused.words, action=("Stop them", self._session.stop))
         else:
-            self.notice.tell("error", "The race cannot begin", sentence(refused.words))
+            self.notice.tell("error", "It cannot begin", sentence(refused.words))
 
     def _on_clock(self, clock: float) -> None:
         for i, view in enumerate(self.views):
@@ -222,4 +257,4 @@ class ComparePage(QWidget):
             self.notice.tell(
                 "info", f"Stopped: {done} of {len(result.lanes)} lanes", "What was finished stays and can be replayed."
             )
-        self._on_phase(self.race.phase)
+        self._on_phase()

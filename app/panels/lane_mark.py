@@ -7,7 +7,7 @@ from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
 from app import theme
-from app.panels.race_charts import draw_mark
+from app.panels.plot import draw_mark
 
 
 class LaneMark(QWidget):

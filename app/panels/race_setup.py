@@ -7,7 +7,7 @@ from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QFileDialog, QFrame, QGridLayout, QHBoxLayout, QMenu, QPushButton, QWidget
+from PySide6.QtWidgets import QButtonGroup, QFileDialog, QFrame, QGridLayout, QHBoxLayout, QMenu, QPushButton, QWidget
 
 from app import places, race_choice, theme
 from app.panels.lane_picker import LanePicker
@@ -18,13 +18,14 @@ from app.widgets.labels import label
 from engine import PROMPT_FILES, InvalidInput, WorkloadCard, list_workloads
 
 OPEN = "open a file …"
-WIDE = 1240  # pixels of the design from which everything stands on one line
+WIDE = 1360  # pixels of the design from which everything stands on one line
 
 
 class RaceSetup(QFrame):
     """Edits a `RaceChoice`, which is remembered."""
 
     choice_changed = Signal()
+    sweep_shown = Signal(bool)  # whether the sweep is on show, or the race
     race_asked = Signal()
     stop_asked = Signal()
 
@@ -35,6 +36,19 @@ class RaceSetup(QFrame):
         self.choice = race_choice.recall()
         self._cards: dict[str, WorkloadCard] = {card.name: card for card in list_workloads()}
         self._showing = self._wide = True
+        self._running = self._ending = False
+        self.kinds = QButtonGroup(self)
+        for i, (name, tip) in enumerate(
+            (("Race", "Every lane once, on one clock"), ("Sweep", "Every lane at many batch sizes or request rates"))
+        ):
+            button = QPushButton(name)
+            button.setObjectName(f"kind_{name.lower()}")
+            button.setProperty("role", "page")
+            button.setCheckable(True)
+            button.setToolTip(tip)
+            self.kinds.addButton(button, i)
+        self.kinds.button(0).setChecked(True)
+        self.kinds.idToggled.connect(self._on_kind)
         self.workload = DropDown("race_workload")
         self.workload.setAccessibleName("Workload")
         self.picker = LanePicker()
@@ -68,16 +82,25 @@ class RaceSetup(QFrame):
         """The chosen workload; None for a file of a person's own."""
         return self._cards.get(self.choice.workload)
 
+    @property
+    def sweeps(self) -> bool:
+        """Whether the sweep is on show."""
+        return self.kinds.checkedId() == 1
+
+    def show_sweep(self, on: bool) -> None:
+        self.kinds.button(int(on)).setChecked(True)
+
     def say_running(self, running: bool, ending: bool = False) -> None:
         """Whether the button begins a race or stops it."""
-        self._running = running
-        self.race.setText("Stop" if running else "Race")
+        self._running, self._ending = running, ending
+        what = "sweep" if self.sweeps else "race"
+        self.race.setText("Stop" if running else what.capitalize())
         self.race.setProperty("role", "" if running else "primary")
         self.race.style().unpolish(self.race)
         self.race.style().polish(self.race)
         self.race.setEnabled(not ending)
-        self.race.setAccessibleName("Stop the race" if running else "Start the race")
-        self.race.setToolTip("Stop the race; what is finished stays (Esc)" if running else "Race (Ctrl+Enter)")
+        self.race.setAccessibleName("Stop" if running else f"Start the {what}")
+        self.race.setToolTip("Stop; what is finished stays (Esc)" if running else f"{what.capitalize()} (Ctrl+Enter)")
         for control in (self.workload, self.picker, self.rules_button):
             control.setEnabled(not running and not ending)
 
@@ -103,7 +126,7 @@ class RaceSetup(QFrame):
     def _lay_out(self) -> None:
         self._left, self._right = QWidget(), QWidget()
         for side, widgets in (
-            (self._left, (label("Workload", "secondary"), self.workload)),
+            (self._left, (*self.kinds.buttons(), label("Workload", "secondary"), self.workload)),
             (self._right, (self.rules_button, self.export, self.race)),
         ):
             row = QHBoxLayout(side)
@@ -194,6 +217,15 @@ class RaceSetup(QFrame):
     def _on_rules(self) -> None:
         if not self._showing:
             self._take(self.rules.applied(self.choice))
+
+    def take_sweep(self, choice: RaceChoice) -> None:
+        """The choice with another sweep."""
+        self._take(choice)
+
+    def _on_kind(self, index: int, on: bool) -> None:
+        if on:
+            self.say_running(self._running, self._ending)
+            self.sweep_shown.emit(self.sweeps)
 
     def _on_race(self) -> None:
         (self.stop_asked if self._running else self.race_asked).emit()

@@ -6,7 +6,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QSlider
 
 from app import theme
-from app.race_session import SPEEDS, Phase, RaceSession
+from app.borrower import Phase
+from app.race_session import SPEEDS, RaceSession
 from app.widgets.controls import DropDown
 from app.widgets.labels import label
 

@@ -15,10 +15,11 @@ from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
 from app import places
+from app.borrower import Phase
 from app.main_window import COMPARE, PLAY, MainWindow
 from app.pages.compare import ComparePage
 from app.race_choice import LaneChoice, RaceChoice
-from app.race_session import LaneState, Phase
+from app.race_session import LaneState
 from app.session import LENT_WORDS, SessionState
 from engine import EngineConfig, FinishReason, load_trace
 

@@ -1,0 +1,313 @@
+"""The sweep: which sizes or rates, how far it is, the charts, what to take and why, and every point in a table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt, Signal
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QFrame,
+    QGridLayout,
+    QHBoxLayout,
+    QHeaderView,
+    QLineEdit,
+    QProgressBar,
+    QScrollArea,
+    QSizePolicy,
+    QTableView,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app import theme
+from app.borrower import Phase
+from app.panels.lane_mark import LaneMark
+from app.panels.sweep_chart import SweepChart, SweptPoint
+from app.race_choice import RaceChoice
+from app.sweep_session import SweepSession
+from app.widgets.controls import DropDown
+from app.widgets.labels import Heading, label
+from app.words import sentence
+from engine import MEASURES, Measure, SweepResult
+
+MEASURED = ("output_throughput", "average_latency", "ttft.p99", "tpot.p99", "itl.p99", "e2e.p99")
+EMPTY_WORDS = "Each lane at every batch size: where more batching stops paying, and what to take."
+LINE = 24
+Index = QModelIndex | QPersistentModelIndex
+
+
+class SweepModel(QAbstractTableModel):
+    """A row a point, in order of lane and setting."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self.head: list[str] = []
+        self._measures: list[Measure] = []
+
+    def show(self, result: SweepResult | None, marks: bool) -> None:
+        """`marks`: whether the knee and what is recommended can be told yet."""
+        self.beginResetModel()
+        self.rows, self.head = [], []
+        if result is not None:
+            keys = (*MEASURED, "goodput") if result.slo.limits else MEASURED
+            self._measures = [MEASURES[key] for key in keys]
+            self.head = ["lane", "rate" if result.by_rate else "batch", *(m.name for m in self._measures), ""]
+            for o in sorted(result.outcomes, key=lambda o: (o.point.series, o.point.setting)):
+                cells = [m.text(o.value(m.key)) for m in self._measures]
+                said = f"failed: {o.error}" if o.error and not o.metrics else ""
+                if marks and not said:
+                    said = ", ".join(result.marks(o))
+                self.rows.append([result.names[o.point.series], result.label(o), *cells, said])
+        self.endResetModel()
+
+    def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
+        return 0 if parent.isValid() else len(self.rows)
+
+    def columnCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
+        return 0 if parent.isValid() else len(self.head)
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        match role:
+            case Qt.ItemDataRole.DisplayRole:
+                return self.rows[index.row()][index.column()]
+            case Qt.ItemDataRole.ToolTipRole:
+                return self.rows[index.row()][index.column()]
+            case Qt.ItemDataRole.TextAlignmentRole:
+                return self._side(index.column())
+        return None
+
+    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        if orientation is not Qt.Orientation.Horizontal:
+            return None
+        measure = self._measures[section - 2] if 2 <= section < 2 + len(self._measures) else None
+        match role:
+            case Qt.ItemDataRole.DisplayRole:
+                return self.head[section]
+            case Qt.ItemDataRole.ToolTipRole if measure is not None:
+                return f"{measure.name} = {measure.formula}"
+            case Qt.ItemDataRole.TextAlignmentRole:
+                return self._side(section)
+        return None
+
+    def _side(self, column: int) -> Qt.AlignmentFlag:
+        left = column == 0 or column == len(self.head) - 1
+        return (Qt.AlignmentFlag.AlignLeft if left else Qt.AlignmentFlag.AlignRight) | Qt.AlignmentFlag.AlignVCenter
+
+
+class SweepPanel(QWidget):
+    """Edits the sweep's part of a `RaceChoice`; the lanes and rules are those of the bar above."""
+
+    edited = Signal()
+
+    def __init__(self, sweep: SweepSession) -> None:
+        super().__init__()
+        self.setObjectName("sweep_panel")
+        self._sweep = sweep
+        self._showing = False
+        self.by = DropDown("sweep_by", [("batch sizes", False), ("request rates", True)])
+        self.by.setAccessibleName("What is swept")
+        self.settings = QLineEdit()
+        self.settings.setObjectName("sweep_settings")
+        self.status = label(EMPTY_WORDS, "secondary", "sweep_status")
+        self.status.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self.progress = QProgressBar()
+        self.progress.setObjectName("sweep_progress")
+        self.progress.setAccessibleName("Points of the sweep")
+        self.progress.setTextVisible(False)
+        self.chart = SweepChart()
+        self.model = SweepModel()
+        self.table = QTableView()
+        self.table.setObjectName("sweep_table")
+        self.table.setAccessibleName("Points of the sweep")
+        self.table.setModel(self.model)
+        self.table.setShowGrid(False)
+        self.table.setSelectionMode(QAbstractItemView.SelectionMode.NoSelection)
+        self.table.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.table.verticalHeader().hide()
+        self.table.horizontalHeader().setSectionsClickable(False)
+        self._lay_out()
+        self.by.currentIndexChanged.connect(self._on_by)
+        self.settings.editingFinished.connect(self._on_edited)
+        sweep.begun.connect(self._on_measured)
+        sweep.measured.connect(self._on_measured)
+        sweep.progressed.connect(self._on_progress)
+        sweep.phase_changed.connect(self._on_phase)
+        theme.changes.theme_changed.connect(self._on_theme)
+        self._sizes, self._rates = "", ""
+        self._on_theme()
+        self._on_measured()
+
+    def _lay_out(self) -> None:
+        head = QFrame()
+        head.setProperty("role", "panel")
+        grid = QGridLayout(head)
+        grid.setContentsMargins(12, 8, 12, 8)
+        grid.setHorizontalSpacing(12)
+        grid.setVerticalSpacing(6)
+        grid.addWidget(label("Every lane at these", "secondary"), 0, 0)
+        grid.addWidget(self.by, 0, 1)
+        grid.addWidget(self.settings, 0, 2)
+        grid.addWidget(self.status, 0, 3)
+        grid.addWidget(self.progress, 1, 0, 1, 4)
+        grid.setColumnStretch(3, 1)
+        advice = QFrame()
+        advice.setProperty("role", "panel")
+        column = QVBoxLayout(advice)
+        column.setContentsMargins(12, 10, 12, 10)
+        column.setSpacing(6)
+        column.addWidget(Heading("What to take"))
+        self._advice = QVBoxLayout()
+        self._advice.setSpacing(6)
+        column.addLayout(self._advice)
+        points = QFrame()
+        points.setProperty("role", "panel")
+        rows = QVBoxLayout(points)
+        rows.setContentsMargins(12, 10, 12, 8)
+        rows.setSpacing(4)
+        rows.addWidget(Heading("Points"))
+        rows.addWidget(self.table)
+        sheet = QWidget()
+        sheet.setProperty("role", "sheet")
+        inner = QVBoxLayout(sheet)
+        inner.setContentsMargins(0, 0, 0, 0)
+        inner.setSpacing(8)
+        inner.addWidget(head)
+        inner.addWidget(self.chart, 3)
+        inner.addWidget(advice)
+        inner.addWidget(points, 2)
+        self._advice_panel, self._points_panel = advice, points
+        scroll = QScrollArea()
+        scroll.setWidgetResizable(True)
+        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        scroll.setWidget(sheet)
+        outer = QVBoxLayout(self)
+        outer.setContentsMargins(0, 0, 0, 0)
+        outer.addWidget(scroll)
+
+    # -- what is chosen -------------------------------------------------------------------------------------------
+
+    def show_choice(self, choice: RaceChoice) -> None:
+        self._showing = True
+        self._sizes, self._rates = choice.sizes, choice.rates
+        self.by.setCurrentIndex(self.by.findData(choice.by_rate))
+        self._show_settings()
+        self._showing = False
+
+    def applied(self, choice: RaceChoice) -> RaceChoice:
+        """The choice with this sweep."""
+        return replace(choice, by_rate=bool(self.by.currentData()), sizes=self._sizes, rates=self._rates)
+
+    def _show_settings(self) -> None:
+        by_rate = self.by.currentData()
+        self.settings.setText(self._rates if by_rate else self._sizes)
+        self.settings.setAccessibleName("Requests a second" if by_rate else "Batch sizes")
+        self.settings.setToolTip(
+            "Requests a second, with commas between them; each lane keeps its own batch size"
+            if by_rate
+            else "How many requests run at once, with commas between them; the lanes' own sizes are not used"
+        )
+
+    def _on_by(self) -> None:
+        self._show_settings()
+        if not self._showing:
+            self.edited.emit()
+
+    def _on_edited(self) -> None:
+        if self.by.currentData():
+            self._rates = self.settings.text()
+        else:
+            self._sizes = self.settings.text()
+        self.edited.emit()
+
+    # -- what was measured ----------------------------------------------------------------------------------------
+
+    def _on_phase(self, phase: Phase) -> None:
+        for control in (self.by, self.settings):
+            control.setEnabled(phase not in (Phase.RUNNING, Phase.ENDING))
+        self._on_measured()
+
+    def _on_progress(self) -> None:
+        sweep, result = self._sweep, self._sweep.result
+        words = sweep.words()
+        if not words and result is None:
+            words = EMPTY_WORDS
+        elif not words:
+            stopped = result is not None and result.cancelled and not sweep.busy
+            words = f"{'stopped: ' if stopped else ''}{sweep.done} of {sweep.points} points"
+        if words != self.status.text():
+            self.status.setText(words)
+            self.status.setToolTip(words)
+        self.progress.setVisible(result is not None)
+        self.progress.setRange(0, max(1, sweep.points))
+        self.progress.setValue(sweep.done)
+
+    def _on_measured(self) -> None:
+        result = self._sweep.result
+        final = not self._sweep.running
+        self.model.show(result, final)
+        header = self.table.horizontalHeader()
+        for i in range(self.model.columnCount()):
+            last = i == self.model.columnCount() - 1
+            header.setSectionResizeMode(
+                i, QHeaderView.ResizeMode.Stretch if last else QHeaderView.ResizeMode.ResizeToContents
+            )
+        shown = result is not None
+        for widget in (self.chart, self._points_panel):
+            widget.setVisible(shown)
+        if result is not None:
+            self.chart.show_points(
+                points_of(result, final), unit="request rate" if result.by_rate else "batch size",
+                latency=MEASURES[latency_of(result)].name,
+            )  # fmt: skip
+            self._show_advice(result)
+        self._advice_panel.setVisible(shown and final)
+        self._on_progress()
+
+    def _show_advice(self, result: SweepResult) -> None:
+        while (item := self._advice.takeAt(0)) is not None:
+            row = item.widget()
+            if row is not None:
+                row.hide()
+                row.deleteLater()
+        for i, name in enumerate(result.names):
+            row = QWidget()
+            line = QHBoxLayout(row)
+            line.setContentsMargins(0, 0, 0, 0)
+            line.setSpacing(8)
+            line.addWidget(LaneMark(i))
+            line.addWidget(label(name, "title"))
+            advice = result.recommend(i)
+            reason = advice.reason if result.by_rate or advice.outcome is None else f"batch {advice.reason}"
+            words = label(sentence(reason) + ".", "secondary", f"sweep_advice_{i}")
+            words.setWordWrap(True)
+            line.addWidget(words, 1)
+            self._advice.addWidget(row)
+
+    def _on_theme(self) -> None:
+        self.by.setMinimumWidth(theme.px(136))
+        self.settings.setFixedWidth(theme.px(220))
+        self.chart.setMinimumHeight(theme.px(280))
+        self.table.setMinimumHeight(theme.px(160))
+        self.table.verticalHeader().setDefaultSectionSize(theme.px(LINE))
+
+
+def latency_of(result: SweepResult) -> str:
+    """The measure a sweep is judged by: that of its first limit, else the gaps between tokens, or the wait for them."""
+    return f"{next(iter(result.slo.limits), 'ttft' if result.by_rate else 'itl')}.p99"
+
+
+def points_of(result: SweepResult, marks: bool = True) -> list[SweptPoint]:
+    """What was measured, as the charts take it."""
+    latency, points = latency_of(result), []
+    for i, name in enumerate(result.names):
+        for outcome in result.series(i):
+            named = result.marks(outcome) if marks else ()
+            points.append(
+                SweptPoint(
+                    name, outcome.point.setting, outcome.throughput, outcome.value("average_latency") or 0.0,
+                    outcome.value(latency) or 0.0, "knee" in named, "recommended" in named,
+                )
+            )  # fmt: skip
+    return points

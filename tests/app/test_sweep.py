@@ -1,0 +1,95 @@
+"""The sweep on the Compare page, over the real engine process and the demo model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtGui import QGuiApplication
+from pytestqt.qtbot import QtBot
+
+from app.borrower import Phase
+from app.main_window import COMPARE, MainWindow
+from app.pages.compare import ComparePage
+from app.race_choice import LaneChoice, RaceChoice
+from app.session import SessionState
+from app.sweep_session import numbers
+from engine import InvalidInput
+
+WAIT = 60_000
+
+
+def sweep_page(window: MainWindow, *lanes: str, **changes: object) -> ComparePage:
+    window.show_page(COMPARE)
+    page = window.compare
+    assert page is not None
+    choice = RaceChoice("burst", tuple(LaneChoice.parse(text) for text in lanes), count=8, sizes="1, 2, 4")
+    page.setup.take_sweep(replace(choice, **changes))  # type: ignore[arg-type]
+    page.sweep_panel.show_choice(page.setup.choice)
+    page.setup.show_sweep(True)
+    return page
+
+
+def over(qtbot: QtBot, page: ComparePage) -> None:
+    qtbot.waitUntil(lambda: page.sweep.phase is Phase.OVER, timeout=WAIT)
+
+
+@pytest.mark.parametrize("text", ["", "1, two", "one"])
+def test_numbers_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match="commas"):
+        numbers("sizes", text, int)
+    assert numbers("sizes", "1, 2,4;8", int) == (1, 2, 4, 8)
+
+
+def test_a_sweep_fills_its_table_and_charts_and_says_what_to_take(
+    qtbot: QtBot, ready: MainWindow, tmp_path: Path
+) -> None:
+    page = sweep_page(ready, "static:8", "continuous")
+    panel = page.sweep_panel
+    assert panel.isVisible()
+    assert page.setup.race.text() == "Sweep"
+    page.start()
+    qtbot.waitUntil(lambda: page.sweep.done >= 1, timeout=WAIT)
+    assert page.setup.race.text() == "Stop"
+    assert "of 6" in panel.status.text()
+    assert "sweep" in ready.top_bar.status.accessibleName()
+    over(qtbot, page)
+    result = page.sweep.result
+    assert result is not None
+    assert not result.cancelled
+    assert [row[:2] for row in panel.model.rows] == [
+        [name, size] for name in ("static", "continuous") for size in ("1", "2", "4")
+    ]
+    assert panel.chart.sizes.points
+    assert sum("recommended" in row[-1] for row in panel.model.rows) == 2
+    assert panel.status.text() == "6 of 6 points"
+    assert ready.session.state is SessionState.READY
+    page.export.copy("CSV")
+    assert QGuiApplication.clipboard().text().startswith("lane,batch")
+    page.setup.show_sweep(False)
+    assert page.empty.isVisible(), "the race has a place of its own"
+
+
+def test_a_sweep_is_stopped_and_keeps_what_it_measured(qtbot: QtBot, ready: MainWindow) -> None:
+    page = sweep_page(ready, "continuous", sizes="1, 2, 4, 8, 16")
+    page.start()
+    qtbot.waitUntil(lambda: page.sweep.done >= 1, timeout=WAIT)
+    ready._on_escape()
+    over(qtbot, page)
+    assert page.sweep_panel.status.text().startswith("stopped: ")
+    assert 1 <= len(page.sweep_panel.model.rows) < 5
+
+
+def test_what_cannot_be_swept_is_told(qtbot: QtBot, window: MainWindow) -> None:
+    page = sweep_page(window, "sequential")
+    page.start()
+    qtbot.waitUntil(page.notice.isVisible, timeout=WAIT)
+    assert "one request at a time" in page.notice.text.text()
+    page.sweep_panel.by.setCurrentIndex(1)
+    page.sweep_panel.settings.setText("fast")
+    page.sweep_panel.settings.editingFinished.emit()
+    assert page.setup.choice.rates == "fast"
+    assert page.setup.choice.by_rate
+    page.start()
+    qtbot.waitUntil(lambda: "fast" in page.notice.text.text(), timeout=WAIT)
