@@ -50,7 +50,7 @@ from engine.sweep import (
     SweepResult,
     sizes_up_to,
 )
-from engine.trace.measures import MEASURES, Measure, formulas
+from engine.trace.measures import MEASURES, Measure, formulas, ratio_text
 from engine.trace.metrics import KvShares, Metrics, RequestMetrics, Spread, Timings, measure, request_metrics, timings
 from engine.trace.records import (
     Ended,
@@ -106,7 +106,8 @@ __all__ = [
     "WorkloadCard", "agreement", "agreements", "compare", "compare_race", "demo_workload", "examine",
     "expand_template", "formulas", "inspect_model", "lane_name", "lane_names", "lane_sentence", "lane_text",
     "lane_title", "list_workloads", "load_trace", "load_workload", "measure", "parse_lane", "parse_lanes",
-    "read_prompts", "render", "request_metrics", "save_trace", "sizes_up_to", "table", "template_size", "timings",
+    "ratio_text", "read_prompts", "render", "request_metrics", "save_trace", "sizes_up_to", "table", "template_size",
+    "timings",
 ]  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from engine.race import RaceResult
-from engine.trace.measures import MEASURES, Measure
+from engine.trace.measures import MEASURES, Measure, ratio_text
 from engine.trace.metrics import Metrics, measure
 from engine.trace.slo import Slo, seconds_text
 
@@ -53,7 +53,7 @@ class MeasureRow:
         """A cell's texts: its value, its spread and, behind the first lane, its ratio; empty where there is none."""
         cell = self.cells[lane]
         spread = f"±{100 * cell.spread:.1f} %" if cell.spread else ""
-        ratio = f"×{cell.ratio:.2f}" if lane > 0 and cell.ratio is not None else ""
+        ratio = ratio_text(cell.ratio) if lane > 0 and cell.ratio is not None else ""
         return self.measure.text(cell.value), spread, ratio
 
     @property
@@ -125,10 +125,20 @@ class Comparison:
             lines.append(f"| {escaped(row.measure.name)} | " + " | ".join(cells) + " |")
         return "\n".join([*lines, *(f"\n{n} failed: {e}" for n, e in zip(self.names, self.errors) if e)])
 
-    def text(self) -> str:
-        """The table in columns, for a terminal."""
+    def text(self, width: int | None = None) -> str:
+        """The table in columns, for a terminal; lanes that do not fit in `width` stand below."""
         columns = [_column(name, [row.cell(i) for row in self.rows]) for i, name in enumerate(self.names)]
-        width = max((len(row.measure.name) for row in self.rows), default=0)
+        names = max((len(row.measure.name) for row in self.rows), default=0)
+        parts: list[list[list[str]]] = []
+        for column in columns:
+            if not parts or (width and names + sum(len(c[0]) for c in [*parts[-1], column]) > width):
+                parts.append([])
+            parts[-1].append(column)
+        failed = [f"{n} failed: {e}" for n, e in zip(self.names, self.errors) if e]
+        return "\n\n".join([*(self._lines(part, names) for part in parts), *failed])
+
+    def _lines(self, columns: Sequence[Sequence[str]], width: int) -> str:
+        """Columns behind the measures' names, groups of measures apart."""
         lines = ["".join([" " * width, *(column[0] for column in columns)])]
         group = ""
         for i, row in enumerate(self.rows, 1):
@@ -136,7 +146,6 @@ class Comparison:
                 group = row.measure.group
                 lines.append("")
             lines.append("".join([f"{row.measure.name:<{width}}", *(column[i] for column in columns)]).rstrip())
-        lines += [f"\n{n} failed: {e}" for n, e in zip(self.names, self.errors) if e]
         return "\n".join(lines)
 
 

@@ -21,7 +21,7 @@ from app.commands.options import (
     workload_of,
     workload_options,
 )
-from app.commands.progress import HeatBar, interrupt_as_event
+from app.commands.progress import HeatBar, interrupt_as_event, terminal_width
 from engine import (
     LANE_GRAMMAR,
     RACE_ORDERS,
@@ -114,7 +114,7 @@ def _print(result: RaceResult, options: argparse.Namespace, slo: Slo) -> None:
     if options.markdown:
         print("\n\n".join([*head, comparison.markdown(), *agreement]))
         return
-    print("\n".join([*head, "", comparison.text(), *(["", *agreement] if agreement else [])]))
+    print("\n".join([*head, "", comparison.text(terminal_width()), *(["", *agreement] if agreement else [])]))
     if result.cancelled:
         print("batchscope: stopped early; the table holds what was finished", file=sys.stderr)
 

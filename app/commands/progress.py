@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -86,6 +88,11 @@ class HeatBar(Bar):
         if self._watch.ident is not None:
             self._watch.join()
         super().__exit__()
+
+
+def terminal_width() -> int | None:
+    """Columns of the terminal that stdout is; None where it is a file or a pipe."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from operator import attrgetter
+from math import floor, log10
+from typing import Any
 
 from engine.trace.metrics import Metrics
 from engine.trace.slo import seconds_text
@@ -27,7 +28,9 @@ class Measure:
     group: str = ""
 
     def read(self, metrics: Metrics) -> float | None:
-        value = attrgetter(self.key)(metrics)
+        value: Any = metrics
+        for name in self.key.split("."):
+            value = None if value is None else getattr(value, name)
         return None if value is None else float(value)
 
     def text(self, value: float | None) -> str:
@@ -128,6 +131,13 @@ MEASURES = {
         ),
     ]
 }  # fmt: skip
+
+
+def ratio_text(ratio: float) -> str:
+    """A ratio with three digits: "×0.0281", "×2.38", "×129"."""
+    if not ratio:
+        return "×0"
+    return f"×{ratio:,.{max(0, 2 - floor(log10(abs(ratio))))}f}"
 
 
 def formulas() -> str:

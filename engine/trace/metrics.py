@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -67,7 +67,8 @@ class Metrics:
     `steps` are those that computed rows, `mean_rows` their rows on average; `row_steps` all rows of all steps, of which
     `wasted_rows` were for nothing. `wasted_tokens` were computed and thrown away, recomputation included.
     `outside_forward` is the share of step time not spent in the model's forward. `stalled_request` is the one that
-    waited `longest_stall`. `goodput` and `met` (requests) are None without an SLO.
+    waited `longest_stall`. `goodput` and `met` (requests) are None without an SLO, `kv` where no KV was
+    held.
     """
 
     requests: int
@@ -102,10 +103,10 @@ class Metrics:
     padding_share: float = 0.0
     useful_share: float = 0.0
     reused_tokens: int = 0
-    kv: KvShares = field(default_factory=KvShares)
+    kv: KvShares | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"kv": asdict(self.kv) | {"waste": self.kv.waste}}
+        return asdict(self) | {"kv": asdict(self.kv) | {"waste": self.kv.waste} if self.kv else None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +311,7 @@ def _concatenated(parts: Sequence[Array]) -> Array:
     return np.concatenate(parts).astype(np.int64) if parts else np.zeros(0, np.int64)
 
 
-def _kv_shares(steps: Sequence[Step]) -> KvShares:
+def _kv_shares(steps: Sequence[Step]) -> KvShares | None:
     """Each step's shares last until the next one's end; the last counts only when it is alone."""
     tokens = np.array([(s.kv_used, s.kv_reserved, s.kv_internal, s.kv_external) for s in steps], float).reshape(-1, 4)
     total = tokens.sum(axis=1)
@@ -318,7 +319,7 @@ def _kv_shares(steps: Sequence[Step]) -> KvShares:
     weight = np.append(np.diff(ended), 0.0) if len(steps) > 1 else np.ones(len(steps))
     weight[total == 0] = 0
     if not weight.sum():
-        return KvShares()
+        return None
     shares = tokens[weight > 0] / total[weight > 0, None]
     used, reserved, internal, external = np.average(shares, axis=0, weights=weight[weight > 0]).tolist()
     return KvShares(used, reserved, internal, external)

@@ -71,6 +71,14 @@ def test_the_text_stands_in_columns(compared: Comparison) -> None:
     assert len({len(line) for line in lines[:-2] if line}) == 1
 
 
+def test_lanes_that_do_not_fit_stand_below() -> None:
+    wide = compare([f"lane {i}" for i in range(5)], [[SLOW]] * 5)
+    folded = wide.text(width=80).splitlines()
+    assert max(map(len, folded)) <= 80 < max(map(len, wide.text().splitlines()))
+    assert sum(line.startswith("output throughput") for line in folded) == 2
+    assert all(" ".join(folded).count(f"lane {i}") == 1 for i in range(5))
+
+
 def test_csv_and_json_hold_the_same_numbers(compared: Comparison) -> None:
     rows = list(csv.DictReader(io.StringIO(compared.csv())))
     data = json.loads(compared.json())

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from engine.comparison import table
 from engine.config import EngineConfig, InvalidInput
-from engine.trace.measures import MEASURES, formulas
+from engine.trace.measures import MEASURES, formulas, ratio_text
 from engine.trace.metrics import KvShares, Metrics, RequestMetrics, Spread, measure, request_metrics, timings
 from engine.trace.records import Ended, FinishReason
 from engine.trace.slo import Slo
@@ -129,9 +130,10 @@ def test_kv_waste_is_a_mean_over_time() -> None:
     kv = measure(Trace([submitted(0.0, 0, 1), *steps])).kv
     # The first lasts 3 s until the second's end, the second 1 s; an empty pool and the last step count for nothing.
     assert kv == KvShares((0.25 * 3 + 0.5) / 4, 0.75 * 3 / 4, 0.25 / 4, 0.25 / 4)
+    assert kv is not None
     assert kv.waste == pytest.approx(1 - kv.used)
     assert measure(Trace([submitted(0.0, 0, 1), steps[0]])).kv == KvShares(0.25, 0.75)
-    assert measure(Trace([submitted(0.0, 0, 1)])).kv == KvShares()
+    assert measure(Trace([submitted(0.0, 0, 1)])).kv is None, "no KV was held"
 
 
 # Latency: stalls, samples, limits.
@@ -207,15 +209,21 @@ def test_one_full_batch_has_the_courses_average_latency() -> None:
 def test_every_measure_is_read_from_the_metrics_and_has_its_formula(trace: Trace) -> None:
     found = measure(trace, Slo(ttft=2))
     for key, m in MEASURES.items():
-        assert m.read(found) is not None, key
+        assert (m.read(found) is None) == key.startswith("kv."), key
         assert m.formula in formulas()
         assert m.better in ("higher", "lower")
-        assert m.text(m.read(found)) != "–"
+        assert (m.text(m.read(found)) == "–") == key.startswith("kv.")
     assert MEASURES["goodput"].read(measure(trace)) is None
+    assert MEASURES["kv.waste"].read(replace(found, kv=KvShares(0.25, 0.5, 0.25))) == 0.75
     assert MEASURES["ttft.p95"].read(found) == found.ttft.p95
     assert MEASURES["output_throughput"].text(1.0) == "1.00 tok/s"
     assert MEASURES["kv.waste"].text(0.125) == "12.5 %"
     assert MEASURES["itl.p99"].text(0.0123) == "12.3 ms"
+
+
+def test_a_ratio_has_three_digits() -> None:
+    texts = [ratio_text(r) for r in (0, 0.0281, 0.5, 1.0, 2.384, 11.31, 756.5)]
+    assert texts == ["×0", "×0.0281", "×0.500", "×1.00", "×2.38", "×11.3", "×756"]
 
 
 def test_two_hundred_thousand_row_steps_are_measured_at_once() -> None:
