@@ -113,7 +113,7 @@ class SweepResult:
         bend = self.knee(lane) if not self.slo.limits else None
         best = bend or max(kept, key=lambda o: o.throughput)
         said = [f"{self.label(best)}: {MEASURES['output_throughput'].text(best.throughput)}"]
-        said += [self._latency(best, name) for name in self.slo.limits or ("itl",)]
+        said += [self._latency(best, name) for name in self.slo.limits or (self._telling,)]
         more = [o for o in points if o.point.setting > best.point.setting and o.throughput > best.throughput]
         if not more:
             last = best is points[-1]
@@ -133,10 +133,16 @@ class SweepResult:
         broken = more.broken(self.slo)
         if broken:
             return "breaks " + " and ".join(Slo(**{name: self.slo.limits[name]}).text() for name in broken)
-        before, after = best.value("itl.p99") or 0.0, more.value("itl.p99") or 0.0
+        before, after = (o.value(f"{self._telling}.p99") or 0.0 for o in (best, more))
         if not before:
             return "costs latency"
-        return f"changes p99 ITL by {100 * (after / before - 1):+.0f} %"
+        what = SLO_NAMES[self._telling].removeprefix("p99 ")
+        return f"changes p99 {what} by {100 * (after / before - 1):+,.0f} %"
+
+    @property
+    def _telling(self) -> str:
+        """What more load costs where no limit is set: larger batches make steps longer, higher rates make queues."""
+        return "ttft" if self.by_rate else "itl"
 
     def marks(self, outcome: SweepOutcome) -> list[str]:
         """Of "knee" and "recommended", what a point is."""

@@ -163,4 +163,4 @@ def test_help_has_every_formula(command: str, capsys: pytest.CaptureFixture[str]
         main([command, "--help"])
     out = capsys.readouterr().out
     assert "(held rows + rows whose every token was thrown away) / row-steps" in out
-    assert "TTFT p95" in out
+    assert "TTFT mean, p50, p95, p99" in out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import floor, log10
+from textwrap import wrap
 from typing import Any
 
 from engine.trace.metrics import Metrics
@@ -18,7 +19,7 @@ SYMBOLS = (
 @dataclass(frozen=True, slots=True)
 class Measure:
     """`key` is the value's place in Metrics. `unit` is "s", "%" (of a share from 0 to 1), another unit or "" for a
-    count. `better` is "higher", "lower" or "" where neither is."""
+    count. `better` is "higher", "lower" or "", where neither is."""
 
     key: str
     name: str
@@ -84,7 +85,7 @@ MEASURES = {
             "lower", "latency",
         ),
         Measure("steps", "steps", "steps that computed rows", "", "lower", "work"),
-        Measure("mean_rows", "rows a step", "row-steps / steps", "rows", "higher", "work"),
+        Measure("mean_rows", "rows a step", "row-steps / steps", "rows", "", "work"),
         Measure(
             "wasted_row_share", "wasted row-steps",
             "(held rows + rows whose every token was thrown away) / row-steps", "%", "lower", "work",
@@ -142,5 +143,12 @@ def ratio_text(ratio: float) -> str:
 
 def formulas() -> str:
     """All measures with their formulas, a line each, for `--help`."""
-    width = max(len(m.name) for m in MEASURES.values()) + 2
-    return "\n".join([SYMBOLS, "", *(f"{m.name:<{width}}{m.formula}" for m in MEASURES.values())])
+    lines: dict[str, str] = {}
+    for m in MEASURES.values():
+        _, _, kind = m.key.partition(".")
+        if kind == "mean":
+            lines[f"{m.name}, p50, p95, p99"] = m.formula.removeprefix("mean of ")
+        elif kind not in ("p50", "p95", "p99"):
+            lines[m.name] = m.formula
+    width = max(map(len, lines)) + 2
+    return "\n".join([*wrap(SYMBOLS, 100), "", *(f"{name:<{width}}{formula}" for name, formula in lines.items())])
