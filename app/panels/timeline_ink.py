@@ -112,6 +112,7 @@ class TimelineInk:
         self._own = np.zeros((0, 3), np.float32)  # difference from the ground
         self._tables = np.zeros((DEPTHS, LOOKS, 0), np.uint32)
         self._lines = np.zeros(0, np.uint32)
+        self._picture = np.zeros((0, 0), np.uint32)
 
     @property
     def known(self) -> int:
@@ -136,9 +137,14 @@ class TimelineInk:
         self, cells: TimelineCells, seen: Raster, bars: Bars, height: int, *, origin: int = 0,
         edges: Array | None = None,
     ) -> Array:  # fmt: skip
-        """The picture [height, columns]. Time zero is at column `-origin`; in the columns `edges` steps meet."""
+        """The picture [height, columns]; the next of its size takes its memory.
+
+        Time zero is at column `-origin`; in the columns `edges` steps meet.
+        """
         rows, columns = seen.owner.shape
-        picture = np.empty((height, columns), np.uint32)
+        if self._picture.shape != (height, columns):
+            self._picture = np.empty((height, columns), np.uint32)
+        picture = self._picture
         picture[:] = self._empty
         lanes = picture[: rows * bars.pitch].reshape(rows, bars.pitch, columns)
         if bars.pitch >= LOW:
@@ -203,8 +209,9 @@ class TimelineInk:
         rows, _, columns = lanes.shape
         hatches = [hatch for which in (_UP, _DOWN, _CROSSED) if (hatch := self._hatch(frame, which, origin))]
         cycle = max((hatch.period for hatch in hatches), default=1)
+        line = np.empty_like(frame.color)
         for y in range(min(cycle, bars.bar)):
-            line = frame.color.copy()
+            line[:] = frame.color
             for hatch in hatches:
                 line[hatch.pixels] = hatch.line(y)
             line[heads] = self._empty
