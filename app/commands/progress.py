@@ -47,7 +47,7 @@ class Bar:
 
     def _show(self, words: str, done: int, total: int, unit: str) -> None:
         with self._lock:
-            self._bar.unit = unit
+            self._bar.unit, self._bar.unit_scale = unit, unit == "B"
             self._bar.set_description_str(words, refresh=False)
             self._bar.total, self._bar.n = total, done
             self._bar.refresh()

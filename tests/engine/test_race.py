@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from engine import (
+    Arrival,
     Engine,
     EngineConfig,
     EngineProcess,
@@ -19,8 +20,11 @@ from engine import (
     ModelSpec,
     Run,
     SamplingParams,
+    Verdict,
     Workload,
+    agreement,
     demo_workload,
+    measure,
 )
 from engine.heat import LaneFailed, LaneFinished, LaneLoading, LaneStarted
 from engine.host import EngineFace, LocalHost
@@ -109,6 +113,20 @@ def test_a_lane_that_fails_says_so_and_the_others_finish(demo: Engine) -> None:
     assert result.error(0) == "no such model /no/model"
     assert "one block" in result.error(2)
     assert not result.cancelled
+
+
+def test_a_static_batch_wastes_what_the_textbook_says_and_a_continuous_one_nothing(demo: Engine) -> None:
+    """Eight prompts of equal length in one batch, seven with 10 new tokens and one with 100."""
+    arrivals = [Arrival(0.0, [5] * 6, GREEDY.with_(max_tokens=n)) for n in (10,) * 7 + (100,)]
+    result = race("static:8,continuous:8", Workload("textbook", tuple(arrivals))).play(
+        Lender(demo), lambda event: None, threading.Event()
+    )
+    static, continuous = (measure(result.traces(i)[0]) for i in range(2))
+    assert (static.steps, static.row_steps, static.wasted_rows) == (100, 800, 630)
+    assert static.wasted_row_share == 0.7875
+    assert (continuous.steps, continuous.row_steps, continuous.wasted_rows) == (100, 170, 0)
+    assert continuous.idle_share == 0.7875
+    assert agreement(*(result.traces(i)[0] for i in range(2))).verdict is Verdict.SAME
 
 
 def test_prompts_that_no_lane_can_hold_fail_with_the_reason(demo: Engine) -> None:
