@@ -58,7 +58,6 @@ class Engine:
     ) -> None:
         self._threads = threads
         self.alive, self.error = True, ""
-        self._ids = count()
         self._wake = threading.Condition()
         self._inbox: deque[Callable[[], None]] = deque()
         self._closing = False
@@ -96,11 +95,16 @@ class Engine:
         self.enqueue(prepared, more)
         return streams
 
-    def cancel(self, requests: Iterable[int] | None = None) -> None:
-        """Ends these requests, or all, at the next step's border. Ids that are over already are passed by."""
+    def cancel(self, requests: Iterable[int] | None = None, trace: Trace | None = None) -> None:
+        """Ends these requests, or all, at the next step's border. Ids that are over already are passed by.
+
+        Every trace counts its requests from 0: with `trace`, nothing is done when that is no longer the engine's.
+        """
         ids = None if requests is None else list(requests)
 
         def do() -> None:
+            if trace is not None and trace is not self.trace:
+                return
             for i in list(self.scheduler.requests) if ids is None else ids:
                 request = self.scheduler.requests.get(i)
                 if request is not None:
@@ -119,6 +123,8 @@ class Engine:
         def do() -> None:
             before = self.config
             try:
+                while self.in_flight and not self.scheduler.requests:
+                    self._commit(self.in_flight.popleft())  # of those that are over, one step behind
                 if not self.scheduler.idle:
                     raise InvalidInput("requests are running: wait for them or stop them before changing the engine")
                 self._record_ended()  # of those that were cancelled in the same turn
@@ -143,7 +149,7 @@ class Engine:
     def run(self, workload: Workload, config: EngineConfig | None = None) -> Run:
         """Starts a workload on a fresh trace, warmed up and idle; returns at once."""
         trace = self.begin(config or self.config)
-        return Run(workload, trace, self.submit_many, self.cancel)
+        return Run(workload, trace, self.submit_many, lambda requests: self.cancel(requests, trace))
 
     def close(self) -> None:
         """Ends all requests as cancelled and the thread; the trace stays."""
@@ -354,7 +360,7 @@ class Engine:
         )
         self.trace = Trace([header])
         self.router = StreamRouter(self.trace)
-        self.intake = Intake(self.model, self.config, self.scheduler.pool, self.router, self._origin, self._ids)
+        self.intake = Intake(self.model, self.config, self.scheduler.pool, self.router, self._origin)
 
     def _watch(self) -> None:
         device = self.model.device

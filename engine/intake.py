@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 
@@ -33,7 +34,7 @@ class Prepared:
 
 
 class Intake:
-    """Takes submissions for one trace that began at `origin` (of `time.perf_counter`), numbered from `ids`."""
+    """Takes submissions for one trace that began at `origin` (of `time.perf_counter`), and numbers them from 0."""
 
     def __init__(
         self,
@@ -42,10 +43,9 @@ class Intake:
         pool: BlockPool,
         router: StreamRouter,
         origin: float,
-        ids: Iterator[int],
     ) -> None:
         self._config, self._card, self._eos = config, model.card, model.eos
-        self._pool, self._router, self._origin, self._ids = pool, router, origin, ids
+        self._pool, self._router, self._origin, self._ids = pool, router, origin, count()
         self._detokenizers = DetokenizerFactory(model.tokenizer)
         self._encode = PromptEncoder(model.tokenizer, model.card)
         self._unseeded = 0

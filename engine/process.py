@@ -109,8 +109,9 @@ class EngineProcess:
         stamped = [s if s.time is not None else replace(s, time=now) for s in submissions]
         return self._call("submit", (stamped, more))
 
-    def cancel(self, requests: Iterable[int] | None = None) -> None:
-        self._send("cancel", None if requests is None else list(requests))
+    def cancel(self, requests: Iterable[int] | None = None, trace: Trace | None = None) -> None:
+        session = next((s for s, (known, _) in self._sessions.items() if known is trace), None)
+        self._send("cancel", None if requests is None else list(requests), session)
 
     def begin(self, config: EngineConfig) -> Trace:
         trace: Trace = self._call("begin", config)
@@ -118,7 +119,8 @@ class EngineProcess:
         return trace
 
     def run(self, workload: Workload, config: EngineConfig | None = None) -> Run:
-        return Run(workload, self.begin(config or self.config), self.submit_many, self.cancel)
+        trace = self.begin(config or self.config)
+        return Run(workload, trace, self.submit_many, lambda requests: self.cancel(requests, trace))
 
     def close(self) -> None:
         """Ends all requests as cancelled, then the child. Idempotent."""
@@ -304,9 +306,9 @@ class Host:
         match message:
             case ("close",):
                 self._closing.set()
-            case ("cancel", requests):
+            case ("cancel", requests, session):
                 if engine is not None:
-                    engine.cancel(requests)
+                    engine.cancel(requests, None if session is None else self._traces[session])
             case (verb, call, argument):
                 assert engine is not None
                 try:

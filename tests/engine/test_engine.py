@@ -31,7 +31,7 @@ from engine import (
     demo_workload,
     measure,
 )
-from tests.engine.conftest import SMALL
+from tests.engine.conftest import SMALL, begin_when_idle
 
 FOX: list[Any] = [{"role": "user", "content": "Tell me a story about a fox and a kite."}]
 GREEDY = SamplingParams(max_tokens=24, temperature=0, ignore_eos=True)
@@ -485,3 +485,14 @@ def test_an_engine_that_breaks_ends_its_requests_and_takes_no_more() -> None:
             engine.submit("hello")
         with pytest.raises(InvalidInput, match="this cannot happen"):
             engine.begin(EngineConfig())
+
+
+def test_every_trace_counts_its_requests_from_zero_and_a_late_cancel_ends_nobody_elses(demo: Engine) -> None:
+    before = demo.trace
+    assert demo.submit([5], SamplingParams(max_tokens=2)).request == 0
+    demo.cancel()
+    begin_when_idle(demo, demo.config)
+    stream = demo.submit([5, 6], SamplingParams(max_tokens=30, ignore_eos=True))
+    assert stream.request == 0
+    demo.cancel([0], before)
+    assert stream.result(timeout=20).finish_reason is FinishReason.LENGTH
