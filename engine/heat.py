@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from engine.config import EngineConfig, InvalidInput
+from engine.config import EngineConfig
 from engine.host import EngineFace, EngineHost
 from engine.lane import Lane
 from engine.progress import LoadCancelled, LoadProgress
@@ -19,7 +18,6 @@ from engine.workload import Workload
 DEFAULT_KV_TOKENS = 8192
 GLANCE = 0.02  # seconds between looks at whether a run is over, was cancelled or lost its engine
 REHEARSED_PROMPTS, REHEARSED_TOKENS = 16, 8
-SETTLE = 5.0  # seconds in which an engine commits the steps that were in flight when its last request ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,16 +145,7 @@ class Track:
         return self._finish(self._start(engine, lane, replace(workload, arrivals=arrivals, concurrency=None)), engine)
 
     def _start(self, engine: EngineFace, lane: Lane, workload: Workload) -> Run:
-        config = replace(lane.config, kv_memory=self.kv_memory)
-        deadline = time.monotonic() + SETTLE
-        while True:
-            try:
-                return engine.run(workload, config)
-            except InvalidInput as error:
-                # With steps launched ahead, the last of the run before may still be in flight.
-                if "requests are running" not in str(error) or time.monotonic() > deadline:
-                    raise
-                time.sleep(GLANCE)
+        return engine.run(workload, replace(lane.config, kv_memory=self.kv_memory))
 
     def _finish(self, run: Run, engine: EngineFace) -> bool:
         """Waits for the end of the run: True when it was not cancelled. Raises what else stopped it early."""
