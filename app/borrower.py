@@ -111,13 +111,15 @@ class Borrower(QObject):
         try:
             await session.off_thread(lambda: work.play(loan, self._tell, loan.cancelled))
         finally:
-            self._on_frame()
-            self._set_phase(Phase.ENDING)
-            if not session.closing:
-                await self._after()
-            await session.take_back()
-            self._loan = None
-            self._set_phase(Phase.OVER)
+            try:
+                self._on_frame()
+                self._set_phase(Phase.ENDING)
+                if not session.closing:
+                    await self._after()
+            finally:
+                await session.take_back()
+                self._loan = None
+                self._set_phase(Phase.OVER)
 
     def _tell(self, event: object) -> None:
         """On the thread that plays: the next frame acts on it."""

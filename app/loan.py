@@ -7,11 +7,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from engine import EngineConfig, LoadCancelled, LoadProgress, ModelSpec
+from engine import EngineConfig, LoadCancelled, LoadProgress, ModelSpec, inspect_model
 
+EMBEDDED = ("demo", "demo-draft")
 Tell = Callable[[LoadProgress], None]
+
+
+def check_files(spec: ModelSpec) -> None:
+    """Looks at a local model before another one makes room for it. Raises InvalidInput; may block on disk."""
+    if spec.source in EMBEDDED or Path(spec.source).expanduser().is_absolute():
+        inspect_model(spec)
 
 
 class Loan:
@@ -45,6 +53,7 @@ class Loan:
                 raise LoadCancelled("the race was stopped")
             if self._engine is not None and self._engine.alive and self._spec == spec:
                 return self._engine
+            check_files(spec)
             self._close()
             self._engine = self._make(spec, config, progress, cancelled or self.cancelled)
             self._spec = spec

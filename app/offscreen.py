@@ -1,11 +1,15 @@
-"""The real window on a machine with no display: plays the demo workload, prints the metrics, leaves two pictures."""
+"""The real window on a machine with no display: plays the demo workload, prints the metrics, leaves two pictures.
+
+`python -m app.offscreen --compare` races lanes instead, and leaves pictures of that.
+"""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from time import strftime
 from typing import TYPE_CHECKING
@@ -13,7 +17,19 @@ from typing import TYPE_CHECKING
 import qasync
 
 from app import places, theme
-from engine import RUN_SUFFIX, EngineConfig, ModelSpec, Prompt, Submission, demo_workload, measure, save_trace, table
+from app.race_choice import FIRST_WORKLOAD, LaneChoice, RaceChoice
+from engine import (
+    RUN_SUFFIX,
+    EngineConfig,
+    InvalidInput,
+    ModelSpec,
+    Prompt,
+    Submission,
+    demo_workload,
+    measure,
+    save_trace,
+    table,
+)
 
 if TYPE_CHECKING:
     from app.main_window import MainWindow
@@ -28,16 +44,31 @@ def play_demo(spec: ModelSpec, config: EngineConfig, out: Path | None = None) ->
     `out` is the folder for the two screenshots and the run's file; None: one in the app's own data folder. Returns 0,
     or 1 when the load or the run failed, which it says on stderr.
     """
+    folder = out if out is not None else places.data() / "demo" / strftime("%Y-%m-%d %H.%M.%S")
+    return _show(spec, config, lambda window, problems: _play(window, problems, folder))
+
+
+def play_race(spec: ModelSpec, choice: RaceChoice, out: Path, dark: bool = True) -> int:
+    """Races lanes in an offscreen window and prints the result; pictures of the race, its replay and its end go into
+    the folder `out`. Returns 0, or 1 when something failed, which it says on stderr."""
+    return _show(spec, EngineConfig(), lambda window, problems: _race(window, problems, choice, out), dark)
+
+
+def _show(
+    spec: ModelSpec,
+    config: EngineConfig,
+    act: Callable[[MainWindow, list[str]], Awaitable[None]],
+    dark: bool = True,
+) -> int:
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
     from app.main_window import make_application
 
     make_application()
-    theme.set_theme("dark")
-    folder = out if out is not None else places.data() / "demo" / strftime("%Y-%m-%d %H.%M.%S")
-    return int(qasync.run(_live(spec, config, folder)))
+    theme.set_theme("dark" if dark else "light")
+    return int(qasync.run(_live(spec, config, act)))
 
 
-async def _live(spec: ModelSpec, config: EngineConfig, folder: Path) -> int:
+async def _live(spec: ModelSpec, config: EngineConfig, act: Callable[[MainWindow, list[str]], Awaitable[None]]) -> int:
     from app.bridge import Bridge
     from app.main_window import MainWindow, show
     from app.session import Session
@@ -56,7 +87,7 @@ async def _live(spec: ModelSpec, config: EngineConfig, folder: Path) -> int:
     try:
         await _until(lambda: session.ready or bool(problems))
         if not problems:
-            await _play(window, problems, folder)
+            await act(window, problems)
     finally:
         window.close()
         await closed
@@ -95,6 +126,51 @@ async def _play(window: MainWindow, problems: list[str], folder: Path) -> None:
     print(f"{'run':<24}{run}\n\n{table(measure(trace))}")
 
 
+async def _race(window: MainWindow, problems: list[str], choice: RaceChoice, folder: Path) -> None:
+    from app.borrower import Phase
+    from app.main_window import COMPARE
+    from app.race_session import LaneState
+
+    folder.mkdir(parents=True, exist_ok=True)
+    window.show_page(COMPARE)
+    page = window.compare
+    assert page is not None
+    race = page.race
+    page.setup.take(choice)
+    race.refused.connect(lambda refused: problems.append(refused.words))
+    page.start()
+
+    def half_way() -> bool:
+        """The last lane is under way and far enough to look at."""
+        last = race.lanes[-1] if race.lanes else None
+        return last is not None and last.state is LaneState.RUNNING and 2 * race.clock >= race.longest / len(race.lanes)
+
+    def over() -> bool:
+        return bool(problems) or race.phase is Phase.OVER
+
+    await _until(lambda: half_way() or over())
+    if not over():
+        _picture(window, folder / "racing.png")
+    await _until(over)
+    problems += [f"{lane.name}: {lane.error}" for lane in race.lanes if lane.state is LaneState.FAILED]
+    if race.report is None:
+        return
+    await _shown(window)
+    _picture(window, folder / "raced.png")
+    race.seek(0.4 * race.longest)
+    await _shown(window)
+    _picture(window, folder / "replay.png")
+    print(f"\n{race.report.comparison.text()}\n\n{page.result.light.accessibleName()}")
+
+
+async def _shown(window: MainWindow) -> None:
+    """Waits until every lane shows what it should, and the slower charts too."""
+    assert window.compare is not None
+    race = window.compare.race
+    await _until(lambda: all(lane.playback.caught_up for lane in race.lanes))
+    await asyncio.sleep(25 * POLL)
+
+
 def text_of(prompt: Prompt) -> str:
     """What a person wrote of a prompt."""
     if isinstance(prompt, str):
@@ -110,3 +186,29 @@ def _picture(window: MainWindow, path: Path) -> None:
 async def _until(condition: Callable[[], bool]) -> None:
     while not condition():
         await asyncio.sleep(POLL)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """`--compare` races; else the demo is played."""
+    options = argparse.ArgumentParser(prog="python -m app.offscreen", description=__doc__)
+    options.add_argument("--compare", action="store_true", help="race lanes on the Compare page")
+    options.add_argument("--workload", default=FIRST_WORKLOAD, help="a shipped workload or a file")
+    options.add_argument("--lanes", default="static:12,continuous:12", help="lanes with commas between them")
+    options.add_argument("--count", type=int, default=28, help="how many prompts; 0: all")
+    options.add_argument("--model", default="demo", help="demo, a model folder or a hub id")
+    options.add_argument("--light", action="store_true", help="in the light theme")
+    options.add_argument("--out", type=Path, default=Path("screenshots"), help="the folder for the pictures")
+    given = options.parse_args(arguments)
+    try:
+        spec = ModelSpec(given.model)
+        if not given.compare:
+            return play_demo(spec, EngineConfig(), given.out)
+        lanes = tuple(LaneChoice.parse(text) for text in given.lanes.split(","))
+        return play_race(spec, RaceChoice(given.workload, lanes, count=given.count), given.out, not given.light)
+    except InvalidInput as error:
+        print(f"app.offscreen: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -211,7 +211,7 @@ class RaceSession(Borrower):
             self._replay(now)
         self._advance(now + BUDGET)
         self.clock_moved.emit(self.clock)
-        if not self.running and not self.replaying and all(lane.playback.caught_up for lane in self.lanes):
+        if not self.busy and not self.replaying and all(lane.playback.caught_up for lane in self.lanes):
             self._timer.stop()
         self._before = now
 

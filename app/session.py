@@ -21,7 +21,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from app import places
 from app.load_status import LoadMeter
-from app.loan import Loan
+from app.loan import Loan, check_files
 from engine import (
     EngineConfig,
     InvalidInput,
@@ -36,13 +36,11 @@ from engine import (
     Submission,
     Trace,
     TraceWriter,
-    inspect_model,
 )
 
 T = TypeVar("T")
 WATCH_MS = 200
 THREADS = 3
-EMBEDDED = ("demo", "demo-draft")
 LENT_WORDS = "A race is running; stop it on the Compare page first."
 
 
@@ -170,8 +168,7 @@ class Session(QObject):
         self._cancelled, self._meter, self._progress = threading.Event(), LoadMeter(), None
         self._set_state(SessionState.LOADING)
         try:
-            if spec.source in EMBEDDED or Path(spec.source).expanduser().is_absolute():
-                await self.off_thread(lambda: inspect_model(spec))
+            await self.off_thread(lambda: check_files(spec))
             if not self.busy():
                 await self._give_back()
             engine = await self._build(self._cancelled)

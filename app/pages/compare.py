@@ -121,7 +121,7 @@ class ComparePage(QWidget):
         self.setup.race_asked.connect(self.start)
         self.setup.stop_asked.connect(self.stop)
         self.setup.sweep_shown.connect(self._show_body)
-        self.sweep_panel.edited.connect(lambda: self.setup.take_sweep(self.sweep_panel.applied(self.setup.choice)))
+        self.sweep_panel.edited.connect(lambda: self.setup.take(self.sweep_panel.applied(self.setup.choice)))
         self.start_button.clicked.connect(self.start)
         self.race_action.triggered.connect(self.start)
         self.stop_action.triggered.connect(self.stop)

@@ -90,7 +90,7 @@ class LaneFigures(QWidget):
         compact = not tall and self.height() < big + 3 * line + foot + gap
 
         y = float(self._big.ascent)
-        self._words(painter, self._big, t.text, 0, y, rate)
+        self._words(painter, self._big, t.text if self._figures.rate is not None else t.faint, 0, y, rate)
         x = self._big.width(rate) + px(8)
         self._words(painter, self._text, t.secondary, x, y, "useful tok/s")
         x += self._text.width("useful tok/s") + px(12)
@@ -104,12 +104,14 @@ class LaneFigures(QWidget):
         facts = [(wasted, t.text), (ttft, t.text), (waste, t.secondary)]
         if compact:
             facts = [(f"{wasted.replace('of row-steps ', '')}  ·  {ttft}", t.text), (waste, t.secondary)]
+        if self._figures.rate is None:
+            facts = []
         y += gap if tall else px(3)
         for words, color in facts:
             y += line
             self._words(painter, self._text, color, 0, y, self._text.cut(words, self.width()))
 
-        done = finished if not compact else finished.removesuffix(" finished")
+        done = finished if not compact else finished.replace(" finished", "")
         color = t.bad if self._figures.failed else t.secondary
         baseline, thick = self.height() - self._small.descent - 1, px(5)
         if compact:

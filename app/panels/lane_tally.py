@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -16,7 +17,10 @@ LEAST_SHARE = 0.0005  # a kind of KV waste below it is not worth a word
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """`rate` in output tokens a second; shares from 0 to 1; seconds. None until they can be told."""
+    """`rate` in output tokens a second; shares from 0 to 1; seconds. None until they can be told.
+
+    `finished` came to their own end; `failed` and `cancelled` did not.
+    """
 
     rate: float | None = None
     wasted: float | None = None
@@ -24,13 +28,14 @@ class Figures:
     waste: dict[str, float] | None = None
     finished: int = 0
     failed: int = 0
+    cancelled: int = 0
 
 
 class LaneTally:
     """Feed it the records of one trace in order. Costs O(rows) a step; `figures` O(requests)."""
 
     def __init__(self) -> None:
-        self.finished = self.failed = 0
+        self._ended: Counter[FinishReason] = Counter()
         self._submitted: dict[int, float] = {}
         self._begun: float | None = None
         self._last = 0.0
@@ -50,8 +55,7 @@ class LaneTally:
                     if self._begun is None:
                         self._begun = record.time
                 case Ended():
-                    self.finished += 1
-                    self.failed += record.reason in (FinishReason.ERROR, FinishReason.CANCELLED)
+                    self._ended[record.reason] += 1
                 case _:
                     pass
 
@@ -87,8 +91,9 @@ class LaneTally:
             wasted=self._wasted / self._rows if self._rows else None,
             ttft=float(np.percentile(list(self._ttft.values()), 95)) if self._ttft else None,
             waste=waste,
-            finished=self.finished,
-            failed=self.failed,
+            finished=self._ended[FinishReason.STOP] + self._ended[FinishReason.LENGTH],
+            failed=self._ended[FinishReason.ERROR],
+            cancelled=self._ended[FinishReason.CANCELLED],
         )
 
 
@@ -121,4 +126,6 @@ def waste_words(figures: Figures) -> str:
 
 def finished_words(figures: Figures, total: int) -> str:
     words = f"{figures.finished:,} of {total:,} finished"
-    return f"{words}, {figures.failed:,} not to their end" if figures.failed else words
+    if figures.cancelled:
+        words += f", {figures.cancelled:,} stopped"
+    return f"{words}, {figures.failed:,} failed" if figures.failed else words

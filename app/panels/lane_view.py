@@ -84,7 +84,7 @@ class LaneView(QFrame):
         left.setSpacing(4)
         left.addWidget(self.timeline, 1)
         left.addWidget(self.strip)
-        left.addWidget(self.error)
+        left.addWidget(self.error, 0, Qt.AlignmentFlag.AlignTop)
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(16, 10, 16, 10)
         self._grid.setHorizontalSpacing(24)
@@ -94,6 +94,10 @@ class LaneView(QFrame):
         self._grid.addWidget(self.panel, 1, 1)
         self._grid.setColumnStretch(0, 1)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+
+    def hasHeightForWidth(self) -> bool:
+        """No: lanes share the height there is, whatever words they hold."""
+        return False
 
     # -- what is told ---------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from app.race_choice import Limits, RaceChoice
 from app.widgets.controls import DropDown, Number
 from app.widgets.labels import Hairline, Heading, Note, Row
 from app.widgets.popover import Popover
+from app.words import sentence
 from engine import RACE_ORDERS
 
 MS = 1000
@@ -68,7 +69,7 @@ class RaceRules(Popover):
         for name, number in self.limits.items():
             number.setValue(round(getattr(choice.limits, name) * MS))
         self._showing = False
-        self.order_note.say(RACE_ORDERS[self.order.currentData()])
+        self.order_note.say(sentence(RACE_ORDERS[self.order.currentData()]) + ".")
 
     def applied(self, choice: RaceChoice) -> RaceChoice:
         """The choice under these rules."""
@@ -82,7 +83,7 @@ class RaceRules(Popover):
         )
 
     def _on_edited(self) -> None:
-        self.order_note.say(RACE_ORDERS[self.order.currentData()])
+        self.order_note.say(sentence(RACE_ORDERS[self.order.currentData()]) + ".")
         if not self._showing:
             self.edited.emit()
 

@@ -108,8 +108,7 @@ class RaceSetup(QFrame):
         """Takes a workload of a person's own."""
         path = Path(path)
         places.settings().setValue("compare/folder", str(path.parent))
-        self._take(replace(self.choice, workload=str(path), count=0, kv_tokens=0))
-        self._fill_workloads()
+        self.take(replace(self.choice, workload=str(path), count=0, kv_tokens=0))
 
     def choose_file(self) -> None:
         """Asks for a file of prompts or a recipe."""
@@ -188,11 +187,14 @@ class RaceSetup(QFrame):
             self.picker.set_lanes(self.choice.lanes)
         self._showing = False
 
-    def _take(self, choice: RaceChoice) -> None:
+    def take(self, choice: RaceChoice) -> None:
+        """Shows another choice and remembers it."""
         if choice != self.choice:
             self.choice = choice
             race_choice.keep(choice)
             self._show()
+            if self.workload.currentData() != choice.workload:
+                self._fill_workloads()
             self.choice_changed.emit()
 
     def _on_workload(self) -> None:
@@ -209,18 +211,14 @@ class RaceSetup(QFrame):
             except InvalidInput:  # a shipped file is held to its lanes by tests
                 lanes = self.choice.lanes
         self.workload.setToolTip(card.description if card else str(name))
-        self._take(replace(self.choice, workload=str(name), lanes=lanes, count=0, kv_tokens=0))
+        self.take(replace(self.choice, workload=str(name), lanes=lanes, count=0, kv_tokens=0))
 
     def _on_lanes(self) -> None:
-        self._take(replace(self.choice, lanes=self.picker.lanes))
+        self.take(replace(self.choice, lanes=self.picker.lanes))
 
     def _on_rules(self) -> None:
         if not self._showing:
-            self._take(self.rules.applied(self.choice))
-
-    def take_sweep(self, choice: RaceChoice) -> None:
-        """The choice with another sweep."""
-        self._take(choice)
+            self.take(self.rules.applied(self.choice))
 
     def _on_kind(self, index: int, on: bool) -> None:
         if on:

@@ -28,6 +28,7 @@ FEW = (
     "padding_share", "kv.waste", "reused_tokens",
 )  # fmt: skip
 LINE = 22
+LONGEST_NAME = 132  # pixels of the design that a lane's name may take; more is elided
 Index = QModelIndex | QPersistentModelIndex
 
 
@@ -215,7 +216,8 @@ class ResultTable(QFrame):
         header, columns = self.table.horizontalHeader(), self.model.columnCount()
         for i in range(columns):
             header.setSectionResizeMode(i, QHeaderView.ResizeMode.Fixed)
-        widths = [max(self.table.sizeHintForColumn(i), header.sectionSizeHint(i)) for i in range(columns)]
+        name = theme.px(LONGEST_NAME)
+        widths = [max(self.table.sizeHintForColumn(i), min(header.sectionSizeHint(i), name)) for i in range(columns)]
         for i, width in enumerate(widths):
             self.table.setColumnWidth(i, width)
         bar = self.table.verticalScrollBar().sizeHint().width()

@@ -25,9 +25,12 @@ class Popover(QWidget):
         outer = QVBoxLayout(self)
         outer.setContentsMargins(0, 0, 0, 0)
         outer.addWidget(sheet)
-        self.column = QVBoxLayout(sheet)
-        self.column.setContentsMargins(12, 12, 12, 12)
+        box = QVBoxLayout(sheet)
+        box.setContentsMargins(12, 12, 12, 12)
+        self.column = QVBoxLayout()
         self.column.setSpacing(8)
+        box.addLayout(self.column)
+        box.addStretch(1)
 
     def open_below(self, control: QWidget) -> None:
         """Shows itself under a control, within the screen."""

@@ -32,7 +32,7 @@ def compare_page(window: MainWindow, *lanes: str, count: int = 4, **changes: obj
     page = window.compare
     assert page is not None
     choice = RaceChoice("burst", tuple(LaneChoice.parse(text) for text in lanes), count=count)
-    page.setup._take(replace(choice, **changes))  # type: ignore[arg-type]
+    page.setup.take(replace(choice, **changes))  # type: ignore[arg-type]
     return page
 
 

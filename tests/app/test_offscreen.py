@@ -42,3 +42,16 @@ def test_a_load_that_fails_is_told_with_an_exit_code(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "no folder" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_race_is_pictured_and_its_result_printed(tmp_path: Path) -> None:
+    environment = {**os.environ, "BATCHSCOPE_DATA": str(tmp_path / "data")}
+    lanes = ["--workload", "burst", "--count", "6", "--lanes", "static:2,continuous:4"]
+    command = [sys.executable, "-m", "app.offscreen", "--compare", "--out", str(tmp_path), *lanes]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "output throughput" in done.stdout
+    assert "same tokens in every lane" in done.stdout
+    for name in ("raced.png", "replay.png"):
+        picture = QImage(str(tmp_path / name))
+        assert (picture.width(), picture.height()) == (1600, 1000)

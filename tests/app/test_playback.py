@@ -89,7 +89,7 @@ def test_the_figures_beside_a_lane_are_those_of_the_table(mode: str) -> None:
     assert figures.rate == pytest.approx(metrics.output_throughput)
     assert figures.wasted == pytest.approx(metrics.wasted_row_share)
     assert figures.ttft == pytest.approx(metrics.ttft.p95)
-    assert figures.finished == sum(isinstance(r, Ended) for r in trace.records)
+    assert figures.finished == metrics.completed == sum(isinstance(r, Ended) for r in trace.records)
     assert figures.waste is None or sum(figures.waste.values()) == pytest.approx(metrics.kv.waste)
 
 
