@@ -113,7 +113,7 @@ class MainWindow(QMainWindow):
         self._action(f"{PAGES[PLAY][0]} page", lambda: self.show_page(PLAY), PAGES[PLAY][1])
         self._action(f"{PAGES[COMPARE][0]} page", lambda: self.show_page(COMPARE), PAGES[COMPARE][1])
         self._action("Stop, or cancel the load", self._on_escape, "Esc")
-        self.open_action = self._action("Open a model or a prompt file …", self._on_open, "Ctrl+O")
+        self.open_action = self._action("Open a model, a prompt file or a workload …", self._on_open, "Ctrl+O")
         self._action("Open a model folder …", model.choose_folder)
         self._action("Take prompts from a file …", composer.choose_file)
         self._action("Load the demo model", self._on_demo)
@@ -198,14 +198,23 @@ class MainWindow(QMainWindow):
     # -- slots ----------------------------------------------------------------------------------------------------
 
     def open_path(self, path: str | Path) -> None:
-        """Loads a model folder (or that of its config.json), or takes prompts from a file."""
+        """Loads a model folder (or that of its config.json), or takes prompts from a file.
+
+        On the Compare page, a file of prompts is a workload.
+        """
         path = Path(path)
         if path.is_dir() or path.name == "config.json" or path.suffix == ".safetensors":
             self.page.model.open_folder(str(path if path.is_dir() else path.parent))
+        elif self.compare is not None and self.compare.isVisible():
+            if not self.compare.running:
+                self.compare.setup.open_file(path)
         else:
             self.page.composer.open_file(path)
 
     def _on_open(self) -> None:
+        if self.compare is not None and self.compare.isVisible():
+            self.compare.setup.choose_file()
+            return
         dialog = QFileDialog(self, "Open a model (its config.json) or a file of prompts")
         dialog.setNameFilters(["Models and prompts (config.json *.txt *.text *.md)", "All files (*)"])
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)

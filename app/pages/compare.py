@@ -77,10 +77,13 @@ class ComparePage(QWidget):
         self.empty = QWidget()
         middle = QVBoxLayout(self.empty)
         middle.setSpacing(16)
+        self.about = label("", "title", "compare_about")
         words = label(EMPTY_WORDS, "secondary", "compare_empty")
-        words.setAlignment(Qt.AlignmentFlag.AlignCenter)
         middle.addStretch(1)
-        middle.addWidget(words)
+        for line in (self.about, words):
+            line.setAlignment(Qt.AlignmentFlag.AlignCenter)
+            line.setWordWrap(True)
+            middle.addWidget(line)
         middle.addWidget(self.start_button, 0, Qt.AlignmentFlag.AlignCenter)
         middle.addStretch(1)
         sheet = QWidget()
@@ -141,6 +144,7 @@ class ComparePage(QWidget):
         theme.changes.theme_changed.connect(self._on_theme)
         self._on_theme()
         self._on_phase()
+        self._say_workload()
 
     # -- what a person does ---------------------------------------------------------------------------------------
 
@@ -212,7 +216,12 @@ class ComparePage(QWidget):
         playback.trace_changed.connect(lambda: self.charts.reset(number))
         playback.recorded.connect(lambda records: self.charts.feed(number, records, playback.origin or 0.0))
 
+    def _say_workload(self) -> None:
+        card = self.setup.card
+        self.about.setText(card.description if card is not None else self.setup.choice.workload)
+
     def _on_choice(self) -> None:
+        self._say_workload()
         slo = self.setup.choice.limits.slo
         if not self.race.running and slo != self._slo:
             self.race.judge(slo)

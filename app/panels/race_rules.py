@@ -89,11 +89,11 @@ class RaceRules(Popover):
 
 
 def rules_words(choice: RaceChoice, kv_tokens: int) -> str:
-    """ "3 repeats · KV 8,192 · SLO"."""
+    """ "3 repeats · KV 8,192 tokens · SLO"."""
     parts = [f"{choice.repeats} repeats" if choice.repeats > 1 else "1 run"]
     kv = choice.kv_tokens or kv_tokens
     if kv:
-        parts.append(f"KV {kv:,}")
+        parts.append(f"KV {kv:,} tokens")
     if any((choice.limits.ttft, choice.limits.tpot, choice.limits.e2e)):
         parts.append("SLO")
     return " · ".join(parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QPoint, QSize, Qt, Signal
 from PySide6.QtGui import QHideEvent
-from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QLayout, QVBoxLayout, QWidget
 
 from app import theme
 
@@ -24,9 +24,11 @@ class Popover(QWidget):
         sheet.setProperty("role", "popup")
         outer = QVBoxLayout(self)
         outer.setContentsMargins(0, 0, 0, 0)
+        outer.setSizeConstraint(QLayout.SizeConstraint.SetNoConstraint)  # its least is that of the narrowest words
         outer.addWidget(sheet)
         box = QVBoxLayout(sheet)
         box.setContentsMargins(12, 12, 12, 12)
+        box.setSpacing(0)
         self.column = QVBoxLayout()
         self.column.setSpacing(8)
         box.addLayout(self.column)
@@ -34,6 +36,8 @@ class Popover(QWidget):
 
     def open_below(self, control: QWidget) -> None:
         """Shows itself under a control, within the screen."""
+        for child in self.findChildren(QWidget):
+            child.ensurePolished()  # sizes are told right only in the style sheet's clothes
         self.fit()
         place = control.mapToGlobal(QPoint(0, control.height() + 4))
         screen = control.screen().availableGeometry()
@@ -49,7 +53,7 @@ class Popover(QWidget):
         assert layout is not None
         layout.activate()
         height = layout.heightForWidth(self.width()) if layout.hasHeightForWidth() else layout.sizeHint().height()
-        self.resize(QSize(self.width(), max(height, layout.minimumSize().height())))
+        self.resize(QSize(self.width(), height))
 
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)

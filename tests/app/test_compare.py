@@ -11,10 +11,10 @@ import psutil
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QPushButton
+from PySide6.QtWidgets import QAbstractButton, QComboBox, QLineEdit, QPushButton, QSlider, QSpinBox
 from pytestqt.qtbot import QtBot
 
-from app import places
+from app import places, theme
 from app.borrower import Phase
 from app.main_window import COMPARE, PLAY, MainWindow
 from app.pages.compare import ComparePage
@@ -223,3 +223,43 @@ def test_closing_the_window_in_mid_race_leaves_nothing(qtbot: QtBot, ready: Main
     with qtbot.waitSignal(ready.closed, timeout=WAIT):
         ready.close()
     assert not psutil.pid_exists(pid)
+
+
+def test_everything_on_the_page_has_a_name_and_can_be_reached_by_keyboard(qtbot: QtBot, window: MainWindow) -> None:
+    page = compare_page(window, "static:8", "continuous")
+    kinds = (QPushButton, QComboBox, QSlider, QSpinBox, QLineEdit, QAbstractButton)
+    for sweeps in (False, True):
+        page.setup.show_sweep(sweeps)
+        for widget in (w for kind in kinds for w in page.findChildren(kind)):
+            if isinstance(widget.parentWidget(), QSpinBox) or widget.objectName().startswith(("qt_", "banner_action")):
+                continue
+            words = widget.accessibleName() or (widget.text() if isinstance(widget, QAbstractButton) else "")
+            assert words, f"{widget.objectName()} has no name for a screen reader"
+            assert widget.focusPolicy() != Qt.FocusPolicy.NoFocus, f"{widget.objectName()} cannot have the focus"
+
+
+def test_a_file_dropped_on_the_page_is_its_workload(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> None:
+    page = compare_page(window, "continuous")
+    path = tmp_path / "mine.txt"
+    path.write_text("one\ntwo\n", encoding="utf-8")
+    window.open_path(path)
+    assert page.setup.choice.workload == str(path)
+    assert page.about.text() == str(path)
+    window.show_page(PLAY)
+    window.open_path(path)
+    assert window.page.composer.draft().total == 2
+
+
+@pytest.mark.parametrize("scale", [0.75, 2.0])
+@pytest.mark.parametrize("name", ["dark", "light"])
+def test_the_page_can_be_drawn_at_every_size_and_in_both_themes(
+    qtbot: QtBot, window: MainWindow, name: str, scale: float
+) -> None:
+    page = compare_page(window, "static:8", "continuous-padded", "continuous", "chunked")
+    theme.set_theme(name)
+    theme.set_zoom(scale)
+    window.resize(1000, 700)
+    for sweeps in (False, True):
+        page.setup.show_sweep(sweeps)
+        picture = window.grab().toImage()
+        assert picture.pixelColor(2, picture.height() // 2).name() == theme.current().window.name()
