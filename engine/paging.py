@@ -56,7 +56,8 @@ class Paging:
                 scheduler.take(branch, 1)
             fed = branch.in_flight > 0
             rows.append(Row(branch, branch.slot, branch.computed, 1, Kind.DECODE, True, fed))
-            self._publish(branch, branch.computed + 1)
+        for row in rows:  # not before it is certain that they are planned
+            self._publish(row.branch, row.first + 1)
         return rows
 
     def prefill_rows(self, budget: int, admit: bool = True) -> tuple[list[Row], Refused]:

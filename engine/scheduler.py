@@ -13,7 +13,7 @@ from math import inf
 from typing import Protocol
 
 from engine import policies
-from engine.blocks import ROOT, BlockPool
+from engine.blocks import ROOT, BlockPool, blocks_for
 from engine.config import EngineConfig
 from engine.plan import CACHED, FREE, Changes, Committed, KvUse, Refused, Row, StepPlan
 from engine.request import Branch, Emission, Life, Request
@@ -241,11 +241,11 @@ class Scheduler:
                 self.release(branch)
 
     def _withdraw(self, plan: StepPlan) -> set[int]:
-        """Unpublishes the blocks that a failed step should have filled; returns them."""
+        """Unpublishes the blocks that a failed step should have written to; returns them, and the copies of them that
+        the step after it, if it is in flight already, has made."""
         size, lost = self.pool.block_size, set()
         for row in plan.rows:
-            lost.update(
-                row.branch.blocks[row.first // size : min((row.first + row.count) // size, row.branch.published)]
-            )
+            lost.update(row.branch.blocks[row.first // size : blocks_for(row.first + row.count, size)])
+        lost.update(copy for source, copy in self.changes.copied if source in lost)
         self.changes.owner.update(dict.fromkeys(self.pool.withdraw(lost), FREE))
         return lost

@@ -86,7 +86,9 @@ class PaddedRunner(Runner):
         self.cache = ContiguousCache(model, blocks * config.block_size, config.slots)
 
     def _prepare(self, plan: StepPlan) -> Inputs:
-        return self._whole(plan) if plan.rows[0].first == 0 else self._next(plan)
+        # A held row begins at 0 too when its prompt is one token and it was cancelled before the next was read.
+        prompts = plan.rows[0].kind is Kind.PREFILL
+        return self._whole(plan) if prompts or not plan.members else self._next(plan)
 
     def _whole(self, plan: StepPlan) -> Inputs:
         """Whole sequences, from their first token on."""

@@ -97,8 +97,9 @@ class Simulation:
         if not request.finished:
             self.scheduler.finish(request, FinishReason.CANCELLED)
 
-    def step(self, fails: bool = False) -> bool:
-        """One turn of the engine's loop; False when there was nothing to do. `fails`: the launch raises."""
+    def step(self, fails: bool = False, loses: bool = False) -> bool:
+        """One turn of the engine's loop; False when there was nothing to do. `fails`: the launch raises; `loses`: the
+        step to be committed cannot be read, and wrote nothing."""
         plan = self.scheduler.plan()
         if plan is not None:
             self.plans.append(plan)
@@ -108,7 +109,11 @@ class Simulation:
                 self.in_flight.append((plan, self._launch(plan)))
         did = plan is not None
         if self.in_flight and (plan is None or len(self.in_flight) > self.depth):
-            self._commit(*self.in_flight.popleft())
+            committing, sampled = self.in_flight.popleft()
+            if loses:
+                self._lose(committing)
+            else:
+                self._commit(committing, sampled)
             did = True
         elif plan is None and self.scheduler.has_changes:
             self._record(None, [])
@@ -130,7 +135,7 @@ class Simulation:
         for source, target in plan.copies:
             self._cache[target * size : (target + 1) * size] = self._cache[source * size : (source + 1) * size]
         if self.config.paged:
-            places = [self._place(row.branch, p) for row in plan.rows for p in range(row.first, row.first + row.count)]
+            places = [place for row in plan.rows for place in self._places(row)]
             assert len(places) == len(set(places)), "no place is written by two rows"
         else:
             self._check_rectangle(plan)
@@ -183,11 +188,21 @@ class Simulation:
         size = self.config.block_size
         return branch.blocks[position // size] * size + position % size
 
+    def _places(self, row: Row) -> list[int]:
+        return [self._place(row.branch, p) for p in range(row.first, row.first + row.count)]
+
     def _commit(self, plan: StepPlan, sampled: list[int]) -> None:
         committed = self.scheduler.commit(plan, [Emission(token) for token in sampled])
         for row, outcome in zip(plan.rows, committed):
             self.texts[row.branch] += outcome.text
         self._record(plan, committed)
+
+    def _lose(self, plan: StepPlan) -> None:
+        if self.config.paged:
+            later = {place for following, _ in self.in_flight for row in following.rows for place in self._places(row)}
+            for place in {place for row in plan.rows for place in self._places(row)} - later:
+                self._cache[place] = _UNWRITTEN
+        self.scheduler.abandon(plan, "the step failed")
 
     def _record(self, plan: StepPlan | None, committed: Any) -> None:
         launched: Any = None if plan is None else SimpleNamespace(plan=plan, seconds={})
@@ -217,6 +232,9 @@ class Simulation:
         kv = self.scheduler.kv_use(())
         assert min(kv.used, kv.reserved, kv.internal) >= 0
         assert kv.used + kv.reserved + kv.internal == pool.owned * pool.block_size
+        for (_, tokens), (block, _) in pool._published.items():
+            held_there = self._cache[block * config.block_size : (block + 1) * config.block_size]
+            assert tuple(held_there) == tokens, "what can be found has been written"
         if self.plans:
             self._check_plan(self.plans[-1])
 

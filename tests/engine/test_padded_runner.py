@@ -17,14 +17,14 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from engine import Engine
-from engine.config import EngineConfig, ModelSpec, SamplingParams
+from engine.config import EngineConfig, ModelSpec, SamplingParams, Submission
 from engine.models.contiguous_cache import ContiguousCache
 from engine.models.launched import Launched
 from engine.models.loading import LoadedModel, load
 from engine.models.padded_runner import NextBatch, PaddedRunner
 from engine.plan import Row, StepPlan
 from engine.request import Branch, Request
-from engine.trace.records import Kind
+from engine.trace.records import FinishReason, Kind
 from tests.engine.test_exactness import Reference, assert_same
 from tests.engine.tiny_models import VOCABULARY
 
@@ -283,6 +283,25 @@ def test_a_held_row_never_asks_for_a_position_past_the_context(models: Any) -> N
         one.tokens += [5] * (model.card.context - len(one.tokens) + 3)
         steps.decode(3, held=[one])
         steps.check(other, count=6)
+
+
+def test_a_prompt_of_one_token_can_be_held_before_its_next_is_read() -> None:
+    config = EngineConfig("static", 2, depth=1)
+    greedy = SamplingParams(max_tokens=6, temperature=0, ignore_eos=True)
+    with Engine(ModelSpec("demo"), config, threads=1) as engine:
+        alone = engine.submit([7, 9, 11], greedy).result(timeout=60)
+        engine.begin(config)
+        plan = engine.scheduler.plan
+
+        def plan_and_cancel(now: float) -> StepPlan | None:
+            engine.cancel([0])  # done when this step, the prompts', is launched and not yet read
+            return plan(now)
+
+        engine.scheduler.plan = plan_and_cancel
+        streams = engine.submit_many([Submission([7], greedy), Submission([7, 9, 11], greedy)])
+        cancelled, other = (stream.result(timeout=60) for stream in streams)
+    assert cancelled.finish_reason is FinishReason.CANCELLED
+    assert other.token_ids == alone.token_ids
 
 
 def test_a_prefill_that_fails_ends_nobody_else(models: Any) -> None:

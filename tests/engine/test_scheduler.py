@@ -31,7 +31,8 @@ class Case:
     blocks: int
     asks: tuple[Ask, ...]
     cancels: tuple[tuple[int, int], ...]  # (before this step, the n-th request)
-    failures: frozenset[int]
+    failures: frozenset[int]  # steps whose launch fails
+    losses: frozenset[int]  # steps at which what was launched cannot be read
 
 
 @st.composite
@@ -62,6 +63,7 @@ def cases(draw: st.DrawFn, *, cancels: bool = True, failures: bool = False) -> C
         asks=tuple(draw(st.lists(ask, min_size=1, max_size=9))),
         cancels=tuple(draw(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 8)), max_size=4))) if cancels else (),
         failures=draw(st.frozensets(st.integers(0, 50), max_size=3)) if failures else frozenset(),
+        losses=draw(st.frozensets(st.integers(0, 50), max_size=3)) if failures else frozenset(),
     )
 
 
@@ -77,7 +79,7 @@ def play(case: Case) -> Simulation:
         for at, which in case.cancels:
             if at == step and which < len(simulation.requests):
                 simulation.cancel(simulation.requests[which])
-        did = simulation.step(fails=step in case.failures)
+        did = simulation.step(step in case.failures, step in case.losses)
         simulation.check()
         step += 1
         if not did and not arrivals and simulation.scheduler.idle:
@@ -157,6 +159,29 @@ def test_every_token_is_emitted_once_and_what_is_computed_for_nothing_is_called_
 def small(depth: int = 0, blocks: int = 64, **config: int) -> Simulation:
     values = {"max_running": 4, "token_budget": 32, "block_size": 4} | config
     return Simulation(EngineConfig(**values, depth=depth), blocks, depth)  # type: ignore[arg-type]
+
+
+def test_a_decode_that_must_wait_makes_no_block_findable() -> None:
+    """Two branches decode, one finds no block while a step is in flight: neither has a row, and nothing is written."""
+    simulation = Simulation(EngineConfig("continuous", 3, 3, block_size=2, prefix_caching=True, depth=1), 5, 1)
+    simulation.add([1, 1], 4, n=2)
+    simulation.add([1, 1], 2)
+    while simulation.step() or not simulation.scheduler.idle:
+        simulation.check()
+
+
+@pytest.mark.parametrize(("mode", "caching"), [("continuous", True), ("chunked", False)])
+def test_what_a_lost_step_should_have_written_is_given_to_nobody(mode: str, caching: bool) -> None:
+    """The step after it is in flight: it fills the block that the lost one began, or copies it for another sample."""
+    config = EngineConfig(mode, 3, 3, block_size=2, prefix_caching=caching, depth=1)
+    simulation = Simulation(config, 8, 1)
+    simulation.add([2, 2, 2, 2] if caching else [2, 2, 2], 2, n=1 if caching else 2)
+    simulation.step()
+    simulation.step(loses=True)
+    simulation.check()
+    simulation.finish()
+    for branch in branches(simulation):
+        assert branch.reason is FinishReason.ERROR or spoken(branch) == expected(branch)
 
 
 @pytest.mark.parametrize("depth", [0, 1])
