@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from app.race_session import RaceSession
 
 FIGURES_MS = 100
+MOST_EMPTY_SLOTS = 16  # rows a lane has before they are used; more come as they are
 STRIP_FROM = 168  # pixels of the design: a lane this tall has room for its streams
 
 
@@ -56,7 +57,7 @@ class LaneView(QFrame):
         self.panel = LaneFigures(lane_color(show.index))
         self.error = Note("lane_error", "error")
         self._lay_out()
-        self.timeline.set_slots(min(show.lane.config.slots, max(1, show.total)))
+        self.timeline.set_slots(min(show.lane.config.slots, max(1, show.total), MOST_EMPTY_SLOTS))
         playback = show.playback
         playback.trace_changed.connect(self._on_trace)
         playback.recorded.connect(self._on_recorded)

@@ -174,6 +174,7 @@ class ResultTable(QFrame):
         header = self.table.horizontalHeader()
         header.setSectionsClickable(False)
         header.setMinimumSectionSize(40)
+        header.setTextElideMode(Qt.TextElideMode.ElideRight)
         self.empty = label("The table comes when every lane is done.", "secondary", "result_empty")
         self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.all = QPushButton("all measures")
