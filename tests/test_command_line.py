@@ -54,6 +54,8 @@ def test_run_as_json_holds_metrics_and_answers_and_the_file_holds_the_run(
         (["run", "--slo-ttft", "0"], ["slo_ttft=0.0", "above 0"]),
         (["run", "--workload", "no-such"], ["no-such", "mixed-lengths"]),
         (["run", "--workload", "burst", "--prompts", "a.txt"], ["--prompts and --workload", "one of the two"]),
+        (["run", "--rate", "4"], ["--rate 4.0", "give --workload"]),
+        (["run", "--prompts", "a.txt", "--concurrency", "2"], ["--concurrency 2", "give --workload"]),
         (["run", "--mode", "sideways"], ["sideways", "continuous"]),
         (["run", "--quantization", "nf4"], ["nf4", "not built yet"]),
         (["run", "--temperature", "-1"], ["temperature=-1.0", "0 (greedy)"]),

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from app.__main__ import main
+from app.__main__ import main, parser
+from app.commands.options import workload_of
 from app.commands.progress import HeatBar
-from engine import LaneStarted, RaceEvent, SweepEvent, parse_lanes
+from engine import LaneStarted, ModelSpec, RaceEvent, SweepEvent, load_workload, parse_lanes
 
 SMALL = ["--workload", "burst", "--count", "4", "--max-tokens", "6", "--temperature", "0", "--threads", "1"]
 COMPARE = ["compare", *SMALL, "--lanes", "static:2,continuous:4", "--kv-tokens", "2048"]
@@ -39,6 +40,13 @@ def test_compare_as_json_holds_lanes_measures_and_agreement(capsys: pytest.Captu
     assert (data["requests"], data["repeats"], data["cancelled"]) == (4, 1, False)
     completed = next(m for m in data["measures"] if m["key"] == "completed")
     assert [lane["value"] for lane in completed["lanes"]] == [4, 4]
+
+
+@pytest.mark.parametrize(("arguments", "seed"), [([], None), (["--seed", "0"], 0), (["--seed", "7"], 7)])
+def test_a_workload_keeps_its_own_seed_unless_one_is_given(arguments: list[str], seed: int | None) -> None:
+    for command in ("run", "compare", "sweep"):
+        options = parser().parse_args([command, "--workload", "trickle", *arguments])
+        assert workload_of(options, ModelSpec()) == load_workload("trickle", seed=seed)
 
 
 @pytest.mark.parametrize("form", ["--csv", "--markdown"])

@@ -13,6 +13,7 @@ from app.commands.options import (
     output_options,
     sampled,
     sampling_options,
+    seed_option,
     slo_of,
     slo_options,
     spec_of,
@@ -60,7 +61,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     kv_options(compare, "what the workload suggests, else 8192")
     slo_options(compare)
     output_options(compare)
-    compare.add_argument("--seed", type=int, default=0, help="of the workload, the order and the sampling")
+    seed_option(compare, "of the workload, the order and the sampling")
     threads_option(compare)
     model_options(compare)
     sampling_options(compare)
@@ -69,15 +70,15 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run_compare(options: argparse.Namespace) -> int:
     """Everything is checked before a model is loaded, so that a mistake costs no wait."""
-    spec, slo = spec_of(options), slo_of(options)
-    lanes = parse_lanes(options.lanes, spec, options.seed) if options.lanes else None
+    spec, slo, seed = spec_of(options), slo_of(options), options.seed or 0
+    lanes = parse_lanes(options.lanes, spec, seed) if options.lanes else None
     for each in dict.fromkeys([spec, *(lane.spec for lane in lanes or ())]):
         check_model(each)
     workload = sampled(workload_of(options, spec), options)
-    lanes = lanes or parse_lanes(",".join(workload.suggested.lanes or LANES), spec, options.seed)
+    lanes = lanes or parse_lanes(",".join(workload.suggested.lanes or LANES), spec, seed)
     race = Race(
         workload, lanes, repeats=options.repeats, order=options.order, kv_tokens=options.kv_tokens,
-        kv_memory=options.kv_memory, seed=options.seed,
+        kv_memory=options.kv_memory, seed=seed,
     )  # fmt: skip
     quiet = options.json or options.csv or options.markdown
     bar = HeatBar(quiet, lane_names(race.lanes), options.repeats)

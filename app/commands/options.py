@@ -14,6 +14,7 @@ from engine import (
     MODES,
     QUANTIZATIONS,
     EngineConfig,
+    InvalidInput,
     ModelSpec,
     SamplingParams,
     Slo,
@@ -79,7 +80,7 @@ def engine_options(to: argparse.ArgumentParser) -> None:
     to.add_argument("--block-size", type=int, default=default.block_size, help="tokens a KV block holds")
     kv_memory_option(to)
     to.add_argument("--depth", type=int, help="steps launched ahead: 0 or 1 (default: 1 on a GPU, else 0)")
-    to.add_argument("--seed", type=int, default=0)
+    seed_option(to, "of the sampling, and of the workload")
     threads_option(to)
 
 
@@ -87,6 +88,10 @@ def kv_memory_option(to: Any, default: str = "what is free") -> None:
     to.add_argument(
         "--kv-memory", type=size_in_bytes, metavar="SIZE", help=f"KV pool, e.g. 512M or 4G (default: {default})"
     )
+
+
+def seed_option(to: argparse.ArgumentParser, of: str) -> None:
+    to.add_argument("--seed", type=int, metavar="N", help=f"{of} (default: the workload's own, else 0)")
 
 
 def threads_option(to: argparse.ArgumentParser) -> None:
@@ -163,7 +168,7 @@ def config_of(options: argparse.Namespace) -> EngineConfig:
         delivery=options.delivery,
         prefix_caching=options.prefix_caching,
         depth=options.depth,
-        seed=options.seed,
+        seed=options.seed or 0,
     )
 
 
@@ -194,6 +199,14 @@ def workload_of(options: argparse.Namespace, spec: ModelSpec) -> Workload:
         options.workload, model_folder=spec.source, seed=options.seed, count=options.count, arrivals=options.arrivals,
         rate=options.rate, burstiness=options.burstiness, concurrency=options.concurrency, chat=chat,
     )  # fmt: skip
+
+
+def refuse_workload_options(options: argparse.Namespace) -> None:
+    """For a command that plays no workload."""
+    for name in ("count", "arrivals", "rate", "burstiness", "concurrency"):
+        value = getattr(options, name)
+        if value is not None:
+            raise InvalidInput(f"--{name} {value}: is of a workload; give --workload too, which also takes a .txt file")
 
 
 def check_model(spec: ModelSpec) -> None:

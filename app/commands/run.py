@@ -12,6 +12,7 @@ from app.commands.options import (
     config_of,
     engine_options,
     model_options,
+    refuse_workload_options,
     sampled,
     sampling_of,
     sampling_options,
@@ -70,6 +71,8 @@ def run_prompts(options: argparse.Namespace) -> int:
     spec, config, params, slo = spec_of(options), config_of(options), sampling_of(options), slo_of(options)
     if options.prompts and options.workload:
         raise InvalidInput("--prompts and --workload: give one of the two")
+    if not options.workload:
+        refuse_workload_options(options)
     workload = sampled(workload_of(options, spec), options) if options.workload else None
     if workload is not None:
         workload = replace(workload, arrivals=workload.arrivals * options.repeat)

@@ -14,6 +14,7 @@ from app.commands.options import (
     output_options,
     sampled,
     sampling_options,
+    seed_option,
     slo_of,
     slo_options,
     spec_of,
@@ -60,7 +61,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     kv_options(sweep, "what the batch could fill, within the free memory")
     slo_options(sweep)
     output_options(sweep)
-    sweep.add_argument("--seed", type=int, default=0, help="of the workload, the arrivals and the sampling")
+    seed_option(sweep, "of the workload, the arrivals and the sampling")
     threads_option(sweep)
     model_options(sweep)
     sampling_options(sweep)
@@ -76,15 +77,15 @@ def _numbers(read: Callable[[str], Any]) -> Callable[[str], list[Any]]:
 
 def run_sweep(options: argparse.Namespace) -> int:
     """Everything is checked before a model is loaded, so that a mistake costs no wait."""
-    spec, slo = spec_of(options), slo_of(options)
-    lanes = parse_lanes(options.mode, spec, options.seed)
+    spec, slo, seed = spec_of(options), slo_of(options), options.seed or 0
+    lanes = parse_lanes(options.mode, spec, seed)
     for each in dict.fromkeys([spec, *(lane.spec for lane in lanes)]):
         check_model(each)
     workload = sampled(workload_of(options, spec), options)
     sizes = options.sizes or (() if options.rates else sizes_up_to(min(LARGEST, len(workload))))
     sweep = Sweep(
         workload, lanes, sizes=sizes, rates=options.rates or (), repeats=options.repeats, slo=slo,
-        kv_tokens=options.kv_tokens, kv_memory=options.kv_memory, seed=options.seed,
+        kv_tokens=options.kv_tokens, kv_memory=options.kv_memory, seed=seed,
     )  # fmt: skip
     names = tuple(
         f"{lane_name(point.lane)}{f' at {point.setting:g} req/s' if sweep.by_rate else ''}" for point in sweep.points
