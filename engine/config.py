@@ -95,7 +95,9 @@ class EngineConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _check(self.mode in MODES, "mode", self.mode, f"must be one of {', '.join(MODES)}")
+        _check(
+            isinstance(self.mode, str) and self.mode in MODES, "mode", self.mode, f"must be one of {', '.join(MODES)}"
+        )
         _check_whole("max_running", self.max_running, 1, "must be a whole number of at least 1")
         _check_whole("token_budget", self.token_budget, 1, "must be a whole number of at least 1")
         _check(

@@ -192,9 +192,9 @@ class Engine:
                     )
 
         def add() -> None:
-            self.scheduler.more = more
             for p in prepared:
                 if p.router is self.router:
+                    self.scheduler.more = more
                     self.scheduler.add(p.request)
             turn_away([p for p in prepared if p.router is not self.router])
 

@@ -17,7 +17,10 @@ def pool_blocks(model: LoadedModel, config: EngineConfig) -> int:
     if config.kv_memory is not None:
         blocks = config.kv_memory // block_bytes
         if blocks < 1:
-            raise InvalidInput(f"kv_memory={config.kv_memory:,}: one block of this model takes {block_bytes:,} bytes")
+            raise InvalidInput(
+                f"kv_memory={config.kv_memory:,}: one block of this model takes {block_bytes:,} bytes "
+                f"({config.block_size:,} tokens); give at least that, or a smaller block_size"
+            )
         return int(blocks)
     if model.device.type == "cuda":
         torch.cuda.empty_cache()

@@ -295,18 +295,21 @@ class Sweep:
         """
         track = Track(host, tell, cancelled, kv_tokens=self.kv_tokens, kv_memory=self.kv_memory)
         outcomes: list[SweepOutcome] = []
+        played = 0
         for index, point in enumerate(self.points):
             heats: list[Heat] = []
             for repeat in range(self.repeats):
                 if not cancelled.is_set():
                     heats.append(track.play(index, repeat, point.lane, point.workload))
+            played += sum(not h.cancelled for h in heats)
             metrics = tuple(measure(h.trace, self.slo) for h in heats if h.finished and h.trace is not None)
             error = next((h.error for h in heats if h.error), "") if not metrics else ""
             if metrics or error:
                 outcomes.append(SweepOutcome(point, metrics, error))
         result = SweepResult(
-            self.workload, self.lanes, self.by_rate, tuple(outcomes), self.slo, len(outcomes) < len(self.points)
-        )
+            self.workload, self.lanes, self.by_rate, tuple(outcomes), self.slo,
+            cancelled=played < self.repeats * len(self.points),
+        )  # fmt: skip
         tell(SweepFinished(result))
         return result
 

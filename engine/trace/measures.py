@@ -81,7 +81,7 @@ MEASURES = {
         ),
         Measure(
             "average_latency", "average latency",
-            "batch × D / Σ n, batch = min(slots, requests): of one full batch, total time / tokens of a sequence", "s",
+            "batch × D / Σ n, batch = min(slots, samples): of one full batch, total time / tokens of a sequence", "s",
             "lower", "latency",
         ),
         Measure("steps", "steps", "steps that computed rows", "", "lower", "work"),
@@ -103,7 +103,11 @@ MEASURES = {
             "wasted_tokens", "wasted tokens", "computed and thrown away: held rows, rows past a stop, recomputation",
             "", "lower", "work",
         ),
-        Measure("reused_tokens", "reused tokens", "prompt tokens found in the prefix cache", "", "higher", "work"),
+        Measure(
+            "reused_tokens", "reused tokens",
+            "tokens whose K and V were there already: of a prefix that was kept, or of another sample's prompt",
+            "", "higher", "work",
+        ),
         Measure("preemptions", "preemptions", "times a running request lost its KV blocks", "", "lower", "work"),
         Measure(
             "outside_forward", "outside the forward", "1 − time in the model's forward / time of all steps", "%",

@@ -178,6 +178,7 @@ def measure(trace: Trace, slo: Slo | None = None) -> Metrics:
     header = log.header
     slots = header.config.slots if header is not None else int(log.column("slot").max(initial=-1)) + 1
     places = slots * len(steps)
+    samples = sum(s.params.n for s in log.submitted)
     forward = sum(s.seconds.get("forward", 0.0) for s in steps)
     busy = sum(sum(s.seconds.values()) for s in steps)
     stall = int(times.gap.argmax()) if len(times.gap) else None
@@ -202,7 +203,7 @@ def measure(trace: Trace, slo: Slo | None = None) -> Metrics:
         outside_forward=1 - forward / busy if busy else 0.0,
         goodput=a_second(met) if met is not None else None,
         met=met,
-        average_latency=min(slots, requests) * duration / output if output else 0.0,
+        average_latency=min(slots, samples) * duration / output if output else 0.0,
         longest_stall=float(times.gap[stall]) if stall is not None else 0.0,
         stalled_request=int(times.request[times.gap_request[stall]]) if stall is not None else None,
         slots=slots,

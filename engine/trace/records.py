@@ -129,11 +129,12 @@ class Step:
 
     Rows `[rows]`: `request`, `branch`, `slot`, `first` (position of the row's first token), `count` (tokens computed),
     `kind`, `wasted` (of `count`: computed and thrown away, by held rows, rows past a stop and recomputation),
-    `padding` (pad tokens that were computed beside `count`), `reused` (prompt tokens found in the prefix cache, on a
-    branch's first row). What the model was given is the sum of `count + padding`. Emitted tokens, in row order:
-    `token_row` (index of the row), `token`, `logprob` (natural log, of the model's own distribution). `text` is all
-    rows' new text joined and `text_end` `[rows]` where each row's part ends. Alternatives, for rows that asked:
-    `alt_token_index` (index into `token`), `alt_token`, `alt_logprob`.
+    `padding` (pad tokens that were computed beside `count`), `reused` (tokens before `first` that need no computing, on
+    a branch's first row: their K and V were there, of a prefix that was kept or of another sample's prompt). What the
+    model was given is the sum of `count + padding`. Emitted tokens, in row order: `token_row` (index of the row),
+    `token`, `logprob` (natural log, of the model's own distribution). `text` is all rows' new text joined and
+    `text_end` `[rows]` where each row's part ends. Alternatives, for rows that asked: `alt_token_index` (index into
+    `token`), `alt_token`, `alt_logprob`.
 
     Blocks, to be applied in this order: `taken` with their `taken_request`; `shared`, which got one more owner,
     `shared_request`; `cached`, which have no owner and keep a prefix; `freed`. A block that changed hands is only in

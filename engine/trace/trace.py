@@ -184,7 +184,7 @@ class RequestIndex:
         for request, branch in zip(step.preempted.tolist(), branches, strict=True):
             requests[request].preemptions += 1
             sample = requests[request].samples[branch]
-            sample.state, sample.slot, sample.computed = State.PREEMPTED, -1, 0
+            sample.state, sample.slot, sample.computed, sample.reused = State.PREEMPTED, -1, 0, 0
         rows = zip(
             step.request.tolist(), step.branch.tolist(), step.slot.tolist(), step.first.tolist(), step.count.tolist(),
             step.kind.tolist(), step.text_end.tolist(), strict=True,
@@ -273,7 +273,7 @@ class Trace:
 
     @property
     def duration(self) -> float:
-        """Seconds from the first submission to the last committed step or end."""
+        """Seconds from the first submission to the last committed step."""
         begun = next((r.time for r in self.records if isinstance(r, Submitted)), 0.0)
         for record in reversed(self.records):
             if isinstance(record, Step):

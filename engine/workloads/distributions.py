@@ -121,7 +121,7 @@ class Times:
     start: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.kind not in ARRIVALS:
+        if not isinstance(self.kind, str) or self.kind not in ARRIVALS:
             raise InvalidInput(f"arrivals={self.kind!r}: must be one of {', '.join(ARRIVALS)}")
         number("rate", self.rate, 1e-6, math.inf, "must be above 0 requests a second; inf is all at once")
         number("burstiness", self.burstiness, 1e-3, 1e6, "must be above 0; 1 is Poisson, below 1 comes in bursts")

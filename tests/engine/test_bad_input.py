@@ -244,6 +244,7 @@ def test_a_model_value_out_of_range_is_refused(values: dict[str, Any], message: 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
+        ({"mode": ["static"]}, "mode=['static']: must be one of recompute, sequential, static, dynamic"),
         ({"mode": "chaos"}, "mode='chaos': must be one of recompute, sequential, static, dynamic"),
         ({"join_every": 0}, "join_every=0: must be a whole number of steps of at least 1"),
         ({"longest_wait": -1.0}, "longest_wait=-1.0: must be between 0 and 3600 seconds"),

@@ -247,7 +247,7 @@ def test_begin_gives_a_fresh_trace_and_closes_the_one_before(demo: Engine) -> No
 
 
 def test_a_config_that_does_not_fit_is_refused_and_the_one_before_stays(demo: Engine) -> None:
-    with pytest.raises(InvalidInput, match="kv_memory=10: one block of this model takes"):
+    with pytest.raises(InvalidInput, match=r"kv_memory=10: one block of this model takes .* give at least that"):
         demo.begin(EngineConfig(kv_memory=10))
     assert demo.config == SMALL
     assert demo.submit(FOX, GREEDY).result(timeout=20).finish_reason is FinishReason.LENGTH
@@ -282,8 +282,9 @@ def test_a_prompt_that_comes_in_while_another_trace_begins_ends_as_cancelled(dem
     stream = late.router.open(late.ticket)
     before = demo.trace
     after = demo.begin(SMALL)
-    demo.enqueue([late])
+    demo.enqueue([late], more=True)
     assert stream.result(timeout=5).finish_reason is FinishReason.CANCELLED
+    assert not demo.scheduler.more, "what was to follow it is not waited for"
     assert list(before.requests) == [late.request.id]
     assert after.requests == {}
 

@@ -158,6 +158,19 @@ def test_points_that_fail_are_kept_and_a_cancel_keeps_the_rest(demo: Engine) -> 
     assert found.recommend(0).reason == "nothing was measured"
 
 
+def test_a_cancel_in_the_last_repeat_of_all_is_a_cancel(demo: Engine) -> None:
+    cancelled, begun = threading.Event(), []
+
+    def tell(event: SweepEvent) -> None:
+        begun.append(isinstance(event, LaneStarted))
+        if sum(begun) == 2:
+            cancelled.set()
+
+    found = Sweep(WORKLOAD, parse_lanes("continuous"), sizes=[4], repeats=2).play(Lender(demo), tell, cancelled)
+    assert [len(o.metrics) for o in found.outcomes] == [1]
+    assert found.cancelled
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

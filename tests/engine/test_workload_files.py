@@ -74,6 +74,7 @@ def test_a_recipe_may_say_everything(tmp_path: Path) -> None:
         ("", {"count": -1}, "requests[0].count=-1: must be a whole number from 1"),
         ("", {"rate": -2, "arrivals": "poisson"}, "requests[0].rate=-2: must be above 0 requests a second"),
         ("", {"arrivals": "sometimes"}, "requests[0].arrivals='sometimes': must be one of at once"),
+        ("", {"arrivals": ["poisson"]}, "requests[0].arrivals=['poisson']: must be one of at once"),
         ("", {"prompt_tokens": {"uniform": {"mean": 3}}}, "requests[0].prompt_tokens.spread=None"),
         ("", {"temperature": -1}, "requests[0].temperature=-1: must be between 0 (greedy) and 100"),
         ("", {"chat": 1}, "requests[0].chat=1: must be true or false"),

@@ -203,6 +203,13 @@ def test_one_full_batch_has_the_courses_average_latency() -> None:
     assert found.output_throughput == 8 * 20 / found.duration
 
 
+def test_samples_fill_a_batch_as_requests_do() -> None:
+    rows = [(0, 0, 4, P), (0, 0, 4, P)]
+    trace = Trace([header(EngineConfig(max_running=8)), submitted(0.0, 0, 4, n=2)])
+    trace.append(step(0, 0.0, 1.0, rows, {0: 7, 1: 8}, branches=(0, 1)))
+    assert measure(trace).average_latency == 1.0, "two samples of one token each, in a second"
+
+
 # The dictionary of measures.
 
 
@@ -261,6 +268,14 @@ def test_the_index_follows_each_request(trace: Trace) -> None:
     assert second.text == "21 held back"
     assert second.preemptions == 1
     assert (third.scheduled, third.text, third.state) == (None, "", State.WAITING)
+
+
+def test_what_a_preempted_request_had_reused_is_forgotten() -> None:
+    first = replace(step(0, 0.0, 1.0, [(0, 16, 4, P)], {0: 11}), reused=np.array([16], np.int32))
+    trace = Trace([submitted(0.0, 0, 20), first])
+    assert (trace.requests[0].computed, trace.requests[0].reused) == (20, 16)
+    trace.append(step(1, 1.0, 2.0, [(0, 0, 21, P)], {0: 12}, preempted=(0,)))
+    assert (trace.requests[0].computed, trace.requests[0].reused) == (21, 0)
 
 
 def test_a_reader_takes_up_where_it_left_and_a_listener_hears_each_record_once() -> None:
