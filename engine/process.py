@@ -110,7 +110,9 @@ class EngineProcess:
         return self._call("submit", (stamped, more))
 
     def cancel(self, requests: Iterable[int] | None = None, trace: Trace | None = None) -> None:
-        session = next((s for s, (known, _) in self._sessions.items() if known is trace), None)
+        session = next((s for s, (known, _) in list(self._sessions.items()) if known is trace), None)
+        if trace is not None and session is None:
+            return  # another began since
         self._send("cancel", None if requests is None else list(requests), session)
 
     def begin(self, config: EngineConfig) -> Trace:
@@ -180,7 +182,7 @@ class EngineProcess:
                 router = self._of(session)[1]
                 self._answer(call, [router.open(ticket) for ticket in tickets])
             case ("begun", call, session):
-                self.trace.complete = True
+                self._sessions.pop(self._session)[0].complete = True  # whoever wants to keep it has it
                 self._session = session
                 self._answer(call, self.trace)
             case ("refused", call, error):
@@ -238,7 +240,8 @@ class Host:
         self._connection = connection
         self._send_lock = threading.Lock()
         self._engine: Engine | None = None
-        self._traces: list[Trace] = []
+        self._traces: dict[int, Trace] = {}  # by session, those that have records to be sent
+        self._last = 0
         self._begun: dict[int, int] = {}  # session: the call to answer when its header is on its way
         self._current = self._sent = 0  # the session whose records are being sent, and how many were
         self._closing = threading.Event()
@@ -257,7 +260,7 @@ class Host:
         except Exception as error:
             self._send("failed", EngineDied(f"loading failed: {type(error).__name__}: {error}"))
             raise
-        self._traces.append(self._engine.trace)
+        self._traces[0] = self._engine.trace
         self._drain()
         self._send("ready", self._engine.card)
         while not self._closing.wait(BATCH_INTERVAL):
@@ -282,7 +285,7 @@ class Host:
         while True:
             session = self._current
             trace = self._traces[session]
-            last = session == len(self._traces) - 1
+            last = session == self._last
             new = trace.since(self._sent)
             if new:
                 self._sent += len(new)
@@ -293,6 +296,7 @@ class Host:
                 return
             else:
                 self._current, self._sent = session + 1, 0
+                del self._traces[session]
 
     def _listen(self) -> None:
         try:
@@ -308,19 +312,21 @@ class Host:
                 self._closing.set()
             case ("cancel", requests, session):
                 if engine is not None:
-                    engine.cancel(requests, None if session is None else self._traces[session])
+                    if session is None or session == self._last:
+                        engine.cancel(requests)
             case (verb, call, argument):
                 assert engine is not None
                 try:
                     if verb == "submit":
                         submissions, more = argument
                         prepared = engine.prepare(submissions)
-                        self._send("submitted", call, len(self._traces) - 1, [p.ticket for p in prepared])
+                        self._send("submitted", call, self._last, [p.ticket for p in prepared])
                         engine.enqueue(prepared, more)
                     elif verb == "begin":
                         trace = engine.begin(argument)
-                        self._begun[len(self._traces)] = call
-                        self._traces.append(trace)
+                        self._begun[self._last + 1] = call
+                        self._traces[self._last + 1] = trace
+                        self._last += 1
                 except InvalidInput as error:
                     self._send("refused", call, error)
                 except Exception as error:
