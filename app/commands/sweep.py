@@ -70,7 +70,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _numbers(read: Callable[[str], Any]) -> Callable[[str], list[Any]]:
     def numbers(text: str) -> list[Any]:
-        return [read(part) for part in text.split(",")]
+        try:
+            return [read(part) for part in text.split(",")]
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r}: give numbers with commas between them, e.g. 2,4,8") from None
 
     return numbers
 

@@ -247,6 +247,8 @@ def test_a_model_value_out_of_range_is_refused(values: dict[str, Any], message: 
         ({"mode": ["static"]}, "mode=['static']: must be one of recompute, sequential, static, dynamic"),
         ({"mode": "chaos"}, "mode='chaos': must be one of recompute, sequential, static, dynamic"),
         ({"join_every": 0}, "join_every=0: must be a whole number of steps of at least 1"),
+        ({"longest_wait": float("nan")}, "longest_wait=nan: must be between 0 and 3600 seconds"),
+        ({"longest_wait": 10**400}, "must be between 0 and 3600 seconds"),
         ({"longest_wait": -1.0}, "longest_wait=-1.0: must be between 0 and 3600 seconds"),
         ({"delivery": "pigeon"}, "delivery='pigeon': must be one of stream, batch"),
         ({"delivery": "batch"}, "delivery='batch': mode 'continuous' has no batch that ends together"),
