@@ -7,6 +7,7 @@ could cause: failures arrive as signals with words.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import threading
 import time
@@ -41,6 +42,7 @@ from engine import (
 T = TypeVar("T")
 WATCH_MS = 200
 THREADS = 3
+MOST_TORCH_THREADS = max(1, (os.cpu_count() or 2) - 1)  # a core is left to the window: who shares one slows all others
 LENT_WORDS = "A race is running; stop it on the Compare page first."
 
 
@@ -205,7 +207,9 @@ class Session(QObject):
         cancelled: threading.Event,
     ) -> EngineFace:
         """Loads a model on the calling thread."""
-        engine = _engine_type(self._in_process)(spec, config, progress=progress, cancelled=cancelled)
+        engine = _engine_type(self._in_process)(
+            spec, config, progress=progress, cancelled=cancelled, most_threads=MOST_TORCH_THREADS
+        )
         if cancelled.is_set():
             engine.close()
             raise LoadCancelled("the load was cancelled")

@@ -43,8 +43,8 @@ class Engine:
     """Loads `spec` and starts its thread; use it as a context manager, or call `close`.
 
     `progress` hears LoadProgress while it loads; setting `cancelled` ends the load with LoadCancelled. `threads` is
-    how many torch uses on a CPU (None: the fastest, measured at load). Raises InvalidInput for what the caller can
-    mend.
+    how many torch uses on a CPU (None: what a step gains by, up to `most_threads`, measured at load). Raises
+    InvalidInput for what the caller can mend.
     """
 
     def __init__(
@@ -55,8 +55,9 @@ class Engine:
         progress: Report | None = None,
         cancelled: threading.Event | None = None,
         threads: int | None = None,
+        most_threads: int | None = None,
     ) -> None:
-        self._threads = threads
+        self._threads, self._most_threads = threads, most_threads
         self.alive, self.error = True, ""
         self._wake = threading.Condition()
         self._inbox: deque[Callable[[], None]] = deque()
@@ -213,8 +214,8 @@ class Engine:
         """Loads and warms up here, where the steps will run: each thread that computes has an OpenMP team of its own,
         and two teams on the same cores halve each other's speed."""
         keep_freed_memory()
-        if self._threads is not None:
-            torch.set_num_threads(self._threads)
+        most = self._threads or min(torch.get_num_threads(), self._most_threads or torch.get_num_threads())
+        torch.set_num_threads(most)
         self.model = spec if isinstance(spec, LoadedModel) else load(spec, progress, cancelled)
         self.card = self.model.card
         self._detokenizers = DetokenizerFactory(self.model.tokenizer)

@@ -55,6 +55,7 @@ class EngineProcess:
         progress: Callable[[LoadProgress], None] | None = None,
         cancelled: threading.Event | None = None,
         threads: int | None = None,
+        most_threads: int | None = None,
     ) -> None:
         self.config = config or EngineConfig()
         self.card: ModelCard
@@ -76,7 +77,7 @@ class EngineProcess:
             self._connection = Connection(ours.detach())
         self.pid = self._child.pid
         self._receiver = threading.Thread(target=self._receive, name="engine-receiver", daemon=True)
-        self._send("load", spec, self.config, threads)
+        self._send("load", spec, self.config, {"threads": threads, "most_threads": most_threads})
         self._receiver.start()
         try:
             while not self._ready.done():
@@ -247,13 +248,13 @@ class Host:
         self._closing = threading.Event()
 
     def main(self) -> None:
-        _, spec, config, threads = self._connection.recv()
+        _, spec, config, limits = self._connection.recv()
         listener = threading.Thread(target=self._listen, name="listener", daemon=True)
         listener.start()  # before the load, so that a parent that goes away is noticed
         try:
             from engine.engine import Engine
 
-            self._engine = Engine(spec, config, progress=lambda p: self._send("progress", p), threads=threads)
+            self._engine = Engine(spec, config, progress=lambda p: self._send("progress", p), **limits)
         except (InvalidInput, LoadCancelled) as error:
             self._send("failed", error)
             return
@@ -311,9 +312,8 @@ class Host:
             case ("close",):
                 self._closing.set()
             case ("cancel", requests, session):
-                if engine is not None:
-                    if session is None or session == self._last:
-                        engine.cancel(requests)
+                if engine is not None and session in (None, self._last):
+                    engine.cancel(requests)
             case (verb, call, argument):
                 assert engine is not None
                 try:

@@ -12,7 +12,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from engine.kernels import cpu
 
-NAME = "batchscope_paged"
+NAME = "batchscope"
 
 
 @dataclass(slots=True)
