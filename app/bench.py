@@ -168,6 +168,7 @@ async def _in_window(
     source: str, seconds: float, rounds: int, streams: int, rate: float, workload: tuple[int, int, int], report: Report
 ) -> dict[str, Any]:
     from app.bench_frames import FrameMeter
+    from app.bench_race import race_frames
     from app.bridge import Bridge
     from app.main_window import MainWindow
     from app.session import Session
@@ -189,6 +190,8 @@ async def _in_window(
         result["replay"] = await _replay(window, meter, streams, rate, seconds)
         report(f"live: {streams} streams of {source}")
         result["live"] = await _live(window, meter, source, streams, seconds, threads)
+        report("race: four lanes on the Compare page")
+        result["race"] = await race_frames(window, meter, source)
         result["throughput"] = {}
         for name, limit in (("limited", threads), ("free", None)):
             report(f"throughput: {4 * rounds} pairs with the window and without it, {limit or 'all'} threads")
@@ -328,6 +331,10 @@ def render(result: dict[str, Any]) -> str:
         lines.append(line(f"{title} p95", f"{part['p95_ms']:.1f} ms", "≤ 33 ms", part["p95_ms"] <= FRAME_MS))
         lines.append(line("    p50 · p99 · fps", f"{part['p50_ms']:.1f} · {part['p99_ms']:.1f} ms · {part['fps']:.0f}"))
     lines.append(line("    engine beside it", f"{result['live']['tokens_per_second']:,.0f} tok/s"))
+    part = result["race"]
+    title = f"race of {len(part['lanes'])} lanes over {part['prompts']} prompts: frame p95"
+    lines.append(line(title, f"{part['p95_ms']:.1f} ms", "≤ 33 ms", part["p95_ms"] <= FRAME_MS))
+    lines.append(line("    p50 · p99 · fps", f"{part['p50_ms']:.1f} · {part['p99_ms']:.1f} ms · {part['fps']:.0f}"))
     part = result["timeline"]
     title = f"timeline: pan and zoom over {part['row_steps']:,} row-steps: frame p95"
     lines.append(line(title, f"{part['p95_ms']:.1f} ms", "≤ 33 ms", part["p95_ms"] <= FRAME_MS))

@@ -15,6 +15,8 @@ from PySide6.QtWidgets import QAbstractButton, QComboBox, QLineEdit, QPushButton
 from pytestqt.qtbot import QtBot
 
 from app import places, theme
+from app.bench_frames import FrameMeter
+from app.bench_race import race_frames
 from app.borrower import Phase
 from app.main_window import COMPARE, PLAY, MainWindow
 from app.pages.compare import ComparePage
@@ -263,3 +265,14 @@ def test_the_page_can_be_drawn_at_every_size_and_in_both_themes(
         page.setup.show_sweep(sweeps)
         picture = window.grab().toImage()
         assert picture.pixelColor(2, picture.height() // 2).name() == theme.current().window.name()
+
+
+def test_the_bench_measures_the_frames_of_a_race(qtbot: QtBot, window: MainWindow) -> None:
+    measured = window.session.start(race_frames(window, FrameMeter(window.bridge), "demo", 2))
+    qtbot.waitUntil(measured.done, timeout=WAIT)
+    figures = measured.result()
+    assert figures["frames"] > 5
+    assert 0 < figures["p50_ms"] <= figures["p95_ms"]
+    assert (figures["prompts"], len(figures["lanes"])) == (2, 4)
+    assert window.pages.currentIndex() == PLAY
+    assert window.session.state is SessionState.EMPTY

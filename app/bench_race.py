@@ -1,0 +1,49 @@
+"""What a race on the Compare page costs the window: frames while four lanes of 64 prompts are played."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from app.borrower import Phase
+from app.race_choice import LaneChoice, RaceChoice
+from engine import EngineConfig, ModelSpec
+
+if TYPE_CHECKING:
+    from app.bench_frames import FrameMeter
+    from app.main_window import MainWindow
+
+LANES = ("static:8", "dynamic:8", "continuous-padded", "continuous")
+POLL = 0.02
+
+
+async def race_frames(window: MainWindow, meter: FrameMeter, source: str, count: int = 0) -> dict[str, Any]:
+    """Milliseconds a frame from the first lane's first prompt to the end. `count` prompts; 0: all 64.
+
+    Raises RuntimeError when the race does not come to its end.
+    """
+    from app.main_window import COMPARE, PLAY
+
+    session, problems = window.session, list[str]()
+    session.load_failed.connect(problems.append)
+    if not await session.load(ModelSpec(source), EngineConfig()):
+        raise RuntimeError(f"the model for the race was not loaded: {problems}")
+    window.show_page(COMPARE)
+    page = window.compare
+    assert page is not None
+    race = page.race
+    race.refused.connect(lambda refused: problems.append(refused.words))
+    page.setup.take(RaceChoice(lanes=tuple(map(LaneChoice.parse, LANES)), count=count))
+    page.start()
+    while not problems and race.clock == 0.0:
+        await asyncio.sleep(POLL)
+    meter.start()
+    while not problems and race.phase is not Phase.OVER:
+        await asyncio.sleep(POLL)
+    frames = meter.stop()
+    problems += [lane.error for lane in race.lanes if lane.error]
+    if problems:
+        raise RuntimeError(f"the race was not run: {problems[0]}")
+    window.show_page(PLAY)
+    await session.unload()
+    return {**frames, "lanes": list(LANES), "prompts": race.lanes[0].total}
