@@ -151,11 +151,17 @@ class _Emissions:
         self._ended = [step.ended for step in self._steps]
 
     def at(self, request: int, sample: SampleView, position: int) -> _Emission | None:
-        """The token as its step recorded it; None where the sample has no such token."""
+        """The token as its step recorded it; None where the sample has no such token.
+
+        Tokens that came only with their request's end are in no step.
+        """
         if position >= len(sample.tokens):
             return None
         time = sample.token_times[position]
-        step = self._steps[bisect_left(self._ended, time)]
+        found = bisect_left(self._ended, time)
+        if found == len(self._ended) or self._ended[found] != time:
+            return _Emission(sample.tokens[position], sample.logprobs[position], "", {})
+        step = self._steps[found]
         row = int(np.flatnonzero((step.request == request) & (step.branch == sample.branch))[0])
         emitted = np.flatnonzero(step.token_row == row)
         index = int(emitted[position - bisect_left(sample.token_times, time)])

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from itertools import count
 from typing import Any
 
+import numpy as np
 import torch
 
 from engine import machine
@@ -32,7 +33,7 @@ from engine.run import Run
 from engine.scheduler import Scheduler
 from engine.step_record import step_record
 from engine.stream import Stream, StreamRouter
-from engine.trace.records import Ended, FinishReason, Header, Notice, StepStarted
+from engine.trace.records import Ended, FinishReason, Header, Notice, StepStarted, freeze
 from engine.trace.trace import Trace
 from engine.workload import Workload
 
@@ -323,7 +324,10 @@ class Engine:
             assert branch.reason is not None
             cut_short = branch.reason in (FinishReason.CANCELLED, FinishReason.ERROR)
             tail = branch.withheld_text + branch.output.flush() if cut_short else ""
-            self.trace.append(Ended(now, branch.request.id, branch.reason, tail, branch.error, branch.index))
+            tokens = freeze(np.array([e.token for e in branch.withheld], np.int32))
+            logprobs = freeze(np.array([e.logprob for e in branch.withheld], np.float32))
+            ended = Ended(now, branch.request.id, branch.reason, tail, branch.error, branch.index, tokens, logprobs)
+            self.trace.append(ended)
 
     def _build(self, config: EngineConfig) -> None:
         """A fresh cache, pool and scheduler, warmed up."""

@@ -70,8 +70,9 @@ class Stream:
         self._wake()
 
     def end(self, ended: Ended) -> None:
-        if ended.text:
-            self.deltas.append(Delta(ended.text, (), (), ended.time, ended.branch))
+        if ended.text or len(ended.token):
+            tokens, logprobs = tuple(ended.token.tolist()), tuple(ended.logprob.tolist())
+            self.deltas.append(Delta(ended.text, tokens, logprobs, ended.time, ended.branch))
         self._ended[ended.branch] = ended
         self._wake()
 

@@ -269,6 +269,15 @@ def _timings(log: _Log) -> Timings:
     time = np.repeat(np.array([s.ended for s in steps], float), tokens)
     owner = np.searchsorted(request, log.column("request")[row])
     sample = owner * (int(samples.max(initial=1)) + 1) + log.column("branch")[row]
+    delivered = [e for e in log.ended if len(e.token)]  # with their end: a batch held them back and was cut short
+    if delivered:
+        late = np.array([len(e.token) for e in delivered], np.int64)
+        late_owner = np.searchsorted(request, np.array([e.request for e in delivered], np.int64))
+        late_branch = np.array([e.branch for e in delivered], np.int64)
+        time = np.concatenate([time, np.repeat(np.array([e.time for e in delivered], float), late)])
+        owner = np.concatenate([owner, np.repeat(late_owner, late)])
+        late_sample = late_owner * (int(samples.max(initial=1)) + 1) + late_branch
+        sample = np.concatenate([sample, np.repeat(late_sample, late)])
     order = np.argsort(sample, kind="stable")
     owner, sample, time = owner[order], sample[order], time[order]
 

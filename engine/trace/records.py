@@ -198,7 +198,8 @@ class Step:
 class Ended:
     """A branch is over; a request is when each of its `params.n` branches is.
 
-    `text` is what was still held back (the tail of a cut character, or a started stop string).
+    `text` is what was still held back (the tail of a cut character, or a started stop string); `token` and `logprob`
+    are the tokens of a batch that would have delivered them later.
     """
 
     time: float
@@ -207,6 +208,8 @@ class Ended:
     text: str = ""
     error: str = ""
     branch: int = 0
+    token: Array = _ints(np.int32)
+    logprob: Array = _ints(np.float32)
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,6 +175,9 @@ class RequestIndex:
                 )  # fmt: skip
                 if record.text:
                     sample.parts.append(record.text)
+                sample.tokens += record.token.tolist()
+                sample.logprobs += record.logprob.tolist()
+                sample.token_times += [record.time] * len(record.token)
             case _:
                 pass
 

@@ -28,6 +28,7 @@ from engine import (
     Trace,
     list_workloads,
     load_workload,
+    measure,
 )
 from tests.engine.test_exactness import NEW_TOKENS, Reference, prompts
 
@@ -179,6 +180,9 @@ def test_a_batch_that_is_cancelled_but_for_rows_already_done_still_delivers_thos
     cancelled = long.result(timeout=20)
     assert cancelled.finish_reason is FinishReason.CANCELLED
     assert cancelled.text, "its text so far is kept"
+    assert len(cancelled.token_ids) >= 18, "and so are its tokens"
+    assert demo.trace.requests[long.request].tokens == list(cancelled.token_ids)
+    assert measure(demo.trace).output_tokens == 4 + len(cancelled.token_ids)
 
 
 @pytest.mark.parametrize("mode", MODES)
