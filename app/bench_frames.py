@@ -11,7 +11,8 @@ import numpy as np
 from PySide6.QtCore import QEvent, QObject, QTimer
 
 from app.bridge import Bridge
-from engine import Ended, Record, Step, StepStarted, Submitted, Telemetry, Trace
+from app.playback import time_of
+from engine import Record, Trace
 
 REST = 0.002
 
@@ -72,17 +73,6 @@ class FrameMeter(QObject):
         self._work += perf_counter() - self._awake
         time.sleep(REST)
         self._awake = perf_counter()
-
-
-def time_of(record: Record) -> float:
-    """When a record came in, seconds from the trace's start."""
-    match record:
-        case Step():
-            return record.ended
-        case Submitted() | StepStarted() | Ended() | Telemetry():
-            return record.time
-        case _:
-            return 0.0
 
 
 class Replayer:

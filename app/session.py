@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
@@ -25,6 +25,7 @@ from app.load_status import LoadMeter
 from app.loan import Loan, check_files
 from engine import (
     EngineConfig,
+    EngineFace,
     InvalidInput,
     LoadCancelled,
     LoadProgress,
@@ -33,7 +34,6 @@ from engine import (
     ModelSpec,
     RequestView,
     SamplingParams,
-    Stream,
     Submission,
     Trace,
     TraceWriter,
@@ -44,23 +44,6 @@ WATCH_MS = 200
 THREADS = 3
 MOST_TORCH_THREADS = max(1, (os.cpu_count() or 2) - 1)  # a core is left to the window: who shares one slows all others
 LENT_WORDS = "A race is running; stop it on the Compare page first."
-
-
-class EngineFace(Protocol):
-    """What `Engine` and `EngineProcess` have in common, as far as the window needs it."""
-
-    @property
-    def trace(self) -> Trace: ...
-    @property
-    def card(self) -> ModelCard: ...
-    @property
-    def alive(self) -> bool: ...
-    @property
-    def error(self) -> str: ...
-    def submit_many(self, submissions: Sequence[Submission]) -> list[Stream]: ...
-    def cancel(self, requests: Iterable[int] | None = None) -> None: ...
-    def begin(self, config: EngineConfig) -> Trace: ...
-    def close(self) -> None: ...
 
 
 class SessionState(StrEnum):

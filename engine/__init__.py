@@ -23,7 +23,7 @@ from engine.config import (
     Submission,
 )
 from engine.heat import Heat, HeatEvent, LaneFailed, LaneFinished, LaneLoading, LaneStarted
-from engine.host import EngineHost, LocalHost
+from engine.host import EngineFace, EngineHost, LocalHost
 from engine.lane import (
     LANE_GRAMMAR,
     Lane,
@@ -95,9 +95,9 @@ _LAZY = {
 __all__ = [
     "ARRIVALS", "DELIVERIES", "DTYPES", "LANE_GRAMMAR", "MEASURES", "MODES", "MOST_SAMPLES", "NEAR_TIE", "PAGED_MODES",
     "PLANNED_QUANTIZATIONS", "PROMPT_FILES", "QUANTIZATIONS", "RACE_ORDERS", "RUN_SUFFIX", "SOLITARY_MODES",
-    "Agreement", "Arrival", "Comparison", "Completion", "Delta", "Ended", "Engine", "EngineConfig", "EngineHost",
-    "EngineProcess", "FinishReason", "Header", "Heat", "HeatEvent", "InvalidInput", "Kind", "KvShares", "Lane",
-    "LaneFailed", "LaneFinished", "LaneLoading", "LaneStarted", "LoadCancelled", "LoadProgress", "LocalHost",
+    "Agreement", "Arrival", "Comparison", "Completion", "Delta", "Ended", "Engine", "EngineConfig", "EngineFace",
+    "EngineHost", "EngineProcess", "FinishReason", "Header", "Heat", "HeatEvent", "InvalidInput", "Kind", "KvShares",
+    "Lane", "LaneFailed", "LaneFinished", "LaneLoading", "LaneStarted", "LoadCancelled", "LoadProgress", "LocalHost",
     "Machine", "Measure", "MeasureCell", "MeasureRow", "Message", "Metrics", "ModelCard", "ModelInfo", "ModelSpec",
     "Notice", "Parting", "Prompt", "Race", "RaceEvent", "RaceFinished", "RaceResult", "Recommendation", "Record",
     "Refusal", "RequestIndex", "RequestMetrics", "RequestView", "Run", "SamplingParams", "Slo", "Spread", "State",

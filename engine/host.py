@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from engine.config import EngineConfig, ModelSpec
+from engine.config import EngineConfig, ModelSpec, Submission
 from engine.progress import LoadProgress
 from engine.run import Run
+from engine.stream import Stream
 from engine.trace.records import ModelCard
+from engine.trace.trace import Trace
 from engine.workload import Workload
 
 
 class EngineFace(Protocol):
-    """What a comparison needs of `Engine` and `EngineProcess`."""
+    """What `Engine` and `EngineProcess` have in common, as far as comparisons and the window need it."""
 
+    @property
+    def trace(self) -> Trace: ...
     @property
     def card(self) -> ModelCard: ...
     @property
     def alive(self) -> bool: ...
     @property
     def error(self) -> str: ...
+    def submit_many(self, submissions: Sequence[Submission]) -> list[Stream]: ...
+    def cancel(self, requests: Iterable[int] | None = None) -> None: ...
+    def begin(self, config: EngineConfig) -> Trace: ...
     def run(self, workload: Workload, config: EngineConfig | None = None) -> Run: ...
     def close(self) -> None: ...
 

@@ -8,16 +8,10 @@ import sys
 
 from app.commands.options import (
     check_model,
-    kv_options,
-    model_options,
-    output_options,
+    comparison_options,
     sampled,
-    sampling_options,
-    seed_option,
     slo_of,
-    slo_options,
     spec_of,
-    threads_option,
     whole,
     workload_of,
     workload_options,
@@ -58,13 +52,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--order", default="as listed",
         help="; ".join(f"{name!r}: {what}" for name, what in RACE_ORDERS.items()).replace("%", "%%"),
     )  # fmt: skip
-    kv_options(compare, "what the workload suggests, else 8192")
-    slo_options(compare)
-    output_options(compare)
-    seed_option(compare, "of the workload, the order and the sampling")
-    threads_option(compare)
-    model_options(compare)
-    sampling_options(compare)
+    comparison_options(
+        compare, kv="what the workload suggests, else 8192", seed="of the workload, the order and the sampling"
+    )
     compare.set_defaults(command=run_compare)
 
 

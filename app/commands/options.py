@@ -214,3 +214,14 @@ def check_model(spec: ModelSpec) -> None:
     path = Path(spec.source).expanduser()
     if spec.source in EMBEDDED or path.exists() or path.is_absolute() or "/" not in spec.source:
         inspect_model(spec)
+
+
+def comparison_options(to: argparse.ArgumentParser, *, kv: str, seed: str) -> None:
+    """What a race and a sweep have in common; `kv` says the default size, `seed` what the seed is of."""
+    kv_options(to, kv)
+    slo_options(to)
+    output_options(to)
+    seed_option(to, seed)
+    threads_option(to)
+    model_options(to)
+    sampling_options(to)

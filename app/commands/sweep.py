@@ -9,16 +9,10 @@ from typing import Any
 
 from app.commands.options import (
     check_model,
-    kv_options,
-    model_options,
-    output_options,
+    comparison_options,
     sampled,
-    sampling_options,
-    seed_option,
     slo_of,
-    slo_options,
     spec_of,
-    threads_option,
     whole,
     workload_of,
     workload_options,
@@ -58,13 +52,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )  # fmt: skip
     settings.add_argument("--rates", type=_numbers(float), metavar="R,R…", help="requests a second, Poisson arrivals")
     sweep.add_argument("--repeats", type=whole, default=1, metavar="N", help="play every point N times")
-    kv_options(sweep, "what the batch could fill, within the free memory")
-    slo_options(sweep)
-    output_options(sweep)
-    seed_option(sweep, "of the workload, the arrivals and the sampling")
-    threads_option(sweep)
-    model_options(sweep)
-    sampling_options(sweep)
+    comparison_options(
+        sweep,
+        kv="what the batch could fill, within the free memory",
+        seed="of the workload, the arrivals and the sampling",
+    )
     sweep.set_defaults(command=run_sweep)
 
 

@@ -24,7 +24,8 @@ def light_words(agreements: Sequence[Agreement | None]) -> str:
     if verdict is None:
         return "one lane: no tokens to compare"
     if verdict is Verdict.SAME:
-        return "same tokens in every lane"
+        lanes = len(told) + 1
+        return "same tokens in " + ("every lane" if lanes == len(agreements) else f"{lanes} of {len(agreements)} lanes")
     partings = [p for a in told for p in a.partings if p.verdict is verdict]
     count = f"{len({(p.arrival, p.sample) for p in partings}):,} of {max(a.compared for a in told):,}"
     if verdict is Verdict.NEAR_TIE:

@@ -20,10 +20,11 @@ from app.bench_race import race_frames
 from app.borrower import Phase
 from app.main_window import COMPARE, PLAY, MainWindow
 from app.pages.compare import ComparePage
+from app.panels.agreement_light import light_words
 from app.race_choice import LaneChoice, RaceChoice
 from app.race_session import LaneState
 from app.session import LENT_WORDS, SessionState
-from engine import EngineConfig, FinishReason, load_trace
+from engine import Agreement, EngineConfig, FinishReason, load_trace
 
 WAIT = 60_000
 
@@ -276,3 +277,10 @@ def test_the_bench_measures_the_frames_of_a_race(qtbot: QtBot, window: MainWindo
     assert (figures["prompts"], len(figures["lanes"])) == (2, 4)
     assert window.pages.currentIndex() == PLAY
     assert window.session.state is SessionState.EMPTY
+
+
+def test_the_light_does_not_speak_for_a_lane_that_was_not_played() -> None:
+    same = Agreement(compared=4, partings=())
+    assert light_words([None, same]) == "same tokens in every lane"
+    assert light_words([None, None, same]) == "same tokens in 2 of 3 lanes"
+    assert light_words([None, None]) == "one lane: no tokens to compare"

@@ -12,9 +12,10 @@ from PySide6.QtCore import QTimer
 from pytestqt.qtbot import QtBot
 
 from app.bench import render
-from app.bench_frames import FrameMeter, Replayer, time_of
+from app.bench_frames import FrameMeter, Replayer
 from app.bench_timeline import MODES, SLOTS, ZOOMS, lane_of, row_steps, timeline_frames
 from app.bridge import Bridge
+from app.playback import time_of
 from app.synthetic import synthetic_trace
 from engine import Step
 
