@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from engine import (
+    BlockEvent,
     Ended,
     EngineConfig,
     FinishReason,
@@ -131,8 +132,7 @@ class _Model:
         self.running: list[_Row] = []
         self.records: list[Record] = [header(streams, blocks)]
         self.time, self.steps, self.tokens, self.requests = 0.0, 0, 0, 0
-        self.taken: list[tuple[int, int]] = []
-        self.freed: list[int] = []
+        self.events: list[tuple[BlockEvent, int, int, int]] = []  # event, block, request, place in its table
         self.preempted: list[int] = []
         for _ in range(streams):
             self.submit()
@@ -180,7 +180,7 @@ class _Model:
 
     def step(self) -> None:
         started, self.steps = self.time, self.steps + 1
-        self.taken, self.freed, self.preempted = [], [], []
+        self.events, self.preempted = [], []
         chunks = self.prefill() if self.steps % 2 else []
         kind = Kind.PREFILL if chunks else Kind.DECODE
         rows = chunks or [(row, 1) for row in self.grown()]
@@ -199,9 +199,9 @@ class _Model:
                 row.emitted += 1
                 text += word
                 tokens.append(zlib.crc32(word.encode()) % 4096)
+                text_end.append(len(text))
                 if row.emitted == len(row.words):
                     ending.append(row)
-            text_end.append(len(text))
         self.tokens += len(emitting)
         self.time = max(started + 2e-4, self.tokens / self.rate + 0.3 * math.sin(self.tokens / self.rate / 2) ** 2)
         slots = [row.slot for row, _ in rows]
@@ -257,12 +257,12 @@ class _Model:
     def take(self, row: _Row, count: int) -> None:
         for _ in range(count):
             block = self.free_blocks.pop()
+            self.events.append((BlockEvent.TAKEN, block, row.request, len(row.blocks)))
             row.blocks.append(block)
-            self.taken.append((block, row.request))
 
     def release(self, row: _Row) -> None:
         self.free_blocks += row.blocks
-        self.freed += row.blocks
+        self.events += [(BlockEvent.FREED, block, row.request, i) for i, block in enumerate(row.blocks)]
         self.free_slots.append(row.slot)
         row.blocks, row.slot = [], -1
 
@@ -274,8 +274,10 @@ class _Model:
         columns = {
             "request": [row.request for row, _ in rows], "branch": [0] * n, "slot": slots, "first": first,
             "count": [count for _, count in rows], "kind": [kind] * n, "wasted": [0] * n, "token_row": emitting,
-            "token": tokens, "text_end": text_end, "taken": [b for b, _ in self.taken],
-            "taken_request": [r for _, r in self.taken], "freed": self.freed, "preempted": self.preempted,
+            "token": tokens, "text_end": text_end, "preempted": self.preempted,
+            "block_event": [event for event, *_ in self.events], "block": [block for _, block, *_ in self.events],
+            "block_request": [request for _, _, request, _ in self.events], "block_branch": [0] * len(self.events),
+            "block_place": [place for *_, place in self.events],
         }  # fmt: skip
         arrays: dict[str, Any] = {name: np.array(values, np.int32) for name, values in columns.items()}
         logprob = -np.abs(np.random.default_rng(self.steps).normal(0, 0.8, len(tokens))).astype(np.float32)

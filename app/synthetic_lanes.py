@@ -153,7 +153,7 @@ class _Lane:
             "first": [max(0, row.task.computed + row.task.emitted - row.count) for row in rows],
             "count": [row.count for row in rows], "kind": [row.kind for row in rows],
             "wasted": [row.wasted for row in rows], "padding": [row.padding for row in rows],
-            "token_row": emitting, "token": [7] * m, "text_end": [0] * n,
+            "token_row": emitting, "token": [7] * m, "text_end": [0] * m,
         }  # fmt: skip
         arrays: dict[str, Any] = {name: np.array(values, np.int32) for name, values in columns.items()}
         logprob = np.zeros(m, np.float32)

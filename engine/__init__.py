@@ -53,6 +53,8 @@ from engine.sweep import (
 from engine.trace.measures import MEASURES, Measure, formulas, ratio_text
 from engine.trace.metrics import KvShares, Metrics, RequestMetrics, Spread, Timings, measure, request_metrics, timings
 from engine.trace.records import (
+    Bill,
+    BlockEvent,
     Ended,
     FinishReason,
     Header,
@@ -62,6 +64,7 @@ from engine.trace.records import (
     Notice,
     Record,
     Refusal,
+    Roof,
     Step,
     StepStarted,
     Submitted,
@@ -95,19 +98,19 @@ _LAZY = {
 __all__ = [
     "ARRIVALS", "DELIVERIES", "DTYPES", "LANE_GRAMMAR", "MEASURES", "MODES", "MOST_SAMPLES", "NEAR_TIE", "PAGED_MODES",
     "PLANNED_QUANTIZATIONS", "PROMPT_FILES", "QUANTIZATIONS", "RACE_ORDERS", "RUN_SUFFIX", "SOLITARY_MODES",
-    "Agreement", "Arrival", "Comparison", "Completion", "Delta", "Ended", "Engine", "EngineConfig", "EngineFace",
-    "EngineHost", "EngineProcess", "FinishReason", "Header", "Heat", "HeatEvent", "InvalidInput", "Kind", "KvShares",
-    "Lane", "LaneFailed", "LaneFinished", "LaneLoading", "LaneStarted", "LoadCancelled", "LoadProgress", "LocalHost",
-    "Machine", "Measure", "MeasureCell", "MeasureRow", "Message", "Metrics", "ModelCard", "ModelInfo", "ModelSpec",
-    "Notice", "Parting", "Prompt", "Race", "RaceEvent", "RaceFinished", "RaceResult", "Recommendation", "Record",
-    "Refusal", "RequestIndex", "RequestMetrics", "RequestView", "Run", "SamplingParams", "Slo", "Spread", "State",
-    "Step", "StepStarted", "Stream", "Submission", "Submitted", "Suggestion", "Sweep", "SweepEvent", "SweepFinished",
-    "SweepOutcome", "SweepPoint", "SweepResult", "Telemetry", "Timings", "Trace", "TraceWriter", "Verdict", "Workload",
-    "WorkloadCard", "agreement", "agreements", "compare", "compare_race", "demo_workload", "examine",
-    "expand_template", "formulas", "inspect_model", "lane_name", "lane_names", "lane_sentence", "lane_text",
-    "lane_title", "list_workloads", "load_trace", "load_workload", "measure", "parse_lane", "parse_lanes",
-    "ratio_text", "read_prompts", "render", "request_metrics", "save_trace", "sizes_up_to", "table", "template_size",
-    "timings",
+    "Agreement", "Arrival", "Bill", "BlockEvent", "Comparison", "Completion", "Delta", "Ended", "Engine",
+    "EngineConfig", "EngineFace", "EngineHost", "EngineProcess", "FinishReason", "Header", "Heat", "HeatEvent",
+    "InvalidInput", "Kind", "KvShares", "Lane", "LaneFailed", "LaneFinished", "LaneLoading", "LaneStarted",
+    "LoadCancelled", "LoadProgress", "LocalHost", "Machine", "Measure", "MeasureCell", "MeasureRow", "Message",
+    "Metrics", "ModelCard", "ModelInfo", "ModelSpec", "Notice", "Parting", "Prompt", "Race", "RaceEvent",
+    "RaceFinished", "RaceResult", "Recommendation", "Record", "Refusal", "RequestIndex", "RequestMetrics",
+    "RequestView", "Roof", "Run", "SamplingParams", "Slo", "Spread", "State", "Step", "StepStarted", "Stream",
+    "Submission", "Submitted", "Suggestion", "Sweep", "SweepEvent", "SweepFinished", "SweepOutcome", "SweepPoint",
+    "SweepResult", "Telemetry", "Timings", "Trace", "TraceWriter", "Verdict", "Workload", "WorkloadCard", "agreement",
+    "agreements", "compare", "compare_race", "demo_workload", "examine", "expand_template", "formulas", "inspect_model",
+    "lane_name", "lane_names", "lane_sentence", "lane_text", "lane_title", "list_workloads", "load_trace",
+    "load_workload", "measure", "parse_lane", "parse_lanes", "ratio_text", "read_prompts", "render", "request_metrics",
+    "save_trace", "sizes_up_to", "table", "template_size", "timings",
 ]  # fmt: skip
 
 

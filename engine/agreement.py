@@ -165,11 +165,11 @@ class _Emissions:
         row = int(np.flatnonzero((step.request == request) & (step.branch == sample.branch))[0])
         emitted = np.flatnonzero(step.token_row == row)
         index = int(emitted[position - bisect_left(sample.token_times, time)])
-        text = step.text[int(step.text_end[row - 1]) if row else 0 : int(step.text_end[row])]
+        text = step.text[int(step.text_end[index - 1]) if index else 0 : int(step.text_end[index])]
         others = step.alt_token_index == index
         token, logprob = int(step.token[index]), float(step.logprob[index])
         alternatives = dict(zip(step.alt_token[others].tolist(), step.alt_logprob[others].tolist()))
-        return _Emission(token, logprob, text if len(emitted) == 1 else "", alternatives)
+        return _Emission(token, logprob, text, alternatives)
 
 
 def _margin(ours: _Emission | None, theirs: _Emission | None) -> tuple[float, bool] | None:

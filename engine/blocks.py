@@ -7,6 +7,8 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from itertools import count
 
+from engine.trace.records import BlockEvent
+
 Prefix = tuple[int, ...]
 ROOT = 0  # the serial before a prompt's first block
 
@@ -81,24 +83,21 @@ class BlockPool:
             self._cached.pop(block, None)
             self._references[block] += 1
 
-    def release(self, blocks: Sequence[int]) -> tuple[list[int], list[int]]:
-        """Gives back one reference to each; returns the blocks that are free now and those that are cached now.
-
-        The last of a branch's blocks goes first, so that of a chain the end is forgotten before the beginning.
-        """
-        freed, cached = [], []
-        for block in reversed(blocks):
+    def release(self, blocks: Sequence[int]) -> list[BlockEvent]:
+        """Gives back one reference to each, one after another; returns what became of each: LEFT, KEPT or FREED."""
+        events = []
+        for block in blocks:
             assert self._references[block] > 0, f"block {block} released twice"
             self._references[block] -= 1
             if self._references[block]:
-                continue
-            if block in self._key:
+                events.append(BlockEvent.LEFT)
+            elif block in self._key:
                 self._cached[block] = None
-                cached.append(block)
+                events.append(BlockEvent.KEPT)
             else:
                 heapq.heappush(self._free, block)
-                freed.append(block)
-        return freed, cached
+                events.append(BlockEvent.FREED)
+        return events
 
     # Prefixes.
 

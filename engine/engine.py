@@ -220,6 +220,7 @@ class Engine:
         self.model = spec if isinstance(spec, LoadedModel) else load(spec, progress, cancelled)
         self.card = self.model.card
         self._detokenizers = DetokenizerFactory(self.model.tokenizer)
+        self._piece = self._detokenizers.piece
         self._build(config)
         self._open_trace()
 
@@ -294,7 +295,7 @@ class Engine:
             self._commit(self.in_flight.popleft())
         elif plan is None and self.scheduler.has_changes:
             now = time.perf_counter() - self._origin
-            self.trace.append(step_record(next(self._steps), now, now, None, [], self.scheduler))
+            self.trace.append(step_record(next(self._steps), now, now, None, [], self.scheduler, self._piece))
         self._record_ended()
         return commits or plan is not None
 
@@ -311,6 +312,7 @@ class Engine:
         launched.seconds["commit"] = ended - begun
         record = step_record(
             launched.step, launched.started - self._origin, ended - self._origin, launched, committed, self.scheduler,
+            self._piece,
         )  # fmt: skip
         self.trace.append(record)
 
@@ -323,10 +325,14 @@ class Engine:
         for branch in self.scheduler.take_ended():
             assert branch.reason is not None
             cut_short = branch.reason in (FinishReason.CANCELLED, FinishReason.ERROR)
-            tail = branch.withheld_text + branch.output.flush() if cut_short else ""
-            tokens = freeze(np.array([e.token for e in branch.withheld], np.int32))
-            logprobs = freeze(np.array([e.logprob for e in branch.withheld], np.float32))
-            ended = Ended(now, branch.request.id, branch.reason, tail, branch.error, branch.index, tokens, logprobs)
+            parts = [e.text for e in branch.withheld]
+            tail = "".join(parts) + branch.output.flush() if cut_short else ""
+            ended = Ended(
+                now, branch.request.id, branch.reason, tail, branch.error, branch.index,
+                token=freeze(np.array([e.token for e in branch.withheld], np.int32)),
+                logprob=freeze(np.array([e.logprob for e in branch.withheld], np.float32)),
+                text_end=freeze(np.cumsum([len(part) for part in parts], dtype=np.int32)),
+            )  # fmt: skip
             self.trace.append(ended)
 
     def _build(self, config: EngineConfig) -> None:

@@ -103,12 +103,7 @@ class Paging:
         if pool.available - sum(map(pool.is_cached, shared)) < needed + reserve:
             return Refusal.NO_BLOCKS
         scheduler.admit()
-        pool.share(shared)
-        for block in shared:
-            if scheduler.changes.owner.get(block, 0) < 0:
-                del scheduler.changes.owner[block]
-        scheduler.changes.shared += [(block, head.request.id) for block in shared]
-        head.blocks = list(shared)
+        scheduler.share(head, shared)
         scheduler.take(head, needed)
         if sibling is not None and reused % size:
             copy = sibling.blocks[len(shared)], head.blocks[len(shared)]

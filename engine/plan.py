@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from engine.request import Branch, Emission
-from engine.trace.records import Kind, Refusal
+from engine.trace.records import BlockEvent, Kind, Refusal
 
 Refused = tuple[tuple[int, Refusal], ...]  # the head of the queue and why it did not join, or nothing
-FREE, CACHED = -1, -2  # what a block can be beside a request's
 
 
 # Rows, outcomes and emissions are made by the hundred in every step: a frozen dataclass takes six times as long.
@@ -51,37 +50,32 @@ class StepPlan:
     copies: tuple[tuple[int, int], ...] = ()
 
 
+class BlockChange(NamedTuple):
+    """One thing that happened to one block; `place` is where it is in the owner's block table. -1 for no owner."""
+
+    event: BlockEvent
+    block: int
+    request: int
+    branch: int
+    place: int
+
+
 @dataclass(slots=True)
 class Changes:
-    """What happened to blocks and branches since the last record: whose each block became, FREE or CACHED.
+    """What happened to blocks and branches since the last record, in order.
 
     A record tells of all that happened before it was made, so that its blocks always add up; at depth 1 that includes
     what the next step took.
     """
 
-    owner: dict[int, int] = field(default_factory=dict)
-    shared: list[tuple[int, int]] = field(default_factory=list)
+    blocks: list[BlockChange] = field(default_factory=list)
     copied: list[tuple[int, int]] = field(default_factory=list)
     preempted: list[tuple[int, int]] = field(default_factory=list)  # request and branch
 
-    @property
-    def taken(self) -> list[tuple[int, int]]:
-        """Pairs of a block and its request."""
-        return [(block, request) for block, request in self.owner.items() if request >= 0]
-
-    @property
-    def freed(self) -> list[int]:
-        return [block for block, request in self.owner.items() if request == FREE]
-
-    @property
-    def cached(self) -> list[int]:
-        return [block for block, request in self.owner.items() if request == CACHED]
-
 
 class Committed(NamedTuple):
-    """One row's outcome: its new text and tokens, and how many of its tokens were computed for nothing."""
+    """One row's outcome: its new tokens, and how many of its tokens were computed for nothing."""
 
-    text: str = ""
     emitted: tuple[Emission, ...] = ()
     wasted: int = 0
 

@@ -20,11 +20,13 @@ class Life(Enum):
 
 
 class Emission(NamedTuple):
-    """A sampled token with its log-probability, and the alternatives with theirs, likeliest first."""
+    """A sampled token with its log-probability, the alternatives with theirs, likeliest first, and its text, once the
+    branch's output has said what it is."""
 
     token: int
     logprob: float = 0.0
     alternatives: tuple[tuple[int, float], ...] = ()
+    text: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -55,7 +57,6 @@ class Branch:
     serial: int = ROOT
     verdict: FinishReason | None = None
     withheld: list[Emission] = field(default_factory=list)
-    withheld_text: str = ""
 
     @property
     def finished(self) -> bool:

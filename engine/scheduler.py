@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import count, repeat
 from math import inf
 from typing import Protocol
 
 from engine import policies
 from engine.blocks import ROOT, BlockPool, blocks_for
 from engine.config import EngineConfig
-from engine.plan import CACHED, FREE, Changes, Committed, KvUse, Refused, Row, StepPlan
+from engine.plan import BlockChange, Changes, Committed, KvUse, Refused, Row, StepPlan
 from engine.request import Branch, Emission, Life, Request
-from engine.trace.records import FinishReason, Kind, Refusal
+from engine.trace.records import BlockEvent, FinishReason, Kind, Refusal
 
 
 class Room(Protocol):
@@ -58,7 +59,7 @@ class Scheduler:
 
     @property
     def has_changes(self) -> bool:
-        return bool(self.changes.owner or self.changes.preempted)
+        return bool(self.changes.blocks or self.changes.preempted)
 
     @property
     def slot_free(self) -> bool:
@@ -161,18 +162,34 @@ class Scheduler:
     def take(self, branch: Branch, count: int) -> None:
         """`count` more blocks for a branch."""
         blocks = self.pool.take(count)
+        self._note(branch, zip(repeat(BlockEvent.TAKEN), blocks), len(branch.blocks))
         branch.blocks += blocks
-        self.changes.owner.update(dict.fromkeys(blocks, branch.request.id))
 
-    def give_back(self, branch: Branch, blocks: list[int]) -> None:
-        """Blocks that are no longer the branch's."""
-        freed, cached = self.pool.release(blocks)
-        self.changes.owner.update(dict.fromkeys(freed, FREE) | dict.fromkeys(cached, CACHED))
+    def share(self, branch: Branch, blocks: list[int]) -> None:
+        """Blocks that are others' or cached, for a branch that has none yet."""
+        self.pool.share(blocks)
+        self._note(branch, zip(repeat(BlockEvent.SHARED), blocks), 0)
+        branch.blocks = list(blocks)
+
+    def give_back(self, branch: Branch, keep: int = 0) -> None:
+        """Takes all but the first `keep` of a branch's blocks.
+
+        The last goes first, so that of a cached chain the end is forgotten before the beginning.
+        """
+        blocks = branch.blocks[keep:][::-1]
+        self._note(branch, zip(self.pool.release(blocks), blocks), len(branch.blocks) - 1, -1)
+        del branch.blocks[keep:]
+
+    def _note(self, branch: Branch, events: Iterable[tuple[BlockEvent, int]], place: int, step: int = 1) -> None:
+        request, places = branch.request.id, count(place, step)
+        self.changes.blocks += [
+            BlockChange(event, block, request, branch.index, next(places)) for event, block in events
+        ]
 
     def release(self, branch: Branch) -> None:
         """Takes a branch's blocks and slot."""
-        self.give_back(branch, branch.blocks)
-        branch.blocks, branch.published, branch.serial = [], 0, ROOT
+        self.give_back(branch)
+        branch.published, branch.serial = 0, ROOT
         heapq.heappush(self._free_slots, branch.slot)
         branch.slot = -1
         self.running.remove(branch)
@@ -195,27 +212,27 @@ class Scheduler:
         branch.in_flight -= emission is not None
         if branch.over or row.kind is Kind.HELD:
             self._leave(branch)
-            return Committed("", (), row.count)
+            return Committed((), row.count)
         if emission is None:
-            return Committed("", (), row.again)
+            return Committed((), row.again)
         branch.tokens.append(emission.token)
         text, reason = branch.output.push(emission.token)
+        emission = emission._replace(text=text)
         if self.config.delivery == "batch":
             branch.withheld.append(emission)
-            branch.withheld_text += text
             branch.verdict = reason
-            return Committed("", (), row.again)
+            return Committed((), row.again)
         if reason is not None:
             self._finish(branch, reason)
-        return Committed(text, (emission,), row.again)
+        return Committed((emission,), row.again)
 
     def _deliver(self, row: Row, outcome: Committed) -> Committed:
         """All that a branch's batch held back of it: its last row, and so the batch's, says it."""
         branch = row.branch
         if branch.finished:
             return outcome
-        delivered = Committed(branch.withheld_text, tuple(branch.withheld), outcome.wasted)
-        branch.withheld, branch.withheld_text = [], ""
+        delivered = Committed(tuple(branch.withheld), outcome.wasted)
+        branch.withheld = []
         assert branch.verdict is not None
         self._finish(branch, branch.verdict)
         return delivered
@@ -247,5 +264,5 @@ class Scheduler:
         for row in plan.rows:
             lost.update(row.branch.blocks[row.first // size : blocks_for(row.first + row.count, size)])
         lost.update(copy for source, copy in self.changes.copied if source in lost)
-        self.changes.owner.update(dict.fromkeys(self.pool.withdraw(lost), FREE))
+        self.changes.blocks += [BlockChange(BlockEvent.FREED, block, -1, -1, -1) for block in self.pool.withdraw(lost)]
         return lost

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,14 +27,19 @@ def step_record(
     launched: Launched | None,
     committed: Sequence[Committed],
     scheduler: Scheduler,
+    piece: Callable[[int], str],
 ) -> Step:
-    """The record of one committed step; of none when `launched` is None, to tell which blocks went back meanwhile."""
+    """The record of one committed step; of none when `launched` is None, to tell which blocks went back meanwhile.
+
+    `piece` is a token's text by itself.
+    """
     begun = time.perf_counter()
     changes = scheduler.take_changes()
     rows = launched.plan.rows if launched is not None else ()
     refused = launched.plan.refused if launched is not None else ()
-    emitted = [(i, *emission) for i, outcome in enumerate(committed) for emission in outcome.emitted]
-    alternatives = [(i, *a) for i, (*_, asked) in enumerate(emitted) if asked for a in asked]
+    emitted = [(i, emission) for i, outcome in enumerate(committed) for emission in outcome.emitted]
+    alternatives = [(i, *a) for i, (_, emission) in enumerate(emitted) for a in emission.alternatives]
+    texts = [emission.text for _, emission in emitted]
     seconds = dict(launched.seconds) if launched is not None else {}
     kv = scheduler.kv_use(refused)
     record = Step(
@@ -50,24 +55,23 @@ def step_record(
         wasted=_column([c.wasted for c in committed], np.int32),
         padding=_column([r.padding for r in rows], np.int32),
         reused=_column([r.reused for r in rows], np.int32),
-        token_row=_column([e[0] for e in emitted], np.int32),
-        token=_column([e[1] for e in emitted], np.int32),
-        logprob=_column([e[2] for e in emitted], np.float32),
-        text="".join(c.text for c in committed),
-        text_end=freeze(np.cumsum([len(c.text) for c in committed], dtype=np.int32)),
+        token_row=_column([row for row, _ in emitted], np.int32),
+        token=_column([e.token for _, e in emitted], np.int32),
+        logprob=_column([e.logprob for _, e in emitted], np.float32),
+        text="".join(texts),
+        text_end=freeze(np.cumsum([len(text) for text in texts], dtype=np.int32)),
         running=len(scheduler.running),
         waiting=scheduler.waiting_count,
         free_blocks=scheduler.pool.free,
         cached_blocks=scheduler.pool.cached,
         seconds=seconds,
-        taken=_column([block for block, _ in changes.taken], np.int32),
-        taken_request=_column([request for _, request in changes.taken], np.int32),
-        shared=_column([block for block, _ in changes.shared], np.int32),
-        shared_request=_column([request for _, request in changes.shared], np.int32),
+        block_event=_column([c.event for c in changes.blocks], np.uint8),
+        block=_column([c.block for c in changes.blocks], np.int32),
+        block_request=_column([c.request for c in changes.blocks], np.int32),
+        block_branch=_column([c.branch for c in changes.blocks], np.int32),
+        block_place=_column([c.place for c in changes.blocks], np.int32),
         copied=_column([block for block, _ in changes.copied], np.int32),
         copied_to=_column([block for _, block in changes.copied], np.int32),
-        cached=_column(changes.cached, np.int32),
-        freed=_column(changes.freed, np.int32),
         preempted=_column([request for request, _ in changes.preempted], np.int32),
         preempted_branch=_column([branch for _, branch in changes.preempted], np.int32),
         refused=_column([r for r, _ in refused], np.int32),
@@ -75,10 +79,12 @@ def step_record(
         alt_token_index=_column([a[0] for a in alternatives], np.int32),
         alt_token=_column([a[1] for a in alternatives], np.int32),
         alt_logprob=_column([a[2] for a in alternatives], np.float32),
+        alt_text=tuple(piece(a[1]) for a in alternatives),
         kv_used=kv.used,
         kv_reserved=kv.reserved,
         kv_internal=kv.internal,
         kv_external=kv.external,
+        attention=launched.attention if launched is not None else 0.0,
     )
     seconds["record"] = time.perf_counter() - begun
     return record

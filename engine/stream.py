@@ -6,6 +6,8 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
 from engine.trace.metrics import RequestMetrics
 from engine.trace.records import Ended, FinishReason, Record, Step
@@ -174,18 +176,13 @@ class StreamRouter:
     def _step(self, step: Step) -> None:
         if not self.streams:
             return
-        ids: list[list[int]] = [[] for _ in range(step.rows)]
-        logprobs: list[list[float]] = [[] for _ in range(step.rows)]
-        for row, token, logprob in zip(
-            step.token_row.tolist(), step.token.tolist(), step.logprob.tolist(), strict=True
-        ):
-            ids[row].append(token)
-            logprobs[row].append(logprob)
+        columns = zip(
+            step.token_row.tolist(), step.token.tolist(), step.logprob.tolist(), step.text_end.tolist(), strict=True
+        )
         at = 0
-        columns = zip(step.request.tolist(), step.branch.tolist(), step.text_end.tolist(), strict=True)
-        for row, (request, branch, end) in enumerate(columns):
-            if ids[row] or end > at:
-                stream = self.streams.get(request)
-                if stream is not None:
-                    stream.push(Delta(step.text[at:end], tuple(ids[row]), tuple(logprobs[row]), step.ended, branch))
-            at = end
+        for row, tokens in groupby(columns, key=itemgetter(0)):
+            _, ids, logprobs, ends = zip(*tokens)
+            stream = self.streams.get(int(step.request[row]))
+            if stream is not None:
+                stream.push(Delta(step.text[at : ends[-1]], ids, logprobs, step.ended, int(step.branch[row])))
+            at = ends[-1]

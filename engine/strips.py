@@ -99,9 +99,7 @@ class Strips:
         members = self._scheduler.running
         width = self._width(members)
         for branch in members:
-            if len(branch.blocks) > width:
-                self._scheduler.give_back(branch, branch.blocks[width:])
-                branch.blocks = branch.blocks[:width]
+            self._scheduler.give_back(branch, keep=width)
         for branch in members:
             self._scheduler.take(branch, width - len(branch.blocks))
 

@@ -123,6 +123,7 @@ class DetokenizerFactory:
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         self._vocabulary: ByteLevelVocabulary | None = None
+        self._pieces: dict[int, str] = {}
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is not None:
             decoder = json.loads(backend.to_str()).get("decoder") or {}
@@ -133,3 +134,14 @@ class DetokenizerFactory:
         if self._vocabulary is not None:
             return ByteLevelDetokenizer(self._vocabulary)
         return WindowDetokenizer(self._tokenizer)
+
+    def piece(self, token: int) -> str:
+        """A token's text by itself, special tokens by their names; a byte that is no character reads as U+FFFD."""
+        known = self._pieces.get(token)
+        if known is None:
+            text = self()
+            known = text.push(token) + text.flush()
+            if not known:
+                known = str(self._tokenizer.convert_ids_to_tokens(token) or "")
+            self._pieces[token] = known
+        return known

@@ -14,7 +14,7 @@ import numpy as np
 
 from engine.config import EngineConfig, Message, SamplingParams
 
-VERSION = 2
+VERSION = 3
 Array = np.ndarray[Any, Any]
 
 
@@ -37,6 +37,18 @@ class Refusal(StrEnum):
     BATCH_FILLS = "the batch is not full"
     BATCH_RUNS = "the batch is not over"
     PROMPT_RUNS = "its prompt is still computed"
+
+
+class BlockEvent(IntEnum):
+    """What happened to a block. TAKEN: from the free ones, or from the cached ones, whose prefix is then forgotten.
+    SHARED: one more owner, of an owned or a cached block. LEFT: an owner went, others stay. KEPT: the last owner went
+    and the block stays cached for its prefix. FREED: the last owner went; without an owner, what was cached is lost."""
+
+    TAKEN = 0
+    SHARED = 1
+    LEFT = 2
+    KEPT = 3
+    FREED = 4
 
 
 class FinishReason(StrEnum):
@@ -87,6 +99,35 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
+class Roof:
+    """The most that the device can do, measured at load. `bandwidths[i]`: bytes a second that a copy of a working set
+    of `working_sets[i]` bytes reads and writes, from the smallest set to the largest; `operations`: floating-point
+    operations a second of matrix products in the model's dtype. `seconds`: how long measuring took."""
+
+    working_sets: tuple[int, ...]
+    bandwidths: tuple[float, ...]
+    operations: float
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """Where the device's memory goes after load and warm-up, in bytes that add up to `total`.
+
+    `activations`: the most that a step at the token budget took beyond weights and pool; `runtime`: what this
+    process holds besides; `other`: other processes.
+    """
+
+    total: int
+    weights: int
+    kv_pool: int
+    activations: int
+    runtime: int
+    other: int
+    free: int
+
+
+@dataclass(frozen=True, slots=True)
 class Header:
     """The first record. `created` is Unix time in seconds; `blocks` is the KV pool's size."""
 
@@ -97,6 +138,8 @@ class Header:
     created: float
     blocks: int
     depth: int
+    roof: Roof | None = None
+    bill: Bill | None = None
     version: int = VERSION
 
 
@@ -132,16 +175,19 @@ class Step:
     `padding` (pad tokens that were computed beside `count`), `reused` (tokens before `first` that need no computing, on
     a branch's first row: their K and V were there, of a prefix that was kept or of another sample's prompt). What the
     model was given is the sum of `count + padding`. Emitted tokens, in row order: `token_row` (index of the row),
-    `token`, `logprob` (natural log, of the model's own distribution). `text` is all rows' new text joined and
-    `text_end` `[rows]` where each row's part ends. Alternatives, for rows that asked: `alt_token_index` (index into
-    `token`), `alt_token`, `alt_logprob`.
+    `token`, `logprob` (natural log, of the model's own distribution), and `text_end`, where each token's part of `text`
+    ends; a token's part may be empty while a character or a stop string is held back. Alternatives, for rows that
+    asked, likeliest first: `alt_token_index` (index into `token`), `alt_token`, `alt_logprob`, `alt_text`.
 
-    Blocks, to be applied in this order: `taken` with their `taken_request`; `shared`, which got one more owner,
-    `shared_request`; `cached`, which have no owner and keep a prefix; `freed`. A block that changed hands is only in
-    `taken`. `copied` and `copied_to` are pairs of copy-on-write. Refused requests with a reason each. `preempted`
-    requests and `preempted_branch`, which of their samples.
+    What happened to blocks since the last record, in order: `block_event` (`BlockEvent`), `block`, `block_request` and
+    `block_branch` (the owner that came or went; -1 where there was none), `block_place` (the block's place in that
+    owner's block table). At depth 1 that includes what the next step took. `copied` and `copied_to` are pairs of
+    copy-on-write. Refused requests with a reason each. `preempted` requests and `preempted_branch`, which of their
+    samples.
 
-    `seconds` a phase: plan, prepare, forward, sample, wait, commit, record.
+    `seconds` a phase: plan, prepare, forward, sample, wait, commit, record; launched at `started` one after another up
+    to sample, and read back with wait and commit up to `ended`. `attention`: those of `forward` that were spent in
+    attention; 0 where that is not known, as on a GPU, which the host only launches.
     `running`, `waiting` count branches after the step; `free_blocks` and `cached_blocks` likewise. The pool's tokens
     of four kinds: `kv_used`; `kv_reserved` (not used yet, still reachable under max_tokens); `kv_internal` (held,
     never reachable); `kv_external` (free, but of no use to the head of the queue, which was refused for want of more).
@@ -166,21 +212,21 @@ class Step:
     waiting: int
     free_blocks: int
     seconds: dict[str, float]
-    taken: Array = _ints(np.int32)
-    taken_request: Array = _ints(np.int32)
-    freed: Array = _ints(np.int32)
     preempted: Array = _ints(np.int32)
     refused: Array = _ints(np.int32)
     refused_reason: tuple[str, ...] = ()
     alt_token_index: Array = _ints(np.int32)
     alt_token: Array = _ints(np.int32)
     alt_logprob: Array = _ints(np.float32)
+    alt_text: tuple[str, ...] = ()
     preempted_branch: Array = _ints(np.int32)
     padding: Array = _ints(np.int32)
     reused: Array = _ints(np.int32)
-    shared: Array = _ints(np.int32)
-    shared_request: Array = _ints(np.int32)
-    cached: Array = _ints(np.int32)
+    block_event: Array = _ints(np.uint8)
+    block: Array = _ints(np.int32)
+    block_request: Array = _ints(np.int32)
+    block_branch: Array = _ints(np.int32)
+    block_place: Array = _ints(np.int32)
     copied: Array = _ints(np.int32)
     copied_to: Array = _ints(np.int32)
     cached_blocks: int = 0
@@ -188,6 +234,7 @@ class Step:
     kv_reserved: int = 0
     kv_internal: int = 0
     kv_external: int = 0
+    attention: float = 0.0
 
     @property
     def rows(self) -> int:
@@ -198,8 +245,9 @@ class Step:
 class Ended:
     """A branch is over; a request is when each of its `params.n` branches is.
 
-    `text` is what was still held back (the tail of a cut character, or a started stop string); `token` and `logprob`
-    are the tokens of a batch that would have delivered them later.
+    `text` is what was still held back (the tail of a cut character, or a started stop string); `token`, `logprob` and
+    `text_end` are the tokens of a batch that would have delivered them later. What follows the last `text_end` belongs
+    to the branch's last token.
     """
 
     time: float
@@ -210,11 +258,15 @@ class Ended:
     branch: int = 0
     token: Array = _ints(np.int32)
     logprob: Array = _ints(np.float32)
+    text_end: Array = _ints(np.int32)
 
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """What the machine does, about twice a second. Percents are 0-100 a core (CPU) or a card (GPU); memory in bytes."""
+    """What the machine does, about twice a second. Percents are 0-100 a core (CPU) or a card (GPU); memory in bytes.
+
+    `memory` is what this process holds, `memory_free` what any process could still take.
+    """
 
     time: float
     cpu_percent: float
@@ -225,6 +277,7 @@ class Telemetry:
     gpu_memory_total: int = 0
     gpu_watts: float = 0.0
     gpu_celsius: float = 0.0
+    memory_free: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +291,10 @@ class Notice:
 
 Record = Header | Submitted | StepStarted | Step | Ended | Telemetry | Notice
 _KINDS: dict[str, type] = {t.__name__: t for t in (Header, Submitted, StepStarted, Step, Ended, Telemetry, Notice)}
-_NESTED = {"model": ModelCard, "config": EngineConfig, "machine": Machine, "params": SamplingParams}
+_NESTED: dict[str, type] = {
+    "model": ModelCard, "config": EngineConfig, "machine": Machine, "params": SamplingParams, "roof": Roof,
+    "bill": Bill,
+}  # fmt: skip
 
 
 def freeze(array: Array) -> Array:
@@ -256,7 +312,7 @@ def encode(record: Record) -> tuple[str, bytes]:
         if isinstance(value, np.ndarray):
             scalars[f.name] = [value.dtype.str, len(value)]
             arrays.append(value.tobytes())
-        elif f.name in _NESTED:
+        elif f.name in _NESTED and value is not None:
             scalars[f.name] = asdict(value)
         else:
             scalars[f.name] = value
@@ -275,7 +331,7 @@ def decode(kind: str, data: bytes) -> Record:
             if f.name not in values:
                 continue
             value = values[f.name]
-            if f.name in _NESTED:
+            if f.name in _NESTED and value is not None:
                 value = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
                 values[f.name] = _NESTED[f.name](**value)
             elif f.type == "Array":

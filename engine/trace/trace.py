@@ -41,6 +41,23 @@ class SampleView:
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     token_times: list[float] = field(default_factory=list)
+    text_ends: list[int] = field(default_factory=list)  # where each token's part of `text` ends
+
+    def add(self, token: int, logprob: float, time: float, text: str) -> None:
+        """One more token and its part of the text."""
+        if text:
+            self.parts.append(text)
+        self.text_ends.append((self.text_ends[-1] if self.text_ends else 0) + len(text))
+        self.tokens.append(token)
+        self.logprobs.append(logprob)
+        self.token_times.append(time)
+
+    def add_tail(self, text: str) -> None:
+        """Text that was held back until the end: the last token's."""
+        if text:
+            self.parts.append(text)
+            if self.text_ends:
+                self.text_ends[-1] += len(text)
 
     @property
     def text(self) -> str:
@@ -173,11 +190,13 @@ class RequestIndex:
                 sample.state, sample.ended, sample.reason, sample.error = (
                     State.FINISHED, record.time, record.reason, record.error,
                 )  # fmt: skip
-                if record.text:
-                    sample.parts.append(record.text)
-                sample.tokens += record.token.tolist()
-                sample.logprobs += record.logprob.tolist()
-                sample.token_times += [record.time] * len(record.token)
+                at = 0
+                for token, logprob, end in zip(
+                    record.token.tolist(), record.logprob.tolist(), record.text_end.tolist(), strict=True
+                ):
+                    sample.add(token, logprob, record.time, record.text[at:end])
+                    at = end
+                sample.add_tail(record.text[at:])
             case _:
                 pass
 
@@ -190,32 +209,26 @@ class RequestIndex:
             sample.state, sample.slot, sample.computed, sample.reused = State.PREEMPTED, -1, 0, 0
         rows = zip(
             step.request.tolist(), step.branch.tolist(), step.slot.tolist(), step.first.tolist(), step.count.tolist(),
-            step.kind.tolist(), step.text_end.tolist(), strict=True,
+            step.kind.tolist(), strict=True,
         )  # fmt: skip
         samples = []
-        for request, branch, slot, first, count, kind, end in rows:
+        for request, branch, slot, first, count, kind in rows:
             view = requests[request]
             sample = view.samples[branch]
             samples.append(sample)
-            part, at = text[at:end], end
-            if sample.state is State.FINISHED:
-                continue
-            if part:
-                sample.parts.append(part)
-            if kind == Kind.HELD:
+            if sample.state is State.FINISHED or kind == Kind.HELD:
                 continue
             sample.state = State.DECODE if kind == Kind.DECODE else State.PREFILL
             sample.slot, sample.computed = slot, first + count
             if view.scheduled is None:
                 view.scheduled = started
         ended = step.ended
-        for row, token, logprob in zip(
-            step.token_row.tolist(), step.token.tolist(), step.logprob.tolist(), strict=True
+        for row, token, logprob, end in zip(
+            step.token_row.tolist(), step.token.tolist(), step.logprob.tolist(), step.text_end.tolist(), strict=True
         ):
             sample = samples[row]
-            sample.tokens.append(token)
-            sample.logprobs.append(logprob)
-            sample.token_times.append(ended)
+            sample.add(token, logprob, ended, text[at:end])
+            at = end
             if sample.state is State.PREFILL:
                 sample.state = State.DECODE
         for row in np.flatnonzero(step.reused).tolist():

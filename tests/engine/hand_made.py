@@ -41,7 +41,7 @@ def step(
     """Rows of (request, first, count, kind); `tokens` and `wasted` by row; `alternatives` of (index into the tokens,
     id, log-probability); `kv` used, reserved, internal, external. A token's text is its number and a space."""
     tokens, wasted = tokens or {}, wasted or {}
-    texts = [f"{tokens[i]} " if i in tokens else "" for i in range(len(rows))]
+    texts = [f"{token} " for token in tokens.values()]
     columns = list(zip(*rows)) if rows else [(), (), (), ()]
 
     def ints(values: object) -> np.ndarray:

@@ -20,6 +20,7 @@ from engine.request import Branch, Emission, Request
 from engine.scheduler import Scheduler
 from engine.step_record import step_record
 from engine.trace.records import FinishReason, Kind, Step
+from tests.engine.told_blocks import ToldBlocks
 
 VOCABULARY = 1000
 END = 0
@@ -65,6 +66,7 @@ class Simulation:
     plans: list[StepPlan] = field(default_factory=list)
     ended: set[Branch] = field(default_factory=set)
     texts: dict[Branch, str] = field(default_factory=dict)
+    told: ToldBlocks = field(default_factory=ToldBlocks)
 
     def __post_init__(self) -> None:
         self.pool = BlockPool(self.blocks, self.config.block_size)
@@ -194,7 +196,7 @@ class Simulation:
     def _commit(self, plan: StepPlan, sampled: list[int]) -> None:
         committed = self.scheduler.commit(plan, [Emission(token) for token in sampled])
         for row, outcome in zip(plan.rows, committed):
-            self.texts[row.branch] += outcome.text
+            self.texts[row.branch] += "".join(emission.text for emission in outcome.emitted)
         self._record(plan, committed)
 
     def _lose(self, plan: StepPlan) -> None:
@@ -205,8 +207,14 @@ class Simulation:
         self.scheduler.abandon(plan, "the step failed")
 
     def _record(self, plan: StepPlan | None, committed: Any) -> None:
-        launched: Any = None if plan is None else SimpleNamespace(plan=plan, seconds={})
-        self.records.append(step_record(len(self.records), 0.0, 0.0, launched, committed, self.scheduler))
+        launched: Any = None if plan is None else SimpleNamespace(plan=plan, seconds={}, attention=0.0)
+        record = step_record(len(self.records), 0.0, 0.0, launched, committed, self.scheduler, str)
+        self.records.append(record)
+        self.told.feed(record)
+        self.told.check(record, self.pool.total)
+        tables = {(b.request.id, b.index): dict(enumerate(b.blocks)) for b in self.scheduler.running if b.blocks}
+        assert self.told.tables == tables, "the records tell every branch's block table"
+        assert self.told.cached == {b for b in range(self.pool.total) if self.pool.is_cached(b)}
 
     # What must hold after every step.
 
@@ -258,19 +266,3 @@ class Simulation:
         assert self.scheduler.waiting_count == 0
         assert self.ended == {branch for request in self.requests for branch in request.branches}
         assert not self.scheduler.has_changes
-
-    def owners(self) -> dict[int, set[int]]:
-        """Who owns which block by the records alone; what is cached has no owners."""
-        owners: dict[int, set[int]] = {}
-        for record in self.records:
-            for block, request in zip(record.taken.tolist(), record.taken_request.tolist()):
-                owners[block] = {request}
-            for block, request in zip(record.shared.tolist(), record.shared_request.tolist()):
-                owners.setdefault(block, set()).add(request)
-            for block in record.cached.tolist():
-                owners[block] = set()
-            for block in record.freed.tolist():
-                owners.pop(block, None)  # a block of a step that failed is taken and freed between two records
-            assert record.free_blocks == self.pool.total - len(owners), "the records tell of every block"
-            assert record.cached_blocks == sum(not requests for requests in owners.values())
-        return {block: requests for block, requests in owners.items() if requests}

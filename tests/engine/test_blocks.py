@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.blocks import ROOT, BlockPool, blocks_for
+from engine.trace.records import BlockEvent
 
 
 @given(st.integers(1, 40), st.lists(st.tuples(st.booleans(), st.integers(0, 9)), max_size=60))
@@ -15,7 +16,7 @@ def test_free_and_owned_blocks_always_make_the_whole_pool(total: int, actions: l
             owners.append(pool.take(count))
         elif owners:
             given_back = owners.pop(count % len(owners))
-            assert sorted(pool.release(given_back)[0]) == sorted(given_back)
+            assert pool.release(given_back) == [BlockEvent.FREED] * len(given_back)
         held = [block for owned in owners for block in owned]
         assert len(held) == len(set(held))
         assert pool.owned == len(held)
@@ -71,8 +72,8 @@ def test_a_block_with_the_same_content_twice_answers_once_and_both_prefixes_are_
     mine, yours = pool.take(2)
     assert pool.publish(mine, ROOT, [1, 2]) == pool.publish(yours, ROOT, [1, 2])
     assert pool.match([1, 2])[0] == [mine]
-    assert pool.release([yours]) == ([yours], [])
-    assert pool.release([mine]) == ([], [mine])
+    assert pool.release([yours]) == [BlockEvent.FREED]
+    assert pool.release([mine]) == [BlockEvent.KEPT]
 
 
 def test_a_cached_block_comes_back_by_sharing_and_is_forgotten_when_its_room_is_needed() -> None:
@@ -80,7 +81,9 @@ def test_a_cached_block_comes_back_by_sharing_and_is_forgotten_when_its_room_is_
     blocks = pool.take(2)
     serial = pool.publish(blocks[0], ROOT, [1, 2])
     pool.publish(blocks[1], serial, [3, 4])
-    pool.release(blocks)
+    pool.share(blocks[:1])
+    assert pool.release(blocks[::-1]) == [BlockEvent.KEPT, BlockEvent.LEFT]
+    assert pool.release(blocks[:1]) == [BlockEvent.KEPT]
     assert (pool.free, pool.cached, pool.owned) == (1, 2, 0)
     pool.share(pool.match([1, 2])[0])
     assert (pool.free, pool.cached, pool.owned) == (1, 1, 1)
@@ -106,7 +109,7 @@ def test_an_unwritten_block_is_unpublished() -> None:
     pool.publish(block, ROOT, [5])
     assert pool.withdraw([block]) == []
     assert pool.match([5])[0] == []
-    assert pool.release([block]) == ([block], [])
+    assert pool.release([block]) == [BlockEvent.FREED]
 
 
 @settings(max_examples=200)

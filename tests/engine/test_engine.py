@@ -32,6 +32,7 @@ from engine import (
     measure,
 )
 from tests.engine.conftest import SMALL, begin_when_idle
+from tests.engine.told_blocks import ToldBlocks
 
 FOX: list[Any] = [{"role": "user", "content": "Tell me a story about a fox and a kite."}]
 GREEDY = SamplingParams(max_tokens=24, temperature=0, ignore_eos=True)
@@ -433,14 +434,12 @@ def test_the_trace_tells_whose_every_block_is(demo: Engine, depth: int) -> None:
     for stream in streams:
         stream.result(timeout=60)
     handle.remove()
-    owners: dict[int, int] = {}
+    told = ToldBlocks()
     for step in trace.steps:
-        owners |= dict(zip(step.taken.tolist(), step.taken_request.tolist()))
-        for block in step.freed.tolist():
-            owners.pop(block, None)
-        assert step.free_blocks == trace.header.blocks - len(owners)
+        told.feed(step)
+        told.check(step, trace.header.blocks)
     assert measure(trace).preemptions > 0
-    assert owners == {}
+    assert told.tables == {}
 
 
 def test_records_cannot_be_changed(demo: Engine) -> None:

@@ -16,6 +16,7 @@ from transformers import AutoModelForCausalLM
 from engine import (
     MODES,
     PAGED_MODES,
+    BlockEvent,
     Engine,
     EngineConfig,
     FinishReason,
@@ -277,7 +278,7 @@ def test_samples_of_one_prompt_share_its_blocks_and_differ(demo: Engine) -> None
     trace = demo.trace
     computed = sum(int(s.count[s.kind == Kind.PREFILL].sum()) for s in steps(trace))
     assert computed == 40 + 3, "the prompt once, and its last token for each other sample"
-    assert sum(len(s.shared) for s in trace.steps) == 3 * 2
+    assert sum(int((s.block_event == BlockEvent.SHARED).sum()) for s in trace.steps) == 3 * 2
     assert sum(len(s.copied) for s in trace.steps) == 3, "the block that is not full is copied before it is written"
     view = trace.requests[stream.request]
     assert [s.text for s in view.samples] == [c.text for c in samples]

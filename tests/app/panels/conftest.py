@@ -53,7 +53,7 @@ class Story:
         started, self.time, self.number = self.time, self.time + seconds, self.number + 1
         prefill = prefill or {}
         requests = [*said, *(r for r in prefill if r not in said)]
-        texts = [said.get(r, "") for r in requests]
+        texts = list(said.values())
 
         def ints(values: Sequence[int]) -> np.ndarray:
             return np.array(values, np.int32)

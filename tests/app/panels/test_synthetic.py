@@ -5,7 +5,7 @@ import pytest
 
 from app.synthetic import BLOCK, header, synthetic_trace
 from app.synthetic_lanes import MODES, lane_trace
-from engine import Ended, FinishReason, Kind, Step, Submitted, Trace, measure
+from engine import BlockEvent, Ended, FinishReason, Kind, Step, Submitted, Trace, measure
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -43,11 +43,14 @@ def test_blocks_are_taken_once_and_all_come_back() -> None:
     records = synthetic_trace(streams=16, tokens_per_second=2000, seconds=60, requests=80, faults=0.05)
     owner: dict[int, int] = {}
     for step in (r for r in records if isinstance(r, Step)):
-        for block, request in zip(step.taken.tolist(), step.taken_request.tolist(), strict=True):
-            assert block not in owner or block in step.freed
-            owner[block] = request
-        for block in step.freed.tolist():
-            owner.pop(block, None)
+        for event, block, request in zip(
+            step.block_event.tolist(), step.block.tolist(), step.block_request.tolist(), strict=True
+        ):
+            if event == BlockEvent.TAKEN:
+                assert block not in owner
+                owner[block] = request
+            else:
+                assert owner.pop(block) == request
     assert not owner
     ended = [r for r in records if isinstance(r, Ended)]
     assert len(ended) == sum(isinstance(r, Submitted) for r in records) == 80

@@ -52,7 +52,7 @@ def step(begin: float, end: float, rows: Rows, number: int = 0, **more) -> Step:
     return Step(
         step=number, started=begin, ended=end, request=request, branch=0 * request, slot=slot, first=0 * request,
         count=count, kind=kind, wasted=wasted, token_row=nothing, token=nothing, logprob=nothing, text="",
-        text_end=0 * request, running=len(rows), waiting=0, free_blocks=0, seconds={}, padding=padding, **more,
+        text_end=nothing, running=len(rows), waiting=0, free_blocks=0, seconds={}, padding=padding, **more,
     )  # fmt: skip
 
 
