@@ -11,6 +11,7 @@ from time import perf_counter
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
+from app.scope import Scope
 from engine import Ended, Header, Record, RequestIndex, RequestView, Step, Submitted, Trace
 
 FRAMES_PER_SECOND = 30
@@ -28,6 +29,7 @@ class Bridge(QObject):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.trace = Trace()
+        self.scope = Scope(self)  # the same trace, at the moment that the panels show
         self.position = 0
         self.open: set[int] = set()
         self._index = RequestIndex()
@@ -92,6 +94,7 @@ class Bridge(QObject):
     def stop(self) -> None:
         """No more frames: the window closes."""
         self._timer.stop()
+        self.scope.stop()
 
     def _reset(self, trace: Trace) -> None:
         self.trace, self.position, self._next = trace, 0, None
@@ -99,6 +102,7 @@ class Bridge(QObject):
         self.open.clear()
         self._tokens.clear()
         self._tokens_sum = 0
+        self.scope.show(trace)
         self.trace_reset.emit(trace)
         self._tell_busy()
 

@@ -17,6 +17,7 @@ from app.borrower import Borrower
 from app.load_status import LoadMeter, LoadStatus
 from app.playback import Playback, span_of
 from app.race_choice import RaceChoice
+from app.scope import Scope
 from app.session import Session
 from engine import (
     Agreement,
@@ -84,6 +85,8 @@ class LaneShow(QObject):
         self.index, self.lane, self.name, self.total = index, lane, name, total
         self.title, self.sentence = lane_title(lane), lane_sentence(lane)
         self.playback = Playback(self)
+        self.scope = Scope(self)  # the same trace, at the race's moment
+        self.playback.trace_changed.connect(lambda: self.scope.show(self.playback.trace))
         self.state = LaneState.WAITING
         self.error = ""
         self.load: LoadStatus | None = None
@@ -171,11 +174,17 @@ class RaceSession(Borrower):
             self.report = await self._session.off_thread(lambda: Report.of(result, slo))
             self.reported.emit(self.report)
 
+    def close(self) -> None:
+        super().close()
+        for lane in self.lanes:
+            lane.scope.stop()
+
     def _begin(self, race: Race) -> None:
         self.pause()
         self.repeats, self.result, self.report = race.repeats, None, None
         names, total = lane_names(race.lanes), sum(a.params.n for a in race.workload.arrivals)
         for lane in self.lanes:
+            lane.scope.stop()
             lane.deleteLater()
         self.lanes = [LaneShow(i, lane, names[i], total) for i, lane in enumerate(race.lanes)]
         self._live_lane, self.clock = None, 0.0

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from app.column import Array, Column
 from engine import Kind, Record, Step
 
-Array = np.ndarray[Any, Any]
 LEVELS = 6  # a row that computes again what it has known: one token in 2, 4 … 64 is new
 
 
@@ -36,30 +36,6 @@ class Look(IntEnum):
 LOOKS = Look.AGAIN + LEVELS
 NEW_SHARE = np.array([1.0, 1.0, 0.0, 0.0, 0.0, *(2.0 ** -(i + 1) for i in range(LEVELS))], np.float32)
 _OF_KIND = np.array([Look.HATCH, Look.SOLID, Look.GREY], np.uint8)
-
-
-class Column:
-    """A growing array of numbers."""
-
-    __slots__ = ("_values", "count")
-
-    def __init__(self, dtype: Any) -> None:
-        self._values: Array = np.zeros(256, dtype)
-        self.count = 0
-
-    def extend(self, values: Any, count: int) -> None:
-        """Appends `count` numbers, or one number so many times."""
-        end = self.count + count
-        if end > len(self._values):
-            more = np.zeros(max(end, 2 * len(self._values)), self._values.dtype)
-            more[: self.count] = self._values[: self.count]
-            self._values = more
-        self._values[self.count : end] = values
-        self.count = end
-
-    @property
-    def values(self) -> Array:
-        return self._values[: self.count]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,94 @@
+"""What can be done with a panel: its table, a copy, and a file: PNG as it looks, SVG to edit, CSV of its facts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QPoint, QRect, Qt
+from PySide6.QtGui import QGuiApplication, QPainter, QPixmap
+from PySide6.QtSvg import QSvgGenerator
+from PySide6.QtWidgets import QFileDialog, QMenu
+
+from app import places
+
+if TYPE_CHECKING:
+    from app.panels.insight import InsightPanel
+
+FORMATS = {"Picture": ".png", "Drawing": ".svg", "Table": ".csv"}
+SHARP = 2  # device pixels a pixel in a picture that is saved
+
+
+class InsightMenu(QMenu):
+    """The menu of one panel."""
+
+    def __init__(self, panel: InsightPanel) -> None:
+        super().__init__(panel)
+        self._panel = panel
+        self.table_action = self.addAction("Show as a table")
+        self.table_action.setCheckable(True)
+        self.table_action.toggled.connect(panel.show_table)
+        self.addAction("Copy the table").triggered.connect(self.copy)
+        self.addSeparator()
+        for kind, ending in FORMATS.items():
+            action = self.addAction(f"Export as {ending[1:].upper()} …")
+            action.triggered.connect(lambda checked=False, kind=kind: self.ask(kind))
+
+    def copy(self) -> None:
+        """The facts, as CSV."""
+        QGuiApplication.clipboard().setText(self._panel.facts().csv())
+        self._panel.done.emit(f"{self._panel.title}: the table was copied.")
+
+    def ask(self, kind: str) -> None:
+        """Asks where to; the file's ending says how."""
+        folder = str(places.settings().value("export/folder", ""))
+        dialog = QFileDialog(self._panel, f"Export: {self._panel.title}", folder)
+        dialog.setObjectName("insight_export_dialog")
+        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+        dialog.setNameFilters([f"{each} (*{ending})" for each, ending in FORMATS.items()])
+        dialog.selectNameFilter(f"{kind} (*{FORMATS[kind]})")
+        dialog.setDefaultSuffix(FORMATS[kind][1:])
+        dialog.selectFile(f"{self._panel.objectName()}{FORMATS[kind]}")
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.fileSelected.connect(self.save)
+        dialog.open()
+
+    def save(self, path: str | Path) -> None:
+        """Writes the panel to a file; `done` or `failed` says what came of it."""
+        path, panel = Path(path), self._panel
+        places.settings().setValue("export/folder", str(path.parent))
+        try:
+            match path.suffix.lower():
+                case ".csv":
+                    path.write_text(panel.facts().csv(), encoding="utf-8")
+                case ".svg":
+                    self._draw(path)
+                case _:
+                    self._picture(path)
+        except OSError as error:
+            panel.failed.emit(f"{panel.title} was not saved to {path}: {error.strerror or error}.")
+        else:
+            panel.done.emit(f"{panel.title} was saved to {path}.")
+
+    def _picture(self, path: Path) -> None:
+        picture = self._panel.picture
+        pixmap = QPixmap(picture.size() * SHARP)
+        pixmap.setDevicePixelRatio(SHARP)
+        pixmap.fill(Qt.GlobalColor.transparent)
+        picture.render(pixmap)
+        if not pixmap.save(str(path)):
+            raise OSError(
+                f"no picture can be written there; choose a name that ends with {', '.join(FORMATS.values())}"
+            )
+
+    def _draw(self, path: Path) -> None:
+        path.touch()  # raises what Qt would only print
+        picture = self._panel.picture
+        generator = QSvgGenerator()
+        generator.setFileName(str(path))
+        generator.setSize(picture.size())
+        generator.setViewBox(QRect(0, 0, picture.width(), picture.height()))
+        generator.setTitle(self._panel.title)
+        painter = QPainter(generator)
+        picture.render(painter, QPoint())
+        painter.end()

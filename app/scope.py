@@ -1,0 +1,260 @@
+"""One trace and one moment of it: what all panels of a view show."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from math import inf
+from time import perf_counter
+from typing import Protocol
+
+import numpy as np
+from PySide6.QtCore import QObject, Qt, QTimer, Signal
+
+from app.column import Array, Column
+from engine import Record, Step, Submitted, Trace
+
+FRAME_MS = 33
+BUDGET = 0.008  # seconds a frame for all panels together
+CHUNK = 8  # records between looks at the clock
+
+
+class Attached(Protocol):
+    """What a scope brings up to date, frame by frame."""
+
+    def isVisible(self) -> bool: ...
+
+    def advance(self, deadline: float) -> None:
+        """Takes records that are new until the clock (`perf_counter`) passes the deadline, but a few in any case."""
+        ...
+
+    def refresh(self) -> None:
+        """Draws what is new, if anything is."""
+        ...
+
+
+class Scope(QObject):
+    """Times are seconds from the trace's start. While it follows, the moment is infinite and panels show the newest.
+
+    Panels that are attached and in sight take new records and are drawn in turn, as many a frame as its time allows.
+    A closed panel costs nothing: it catches up when it is opened. Where `driver` is set, it is told of every move that
+    a person asks for and decides; else the scope moves by itself.
+    """
+
+    trace_changed = Signal()  # another trace: forget everything
+    moved = Signal()  # the moment is another one
+    selected = Signal(int)  # request; -1 for none
+    playing_changed = Signal(bool)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.trace = Trace()
+        self.moment = inf
+        self.request = -1  # the selected one
+        self.origin = 0.0  # when the first request came in: what panels show as zero
+        self.speed = 1.0
+        self.driver: Callable[[float], None] | None = None
+        self._known = 0
+        self._submitted = False
+        self._places, self._begins, self._ends = Column(np.int64), Column(np.float64), Column(np.float64)
+        self._panels: list[Attached] = []
+        self._turn = 0
+        self._playing = False
+        self._played = 0.0
+        self._timer = QTimer(self)
+        self._timer.setTimerType(Qt.TimerType.PreciseTimer)
+        self._timer.setInterval(FRAME_MS)
+        self._timer.timeout.connect(self._on_frame)
+        self._stopped = False
+
+    # -- the trace ------------------------------------------------------------------------------------------------
+
+    def show(self, trace: Trace) -> None:
+        """This trace from its beginning, as it grows."""
+        self.trace, self.moment, self.origin = trace, inf, 0.0
+        self._known, self._submitted = 0, False
+        self._places, self._begins, self._ends = Column(np.int64), Column(np.float64), Column(np.float64)
+        self._set_playing(False)
+        self.trace_changed.emit()
+        self.select(-1)
+        self.moved.emit()
+
+    @property
+    def step_begins(self) -> Array:
+        """When each step was launched, in order."""
+        return self._begins.values
+
+    @property
+    def step_ends(self) -> Array:
+        return self._ends.values
+
+    @property
+    def steps(self) -> int:
+        """How many steps are known."""
+        return self._ends.count
+
+    def step_at(self, place: int) -> Step:
+        """The step of this place among all steps: 0 is the first. Raises IndexError where there is none."""
+        if not 0 <= place < self.steps:
+            raise IndexError(f"step {place} of {self.steps}")
+        step = self.trace.records[int(self._places.values[place])]
+        assert isinstance(step, Step)
+        return step
+
+    def place_at(self, moment: float) -> int:
+        """The place of the last step that had ended then; -1 before the first."""
+        return int(np.searchsorted(self.step_ends, moment, "right")) - 1
+
+    @property
+    def place(self) -> int:
+        """The place of the step at the cursor: the last one that had ended; -1 before the first."""
+        return self.place_at(self.moment)
+
+    @property
+    def step(self) -> Step | None:
+        """The step at the cursor."""
+        place = self.place
+        return self.step_at(place) if place >= 0 else None
+
+    @property
+    def end(self) -> float:
+        """When the last step so far ended."""
+        return float(self.step_ends[-1]) if self.steps else self.origin
+
+    @property
+    def now(self) -> float:
+        """The moment, or the newest while it follows."""
+        return min(self.moment, self.end)
+
+    # -- the cursor -----------------------------------------------------------------------------------------------
+
+    @property
+    def following(self) -> bool:
+        return self.moment == inf
+
+    @property
+    def playing(self) -> bool:
+        return self._playing
+
+    def seek(self, moment: float) -> None:
+        """A person goes to this moment; what plays is paused."""
+        self._set_playing(False)
+        if self.driver is not None:
+            self.driver(moment)
+        else:
+            self.show_at(moment)
+
+    def show_at(self, moment: float) -> None:
+        """Shows the trace as it stood then; infinite: as it grows."""
+        if moment != self.moment:
+            self.moment = moment
+            self.moved.emit()
+
+    def follow(self) -> None:
+        """Goes to the newest and stays there."""
+        self.seek(inf)
+
+    def step_by(self, steps: int) -> None:
+        """Goes so many steps on, or back."""
+        if self.steps:
+            place = min(max(self.place + steps, 0), self.steps - 1)
+            self.seek(float(self.step_ends[place]))
+
+    def toggle(self) -> None:
+        """Plays on from the cursor at `speed`, or pauses. At the end of a run that is over, plays it from the start."""
+        if self._playing:
+            self._set_playing(False)
+        elif self.following and not self.trace.complete:
+            self.seek(self.end)
+        else:
+            if self.now >= self.end:
+                self.seek(self.origin)
+            self._played = perf_counter()
+            self._set_playing(True)
+
+    def _set_playing(self, playing: bool) -> None:
+        if playing != self._playing:
+            self._playing = playing
+            self.playing_changed.emit(playing)
+
+    def _play(self) -> None:
+        now = perf_counter()
+        moment = self.moment + (now - self._played) * self.speed
+        self._played = now
+        if moment >= self.end:
+            self._set_playing(False)
+            moment = inf
+        if self.driver is not None:
+            self.driver(moment)
+        else:
+            self.show_at(moment)
+
+    def select(self, request: int) -> None:
+        """Selects a request in all panels; -1: none."""
+        if request != self.request:
+            self.request = request
+            self.selected.emit(request)
+
+    # -- the panels -----------------------------------------------------------------------------------------------
+
+    def attach(self, panel: Attached) -> None:
+        """From now on the panel is brought up to date while it is in sight."""
+        self._panels.append(panel)
+        if not self._stopped:
+            self._timer.start()
+
+    def detach(self, panel: Attached) -> None:
+        self._panels.remove(panel)
+        if not self._panels:
+            self._timer.stop()
+
+    def stop(self) -> None:
+        """No more frames: the view closes."""
+        self._stopped = True
+        self._timer.stop()
+
+    def catch_up(self) -> None:
+        """Takes in and draws everything now, however long it takes: for pictures and tests."""
+        self._index(inf)
+        for panel in self._panels:
+            if panel.isVisible():
+                panel.advance(inf)
+                panel.refresh()
+
+    def _on_frame(self) -> None:
+        deadline = perf_counter() + BUDGET
+        self._index(deadline)
+        if self._playing:
+            self._play()
+        panels = [panel for panel in self._panels if panel.isVisible()]
+        for i in range(len(panels)):
+            panel = panels[(self._turn + i) % len(panels)]
+            panel.advance(deadline)
+            panel.refresh()
+            if perf_counter() > deadline:
+                self._turn = (self._turn + i + 1) % len(panels)
+                break
+
+    def _index(self, deadline: float) -> None:
+        records = self.trace.records
+        while self._known < len(records):
+            batch = records[self._known : self._known + CHUNK]
+            for place, record in enumerate(batch, self._known):
+                self._note(place, record)
+            self._known += len(batch)
+            if perf_counter() > deadline:
+                break
+
+    def _note(self, place: int, record: Record) -> None:
+        if isinstance(record, Step):
+            self._places.append(place)
+            self._begins.append(record.started)
+            self._ends.append(record.ended)
+        elif isinstance(record, Submitted) and not self._submitted:
+            self._submitted, self.origin = True, record.time
+
+
+def step_containing(scope: Scope, moment: float) -> int:
+    """The place of the step that was under way at a moment, or the next one; -1 where none followed."""
+    place = bisect_left(scope.step_ends, moment)
+    return place if place < scope.steps else -1
