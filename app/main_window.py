@@ -22,12 +22,13 @@ from app.bridge import Bridge
 from app.dialogs import SettingsDialog, ShortcutsDialog
 from app.load_status import LoadStatus
 from app.pages.play import PlayPage
+from app.saved_runs import SavedRuns
 from app.session import LENT_WORDS, Session, SessionState
 from app.widgets.banner import Banner
 from app.widgets.palette import CommandPalette
 from app.widgets.top_bar import TopBar
 from app.words import model_words, run_words, sentence
-from engine import EngineConfig, ModelSpec, Notice, Record, Trace
+from engine import RUN_SUFFIX, EngineConfig, ModelSpec, Notice, Record, Trace
 
 if TYPE_CHECKING:
     from app.pages.compare import ComparePage
@@ -56,6 +57,7 @@ class MainWindow(QMainWindow):
         self.menu = QMenu(self)
         self.menu.setObjectName("main_menu")
         self.banner = Banner()
+        self.runs = SavedRuns(session, bridge, self.banner, self)
         self.top_bar = TopBar(self.menu, PAGES)
         self.pages = QStackedWidget()
         self.pages.addWidget(self.page)
@@ -113,7 +115,10 @@ class MainWindow(QMainWindow):
         self._action(f"{PAGES[PLAY][0]} page", lambda: self.show_page(PLAY), PAGES[PLAY][1])
         self._action(f"{PAGES[COMPARE][0]} page", lambda: self.show_page(COMPARE), PAGES[COMPARE][1])
         self._action("Stop, or cancel the load", self._on_escape, "Esc")
-        self.open_action = self._action("Open a model, a prompt file or a workload …", self._on_open, "Ctrl+O")
+        self.open_action = self._action("Open a model, a run, a prompt file or a workload …", self._on_open, "Ctrl+O")
+        self.run_action = self._action("Open a saved run …", lambda: self.runs.ask(self))
+        self.live_action = self._action("Back from the saved run to the engine", self.runs.close)
+        self.live_action.setEnabled(False)
         self._action("Open a model folder …", model.choose_folder)
         self._action("Take prompts from a file …", composer.choose_file)
         self._action("Load the demo model", self._on_demo)
@@ -127,7 +132,13 @@ class MainWindow(QMainWindow):
         self._action("Dark theme", lambda: theme.set_theme("dark"))
         self._action("Light theme", lambda: theme.set_theme("light"))
         self._action("Theme of the system", lambda: theme.set_theme("system"))
+        self.inside_action = self._action("See inside: all panels at once", self._on_inside, "Ctrl+I")
         self._action("Put all panels back", self.page.reset_layout)
+        for text, key, act in self.page.cursor_commands():
+            action = QAction(text, self)
+            action.setShortcut(QKeySequence(key))  # to be told; the page acts, since in a text field it is a letter
+            action.triggered.connect(lambda checked=False, act=act: act())
+            self.commands.append(action)
         self.full_screen_action = self._action("Full screen", self._on_full_screen, "F11")
         self._action("Show the folder of runs", self._on_runs_folder)
         self.keys_action = self._action("Keyboard shortcuts", self._on_keys, "F1")
@@ -136,8 +147,8 @@ class MainWindow(QMainWindow):
     def fill_menu(self) -> None:
         """The menu, once the page has all its docks."""
         self.menu.clear()
-        self.menu.addAction(self.open_action)
-        self.menu.addAction(self.unload_action)
+        for action in (self.open_action, self.run_action, self.live_action, self.unload_action):
+            self.menu.addAction(action)
         self.menu.addSeparator()
         panels = self.menu.addMenu("Panels")
         for action in self.page.dock_actions():
@@ -145,6 +156,7 @@ class MainWindow(QMainWindow):
             if action not in self.commands:
                 self.commands.append(action)
         panels.addSeparator()
+        panels.addAction(self.inside_action)
         panels.addAction(next(a for a in self.commands if a.text() == "Put all panels back"))
         for action in (self.full_screen_action, self.settings_action, self.keys_action):
             self.menu.addAction(action)
@@ -165,6 +177,10 @@ class MainWindow(QMainWindow):
         session.notice_raised.connect(self._on_notice)
         self.bridge.records_arrived.connect(self._on_records)
         self.page.composer.path_dropped.connect(self.open_path)
+        self.page.told.connect(lambda words: self.banner.tell("info", words, ""))
+        self.page.failed.connect(lambda words: self.banner.tell("error", words, ""))
+        self.runs.opened.connect(self._on_run_opened)
+        self.runs.closed.connect(self._on_run_closed)
         self.top_bar.search.clicked.connect(self._on_palette)
         self.top_bar.page_asked.connect(self.show_page)
         theme.changes.theme_changed.connect(self._on_theme)
@@ -198,11 +214,14 @@ class MainWindow(QMainWindow):
     # -- slots ----------------------------------------------------------------------------------------------------
 
     def open_path(self, path: str | Path) -> None:
-        """Loads a model folder (or that of its config.json), or takes prompts from a file.
+        """Loads a model folder (or that of its config.json), shows a saved run, or takes prompts from a file.
 
         On the Compare page, a file of prompts is a workload.
         """
         path = Path(path)
+        if path.suffix == RUN_SUFFIX:
+            self.runs.open(path)
+            return
         if path.is_dir() or path.name == "config.json" or path.suffix == ".safetensors":
             self.page.model.open_folder(str(path if path.is_dir() else path.parent))
         elif self.compare is not None and self.compare.isVisible():
@@ -215,14 +234,32 @@ class MainWindow(QMainWindow):
         if self.compare is not None and self.compare.isVisible():
             self.compare.setup.choose_file()
             return
-        dialog = QFileDialog(self, "Open a model (its config.json) or a file of prompts")
-        dialog.setNameFilters(["Models and prompts (config.json *.txt *.text *.md)", "All files (*)"])
+        dialog = QFileDialog(self, "Open a model (its config.json), a run or a file of prompts")
+        dialog.setNameFilters([
+            f"Models, runs and prompts (config.json *{RUN_SUFFIX} *.txt *.text *.md)", "All files (*)"
+        ])  # fmt: skip
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.fileSelected.connect(self.open_path)
         dialog.open()
 
+    def _on_run_opened(self) -> None:
+        self.live_action.setEnabled(True)
+        self.show_page(PLAY)
+        self.page.setFocus()
+        self._say_state()
+
+    def _on_run_closed(self) -> None:
+        self.live_action.setEnabled(False)
+        self._say_state()
+
+    def _on_inside(self) -> None:
+        self.show_page(PLAY)
+        self.page.see_inside()
+
     def _on_escape(self) -> None:
-        if self.session.state is SessionState.LOADING:
+        if self.runs.reading:
+            self.runs.cancel()
+        elif self.session.state is SessionState.LOADING:
             self.session.cancel_load()
         elif self.compare is not None and self.compare.isVisible() and self.compare.running:
             self.compare.stop()
@@ -277,6 +314,9 @@ class MainWindow(QMainWindow):
 
     def _say_state(self) -> None:
         session, trace = self.session, self.session.trace
+        if self.runs.path is not None:
+            self.top_bar.status.say(f"saved run  ·  {run_words(self.bridge.trace.header)}")
+            return
         match session.state:
             case SessionState.READY if trace is not None and trace.records:
                 self.top_bar.status.say(run_words(trace.header))
@@ -295,7 +335,8 @@ class MainWindow(QMainWindow):
         self.top_bar.status.say(f"loading {model_words(self.session.spec.source)} · {status.stage}{share}")
 
     def _on_trace(self, trace: Trace) -> None:
-        self.bridge.show(trace, keep_until_used=True)
+        if self.runs.path is None:
+            self.bridge.show(trace, keep_until_used=True)
         self._say_state()
 
     def _on_load_failed(self, message: str) -> None:
@@ -344,6 +385,7 @@ class MainWindow(QMainWindow):
         event.ignore()
         if not self._closing:
             self._closing = True
+            self.runs.cancel()
             if self.keeps_layout:
                 places.settings().setValue("window/geometry", self.saveGeometry())
                 self.page.keep_layout()

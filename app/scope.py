@@ -17,6 +17,7 @@ from engine import Record, Step, Submitted, Trace
 FRAME_MS = 33
 BUDGET = 0.008  # seconds a frame for all panels together
 CHUNK = 8  # records between looks at the clock
+ROUNDING = 1e-9  # seconds: a moment that was told relative to another zero may miss its step by an ulp
 
 
 class Attached(Protocol):
@@ -103,7 +104,7 @@ class Scope(QObject):
 
     def place_at(self, moment: float) -> int:
         """The place of the last step that had ended then; -1 before the first."""
-        return int(np.searchsorted(self.step_ends, moment, "right")) - 1
+        return int(np.searchsorted(self.step_ends, moment + ROUNDING, "right")) - 1
 
     @property
     def place(self) -> int:
@@ -156,6 +157,7 @@ class Scope(QObject):
 
     def step_by(self, steps: int) -> None:
         """Goes so many steps on, or back."""
+        self._index(inf)
         if self.steps:
             place = min(max(self.place + steps, 0), self.steps - 1)
             self.seek(float(self.step_ends[place]))

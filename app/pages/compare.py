@@ -16,7 +16,9 @@ from PySide6.QtWidgets import (
 
 from app import theme
 from app.borrower import Refused
+from app.panels.cursor_bar import cursor_key
 from app.panels.export_menu import ExportMenu, Table
+from app.panels.insight import Insight, InsightPanel
 from app.panels.lane_view import LaneView
 from app.panels.race_charts import RaceCharts
 from app.panels.race_setup import RaceSetup
@@ -133,6 +135,7 @@ class ComparePage(QWidget):
         for borrower in (race, self.sweep):
             borrower.phase_changed.connect(self._on_phase)
             borrower.refused.connect(self._on_refused)
+        self.replay.view_chosen.connect(self._on_view)
         race.race_begun.connect(self._on_begun)
         race.clock_moved.connect(self._on_clock)
         race.span_changed.connect(self._on_span)
@@ -174,9 +177,11 @@ class ComparePage(QWidget):
         return self.sweep.result if self.setup.sweeps else self.result.comparison
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() == Qt.Key.Key_Space and self.race.can_replay and not self.setup.sweeps:
+        """Space plays and pauses all lanes; comma and period go by the steps of the first, F to the end."""
+        replays = self.race.can_replay and not self.setup.sweeps
+        if replays and event.key() == Qt.Key.Key_Space:
             self.race.toggle()
-        else:
+        elif not (replays and self.views and cursor_key(self.views[0].lane.scope, event)):
             super().keyPressEvent(event)
 
     # -- slots ----------------------------------------------------------------------------------------------------
@@ -195,12 +200,15 @@ class ComparePage(QWidget):
     def _on_begun(self) -> None:
         for view in self.views:
             self._lanes.removeWidget(view)
+            view.close_down()
             view.hide()
             view.deleteLater()
         self.views = [LaneView(lane, self.race) for lane in self.race.lanes]
         self.charts.clear()
         for view in self.views:
             self._lanes.addWidget(view, 1)
+            view.panel_built.connect(self._on_panel)
+            view.set_view(self.replay.view.currentData())
             self._chart(view.lane)
         self.result.set_report(None)
         first = self.views[0]
@@ -215,6 +223,14 @@ class ComparePage(QWidget):
         number, playback = self.charts.add_lane(lane.name), lane.playback
         playback.trace_changed.connect(lambda: self.charts.reset(number))
         playback.recorded.connect(lambda records: self.charts.feed(number, records, playback.origin or 0.0))
+
+    def _on_view(self, insight: Insight | None) -> None:
+        for view in self.views:
+            view.set_view(insight)
+
+    def _on_panel(self, panel: InsightPanel) -> None:
+        panel.failed.connect(lambda words: self.notice.tell("error", words, ""))
+        panel.done.connect(lambda words: self.notice.tell("info", words, ""))
 
     def _say_workload(self) -> None:
         card = self.setup.card

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QMainWindow, QScrollArea, QTabWidget, QVBoxLayout, QWidget
+from collections.abc import Callable
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QAction, QKeyEvent
+from PySide6.QtWidgets import QScrollArea, QVBoxLayout, QWidget
 
 from app import places, theme
 from app.bridge import Bridge
+from app.pages.play_layout import AREAS, RIGHT, PlayLayout, dock_host
 from app.panels.batching import BatchingPanel
 from app.panels.composer import Composer
+from app.panels.cursor_bar import CursorBar, cursor_key
+from app.panels.insight import INSIGHTS, InsightPanel
+from app.panels.insight_place import InsightPlace
 from app.panels.model import ModelPanel
 from app.panels.sampling import SamplingPanel
 from app.panels.stream_wall import StreamWall
@@ -18,16 +24,19 @@ from app.widgets.dock import Dock
 from app.widgets.labels import Hairline
 from engine import ModelSpec
 
-LAYOUT_KEY, LAYOUT_VERSION = "play/layout", 1
+LAYOUT_KEY, LAYOUT_VERSION = "play/layout", 2
 COLUMNS_KEY = "play/request columns"
-SIDES = Qt.DockWidgetArea.LeftDockWidgetArea, Qt.DockWidgetArea.RightDockWidgetArea
 
 
 class PlayPage(QWidget):
     """Builds the panels and joins their signals; holds nothing else.
 
-    The panels that are slow to build come with `complete`, after the window's first paint.
+    The panels that are slow to build come with `complete`, after the window's first paint, and those that look inside
+    when they are first seen.
     """
+
+    told = Signal(str)  # something was done, in words
+    failed = Signal(str)
 
     def __init__(self, session: Session, bridge: Bridge) -> None:
         super().__init__()
@@ -40,26 +49,19 @@ class PlayPage(QWidget):
         self.wall = StreamWall(bridge)
         self.composer = Composer(session, bridge, self.sampling.params)
         self.docks: dict[str, Dock] = {}
+        self.places: dict[str, InsightPlace] = {}
         self._awaited = -1  # a request just made, opened as soon as its record arrives
-        self.area = QMainWindow()
-        self.area.setObjectName("play_area")
-        self.area.setWindowFlags(Qt.WindowType.Widget)
-        self.area.setDockOptions(
-            QMainWindow.DockOption.AnimatedDocks
-            | QMainWindow.DockOption.AllowNestedDocks
-            | QMainWindow.DockOption.AllowTabbedDocks
-        )
-        self.area.setContextMenuPolicy(Qt.ContextMenuPolicy.NoContextMenu)
-        for corner in (Qt.Corner.TopLeftCorner, Qt.Corner.BottomLeftCorner):
-            self.area.setCorner(corner, SIDES[0])
-        for corner in (Qt.Corner.TopRightCorner, Qt.Corner.BottomRightCorner):
-            self.area.setCorner(corner, SIDES[1])
+        self.area = dock_host()
+        self.layout_of = PlayLayout(self.area, self.docks)
         self.area.setCentralWidget(self.wall)
-        self._add_dock("setup", "Setup", self._setup(), SIDES[0])
+        self._add_dock("setup", "Setup", self._setup())
         column = QVBoxLayout(self)
         column.setContentsMargins(8, 8, 8, 8)
         column.setSpacing(8)
+        self.cursor_bar = CursorBar(bridge.scope)
+        self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         column.addWidget(self.area, 1)
+        column.addWidget(self.cursor_bar)
         column.addWidget(self.composer)
         theme.changes.theme_changed.connect(self._on_theme)
         self._on_theme()
@@ -84,15 +86,15 @@ class PlayPage(QWidget):
         self.wall.follow_up_requested.connect(self._on_follow_up)
         self.transcript.request_created.connect(self._on_created)
         self._bridge.records_arrived.connect(self._on_records)
-        self.tabs = QTabWidget()
-        self.tabs.setObjectName("detail_tabs")
-        self.tabs.setDocumentMode(True)
-        self.tabs.addTab(self.table, "Requests")
-        self.tabs.addTab(self.transcript, "Transcript")
-        self._add_dock("live", "Live figures", self.charts, SIDES[1], 12)
-        self._add_dock("detail", "Requests and transcript", self.tabs, Qt.DockWidgetArea.BottomDockWidgetArea, 8)
-        self.default_layout = self.area.saveState(LAYOUT_VERSION)
-        self._size_docks()
+        self._add_dock("live", "Live figures", self.charts, 12)
+        self._add_dock("requests", "Requests", self.table, 8)
+        self._add_dock("transcript", "Transcript", self.transcript, 8)
+        for insight in [i for i in INSIGHTS if __import__("importlib").util.find_spec(i.place.split(":")[0])]:
+            place = self.places[insight.name] = InsightPlace(insight, self._bridge.scope)
+            place.built.connect(self._on_built)
+            self._add_dock(insight.name, insight.title, place, 12)
+        self._bridge.scope.selected.connect(self._on_selected)
+        self.layout_of.prompt()
         kept = places.settings().value(LAYOUT_KEY)
         if kept is not None:
             self.area.restoreState(kept, LAYOUT_VERSION)
@@ -106,24 +108,37 @@ class PlayPage(QWidget):
 
     def reset_layout(self) -> None:
         """Every dock back in its first place."""
-        for dock in self.docks.values():
-            dock.setFloating(False)
-        self.area.restoreState(self.default_layout, LAYOUT_VERSION)
-        for dock in self.docks.values():
-            dock.show()
-        self._size_docks()
+        self.layout_of.prompt()
+
+    def see_inside(self) -> None:
+        """All docks that look inside, at once."""
+        self.layout_of.inside()
+
+    def cursor_commands(self) -> list[tuple[str, str, Callable[[], object]]]:
+        """What the cursor can be told: words, key, and what it does."""
+        scope = self._bridge.scope
+        return [
+            ("Play from the cursor, or pause", "Space", scope.toggle),
+            ("One step back", ",", lambda: scope.step_by(-1)),
+            ("One step on", ".", lambda: scope.step_by(1)),
+            ("Follow the newest", "F", scope.follow),
+        ]
+
+    def _on_built(self, panel: InsightPanel) -> None:
+        panel.done.connect(self.told)
+        panel.failed.connect(self.failed)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """What no panel had a use for: the cursor's keys."""
+        if not cursor_key(self._bridge.scope, event):
+            super().keyPressEvent(event)
 
     def dock_actions(self) -> list[QAction]:
         return [dock.toggleViewAction() for dock in self.docks.values()]
 
-    def _add_dock(self, name: str, title: str, content: QWidget, where: Qt.DockWidgetArea, padding: int = 0) -> None:
+    def _add_dock(self, name: str, title: str, content: QWidget, padding: int = 0) -> None:
         dock = self.docks[name] = Dock(f"dock_{name}", title, content, padding)
-        self.area.addDockWidget(where, dock)
-
-    def _size_docks(self) -> None:
-        sides = [self.docks["setup"], self.docks["live"]]
-        self.area.resizeDocks(sides, [theme.px(264), theme.px(300)], Qt.Orientation.Horizontal)
-        self.area.resizeDocks([self.docks["detail"]], [theme.px(240)], Qt.Orientation.Vertical)
+        self.area.addDockWidget(AREAS.get(name, RIGHT), dock)
 
     def _setup(self) -> QWidget:
         sheet = QWidget()
@@ -152,13 +167,14 @@ class PlayPage(QWidget):
         self._session.start(self._session.load(spec, self._session.config))
 
     def _on_selected(self, request: int) -> None:
+        self._bridge.scope.select(request)
         for panel in (self.wall, self.table, self.transcript):
             panel.select(request if request >= 0 else None)
 
     def _on_opened(self, request: int) -> None:
         self._on_selected(request)
-        self.docks["detail"].show()
-        self.tabs.setCurrentWidget(self.transcript)
+        self.docks["transcript"].show()
+        self.docks["transcript"].raise_()
 
     def _on_follow_up(self, request: int) -> None:
         self._on_opened(request)

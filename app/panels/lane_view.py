@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QSizePolicy, QVBoxLayout
+from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QSizePolicy, QStackedWidget, QVBoxLayout
 
 from app import theme
+from app.panels.insight import Insight
+from app.panels.insight_place import InsightPlace
 from app.panels.lane_colors import lane_color
 from app.panels.lane_figures import LaneFigures
 from app.panels.lane_mark import LaneMark
@@ -35,6 +38,7 @@ class LaneView(QFrame):
     """Shows a `LaneShow`. It knows no clock: the page tells it where the cursor stands and what span is in sight."""
 
     figures_changed = Signal()
+    panel_built = Signal(object)  # InsightPanel
 
     def __init__(self, show: LaneShow, race: RaceSession) -> None:
         super().__init__()
@@ -44,6 +48,7 @@ class LaneView(QFrame):
         self.setAccessibleName(show.name)
         self.tally = LaneTally()
         self.figures = Figures()
+        self._places: dict[str, InsightPlace] = {}
         self._base: Figures | None = None
         self._stale = True
         self.title = label(show.title, "brand")
@@ -64,6 +69,7 @@ class LaneView(QFrame):
         playback.rewound.connect(self._on_rewound)
         playback.arrived.connect(self._on_arrived)
         show.changed.connect(self._on_changed)
+        show.scope.driver = self._on_sought
         self._timer = QTimer(self, interval=FIGURES_MS)
         self._timer.timeout.connect(self._tell)
         self._timer.start()
@@ -81,9 +87,11 @@ class LaneView(QFrame):
         head.addSpacing(4)
         head.addWidget(self.sentence, 1)
         head.addWidget(self.status)
+        self.body = QStackedWidget()
+        self.body.addWidget(self.timeline)
         left = QVBoxLayout()
         left.setSpacing(4)
-        left.addWidget(self.timeline, 1)
+        left.addWidget(self.body, 1)
         left.addWidget(self.strip)
         left.addWidget(self.error, 0, Qt.AlignmentFlag.AlignTop)
         self._grid = QGridLayout(self)
@@ -113,6 +121,7 @@ class LaneView(QFrame):
         ended = not live and clock >= self.lane.span
         cursor = None if live or ended else clock
         self.timeline.set_cursor(cursor)
+        self.lane.scope.show_at(inf if cursor is None else (self.lane.playback.origin or 0.0) + cursor)
         if live:
             self._say(f"running {clock:.1f} s" + self._repeat())
         elif self.lane.state in (LaneState.DONE, LaneState.STOPPED) and self.lane.span:
@@ -123,11 +132,36 @@ class LaneView(QFrame):
     def set_span(self, span: float) -> None:
         self.timeline.set_range(0.0, span)
 
+    def set_view(self, insight: Insight | None) -> None:
+        """What the lane shows of its trace: one of the panels that look inside, or None for its plain timeline."""
+        if insight is None:
+            self.body.setCurrentWidget(self.timeline)
+        else:
+            place = self._places.get(insight.name)
+            if place is None:
+                place = self._places[insight.name] = InsightPlace(insight, self.lane.scope)
+                place.built.connect(self.panel_built)
+                self.body.addWidget(place)
+            self.body.setCurrentWidget(place)
+        self._show_strip()
+
+    def close_down(self) -> None:
+        """The lane goes."""
+        for place in self._places.values():
+            place.close_down()
+
     def _repeat(self) -> str:
         repeats = self._race.repeats
         return f"  ·  run {self.lane.repeat + 1} of {repeats}" if repeats > 1 else ""
 
     # -- slots ----------------------------------------------------------------------------------------------------
+
+    def _on_sought(self, moment: float) -> None:
+        """A panel of this lane asks for a moment: all lanes go there."""
+        race = self._race
+        if race.can_replay:
+            race.pause()
+            race.seek(race.longest if moment == inf else moment - (self.lane.playback.origin or 0.0))
 
     def _on_trace(self) -> None:
         self.timeline.clear()
@@ -168,7 +202,7 @@ class LaneView(QFrame):
         failed = lane.state is LaneState.FAILED
         self.error.say(f"{sentence(lane.error)}" if failed else "")
         self.panel.setVisible(not failed)
-        self.timeline.setVisible(not failed)
+        self.body.setVisible(not failed)
         self._show_strip()
         set_role(self.status, "error" if failed else "secondary")
         match lane.state:
@@ -204,7 +238,7 @@ class LaneView(QFrame):
         self.figures_changed.emit()
 
     def _show_strip(self) -> None:
-        tall = self.height() >= theme.px(STRIP_FROM)
+        tall = self.height() >= theme.px(STRIP_FROM) and self.body.currentWidget() is self.timeline
         self.strip.setVisible(tall and self.lane.state is not LaneState.FAILED)
 
     def resizeEvent(self, event: QResizeEvent) -> None:

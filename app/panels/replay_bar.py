@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QSlider
 
 from app import theme
 from app.borrower import Phase
+from app.panels.insight import INSIGHTS
 from app.race_session import SPEEDS, RaceSession
 from app.widgets.controls import DropDown
 from app.widgets.labels import label
@@ -15,7 +16,9 @@ STEPS = 1000
 
 
 class ReplayBar(QFrame):
-    """Hidden while there is nothing to replay."""
+    """Hidden while there is nothing to replay. Says too what the lanes show of their traces."""
+
+    view_chosen = Signal(object)  # Insight, or None for the plain timeline
 
     def __init__(self, race: RaceSession) -> None:
         super().__init__()
@@ -34,6 +37,14 @@ class ReplayBar(QFrame):
         self.time.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self.speed = DropDown("replay_speed", [(f"{speed:g} ×", speed) for speed in SPEEDS])
         self.speed.setAccessibleName("Speed of the replay")
+        views: list[tuple[str, object]] = [
+            ("Slots and streams", None),
+            *((insight.title, insight) for insight in INSIGHTS),
+        ]
+        self.view = DropDown("lane_views", views)
+        self.view.setAccessibleName("What the lanes show")
+        self.view.setToolTip("What every lane shows of its run")
+        self.view.currentIndexChanged.connect(lambda: self.view_chosen.emit(self.view.currentData()))
         row = QHBoxLayout(self)
         row.setContentsMargins(12, 6, 12, 6)
         row.setSpacing(12)
@@ -41,6 +52,7 @@ class ReplayBar(QFrame):
         row.addWidget(self.slider, 1)
         row.addWidget(self.time)
         row.addWidget(self.speed)
+        row.addWidget(self.view)
         self.button.clicked.connect(race.toggle)
         self.slider.valueChanged.connect(self._on_slid)
         self.speed.currentIndexChanged.connect(self._on_speed)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from engine.config import InvalidInput
+from engine.progress import LoadCancelled
 from engine.trace.records import VERSION, decode, encode
 from engine.trace.trace import Trace
 
 SUFFIX = ".bsrun"
+BATCH = 256  # records read between two looks at `cancelled`
 APPLICATION_ID = 0x42534350  # "BSCP", in the file's header
 
 
@@ -81,10 +84,18 @@ def save(trace: Trace, path: Path) -> None:
     TraceWriter(trace, path).close()
 
 
-def load(path: Path) -> Trace:
-    """The trace in a run's file, as far as it was written. Raises InvalidInput when it is no such file."""
+def load(
+    path: Path,
+    progress: Callable[[int, int], None] | None = None,
+    cancelled: threading.Event | None = None,
+) -> Trace:
+    """The trace in a run's file, as far as it was written. Raises InvalidInput when it is no such file.
+
+    `progress` hears how many records were read, and of how many; setting `cancelled` ends it with LoadCancelled.
+    """
     if not path.is_file():
         raise InvalidInput(f"no run at {path}; choose a {SUFFIX} file")
+    trace = Trace()
     try:
         with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
             (application,) = db.execute("pragma application_id").fetchone()
@@ -93,8 +104,19 @@ def load(path: Path) -> Trace:
                 raise InvalidInput(f"{path} is not a Batchscope run; choose a {SUFFIX} file")
             if version > VERSION:
                 raise InvalidInput(f"{path} was written by a newer Batchscope (format {version}); update to open it")
+            if version < VERSION:
+                raise InvalidInput(
+                    f"{path} was written by an older Batchscope (format {version}, this one reads {VERSION}); "
+                    "make the run again"
+                )
+            (total,) = db.execute("select count(*) from records").fetchone()
             rows = db.execute("select kind, data from records order by seq")
-            trace = Trace(decode(kind, data) for kind, data in rows)
+            while batch := rows.fetchmany(BATCH):
+                trace.extend([decode(kind, data) for kind, data in batch])
+                if progress is not None:
+                    progress(len(trace.records), total)
+                if cancelled is not None and cancelled.is_set():
+                    raise LoadCancelled(f"reading {path.name} was cancelled")
     except (sqlite3.Error, ValueError) as error:
         if isinstance(error, InvalidInput):
             raise

@@ -47,7 +47,7 @@ def test_prompts_stream_to_their_end_and_follow_ups_open(qtbot: QtBot, ready: Ma
     qtbot.waitUntil(lambda: len(bridge.requests) == 8 and not bridge.busy, timeout=WAIT)
     assert all(view.text for view in bridge.requests.values())
     window.page.wall.request_opened.emit(3)
-    assert window.page.tabs.currentWidget() is window.page.transcript
+    qtbot.waitUntil(window.page.transcript.isVisible)
     window.session.continue_chat(3, "What then?").add_done_callback(window.page.transcript._on_created)
     qtbot.waitUntil(lambda: len(bridge.requests) == 9 and not bridge.busy, timeout=WAIT)
     qtbot.waitUntil(lambda: window.page.transcript.request == 8)

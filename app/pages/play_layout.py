@@ -1,0 +1,91 @@
+"""Where the docks of the Play page stand: first of all, and to see inside."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QMainWindow, QTabWidget
+
+from app import theme
+from app.widgets.dock import Dock
+
+LEFT, RIGHT = Qt.DockWidgetArea.LeftDockWidgetArea, Qt.DockWidgetArea.RightDockWidgetArea
+FOOT = Qt.DockWidgetArea.BottomDockWidgetArea
+AREAS = {
+    "setup": LEFT,
+    "live": RIGHT,
+    "timeline": FOOT,
+    "step": FOOT,
+    "requests": FOOT,
+    "transcript": FOOT,
+}  # all others at the right
+ACROSS, DOWN = Qt.Orientation.Horizontal, Qt.Orientation.Vertical
+
+
+def dock_host() -> QMainWindow:
+    """What holds the docks; its corners belong to the sides."""
+    area = QMainWindow()
+    area.setObjectName("play_area")
+    area.setWindowFlags(Qt.WindowType.Widget)
+    options = QMainWindow.DockOption
+    area.setDockOptions(options.AnimatedDocks | options.AllowNestedDocks | options.AllowTabbedDocks)
+    area.setContextMenuPolicy(Qt.ContextMenuPolicy.NoContextMenu)
+    area.setTabPosition(Qt.DockWidgetArea.AllDockWidgetAreas, QTabWidget.TabPosition.North)
+    for corner in (Qt.Corner.TopLeftCorner, Qt.Corner.BottomLeftCorner):
+        area.setCorner(corner, LEFT)
+    for corner in (Qt.Corner.TopRightCorner, Qt.Corner.BottomRightCorner):
+        area.setCorner(corner, RIGHT)
+    return area
+
+
+class PlayLayout:
+    """Arranges docks by name; all of them must have been added to the area."""
+
+    def __init__(self, area: QMainWindow, docks: dict[str, Dock]) -> None:
+        self._area, self._docks = area, docks
+
+    def prompt(self) -> None:
+        """To prompt: the timeline at the foot, the map of blocks under the live figures, the rest one tab away."""
+        self._gather()
+        self._beside("live", "kv_map", DOWN)
+        self._behind("kv_map", "memory", "roofline", "machine")
+        self._behind("timeline", "step", "requests", "transcript")
+        self._size([("setup", 264), ("live", 300)], ACROSS)
+        self._size([("timeline", 264)], DOWN)
+        self._size([("live", 440), ("kv_map", 360)], DOWN)
+
+    def inside(self) -> None:
+        """To see inside: the streams in small, and around them what the engine does with them."""
+        self._gather()
+        self._beside("timeline", "step", ACROSS)
+        self._beside("kv_map", "memory", DOWN)
+        self._behind("kv_map", "live")
+        self._behind("memory", "roofline", "machine")
+        self._behind("timeline", "requests", "transcript")
+        self._size([("setup", 264), ("kv_map", 480)], ACROSS)
+        self._size([("timeline", 560), ("step", 420)], ACROSS)
+        self._size([("timeline", 380)], DOWN)
+        self._size([("kv_map", 460), ("memory", 360)], DOWN)
+
+    def _gather(self) -> None:
+        """Every dock in its area, in sight."""
+        from app.widgets.labels import label as _l
+
+        for name in ("timeline", "step", "kv_map", "memory", "roofline", "machine"):
+            self._docks.setdefault(name, Dock(f"dock_{name}", name, _l(name, "note")))  # TEMPORARY
+        for name, dock in self._docks.items():
+            dock.setFloating(False)
+            self._area.addDockWidget(AREAS.get(name, RIGHT), dock)
+            dock.show()
+
+    def _beside(self, name: str, other: str, orientation: Qt.Orientation) -> None:
+        self._area.splitDockWidget(self._docks[name], self._docks[other], orientation)
+
+    def _behind(self, name: str, *others: str) -> None:
+        """The others as further tabs where the dock is; the dock itself on top."""
+        for other in others:
+            self._area.tabifyDockWidget(self._docks[name], self._docks[other])
+        self._docks[name].raise_()
+
+    def _size(self, sizes: list[tuple[str, int]], orientation: Qt.Orientation) -> None:
+        docks = [self._docks[name] for name, _ in sizes]
+        self._area.resizeDocks(docks, [theme.px(size) for _, size in sizes], orientation)

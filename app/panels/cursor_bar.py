@@ -1,0 +1,144 @@
+"""The one time cursor of a page: plays, pauses, steps, seeks, and goes back to following what is live."""
+
+from __future__ import annotations
+
+from math import inf
+
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtGui import QHideEvent, QKeyEvent, QShowEvent
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QSlider, QToolButton
+
+from app import theme
+from app.scope import Scope
+from app.widgets.controls import DropDown
+from app.widgets.labels import label
+
+STEPS = 2000
+REFRESH_MS = 100
+SPEEDS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
+KEYS = "Space plays and pauses, comma and period step, F follows."
+
+
+class CursorBar(QFrame):
+    """Moves a scope. Disabled while its trace has no step."""
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__()
+        self.setObjectName("cursor_bar")
+        self.setProperty("role", "panel")
+        self.setAccessibleName("Time cursor")
+        self.setAccessibleDescription(KEYS)
+        self.scope = scope
+        self.back = self._tool("cursor_back", "‹", "One step back (,)", lambda: scope.step_by(-1))
+        self.play = self._tool("cursor_play", "▶", "Play from here, or pause (Space)", scope.toggle)
+        self.on = self._tool("cursor_on", "›", "One step on (.)", lambda: scope.step_by(1))
+        self.slider = QSlider(Qt.Orientation.Horizontal)
+        self.slider.setObjectName("cursor_slider")
+        self.slider.setAccessibleName("Moment on show")
+        self.slider.setRange(0, STEPS)
+        self.slider.setPageStep(STEPS // 20)
+        self.words = label("", "secondary", "cursor_words")
+        self.words.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        self.speed = DropDown("cursor_speed", [(f"{speed:g} ×", speed) for speed in SPEEDS])
+        self.speed.setAccessibleName("Speed of playing")
+        self.speed.setToolTip("How fast a replay goes")
+        self.speed.setCurrentIndex(SPEEDS.index(1.0))
+        self.follow = QPushButton("Live")
+        self.follow.setObjectName("cursor_follow")
+        self.follow.setProperty("role", "quiet")
+        self.follow.setCheckable(True)
+        self.follow.setToolTip("Follow the newest (F)")
+        row = QHBoxLayout(self)
+        row.setContentsMargins(8, 2, 8, 2)
+        row.setSpacing(6)
+        for widget in (self.back, self.play, self.on):
+            row.addWidget(widget)
+        row.addWidget(self.slider, 1)
+        row.addWidget(self.words)
+        row.addWidget(self.speed)
+        row.addWidget(self.follow)
+        self.slider.valueChanged.connect(self._on_slid)
+        self.speed.currentIndexChanged.connect(self._on_speed)
+        self.follow.clicked.connect(lambda checked=False: scope.follow())
+        scope.moved.connect(self._tell)
+        scope.playing_changed.connect(self._tell)
+        scope.trace_changed.connect(self._tell)
+        self._timer = QTimer(self, interval=REFRESH_MS)
+        self._timer.timeout.connect(self._tell)
+        theme.changes.theme_changed.connect(self._on_theme)
+        self._on_theme()
+        self._tell()
+
+    def _tool(self, name: str, text: str, tip: str, act: object) -> QToolButton:
+        button = QToolButton()
+        button.setObjectName(name)
+        button.setText(text)
+        button.setToolTip(tip)
+        button.setAccessibleName(tip)
+        button.setAutoRepeat(text != "▶")
+        button.clicked.connect(act)
+        return button
+
+    def _on_theme(self) -> None:
+        self.words.setMinimumWidth(theme.px(232))
+        for button in (self.back, self.play, self.on):
+            button.setFixedWidth(theme.px(28))
+
+    def _tell(self, *changed: object) -> None:
+        scope = self.scope
+        some = scope.steps > 0
+        for control in (self.back, self.play, self.on, self.slider, self.speed):
+            control.setEnabled(some)
+        length = scope.end - scope.origin
+        share = (scope.now - scope.origin) / length if length > 0 else 1.0
+        if not self.slider.isSliderDown():
+            self.slider.blockSignals(True)
+            self.slider.setValue(round(STEPS * min(max(share, 0.0), 1.0)) if some else 0)
+            self.slider.blockSignals(False)
+        self._say(self.play, "❚❚" if scope.playing else "▶")
+        self._say(self.follow, "Live" if not scope.trace.complete else "End")
+        self.follow.setChecked(scope.following)
+        if not some:
+            words = "nothing has run yet"
+        else:
+            step = f"step {scope.place + 1:,} of {scope.steps:,}"
+            words = f"{step}  ·  {scope.now - scope.origin:.2f} of {length:.2f} s"
+        self._say(self.words, words)
+
+    @staticmethod
+    def _say(widget: object, words: str) -> None:
+        if words != widget.text():  # type: ignore[attr-defined]
+            widget.setText(words)  # type: ignore[attr-defined]
+
+    def _on_slid(self, value: int) -> None:
+        scope = self.scope
+        scope.seek(inf if value == STEPS else scope.origin + (scope.end - scope.origin) * value / STEPS)
+
+    def _on_speed(self) -> None:
+        self.scope.speed = self.speed.currentData()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._timer.start()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        self._timer.stop()
+        super().hideEvent(event)
+
+
+def cursor_key(scope: Scope, event: QKeyEvent) -> bool:
+    """Does what a key of the cursor asks for; False for every other key."""
+    if event.modifiers() & ~(Qt.KeyboardModifier.ShiftModifier | Qt.KeyboardModifier.KeypadModifier):
+        return False
+    match event.key():
+        case Qt.Key.Key_Space:
+            scope.toggle()
+        case Qt.Key.Key_Comma:
+            scope.step_by(-1)
+        case Qt.Key.Key_Period:
+            scope.step_by(1)
+        case Qt.Key.Key_F:
+            scope.follow()
+        case _:
+            return False
+    return True

@@ -1,0 +1,109 @@
+"""Saved runs on the Play page: read off the window's thread, shown in the engine's place, and put away again."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtWidgets import QFileDialog, QWidget
+
+from app import places
+from app.bridge import Bridge
+from app.session import Session, SessionState
+from app.widgets.banner import Banner
+from app.words import sentence
+from engine import RUN_SUFFIX, InvalidInput, LoadCancelled, Trace, load_trace
+
+
+class SavedRuns(QObject):
+    """Shows a run file in the bridge; the engine's own trace is kept and comes back with `close` or the next prompt."""
+
+    opened = Signal()  # a run is on show
+    closed = Signal()  # the engine's own trace is again
+
+    def __init__(self, session: Session, bridge: Bridge, banner: Banner, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._session, self._bridge, self._banner = session, bridge, banner
+        self.path: Path | None = None  # of the run on show
+        self._cancelled = threading.Event()
+        self._reading = 0
+        self._told = 0  # per cent
+        session.submitted.connect(lambda requests: self.close())
+
+    @property
+    def reading(self) -> bool:
+        return self._reading > 0
+
+    def ask(self, parent: QWidget) -> None:
+        """Lets a person choose one."""
+        dialog = QFileDialog(parent, "Open a saved run", str(places.runs()))
+        dialog.setObjectName("run_dialog")
+        dialog.setNameFilters([f"Runs (*{RUN_SUFFIX})", "All files (*)"])
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.fileSelected.connect(lambda path: self.open(Path(path)))
+        dialog.open()
+
+    def open(self, path: Path) -> None:
+        """Reads a run and shows it; one that is being read is given up. Not while requests run."""
+        if self._session.state is SessionState.LENT or (self.path is None and self._bridge.busy):
+            self._banner.tell(
+                "warning", "Requests are running", "A saved run can be shown when they are done.",
+                action=("Stop them", self._session.stop),
+            )  # fmt: skip
+            return
+        self.cancel()
+        self._cancelled = threading.Event()
+        self._session.start(self._read(path, self._cancelled))
+
+    def cancel(self) -> None:
+        """Ends the reading under way."""
+        self._cancelled.set()
+
+    def close(self) -> None:
+        """The engine's own trace again."""
+        if self.path is not None:
+            self.path = None
+            self._banner.hide()
+            self._bridge.show(self._session.trace or Trace())
+            self.closed.emit()
+
+    async def _read(self, path: Path, cancelled: threading.Event) -> None:
+        loop, self._told = asyncio.get_running_loop(), 0
+
+        def on_progress(done: int, total: int) -> None:
+            # called on the reading thread
+            share = 100 * done // max(total, 1)
+            if share != self._told and not loop.is_closed():
+                self._told = share
+                loop.call_soon_threadsafe(self._tell, path, done, total, cancelled)
+
+        self._reading += 1
+        try:
+            trace: Trace = await self._session.off_thread(lambda: load_trace(path, on_progress, cancelled))
+            if not trace.records:
+                raise InvalidInput(f"{path} holds no record: nothing was written before its run ended")
+        except LoadCancelled:
+            self._banner.hide()
+        except InvalidInput as error:
+            self._banner.tell("error", "The run was not opened", sentence(str(error)))
+        else:
+            if not cancelled.is_set():
+                self._show(trace, path)
+        finally:
+            self._reading -= 1
+
+    def _tell(self, path: Path, done: int, total: int, cancelled: threading.Event) -> None:
+        if self._reading and not cancelled.is_set():
+            words = f"{done:,} of {total:,} records"
+            self._banner.tell("info", f"Reading {path.stem}", words, action=("Cancel", self.cancel))
+
+    def _show(self, trace: Trace, path: Path) -> None:
+        self.path = path
+        self._bridge.show(trace)
+        self._banner.tell(
+            "info", f"A saved run: {path.stem}", "Space plays it, comma and period step through it.",
+            action=("Back to the engine", self.close),
+        )  # fmt: skip
+        self.opened.emit()
