@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import inf
 
-from PySide6.QtCore import Qt, QTimer
-from PySide6.QtGui import QHideEvent, QKeyEvent, QShowEvent
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QSlider, QToolButton
 
 from app import theme
@@ -14,7 +14,6 @@ from app.widgets.controls import DropDown
 from app.widgets.labels import label
 
 STEPS = 2000
-REFRESH_MS = 100
 SPEEDS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 KEYS = "Space plays and pauses, comma and period step, F follows."
 
@@ -63,8 +62,7 @@ class CursorBar(QFrame):
         scope.moved.connect(self._tell)
         scope.playing_changed.connect(self._tell)
         scope.trace_changed.connect(self._tell)
-        self._timer = QTimer(self, interval=REFRESH_MS)
-        self._timer.timeout.connect(self._tell)
+        scope.attach(self)
         theme.changes.theme_changed.connect(self._on_theme)
         self._on_theme()
         self._tell()
@@ -117,13 +115,11 @@ class CursorBar(QFrame):
     def _on_speed(self) -> None:
         self.scope.speed = self.speed.currentData()
 
-    def showEvent(self, event: QShowEvent) -> None:
-        super().showEvent(event)
-        self._timer.start()
+    def advance(self, deadline: float) -> None:
+        """It keeps nothing of the records: the scope knows its steps."""
 
-    def hideEvent(self, event: QHideEvent) -> None:
-        self._timer.stop()
-        super().hideEvent(event)
+    def refresh(self) -> None:
+        self._tell()
 
 
 def cursor_key(scope: Scope, event: QKeyEvent) -> bool:

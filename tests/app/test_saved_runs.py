@@ -1,0 +1,85 @@
+"""Saved runs in the real window."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from pytestqt.qtbot import QtBot
+
+from app.main_window import MainWindow
+from app.synthetic import synthetic_trace
+from engine import RUN_SUFFIX, Trace, save_trace
+
+WAIT = 30_000
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    path = tmp_path / f"a run{RUN_SUFFIX}"
+    save_trace(Trace(synthetic_trace(streams=8, tokens_per_second=500, seconds=3)), path)
+    return path
+
+
+def test_a_saved_run_is_shown_stepped_through_and_put_away(qtbot: QtBot, window: MainWindow, run: Path) -> None:
+    window.open_path(run)
+    qtbot.waitUntil(lambda: window.runs.path == run, timeout=WAIT)
+    qtbot.waitUntil(lambda: len(window.bridge.requests) > 8, timeout=WAIT)
+    scope = window.bridge.scope
+    assert window.banner.isVisible()
+    assert "saved run" in window.top_bar.status.accessibleName()
+    qtbot.waitUntil(lambda: scope.steps == len(window.bridge.trace.steps), timeout=WAIT)
+    qtbot.keyClick(window.page, Qt.Key.Key_Comma)
+    assert scope.place == scope.steps - 2
+    qtbot.keyClick(window.page, Qt.Key.Key_Period)
+    assert scope.place == scope.steps - 1
+    qtbot.keyClick(window.page, Qt.Key.Key_F)
+    assert scope.following
+    qtbot.keyClick(window.page, Qt.Key.Key_Space)
+    assert scope.playing
+    qtbot.keyClick(window.page, Qt.Key.Key_Space)
+    assert not scope.playing
+    window.page.composer.prompt.setFocus()
+    qtbot.keyClicks(window.page.composer.prompt, " ,.F")
+    assert not scope.playing, "in a text field they are letters"
+    window.live_action.trigger()
+    assert window.runs.path is None
+    assert not window.bridge.requests
+    assert not window.banner.isVisible()
+
+
+def test_a_file_that_is_no_run_is_named_and_what_was_shown_stays(
+    qtbot: QtBot, window: MainWindow, run: Path, tmp_path: Path
+) -> None:
+    window.open_path(run)
+    qtbot.waitUntil(lambda: window.runs.path == run, timeout=WAIT)
+    torn = tmp_path / f"torn{RUN_SUFFIX}"
+    torn.write_bytes(run.read_bytes()[:5000])
+    window.open_path(torn)
+    qtbot.waitUntil(lambda: window.banner.property("level") == "error", timeout=WAIT)
+    assert "torn" in window.banner.text.text()
+    assert window.runs.path == run
+    window.open_path(tmp_path / f"none{RUN_SUFFIX}")
+    qtbot.waitUntil(lambda: "none" in window.banner.text.text(), timeout=WAIT)
+
+
+def test_reading_can_be_cancelled(qtbot: QtBot, window: MainWindow, run: Path) -> None:
+    window.runs.open(run)
+    window.runs.cancel()
+    qtbot.waitUntil(lambda: not window.runs.reading, timeout=WAIT)
+    assert window.runs.path is None
+    assert not window.bridge.requests
+
+
+def test_a_prompt_brings_the_engine_back(qtbot: QtBot, ready: MainWindow, run: Path) -> None:
+    window = ready
+    window.open_path(run)
+    qtbot.waitUntil(lambda: window.runs.path == run, timeout=WAIT)
+    window.page.sampling.max_tokens.set_value(8)
+    window.page.composer.prompt.setPlainText("Tell me a story about a fox.")
+    window.page.composer.count.setValue(2)
+    window.page.composer.send_action.trigger()
+    qtbot.waitUntil(lambda: window.runs.path is None, timeout=WAIT)
+    qtbot.waitUntil(lambda: len(window.bridge.requests) == 2 and not window.bridge.busy, timeout=WAIT)
+    assert window.bridge.trace is window.session.trace

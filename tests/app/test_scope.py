@@ -1,0 +1,217 @@
+"""One trace, one moment, and a turn for every panel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import inf
+
+import numpy as np
+import pytest
+from PySide6.QtWidgets import QLabel
+from pytestqt.qtbot import QtBot
+
+from app.facts import Facts, cell_text
+from app.panels.cursor_bar import STEPS, CursorBar
+from app.panels.insight import InsightPanel
+from app.scope import Scope, step_containing
+from app.synthetic import synthetic_trace
+from engine import Record, Step, Trace
+
+
+class Counter(InsightPanel):
+    """Counts records; its table has one row a step it has seen."""
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__(scope, "counter", "Counter")
+        self.records = self.drawn = 0
+        self.steps: list[int] = []
+        self.text = QLabel()
+        self.set_picture(self.text)
+
+    def take(self, records: Sequence[Record]) -> None:
+        self.records += len(records)
+        self.steps += [r.step for r in records if isinstance(r, Step)]
+
+    def forget(self) -> None:
+        self.records, self.steps = 0, []
+
+    def draw(self) -> None:
+        self.drawn += 1
+        self.text.setText(str(self.scope.place))
+        self.summary.say(f"{self.records} records")
+
+    def facts(self) -> Facts:
+        return Facts(("step", "half"), [(step, step / 2) for step in self.steps])
+
+
+@pytest.fixture
+def scope(qtbot: QtBot) -> Iterator[Scope]:
+    scope = Scope()
+    yield scope
+    scope.stop()
+
+
+def a_trace(seconds: float = 2.0) -> Trace:
+    return Trace(synthetic_trace(streams=4, tokens_per_second=300, seconds=seconds, faults=0))
+
+
+def test_the_step_at_a_moment_is_the_last_that_had_ended(scope: Scope) -> None:
+    trace = a_trace()
+    steps = trace.steps
+    scope.show(trace)
+    scope.catch_up()
+    assert scope.steps == len(steps)
+    rng = np.random.default_rng(0)
+    for moment in rng.uniform(-0.1, steps[-1].ended + 0.1, 200).tolist():
+        before = [i for i, step in enumerate(steps) if step.ended <= moment]
+        scope.show_at(moment)
+        assert scope.place == (before[-1] if before else -1)
+        assert scope.step is (steps[before[-1]] if before else None)
+        under_way = [i for i, step in enumerate(steps) if step.ended >= moment]
+        assert step_containing(scope, moment) == (under_way[0] if under_way else -1)
+    for i, step in enumerate(steps):
+        scope.show_at(scope.origin + (step.ended - scope.origin))
+        assert scope.place == i, "a moment told relative to the origin is not a step too early"
+
+
+def test_stepping_goes_from_step_to_step_and_no_further_than_the_ends(scope: Scope) -> None:
+    trace = a_trace()
+    scope.show(trace)
+    last = len(trace.steps) - 1
+    scope.step_by(-1)
+    assert scope.place == last - 1
+    assert not scope.following
+    scope.step_by(10**6)
+    assert scope.place == last
+    scope.step_by(-(10**6))
+    assert scope.place == 0
+    scope.follow()
+    assert scope.moment == inf
+    assert scope.now == trace.steps[-1].ended
+
+
+def test_it_plays_to_the_end_and_follows_there(qtbot: QtBot, scope: Scope) -> None:
+    counter = Counter(scope)
+    qtbot.addWidget(counter)
+    counter.show()
+    trace = a_trace(1.0)
+    trace.complete = True
+    scope.show(trace)
+    qtbot.waitUntil(lambda: counter.caught_up)
+    scope.speed = 4.0
+    moments: list[float] = []
+    scope.moved.connect(lambda: moments.append(scope.now))
+    scope.toggle()
+    assert scope.playing
+    assert scope.now == scope.origin, "from the start, since it was at the end"
+    qtbot.waitUntil(lambda: not scope.playing, timeout=5000)
+    assert scope.following
+    assert moments == sorted(moments)
+    assert len(moments) > 3
+    scope.toggle()
+    scope.toggle()
+    assert not scope.playing
+    assert not scope.following
+    counter.close_down()
+
+
+def test_pausing_a_live_trace_holds_the_moment_while_it_grows(qtbot: QtBot, scope: Scope) -> None:
+    whole = a_trace()
+    half = len(whole.records) // 2
+    trace = Trace(whole.records[:half])
+    scope.show(trace)
+    scope.catch_up()
+    scope.toggle()
+    at = scope.place
+    trace.extend(whole.records[half:])
+    scope.catch_up()
+    assert scope.place == at
+    assert scope.steps == len(whole.steps)
+    scope.follow()
+    assert scope.place == scope.steps - 1
+
+
+def test_a_closed_panel_takes_nothing_and_catches_up_when_it_is_opened(qtbot: QtBot, scope: Scope) -> None:
+    counter, other = Counter(scope), Counter(scope)
+    for widget in (counter, other):
+        qtbot.addWidget(widget)
+    other.show()
+    trace = a_trace()
+    scope.show(trace)
+    qtbot.waitUntil(lambda: other.caught_up)
+    assert (counter.records, counter.drawn) == (0, 0)
+    counter.show()
+    qtbot.waitUntil(lambda: counter.records == len(trace.records))
+    drawn = counter.drawn
+    qtbot.wait(120)
+    assert counter.drawn == drawn, "nothing new, nothing drawn"
+    scope.step_by(-5)
+    qtbot.waitUntil(lambda: counter.text.text() == str(scope.place))
+    scope.show(Trace())
+    assert counter.records == 0
+
+
+def test_a_driver_decides_where_the_cursor_goes(scope: Scope) -> None:
+    asked: list[float] = []
+    scope.driver = asked.append
+    scope.show(a_trace())
+    scope.seek(0.5)
+    scope.catch_up()
+    assert asked == [0.5]
+    assert scope.following
+    scope.show_at(0.5)
+    assert scope.now == 0.5
+
+
+def test_the_table_shows_the_facts_and_the_exports_write_them(qtbot: QtBot, scope: Scope, tmp_path) -> None:
+    counter = Counter(scope)
+    qtbot.addWidget(counter)
+    counter.resize(300, 200)
+    counter.show()
+    scope.show(a_trace())
+    scope.catch_up()
+    counter.menu.table_action.trigger()
+    assert counter.shows_table
+    model = counter.table.facts_model
+    assert model.rowCount() == len(counter.steps)
+    assert model.data(model.index(1, 1)) == cell_text(counter.steps[1] / 2)
+    said: list[str] = []
+    counter.done.connect(said.append)
+    counter.failed.connect(said.append)
+    for ending in ("csv", "svg", "png"):
+        counter.menu.save(tmp_path / f"x.{ending}")
+        assert (tmp_path / f"x.{ending}").stat().st_size > 0
+    lines = (tmp_path / "x.csv").read_text().splitlines()
+    assert lines[0] == "step,half"
+    assert len(lines) == 1 + len(counter.steps)
+    assert (tmp_path / "x.svg").read_text().lstrip().startswith("<?xml")
+    counter.menu.save(tmp_path / "no" / "x.csv")
+    counter.menu.save(tmp_path / "no" / "x.png")
+    assert ["was saved to" in words for words in said] == [True, True, True, False, False]
+    assert "No such file" in said[3]
+
+
+def test_the_cursor_bar_seeks_steps_and_follows(qtbot: QtBot, scope: Scope) -> None:
+    bar = CursorBar(scope)
+    qtbot.addWidget(bar)
+    bar.show()
+    assert not bar.slider.isEnabled()
+    scope.show(a_trace())
+    scope.catch_up()
+    qtbot.waitUntil(bar.slider.isEnabled)
+    assert bar.follow.isChecked()
+    bar.slider.setValue(STEPS // 2)
+    assert not bar.follow.isChecked()
+    middle = scope.origin + (scope.end - scope.origin) / 2
+    assert scope.now == pytest.approx(middle, abs=0.01)
+    place = scope.place
+    bar.on.click()
+    assert scope.place == place + 1
+    bar.back.click()
+    bar.back.click()
+    assert scope.place == place - 1
+    assert f"step {place:,} of {scope.steps:,}" in bar.words.text()
+    bar.follow.click()
+    assert scope.following
+    bar.speed.setCurrentIndex(0)
+    assert scope.speed == 0.1
