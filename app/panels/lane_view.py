@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
+import numpy as np
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QSizePolicy, QStackedWidget, QVBoxLayout
 
 from app import theme
+from app.column import Column
 from app.panels.insight import Insight
 from app.panels.insight_place import InsightPlace
 from app.panels.lane_colors import lane_color
@@ -56,7 +57,8 @@ class LaneView(QFrame):
         self.sentence.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
         self.sentence.say(show.sentence)
         self.status = label("", "secondary", "lane_status")
-        self.timeline = Timeline()
+        self._told, self._steps = 0, Column(np.int64)  # records told, and which of them are steps
+        self.timeline = Timeline(step_reader=self._step_at)
         self.timeline.empty_text = ""
         self.strip = StreamStrip()
         self.panel = LaneFigures(lane_color(show.index))
@@ -164,17 +166,20 @@ class LaneView(QFrame):
             race.seek(race.longest if moment == inf else moment - (self.lane.playback.origin or 0.0))
 
     def _on_trace(self) -> None:
+        self._told, self._steps = 0, Column(np.int64)
         self.timeline.clear()
 
     def _on_recorded(self, records: list[Record]) -> None:
-        origin = self.lane.playback.origin or 0.0
-        steps = [
-            replace(r, started=r.started - origin, ended=r.ended - origin) if origin else r
-            for r in records
-            if isinstance(r, Step)
-        ]
-        if steps:
-            self.timeline.feed(steps)
+        for place, record in enumerate(records, self._told):
+            if isinstance(record, Step):
+                self._steps.append(place)
+        self._told += len(records)
+        self.timeline.feed(records, self.lane.playback.origin or 0.0)
+
+    def _step_at(self, place: int) -> Step:
+        step = self.lane.playback.trace.records[int(self._steps.values[place])]
+        assert isinstance(step, Step)
+        return step
 
     def _on_rewound(self) -> None:
         self.tally = LaneTally()

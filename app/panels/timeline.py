@@ -3,69 +3,47 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import (
-    QColor,
-    QFocusEvent,
-    QHelpEvent,
-    QImage,
-    QKeyEvent,
-    QMouseEvent,
-    QPainter,
-    QPaintEvent,
-    QPen,
-    QResizeEvent,
-    QWheelEvent,
-)
+from PySide6.QtGui import QColor, QFocusEvent, QHelpEvent, QImage, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app import theme
 from app.panels.ink import Ink
-from app.panels.timeline_cells import Array, Cell, TimelineCells
+from app.panels.timeline_axis import Axis
+from app.panels.timeline_cells import Array, Cell
 from app.panels.timeline_ink import Bars, TimelineInk
 from app.panels.timeline_raster import raster
-from app.panels.timeline_words import cell_words, nice_end, time_ticks
-from engine import Record
+from app.panels.timeline_span import TimelineSpan
+from app.panels.timeline_words import cell_words, time_ticks
+from engine import Record, Step
 
-SHORTEST = 1e-4  # seconds in sight at the deepest zoom
-ZOOM_STEP = 1.25
-PAN_STEP = 0.1
 STEP_PIXELS = 6  # borders of steps are drawn once steps are so wide, those of much narrower ones left out
 TALLEST, USUAL = 22, 14
 SLOT_STEPS = (1, 2, 3, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100, 128, 200, 256, 500)
 
 
-class Timeline(QWidget):
-    """Draws what it was fed, up to the cursor, over the seconds in range. It asks nobody anything.
+class Timeline(TimelineSpan):
+    """Draws what it was fed, up to the cursor, over what is in range. It asks nobody anything, but for a step's record
+    where the pointer rests: `step_reader` gives it by its place among all steps; without a reader they are kept."""
 
-    Until a range is set or chosen, it shows everything, from zero to a round number of seconds.
-    """
-
-    range_changed = Signal(float, float)  # seconds in sight, as the person chose them; `set_range` does not emit
     request_hovered = Signal(int)  # -1: none
     request_clicked = Signal(int)  # -1: beside all bars
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QWidget | None = None, step_reader: Callable[[int], Step] | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("timeline")
         self.setAccessibleName("Timeline")
-        self.setMouseTracking(True)
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
-        self.cells = TimelineCells()
+        self.cells.step_reader = step_reader
         self.empty_text = "Slots from top to bottom, time from left to right: nothing has run yet."
         self._slots = 1
         self._cursor: float | None = None
         self._selected: int | None = None
         self._hovered = -1
-        self._range: tuple[float, float] | None = None
-        self._extent = 0.0
-        self._drag: tuple[QPointF, tuple[float, float]] | None = None
-        self._dragged = False
         self._picture: QImage | None = None
         self._pixels: Array | None = None  # what the picture shows: it must outlive it
         theme.changes.theme_changed.connect(self.restyle)
@@ -76,9 +54,9 @@ class Timeline(QWidget):
 
     def feed(self, records: Iterable[Record], origin: float = 0.0) -> None:
         """Takes the next records of the trace, whose time `origin` is this timeline's zero. Costs O(their rows)."""
-        steps, slots = len(self.cells.steps), self.slots
+        steps, slots = self.cells.steps, self.slots
         self.cells.feed(records, origin)
-        if len(self.cells.steps) != steps:
+        if self.cells.steps != steps:
             if self.slots != slots:
                 self._place()
             self._describe()
@@ -105,27 +83,6 @@ class Timeline(QWidget):
             self._cursor = seconds
             self._stale()
 
-    def set_range(self, begin: float, end: float) -> None:
-        """Shows these seconds, and no longer all. Emits nothing."""
-        if not end > begin:
-            raise ValueError(f"range {begin}–{end}: the end must be after the beginning")
-        if (begin, end) != self._range:
-            self._range = (float(begin), float(end))
-            self._stale()
-
-    def show_all(self) -> None:
-        """Shows everything, and goes on to while more comes. Emits nothing."""
-        if self._range is not None:
-            self._range = None
-            self._stale()
-
-    def set_extent(self, seconds: float) -> None:
-        """How long the longest lane is: "all" is at least so much."""
-        if seconds != self._extent:
-            self._extent = seconds
-            if self._range is None:
-                self._stale()
-
     def select(self, request: int | None) -> None:
         """Dims all other requests; None or -1: none is dimmed."""
         request = None if request is None or request < 0 else request
@@ -137,15 +94,6 @@ class Timeline(QWidget):
     @property
     def slots(self) -> int:
         return max(self._slots, self.cells.slots)
-
-    @property
-    def extent(self) -> float:
-        """Seconds from zero to the last that there is to see."""
-        return max(self.cells.end, self._extent)
-
-    def range(self) -> tuple[float, float]:
-        """The seconds in sight."""
-        return self._range or (0.0, nice_end(self.extent))
 
     # -- geometry -------------------------------------------------------------------------------------------------
 
@@ -159,32 +107,28 @@ class Timeline(QWidget):
         """Where the bars are."""
         pitch = self._bars().pitch / self._ratio()
         rows = math.ceil(self.slots / self._slots_a_row())
-        return QRect(self._gutter, 0, max(1, self.width() - self._gutter - self._margin), max(1, round(rows * pitch)))
-
-    def time_at(self, x: float) -> float:
-        begin, end = self.range()
-        area = self.area()
-        return begin + (x - area.left()) / area.width() * (end - begin)
-
-    def x_at(self, time: float) -> float:
-        begin, end = self.range()
-        area = self.area()
-        return area.left() + (time - begin) / (end - begin) * area.width()
+        width = max(1, self.width() - self._gutter - self._margin)
+        return QRect(self._gutter, self._top(), width, max(1, round(rows * pitch)))
 
     def slot_at(self, y: float) -> int:
         """The slot of a height in the widget; -1 beside all."""
-        slot = math.floor(y * self._ratio() / self._bars().pitch) * self._slots_a_row()
+        slot = math.floor((y - self._top()) * self._ratio() / self._bars().pitch) * self._slots_a_row()
         return slot if 0 <= slot < self.slots else -1
 
     def _ratio(self) -> float:
         return self.devicePixelRatioF()
 
+    def _top(self) -> int:
+        """What lies above the rows."""
+        return 0
+
     def _foot(self) -> int:
+        """What lies below them."""
         return theme.px(6) + math.ceil(self._ink.height)
 
     def _room(self) -> int:
         """Device pixels for the rows."""
-        return max(1, int((self.height() - self._foot()) * self._ratio()))
+        return max(1, int((self.height() - self._top() - self._foot()) * self._ratio()))
 
     def _slots_a_row(self) -> int:
         return max(1, math.ceil(self.slots / self._room()))
@@ -229,12 +173,11 @@ class Timeline(QWidget):
         columns = max(1, round(area.width() * ratio))
         rows = math.ceil(self.slots / self._slots_a_row())
         begin, end = self.range()
-        until = math.inf if self._cursor is None else self._cursor
         if self._paint.known < self.cells.requests:
             self._learn()
         seen = raster(
-            self.cells, begin, end, columns, rows, until=until, slots_a_row=self._slots_a_row(),
-            gap=3 if bars.pitch >= 5 else columns,
+            self.cells, begin, end, columns, rows, until=self._until(), slots_a_row=self._slots_a_row(),
+            gap=3 if bars.pitch >= 5 else columns, axis=self._axis,
         )  # fmt: skip
         scale = columns / (end - begin)
         edges = self._edges(begin, end, columns, STEP_PIXELS * ratio * theme.zoom())
@@ -246,57 +189,87 @@ class Timeline(QWidget):
         self._picture = QImage(pixels.data, columns, height, columns * 4, QImage.Format.Format_RGB32)
         self._picture.setDevicePixelRatio(ratio)
 
+    def _until(self) -> float:
+        """What happened later is not drawn."""
+        return math.inf if self._cursor is None else self._cursor
+
     def _edges(self, begin: float, end: float, columns: int, least: float) -> Array:
         """The columns in which steps meet that are wide enough to be told apart."""
+        scale = columns / (end - begin)
+        if self._axis is Axis.STEPS:
+            meet = np.arange(max(0, math.ceil(begin)), min(self.cells.steps, math.floor(end)) + 1)
+            return self._columns_of(meet, begin, scale, columns) if scale >= least else np.zeros(0, np.int64)
         begins, ends = self.cells.step_begins, self.cells.step_ends
         first, last = np.searchsorted(ends, begin), np.searchsorted(begins, end)
-        widths = (ends[first:last] - begins[first:last]) * columns / (end - begin)
+        widths = (ends[first:last] - begins[first:last]) * scale
         if len(widths) < 2 or len(widths) > columns or np.median(widths) < least:
             return np.zeros(0, np.int64)
-        scale = columns / (end - begin)
         wide = widths >= least / 2
-        meet = np.flatnonzero(wide[1:] & wide[:-1]) + first + 1
-        x = np.floor((begins[meet] - begin) * scale + 0.5).astype(np.int64)
+        return self._columns_of(begins[np.flatnonzero(wide[1:] & wide[:-1]) + first + 1], begin, scale, columns)
+
+    def _columns_of(self, values: Array, begin: float, scale: float, columns: int) -> Array:
+        x = np.floor((values - begin) * scale + 0.5).astype(np.int64)
         return np.unique(x[(x >= 0) & (x < columns)])
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        t = theme.current()
-        if self._picture is None and len(self.cells):
-            self._draw()
         painter = QPainter(self)
-        painter.fillRect(event.rect(), t.panel)
+        painter.fillRect(event.rect(), theme.current().panel)
         if not len(self.cells):
             self._say_empty(painter)
             return
+        self._paint_rows(painter)
         area = self.area()
-        if self._picture is not None:
-            painter.drawImage(QPointF(area.topLeft()), self._picture)
-        self._axes(painter, area)
+        self._paint_slots(painter, area)
+        self._paint_ticks(painter, area, area.bottom() + 1)
         if self._cursor is not None:
-            x = self.x_at(self._cursor)
-            if area.left() <= x <= area.right() + 1:
-                painter.fillRect(QRectF(round(x), area.top(), 1, area.height() + theme.px(3)), t.accent)
+            self._paint_cursor(painter, self.x_at(self._cursor), area.top(), area.height() + theme.px(3))
+        self._paint_focus(painter)
+
+    def _paint_rows(self, painter: QPainter) -> None:
+        if self._picture is None:
+            self._draw()
+        if self._picture is not None:
+            painter.drawImage(QPointF(self.area().topLeft()), self._picture)
+
+    def _paint_cursor(self, painter: QPainter, x: float, top: int, height: int) -> None:
+        area = self.area()
+        if area.left() <= x <= area.right() + 1:
+            painter.fillRect(QRectF(round(x), top, 1, height), theme.current().accent)
+
+    def _paint_focus(self, painter: QPainter) -> None:
         if self.hasFocus():
-            painter.setPen(QPen(t.accent, 1))
+            painter.setPen(QPen(theme.current().accent, 1))
             painter.drawRect(QRectF(0.5, 0.5, self.width() - 1, self.height() - 1))
 
-    def _axes(self, painter: QPainter, area: QRect) -> None:
-        t, ink = theme.current(), self._ink
+    def _paint_slots(self, painter: QPainter, area: QRect) -> None:
+        """The slots' numbers."""
+        ink = self._ink
         painter.setFont(ink.font)
-        painter.setPen(t.secondary)
+        painter.setPen(theme.current().secondary)
         pitch = area.height() / self.slots
         step = next((s for s in SLOT_STEPS if s * pitch >= theme.px(28)), SLOT_STEPS[-1])
         cap = ink.metrics.capHeight()
         for slot in range(0, self.slots, step):
             name = str(slot + 1)
-            middle = (slot + 0.5) * pitch
-            baseline = min(max(middle + cap / 2, cap + 1), max(cap + 1, area.bottom()))
+            middle = area.top() + (slot + 0.5) * pitch
+            lowest = max(area.top() + cap + 1, area.bottom())
+            baseline = min(max(middle + cap / 2, area.top() + cap + 1), lowest)
             ink.draw(painter, area.left() - theme.px(8) - ink.width(name), baseline, name)
-        baseline = area.bottom() + 1 + theme.px(5) + ink.ascent
+
+    def _ticks(self, count: float) -> list[tuple[float, str]]:
+        """At most about so many values of the axis, with their words."""
+        return time_ticks(*self.range(), count)
+
+    def _paint_ticks(self, painter: QPainter, area: QRect, top: int) -> None:
+        """The axis' words."""
+        ink = self._ink
+        painter.setFont(ink.font)
+        painter.setPen(theme.current().secondary)
+        baseline = top + theme.px(5) + ink.ascent
         last = -math.inf
-        for time, words in time_ticks(*self.range(), area.width() / theme.px(96)):
+        for value, words in self._ticks(area.width() / theme.px(96)):
             width = ink.width(words)
-            x = max(float(area.left()), self.x_at(time) - (0 if time == 0 else width / 2))
+            x = max(float(area.left()), self.value_x(value) - (0 if value == 0 else width / 2))
             if x >= last + theme.px(12) and x + width <= self.width() - theme.px(2):
                 ink.draw(painter, x, baseline, words)
                 last = x + width
@@ -311,104 +284,24 @@ class Timeline(QWidget):
     def _describe(self) -> None:
         cells = self.cells
         self.setAccessibleDescription(
-            f"{self.slots} slots, {len(cells.steps):,} steps in {cells.end:.1f} s. "
-            "A and D pan, W and S zoom, F shows everything."
+            f"{self.slots} slots, {cells.steps:,} steps in {cells.end:.1f} s. "
+            "A and D pan, W and S zoom, 0 shows the selected request, or everything."
             if cells.steps
             else self.empty_text
         )
 
     # -- the person -----------------------------------------------------------------------------------------------
 
-    def fit(self) -> None:
-        """The selected request, or everything. Emits `range_changed`."""
-        span = None if self._selected is None else self.cells.span(self._selected)
-        if span is None:
-            self._range = None
-            self._stale()
-            self.range_changed.emit(*self.range())
-        else:
-            margin = max(SHORTEST, 0.04 * (span[1] - span[0]))
-            self._choose(span[0] - margin, span[1] + margin)
+    def request_span(self) -> tuple[float, float] | None:
+        return None if self._selected is None else self.cells.span(self._selected)
 
-    def zoom_by(self, factor: float, x: float | None = None) -> None:
-        """Shows `factor` times as much, the time at `x` (None: the middle) in its place. Emits `range_changed`."""
-        begin, end = self.range()
-        at = (begin + end) / 2 if x is None else self.time_at(x)
-        span = max(end - begin, SHORTEST)
-        factor = max(factor, SHORTEST / span)
-        self._choose(at - (at - begin) * factor, at + (end - at) * factor)
+    def clicked(self, position: QPointF) -> None:
+        cell = self.cell_at(position)
+        self.request_clicked.emit(-1 if cell is None else cell.request)
 
-    def pan_by(self, share: float) -> None:
-        """Moves on by a share of what is in sight. Emits `range_changed`."""
-        begin, end = self.range()
-        self._choose(begin + share * (end - begin), end + share * (end - begin))
-
-    def _choose(self, begin: float, end: float) -> None:
-        """Shows these seconds as far as there are any."""
-        whole = nice_end(self.extent)
-        span = min(max(end - begin, SHORTEST), whole)
-        begin = min(max(begin, 0.0), whole - span)
-        if (begin, begin + span) != self.range():
-            self._range = None if span >= whole else (begin, begin + span)
-            self._stale()
-            self.range_changed.emit(*self.range())
-
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        turn = event.angleDelta()
-        sideways = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier) or abs(turn.x()) > abs(turn.y())
-        if sideways:
-            self.pan_by(-(turn.x() or turn.y()) / 120 * PAN_STEP)
-        elif turn.y():
-            self.zoom_by(ZOOM_STEP ** (-turn.y() / 120), event.position().x())
-        event.accept()
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.modifiers() & ~(Qt.KeyboardModifier.ShiftModifier | Qt.KeyboardModifier.KeypadModifier):
-            super().keyPressEvent(event)
-            return
-        match event.key():
-            case Qt.Key.Key_A | Qt.Key.Key_Left:
-                self.pan_by(-PAN_STEP)
-            case Qt.Key.Key_D | Qt.Key.Key_Right:
-                self.pan_by(PAN_STEP)
-            case Qt.Key.Key_W | Qt.Key.Key_Up:
-                self.zoom_by(1 / ZOOM_STEP)
-            case Qt.Key.Key_S | Qt.Key.Key_Down:
-                self.zoom_by(ZOOM_STEP)
-            case Qt.Key.Key_F:
-                self.fit()
-            case _:
-                super().keyPressEvent(event)
-
-    def mousePressEvent(self, event: QMouseEvent) -> None:
-        if event.button() is Qt.MouseButton.LeftButton:
-            self._drag, self._dragged = (event.position(), self.range()), False
-
-    def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        if self._drag is not None and event.buttons() & Qt.MouseButton.LeftButton:
-            pressed, (begin, end) = self._drag
-            moved = event.position().x() - pressed.x()
-            if self._dragged or abs(moved) >= theme.px(4):
-                self._dragged = True
-                self.setCursor(Qt.CursorShape.ClosedHandCursor)
-                by = moved / self.area().width() * (end - begin)
-                self._choose(begin - by, end - by)
-            return
-        self._hover(event.position())
-
-    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        if event.button() is not Qt.MouseButton.LeftButton or self._drag is None:
-            return
-        self._drag = None
-        self.unsetCursor()
-        if not self._dragged:
-            cell = self.cell_at(event.position())
-            self.request_clicked.emit(-1 if cell is None else cell.request)
-
-    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
-        self._range = None
-        self._stale()
-        self.range_changed.emit(*self.range())
+    def hovered(self, position: QPointF) -> None:
+        cell = self.cell_at(position)
+        self._tell_hovered(-1 if cell is None else cell.request)
 
     def leaveEvent(self, event: QEvent) -> None:
         self._tell_hovered(-1)
@@ -421,10 +314,6 @@ class Timeline(QWidget):
         if self._cursor is not None and time > self._cursor:
             return None
         return self.cells.at(time, self.slot_at(position.y()))
-
-    def _hover(self, position: QPointF) -> None:
-        cell = self.cell_at(position)
-        self._tell_hovered(-1 if cell is None else cell.request)
 
     def _tell_hovered(self, request: int) -> None:
         if request != self._hovered:

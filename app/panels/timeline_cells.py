@@ -1,13 +1,14 @@
 """What a timeline draws: runs, each a slot busy with one thing from one second to another. No Qt in here.
 
 A step's row is a cell; a cell continues the run before it in its slot when request and look are the same. So the store
-is O(runs), feeding O(new rows), and any split of the records into batches gives the same runs.
+is O(runs), feeding O(new rows), and any split of the records into batches gives the same runs. Steps are not kept: one
+that is asked for is read back from where they are.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -17,6 +18,7 @@ import numpy as np
 from app.column import Array, Column
 from engine import Kind, Record, Step
 
+BLOCK = 256  # runs whose common span is known, so that those out of sight are not looked at
 LEVELS = 6  # a row that computes again what it has known: one token in 2, 4 … 64 is new
 
 
@@ -54,15 +56,24 @@ class Cell:
 
 
 class TimelineCells:
-    """The runs of one trace, in order of their beginning: columns `slot`, `request`, `look`, `begin`, `end`."""
+    """The runs of one trace, in the order in which their steps ended: columns `slot`, `request`, `look`, `begins`,
+    `ends`, and the places of the steps in which a run begins and ends.
 
-    def __init__(self) -> None:
+    `step_reader` gives back the step of a place among all steps that were fed; without one the steps are kept.
+    """
+
+    def __init__(self, step_reader: Callable[[int], Step] | None = None) -> None:
+        self.step_reader = step_reader
         self.clear()
 
     def clear(self) -> None:
         """Forgets everything: another trace begins."""
-        self._columns = (Column(np.int32), Column(np.int32), Column(np.uint8), Column(np.float64), Column(np.float64))
-        self.steps: list[Step] = []
+        self._columns = (
+            Column(np.int32), Column(np.int32), Column(np.uint8), Column(np.float64), Column(np.float64),
+            Column(np.int32), Column(np.int32),
+        )  # fmt: skip
+        self._blocks = (Column(np.float64), Column(np.float64))  # when the first run of a block begins, the last ends
+        self._kept: list[Step] = []
         self._begins, self._ends = Column(np.float64), Column(np.float64)
         self.end = 0.0
         self.slots = 0
@@ -99,6 +110,21 @@ class TimelineCells:
         return self._columns[4].values
 
     @property
+    def first_places(self) -> Array:
+        """The place of the step in which each run begins; the next one's where that is idle time before it."""
+        return self._columns[5].values
+
+    @property
+    def last_places(self) -> Array:
+        """The place of the step in which each run ends, or at whose beginning."""
+        return self._columns[6].values
+
+    @property
+    def steps(self) -> int:
+        """How many steps were fed."""
+        return self._ends.count
+
+    @property
     def step_begins(self) -> Array:
         """Seconds, by step: a step that was launched before its predecessor was over begins when that was."""
         return self._begins.values
@@ -118,12 +144,32 @@ class TimelineCells:
         own = np.flatnonzero(self.request == request)
         return (float(self.begins[own[0]]), float(self.ends[own].max())) if len(own) else None
 
+    def near(self, begin: float, end: float) -> Array | slice:
+        """The runs that may be in sight between two moments: all that are, and few others."""
+        begins, ends = (column.values for column in self._blocks)
+        blocks = np.flatnonzero((ends > begin) & (begins < end))
+        if not len(blocks):
+            return slice(0, 0)
+        first, last = int(blocks[0]), int(blocks[-1])
+        if last - first < 2 * len(blocks):
+            return slice(first * BLOCK, min((last + 1) * BLOCK, len(self)))
+        runs = (blocks[:, None] * BLOCK + np.arange(BLOCK)).ravel()
+        return runs[runs < len(self)]
+
+    def place_at(self, time: float) -> int:
+        """The place of the step that was under way, or of the last one before; -1 before the first."""
+        return bisect_right(self.step_begins, time) - 1
+
+    def step_at(self, place: int) -> Step:
+        """The step of this place. Raises IndexError where there is none."""
+        return (self.step_reader or self._kept.__getitem__)(place)
+
     def at(self, time: float, slot: int) -> Cell | None:
         """The cell at a moment; None where the slot was idle."""
-        place = bisect_right(self.step_begins, time) - 1
+        place = self.place_at(time)
         if place < 0 or not 0 <= slot < self.slots:
             return None
-        step, begin, end = self.steps[place], float(self.step_begins[place]), float(self.step_ends[place])
+        step, begin, end = self.step_at(place), float(self.step_begins[place]), float(self.step_ends[place])
         if time < end:
             rows = np.flatnonzero(step.slot == slot)
             if len(rows):
@@ -133,23 +179,25 @@ class TimelineCells:
                     slot, int(step.request[row]), Kind(int(step.kind[row])), step.step, int(step.count[row]), padding,
                     int(step.wasted[row]), begin, end,
                 )  # fmt: skip
-        waits = (self.slot == slot) & (self.look == Look.LINE) & (self.begins <= time) & (time < self.ends)
+        near = self.near(time, np.nextafter(time, np.inf))
+        begins, ends = self.begins[near], self.ends[near]
+        waits = (self.slot[near] == slot) & (self.look[near] == Look.LINE) & (begins <= time) & (time < ends)
         runs = np.flatnonzero(waits)
         if not len(runs):
             return None
         run = runs[0]
-        return Cell(
-            slot, int(self.request[run]), None, step.step, 0, 0, 0, float(self.begins[run]), float(self.ends[run])
-        )  # fmt: skip
+        return Cell(slot, int(self.request[near][run]), None, step.step, 0, 0, 0, float(begins[run]), float(ends[run]))
 
     # -- feeding --------------------------------------------------------------------------------------------------
 
     def _feed(self, step: Step, origin: float) -> None:
         begin = max(step.started - origin, self.end)
         end = max(step.ended - origin, begin)
-        self.steps.append(step)
-        self._begins.extend(begin, 1)
-        self._ends.extend(end, 1)
+        if self.step_reader is None:
+            self._kept.append(step)
+        place = self.steps
+        self._begins.append(begin)
+        self._ends.append(end)
         self.end = end
         if len(step.preempted):
             self._request[np.isin(self._request, step.preempted)] = -1
@@ -164,31 +212,42 @@ class TimelineCells:
         self.requests = max(self.requests, int(request.max()) + 1)
 
         same = self._request[slot] == request
-        next_step = self._step[slot] == len(self.steps) - 2
+        next_step = self._step[slot] == place - 1
         goes_on = same & next_step & (self._look[slot] == look)
         goes_on[padded] = False
         runs = self._run[slot]
         self._columns[4].values[runs[goes_on]] = end
+        self._columns[6].values[runs[goes_on]] = place
+        self._blocks[1].values[runs[goes_on] // BLOCK] = end
 
         waited = np.flatnonzero(same & ~next_step)
         if len(waited):
             at = slot[waited]
-            self._append(at, request[waited], Look.LINE, self._until[at], begin)
+            self._append(at, request[waited], Look.LINE, self._until[at], begin, self._step[at] + 1, place)
         starts = np.full(len(slot), begin)
         if len(padded):
             share = padding[padded] / (padding[padded] + count[padded])
             starts[padded] += share * (end - begin)
-            self._append(slot[padded], request[padded], Look.GREY, begin, starts[padded])
+            self._append(slot[padded], request[padded], Look.GREY, begin, starts[padded], place, place)
         new = np.flatnonzero(~goes_on)
         runs[new] = len(self) + np.arange(len(new))
-        self._append(slot[new], request[new], look[new], starts[new], end)
+        self._append(slot[new], request[new], look[new], starts[new], end, place, place)
 
         self._request[slot], self._look[slot], self._run[slot] = request, look, runs
-        self._step[slot], self._until[slot] = len(self.steps) - 1, end
+        self._step[slot], self._until[slot] = place, end
 
-    def _append(self, slot: Array, request: Array, look: Any, begin: Any, end: Any) -> None:
-        for column, values in zip(self._columns, (slot, request, look, begin, end)):
+    def _append(self, slot: Array, request: Array, look: Any, begin: Any, end: Any, first: Any, last: Any) -> None:
+        if not len(slot):
+            return
+        block = len(self) // BLOCK
+        for column, values in zip(self._columns, (slot, request, look, begin, end, first, last)):
             column.extend(values, len(slot))
+        begins, ends = self._blocks
+        more = (len(self) - 1) // BLOCK + 1 - begins.count
+        begins.extend(np.inf, more)
+        ends.extend(-np.inf, more)
+        np.minimum(begins.values[block:], np.min(begin), out=begins.values[block:])
+        np.maximum(ends.values[block:], np.max(end), out=ends.values[block:])
 
     def _reach(self, slots: int) -> None:
         more = slots - self.slots

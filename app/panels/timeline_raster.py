@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from app.panels.timeline_axis import Axis, places_of, run_places, times_of
 from app.panels.timeline_cells import LOOKS, Array, Look, TimelineCells
 
 MAJORITY = 0.5
@@ -42,23 +43,36 @@ def raster(
     until: float = np.inf,
     slots_a_row: int = 1,
     gap: int = 3,
+    axis: Axis = Axis.TIME,
 ) -> Raster:
-    """The seconds `[begin, end)` in so many pixels, of what had happened `until` then.
+    """What the axis has in `[begin, end)` in so many pixels, of what had happened at the moment `until`.
 
     Runs of at least `gap` pixels have a head where they follow another run.
     """
     size = rows * columns
     owner = np.full(size, -1, np.int32)
     nothing = np.zeros(0, np.int64)
-    stop = min(end, until)
-    begins, ends, slot = cells.begins, cells.ends, cells.slot
-    seen = np.flatnonzero((ends > begin) & (begins < stop) & (slot < rows * slots_a_row))
-    if not len(seen) or stop <= begin:
-        return Raster(owner.reshape(rows, columns), nothing, np.zeros((SHARED, 0)), nothing)
+    empty = Raster(owner.reshape(rows, columns), nothing, np.zeros((SHARED, 0)), nothing)
+    timed = axis is Axis.TIME or not cells.steps
+    stop = min(end, until if timed or until == np.inf else float(places_of(cells.step_begins, cells.step_ends, until)))
+    if stop <= begin:
+        return empty
+    moments = (begin, stop) if timed else times_of(cells.step_begins, cells.step_ends, (begin, stop))
+    near = cells.near(float(moments[0]), np.nextafter(float(moments[1]), np.inf))
+    begins, ends, slot = cells.begins[near], cells.ends[near], cells.slot[near]
+    if not timed:
+        begins, ends = (
+            run_places(cells.step_begins, cells.step_ends, places[near], times)
+            for places, times in ((cells.first_places, begins), (cells.last_places, ends))
+        )
+    inside = np.flatnonzero((ends > begin) & (begins < stop) & (slot < rows * slots_a_row))
+    if not len(inside):
+        return empty
+    seen = inside + near.start if isinstance(near, slice) else near[inside]
     scale = columns / (end - begin)
-    low = np.clip((begins[seen] - begin) * scale, 0.0, np.nextafter(columns, 0))
-    high = np.minimum((np.minimum(ends[seen], stop) - begin) * scale, columns)
-    base = slot[seen] if slots_a_row == 1 else slot[seen] // slots_a_row
+    low = np.clip((begins[inside] - begin) * scale, 0.0, np.nextafter(columns, 0))
+    high = np.minimum((np.minimum(ends[inside], stop) - begin) * scale, columns)
+    base = slot[inside] if slots_a_row == 1 else slot[inside] // slots_a_row
     base = base * np.int32(columns)
 
     wide = high - low >= 1.0
