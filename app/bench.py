@@ -247,7 +247,7 @@ async def _live(
         params = SamplingParams(max_tokens=min(1024, room), temperature=0.8, ignore_eos=True, seed=1)
         prompts = demo_workload(streams, params).arrivals
         await loop.run_in_executor(None, lambda: engine.submit_many([Submission(a.prompt, a.params) for a in prompts]))
-        decoding = await _until(lambda: sum(v.tokens != [] for v in bridge.requests.values()) >= streams, 120)
+        decoding = await _until(lambda: sum(len(v.tokens) > 0 for v in bridge.requests.values()) >= streams, 120)
         tokens = sum(len(v.tokens) for v in bridge.requests.values())
         meter.start()
         begun = time.perf_counter()

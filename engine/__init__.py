@@ -70,12 +70,13 @@ from engine.trace.records import (
     Submitted,
     Telemetry,
 )
+from engine.trace.requests import RequestIndex, RequestView, SampleView, State
 from engine.trace.slo import Slo
 from engine.trace.store import SUFFIX as RUN_SUFFIX
 from engine.trace.store import TraceWriter
 from engine.trace.store import load as load_trace
 from engine.trace.store import save as save_trace
-from engine.trace.trace import RequestIndex, RequestView, State, Trace
+from engine.trace.trace import Trace
 from engine.workload import Arrival, Suggestion, Workload
 from engine.workloads.distributions import ARRIVALS
 from engine.workloads.library import PROMPT_FILES, WorkloadCard, demo_workload, list_workloads, load_workload
@@ -104,13 +105,13 @@ __all__ = [
     "LoadCancelled", "LoadProgress", "LocalHost", "Machine", "Measure", "MeasureCell", "MeasureRow", "Message",
     "Metrics", "ModelCard", "ModelInfo", "ModelSpec", "Notice", "Parting", "Prompt", "Race", "RaceEvent",
     "RaceFinished", "RaceResult", "Recommendation", "Record", "Refusal", "RequestIndex", "RequestMetrics",
-    "RequestView", "Roof", "Run", "SamplingParams", "Slo", "Spread", "State", "Step", "StepStarted", "Stream",
-    "Submission", "Submitted", "Suggestion", "Sweep", "SweepEvent", "SweepFinished", "SweepOutcome", "SweepPoint",
-    "SweepResult", "Telemetry", "Timings", "Trace", "TraceWriter", "Verdict", "Workload", "WorkloadCard", "agreement",
-    "agreements", "compare", "compare_race", "demo_workload", "examine", "expand_template", "formulas", "inspect_model",
-    "lane_name", "lane_names", "lane_sentence", "lane_text", "lane_title", "list_workloads", "load_trace",
-    "load_workload", "measure", "parse_lane", "parse_lanes", "ratio_text", "read_prompts", "render", "request_metrics",
-    "save_trace", "sizes_up_to", "table", "template_size", "timings",
+    "RequestView", "Roof", "Run", "SampleView", "SamplingParams", "Slo", "Spread", "State", "Step", "StepStarted",
+    "Stream", "Submission", "Submitted", "Suggestion", "Sweep", "SweepEvent", "SweepFinished", "SweepOutcome",
+    "SweepPoint", "SweepResult", "Telemetry", "Timings", "Trace", "TraceWriter", "Verdict", "Workload", "WorkloadCard",
+    "agreement", "agreements", "compare", "compare_race", "demo_workload", "examine", "expand_template", "formulas",
+    "inspect_model", "lane_name", "lane_names", "lane_sentence", "lane_text", "lane_title", "list_workloads",
+    "load_trace", "load_workload", "measure", "parse_lane", "parse_lanes", "ratio_text", "read_prompts", "render",
+    "request_metrics", "save_trace", "sizes_up_to", "table", "template_size", "timings",
 ]  # fmt: skip
 
 

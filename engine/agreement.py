@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from engine.trace.records import FinishReason
-from engine.trace.trace import RequestView, SampleView, Trace
+from engine.trace.requests import RequestView, SampleView
+from engine.trace.trace import Trace
 
 NEAR_TIE = 1e-3
 """Nats. Two lanes add the same numbers in another order: in float32 their log-probabilities then differ by some 1e-6 to

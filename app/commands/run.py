@@ -121,7 +121,7 @@ def _print(trace: Trace, options: argparse.Namespace, spec: ModelSpec, slo: Slo)
                 "text": sample.text,
                 "finish_reason": sample.reason,
                 "error": sample.error,
-                "token_ids": sample.tokens,
+                "token_ids": sample.tokens.tolist(),
                 "ttft": sample.token_times[0] - v.submitted if sample.token_times else None,
             }
             for v in views

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from engine.trace.records import Array, Ended, FinishReason, Header, Kind, Record, Step, Submitted
+from engine.trace.requests import RequestView
 from engine.trace.slo import Slo
-from engine.trace.trace import RequestView, Trace
+from engine.trace.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)

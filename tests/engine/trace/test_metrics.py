@@ -13,8 +13,9 @@ from engine.config import EngineConfig, InvalidInput
 from engine.trace.measures import MEASURES, formulas, ratio_text
 from engine.trace.metrics import KvShares, Metrics, RequestMetrics, Spread, measure, request_metrics, timings
 from engine.trace.records import Ended, FinishReason
+from engine.trace.requests import State
 from engine.trace.slo import Slo
-from engine.trace.trace import State, Trace
+from engine.trace.trace import Trace
 from tests.engine.hand_made import D, P, ended, header, static_batch, step, submitted
 
 
@@ -261,7 +262,7 @@ def test_the_index_follows_each_request(trace: Trace) -> None:
     ]  # fmt: skip
     first, second, third = growing.requests.values()
     assert first.text == "11 12 13 "
-    assert (first.tokens, first.token_times) == ([11, 12, 13], [2.0, 3.0, 5.0])
+    assert (first.tokens.tolist(), first.token_times.tolist()) == ([11, 12, 13], [2.0, 3.0, 5.0])
     assert (first.scheduled, first.ended, first.reason) == (1.0, 5.0, FinishReason.LENGTH)
     assert (first.ttft, first.first_token, first.last_token) == (1.0, 2.0, 5.0)
     assert first.tokens_per_second == 2 / 3

@@ -1,0 +1,352 @@
+"""Requests as the records so far tell them, and as they stood at any moment before."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import islice
+
+import numpy as np
+
+from engine.config import Message, SamplingParams
+from engine.trace.records import Array, Ended, FinishReason, Kind, Record, Step, Submitted
+
+
+class State(StrEnum):
+    WAITING = "queued"
+    PREFILL = "prefill"
+    DECODE = "decoding"
+    PREEMPTED = "preempted"
+    FINISHED = "finished"
+
+
+_STATES = tuple(State)
+_CODES = {state: code for code, state in enumerate(_STATES)}
+_WIDTH = 4  # numbers a mark
+
+
+def _column(code: str) -> array[int]:
+    return field(default_factory=lambda: array(code), repr=False)
+
+
+def _reals(code: str) -> array[float]:
+    return field(default_factory=lambda: array(code), repr=False)
+
+
+@dataclass(slots=True)
+class SampleView:
+    """One continuation of a request. Times are seconds from the trace's start, None until they happen.
+
+    `token_times[i]` is when token i was committed; `computed` counts the tokens whose K and V are in the cache, of
+    which `reused` were there already. Columns are `array`s, which cannot grow while NumPy looks into them: take a
+    copy (`np.array`), never `np.asarray`, of a sample that goes on.
+    """
+
+    branch: int = 0
+    state: State = State.WAITING
+    ended: float | None = None
+    reason: FinishReason | None = None
+    error: str = ""
+    computed: int = 0
+    reused: int = 0
+    slot: int = -1
+    parts: list[str] = field(default_factory=list, compare=False)  # of `text`, in order
+    tokens: array[int] = _column("i")
+    logprobs: array[float] = _reals("f")
+    token_times: array[float] = _reals("d")
+    text_ends: array[int] = _column("I")  # where each token's part of `text` ends
+    tail: int = field(default=0, repr=False)  # characters of `text` that came with the end
+    # What `at` cannot tell from the tokens. Between two marks `computed` grows by the tokens that come out.
+    _mark_times: array[float] = field(default_factory=lambda: array("d"), repr=False, compare=False)
+    _marks: array[int] = field(default_factory=lambda: array("i"), repr=False, compare=False)
+    _marked: tuple[object, ...] = field(default=(), repr=False, compare=False)  # the last mark
+
+    def add(self, token: int, logprob: float, time: float, text: str) -> None:
+        """One more token and its part of the text."""
+        if text:
+            self.parts.append(text)
+        self.text_ends.append((self.text_ends[-1] if self.text_ends else 0) + len(text))
+        self.tokens.append(token)
+        self.logprobs.append(logprob)
+        self.token_times.append(time)
+
+    def end(self, ended: Ended) -> None:
+        """It is over; what was held back until now comes with it, the tail as the last token's."""
+        self.state, self.ended, self.reason, self.error = State.FINISHED, ended.time, ended.reason, ended.error
+        at = 0
+        for token, logprob, end in zip(
+            ended.token.tolist(), ended.logprob.tolist(), ended.text_end.tolist(), strict=True
+        ):
+            self.add(token, logprob, ended.time, ended.text[at:end])
+            at = end
+        tail = ended.text[at:]
+        if tail:
+            self.parts.append(tail)
+            if self.text_ends:
+                self.text_ends[-1] += len(tail)
+                self.tail = len(tail)
+        self.parts[:] = [self.text] if self.parts else []
+        self._marked = ()
+
+    def mark(self, time: float) -> None:
+        """Keeps for `at` how things stand, unless that follows from the mark before. Call it after every step."""
+        marked = (self.state, self.slot, self.computed - len(self.tokens), self.reused)
+        if marked != self._marked:
+            self._marked = marked
+            self._mark_times.append(time)
+            self._marks.extend((_CODES[self.state], *marked[1:]))
+
+    @property
+    def text(self) -> str:
+        if len(self.parts) > 1:
+            self.parts[:] = ["".join(self.parts)]
+        return self.parts[0] if self.parts else ""
+
+    @property
+    def begun(self) -> float | None:
+        """When the first step that had a row of it was committed."""
+        return self._mark_times[0] if self._mark_times else None
+
+    def preempted_until(self, moment: float) -> int:
+        """How often it was preempted by then."""
+        marks = bisect_right(self._mark_times, moment)
+        return self._marks[: _WIDTH * marks : _WIDTH].count(_CODES[State.PREEMPTED])
+
+    def at(self, moment: float) -> SampleView:
+        """As it stood at a moment: what the records up to then tell. Itself where it was over; else a copy."""
+        if self.ended is not None and self.ended <= moment:
+            return self
+        tokens = bisect_right(self.token_times, moment)
+        text_ends = self.text_ends[:tokens]
+        if tokens and tokens == len(self.tokens):
+            text_ends[-1] -= self.tail
+        marks = bisect_right(self._mark_times, moment)
+        code, slot, lead, reused = self._marks[_WIDTH * (marks - 1) : _WIDTH * marks] if marks else (0, -1, -tokens, 0)
+        return SampleView(
+            self.branch, _STATES[code], None, None, "", lead + tokens, reused, slot,
+            [self.text[: text_ends[-1]]] if tokens else [],
+            self.tokens[:tokens], self.logprobs[:tokens], self.token_times[:tokens], text_ends, 0,
+            self._mark_times[:marks], self._marks[: _WIDTH * marks],
+        )  # fmt: skip
+
+
+@dataclass(slots=True)
+class RequestView:
+    """One request as the records so far tell it, with its `params.n` samples. What only a sample has (text, tokens,
+    times) is the first sample's; state, end and error are those of all."""
+
+    request: int
+    submitted: float
+    prompt: str
+    prompt_ids: Array
+    params: SamplingParams
+    messages: tuple[Message, ...] = ()
+    label: str = ""
+    scheduled: float | None = None
+    preemptions: int = 0
+    samples: list[SampleView] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if not self.samples:
+            self.samples = [SampleView(i) for i in range(self.params.n)]
+
+    def at(self, moment: float) -> RequestView | None:
+        """The request as it stood at a moment (seconds from the trace's start): what the records up to then tell,
+        every field exactly; a step tells at its end what it did. None before it was submitted.
+
+        Costs O(log tokens) and copies of arrays. A request that was over is itself; any other is a copy that does not
+        change.
+        """
+        if moment < self.submitted:
+            return None
+        samples = [sample.at(moment) for sample in self.samples]
+        if all(now is then for now, then in zip(self.samples, samples)):
+            return self
+        begun = min((s.begun for s in samples if s.begun is not None), default=None)
+        return RequestView(
+            self.request, self.submitted, self.prompt, self.prompt_ids, self.params, self.messages, self.label,
+            self.scheduled if begun is not None and begun <= moment else None,
+            sum(s.preempted_until(moment) for s in self.samples) if self.preemptions else 0,
+            samples,
+        )  # fmt: skip
+
+    @property
+    def state(self) -> State:
+        """The liveliest sample's: finished only when all are."""
+        if len(self.samples) == 1:
+            return self.samples[0].state
+        return max((sample.state for sample in self.samples), key=_LIVELINESS.__getitem__)
+
+    @property
+    def ended(self) -> float | None:
+        ends = [sample.ended for sample in self.samples if sample.ended is not None]
+        return max(ends) if len(ends) == len(self.samples) else None
+
+    @property
+    def reason(self) -> FinishReason | None:
+        """Why it ended, None while any sample goes on; the worst reason of several."""
+        reasons = [sample.reason for sample in self.samples if sample.reason is not None]
+        if len(reasons) < len(self.samples):
+            return None
+        return reasons[0] if len(reasons) == 1 else max(reasons, key=list(FinishReason).index)
+
+    @property
+    def error(self) -> str:
+        return next((sample.error for sample in self.samples if sample.error), "")
+
+    @property
+    def text(self) -> str:
+        return self.samples[0].text
+
+    @property
+    def parts(self) -> list[str]:
+        return self.samples[0].parts
+
+    @property
+    def tokens(self) -> array[int]:
+        return self.samples[0].tokens
+
+    @property
+    def logprobs(self) -> array[float]:
+        return self.samples[0].logprobs
+
+    @property
+    def token_times(self) -> array[float]:
+        return self.samples[0].token_times
+
+    @property
+    def computed(self) -> int:
+        return self.samples[0].computed
+
+    @property
+    def reused(self) -> int:
+        return self.samples[0].reused
+
+    @property
+    def slot(self) -> int:
+        return self.samples[0].slot
+
+    @property
+    def first_token(self) -> float | None:
+        return min((s.token_times[0] for s in self.samples if s.token_times), default=None)
+
+    @property
+    def last_token(self) -> float | None:
+        return max((s.token_times[-1] for s in self.samples if s.token_times), default=None)
+
+    @property
+    def ttft(self) -> float | None:
+        """Time to first token, seconds: first token of any sample minus submit."""
+        first = self.first_token
+        return first - self.submitted if first is not None else None
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """1 / TPOT of the first sample: (n - 1) tokens over last minus first token time."""
+        times = self.samples[0].token_times
+        if len(times) < 2 or times[-1] <= times[0]:
+            return None
+        return (len(times) - 1) / (times[-1] - times[0])
+
+
+_LIVELINESS = {
+    State.FINISHED: 0, State.WAITING: 1, State.PREEMPTED: 2, State.PREFILL: 3, State.DECODE: 4,
+}  # fmt: skip
+
+
+class RequestIndex:
+    """Requests by id, kept up to date by feeding it records in order. Costs O(rows) a step."""
+
+    def __init__(self) -> None:
+        self.requests: dict[int, RequestView] = {}
+        self._submitted = array("d")  # in order of time, as `_ids`
+        self._ids: list[int] = []
+
+    def at(self, moment: float) -> Mapping[int, RequestView]:
+        """The requests that were submitted by then, in order of submission, each as it stood: `RequestView.at`.
+
+        A view of this index, made in O(log requests); a request is worked out each time that it is asked for.
+        """
+        return _Past(self.requests, self._ids, bisect_right(self._submitted, moment), moment)
+
+    def feed(self, record: Record) -> None:
+        match record:
+            case Step():
+                self._step(record)
+            case Submitted():
+                self._submit(record)
+            case Ended():
+                self.requests[record.request].samples[record.branch].end(record)
+            case _:
+                pass
+
+    def _submit(self, record: Submitted) -> None:
+        place = bisect_right(self._submitted, record.time)
+        self._submitted.insert(place, record.time)
+        self._ids.insert(place, record.request)
+        self.requests[record.request] = RequestView(
+            record.request, record.time, record.text, record.token_ids, record.params, record.messages, record.label
+        )
+
+    def _step(self, step: Step) -> None:
+        requests, started, ended, text, at = self.requests, step.started, step.ended, step.text, 0
+        branches = step.preempted_branch.tolist() or [0] * len(step.preempted)
+        for request, branch in zip(step.preempted.tolist(), branches, strict=True):
+            requests[request].preemptions += 1
+            sample = requests[request].samples[branch]
+            sample.state, sample.slot, sample.computed, sample.reused = State.PREEMPTED, -1, 0, 0
+            sample.mark(ended)
+        rows = zip(
+            step.request.tolist(), step.branch.tolist(), step.slot.tolist(), step.first.tolist(), step.count.tolist(),
+            step.kind.tolist(), strict=True,
+        )  # fmt: skip
+        samples = []
+        for request, branch, slot, first, count, kind in rows:
+            view = requests[request]
+            sample = view.samples[branch]
+            samples.append(sample)
+            if sample.state is State.FINISHED or kind == Kind.HELD:
+                continue
+            sample.state = State.DECODE if kind == Kind.DECODE else State.PREFILL
+            sample.slot, sample.computed = slot, first + count
+            if view.scheduled is None:
+                view.scheduled = started
+        for row, token, logprob, end in zip(
+            step.token_row.tolist(), step.token.tolist(), step.logprob.tolist(), step.text_end.tolist(), strict=True
+        ):
+            sample = samples[row]
+            sample.add(token, logprob, ended, text[at:end])
+            at = end
+            if sample.state is State.PREFILL:
+                sample.state = State.DECODE
+        for row in np.flatnonzero(step.reused).tolist():
+            samples[row].reused = int(step.reused[row])
+        for sample in samples:
+            if sample.state is not State.FINISHED:
+                sample.mark(ended)
+
+
+class _Past(Mapping[int, RequestView]):
+    """The first `count` of `ids`, as they stood at `moment`."""
+
+    def __init__(self, requests: Mapping[int, RequestView], ids: list[int], count: int, moment: float) -> None:
+        self._requests, self._ids, self._count, self._moment = requests, ids, count, moment
+
+    def __getitem__(self, request: int) -> RequestView:
+        view = self._requests[request].at(self._moment)
+        if view is None:
+            raise KeyError(request)
+        return view
+
+    def __contains__(self, request: object) -> bool:
+        view = self._requests.get(request)  # type: ignore[call-overload]
+        return view is not None and view.submitted <= self._moment
+
+    def __iter__(self) -> Iterator[int]:
+        return islice(iter(self._ids), self._count)
+
+    def __len__(self) -> int:
+        return self._count
