@@ -1,4 +1,4 @@
-"""The command line: batchscope [window] · run · compare · sweep · bench · doctor."""
+"""The command line: batchscope [window] · run · compare · sweep · replay · bench · doctor."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from app.commands import compare, run, sweep
+from app.commands import compare, replay, run, sweep
 from app.commands.options import config_of, engine_options, model_options, spec_of, whole
 from engine import InvalidInput
 
@@ -43,9 +43,11 @@ def parser() -> argparse.ArgumentParser:
     run.add(commands)
     compare.add(commands)
     sweep.add(commands)
+    replay.add(commands)
 
     bench = commands.add_parser("bench", help="measure this engine, its peers and the bound; --ui: the window's cost")
     bench.add_argument("--ui", action="store_true", help="measure the window: frames, first paint, what it costs")
+    bench.add_argument("--panels", choices=("usual", "all"), default="usual", help="with --ui: which panels are open")
     bench.add_argument("--prompts", type=whole, nargs="+", default=[24, 64], metavar="N", help="batch sizes")
     bench.add_argument("--rounds", type=whole, default=3, help="how often each side is measured")
     bench.add_argument("--threads", type=whole, help="torch threads (default: the best for each)")
@@ -74,7 +76,7 @@ def run_bench(options: argparse.Namespace) -> int:
     if options.ui:
         from app.bench import main as measure_window
 
-        return measure_window(json_output=options.json, rounds=options.rounds)
+        return measure_window(json_output=options.json, rounds=options.rounds, panels=options.panels)
     from engine.bench import cpu
 
     report = cpu.run(prompts=tuple(options.prompts), rounds=options.rounds, threads=options.threads)

@@ -83,8 +83,8 @@ class MainWindow(QMainWindow):
             self.restoreGeometry(geometry)
         self.page.composer.prompt.setFocus()
 
-    def start(self, spec: ModelSpec, config: EngineConfig) -> None:
-        """Completes the page after the first paint, then loads the model."""
+    def start(self, spec: ModelSpec, config: EngineConfig, run: Path | None = None) -> None:
+        """Completes the page after the first paint, then loads the model, or shows a saved run and loads none."""
         self.page.model.set_spec(spec)
         self.page.batching.set_config(config)
 
@@ -93,7 +93,10 @@ class MainWindow(QMainWindow):
             self.fill_menu()
             if places.settings().value(PAGE_KEY) == PAGES[COMPARE][0]:
                 self.show_page(COMPARE)
-            self.session.start(self.session.load(spec, config))
+            if run is not None:
+                self.runs.open(run)
+            else:
+                self.session.start(self.session.load(spec, config))
 
         QTimer.singleShot(0, self, go)
 
@@ -428,10 +431,13 @@ def show(window: MainWindow) -> None:
     window.show()
 
 
-def open_window(spec: ModelSpec, config: EngineConfig, *, in_process: bool = False) -> int:
+def open_window(
+    spec: ModelSpec, config: EngineConfig, *, in_process: bool = False, run: Path | None = None
+) -> int:  # fmt: skip
     """Opens the window, loads the model, and returns the exit code when the window is closed.
 
-    `in_process` keeps the engine beside the window, for debugging.
+    `in_process` keeps the engine beside the window, for debugging. `run` is a saved run to show; then no model is
+    loaded until it is asked for.
     """
     make_application()
 
@@ -442,7 +448,7 @@ def open_window(spec: ModelSpec, config: EngineConfig, *, in_process: bool = Fal
         done = asyncio.get_running_loop().create_future()
         window.closed.connect(lambda: None if done.done() else done.set_result(None))
         show(window)
-        window.start(spec, config)
+        window.start(spec, config, run)
         previous = signal.signal(signal.SIGTERM, lambda *_: window.close())
         try:
             await done

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from engine import (
+    Bill,
     BlockEvent,
     Ended,
     EngineConfig,
@@ -25,6 +26,7 @@ from engine import (
     Machine,
     ModelCard,
     Record,
+    Roof,
     SamplingParams,
     Step,
     StepStarted,
@@ -88,16 +90,24 @@ def story(rng: random.Random, tokens: int) -> tuple[str, list[str]]:
     return f"Tell me a story about a {a} and a {b}.", words[:tokens]
 
 
-def header(streams: int, blocks: int) -> Header:
-    """The header of a generated trace: a made-up model that names itself so."""
+def header(streams: int, blocks: int, block_size: int = BLOCK) -> Header:
+    """The header of a generated trace: a made-up model and machine that name themselves so."""
     model = ModelCard(
         name="synthetic stories", source="synthetic", architecture="none (generated trace)", parameters=5_200_000,
         layers=6, heads=8, kv_heads=4, head_dim=32, hidden=256, vocabulary=4096, context=2048, dtype="float32",
         device="cpu", quantization="none", weight_bytes=20_800_000, kv_token_bytes=6 * 4 * 32 * 2 * 4, chat=True,
     )  # fmt: skip
-    config = EngineConfig(max_running=streams, token_budget=max(2048, streams))
+    config = EngineConfig(max_running=streams, token_budget=max(2048, streams), block_size=block_size)
+    roof = Roof((1 << 20, 1 << 24, 1 << 28), (40e9, 20e9, 10e9), 100e9)
+    pool = blocks * block_size * model.kv_token_bytes
+    rest = (8 << 30) - model.weight_bytes - pool
+    bill = Bill(
+        8 << 30, model.weight_bytes, pool, rest // 32, rest // 16, rest // 4, rest - rest // 32 - rest // 16 - rest // 4
+    )
     machine = Machine(cpu="generated, not measured", cores=2, memory=8 << 30, threads=1)
-    return Header(model, config, machine, {"batchscope": "synthetic"}, created=0.0, blocks=blocks, depth=0)
+    return Header(
+        model, config, machine, {"batchscope": "synthetic"}, created=0.0, blocks=blocks, depth=0, roof=roof, bill=bill
+    )
 
 
 def synthetic_trace(
@@ -108,29 +118,36 @@ def synthetic_trace(
     requests: int | None = None,
     prefill_chunk: int = 256,
     faults: float = 0.01,
+    blocks: int = 0,
+    block_size: int = BLOCK,
 ) -> list[Record]:
     """The records of a made-up run: `streams` requests decode at a time, `tokens_per_second` tokens come out in all.
 
     `requests` bounds how many come in (None: as many as keep the slots full); the trace ends when all have ended or
-    after `seconds`. `faults` is the share of requests that end in an error, and again in a cancellation. The same
-    arguments give the same records.
+    after `seconds`. `faults` is the share of requests that end in an error, and again in a cancellation. The pool has
+    `blocks` (0: a few more than the streams need). Where there are as many as to spare, those of finished requests
+    stay cached, and the oldest give way. The same arguments give the same records.
     """
-    return _Model(streams, tokens_per_second, seed, requests, prefill_chunk, faults).run(seconds)
+    return _Model(streams, tokens_per_second, seed, requests, prefill_chunk, faults, blocks, block_size).run(seconds)
 
 
 class _Model:
     def __init__(
-        self, streams: int, rate: float, seed: int, requests: int | None, prefill_chunk: int, faults: float
-    ) -> None:
+        self, streams: int, rate: float, seed: int, requests: int | None, prefill_chunk: int, faults: float,
+        blocks: int, size: int,
+    ) -> None:  # fmt: skip
         self.rng = random.Random(seed)
         self.rate, self.chunk, self.faults = rate, prefill_chunk, faults
         self.left = math.inf if requests is None else requests
         self.backlog = max(4, streams // 8)
-        blocks = 64 + streams * 10
+        self.keeps, self.size = blocks > 0, size
+        blocks = blocks or 64 + streams * 10
+        self.cached: deque[int] = deque()
+        self.blocks = blocks
         self.free_blocks, self.free_slots = list(range(blocks))[::-1], list(range(streams))[::-1]
         self.waiting: deque[_Row] = deque()
         self.running: list[_Row] = []
-        self.records: list[Record] = [header(streams, blocks)]
+        self.records: list[Record] = [header(streams, blocks, size)]
         self.time, self.steps, self.tokens, self.requests = 0.0, 0, 0, 0
         self.events: list[tuple[BlockEvent, int, int, int]] = []  # event, block, request, place in its table
         self.preempted: list[int] = []
@@ -223,8 +240,8 @@ class _Model:
                 budget -= chunks[-1][1]
         while self.waiting and self.free_slots and budget:
             row = self.waiting[0]
-            need = row.known // BLOCK + 1
-            if need + len(self.running) // 8 > len(self.free_blocks):
+            need = row.known // self.size + 1
+            if need + len(self.running) // 8 > len(self.free_blocks) + len(self.cached):
                 break
             self.waiting.popleft()
             row.slot = self.free_slots.pop()
@@ -240,8 +257,8 @@ class _Model:
         for row in list(self.running):
             if row.slot < 0 or row.computed < row.known - 1:
                 continue
-            while row.slot >= 0 and row.known > len(row.blocks) * BLOCK:
-                if self.free_blocks:
+            while row.slot >= 0 and row.known > len(row.blocks) * self.size:
+                if self.free_blocks or self.cached:
                     self.take(row, 1)
                     continue
                 victim = self.running[-1]
@@ -256,13 +273,16 @@ class _Model:
 
     def take(self, row: _Row, count: int) -> None:
         for _ in range(count):
-            block = self.free_blocks.pop()
+            block = self.free_blocks.pop() if self.free_blocks else self.cached.popleft()
             self.events.append((BlockEvent.TAKEN, block, row.request, len(row.blocks)))
             row.blocks.append(block)
 
     def release(self, row: _Row) -> None:
-        self.free_blocks += row.blocks
-        self.events += [(BlockEvent.FREED, block, row.request, i) for i, block in enumerate(row.blocks)]
+        full = row.computed // self.size if self.keeps else 0
+        for place in reversed(range(len(row.blocks))):
+            block, kept = row.blocks[place], place < full
+            (self.cached if kept else self.free_blocks).append(block)
+            self.events.append((BlockEvent.KEPT if kept else BlockEvent.FREED, block, row.request, place))
         self.free_slots.append(row.slot)
         row.blocks, row.slot = [], -1
 
@@ -283,11 +303,14 @@ class _Model:
         logprob = -np.abs(np.random.default_rng(self.steps).normal(0, 0.8, len(tokens))).astype(np.float32)
         for array in (*arrays.values(), logprob):
             array.flags.writeable = False
+        used, held = sum(row.computed for row in self.running), self.size * sum(len(row.blocks) for row in self.running)
         seconds = {"plan": 0.02, "prepare": 0.04, "forward": 0.85, "sample": 0.05, "record": 0.04}
         self.records.append(
             Step(
                 step=self.steps, started=started, ended=self.time, text=text, logprob=logprob,
                 running=len(self.running), waiting=len(self.waiting), free_blocks=len(self.free_blocks),
+                cached_blocks=len(self.cached), kv_used=used, kv_reserved=min(held - used, 8 * len(self.running)),
+                kv_internal=max(0, held - used - 8 * len(self.running)),
                 seconds={name: share * span for name, share in seconds.items()}, **arrays,
             )
         )  # fmt: skip

@@ -66,6 +66,15 @@ class PlayLayout:
         self._size([("timeline", 380)], DOWN)
         self._size([("kv_map", 460), ("memory", 360)], DOWN)
 
+    def everything(self) -> None:
+        """Every dock in sight at once: for the bench, and for very large screens."""
+        self.inside()
+        self._beside("kv_map", "live", ACROSS)
+        self._beside("memory", "roofline", ACROSS)
+        self._beside("roofline", "machine", DOWN)
+        self._beside("timeline", "requests", DOWN)
+        self._beside("step", "transcript", DOWN)
+
     def _gather(self) -> None:
         """Every dock in its area, in sight."""
         from app.widgets.labels import label as _l

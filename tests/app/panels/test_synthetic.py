@@ -70,3 +70,24 @@ def test_texts_tokens_and_positions_agree() -> None:
         assert step.free_blocks >= 0
         assert not step.request.flags.writeable
     assert header(8, 64).config.block_size == BLOCK
+
+
+def test_a_large_pool_keeps_the_blocks_of_finished_requests_until_their_room_is_needed() -> None:
+    records = synthetic_trace(streams=8, tokens_per_second=4000, seconds=3, blocks=600, block_size=4)
+    cached: set[int] = set()
+    owned: set[int] = set()
+    evicted = 0
+    for step in (r for r in records if isinstance(r, Step)):
+        for event, block in zip(step.block_event.tolist(), step.block.tolist(), strict=True):
+            if event == BlockEvent.TAKEN:
+                evicted += block in cached
+                cached.discard(block)
+                owned.add(block)
+            else:
+                owned.remove(block)
+                if event == BlockEvent.KEPT:
+                    cached.add(block)
+        assert step.cached_blocks == len(cached)
+        assert step.free_blocks == 600 - len(cached) - len(owned)
+        assert step.kv_used + step.kv_reserved + step.kv_internal == 4 * len(owned)
+    assert evicted > 100

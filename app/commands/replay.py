@@ -1,0 +1,50 @@
+"""`batchscope replay`: a saved run in the window, or its panels as pictures."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from engine import RUN_SUFFIX, EngineConfig, InvalidInput, ModelSpec
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    replay = commands.add_parser("replay", help="show a saved run; --pictures: its panels as PNG files")
+    replay.add_argument("run", type=Path, metavar="RUN", help=f"a {RUN_SUFFIX} file, as every run leaves one")
+    replay.add_argument("--pictures", type=Path, metavar="FOLDER", help="write pictures there and open no window")
+    replay.add_argument("--at", type=seconds, metavar="SECONDS", help="the moment on show (default: the end)")
+    replay.add_argument("--request", type=int, default=-1, metavar="ID", help="the request that is selected")
+    replay.add_argument("--light", action="store_true", help="pictures in the light theme")
+    replay.add_argument("--scale", type=float, default=1.0, help="device pixels a pixel of the pictures")
+    replay.set_defaults(command=show)
+
+
+def seconds(text: str) -> float:
+    """A moment of the run. Raises ArgumentTypeError."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r}: give seconds from the first prompt, 0 or more")
+    return value
+
+
+def show(options: argparse.Namespace) -> int:
+    """Opens the window on the run; where there is no display, pictures are asked for."""
+    if not options.run.is_file():
+        raise InvalidInput(f"no run at {options.run}; runs are kept as *{RUN_SUFFIX} files")
+    if options.pictures is not None:
+        from app.run_pictures import run_pictures
+
+        return run_pictures(
+            options.run, options.pictures, at=options.at, request=options.request, light=options.light,
+            scale=options.scale,
+        )  # fmt: skip
+    if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        raise InvalidInput("there is no display to open a window on; write pictures with --pictures FOLDER")
+    from app.main_window import open_window
+
+    return open_window(ModelSpec("demo"), EngineConfig(), run=options.run)
