@@ -1,0 +1,126 @@
+"""The KV map's model against a replay in plain arithmetic, over runs of the real scheduler."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given, settings
+
+from app.panels.kv_history import KvHistory
+from app.panels.kv_state import KvState, Mark
+from app.synthetic import header
+from engine import (
+    Ended,
+    Header,
+    Record,
+    SamplingParams,
+    Step,
+    Submitted,
+    Trace,
+)
+from tests.app.panels.plain_pool import Cell, PlainPool
+from tests.engine.simulated_device import Simulation
+from tests.engine.test_scheduler import Case, cases
+
+
+def simulated(case: Case) -> Iterator[tuple[list[Record], Simulation]]:
+    """The records of a case, as an engine would write them: those of each turn of its loop, and the world then."""
+    simulation = Simulation(case.config, case.blocks, case.config.depth or 0)
+    start = header(4, case.blocks)
+    start = replace(start, config=case.config, model=replace(start.model, context=0), depth=case.config.depth or 0)
+    yield [start], simulation
+    arrivals = sorted(case.asks, key=lambda ask: ask.at)
+    turn = 0
+    while True:
+        records: list[Record] = []
+        while arrivals and arrivals[0].at <= turn:
+            ask = arrivals.pop(0)
+            request = simulation.add(ask.prompt, ask.max_tokens, n=ask.n)
+            params = SamplingParams(max_tokens=request.limit, n=ask.n)
+            records.append(Submitted(0.0, request.id, "", np.array(ask.prompt, np.int32), params))
+        for at, which in case.cancels:
+            if at == turn and which < len(simulation.requests):
+                simulation.cancel(simulation.requests[which])
+        told, ended = len(simulation.records), set(simulation.ended)
+        did = simulation.step(turn in case.failures, turn in case.losses)
+        records += simulation.records[told:]
+        for branch in simulation.ended - ended:
+            assert branch.reason is not None
+            records.append(Ended(0.0, branch.request.id, branch.reason, branch=branch.index))
+        yield records, simulation
+        turn += 1
+        if not did and not arrivals and simulation.scheduler.idle:
+            return
+
+
+def assert_equal(state: KvState, plain: list[Cell]) -> None:
+    """Every block, told apart by what differs."""
+    for block, cell in enumerate(plain):
+        has = Cell(
+            int(state.owner[block]), int(state.references[block]), int(state.filled[block]), int(state.place[block]),
+            int(state.since[block]), state.owners(block),
+            (Mark(int(state.event[block])).name.lower(), int(state.event_at[block])),
+        )  # fmt: skip
+        assert has == cell, f"block {block} after step {state.at}"
+
+
+def assert_tables(state: KvState, pool: PlainPool) -> None:
+    for (request, branch), table in pool.told.tables.items():
+        assert state.samples(request)[branch].tolist() == [table[i] for i in range(len(table))]
+    assert len(state.tables.live) == len(pool.told.tables)
+
+
+@settings(max_examples=150, deadline=None)
+@given(cases(failures=True))
+def test_the_model_equals_a_replay_in_plain_arithmetic_whatever_happens(case: Case) -> None:
+    history, pool, trace = KvHistory(every=4, whole=3), None, Trace()
+    kept: list[tuple[list[Cell], tuple[int, int, int]]] = []
+    for records, _ in simulated(case):
+        for record in records:
+            if isinstance(record, Header):
+                pool = PlainPool(record)
+            elif isinstance(record, Step) and pool is not None and pool.at >= 0:
+                kept.append((pool.cells(), pool.kinds()))
+            trace.append(record)
+            history.feed([record])
+            assert pool is not None
+            pool.feed(record)
+        assert pool is not None
+        assert history.tip is not None
+        assert_equal(history.tip, pool.cells())
+        assert_tables(history.tip, pool)
+        kinds = history.tip.kinds()
+        assert (kinds.used, kinds.reserved, kinds.internal) == pool.kinds()
+    places = list(range(len(kept)))
+    for place in random.Random(len(kept)).sample(places, min(len(places), 20)):
+        state = history.at(place, trace.records)
+        cells, plain = kept[place]
+        assert state.at == place
+        assert_equal(state, cells)
+        kinds = state.kinds()
+        assert (kinds.used, kinds.reserved, kinds.internal) == plain
+
+
+@settings(max_examples=150, deadline=None)
+@given(cases())
+def test_the_four_kinds_are_those_that_the_engine_counted(case: Case) -> None:
+    """At depth 1 the engine counts what the step in flight computes as used already."""
+    history = KvHistory()
+    for records, simulation in simulated(case):
+        history.feed(records)
+        state, step = history.tip, next((r for r in records if isinstance(r, Step)), None)
+        if step is None or state is None or case.config.delivery == "batch":
+            continue  # a batch tells at its end which of its rows were over
+        kinds = state.kinds()
+        flying = sum(
+            row.count + row.reused % state.size  # what is copied on write comes with the row
+            for plan, _ in simulation.in_flight
+            for row in plan.rows
+            if row.branch.blocks and row.kind != 2 and not (state.padded and row.branch.over)
+        )
+        assert kinds.used + flying == step.kv_used
+        if not simulation.in_flight:
+            assert (kinds.reserved, kinds.internal) == (step.kv_reserved, step.kv_internal)
