@@ -257,7 +257,7 @@ class MainWindow(QMainWindow):
 
     def _on_inside(self) -> None:
         self.show_page(PLAY)
-        self.page.see_inside()
+        self.page.see_inside(not self.page.cursor_bar.inside.isChecked())
 
     def _on_escape(self) -> None:
         if self.runs.reading:

@@ -131,9 +131,10 @@ QScrollBar::add-page, QScrollBar::sub-page { background: transparent; }
 
 QTabWidget::pane { border: none; background: $panel; border-radius: ${s6}px; }
 QTabWidget::tab-bar { left: ${s6}px; }
-QTabBar { background: transparent; qproperty-drawBase: 0; }
+QTabBar { background: transparent; qproperty-drawBase: 0; qproperty-elideMode: ElideNone; }
 QTabBar::tab { background: transparent; color: $secondary; padding: ${s6}px ${s8}px; margin: ${s2}px ${s2}px 0 0;
     border-bottom: 2px solid transparent; font-size: ${f12}px; font-weight: 600; }
+QMainWindow > QTabBar { font-size: ${f12}px; font-weight: 600; }
 QTabBar::tab:hover { color: $text; }
 QTabBar::tab:selected { color: $text; border-bottom-color: $accent; }
 QTabBar::tab:focus { color: $accent; }

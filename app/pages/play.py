@@ -25,6 +25,7 @@ from app.widgets.labels import Hairline
 from engine import ModelSpec
 
 LAYOUT_KEY, LAYOUT_VERSION = "play/layout", 2
+INSIDE_KEY = "play/inside"
 COLUMNS_KEY = "play/request columns"
 
 
@@ -59,6 +60,7 @@ class PlayPage(QWidget):
         column.setContentsMargins(8, 8, 8, 8)
         column.setSpacing(8)
         self.cursor_bar = CursorBar(bridge.scope)
+        self.cursor_bar.inside_asked.connect(self.see_inside)
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         column.addWidget(self.area, 1)
         column.addWidget(self.cursor_bar)
@@ -98,6 +100,7 @@ class PlayPage(QWidget):
         kept = places.settings().value(LAYOUT_KEY)
         if kept is not None:
             self.area.restoreState(kept, LAYOUT_VERSION)
+            self.cursor_bar.inside.setChecked(str(places.settings().value(INSIDE_KEY, "")).lower() == "true")
         columns = places.settings().value(COLUMNS_KEY)
         if columns is not None:
             self.table.restore_columns(columns)
@@ -108,11 +111,16 @@ class PlayPage(QWidget):
 
     def reset_layout(self) -> None:
         """Every dock back in its first place."""
-        self.layout_of.prompt()
+        self.see_inside(False)
 
-    def see_inside(self) -> None:
-        """All docks that look inside, at once."""
-        self.layout_of.inside()
+    def see_inside(self, inside: bool = True) -> None:
+        """All docks that look inside, at once; or the usual ones."""
+        if inside:
+            self.layout_of.inside()
+        else:
+            self.layout_of.prompt()
+        self.cursor_bar.inside.setChecked(inside)
+        places.settings().setValue(INSIDE_KEY, inside)
 
     def cursor_commands(self) -> list[tuple[str, str, Callable[[], object]]]:
         """What the cursor can be told: words, key, and what it does."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QSlider, QToolButton
 
@@ -20,6 +20,8 @@ KEYS = "Space plays and pauses, comma and period step, F follows."
 
 class CursorBar(QFrame):
     """Moves a scope. Disabled while its trace has no step."""
+
+    inside_asked = Signal(bool)  # all panels that look inside, or the usual ones
 
     def __init__(self, scope: Scope) -> None:
         super().__init__()
@@ -47,6 +49,11 @@ class CursorBar(QFrame):
         self.follow.setProperty("role", "quiet")
         self.follow.setCheckable(True)
         self.follow.setToolTip("Follow the newest (F)")
+        self.inside = QPushButton("See inside")
+        self.inside.setObjectName("see_inside")
+        self.inside.setProperty("role", "quiet")
+        self.inside.setCheckable(True)
+        self.inside.setToolTip("All panels that look inside at once, or the usual ones (Ctrl+I)")
         row = QHBoxLayout(self)
         row.setContentsMargins(8, 2, 8, 2)
         row.setSpacing(6)
@@ -56,6 +63,8 @@ class CursorBar(QFrame):
         row.addWidget(self.words)
         row.addWidget(self.speed)
         row.addWidget(self.follow)
+        row.addWidget(self.inside)
+        self.inside.clicked.connect(self.inside_asked)
         self.slider.valueChanged.connect(self._on_slid)
         self.speed.currentIndexChanged.connect(self._on_speed)
         self.follow.clicked.connect(lambda checked=False: scope.follow())
