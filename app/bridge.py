@@ -7,6 +7,7 @@ rest to the next frame, so the window stays quick however many tokens a second c
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from time import perf_counter
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
@@ -20,7 +21,8 @@ RATE_WINDOW = 1.0
 
 
 class Bridge(QObject):
-    """Shows one trace at a time. Connect to `records_arrived`; read requests from `requests`, never from the trace."""
+    """Shows one trace at a time. Connect to `records_arrived`; read requests from `requests`, or from `shown` as they
+    stood at the scope's moment, never from the trace."""
 
     trace_reset = Signal(object)  # Trace: forget everything shown, this one starts
     records_arrived = Signal(object)  # list[Record], new since the last frame; `requests` already knows them
@@ -50,6 +52,11 @@ class Bridge(QObject):
     def requests(self) -> dict[int, RequestView]:
         """Every request shown so far, by id, in order of submission."""
         return self._index.requests
+
+    @property
+    def shown(self) -> Mapping[int, RequestView]:
+        """The requests as they stood at the scope's moment, those submitted by then: `requests` while it follows."""
+        return self.requests if self.scope.following else self._index.at(self.scope.moment)
 
     @property
     def header(self) -> Header | None:

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from PySide6.QtCore import QEvent, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import (
-    QColor,
     QHelpEvent,
     QHideEvent,
     QMouseEvent,
     QPainter,
-    QPainterPath,
     QPaintEvent,
-    QPen,
     QResizeEvent,
     QShowEvent,
-    QTransform,
 )
-from PySide6.QtWidgets import QGraphicsPathItem, QSizePolicy, QToolButton, QToolTip, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSizePolicy, QToolButton, QToolTip, QVBoxLayout, QWidget
 
 from app import theme
 from app.bridge import Bridge
-from app.panels.chart_metrics import Drawing, Latency, Line, Metric, all_metrics, nice_top
-from app.panels.chart_series import BIN, ChartSeries, decimate, drawn_order
+from app.panels.chart_metrics import Latency, Metric, all_metrics, nice_top
+from app.panels.chart_plot import ChartPlot
+from app.panels.chart_series import BIN, ChartSeries
 from app.panels.ink import Ink
 from app.panels.live_rate import live_rate
 from app.panels.request_words import duration
@@ -36,90 +32,15 @@ WINDOW = 60.0
 TICK_MS = 33
 CHARTS_A_TICK = 2  # each of six is drawn ten times a second
 GUTTER = 44
-
-
-class _Plot:
-    """The drawn part of one chart: pyqtgraph's view with a band and two lines. Ranges are set, never sought."""
-
-    def __init__(self, parent: QWidget) -> None:
-        import pyqtgraph as pg  # 0.3 s: paid after the window's first paint
-
-        self._pg = pg
-        self.view = pg.GraphicsView(parent, useOpenGL=False, background=None)
-        self.view.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
-        self.view.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self._box = pg.ViewBox(enableMouse=False, enableMenu=False, defaultPadding=0)
-        self.view.setCentralItem(self._box)
-        self._band = QGraphicsPathItem()
-        self._box.addItem(self._band, ignoreBounds=True)
-
-        class Curve(pg.PlotCurveItem):
-            """One device pixel wide, which is fast, and as dark as one pixel of the design on a finer screen."""
-
-            def paint(self, painter: QPainter, option: Any, widget: QWidget) -> None:
-                super().paint(painter, option, widget)
-                if painter.device().devicePixelRatioF() > 1:
-                    painter.save()
-                    painter.setTransform(painter.transform() * QTransform.fromTranslate(0.3, 0.45))
-                    super().paint(painter, option, widget)
-                    painter.restore()
-
-        self._lines = [Curve(connect="finite", antialias=True) for _ in range(2)]
-        self._hair = pg.InfiniteLine(angle=90, movable=False)
-        self._hair.hide()
-        for item in (*self._lines, self._hair):
-            self._box.addItem(item, ignoreBounds=True)
-
-    def colors(self, color: QColor, other: QColor, ground: QColor) -> None:
-        self.view.setBackground(ground)  # opaque: what lies under it need not be painted
-        fill = QColor(color)
-        fill.setAlphaF(0.22)
-        self._band.setPen(QPen(Qt.PenStyle.NoPen))
-        self._band.setBrush(fill)
-        for line, each in zip(self._lines, (color, other), strict=True):
-            line.setPen(self._pg.mkPen(each, width=1))
-        self._hair.setPen(self._pg.mkPen(other, width=1))
-
-    def draw(self, drawing: Drawing, first: int, last: int, span: tuple[float, float], top: float, now: float) -> None:
-        """Draws the bins `[first, last)` over `span` seconds and 0 to `top`."""
-        columns = max(32, self.view.width())
-        for i, item in enumerate(self._lines):
-            if i < len(drawing.lines):
-                x, low, high = self._columns(drawing.lines[i], first, last, columns, now)
-                item.setData(np.repeat(x, 2), np.column_stack(drawn_order(low, high)).ravel())
-        if drawing.band is not None:
-            self._band.setPath(self._area(*self._columns(drawing.band, first, last, columns, now)))
-        self._box.setRange(xRange=span, yRange=(-0.02 * top, 1.03 * top), padding=0, update=True)
-
-    def point(self, time: float | None) -> None:
-        """Puts the hairline at a time, or takes it away."""
-        self._hair.setVisible(time is not None)
-        if time is not None:
-            self._hair.setValue(time)
-
-    @staticmethod
-    def _columns(line: Line, first: int, last: int, columns: int, now: float) -> tuple[Any, Any, Any]:
-        low, high = line[0][first:last], line[1][first:last]
-        count = len(low)
-        low, high, starts = decimate(low, high, columns)
-        ends = np.append(starts[1:], count)[: len(starts)]
-        return np.minimum((first + ends) * BIN, now), low, high
-
-    def _area(self, x: Any, low: Any, high: Any) -> QPainterPath:
-        path = QPainterPath()
-        known = np.flatnonzero(np.isfinite(low) & np.isfinite(high))
-        for run in np.split(known, np.flatnonzero(np.diff(known) > 1) + 1):
-            if len(run) > 1:
-                xs = np.concatenate((x[run], x[run][::-1]))
-                ys = np.concatenate((high[run], low[run][::-1]))
-                path.addPath(self._pg.functions.arrayToQPath(xs, ys))
-        return path
+MARGIN = 0.1  # of the seconds in sight, before a moment that was out of sight
 
 
 class Chart(QWidget):
-    """One metric: title and figure on a line, the plot under it, three ticks at the right."""
+    """One metric: title and figure on a line, the plot under it, three ticks at the right. `moment` is the one on
+    show, infinite while that is the newest."""
 
     hovered = Signal(float)  # share of the plot's width; -1: left
+    sought = Signal(float)  # a person goes to this share of the plot's width
 
     def __init__(self, measure: Metric, series: ChartSeries) -> None:
         super().__init__()
@@ -128,10 +49,11 @@ class Chart(QWidget):
         self.setAccessibleName(measure.title)
         self.setMouseTracking(True)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
-        self.plot: _Plot | None = None
+        self.plot: ChartPlot | None = None
         self.top = 1.0
         self.span = (0.0, WINDOW)
         self.hair = -1.0
+        self.moment = math.inf
         self._figure = ("", "")
         self._said: tuple[object, ...] = ()
         self._drawn: tuple[object, ...] = ()
@@ -140,7 +62,7 @@ class Chart(QWidget):
     def build(self) -> None:
         """Makes the plot: once, after the first paint."""
         if self.plot is None:
-            self.plot = _Plot(self)
+            self.plot = ChartPlot(self)
             self.restyle()
             self._place()
             self.plot.view.show()
@@ -150,7 +72,7 @@ class Chart(QWidget):
         t = theme.current()
         self._big, self._small, self._tiny = Ink(theme.ui(20, 300)), Ink(theme.ui(12)), Ink(theme.ui(11))
         if self.plot is not None:
-            self.plot.colors(self.measure.color(t), t.secondary, t.panel)
+            self.plot.colors(self.measure.color(t), t.secondary, t.accent, t.panel)
         self._place()
         self.update()
 
@@ -168,7 +90,7 @@ class Chart(QWidget):
     def refresh(self, span: tuple[float, float]) -> None:
         """Draws what is new."""
         series = self.series
-        key = (series.now, series.live_rate, span, self.width(), self.height(), self.hair)
+        key = (series.now, series.live_rate, span, self.width(), self.height(), self.hair, self.moment)
         if self.plot is None or key == self._drawn:
             return
         self._drawn, self.span = key, span
@@ -179,17 +101,17 @@ class Chart(QWidget):
         highest = max((float(np.nanmax(s)) for s in seen if len(s) and not np.isnan(s).all()), default=0.0)
         self.top = drawing.top if not math.isnan(drawing.top) else nice_top(highest * 1.02)
         self.plot.draw(drawing, first, last, span, self.top, series.now)
-        self.plot.point(span[0] + self.hair * (span[1] - span[0]) if self.hair >= 0 else None)
-        said = (self.measure.figure(series, self.place()), self.top, self.hair)
+        self.plot.point(span[0] + self.hair * (span[1] - span[0]) if self.hair >= 0 else None, self.moment)
+        said = (self.measure.figure(series, self.place()), self.top)
         if said != self._said:
             self._said, self._figure = said, said[0]
             self.setAccessibleDescription(" ".join(self._figure))
             self.update()
 
     def place(self) -> int:
-        """The bin under the cursor; the latest without one."""
+        """The bin under the pointer, else at the moment on show."""
         if self.hair < 0:
-            return int(self.series.now / BIN)
+            return int(min(self.series.now, self.moment) / BIN)
         return int(min(self.series.now, self.span[0] + self.hair * (self.span[1] - self.span[0])) / BIN)
 
     # -- painting -------------------------------------------------------------------------------------------------
@@ -239,9 +161,19 @@ class Chart(QWidget):
     # -- the pointer ----------------------------------------------------------------------------------------------
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        share = self._share(event)
+        self.hovered.emit(share if 0 <= share <= 1 else -1.0)
+        if event.buttons() & Qt.MouseButton.LeftButton:
+            self.sought.emit(min(max(share, 0.0), 1.0))
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        share = self._share(event)
+        if event.button() is Qt.MouseButton.LeftButton and 0 <= share <= 1:
+            self.sought.emit(share)
+
+    def _share(self, event: QMouseEvent) -> float:
         area = self.area()
-        inside = area.left() <= event.position().x() <= area.right()
-        self.hovered.emit((event.position().x() - area.left()) / area.width() if inside else -1.0)
+        return (event.position().x() - area.left()) / area.width()
 
     def leaveEvent(self, event: QEvent) -> None:
         self.hovered.emit(-1.0)
@@ -259,7 +191,7 @@ class Chart(QWidget):
 
 
 class LiveCharts(QWidget):
-    """The charts of the bridge's trace, all over the same seconds."""
+    """The charts of the bridge's trace, all over the same seconds: the newest, or those around the scope's moment."""
 
     def __init__(self, bridge: Bridge, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -279,23 +211,50 @@ class LiveCharts(QWidget):
         for chart in self.charts:
             column.addWidget(chart, 1)
             chart.hovered.connect(self._on_hovered)
+            chart.sought.connect(self._on_sought)
             chart.setVisible(chart.measure.shown(self.series))
         self._turn = 0
         self._hair = -1.0
+        self._end: float | None = None  # of the seconds in sight, while the moment on show is in the past
+        self._moved = False
         self._timer = QTimer(self)
         self._timer.setInterval(TICK_MS)
         self._timer.timeout.connect(self._on_tick)
         bridge.records_arrived.connect(self._on_records)
         bridge.trace_reset.connect(self._on_reset)
+        bridge.scope.moved.connect(self._on_moved)
         theme.changes.theme_changed.connect(self._on_theme)
         self._tell_span()
 
     def span(self) -> tuple[float, float]:
-        """The seconds in sight: the last minute, or everything."""
-        now = self.series.now
+        """The seconds in sight: the last minute, or everything; in the past they stand still around the cursor."""
+        end = self.series.now if self._end is None else self._end
         if self.whole:
-            return 0.0, max(now, 10.0)
-        return max(0.0, now - WINDOW), max(now, 10.0)
+            return 0.0, max(end, 10.0)
+        return max(0.0, end - WINDOW), max(end, 10.0)
+
+    def _on_moved(self) -> None:
+        """The moment on show is another one. Charts in sight are drawn with the next tick."""
+        scope = self.bridge.scope
+        moment, self._moved = scope.moment, True
+        if scope.following:
+            self._end = None
+        else:
+            end = self.series.now if self._end is None else self._end
+            if not self.whole and moment < end - WINDOW:
+                end = moment + (1 - MARGIN) * WINDOW
+            self._end = max(end, moment)
+        for chart in self.charts:
+            chart.moment = moment
+        self._tell_span()
+
+    def _on_sought(self, share: float) -> None:
+        begin, end = self.span()
+        time = begin + share * (end - begin)
+        if time >= self.series.now:
+            self.bridge.scope.follow()
+        else:
+            self.bridge.scope.seek(max(time, self.bridge.scope.origin))
 
     def refresh(self) -> None:
         """Draws every chart now."""
@@ -309,13 +268,17 @@ class LiveCharts(QWidget):
 
     def _on_reset(self, trace: object) -> None:
         self.series.reset()
+        self._end = None
         for chart in self.charts:
             chart.setVisible(chart.measure.shown(self.series))
 
     def _on_tick(self) -> None:
         self.series.live_rate = live_rate(self.bridge)
         shown = [chart for chart in self.charts if chart.measure.shown(self.series)]
-        for _ in range(CHARTS_A_TICK):
+        scope = self.bridge.scope
+        count = len(shown) if self._moved and not scope.playing else CHARTS_A_TICK
+        self._moved = False
+        for _ in range(count):
             self._turn = (self._turn + 1) % len(shown)
             chart = shown[self._turn]
             chart.setVisible(True)
@@ -337,8 +300,12 @@ class LiveCharts(QWidget):
 
     def _tell_span(self) -> None:
         begin, end = self.span()
-        if self._hair >= 0:
-            text = f"{duration(max(0.0, end - begin) * (1 - self._hair))} ago"
+        scope = self.bridge.scope
+        pointed = begin + self._hair * (end - begin)
+        if not scope.following:
+            text = f"at {duration(max(0.0, (pointed if self._hair >= 0 else scope.moment) - scope.origin))}"
+        elif self._hair >= 0:
+            text = f"{duration(end - pointed)} ago"
         elif self.whole:
             text = f"all {duration(end)}"
         else:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from time import perf_counter
-from typing import Any
 
 from PySide6.QtCore import (
-    QAbstractTableModel,
     QItemSelection,
     QItemSelectionModel,
     QModelIndex,
-    QPersistentModelIndex,
     QPointF,
     QRect,
     Qt,
@@ -34,138 +31,14 @@ from PySide6.QtWidgets import (
 from app import theme
 from app.bridge import Bridge
 from app.panels.ink import Ink
-from app.panels.request_columns import COLUMNS, PROMPT, reason
-from app.panels.request_words import state_color, state_words, title
+from app.panels.request_columns import COLUMNS, PROMPT
+from app.panels.request_model import Index, RequestModel
+from app.panels.request_words import duration, state_color
 from app.widgets.labels import label
-from engine import Ended, Record, RequestView, Step, Submitted
+from engine import Ended, Record, Step, Submitted
 
 REFRESH_MS = 200
 NARROWEST = 160  # a column of prompts
-Index = QModelIndex | QPersistentModelIndex
-Sortable = tuple[Any, ...]
-
-
-class RequestModel(QAbstractTableModel):
-    """Rows are request ids in the order and choice of `sort` and `filter`; cells read the bridge's views."""
-
-    def __init__(self, bridge: Bridge) -> None:
-        super().__init__()
-        self.bridge = bridge
-        self.rows: list[int] = []
-        self._words = ""
-        self._column, self._order = 0, Qt.SortOrder.AscendingOrder
-
-    def rowCount(self, parent: Index | None = None) -> int:
-        return 0 if parent is not None and parent.isValid() else len(self.rows)
-
-    def columnCount(self, parent: Index | None = None) -> int:
-        return 0 if parent is not None and parent.isValid() else len(COLUMNS)
-
-    def view(self, row: int) -> RequestView | None:
-        return self.bridge.requests.get(self.rows[row]) if 0 <= row < len(self.rows) else None
-
-    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        view = self.view(index.row())
-        if view is None:
-            return None
-        column = COLUMNS[index.column()]
-        match role:
-            case Qt.ItemDataRole.DisplayRole:
-                return column.words(view)
-            case Qt.ItemDataRole.ToolTipRole if not column.right:
-                return column.words(view)
-            case Qt.ItemDataRole.TextAlignmentRole:
-                side = Qt.AlignmentFlag.AlignRight if column.right else Qt.AlignmentFlag.AlignLeft
-                return side | Qt.AlignmentFlag.AlignVCenter
-            case Qt.ItemDataRole.AccessibleTextRole:
-                return f"{column.title} {column.words(view)}"
-            case _:
-                return None
-
-    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if orientation is not Qt.Orientation.Horizontal:
-            return None
-        column = COLUMNS[section]
-        match role:
-            case Qt.ItemDataRole.DisplayRole:
-                return column.title
-            case Qt.ItemDataRole.ToolTipRole:
-                return column.tip
-            case Qt.ItemDataRole.TextAlignmentRole:
-                side = Qt.AlignmentFlag.AlignRight if column.right else Qt.AlignmentFlag.AlignLeft
-                return side | Qt.AlignmentFlag.AlignVCenter
-            case _:
-                return None
-
-    def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
-        self._column, self._order = column, order
-        self.arrange()
-
-    def filter(self, words: str) -> None:
-        """Keeps the requests whose number, prompt, state or reason contain every one of these words."""
-        self._words = words
-        self.arrange()
-
-    @property
-    def moves(self) -> bool:
-        """Whether rows may come, go or change places as requests go on."""
-        return bool(self._words) or self._column != 0 or self._order is not Qt.SortOrder.AscendingOrder
-
-    def append(self, requests: list[int]) -> None:
-        """New requests, at the end until they are arranged; one signal for all."""
-        shown = [r for r in requests if self._kept(r)]
-        if shown:
-            self.beginInsertRows(QModelIndex(), len(self.rows), len(self.rows) + len(shown) - 1)
-            self.rows += shown
-            self.endInsertRows()
-
-    def _kept(self, request: int) -> bool:
-        if not self._words:
-            return True
-        view = self.bridge.requests[request]
-        cells = " ".join((str(request), title(view), state_words(view), reason(view))).casefold()
-        return all(word in cells for word in self._words.casefold().split())
-
-    def _key(self, request: int) -> Sortable:
-        value = COLUMNS[self._column].value(self.bridge.requests[request])
-        return () if value is None else (value,)
-
-    def _arranged(self) -> list[int]:
-        ids = [r for r in self.bridge.requests if self._kept(r)]
-        if self._column == 0:
-            return sorted(ids, reverse=self._order is Qt.SortOrder.DescendingOrder)
-        keys = {r: self._key(r) for r in ids}
-        with_value = sorted((r for r in ids if keys[r]), key=keys.__getitem__)
-        if self._order is Qt.SortOrder.DescendingOrder:
-            with_value.reverse()
-        return with_value + [r for r in ids if not keys[r]]
-
-    def arrange(self) -> None:
-        """Filters and sorts anew; nothing happens where the order is the same. Selections follow their requests."""
-        rows = self._arranged()
-        if rows == self.rows:
-            return
-        self.layoutAboutToBeChanged.emit()
-        places = {request: i for i, request in enumerate(rows)}
-        old = self.persistentIndexList()
-        moved = [places.get(self.rows[i.row()]) if i.row() < len(self.rows) else None for i in old]
-        self.rows = rows
-        new = [
-            QModelIndex() if place is None else self.index(place, i.column())
-            for i, place in zip(old, moved, strict=True)
-        ]
-        self.changePersistentIndexList(old, new)
-        self.layoutChanged.emit()
-
-    def reset(self) -> None:
-        self.beginResetModel()
-        self.rows = self._arranged()
-        self.endResetModel()
-
-    def tell(self) -> None:
-        """One signal for all cells: their requests went on."""
-        if self.rows:
-            self.dataChanged.emit(self.index(0, 0), self.index(len(self.rows) - 1, len(COLUMNS) - 1))
 
 
 class RequestCells(QStyledItemDelegate):
@@ -245,7 +118,10 @@ class _Table(QTableView):
 
 
 class RequestTable(QWidget):
-    """Every request of the bridge's trace; `request_selected` gives -1 when nothing is selected."""
+    """Every request of the bridge's trace as it stood at the scope's moment.
+
+    `request_selected` gives -1 when nothing is selected.
+    """
 
     request_selected = Signal(int)
     request_opened = Signal(int)  # its transcript is wanted
@@ -288,7 +164,7 @@ class RequestTable(QWidget):
         column.addLayout(top)
         column.addWidget(self.table, 1)
         self._new: list[int] = []
-        self._stale = self._telling = False
+        self._stale = self._telling = self._moved = False
         self._rested = 0.0  # arranging costs at most a twentieth of the time
         self._timer = QTimer(self)
         self._timer.setInterval(REFRESH_MS)
@@ -299,12 +175,16 @@ class RequestTable(QWidget):
         self.table.activated.connect(self._on_opened)
         bridge.records_arrived.connect(self._on_records)
         bridge.trace_reset.connect(self._on_reset)
+        bridge.scope.moved.connect(self._on_moved)
+        bridge.scope.selected.connect(self.select)
         theme.changes.theme_changed.connect(self._on_theme)
         self._on_theme()
         self._on_reset(None)
 
     def select(self, request: int | None) -> None:
         """Selects a request, as another panel has done; None or -1 selects none."""
+        if request == self.selected:
+            return
         self._telling = True
         try:
             self._on_refresh()
@@ -330,7 +210,14 @@ class RequestTable(QWidget):
     def restore_columns(self, state: bytes) -> None:
         self.table.horizontalHeader().restoreState(state)
 
+    def _on_moved(self) -> None:
+        self._moved = True
+        self.model.forget_moment()
+        self.table.viewport().update()
+
     def _on_records(self, records: list[Record]) -> None:
+        if not self.bridge.scope.following:
+            return  # the way back to what is live arranges all
         for record in records:
             if isinstance(record, Submitted):
                 self._new.append(record.request)
@@ -343,13 +230,16 @@ class RequestTable(QWidget):
         self._tell_count()
 
     def _on_refresh(self) -> None:
-        if not (self._stale or self._new):
+        if not (self._stale or self._new or self._moved):
             return
-        if self._new:
+        if self._new and not self._moved:
             self.model.append(self._new)
-            self._new = []
+        self._new = []
         began = perf_counter()
-        if self.model.moves and began >= self._rested:
+        if self._moved:
+            self._moved = False
+            self._arrange_moment()
+        elif self.model.moves and began >= self._rested:
             self.model.arrange()
             ended = perf_counter()
             self._rested = ended + 20 * (ended - began)
@@ -357,19 +247,35 @@ class RequestTable(QWidget):
         self.model.tell()
         self._tell_count()
 
+    def _arrange_moment(self) -> None:
+        """The rows of another moment. A selected request that had not been submitted stays selected elsewhere."""
+        telling, self._telling = self._telling, True
+        try:
+            self.model.arrange()
+            request = self.bridge.scope.request
+            if self.selected is None and request in self.model.rows:
+                self.table.selectRow(self.model.rows.index(request))
+        finally:
+            self._telling = telling
+
     def _on_filter(self, words: str) -> None:
         self.model.filter(words)
         self._tell_count()
 
     def _tell_count(self) -> None:
-        shown, total = len(self.model.rows), len(self.bridge.requests)
+        shown, total, scope = len(self.model.rows), len(self.bridge.shown), self.bridge.scope
         noun = "request" if total == 1 else "requests"
-        self.count.setText(f"{total:,} {noun}" if shown == total else f"{shown:,} of {total:,} {noun}")
+        words = f"{total:,} {noun}" if shown == total else f"{shown:,} of {total:,} {noun}"
+        if not scope.following:
+            words = f"at {duration(max(0.0, scope.moment - scope.origin))}  ·  {words}"
+        self.count.setText(words)
 
     def _on_selection(self, chosen: QItemSelection, given_up: QItemSelection) -> None:
         if not self._telling:
             request = self.selected
-            self.request_selected.emit(-1 if request is None else request)
+            wanted = -1 if request is None else request
+            self.request_selected.emit(wanted)
+            self.bridge.scope.select(wanted)
 
     def _on_opened(self, index: QModelIndex) -> None:
         if 0 <= index.row() < len(self.model.rows):

@@ -66,3 +66,17 @@ def duration(seconds: float) -> str:
 def number(value: float) -> str:
     """A rate or count: "4.2" below ten, else whole, with thousands apart."""
     return f"{value:.1f}" if 0 < value < 9.95 else f"{value:,.0f}"
+
+
+def tooltip(view: RequestView) -> str:
+    """The prompt and the numbers of a card, each with its formula."""
+    lines = [
+        title(view)[:300],
+        f"{len(view.prompt_ids):,} tokens in, {len(view.tokens):,} of {view.params.max_tokens:,} out",
+    ]
+    if view.ttft is not None:
+        lines.append(f"TTFT {duration(view.ttft)} = first token − submit")
+    rate = view.tokens_per_second
+    if rate is not None:
+        lines.append(f"{number(rate)} tok/s = (tokens − 1) ÷ (last − first token)")
+    return "\n".join(lines)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLineEdit, QPushButton, QVBoxLayout, QWidget
@@ -21,6 +21,8 @@ PRESETS: dict[str, SamplingParams] = {
     "wild": SamplingParams(max_tokens=200, temperature=1.3, top_p=1.0, min_p=0.05),
 }
 OWN = "own values"
+MOST_ALTERNATIVES = 20
+ALTERNATIVES = "Record so many of the likeliest tokens beside each token that is given, with their probabilities"
 
 
 def stop_strings(text: str) -> tuple[str, ...]:
@@ -71,6 +73,8 @@ class SamplingPanel(QWidget):
         self.stop.setObjectName("sampling_stop")
         self.stop.setPlaceholderText("none")
         self.ignore_eos = Switch("sampling_ignore_eos", "Ignore end of text")
+        self.alternatives = Number("sampling_logprobs", 0, MOST_ALTERNATIVES, 0)
+        self.alternatives.setSpecialValueText("off")
         self.samples = Number("sampling_n", 1, MOST_SAMPLES, 1)
         self.samples_note = Note("sampling_n_note")
         self.error = Note("sampling_error", "error")
@@ -101,6 +105,7 @@ class SamplingPanel(QWidget):
             ("Seed", self.seed, "A fixed seed gives the same answers again; request i of a batch takes seed + i"),
             ("Stop at", self.stop, 'End when one of these appears: The end, \\n\\n - or a JSON list, ["a, b", "c"]'),
             ("Ignore EOS", self.ignore_eos, "Go on past the model's own end until max tokens"),
+            ("Alternatives", self.alternatives, ALTERNATIVES),
             ("Samples", self.samples, "So many answers to each prompt, which they share in the KV cache"),
         )
         for row in more:
@@ -116,6 +121,7 @@ class SamplingPanel(QWidget):
         self.top_k.valueChanged.connect(self._on_edited)
         self.seed.valueChanged.connect(self._on_edited)
         self.samples.valueChanged.connect(self._on_edited)
+        self.alternatives.valueChanged.connect(self._on_edited)
         self.stop.textChanged.connect(self._on_edited)
         self.ignore_eos.toggled.connect(self._on_edited)
         self._recall()
@@ -133,6 +139,7 @@ class SamplingPanel(QWidget):
             stop=stop_strings(self.stop.text()),
             seed=None if seed < 0 else seed,
             ignore_eos=self.ignore_eos.isChecked(),
+            logprobs=self.alternatives.value(),
             n=self.samples.value() if self.samples.isEnabled() else 1,
         )
 
@@ -156,6 +163,7 @@ class SamplingPanel(QWidget):
         self.seed.setValue(-1 if params.seed is None else params.seed)
         self.stop.setText(stop_text(params.stop))
         self.ignore_eos.setChecked(params.ignore_eos)
+        self.alternatives.setValue(params.logprobs)
         self.samples.setValue(params.n)
         self._showing = False
         self._on_edited()
@@ -169,7 +177,8 @@ class SamplingPanel(QWidget):
     def _on_preset(self) -> None:
         params = PRESETS.get(self.preset.currentData())
         if params is not None:
-            self.set_params(params)
+            # what is recorded of the drawing is not part of how it is drawn
+            self.set_params(replace(params, logprobs=self.alternatives.value()))
 
     def _on_edited(self) -> None:
         if self._showing:
@@ -180,7 +189,7 @@ class SamplingPanel(QWidget):
             self.error.say(str(error))
             return
         self.error.say("")
-        name = next((name for name, values in PRESETS.items() if values == params), OWN)
+        name = next((name for name, values in PRESETS.items() if values == replace(params, logprobs=0)), OWN)
         own = self.preset.findText(OWN)
         if name == OWN and own < 0:
             self.preset.addItem(OWN, OWN)

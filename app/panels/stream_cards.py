@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from PySide6.QtCore import QEvent, QPoint, QRect, Qt, Signal
 from PySide6.QtGui import (
@@ -21,7 +21,7 @@ from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QScrollBar, QT
 from app import theme
 from app.bridge import Bridge
 from app.panels.card_painter import CardPainter
-from app.panels.request_words import duration, number, state_words, title
+from app.panels.request_words import state_words, tooltip
 from engine import RequestView, State
 
 NARROWEST, WIDEST, GAP = 240, 360, 8
@@ -81,13 +81,33 @@ class StreamCards(QAbstractScrollArea):
         self._set_following(True)
         self.refresh()
 
-    def add(self, requests: Iterable[int]) -> None:
-        """New requests, at the end. Call `changed` after it."""
-        for request in requests:
+    def show_first(self, ids: Sequence[int], count: int) -> None:
+        """Shows the first `count` of `ids`, which begin with those that were shown before, or the other way round."""
+        if count == len(self.ids):
+            return
+        for request in self.ids[count:]:
+            del self._place[request]
+        del self.ids[count:]
+        for request in ids[len(self.ids) : count]:
             self._place[request] = len(self.ids)
             self.ids.append(request)
+        if self._hovered not in self._place:
+            self._hovered = None
+        if self.current not in self._place:
+            selected = self.bridge.scope.request
+            self._set_current(selected if selected in self._place else None)
         self._lay_out()
         self.viewport().update()
+
+    def moved(self, newest: int) -> None:
+        """Another moment is on show; `newest` is the latest request that a step had computed then, or -1."""
+        self._newest = self._place.get(newest, -1)
+        if self.following:
+            self._placing = True
+            self.verticalScrollBar().setValue(self._end())
+            self._placing = False
+        self.viewport().update()
+        self._describe()
 
     def changed(self, requests: set[int], started: int) -> None:
         """Repaints those of `requests` that are in sight; `started` is the newest request of a step, or -1."""
@@ -132,7 +152,12 @@ class StreamCards(QAbstractScrollArea):
             self._reveal(self._place[request])
 
     def view(self, request: int | None) -> RequestView | None:
-        return self.bridge.requests.get(request) if request is not None else None
+        """The request as it stood at the moment on show."""
+        return self.bridge.shown.get(request) if request is not None else None
+
+    def live(self, request: int) -> RequestView | None:
+        """The request as it is now: what can be done with it."""
+        return self.bridge.requests.get(request)
 
     def _describe(self) -> None:
         view = self.view(self.current)
@@ -259,7 +284,7 @@ class StreamCards(QAbstractScrollArea):
             painter.drawText(box, Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap, EMPTY)
             return
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        requests = self.bridge.requests
+        requests = self.bridge.shown
         first, last = self._in_sight()
         for place in range(first, last):
             rect = self._rect(place)
@@ -329,7 +354,7 @@ class StreamCards(QAbstractScrollArea):
 
     def copy_text(self, request: int) -> None:
         """Puts a stream's whole text on the clipboard."""
-        view = self.view(request)
+        view = self.live(request)
         if view is not None:
             QGuiApplication.clipboard().setText(view.text)
 
@@ -344,7 +369,7 @@ class StreamCards(QAbstractScrollArea):
 
     def menu(self, request: int) -> QMenu:
         """What can be done with one stream; deletes itself when it closes."""
-        view = self.view(request)
+        view = self.live(request)
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         over = view is None or view.state is State.FINISHED
@@ -369,17 +394,3 @@ class StreamCards(QAbstractScrollArea):
                 QToolTip.showText(event.globalPos(), tooltip(view), self.viewport())
             return True
         return super().viewportEvent(event)
-
-
-def tooltip(view: RequestView) -> str:
-    """The prompt and the numbers of a card, each with its formula."""
-    lines = [
-        title(view)[:300],
-        f"{len(view.prompt_ids):,} tokens in, {len(view.tokens):,} of {view.params.max_tokens:,} out",
-    ]
-    if view.ttft is not None:
-        lines.append(f"TTFT {duration(view.ttft)} = first token − submit")
-    rate = view.tokens_per_second
-    if rate is not None:
-        lines.append(f"{number(rate)} tok/s = (tokens − 1) ÷ (last − first token)")
-    return "\n".join(lines)

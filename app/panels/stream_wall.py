@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
 from app import theme
 from app.bridge import Bridge
 from app.panels.live_rate import live_rate
-from app.panels.request_words import number
+from app.panels.request_words import duration, number
 from app.panels.stream_cards import StreamCards
+from app.panels.stream_tally import StreamTally
 from app.widgets.labels import label
 from engine import Ended, Record, Step, Submitted
 
@@ -47,7 +48,7 @@ class Parts(QLabel):
 
 
 class StreamWall(QWidget):
-    """Every stream of the bridge's trace as a card that grows.
+    """Every stream of the bridge's trace as a card that grows, or as it stood at the scope's moment.
 
     The signals name a request; `request_selected` gives -1 when the selection is given up.
     """
@@ -62,7 +63,8 @@ class StreamWall(QWidget):
         super().__init__(parent)
         self.setObjectName("stream_wall")
         self.bridge = bridge
-        self.running = self.done = 0
+        self.tally = StreamTally()
+        self._moved = False  # while it could not be seen
         self.title = label("Streams", "brand")
         self.counts = Parts("stream_counts")
         self.figures = label("", "secondary", "stream_figures")
@@ -91,10 +93,13 @@ class StreamWall(QWidget):
             "request_selected", "request_opened", "stop_requested", "regenerate_requested", "follow_up_requested",
         ):  # fmt: skip
             getattr(self.cards, name).connect(getattr(self, name))
+        self.cards.request_selected.connect(bridge.scope.select)
         self.newest.clicked.connect(self.cards.follow)
         self.cards.following_changed.connect(lambda following: self.newest.setVisible(not following))
         bridge.records_arrived.connect(self._on_records)
         bridge.trace_reset.connect(self._on_reset)
+        bridge.scope.moved.connect(self._on_moved)
+        bridge.scope.selected.connect(self.select)
         theme.changes.theme_changed.connect(self._on_theme)
         self._on_reset()
         self._on_theme()
@@ -104,49 +109,61 @@ class StreamWall(QWidget):
         self.cards.select(request)
 
     def _on_reset(self, trace: object = None) -> None:
-        self.running = self.done = 0
+        self.tally = StreamTally()
+        self.tally.feed(self.bridge.trace.records[: self.bridge.position])
         self.cards.clear()
-        known = list(self.bridge.requests)
-        if known:
-            self.cards.add(known)
-        self._tell_counts()
+        self._show_moment()
 
     def _on_records(self, records: list[Record]) -> None:
-        new: list[int] = []
+        self.tally.feed(records)
+        if not self.bridge.scope.following:
+            return
         touched: set[int] = set()
-        started = -1
+        new = False
         for record in records:
             match record:
                 case Step():
-                    requests = record.request.tolist()
-                    touched.update(requests)
+                    touched.update(record.request.tolist())
                     touched.update(record.preempted.tolist())
-                    started = max(started, max(requests, default=-1))
-                    self.running = record.running
                 case Submitted():
-                    new.append(record.request)
+                    new = True
                 case Ended():
                     touched.add(record.request)
-                    self.done += 1
                 case _:
                     pass
         if new:
-            self.cards.add(new)
+            self.cards.show_first(self.tally.ids, len(self.tally.ids))
         if touched:
-            self.cards.changed(touched, started)
+            self.cards.changed(touched, self.tally.at().newest)
         if new or touched:
             self._tell_counts()
 
+    def _on_moved(self) -> None:
+        if self.isVisible():
+            self._show_moment()
+        else:
+            self._moved = True
+
+    def _show_moment(self) -> None:
+        """The cards and counts as they stood at the scope's moment."""
+        self._moved = False
+        tally = self.tally.at(self.bridge.scope.moment)
+        self.cards.show_first(self.tally.ids, tally.requests)
+        self.cards.moved(tally.newest)
+        self._tell_counts()
+        self._tell_figures()
+
     def _tell_counts(self) -> None:
-        total = len(self.cards.ids)
-        running = min(self.running, total - self.done)
-        waiting = total - self.done - running
-        parts = [f"{running:,} running", f"{waiting:,} waiting", f"{self.done:,} done"] if total else []
-        self.counts.say(parts)
+        scope = self.bridge.scope
+        tally = self.tally.at(scope.moment)
+        parts = [f"{tally.running:,} running", f"{tally.waiting:,} waiting", f"{tally.done:,} done"]
+        then = [] if scope.following else [f"at {duration(max(0.0, scope.moment - scope.origin))}"]
+        self.counts.say([*then, *parts] if tally.requests or then else [])
 
     def _tell_figures(self) -> None:
         rate, frames = live_rate(self.bridge), self.bridge.frames_per_second
-        text = f"{number(rate)} tok/s   {frames:.0f} fps" if self.cards.ids else f"{frames:.0f} fps"
+        live = self.cards.ids and self.bridge.scope.following
+        text = f"{number(rate)} tok/s   {frames:.0f} fps" if live else f"{frames:.0f} fps"
         if text != self.figures.text():
             self.figures.setText(text)
 
@@ -157,3 +174,8 @@ class StreamWall(QWidget):
         self._column.setContentsMargins(0, 0, 0, 0)
         self._column.setSpacing(px(6))
         self.cards.refresh()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if self._moved:
+            self._show_moment()

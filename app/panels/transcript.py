@@ -1,18 +1,22 @@
-"""One request whole: what was asked, everything it has said so far, its numbers, and what can be done with it."""
+"""One request whole: what was asked, everything it has said so far, its numbers, and what can be done with it.
+
+At a moment in the past, what had not been said yet stays in its place as faint text: nothing moves, and tokens further
+on can still be looked at and gone to.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
+import numpy as np
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QGuiApplication, QResizeEvent, QShowEvent, QTextBlockFormat, QTextCharFormat, QTextCursor
+from PySide6.QtGui import QGuiApplication, QHideEvent, QResizeEvent, QShowEvent, QTextCharFormat
 from PySide6.QtWidgets import (
     QBoxLayout,
     QHBoxLayout,
     QLabel,
     QLineEdit,
-    QPlainTextEdit,
     QPushButton,
     QStackedLayout,
     QVBoxLayout,
@@ -22,9 +26,14 @@ from PySide6.QtWidgets import (
 from app import theme
 from app.bridge import Bridge
 from app.panels.request_words import duration, number, state_color, state_words
+from app.panels.token_card import TokenCardView
+from app.panels.token_ink import TokenMode
+from app.panels.token_switch import TokenSwitch
+from app.panels.token_text import TokenText
+from app.panels.token_view import TokenCard, Waits, token_card, token_classes
 from app.session import Session
 from app.widgets.labels import Note, label
-from engine import Ended, Record, RequestView, State, Step, Submitted, request_metrics
+from engine import Ended, Record, RequestView, SampleView, State, Step, Submitted, request_metrics
 
 EMPTY = "Select a stream to read it whole."
 WIDE = 860  # from here on, name and numbers share a line
@@ -34,7 +43,8 @@ ROLES = {"user": "You", "assistant": "Answer", "system": "System"}
 def metrics_line(view: RequestView) -> str:
     """The request's numbers so far, in words."""
     metrics = request_metrics(view)
-    parts = [f"{metrics.prompt_tokens:,} tokens in", f"{metrics.output_tokens:,} of {view.params.max_tokens:,} out"]
+    most = view.params.max_tokens * len(view.samples)
+    parts = [f"{metrics.prompt_tokens:,} tokens in", f"{metrics.output_tokens:,} of {most:,} out"]
     for name, value in (("TTFT", metrics.ttft), ("TPOT", metrics.tpot), ("E2E", metrics.e2e)):
         if value is not None:
             parts.append(f"{name} {duration(value)}")
@@ -47,7 +57,10 @@ def metrics_line(view: RequestView) -> str:
 
 
 class Transcript(QWidget):
-    """Shows `request`, None until one is chosen. Text comes once a frame; the place read stays unless at the end."""
+    """Shows `request`, None until one is chosen. Text comes once a frame; the place read stays unless at the end.
+
+    The scope gives it a turn a frame, in which it shows what moved.
+    """
 
     request_created = Signal(int)  # a follow-up or regeneration made this request
 
@@ -57,7 +70,6 @@ class Transcript(QWidget):
         self.bridge, self.session = bridge, session
         self.request: int | None = None
         self._wanted: int | None = None
-        self._length = 0
         self._stale = False
         self.name = QLabel()
         self.name.setObjectName("transcript_name")
@@ -65,14 +77,10 @@ class Transcript(QWidget):
         self.numbers = label("", "note", "transcript_metrics")
         self.numbers.setWordWrap(True)
         self.numbers.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self.text = QPlainTextEdit()
-        self.text.setObjectName("transcript_text")
-        self.text.setAccessibleName("Transcript")
-        self.text.setReadOnly(True)
-        self.text.setUndoRedoEnabled(False)
-        self.text.setTextInteractionFlags(
-            Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
-        )
+        self.switch = TokenSwitch()
+        self.text = TokenText()
+        self.text.set_mode(self.switch.mode)
+        self.card = TokenCardView(self)
         self.error = Note("transcript_error", "error")
         self.copy_button = self._button("Copy", "Copy the answer", self._on_copy)
         self.again_button = self._button("Regenerate", "The same prompt again with a fresh seed", self._on_regenerate)
@@ -100,6 +108,7 @@ class Transcript(QWidget):
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(8)
         column.addLayout(head)
+        column.addWidget(self.switch)
         column.addWidget(self.text, 1)
         column.addWidget(self.error)
         column.addLayout(foot)
@@ -110,6 +119,14 @@ class Transcript(QWidget):
         self._pages.addWidget(empty)
         self._pages.addWidget(page)
         self.follow_up.textChanged.connect(self._tell_state)
+        self.switch.mode_changed.connect(self._on_mode)
+        self.switch.sample_changed.connect(self._rewrite)
+        self.text.token_changed.connect(self._tell_card)
+        self.text.token_chosen.connect(self._on_chosen)
+        self.text.verticalScrollBar().valueChanged.connect(self._tell_card)
+        bridge.scope.attach(self)
+        bridge.scope.moved.connect(self._on_moved)
+        bridge.scope.selected.connect(self.select)
         bridge.records_arrived.connect(self._on_records)
         bridge.trace_reset.connect(self._on_reset)
         session.state_changed.connect(self._tell_state)
@@ -126,7 +143,19 @@ class Transcript(QWidget):
 
     @property
     def view(self) -> RequestView | None:
+        """The request as it is now."""
         return self.bridge.requests.get(self.request) if self.request is not None else None
+
+    @property
+    def shown(self) -> RequestView | None:
+        """The request as it stood at the moment on show; None where it had not been submitted."""
+        return self.bridge.shown.get(self.request) if self.request is not None else None
+
+    @property
+    def sample(self) -> SampleView | None:
+        """The sample on show, as it is now."""
+        view = self.view
+        return view.samples[min(self.switch.sample, len(view.samples) - 1)] if view is not None else None
 
     def select(self, request: int | None) -> None:
         """Shows a request, or as soon as it arrives; None or -1 shows none."""
@@ -138,6 +167,8 @@ class Transcript(QWidget):
         if request != self.request:
             self.request = request
             self.follow_up.clear()
+            view = self.view
+            self.switch.offer(len(view.samples) if view is not None else 1)
             self._rewrite()
 
     def ask(self) -> None:
@@ -151,7 +182,7 @@ class Transcript(QWidget):
         view = self.view
         self._pages.setCurrentIndex(0 if view is None else 1)
         self.text.clear()
-        self._length = 0
+        self.text.begin()
         if view is None:
             return
         for message in view.messages:
@@ -162,50 +193,95 @@ class Transcript(QWidget):
             self._write("", "said")
         else:
             self._write(view.prompt, "asked")
-        self._append(view)
-        self._tell_state()
-
-    def _format(self, kind: str) -> QTextCharFormat:
-        t = theme.current()
-        result = QTextCharFormat()
-        if kind == "role":
-            result.setFont(theme.ui(11, 600))
-            result.setForeground(t.secondary)
-        else:
-            result.setFont(theme.mono(13))
-            result.setForeground(t.secondary if kind == "asked" else t.text)
-        return result
+        self.text.begin()
+        self._update()
 
     def _write(self, text: str, kind: str) -> None:
-        """A new paragraph at the end."""
-        cursor = QTextCursor(self.text.document())
-        cursor.movePosition(QTextCursor.MoveOperation.End)
-        if not self.text.document().isEmpty():
-            if kind == "role":
-                cursor.insertBlock(QTextBlockFormat(), self._format("role"))
-            cursor.insertBlock(QTextBlockFormat(), self._format(kind))
-        cursor.insertText(text, self._format(kind))
+        t = theme.current()
+        form = QTextCharFormat()
+        form.setFont(theme.ui(11, 600) if kind == "role" else theme.mono(13))
+        form.setForeground(t.text if kind == "said" else t.secondary)
+        self.text.write(text, form, apart=kind == "role")
 
-    def _append(self, view: RequestView) -> None:
-        """What has been said since the last call, as one insertion; a selection and the place read stay."""
-        text = view.text
-        if len(text) == self._length:
+    def _update(self) -> None:
+        """Shows what is new, or another moment; a selection and the place read stay."""
+        self._stale = False
+        view, sample = self.view, self.sample
+        if view is None or sample is None:
             return
-        bar = self.text.verticalScrollBar()
-        at_end, value = bar.value() >= bar.maximum(), bar.value()
-        cursor = QTextCursor(self.text.document())
-        cursor.movePosition(QTextCursor.MoveOperation.End)
-        cursor.insertText(text[self._length :], self._format("said"))
-        self._length = len(text)
-        bar.setValue(bar.maximum() if at_end else value)
+        said = len(sample.text)
+        if not self.bridge.scope.following:
+            then = self.shown
+            said = len(then.samples[sample.branch].text) if then is not None else 0
+        ends = np.array(sample.text_ends, np.int64)
+        self.text.show_answer(sample.text, ends, self._classes(view, sample), said)
+        self._tell_state()
+        self._tell_card()
+
+    def _classes(self, view: RequestView, sample: SampleView) -> np.ndarray[Any, Any]:
+        """The classes of the sample's tokens in the mode that is on, and their legend."""
+        if self.switch.mode is not TokenMode.TIME or not sample.tokens:
+            self.switch.say()
+            return token_classes(sample.logprobs)
+        waits = Waits.of(view.submitted, sample.token_times)
+        median = duration(waits.median) if len(waits.seconds) > 1 else ""
+        self.switch.say(median, duration(float(waits.seconds[0])), len(waits.seconds) < len(sample.tokens))
+        return waits.classes()
+
+    # -- tokens ---------------------------------------------------------------------------------------------------
+
+    def card_of(self, token: int) -> TokenCard | None:
+        """All about a token of the sample on show; None where there is none."""
+        view, sample, scope = self.view, self.sample, self.bridge.scope
+        if view is None or sample is None or not 0 <= token < len(sample.tokens):
+            return None
+        time = sample.token_times[token]
+        place = scope.place_at(time)
+        step = scope.step_at(place) if place >= 0 and scope.step_ends[place] == time else None
+        return token_card(view, sample.branch, token, step)
+
+    def _tell_card(self, *changed: object) -> None:
+        card = self.card_of(self.text.wanted) if self.text.mode is not TokenMode.TEXT and self.isVisible() else None
+        if card is None:
+            self.card.drop()
+            return
+        box = self.text.token_rect(self.text.wanted)
+        box.moveTopLeft(self.text.viewport().mapTo(self, box.topLeft()))
+        self.card.show_card(card, self.bridge.scope.origin, box)
+        self.text.setAccessibleDescription(self.card.accessibleName())
+
+    def _on_chosen(self, token: int) -> None:
+        sample = self.sample
+        if sample is not None and token < len(sample.token_times):
+            self.bridge.scope.seek(sample.token_times[token])
+
+    def _on_mode(self) -> None:
+        self.text.set_mode(self.switch.mode)
+        self._update()
+
+    # -- the moment -----------------------------------------------------------------------------------------------
+
+    def advance(self, deadline: float) -> None:
+        """Records come from the bridge."""
+
+    def refresh(self) -> None:
+        """Shows what moved since the last frame."""
+        if self._stale:
+            self._update()
+
+    def _on_moved(self) -> None:
+        self._stale = True
 
     def _tell_state(self, *changed: object) -> None:
-        view = self.view
-        if view is None:
+        now = self.view
+        if now is None:
             return
         t = theme.current()
-        over = view.state is State.FINISHED
+        over = now.state is State.FINISHED
+        view = self.shown or now
         color, words = theme.request_color(view.request).name(), state_words(view)
+        if self.shown is None:
+            words = "not submitted yet"
         name = (
             f'<span style="color:{color}">●</span>&nbsp; <b>{view.request}</b>&nbsp; '
             f'<span style="color:{state_color(view, t).name()}">{words}</span>'
@@ -213,14 +289,14 @@ class Transcript(QWidget):
         if name != self.name.text():
             self.name.setText(name)
             self.name.setAccessibleName(f"Stream {view.request}, {words}")
-        numbers = metrics_line(view)
+        numbers = metrics_line(view) if self.shown is not None else ""
         if numbers != self.numbers.text():
             self.numbers.setText(numbers)
         self.error.say(view.error)
         ready = self.session.ready
         self.stop_button.setEnabled(not over and ready)
         self.again_button.setEnabled(ready)
-        self.copy_button.setEnabled(bool(view.text))
+        self.copy_button.setEnabled(bool(self.sample and self.sample.text))
         self.follow_up.setEnabled(over and ready)
         self.send_button.setEnabled(over and ready and bool(self.follow_up.text().strip()))
         if not over:
@@ -242,14 +318,15 @@ class Transcript(QWidget):
             for r in records
         ):
             return
-        if not self.isVisible():
-            self._stale = True
+        if not self.isVisible() or not self.bridge.scope.following:
+            self._stale = self._stale or self.bridge.scope.following
+            self._tell_state()
             return
-        self._append(view)
-        self._tell_state()
+        self._update()
 
     def _on_reset(self, trace: object) -> None:
         self.request = self._wanted = None
+        self.switch.offer(1)
         self._rewrite()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -260,18 +337,19 @@ class Transcript(QWidget):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        view = self.view
-        if self._stale and view is not None:
-            self._stale = False
-            self._append(view)
-            self._tell_state()
+        if self._stale:
+            self._update()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        self.card.drop()
+        super().hideEvent(event)
 
     # -- what can be done -----------------------------------------------------------------------------------------
 
     def _on_copy(self) -> None:
-        view = self.view
-        if view is not None:
-            QGuiApplication.clipboard().setText(view.text)
+        sample = self.sample
+        if sample is not None:
+            QGuiApplication.clipboard().setText(sample.text)
 
     def _on_stop(self) -> None:
         if self.request is not None:
@@ -292,5 +370,7 @@ class Transcript(QWidget):
             self.request_created.emit(task.result()[0])
 
     def _on_theme(self) -> None:
-        self.text.setFont(theme.mono(13))
+        self.text.restyle()
+        self.switch.restyle()
+        self.card.restyle()
         self._rewrite()
