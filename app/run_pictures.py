@@ -1,11 +1,12 @@
-"""A saved run's panels as pictures, drawn by the real window on no display."""
+"""Pictures of a run: the window and each of its panels, drawn by the real window on no display."""
 
 from __future__ import annotations
 
 import os
-import sys
 from math import inf
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from PySide6.QtCore import QSize
 from PySide6.QtGui import QPixmap
@@ -14,7 +15,7 @@ from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
 from app import theme
 from app.panels.insight import INSIGHTS
-from engine import InvalidInput, load_trace
+from engine import InvalidInput, Trace, load_trace
 
 WINDOW = QSize(1600, 1000)
 SIZES = {
@@ -24,74 +25,98 @@ SIZES = {
 SETTLE_MS = 400  # streams and charts come to rest
 
 
+class RunPictures:
+    """Shows one trace in a window that is on no screen; use it as a context manager, one at a time."""
+
+    def __init__(self, trace: Trace, *, light: bool = False, scale: float = 1.0) -> None:
+        os.environ["QT_QPA_PLATFORM"] = "offscreen"
+        from app.bridge import Bridge
+        from app.main_window import MainWindow, make_application
+        from app.session import Session
+
+        self._application, self._scale = make_application(), scale
+        theme.set_theme("light" if light else "dark")
+        self._bridge = Bridge()
+        self.window = MainWindow(Session(), self._bridge)
+        self.window.keeps_layout = False
+        self.window.resize(WINDOW)
+        self.window.show()
+        self.window.page.complete()
+        self._bridge.show(trace)
+        while self._bridge.behind:
+            QTest.qWait(1)
+        self.scope = self._bridge.scope
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._bridge.stop()
+        self.window.hide()
+        self.window.deleteLater()
+        self._application.processEvents()
+
+    def show(self, at: float | None = None, request: int = -1) -> None:
+        """The moment in seconds from the first prompt, None for the end; and the selected request, -1 for none."""
+        self.scope.catch_up()
+        self.scope.select(request)
+        self.scope.show_at(inf if at is None else self.scope.origin + at)
+        QTest.qWait(SETTLE_MS)
+        self.scope.catch_up()
+
+    def whole(self, path: Path) -> None:
+        """The window as it is."""
+        self.save(self.window, path)
+
+    def panel(self, name: str, path: Path, size: QSize | None = None) -> None:
+        """One of `INSIGHTS` alone."""
+        insight = next(each for each in INSIGHTS if each.name == name)
+        panel = insight.build(self.scope)
+        frame = self.framed(panel, size or SIZES[name])
+        self.scope.catch_up()
+        QTest.qWait(20)
+        self.save(frame, path)
+        panel.close_down()
+        frame.close()
+
+    def framed(self, panel: QWidget, size: QSize) -> QFrame:
+        """A widget on a card of its own, shown."""
+        frame = QFrame()
+        frame.setProperty("role", "body")
+        column = QVBoxLayout(frame)
+        column.setContentsMargins(12, 12, 12, 12)
+        column.addWidget(panel)
+        frame.resize(size)
+        frame.show()
+        return frame
+
+    def save(self, widget: QWidget, path: Path) -> None:
+        """Raises InvalidInput where the file cannot be written."""
+        pixmap = QPixmap(widget.size() * self._scale)
+        pixmap.setDevicePixelRatio(self._scale)
+        pixmap.fill(theme.current().window)
+        widget.render(pixmap)
+        if not pixmap.save(str(path)):
+            raise InvalidInput(f"cannot write {path}; choose another folder")
+        print(f"{'picture':<24}{path}")
+
+
 def run_pictures(
     run: Path, folder: Path, *, at: float | None = None, request: int = -1, light: bool = False, scale: float = 1.0
 ) -> int:
-    """Writes the window with all panels and each panel alone as PNG files into `folder`; returns the exit status.
+    """Writes the window with all panels, and each panel alone, as PNG files into `folder`; returns the exit status.
 
-    `at` is the moment in seconds from the first prompt, None the end; `request` the selected one, -1 for none. Raises
-    InvalidInput where the run cannot be read or the folder not be written.
+    Raises InvalidInput where the run cannot be read or the folder not be written.
     """
-    os.environ["QT_QPA_PLATFORM"] = "offscreen"
-    from app.bridge import Bridge
-    from app.main_window import MainWindow, make_application
-    from app.session import Session
-
     trace = load_trace(run)
-    application = make_application()
-    theme.set_theme("light" if light else "dark")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidInput(f"cannot write pictures to {folder}: {error.strerror}; choose another folder") from error
-    session, bridge = Session(), Bridge()
-    window = MainWindow(session, bridge)
-    window.keeps_layout = False
-    window.resize(WINDOW)
-    window.show()
-    window.page.complete()
-    window.page.see_inside()
-    bridge.show(trace)
-    while bridge.behind:
-        QTest.qWait(1)
-    scope = bridge.scope
-    scope.catch_up()
-    scope.select(request)
-    scope.show_at(inf if at is None else scope.origin + at)
-    QTest.qWait(SETTLE_MS)
-    scope.catch_up()
-    _save(window, folder / "inside.png", scale)
-    for insight in INSIGHTS:
-        panel = insight.build(scope)
-        frame = _framed(panel, SIZES[insight.name])
-        scope.catch_up()
-        QTest.qWait(20)
-        _save(frame, folder / f"{insight.name}.png", scale)
-        panel.close_down()
-        frame.close()
-    bridge.stop()
-    window.hide()
-    application.processEvents()
-    sys.stdout.flush()
+    with RunPictures(trace, light=light, scale=scale) as pictures:
+        pictures.window.page.see_inside()
+        pictures.show(at, request)
+        pictures.whole(folder / "inside.png")
+        for insight in INSIGHTS:
+            pictures.panel(insight.name, folder / f"{insight.name}.png")
     return 0
-
-
-def _framed(panel: QWidget, size: QSize) -> QFrame:
-    frame = QFrame()
-    frame.setProperty("role", "body")
-    column = QVBoxLayout(frame)
-    column.setContentsMargins(12, 12, 12, 12)
-    column.addWidget(panel)
-    frame.resize(size)
-    frame.show()
-    return frame
-
-
-def _save(widget: QWidget, path: Path, scale: float) -> None:
-    pixmap = QPixmap(widget.size() * scale)
-    pixmap.setDevicePixelRatio(scale)
-    pixmap.fill(theme.current().window)
-    widget.render(pixmap)
-    if not pixmap.save(str(path)):
-        raise InvalidInput(f"cannot write {path}; choose another folder")
-    print(f"{'picture':<24}{path}")
