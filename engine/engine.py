@@ -9,6 +9,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -16,7 +17,9 @@ import numpy as np
 import torch
 
 from engine import machine
+from engine.activations import activation_bytes
 from engine.allocator import keep_freed_memory
+from engine.bill import bill_of
 from engine.blocks import BlockPool
 from engine.config import EngineConfig, InvalidInput, ModelSpec, Prompt, SamplingParams, Submission
 from engine.decoding.detokenizer import DetokenizerFactory
@@ -29,6 +32,7 @@ from engine.models.paged_runner import PagedRunner
 from engine.plan import StepPlan
 from engine.rehearsal import ROWS, Rehearsal
 from engine.request import Emission
+from engine.roof import roof_of
 from engine.run import Run
 from engine.scheduler import Scheduler
 from engine.step_record import step_record
@@ -221,6 +225,11 @@ class Engine:
         self.card = self.model.card
         self._detokenizers = DetokenizerFactory(self.model.tokenizer)
         self._piece = self._detokenizers.piece
+        self._runtime = max(0, machine.resident() - self.card.weight_bytes)
+        if self._threads is None:
+            self._threads = self._fastest_threads() if self.model.device.type == "cpu" else torch.get_num_threads()
+        self.roof = roof_of(self.model, self._threads)
+        self._activations: dict[EngineConfig, int] = {}
         self._build(config)
         self._open_trace()
 
@@ -340,12 +349,15 @@ class Engine:
         self.config = config
         self.depth = config.depth if config.depth is not None else int(self.model.device.type == "cuda")
         self.runner: Any = None  # the old cache is given back before the new one is made
-        if self._threads is None:
-            self._threads = self._fastest_threads() if self.model.device.type == "cpu" else torch.get_num_threads()
         blocks = pool_blocks(self.model, config)
         self.runner = (PagedRunner if config.paged else PaddedRunner)(self.model, config, blocks)
         rehearsal = Rehearsal(self.runner, config, blocks, self.card.context, self._detokenizers)
         rehearsal.play(2, 2)  # so that first-use costs are not in anybody's time to first token
+        shape = replace(config, seed=0)
+        if shape not in self._activations:
+            self._activations[shape] = activation_bytes(rehearsal, self.model, config, self.roof)
+        pool_bytes = blocks * config.block_size * self.card.kv_token_bytes
+        self.bill = bill_of(self.model, pool_bytes, self._activations[shape], self._runtime)
         self.scheduler = Scheduler(config, BlockPool(blocks, config.block_size))
         self.in_flight: deque[Launched] = deque()
 
@@ -368,6 +380,8 @@ class Engine:
             created=time.time(),
             blocks=self.scheduler.pool.total,
             depth=self.depth,
+            roof=self.roof,
+            bill=self.bill,
         )
         self.trace = Trace([header])
         self.router = StreamRouter(self.trace)

@@ -43,6 +43,26 @@ def memory() -> tuple[int, int]:
     return now.total, now.available
 
 
+def resident() -> int:
+    """Bytes of memory that this process holds."""
+    if psutil is not None:
+        return int(psutil.Process().memory_info().rss)
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0
+
+
+def gpu_memory_of_process(gpu: int) -> int:
+    """Bytes of a GPU's memory that this process holds, the driver's part included; 0 where NVML does not say."""
+    with contextlib.suppress(Exception):  # NVML raises its own errors where driver or card are missing
+        import pynvml
+
+        pynvml.nvmlInit()
+        running = pynvml.nvmlDeviceGetComputeRunningProcesses(pynvml.nvmlDeviceGetHandleByIndex(gpu))
+        return sum(int(each.usedGpuMemory or 0) for each in running if each.pid == os.getpid())
+    return 0
+
+
 def versions() -> dict[str, str]:
     """Versions of what the numbers depend on."""
     found = {"python": platform.python_version()}
@@ -81,11 +101,13 @@ class Gauge:
                     "gpu_watts": self._nvml.nvmlDeviceGetPowerUsage(self._handle) / 1000,
                     "gpu_celsius": float(self._nvml.nvmlDeviceGetTemperature(self._handle, 0)),
                 }
+        total, free = memory()
         return Telemetry(
             time,
             self._process.cpu_percent() if self._process is not None else 0.0,
             self._process.memory_info().rss if self._process is not None else 0,
-            memory()[0],
+            total,
+            memory_free=free,
             **gpu,  # type: ignore[arg-type]
         )
 

@@ -31,20 +31,11 @@ class Rehearsal:
 
     def play(self, requests: int, tokens: int) -> list[float]:
         """Seconds of each step in which all the requests decode; fewer requests and tokens where they do not fit."""
-        pool = BlockPool(self._blocks, self._config.block_size)
-        requests = min(requests, self._config.slots, pool.total)
-        room = min(pool.total // requests * pool.block_size, self._context)
+        requests, room = self._fit(requests)
         tokens = min(tokens, room - 1)
         if tokens < 1:
             return []
-        length = max(1, min(PROMPT, room - tokens))
-        params = SamplingParams(max_tokens=tokens, temperature=0, ignore_eos=True)
-        scheduler = Scheduler(self._config, pool)
-        for i in range(requests):
-            request = Request(i, length, params, tokens, 0)
-            output = Output(self._detokenizers(), params, frozenset(), tokens)
-            request.branches.append(Branch(request, [0] * length, output))
-            scheduler.add(request)
+        scheduler = self._scheduler(requests, max(1, min(PROMPT, room - tokens)), tokens)
         seconds = []
         while (plan := scheduler.plan()) is not None:
             begun = time.perf_counter()
@@ -52,6 +43,36 @@ class Rehearsal:
             if len(plan.rows) == requests and plan.rows[0].count == 1:
                 seconds.append(time.perf_counter() - begun)
         return seconds
+
+    def fill(self, tokens: int) -> tuple[int, int]:
+        """How many prompts of which length make a step of that many tokens, or of as many as fit: one in every slot.
+        (0, 0) where none fits."""
+        rows, room = self._fit(min(tokens, self._config.slots))
+        length = min(tokens // rows, room - 1)
+        return (rows, length) if length > 0 else (0, 0)
+
+    def prefill(self, requests: int, length: int) -> None:
+        """The one step that computes so many prompts of that length, which must fit."""
+        scheduler = self._scheduler(requests, length, 1)
+        plan = scheduler.plan()
+        assert plan is not None
+        self._runner.launch(plan).read()
+
+    def _fit(self, requests: int) -> tuple[int, int]:
+        """As many of the requests as find a slot and a block, and the tokens there are room for in each."""
+        requests = min(requests, self._config.slots, self._blocks)
+        return requests, min(self._blocks // requests * self._config.block_size, self._context)
+
+    def _scheduler(self, requests: int, length: int, tokens: int) -> Scheduler:
+        pool = BlockPool(self._blocks, self._config.block_size)
+        params = SamplingParams(max_tokens=tokens, temperature=0, ignore_eos=True)
+        scheduler = Scheduler(self._config, pool)
+        for i in range(requests):
+            request = Request(i, length, params, tokens, 0)
+            output = Output(self._detokenizers(), params, frozenset(), tokens)
+            request.branches.append(Branch(request, [0] * length, output))
+            scheduler.add(request)
+        return scheduler
 
     def fastest_threads(self) -> int:
         """The number of torch threads, up to its present one, that a decode step gains by; it is set then.

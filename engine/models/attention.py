@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -34,6 +35,13 @@ class Batch(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class Timer:
+    """The seconds that a step's attention took so far: on a CPU, where a call returns when it is done."""
+
+    seconds: float = 0.0
+
+
 def attend(
     module: torch.nn.Module,
     query: Tensor,
@@ -42,6 +50,7 @@ def attend(
     attention_mask: Tensor | None = None,
     *,
     batch: Batch,
+    timer: Timer | None = None,
     scaling: float | None = None,
     sliding_window: int | None = None,
     softcap: float | None = None,
@@ -51,7 +60,11 @@ def attend(
     """transformers' attention interface; shapes as in `Batch.attend`."""
     layer: int = module.layer_idx  # type: ignore[assignment]
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    return batch.attend(layer, query, key, value, Options(scale, sliding_window, softcap, s_aux)), None
+    begun = time.perf_counter()
+    out = batch.attend(layer, query, key, value, Options(scale, sliding_window, softcap, s_aux))
+    if timer is not None:
+        timer.seconds += time.perf_counter() - begun
+    return out, None
 
 
 ALL_ATTENTION_FUNCTIONS.register(NAME, attend)

@@ -24,6 +24,7 @@ from engine.config import InvalidInput, ModelSpec
 from engine.models import attention
 from engine.models.inspect import ModelInfo, check_files, inspect_folder, resolve
 from engine.models.packed_linear import pack_linears
+from engine.models.weight_count import count_weights
 from engine.progress import LoadCancelled, LoadProgress
 from engine.trace.records import ModelCard
 
@@ -61,9 +62,9 @@ def load(spec: ModelSpec, report: Report | None = None, cancelled: threading.Eve
     tokenizer = _tokenizer(folder, spec)
     module = _weights(folder, spec, config, dtype, device, info, say)
     say("checking attention")
-    layer_kv = serve_with_paged_attention(module, device)
+    layer_kv, windows = serve_with_paged_attention(module, device)
     eos = end_tokens(module, tokenizer)
-    card = describe(module, tokenizer, spec, info.name, layer_kv, 0.0)
+    card = describe(module, tokenizer, spec, info.name, layer_kv, windows)
     pack_linears(module)
     card = replace(card, load_seconds=time.perf_counter() - begun)
     return LoadedModel(module, tokenizer, card, device, dtype, eos, layer_kv)
@@ -267,20 +268,30 @@ def _byte_progress(info: ModelInfo, say: _Reporter) -> Iterator[None]:
         set_hook(previous)
 
 
-def serve_with_paged_attention(module: PreTrainedModel, device: torch.device) -> list[tuple[int, int]]:
+def serve_with_paged_attention(
+    module: PreTrainedModel, device: torch.device
+) -> tuple[list[tuple[int, int]], tuple[int, ...]]:
     """Sets our attention and proves with a two-token forward that every layer calls it.
 
-    Returns (kv_heads, head_dim) of each layer, read off the keys that the layers really hand over. Raises InvalidInput
-    for a model whose layers do not all come through.
+    Returns (kv_heads, head_dim) and the sliding window (0: none) of each layer, read off what the layers really hand
+    over. Raises InvalidInput for a model whose layers do not all come through.
     """
     layers = int(module.config.get_text_config().num_hidden_layers)
     shapes: dict[int, tuple[int, int]] = {}
+    windows: dict[int, int] = {}
 
     def probe(
-        layer_module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any, **__: Any
+        layer_module: torch.nn.Module,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        *_: Any,
+        sliding_window: int | None = None,
+        **__: Any,
     ) -> Any:
         if key.shape == value.shape and isinstance(getattr(layer_module, "layer_idx", None), int):
             shapes[layer_module.layer_idx] = (key.shape[1], key.shape[3])  # type: ignore[index]
+            windows[layer_module.layer_idx] = sliding_window or 0  # type: ignore[index]
         return torch.zeros_like(query).transpose(1, 2).contiguous(), None
 
     probe_name = f"{attention.NAME}_probe"
@@ -301,7 +312,7 @@ def serve_with_paged_attention(module: PreTrainedModel, device: torch.device) ->
         raise refusal from error
     if sorted(shapes) != list(range(layers)):
         raise refusal
-    return [shapes[i] for i in range(layers)]
+    return [shapes[i] for i in range(layers)], tuple(windows[i] for i in range(layers))
 
 
 def end_tokens(module: PreTrainedModel, tokenizer: Any) -> frozenset[int]:
@@ -316,11 +327,17 @@ def end_tokens(module: PreTrainedModel, tokenizer: Any) -> frozenset[int]:
 
 
 def describe(
-    module: PreTrainedModel, tokenizer: Any, spec: ModelSpec, name: str, layer_kv: list[tuple[int, int]], seconds: float
+    module: PreTrainedModel,
+    tokenizer: Any,
+    spec: ModelSpec,
+    name: str,
+    layer_kv: list[tuple[int, int]],
+    windows: tuple[int, ...],
 ) -> ModelCard:
     config = module.config.get_text_config()
     item = module.dtype.itemsize
     kv_heads, head_dim = layer_kv[0]
+    weights = count_weights(module)
     return ModelCard(
         name=name,
         source=spec.source,
@@ -339,14 +356,20 @@ def describe(
         weight_bytes=sum(p.numel() * p.element_size() for p in module.parameters()),
         kv_token_bytes=sum(2 * heads * dim * item for heads, dim in layer_kv),
         chat=getattr(tokenizer, "chat_template", None) is not None,
-        load_seconds=seconds,
+        body_parameters=weights.body,
+        expert_parameters=weights.expert,
+        experts=weights.experts,
+        active_experts=weights.active,
+        head_parameters=weights.head,
+        bytes_per_weight=weights.bytes_per_weight,
+        windows=windows,
     )
 
 
 def wrap(module: PreTrainedModel, tokenizer: Any, name: str) -> LoadedModel:
     """A module that is in memory already (a random one in a benchmark, say) as a loaded model."""
     device = module.device
-    layer_kv = serve_with_paged_attention(module, device)
-    card = replace(describe(module, tokenizer, ModelSpec(name), name, layer_kv, 0.0), source=name)
+    layer_kv, windows = serve_with_paged_attention(module, device)
+    card = replace(describe(module, tokenizer, ModelSpec(name), name, layer_kv, windows), source=name)
     pack_linears(module)
     return LoadedModel(module, tokenizer, card, device, module.dtype, end_tokens(module, tokenizer), layer_kv)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from engine.config import EngineConfig
 from engine.decoding.sampler import Sampler
-from engine.models.attention import Batch
+from engine.models.attention import Batch, Timer
 from engine.models.launched import Clock, Launched, to_device
 from engine.models.loading import LoadedModel
 from engine.plan import Row, StepPlan
@@ -55,6 +55,7 @@ class Runner(ABC):
         launched = Launched(plan, begun)
         with torch.inference_mode(), self._current_device():
             inputs = self._prepare(plan)
+            timer = Timer() if self._device.type == "cpu" else None
             prepared = Clock()
             logits = self.model.module(
                 input_ids=inputs.ids,
@@ -62,8 +63,11 @@ class Runner(ABC):
                 use_cache=False,
                 logits_to_keep=inputs.keep,
                 batch=inputs.batch,
+                timer=timer,
             ).logits.flatten(0, 1)
             forwarded = Clock()
+            if timer is not None:
+                launched.attention = timer.seconds
             for row in plan.rows:
                 # A fed row's branch began when its own last token was sampled.
                 if row.first == row.reused and row.kind is Kind.PREFILL and not row.fed:

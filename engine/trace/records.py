@@ -64,7 +64,13 @@ def _ints(dtype: type) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """The loaded model: geometry, and bytes of its weights and of one token's K and V over all layers."""
+    """The loaded model: geometry, and bytes of its weights and of one token's K and V over all layers.
+
+    What a step costs is counted from: `body_parameters`, the weights that the layers multiply tokens with, all experts
+    counted; `expert_parameters`, those of them that belong to experts, of whom a token is sent to `active_experts` of
+    `experts`; `head_parameters`, of the output layer; `bytes_per_weight`, as the body is stored; `windows`, each
+    layer's sliding window in tokens, 0 for none. All are 0 or empty where nobody counted.
+    """
 
     name: str
     source: str
@@ -84,6 +90,13 @@ class ModelCard:
     kv_token_bytes: int
     chat: bool
     load_seconds: float = 0.0
+    body_parameters: int = 0
+    expert_parameters: int = 0
+    experts: int = 0
+    active_experts: int = 0
+    head_parameters: int = 0
+    bytes_per_weight: float = 0.0
+    windows: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +121,11 @@ class Roof:
     bandwidths: tuple[float, ...]
     operations: float
     seconds: float = 0.0
+
+    def bandwidth_at(self, working_set: float) -> float:
+        """Bytes a second at a working set of so many bytes: between two that were measured in proportion to the
+        logarithm of their size, and beyond them as at the nearest."""
+        return float(np.interp(np.log(max(working_set, 1.0)), np.log(self.working_sets), self.bandwidths))
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,14 @@ torch.set_num_threads(1)
 SMALL = EngineConfig(max_running=16, token_budget=512)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What the engine keeps between loads goes to a folder of the tests'."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BATCHSCOPE_DATA", str(tmp_path_factory.mktemp("data")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def demo_engine() -> Iterator[Engine]:
     """The demo model, loaded once. Tests ask for `demo`, which begins afresh."""

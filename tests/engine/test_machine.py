@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from engine.machine import Gauge, describe, versions
+from engine.machine import Gauge, describe, gpu_memory_of_process, resident, versions
 
 
 def test_a_gauge_without_a_gpu_reads_processor_and_memory() -> None:
@@ -10,6 +10,7 @@ def test_a_gauge_without_a_gpu_reads_processor_and_memory() -> None:
     assert reading.time == 1.5
     assert reading.cpu_percent >= 0
     assert 0 < reading.memory < reading.memory_total
+    assert 0 < reading.memory_free < reading.memory_total
     assert reading.gpu_percent == -1
 
 
@@ -35,3 +36,11 @@ def test_the_machine_and_the_versions_are_named() -> None:
     assert machine.cpu
     assert machine.cores >= 1
     assert {"python", "torch", "transformers"} <= versions().keys()
+
+
+def test_what_this_process_holds_is_told_and_a_gpu_that_is_not_there_holds_nothing() -> None:
+    before = resident()
+    kept = bytearray(b"x" * (64 << 20))
+    assert 40 << 20 < resident() - before < 256 << 20
+    assert len(kept) == 64 << 20
+    assert gpu_memory_of_process(99) == 0

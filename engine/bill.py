@@ -1,0 +1,37 @@
+"""The itemised bill of the device's memory."""
+
+from __future__ import annotations
+
+import torch
+
+from engine import machine
+from engine.models.loading import LoadedModel
+from engine.trace.records import Bill
+
+
+def bill_of(model: LoadedModel, kv_pool: int, activations: int, runtime: int) -> Bill:
+    """What the device's memory holds after load and warm-up. `runtime`: what this process holds on a CPU besides
+    weights, pool and activations; on a GPU it is asked of the driver.
+
+    The pool counts with its whole size: on a CPU its pages come only when they are written to. Where the items are
+    more than there is, as with a pool larger than the memory, later ones are cut.
+    """
+    if model.device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(model.device)
+        ours = machine.gpu_memory_of_process(model.device.index or 0) or torch.cuda.memory_reserved(model.device)
+        runtime = max(0, ours - model.card.weight_bytes - kv_pool - activations)
+    else:
+        total, free = machine.memory()
+        ours = machine.resident()
+    other = max(0, total - free - ours)
+    left = total
+
+    def take(item: int) -> int:
+        nonlocal left
+        item = min(item, left)
+        left -= item
+        return item
+
+    weights, kv_pool, activations = take(model.card.weight_bytes), take(kv_pool), take(activations)
+    runtime, other = take(runtime), take(other)
+    return Bill(total, weights, kv_pool, activations, runtime, other, left)

@@ -1,0 +1,168 @@
+"""The roof of this machine for a model: how fast its device copies and multiplies, measured in well under a second."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from engine import machine
+from engine.models.loading import LoadedModel
+from engine.models.packed_linear import pack_linears
+from engine.models.weight_count import widest_matrix
+from engine.trace.records import Roof
+
+KIB, MIB = 1 << 10, 1 << 20
+CPU_SETS = tuple(256 * KIB << i for i in range(10))  # up to 128 MiB: touching more for the first time takes too long
+GPU_SETS = tuple(4 * MIB << i for i in range(9))  # up to 1 GiB; smaller copies measure the launch
+CPU_TOKENS, GPU_TOKENS = 512, 4096  # tokens of a large prefill
+CPU_WIDEST, GPU_WIDEST = 2048, 8192
+LEAST = 0.001  # seconds that one measurement takes at least
+ROUNDS = 3  # the fastest of so many counts, apart in time: other processes come and go
+PATIENCE = 0.05  # seconds; a product of fewer tokens is measured where it takes longer
+WEEK = 7 * 24 * 3600.0
+FORMAT = 1
+
+
+def cache_file() -> Path:
+    """Where roofs are kept: below $BATCHSCOPE_DATA, else in the place for application data."""
+    chosen = os.environ.get("BATCHSCOPE_DATA")
+    if chosen:
+        return Path(chosen) / "cache" / "roofs.json"
+    if sys.platform == "darwin":
+        home = Path.home() / "Library" / "Application Support"
+    elif sys.platform == "win32":
+        home = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    else:
+        home = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    return home / "batchscope" / "cache" / "roofs.json"
+
+
+def roof_of(model: LoadedModel, threads: int) -> Roof:
+    """The roof for a model on its device, from the cache where it was measured within the last week."""
+    cpu = model.device.type == "cpu"
+    inputs, outputs = widest_matrix(model.module)
+    widest = CPU_WIDEST if cpu else GPU_WIDEST
+    inputs, outputs = min(inputs or model.card.hidden, widest), min(outputs or 4 * model.card.hidden, widest)
+    name = machine.processor_name() if cpu else torch.cuda.get_device_name(model.device)
+    dtype = str(model.dtype).removeprefix("torch.")
+    key = f"{FORMAT} · {name} · {dtype} · {threads} threads · torch {torch.__version__} · {inputs}x{outputs}"
+    kept = _read().get(key)
+    with contextlib.suppress(KeyError, TypeError, ValueError):
+        if kept is not None and 0 <= time.time() - kept["measured"] < WEEK:
+            sets, bandwidths = tuple(map(int, kept["working_sets"])), tuple(map(float, kept["bandwidths"]))
+            if sets and len(sets) == len(bandwidths):
+                return Roof(sets, bandwidths, float(kept["operations"]), float(kept["seconds"]))
+    roof = measure_roof(model.device, model.dtype, inputs, outputs)
+    _keep(key, roof)
+    return roof
+
+
+def measure_roof(device: torch.device, dtype: torch.dtype, inputs: int, outputs: int) -> Roof:
+    """Measures it now, with the threads that torch has now.
+
+    A copy of a working set of n bytes reads its one half and writes its other: n bytes. The matrix product is of a
+    large prefill's tokens with a layer of `inputs` x `outputs` weights, as this engine multiplies them: 2 m n k
+    operations, one multiplication and one addition each.
+    """
+    begun = time.perf_counter()
+    sets = _working_sets(device)
+    memory = torch.zeros(sets[-1], dtype=torch.uint8, device=device)
+    fastest, operations = [float("inf")] * len(sets), 0.0
+    with torch.inference_mode():
+        multiply, counted = _product(device, dtype, inputs, outputs)
+        for _ in range(ROUNDS):
+            for i, size in enumerate(sets):
+                copy = partial(memory[size // 2 : size].copy_, memory[: size // 2])
+                fastest[i] = min(fastest[i], _seconds(copy, device))
+            operations = max(operations, counted / _seconds(multiply, device))
+    del memory, copy, multiply
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    bandwidths = tuple(size / seconds for size, seconds in zip(sets, fastest))
+    return Roof(sets, bandwidths, operations, time.perf_counter() - begun)
+
+
+def _working_sets(device: torch.device) -> tuple[int, ...]:
+    if device.type == "cuda":
+        free, sets = torch.cuda.mem_get_info(device)[0] // 4, GPU_SETS
+    else:
+        free, sets = machine.memory()[1] // 8, CPU_SETS
+    return tuple(size for size in sets if size <= free) or sets[:1]
+
+
+def _product(device: torch.device, dtype: torch.dtype, inputs: int, outputs: int) -> tuple[Callable[[], Any], int]:
+    """The product, and how many operations it takes. Of as many tokens as are quick: some processors are very slow in
+    some dtypes."""
+    most = GPU_TOKENS if device.type == "cuda" else CPU_TOKENS
+    layer = nn.Sequential(nn.Linear(inputs, outputs, bias=False, device=device, dtype=dtype)).requires_grad_(False)
+    pack_linears(layer)
+    x = torch.randn(most, inputs, device=device, dtype=dtype)
+    tokens = most if device.type == "cuda" else 32
+    while tokens < most:
+        layer(x[:tokens])
+        begun = time.perf_counter()
+        layer(x[:tokens])
+        if 4 * (time.perf_counter() - begun) > PATIENCE:
+            break
+        tokens = min(4 * tokens, most)
+    x = x[:tokens]
+    return lambda: layer(x), 2 * tokens * inputs * outputs
+
+
+def _seconds(do: Callable[[], Any], device: torch.device) -> float:
+    """Seconds of one call, of as many as take long enough to be told."""
+    do()
+    if device.type == "cuda":
+        return _gpu_seconds(do)
+    calls = 1
+    while True:
+        begun = time.perf_counter()
+        for _ in range(calls):
+            do()
+        seconds = time.perf_counter() - begun
+        if seconds >= LEAST:
+            return seconds / calls
+        calls = max(2 * calls, int(calls * 1.2 * LEAST / max(seconds, 1e-7)))
+
+
+def _gpu_seconds(do: Callable[[], Any], calls: int = 10) -> float:
+    """As the device's own events tell it, so that the host's time does not count."""
+    begun, ended = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    begun.record()
+    for _ in range(calls):
+        do()
+    ended.record()
+    ended.synchronize()
+    return max(begun.elapsed_time(ended) / 1000 / calls, 1e-9)
+
+
+def _read() -> dict[str, Any]:
+    with contextlib.suppress(OSError, ValueError):
+        kept = json.loads(cache_file().read_text(encoding="utf-8"))
+        if isinstance(kept, dict):
+            return kept
+    return {}
+
+
+def _keep(key: str, roof: Roof) -> None:
+    """Where it cannot be written, it is measured again the next time."""
+    path = cache_file()
+    entry = {
+        "measured": time.time(), "working_sets": roof.working_sets, "bandwidths": roof.bandwidths,
+        "operations": roof.operations, "seconds": roof.seconds,
+    }  # fmt: skip
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_name(f"{path.name}.{os.getpid()}")
+        new.write_text(json.dumps({**_read(), key: entry}, indent=1), encoding="utf-8")
+        new.replace(path)
