@@ -1,0 +1,210 @@
+"""The device's memory as a bar: the whole, and below it what this process takes, enlarged."""
+
+from __future__ import annotations
+
+import math
+
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import QHelpEvent, QPainter, QPaintEvent, QPolygonF
+from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
+
+from app import theme
+from app.panels import memory_looks
+from app.panels.ink import Ink
+from app.panels.memory_device import DeviceBill
+from app.panels.memory_series import KINDS, Moment
+from app.words import bytes_words
+
+TIPS = {
+    "weights": "the model's weights",
+    "KV pool": "blocks × block size × bytes of one token's K and V",
+    "activations": "the most that a step at the token budget took beyond weights and pool",
+    "runtime": "what this process holds besides",
+    "other": "other processes",
+    "free": "what any process could still take",
+}
+GAP = 12
+
+
+class DeviceBar(QWidget):
+    """Two bars and their legend in as many lines as there is room for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setObjectName("memory_device")
+        self.setAccessibleName("Device memory")
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.bill: DeviceBill | None = None
+        self._moment: Moment | None = None
+        self._parts: list[tuple[QRectF, str]] = []
+        self._said: object = None
+        self.restyle()
+
+    def restyle(self) -> None:
+        self.ink = Ink(theme.ui(11))
+        self.updateGeometry()
+        self.update()
+
+    @property
+    def pitch(self) -> int:
+        return math.ceil(self.ink.height) + theme.px(1)
+
+    def bars_height(self) -> int:
+        """Of the bars alone."""
+        lens = theme.px(13) if self.bill is not None and self.bill.total else 0
+        return lens + theme.px(12)
+
+    def lines_needed(self, width: int) -> int:
+        """How many lines the legend takes."""
+        return len(self._flow(width))
+
+    def height_of(self, lines: int) -> int:
+        return self.bars_height() + (theme.px(4) + lines * self.pitch if lines else 0)
+
+    def sizeHint(self) -> QSize:
+        return QSize(theme.px(280), self.height_of(2))
+
+    def show_bill(self, bill: DeviceBill | None, moment: Moment | None) -> None:
+        said = (bill, moment)
+        if said != self._said:
+            self._said, self.bill, self._moment = said, bill, moment
+            self.setAccessibleDescription(
+                ", ".join(f"{name} {bytes_words(count)}" for _, name, count in self._entries())
+                + (f". {bill.source}" if bill is not None else "")
+            )
+            self.update()
+
+    def _entries(self) -> list[tuple[str, str, int]]:
+        """The legend: look, name, bytes."""
+        bill = self.bill
+        if bill is None:
+            return []
+        own = [("weights", "weights", bill.weights), ("used", "KV pool", bill.kv_pool)]
+        if not bill.total:
+            return own
+        if bill.activations is not None:
+            own.append(("activations", "activations", bill.activations))
+        return [*own, ("runtime", "runtime", bill.runtime), ("other", "other", bill.other), ("free", "free", bill.free)]
+
+    def _flow(self, width: int, brief: bool = False) -> list[list[tuple[float, str, str]]]:
+        """The legend's lines: (x, look, words). A `brief` one tells the whole alone."""
+        bill, px = self.bill, theme.px
+        if bill is None:
+            return []
+        box = self._box() + px(5)
+        words = [(look, f"{name} {bytes_words(count)}") for look, name, count in self._entries()]
+        words.append(("", f"of {bytes_words(bill.total)}, {bill.source}" if bill.total else bill.source))
+        if brief and bill.total:
+            words = [("weights", f"process {bytes_words(bill.own)}"), *words[-2:]]
+        lines: list[list[tuple[float, str, str]]] = [[]]
+        x = 0.0
+        for look, text in words:
+            wide = self.ink.width(text) + (box if look else 0)
+            if lines[-1] and x + wide > width:
+                lines.append([])
+                x = 0.0
+            lines[-1].append((x, look, text))
+            x += wide + px(GAP)
+        return lines
+
+    def _box(self) -> int:
+        return round(self.ink.metrics.capHeight()) + theme.px(1)
+
+    # -- painting -------------------------------------------------------------------------------------------------
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        t, px, bill = theme.current(), theme.px, self.bill
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.fillRect(self.rect(), t.panel)
+        self._parts = []
+        if bill is None:
+            return
+        y, width = 0.0, float(self.width())
+        if bill.total:
+            whole = QRectF(0, 0, width, px(6))
+            own, others = (n / bill.total * width for n in (bill.own, bill.other))
+            own = min(max(own, px(2)), width)
+            others = min(max(others, px(2)) if bill.other else 0.0, width - own)
+            self._part(painter, QRectF(0, 0, own, whole.height()), "own", f"this process {bytes_words(bill.own)}")
+            self._part(painter, QRectF(own, 0, others, whole.height()), "other", self._tip("other", bill.other))
+            rest = QRectF(own + others, 0, width - own - others, whole.height())
+            self._part(painter, rest, "free", self._tip("free", bill.free))
+            y = px(13)
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(t.hairline)
+            lens = [QPointF(0, whole.bottom()), QPointF(own, whole.bottom()), QPointF(width, y), QPointF(0, y)]
+            painter.drawPolygon(QPolygonF(lens))
+        self._own(painter, QRectF(0, y, width, px(12)))
+        y += px(12) + px(4)
+        lines = self._flow(self.width())
+        if y + len(lines) * self.pitch > self.height() + 1:
+            lines = self._flow(self.width(), brief=True)
+        for line in lines:
+            if y + self.pitch > self.height() + 1:
+                break
+            for x, look, text in line:
+                if look:
+                    top = round(y + self.ink.ascent - self._box() + px(0.5))
+                    self._swatch(painter, QRectF(x, top, self._box(), self._box()), look)
+                    x += self._box() + px(5)
+                painter.setFont(self.ink.font)
+                painter.setPen(t.secondary)
+                self.ink.draw(painter, x, y + self.ink.ascent, self.ink.cut(text, width - x))
+            y += self.pitch
+        painter.end()
+
+    def _swatch(self, painter: QPainter, box: QRectF, look: str) -> None:
+        memory_looks.fill(painter, box, look)
+
+    def _own(self, painter: QPainter, box: QRectF) -> None:
+        """Weights, the pool by its kinds, and what else the process holds."""
+        bill = self.bill
+        assert bill is not None
+        entries = [(look, name, count) for look, name, count in self._entries() if name not in ("other", "free")]
+        whole, gap = max(1, sum(count for *_, count in entries)), theme.px(1)
+        x = 0.0
+        for look, name, count in entries:
+            width = count / whole * box.width()
+            part = QRectF(x, box.top(), max(1.0, width - gap), box.height())
+            x += width
+            if not count:
+                continue
+            if name == "KV pool":
+                self._pool(painter, part)
+                self._parts.append((part, self._tip(name, count)))
+            else:
+                self._part(painter, part, look, self._tip(name, count))
+
+    def _pool(self, painter: QPainter, part: QRectF) -> None:
+        moment, x = self._moment, part.left()
+        memory_looks.fill(painter, part, "free")
+        if moment is None or not moment.pool:
+            return
+        for kind in KINDS:
+            width = getattr(moment, kind) / moment.pool * part.width()
+            if width > 0:
+                memory_looks.fill(painter, QRectF(x, part.top(), max(1.0, width), part.height()), kind)
+            x += width
+
+    def _part(self, painter: QPainter, box: QRectF, look: str, tip: str) -> None:
+        if look == "own":
+            painter.fillRect(box, theme.current().secondary)
+        else:
+            memory_looks.fill(painter, box, look)
+        self._parts.append((box, tip))
+
+    def _tip(self, name: str, count: int) -> str:
+        bill = self.bill
+        merged = name == "runtime" and bill is not None and bill.activations is None
+        about = "what this process holds besides, activations included" if merged else TIPS[name]
+        return f"{name} {bytes_words(count)}: {about}"
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
+            at = QPointF(event.pos())
+            tip = next((tip for box, tip in self._parts if box.contains(at)), "")
+            if tip:
+                QToolTip.showText(event.globalPos(), tip, self)
+                return True
+        return super().event(event)
