@@ -66,6 +66,10 @@ class KvHistory:
     def steps(self) -> int:
         return self._steps.count
 
+    def position(self, place: int) -> int:
+        """Where in the trace the records end that a state after this step is made of."""
+        return int(self._steps.values[place + 1]) if place + 1 < self.steps else self._taken
+
     @property
     def nbytes(self) -> int:
         """What the keyframes and the places of steps take."""
@@ -102,7 +106,7 @@ class KvHistory:
         state = self._cursor
         if state is None or not frame * self._every - 1 <= state.at <= place:
             state = self._cursor = self._restored(frame)
-        begin, end = int(self._steps.values[state.at + 1]), int(self._steps.values[place + 1])
+        begin, end = int(self._steps.values[state.at + 1]), self.position(place)
         if state.at < place:
             for record in records[begin:end]:
                 state.feed(record)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import pairwise
 
 import numpy as np
 
@@ -65,9 +66,9 @@ class KvState:
 
     By block: `owner` (request, FREE or CACHED; of several the first admitted) and its `branch`; `references`; `filled`
     tokens; `place` in its owners' tables, the same in all; `since`, the place of the step that told of its present
-    owner or state; `writer` and `writer_branch`, the sample that first took it, whose tokens are in it; `event` (`Mark`)
-    and `event_at`, the place of its step. A record made while the next step is in flight tells of the blocks which that
-    one took: they are owned, and empty until its rows come.
+    owner or state; `writer` and `writer_branch`, the sample that first took it, whose tokens are in it; `event`
+    (`Mark`) and `event_at`, the place of its step. A record made while the next step is in flight tells of the blocks
+    which that one took: they are owned, and empty until its rows come.
     """
 
     def __init__(self, blocks: int, block_size: int, requests: Requests, padded: bool = False) -> None:
@@ -171,7 +172,7 @@ class KvState:
                 self._give_back(blocks, kind == BlockEvent.KEPT)
             low, high = np.searchsorted(changes, (begin + 1, end))
             cuts = [begin, *changes[low:high].tolist(), end]
-            for first, last in zip(cuts, cuts[1:]):
+            for first, last in pairwise(cuts):
                 self._edit(kind, int(keys[first]), block[first:last])
 
     def _edit(self, kind: int, key: int, blocks: Array) -> None:

@@ -1,0 +1,183 @@
+"""The block table of one request: logical block, physical block, how far it is filled; a part for each sample."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QResizeEvent
+from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QSizePolicy
+
+from app import theme
+from app.panels.ink import Ink
+from app.panels.kv_state import KvState
+
+ROW, WIDTH = 20, 216
+HEADING = -1  # in place of a block
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A row of the table, or a sample's heading."""
+
+    text: str
+    block: int = HEADING
+    place: int = 0
+    share: float = 0.0  # filled
+    references: int = 0
+
+
+def lines_of(state: KvState, request: int) -> list[Line]:
+    """All lines of a request's tables; samples have headings where there are several."""
+    samples, lines = state.samples(request), []
+    for branch, table in samples.items():
+        if len(samples) > 1 or branch:
+            lines.append(Line(f"sample {branch + 1} · {_blocks(len(table))}"))
+        for place, block in enumerate(table.tolist()):
+            filled = int(state.filled[block])
+            words = f"{filled}/{state.size}"
+            lines.append(Line(words, block, place, filled / state.size, int(state.references[block])))
+    return lines
+
+
+def _blocks(count: int) -> str:
+    return f"{count:,} block" if count == 1 else f"{count:,} blocks"
+
+
+class KvBlockTable(QAbstractScrollArea):
+    """The figure of the PagedAttention paper, live."""
+
+    block_chosen = Signal(int)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setObjectName("kv_block_table")
+        self.setAccessibleName("Block table")
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.viewport().setAutoFillBackground(False)
+        self.lines: list[Line] = []
+        self._request, self._pointed = -1, HEADING
+        self.restyle()
+
+    def restyle(self) -> None:
+        """Takes the theme's colours and fonts anew."""
+        self._ink, self._strong, self._small = Ink(theme.ui(12)), Ink(theme.ui(12, 600)), Ink(theme.ui(11))
+        self.verticalScrollBar().setSingleStep(theme.px(ROW))
+        self.setViewportMargins(0, 2 * theme.px(ROW), 0, 0)
+        self.updateGeometry()
+        self._fit()
+        self.update()
+        self.viewport().update()
+
+    def show_state(self, state: KvState, request: int, pointed: int) -> None:
+        """Shows the tables of a request that holds blocks; `pointed` is the block to point out."""
+        if request != self._request:
+            self.verticalScrollBar().setValue(0)
+        self._request, self._pointed = request, pointed
+        self.lines = lines_of(state, request)
+        own = [line for line in self.lines if line.block != HEADING]
+        tokens = round(sum(line.share for line in own) * state.size)
+        self._title = f"#{request} · {_blocks(len({line.block for line in own}))}"
+        self.setAccessibleDescription(
+            f"{self._title}; "
+            + ", ".join(f"{line.place} to {line.block}, {line.text} filled" for line in own[:32])
+            + f"; {tokens} tokens in all tables"
+        )
+        self._fit()
+        self.update()
+        self.viewport().update()
+
+    def sizeHint(self) -> QSize:
+        return QSize(theme.px(WIDTH), theme.px(ROW) * (2 + min(8, max(3, len(self.lines)))))
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(theme.px(160), theme.px(ROW) * 5)
+
+    def _fit(self) -> None:
+        bar, height = self.verticalScrollBar(), self.viewport().height()
+        bar.setPageStep(height)
+        bar.setRange(0, max(0, len(self.lines) * theme.px(ROW) - height))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        self._fit()
+
+    # -- painting -------------------------------------------------------------------------------------------------
+
+    def _columns(self) -> tuple[float, float, float, float]:
+        """Right ends of the logical and the physical numbers, and where the bar and its words begin."""
+        digits = self._ink.width("0" * max((len(f"{line.block:,}") for line in self.lines), default=1))
+        logical = max(self._small.width("logical"), self._ink.width("000"))
+        physical = logical + theme.px(28) + max(digits, self._small.width("physical"))
+        words = max((self._ink.width(f"{line.text}") for line in self.lines if line.block >= 0), default=0.0)
+        words = max(words + self._ink.width(" ×00"), self._small.width("filled"))
+        return logical, physical, physical + theme.px(14), self.viewport().width() - words - theme.px(4)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self.viewport())
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        row, top = theme.px(ROW), self.verticalScrollBar().value()
+        first, last = top // row, (top + self.viewport().height()) // row + 1
+        columns = self._columns()
+        for i, line in enumerate(self.lines[first:last], first):
+            self._line(painter, line, QRectF(0, i * row - top, self.viewport().width(), row), columns)
+
+    def _line(self, painter: QPainter, line: Line, box: QRectF, columns: tuple[float, float, float, float]) -> None:
+        t, own, ink = theme.current(), theme.request_color(self._request), self._ink
+        logical, physical, left, words = columns
+        baseline = box.center().y() + ink.metrics.capHeight() / 2
+        if line.block == HEADING:
+            painter.setFont(self._small.font)
+            painter.setPen(t.secondary)
+            self._small.draw(painter, 0, baseline, line.text)
+            return
+        if line.block == self._pointed:
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(t.hover)
+            painter.drawRoundedRect(box.adjusted(0, 1, 0, -1), theme.px(4), theme.px(4))
+        painter.setFont(ink.font)
+        painter.setPen(t.text)
+        place, block = f"{line.place:,}", f"{line.block:,}"
+        ink.draw(painter, logical - ink.width(place), baseline, place)
+        ink.draw(painter, physical - ink.width(block), baseline, block)
+        self._arrow(painter, logical + theme.px(8), box.center().y(), t.faint)
+        high = theme.px(8)
+        bar = QRectF(left, box.center().y() - high / 2, max(theme.px(16), words - left - theme.px(10)), high)
+        painter.fillRect(bar, theme.over(t.hairline, t.panel))
+        painter.fillRect(QRectF(bar.left(), bar.top(), bar.width() * line.share, high), own)
+        painter.setPen(t.secondary)
+        ink.draw(painter, words, baseline, line.text)
+        if line.references > 1:
+            painter.setPen(t.text)
+            ink.draw(painter, words + ink.width(f"{line.text} "), baseline, f"×{line.references}")
+
+    def _arrow(self, painter: QPainter, x: float, y: float, color: QColor) -> None:
+        painter.setPen(QPen(color, max(1.0, theme.zoom())))
+        end, wing = x + theme.px(10), theme.px(3)
+        painter.drawLine(QPointF(x, y), QPointF(end, y))
+        painter.drawLine(QPointF(end - wing, y - wing), QPointF(end, y))
+        painter.drawLine(QPointF(end - wing, y + wing), QPointF(end, y))
+
+    # -- the person -----------------------------------------------------------------------------------------------
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        self._choose(int(event.position().y() + self.verticalScrollBar().value()) // theme.px(ROW))
+
+    def _choose(self, index: int) -> None:
+        if 0 <= index < len(self.lines) and self.lines[index].block != HEADING:
+            self.block_chosen.emit(self.lines[index].block)
+            row = theme.px(ROW)
+            bar, height = self.verticalScrollBar(), self.viewport().height()
+            bar.setValue(min(max(bar.value(), (index + 1) * row - height), index * row))
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        step = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1}.get(Qt.Key(event.key()))
+        if step is None:
+            super().keyPressEvent(event)
+            return
+        at = next((i for i, line in enumerate(self.lines) if line.block == self._pointed >= 0), -1) + step
+        while 0 <= at < len(self.lines) and self.lines[at].block == HEADING:
+            at += step
+        self._choose(at)
