@@ -1,0 +1,123 @@
+"""The step inspector: the step at the scope's cursor, whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from time import perf_counter
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QToolButton
+
+from app import theme
+from app.facts import Facts
+from app.panels.insight import InsightPanel
+from app.panels.step_facts import COLUMNS, step_facts
+from app.panels.step_history import StepHistory
+from app.panels.step_picture import StepPicture
+from app.panels.step_story import StepStory
+from app.scope import Scope
+from engine import Record
+
+REST = 0.1  # seconds between pictures while the newest step is followed: faster, nobody could read
+NOTHING = "No step yet. Send a prompt, and the step that computes it is taken apart here."
+BEFORE = "The cursor stands before the first step. Go to the next step to see it."
+
+
+class StepInspector(InsightPanel):
+    """Each row of a step, where its time went, what became of blocks, and why the queue's first did not join."""
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__(scope, "step", "Step")
+        self._history = StepHistory()
+        self._story: StepStory | None = None
+        self._due = 0.0
+        self.previous = self._button("step_previous", "‹", "Previous step (,)", -1)
+        self.next = self._button("step_next", "›", "Next step (.)", 1)
+        pair = QHBoxLayout()
+        pair.setSpacing(0)
+        pair.addWidget(self.previous)
+        pair.addWidget(self.next)
+        self.head.insertLayout(self.head.indexOf(self.summary), pair)
+        self.summary.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+        self.view = StepPicture()
+        self.set_picture(self.view)
+        self.view.rows.request_chosen.connect(scope.select)
+        self.view.sheet.request_chosen.connect(scope.select)
+        theme.changes.theme_changed.connect(self._on_theme)
+
+    def _button(self, name: str, text: str, tip: str, steps: int) -> QToolButton:
+        button = QToolButton()
+        button.setObjectName(name)
+        button.setText(text)
+        button.setToolTip(tip)
+        button.setAccessibleName(tip.split(" (")[0])
+        button.setAutoRepeat(True)
+        button.clicked.connect(lambda: self.scope.step_by(steps))
+        return button
+
+    # -- the scope's turn -----------------------------------------------------------------------------------------
+
+    def take(self, records: Sequence[Record]) -> None:
+        self._history.take(records)
+
+    def forget(self) -> None:
+        self._history = StepHistory()
+        self._story = None
+
+    def stale(self, *changed: object) -> None:
+        """A person moved or chose something: drawn at the next turn."""
+        super().stale(*changed)
+        self._due = 0.0
+
+    def advance(self, deadline: float) -> None:
+        super().advance(deadline)
+        if deadline == inf:
+            self._due = 0.0
+
+    def refresh(self) -> None:
+        """Draws, if anything is new and the last picture could be read."""
+        if perf_counter() >= self._due:
+            super().refresh()
+
+    def draw(self) -> None:
+        self._due = perf_counter() + REST
+        scope = self.scope
+        place = min(scope.place, self._history.steps - 1)
+        if place < 0:
+            self._story = None
+        elif not self._shows(place):
+            self._story = StepStory(scope.step_at(place), self._history, place, scope.origin)
+        empty = "" if self._story is not None else BEFORE if scope.steps else NOTHING
+        self.view.show_story(self._story, scope.request, empty)
+        self.previous.setEnabled(place > 0)
+        self.next.setEnabled(scope.place < scope.steps - 1)
+        self._say()
+
+    def _shows(self, place: int) -> bool:
+        """Whether that step is told already, and nothing that was told of it can have changed."""
+        story = self._story
+        return story is not None and story.place == place and story.known == self._history.steps
+
+    def _say(self) -> None:
+        story = self._story
+        if story is None:
+            self.summary.say("")
+            return
+        self.summary.say(f"{story.when_words} · {story.size_words}" if self.view.wide else story.when_words)
+
+    def facts(self) -> Facts:
+        return step_facts(self._story) if self._story is not None else Facts(COLUMNS)
+
+    def row_chosen(self, row: int) -> None:
+        request = self.facts().rows[row][COLUMNS.index("request")]
+        if isinstance(request, int):
+            self.scope.select(request)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._say()
+
+    def _on_theme(self) -> None:
+        self.view.restyle()

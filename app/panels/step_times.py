@@ -1,0 +1,151 @@
+"""Where a step's time went, and how its forward pass divides into what is batched and what is not. No Qt in here.
+
+Selective batching (Yu et al. 2022, "Orca", section 4.2): the matrix products take all tokens of a step as one batch,
+whatever request they are of; attention looks at each request's own past, so it is computed for each apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from app.column import Array
+from engine import Header, Kind, Step
+
+# In order of time. What no phase accounts for is shown where the host does other work: between launching and waiting.
+ORDER = ("plan", "prepare", "forward", "sample", "other", "wait", "commit")
+AFTER = "record"  # written down when the step is over
+ABOUT = {
+    "plan": "the scheduler chooses the rows, and gives and takes blocks",
+    "prepare": "token ids, positions, block tables and masks are laid out as tensors",
+    "forward": "the model computes all rows",
+    "sample": "each row that is complete draws its next token",
+    "other": "what no phase accounts for: the step's duration less all its phases",
+    "wait": "the host waits for the device and reads the tokens",
+    "commit": "tokens become text, stops are checked, blocks go back",
+    "record": "this record is made; after the step's end, so not a part of its duration",
+}
+BEHIND = "; with one step launched ahead, the host works on its neighbours meanwhile"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a step's duration; `share` is of the duration, 0 to 1."""
+
+    name: str
+    seconds: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """What each row attends to, `[rows]`. `positions`: pairs of a token and a position that it sees. `computed`: pairs
+    that are computed for it; more than it sees where
+    rows are padded to one `rectangle`. `shares` add up to 1."""
+
+    positions: Array
+    computed: Array
+    shares: Array
+    rectangle: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """Seconds. `parts` add up to `duration`; `record` comes after. Of `forward`, `attention` seconds are attention's:
+    `measured`, or else by its share of the operations. `launched`: the device computes while the host goes on, so that
+    forward's seconds are those of launching alone and its division is one of work, not of time."""
+
+    duration: float
+    parts: tuple[Part, ...]
+    record: float
+    forward: float
+    attention: float
+    measured: bool
+    launched: bool
+    rows: Attention
+
+    @property
+    def matrices(self) -> float:
+        """Seconds of forward that are not attention's: matrix products, and the small things between them."""
+        return self.forward - self.attention
+
+    @property
+    def attention_share(self) -> float:
+        """Attention's share of forward."""
+        return self.attention / self.forward if self.forward > 0 else 0.0
+
+    @property
+    def origin(self) -> str:
+        """How the division of forward is known."""
+        return "measured" if self.measured else "computed"
+
+
+def step_times(step: Step, header: Header | None) -> StepTimes:
+    """Where this step's time went."""
+    duration = max(0.0, step.ended - step.started)
+    known = {name: max(0.0, step.seconds.get(name, 0.0)) for name in ORDER if name != "other"}
+    known["other"] = max(0.0, duration - sum(known.values()))
+    whole = sum(known.values())
+    parts = tuple(Part(name, known[name], known[name] / whole if whole > 0 else 0.0) for name in ORDER)
+    rows = attention(step, padded=header is not None and not header.config.paged)
+    forward, measured = known["forward"], step.attention > 0
+    share = min(step.attention, forward) if measured else forward * attention_share(step, rows, header)
+    launched = header is not None and header.model.device.startswith("cuda")
+    return StepTimes(
+        duration, parts, max(0.0, step.seconds.get(AFTER, 0.0)), forward, share, measured, launched, rows
+    )  # fmt: skip
+
+
+def attention(step: Step, padded: bool) -> Attention:
+    """What each row of a step attends to.
+
+    A row of tokens [first, first + count) over its own past: count · first + count (count + 1) / 2 pairs, the triangle
+    of a prompt or the one line of a decode. Padded rows are one rectangle: each is computed as wide as the widest.
+    """
+    first, count = step.first.astype(np.int64), step.count.astype(np.int64)
+    positions = count * first + count * (count + 1) // 2
+    computed = positions
+    if padded and len(first):
+        padding = step.padding.astype(np.int64) if len(step.padding) else np.zeros_like(first)
+        width, tokens = int((first + count + padding).max()), count + padding
+        computed = np.maximum(tokens * (width - tokens) + tokens * (tokens + 1) // 2, positions)
+    total = int(computed.sum())
+    shares = computed / total if total else np.zeros(len(first))
+    return Attention(positions, computed, shares, padded)
+
+
+def attention_share(step: Step, rows: Attention, header: Header | None) -> float:
+    """Attention's share of the operations of a forward pass: 4 · layers · heads · head_dim for a pair of a token and a
+    position it sees, against 2 · parameters for each token through the matrices (Kaplan et al. 2020, table 1)."""
+    if header is None or not len(step.count):
+        return 0.0
+    model = header.model
+    attended = 4.0 * model.layers * model.heads * model.head_dim * float(rows.computed.sum())
+    products = 2.0 * model.parameters * float(step.count.sum() + step.padding.sum())
+    return attended / (attended + products) if attended + products > 0 else 0.0
+
+
+def figure_words(times: StepTimes, step: Step) -> tuple[str, str]:
+    """A sentence for what is batched in this step and what is not; and the same in brief."""
+    rows, tokens = step.rows, int(step.count.sum() + step.padding.sum())
+    if not rows:
+        return ("No rows were computed: the record tells what happened to blocks meanwhile.", "No rows were computed.")
+    if rows == 1:
+        return (
+            "One request alone: every weight is read for its tokens only. More rows would share these matrix products; "
+            "only attention would grow with each.",
+            "One request alone: nothing is shared.",
+        )
+    if times.rows.rectangle:
+        held = ", and held rows are computed on" if (step.kind == Kind.HELD).any() else ""
+        return (
+            f"All is batched: {rows:,} rows are one rectangle, so attention too runs as wide as the longest row; what "
+            f"is empty is computed with it (grey){held}.",
+            "All is batched as one rectangle; the grey is computed in vain.",
+        )
+    return (
+        f"Selective batching: the matrix products take all {tokens:,} tokens at once, whichever request they are of; "
+        "attention looks at each request's own past, so it is apart for each.",
+        "Selective batching: matrix products together, attention apart.",
+    )
