@@ -77,6 +77,7 @@ from engine.trace.store import TraceWriter
 from engine.trace.store import load as load_trace
 from engine.trace.store import save as save_trace
 from engine.trace.trace import Trace
+from engine.work import Work, WorkCounter, count_work
 from engine.workload import Arrival, Suggestion, Workload
 from engine.workloads.distributions import ARRIVALS
 from engine.workloads.library import PROMPT_FILES, WorkloadCard, demo_workload, list_workloads, load_workload
@@ -107,11 +108,11 @@ __all__ = [
     "RaceFinished", "RaceResult", "Recommendation", "Record", "Refusal", "RequestIndex", "RequestMetrics",
     "RequestView", "Roof", "Run", "SampleView", "SamplingParams", "Slo", "Spread", "State", "Step", "StepStarted",
     "Stream", "Submission", "Submitted", "Suggestion", "Sweep", "SweepEvent", "SweepFinished", "SweepOutcome",
-    "SweepPoint", "SweepResult", "Telemetry", "Timings", "Trace", "TraceWriter", "Verdict", "Workload", "WorkloadCard",
-    "agreement", "agreements", "compare", "compare_race", "demo_workload", "examine", "expand_template", "formulas",
-    "inspect_model", "lane_name", "lane_names", "lane_sentence", "lane_text", "lane_title", "list_workloads",
-    "load_trace", "load_workload", "measure", "parse_lane", "parse_lanes", "ratio_text", "read_prompts", "render",
-    "request_metrics", "save_trace", "sizes_up_to", "table", "template_size", "timings",
+    "SweepPoint", "SweepResult", "Telemetry", "Timings", "Trace", "TraceWriter", "Verdict", "Work", "WorkCounter",
+    "Workload", "WorkloadCard", "agreement", "agreements", "compare", "compare_race", "count_work", "demo_workload",
+    "examine", "expand_template", "formulas", "inspect_model", "lane_name", "lane_names", "lane_sentence", "lane_text",
+    "lane_title", "list_workloads", "load_trace", "load_workload", "measure", "parse_lane", "parse_lanes", "ratio_text",
+    "read_prompts", "render", "request_metrics", "save_trace", "sizes_up_to", "table", "template_size", "timings",
 ]  # fmt: skip
 
 
