@@ -75,11 +75,15 @@ class WrappedTail:
         self._lines: list[str] = []
 
     def update(self, text: str) -> list[str]:
-        """The last wrapped lines, at most `KEPT`, blank ones left out; `text` only ever grows."""
+        """The last wrapped lines, at most `KEPT`, blank ones left out. `text` is a beginning of the same text every time;
+        what it says more costs what it is long, less costs all of it."""
         if len(text) == self._seen:
             return self._lines
-        if len(text) < self._seen:
+        if len(text) < self._seen:  # a moment before
             self._closed, self._open = [], 0
+        if not text:
+            self._seen, self._lines = 0, []
+            return self._lines
         if len(text) - self._open > LONGEST:
             begin = len(text) - LONGEST // 2
             space = text.find(" ", begin, begin + 200)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -10,7 +12,20 @@ from pytestqt.qtbot import QtBot
 
 from app.bridge import Bridge
 from app.synthetic import header
-from engine import Ended, FinishReason, Kind, Record, SamplingParams, Step, Submitted, Trace
+from engine import (
+    Ended,
+    EngineConfig,
+    EngineProcess,
+    FinishReason,
+    Kind,
+    ModelSpec,
+    Record,
+    SamplingParams,
+    Step,
+    Submission,
+    Submitted,
+    Trace,
+)
 
 Tell = Callable[[Sequence[Record]], None]
 
@@ -21,6 +36,54 @@ def bridge(qtbot: QtBot) -> Iterator[Bridge]:
     bridge.show(Trace([header(8, 100)]))
     yield bridge
     bridge.stop()
+
+
+@dataclass(frozen=True)
+class ToldRuns:
+    """Real traces of the demo model. `sampled`: with alternatives, with three samples, with neither, with a stop
+    string. `delivered`: text that came with its batch; `cut`: such a batch, cancelled."""
+
+    sampled: Trace
+    delivered: Trace
+    cut: Trace
+
+
+@pytest.fixture(scope="session")
+def told_runs() -> ToldRuns:
+    batches = EngineConfig(mode="static", max_running=2, delivery="batch")
+    params = (
+        SamplingParams(max_tokens=60, temperature=1.0, seed=1, logprobs=5),
+        SamplingParams(max_tokens=40, temperature=1.2, seed=2, logprobs=2, n=3),
+        SamplingParams(max_tokens=40, temperature=0.0),
+        SamplingParams(max_tokens=80, temperature=1.0, seed=3, logprobs=20, stop=(" and the",)),
+    )
+    with EngineProcess(ModelSpec("demo"), EngineConfig(max_running=4)) as engine:
+
+        def told(*submissions: Submission) -> Trace:
+            for stream in engine.submit_many(submissions):
+                stream.result()
+            return Trace(engine.trace.records)
+
+        words = ("kite", "boat", "map", "owl")
+        sampled = told(
+            *(Submission(f"Tell me a story about a fox and a {w}.", p) for w, p in zip(words, params, strict=True))
+        )
+        engine.begin(batches)
+        delivered = told(
+            *(
+                Submission(f"A story about a {word}.", SamplingParams(max_tokens=n, temperature=0, ignore_eos=True))
+                for word, n in (("fox", 6), ("owl", 20))
+            )
+        )
+        engine.begin(batches)
+        long = SamplingParams(max_tokens=1500, temperature=0, ignore_eos=True)
+        streams = engine.submit_many([Submission(f"A story about a {word}.", long) for word in ("fox", "owl")])
+        while len(engine.trace.steps) < 5:
+            time.sleep(0.005)
+        engine.cancel()
+        for stream in streams:
+            stream.result()
+        return ToldRuns(sampled, delivered, Trace(engine.trace.records))
 
 
 @pytest.fixture
