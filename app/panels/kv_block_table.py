@@ -12,7 +12,8 @@ from app import theme
 from app.panels.ink import Ink
 from app.panels.kv_state import KvState
 
-ROW, WIDTH = 20, 216
+ROW, WIDTH = 20, 240
+HEAD = 2  # rows at the top that do not scroll
 HEADING = -1  # in place of a block
 
 
@@ -59,14 +60,13 @@ class KvBlockTable(QAbstractScrollArea):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.viewport().setAutoFillBackground(False)
         self.lines: list[Line] = []
-        self._request, self._pointed = -1, HEADING
+        self._request, self._pointed, self._title = -1, HEADING, ""
         self.restyle()
 
     def restyle(self) -> None:
         """Takes the theme's colours and fonts anew."""
         self._ink, self._strong, self._small = Ink(theme.ui(12)), Ink(theme.ui(12, 600)), Ink(theme.ui(11))
         self.verticalScrollBar().setSingleStep(theme.px(ROW))
-        self.setViewportMargins(0, 2 * theme.px(ROW), 0, 0)
         self.updateGeometry()
         self._fit()
         self.update()
@@ -99,7 +99,7 @@ class KvBlockTable(QAbstractScrollArea):
     def _fit(self) -> None:
         bar, height = self.verticalScrollBar(), self.viewport().height()
         bar.setPageStep(height)
-        bar.setRange(0, max(0, len(self.lines) * theme.px(ROW) - height))
+        bar.setRange(0, max(0, (len(self.lines) + HEAD) * theme.px(ROW) - height))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         self._fit()
@@ -110,7 +110,7 @@ class KvBlockTable(QAbstractScrollArea):
         """Right ends of the logical and the physical numbers, and where the bar and its words begin."""
         digits = self._ink.width("0" * max((len(f"{line.block:,}") for line in self.lines), default=1))
         logical = max(self._small.width("logical"), self._ink.width("000"))
-        physical = logical + theme.px(28) + max(digits, self._small.width("physical"))
+        physical = logical + theme.px(30) + max(digits, self._small.width("physical"))
         words = max((self._ink.width(f"{line.text}") for line in self.lines if line.block >= 0), default=0.0)
         words = max(words + self._ink.width(" ×00"), self._small.width("filled"))
         return logical, physical, physical + theme.px(14), self.viewport().width() - words - theme.px(4)
@@ -119,10 +119,31 @@ class KvBlockTable(QAbstractScrollArea):
         painter = QPainter(self.viewport())
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         row, top = theme.px(ROW), self.verticalScrollBar().value()
+        width, below = self.viewport().width(), HEAD * row
         first, last = top // row, (top + self.viewport().height()) // row + 1
         columns = self._columns()
         for i, line in enumerate(self.lines[first:last], first):
-            self._line(painter, line, QRectF(0, i * row - top, self.viewport().width(), row), columns)
+            self._line(painter, line, QRectF(0, below + i * row - top, width, row), columns)
+        painter.fillRect(QRectF(0, 0, width, below), theme.current().panel)
+        self._head(painter, row, columns)
+
+    def _head(self, painter: QPainter, row: int, columns: tuple[float, float, float, float]) -> None:
+        """Whose tables these are, and what the columns are."""
+        t, ink, small = theme.current(), self._strong, self._small
+        logical, physical, left, _ = columns
+        dot = theme.px(8)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(theme.request_color(self._request))
+        painter.drawEllipse(QPointF(dot / 2, row / 2), dot / 2, dot / 2)
+        painter.setFont(ink.font)
+        painter.setPen(t.text)
+        ink.draw(painter, dot + theme.px(6), row / 2 + ink.metrics.capHeight() / 2, self._title)
+        painter.setFont(small.font)
+        painter.setPen(t.secondary)
+        baseline = 1.5 * row + small.metrics.capHeight() / 2
+        small.draw(painter, logical - small.width("logical"), baseline, "logical")
+        small.draw(painter, physical - small.width("physical"), baseline, "physical")
+        small.draw(painter, left, baseline, "filled")
 
     def _line(self, painter: QPainter, line: Line, box: QRectF, columns: tuple[float, float, float, float]) -> None:
         t, own, ink = theme.current(), theme.request_color(self._request), self._ink
@@ -163,14 +184,16 @@ class KvBlockTable(QAbstractScrollArea):
     # -- the person -----------------------------------------------------------------------------------------------
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        self._choose(int(event.position().y() + self.verticalScrollBar().value()) // theme.px(ROW))
+        row = theme.px(ROW)
+        if event.position().y() >= HEAD * row:
+            self._choose(int(event.position().y() + self.verticalScrollBar().value()) // row - HEAD)
 
     def _choose(self, index: int) -> None:
         if 0 <= index < len(self.lines) and self.lines[index].block != HEADING:
             self.block_chosen.emit(self.lines[index].block)
             row = theme.px(ROW)
             bar, height = self.verticalScrollBar(), self.viewport().height()
-            bar.setValue(min(max(bar.value(), (index + 1) * row - height), index * row))
+            bar.setValue(min(max(bar.value(), (index + 1 + HEAD) * row - height), index * row))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         step = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1}.get(Qt.Key(event.key()))

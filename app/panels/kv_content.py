@@ -27,7 +27,7 @@ def content_words(state: KvState, block: int, records: Sequence[Record], positio
     if first < prompt:
         ids = submitted.token_ids[first : min(end, prompt)].tolist()
         more = f" and {len(ids) - MOST_IDS} more" if len(ids) > MOST_IDS else ""
-        words.append(f"prompt tokens {', '.join(map(str, ids[:MOST_IDS]))}{more}")
+        words.append(f"prompt tokens' ids {', '.join(map(str, ids[:MOST_IDS]))}{more}")
         if first == 0 and end >= prompt and submitted.text:
             words[-1] = f"the prompt “{_plain(submitted.text)}”"
     if end > prompt:

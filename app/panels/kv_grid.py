@@ -106,8 +106,8 @@ class KvGrid(QWidget):
     def box(self, block: int) -> QRectF:
         """A block's cell, in the widget."""
         ratio, grid = self.devicePixelRatioF(), self.grid
-        x, y = grid.corner(block)
-        return QRectF(x / ratio, y / ratio, grid.side / ratio, grid.side / ratio)
+        (x, y), (width, height) = grid.corner(block), grid.size
+        return QRectF(x / ratio, y / ratio, width / ratio, height / ratio)
 
     def block_at(self, point: QPointF) -> int:
         """The block there; -1 beside all."""
@@ -143,6 +143,8 @@ class KvGrid(QWidget):
             self._numbers(painter, state, tables)
         elif grid.pitch / ratio >= JOINED * theme.zoom():
             self._lines(painter, tables)
+        else:
+            self._dots(painter, tables)
         self.marks.paint(painter, grid, ratio)
         if 0 <= self.pointed < state.blocks:
             self._cursor(painter, self.box(self.pointed))
@@ -181,16 +183,23 @@ class KvGrid(QWidget):
                 painter.setBrush(color)
                 painter.drawEllipse(points[0], 2 * theme.zoom(), 2 * theme.zoom())
 
+    def _dots(self, painter: QPainter, tables: dict[int, Array]) -> None:
+        """The selected request's blocks, no smaller than can be seen."""
+        own, least = theme.request_color(self._selected), theme.px(4)
+        for table in tables.values():
+            for block in table[:MOST_JOINED].tolist():
+                c = self.box(block).center()
+                painter.fillRect(QRectF(c.x() - least / 2, c.y() - least / 2, least, least), own)
+
     def _cursor(self, painter: QPainter, box: QRectF) -> None:
         t = theme.current()
         least = theme.px(5)
         if box.width() < least:
             box = QRectF(box.center().x() - least / 2, box.center().y() - least / 2, least, least)
         painter.setBrush(Qt.BrushStyle.NoBrush)
-        painter.setPen(QPen(t.panel, 4 * theme.zoom()))
-        painter.drawRect(box)
+        out = theme.zoom()
         painter.setPen(QPen(t.accent if self.hasFocus() else t.text, 2 * theme.zoom()))
-        painter.drawRect(box)
+        painter.drawRect(box.adjusted(-out, -out, out, out))
 
     def _on_fade(self) -> None:
         if not self.marks:

@@ -83,7 +83,7 @@ class KvLegend(QWidget):
                 painter.drawPolygon(QPolygonF([corner - QPointF(cut, 0), corner, corner + QPointF(0, cut)]))
             case "cached":
                 painter.fillRect(box, faint)
-                hatch(painter, box, mixed(t.secondary, 0.8), step=4)
+                hatch(painter, box, mixed(t.secondary, 0.6), step=4)
             case "free":
                 painter.fillRect(box, faint)
             case "used":

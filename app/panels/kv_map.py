@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QSize, Qt
+from PySide6.QtCore import QRect, QSize, Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QLabel, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
 
@@ -21,6 +21,7 @@ from app.panels.kv_strips import KvStrips, strip_words
 from app.panels.kv_words import (
     COLUMNS,
     EMPTY,
+    HINT,
     NO_CACHE,
     BlockRows,
     block_facts,
@@ -32,6 +33,7 @@ from app.scope import Scope
 from engine import Record, Step
 
 WIDE = 520  # pixels from which on the block table stands beside the map
+TALL = 260  # from which on there is room for three lines below it
 
 
 class KvPicture(QWidget):
@@ -45,6 +47,8 @@ class KvPicture(QWidget):
         self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.words = _wrapped("kv_words", "note")
         self.words.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self._said = ""
+        self.words.setAlignment(Qt.AlignmentFlag.AlignTop)
         self.maps = QStackedWidget()
         for each in (self.empty, self.grid, self.strips):
             self.maps.addWidget(each)
@@ -52,7 +56,6 @@ class KvPicture(QWidget):
         self.body.addWidget(self.maps, 1)
         self.body.addWidget(self.table)
         self.table.hide()
-        self.words.hide()
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.addLayout(self.body, 1)
@@ -71,9 +74,33 @@ class KvPicture(QWidget):
         self._arrange()
 
     def say(self, words: str) -> None:
-        """The line below the map; nothing where it is empty."""
-        self.words.setText(words)
-        self.words.setVisible(bool(words))
+        """The lines below the map; they keep their room, so that no cell moves when they change."""
+        self._said = words
+        self._fit()
+
+    def _fit(self) -> None:
+        """As many words as the lines hold; all of them are in the tip."""
+        label, words = self.words, self._said
+        lines = 3 if self.height() >= theme.px(TALL) else 1
+        label.ensurePolished()
+        room = lines * label.fontMetrics().lineSpacing() + 2
+        label.setFixedHeight(room)
+        flags = int(Qt.TextFlag.TextWordWrap.value)
+        area = QRect(0, 0, max(1, self.width()), 10_000)
+
+        def fits(text: str) -> bool:
+            return label.fontMetrics().boundingRect(area, flags, text).height() <= room
+
+        if not fits(words):
+            low, high = 0, len(words)
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (middle, high) if fits(words[:middle] + "…") else (low, middle)
+            words = words[:low].rstrip(" ·,") + "…"
+        if label.text() != words:
+            label.setText(words)
+            label.setAccessibleName(self._said)
+        label.setToolTip(self._said if words != self._said else "")
 
     def sizeHint(self) -> QSize:
         return QSize(theme.px(360), theme.px(320))
@@ -83,6 +110,7 @@ class KvPicture(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         self._arrange()
+        self._fit()
 
     def _arrange(self) -> None:
         wide = self.width() >= theme.px(WIDE)
@@ -90,7 +118,7 @@ class KvPicture(QWidget):
         self.body.setDirection(way)
         self.table.setFixedWidth(theme.px(WIDTH)) if wide else self.table.setMaximumWidth(16_777_215)
         self.table.setMinimumWidth(theme.px(WIDTH) if wide else 0)
-        self.table.setMaximumHeight(16_777_215 if wide else max(theme.px(110), self.height() * 2 // 5))
+        self.table.setMaximumHeight(16_777_215 if wide else max(theme.px(110), self.height() // 3))
 
 
 class KvMap(InsightPanel):
@@ -156,15 +184,14 @@ class KvMap(InsightPanel):
         if holds:
             view.table.show_state(state, selected, grid.pointed)
         view.table.setVisible(holds)
-        words = ""
+        words = HINT
         if 0 <= grid.pointed < state.blocks:
             words = block_words(state, grid.pointed, self._seconds, self._content(state, grid.pointed))
         elif selected >= 0 and not holds:
             words = f"#{selected} holds no blocks at this moment."
         view.say(words)
-        grid.setAccessibleDescription(
-            words or f"{summary}. Arrow keys move from block to block, Enter selects its owner."
-        )
+        how = "Arrow keys move from block to block, Enter selects its owner."
+        grid.setAccessibleDescription(f"{summary}. {how}" if words == HINT else words)
 
     def _draw_strips(self, state: KvState) -> None:
         view, strips, selected = self.view, self.view.strips, self.scope.request

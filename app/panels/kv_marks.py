@@ -52,10 +52,10 @@ class Marks:
 
     def paint(self, painter: QPainter, grid: Grid, ratio: float) -> None:
         """Draws them, the older the fainter."""
-        now, scale = perf_counter(), grid.side / ratio
+        now, (width, height) = perf_counter(), grid.size
         for block, kind, begun in zip(self._blocks.tolist(), self._kinds.tolist(), self._begun.tolist()):
             x, y = grid.corner(block)
-            box = QRectF(x / ratio, y / ratio, scale, scale)
+            box = QRectF(x / ratio, y / ratio, width / ratio, height / ratio)
             draw_mark(painter, Mark(kind), box, max(0.0, 1 - (now - begun) / SECONDS))
 
 

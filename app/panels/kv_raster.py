@@ -20,33 +20,39 @@ NOTCHED = 3  # from which on a shared block has its corner cut
 LEVELS = 8  # of fill, in smaller cells
 TINT = 0.24  # how much of the owner's colour the empty part of a block has
 DIMMED = 0.55
+TALLEST = 3  # widths that a cell without detail is high, where there is room
 TIDY = 8  # columns are a multiple of this where hardly any room is lost by it
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Cells in device pixels: `pitch` apart, `side` wide and high. `each`: blocks a cell, above 1 only where the pool
-    has more blocks than there are pixels."""
+    """Cells in device pixels: columns are `pitch` apart and rows `rise`, which is more only where cells have no detail.
+    `each`: blocks a cell, above 1 only where the pool has more blocks than there are pixels."""
 
     blocks: int
     columns: int
     rows: int
     pitch: int
+    rise: int
     each: int = 1
 
     @property
-    def side(self) -> int:
-        gap = 0 if self.pitch < DETAILED else 1 if self.pitch < 14 else 2
-        return self.pitch - gap
+    def gap(self) -> int:
+        return 0 if self.pitch < DETAILED else 1 if self.pitch < 14 else 2
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """A cell's width and height."""
+        return self.pitch - self.gap, self.rise - self.gap
 
     def corner(self, block: int) -> tuple[int, int]:
         """Left and top of a block's cell."""
         row, column = divmod(block // self.each, self.columns)
-        return column * self.pitch, row * self.pitch
+        return column * self.pitch, row * self.rise
 
     def block_at(self, x: float, y: float) -> int:
         """The block at this pixel; -1 beside all."""
-        column, row = math.floor(x / self.pitch), math.floor(y / self.pitch)
+        column, row = math.floor(x / self.pitch), math.floor(y / self.rise)
         block = (row * self.columns + column) * self.each
         return block if 0 <= column < self.columns and row >= 0 and block < self.blocks else -1
 
@@ -59,13 +65,15 @@ def grid_for(blocks: int, width: int, height: int, largest: int) -> Grid:
         pitch -= 1
     if pitch < 1 or (width // pitch) * (height // pitch) < blocks:
         each = math.ceil(blocks / (width * height))
-        return Grid(blocks, width, math.ceil(math.ceil(blocks / each) / width), 1, each)
+        return Grid(blocks, width, math.ceil(math.ceil(blocks / each) / width), 1, 1, each)
     columns = width // pitch
     tidy = columns - columns % TIDY
     if tidy and (columns - tidy) * pitch <= 0.12 * width and math.ceil(blocks / tidy) * pitch <= height:
         columns = tidy
     columns = min(columns, blocks)
-    return Grid(blocks, columns, math.ceil(blocks / columns), pitch)
+    rows = math.ceil(blocks / columns)
+    rise = pitch if pitch >= DETAILED else max(pitch, min(TALLEST * pitch, height // rows))
+    return Grid(blocks, columns, rows, pitch, rise)
 
 
 def _packed(color: Array) -> Array:
@@ -83,9 +91,9 @@ class PoolInk:
         self._image = np.zeros((0, 0), np.uint32)
 
     def paint(self, state: KvState, grid: Grid, selected: int = -1, notches: bool = True) -> Array:
-        """Pixels [rows * pitch, columns * pitch], good until the next call. Blocks of the selected request are in its
+        """Pixels [rows * rise, columns * pitch], good until the next call. Blocks of the selected request are in its
         colour, all others muted. `notches`: shared blocks have a corner cut."""
-        shape = grid.rows * grid.pitch, grid.columns * grid.pitch
+        shape = grid.rows * grid.rise, grid.columns * grid.pitch
         if self._image.shape != shape:
             self._image = np.empty(shape, np.uint32)
         chosen = np.unique(np.concatenate([*state.samples(selected).values(), np.zeros(0, np.int32)]))
@@ -97,17 +105,16 @@ class PoolInk:
             return self._image
         code = np.append(code, np.zeros(cells - len(code), code.dtype)).reshape(grid.rows, grid.columns)
         filled = np.append(state.filled, np.zeros(cells - state.blocks, np.int32)).reshape(code.shape)
-        view = self._image.reshape(grid.rows, grid.pitch, grid.columns, grid.pitch)
+        view = self._image.reshape(grid.rows, grid.rise, grid.columns, grid.pitch)
         if grid.pitch < DETAILED:
             view[:] = colors.reshape(-1)[code * (LEVELS + 1) + filled * LEVELS // state.size][:, None, :, None]
         else:
             self._fill(view, grid, code, filled, colors, state.size)
         tiles = view.transpose(0, 2, 1, 3)
-        side = grid.side
-        if grid.pitch > 1:
+        if grid.pitch * grid.rise > 1:
             self._hatch(tiles, np.flatnonzero(state.owner == CACHED), grid, dim)
         if notches and grid.pitch >= NOTCHED:
-            shared = np.flatnonzero(state.references > 1)
+            shared, side = np.flatnonzero(state.references > 1), grid.size[0]
             size = max(1, round(0.4 * side))
             row, column = np.divmod(shared, grid.columns)
             for y in range(size):
@@ -123,10 +130,8 @@ class PoolInk:
         strength = np.where(dim & (owners != selected), np.float32(DIMMED), np.float32(1.0))
         mixed = self._ground + (own - self._ground)[:, None, :] * (share[None, :, None] * strength[:, None, None])
         fixed = np.repeat(np.stack([self._ground, self._free, self._free])[:, None], LEVELS + 1, axis=1)
-        if not dim:
-            fixed[1] = self._ground + 0.45 * (self._line - self._ground)
+        fixed[1] = self._ground + 0.25 * (self._line - self._ground)  # where there is no room for lines
         colors = _packed(np.concatenate([fixed, mixed]))
-        colors[1] = _packed(fixed[1]) if dim else colors[1]
         index = np.zeros(int(owners[-1]) + 3 if len(owners) else 2, np.int32)
         index[CACHED + 2], index[FREE + 2] = 1, 2
         index[owners + 2] = 3 + np.arange(len(owners))
@@ -136,7 +141,7 @@ class PoolInk:
         return code, colors
 
     def _fill(self, view: Array, grid: Grid, code: Array, filled: Array, colors: Array, size: int) -> None:
-        side = grid.side
+        side = grid.size[0]
         high = -(-filled * side // size)
         high[(filled < size) & (high == side)] = side - 1
         full, empty = colors[:, -1][code], colors[:, 0][code]
@@ -151,14 +156,14 @@ class PoolInk:
         """Lines over cached blocks."""
         if not len(cached):
             return
-        side = grid.side
-        x, y = np.meshgrid(np.arange(side), np.arange(side))
+        side, height = grid.size
+        x, y = np.meshgrid(np.arange(side), np.arange(height))
         period = 2 if side < 6 else max(4, round(side / 3))
         lines = (x + y) % period < (1 if side < 12 else 1.5)
-        strength = 0.8 * (DIMMED if dim else 1.0)
+        strength = (0.3 if side < 6 else 0.6) * (DIMMED if dim else 1.0)
         colors = _packed(np.stack([self._free, self._ground + strength * (self._line - self._ground)]))
         row, column = np.divmod(cached, grid.columns)
-        tiles[row, column, :side, :side] = colors[lines.astype(np.int64)]
+        tiles[row, column, :height, :side] = colors[lines.astype(np.int64)]
 
     def _blend(self, state: KvState, grid: Grid, code: Array, colors: Array) -> None:
         """A pixel for several blocks: the mean of their colours."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from app.facts import Cell, Facts
 from app.panels.kv_state import CACHED, FREE, Kinds, KvState, Mark
 
+HINT = "Click a block: whose it is, since when, and which tokens are in it."
 EMPTY = "Every block of the KV pool appears here with its owner: load a model and send a prompt."
 NO_CACHE = "This mode keeps no KV cache: every step computes its request's whole sequence again."
 COLUMNS = ("block", "state", "owners", "place", "tokens", "filled", "references", "since s")
@@ -15,18 +16,18 @@ MARK_WORDS = {Mark.SHARED: "shared", Mark.COPIED: "copied on write", Mark.EVICTE
 Seconds = Callable[[int], float]  # when the step of a place ended, as panels show times
 
 
-def owner_words(request: int, branch: int, samples: bool) -> str:
-    """ "#12", and which of its samples where it has several."""
-    return f"#{request} sample {branch + 1}" if samples else f"#{request}"
-
-
 def owners_words(state: KvState, block: int, most: int = 4) -> str:
-    """All owners of a block, a few by name."""
-    owners = state.owners(block)
-    several = {request for request, branch in owners if branch}
-    names = [owner_words(request, branch, request in several) for request, branch in owners[:most]]
-    if len(owners) > most:
-        names.append(f"{len(owners) - most} more")
+    """All owners of a block, a few of them by name: "#12, #14, #15 samples 1, 3, 2 more"."""
+    samples: dict[int, list[int]] = {}
+    for request, branch in state.owners(block):
+        samples.setdefault(request, []).append(branch + 1)
+    names = []
+    for request, numbers in list(samples.items())[:most]:
+        several = len(numbers) > 1
+        which = f" sample{'s' if several else ''} {', '.join(map(str, sorted(numbers)))}"
+        names.append(f"#{request}" + (which if several or numbers != [1] else ""))
+    if len(samples) > most:
+        names.append(f"{len(samples) - most} more")
     return ", ".join(names)
 
 
