@@ -242,7 +242,7 @@ class LiveCharts(QWidget):
         else:
             end = self.series.now if self._end is None else self._end
             if not self.whole and moment < end - WINDOW:
-                end = moment + (1 - MARGIN) * WINDOW
+                end = max(moment + (1 - MARGIN) * WINDOW, WINDOW)
             self._end = max(end, moment)
         for chart in self.charts:
             chart.moment = moment

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QGuiApplication
@@ -151,6 +153,20 @@ def test_sampling_is_remembered_by_the_next_window(qtbot: QtBot) -> None:
     assert following.params() == panel.params()
     assert following.params().seed == 5
     assert following.params().stop == ("The end",)
+
+
+def test_recording_alternatives_is_remembered_and_no_preset_forgets_it(qtbot: QtBot) -> None:
+    panel = SamplingPanel()
+    qtbot.addWidget(panel)
+    assert panel.params().logprobs == 0
+    panel.alternatives.setValue(7)
+    panel.preset.setCurrentIndex(panel.preset.findText("greedy"))
+    panel.preset.activated.emit(panel.preset.currentIndex())
+    assert panel.params() == replace(PRESETS["greedy"], logprobs=7)
+    assert panel.preset.currentText() == "greedy"
+    following = SamplingPanel()
+    qtbot.addWidget(following)
+    assert following.params().logprobs == 7
 
 
 def test_wheel_turns_over_a_panel_change_no_value(qtbot: QtBot) -> None:

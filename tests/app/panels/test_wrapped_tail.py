@@ -63,6 +63,12 @@ def test_a_long_text_met_late_shows_its_end(qtbot: QtBot) -> None:
     assert lines[-1].endswith("word19999")
 
 
+def test_a_moment_before_shows_what_was_there(qtbot: QtBot) -> None:
+    tail, text = WrappedTail(theme.mono(), 200), "Once upon a time a fox\nfound a kite in the old mill"
+    for length in (len(text), 9, 0, 23, 0, 4, len(text)):
+        assert tail.update(text[:length]) == WrappedTail(theme.mono(), 200).update(text[:length])
+
+
 @pytest.mark.parametrize("text", ["狐狸和灯笼" * 30, "нет мельницы " * 20, "🦊" * 60, "مرحبا بالعالم " * 20])
 def test_any_script_fits_the_width(qtbot: QtBot, text: str) -> None:
     font, width = theme.mono(), 220.0
