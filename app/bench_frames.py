@@ -11,8 +11,7 @@ import numpy as np
 from PySide6.QtCore import QEvent, QObject, QTimer
 
 from app.bridge import Bridge
-from app.playback import time_of
-from engine import Record, Trace
+from engine import Record, Trace, time_of
 
 REST = 0.002
 

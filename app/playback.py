@@ -11,32 +11,14 @@ from time import perf_counter
 
 from PySide6.QtCore import QObject, Signal
 
-from engine import Ended, Header, Record, RequestIndex, RequestView, Step, Submitted, Trace
+from engine import Record, RequestIndex, RequestView, Trace
 
 CHUNK = 8  # records between looks at the clock
 
 
-def time_of(record: Record) -> float:
-    """When a record was made, in seconds from the trace's start."""
-    match record:
-        case Step():
-            return record.ended
-        case Header():
-            return 0.0
-        case _:
-            return record.time
-
-
-def origin_of(trace: Trace) -> float | None:
-    """When a trace's first request came in; None while there is none."""
-    return next((r.time for r in trace.records if isinstance(r, Submitted)), None)
-
-
 def span_of(trace: Trace) -> float:
     """Seconds from a trace's first submission to its last step or end."""
-    begun = origin_of(trace) or 0.0
-    last = next((time_of(r) for r in reversed(trace.records) if isinstance(r, (Step, Ended))), begun)
-    return max(0.0, last - begun)
+    return max(0.0, trace.end - (trace.origin or 0.0))
 
 
 class Playback(QObject):
@@ -86,22 +68,25 @@ class Playback(QObject):
         """Tells what is new until the clock (`perf_counter`) passes `deadline`, but a little in any case."""
         records = self.trace.records
         if self.origin is None:
-            self.origin = origin_of(self.trace)
+            self.origin = self.trace.origin
         while self._known < len(records):
             batch = records[self._known : self._known + CHUNK]
             self._known += len(batch)
             self.recorded.emit(batch)
             if perf_counter() > deadline:
                 break
-        begin, end, feed = self._due, self._end(), self._index.feed
+        due: list[Record] = []
+        end, feed = self._end(), self._index.feed
         while self._due < end:
-            for record in records[self._due : min(end, self._due + CHUNK)]:
+            batch = records[self._due : min(end, self._due + CHUNK)]
+            for record in batch:
                 feed(record)
-                self._due += 1
+            due += batch
+            self._due += len(batch)
             if perf_counter() > deadline:
                 break
-        if self._due > begin:
-            self.arrived.emit(records[begin : self._due])
+        if due:
+            self.arrived.emit(due)
 
     def _rewind(self) -> None:
         self._due = 0
@@ -113,4 +98,4 @@ class Playback(QObject):
         records = self.trace.records
         if self.moment == inf or self.origin is None:
             return len(records)
-        return bisect_right(records, self.moment + self.origin, key=time_of)
+        return bisect_right(records.times, self.moment + self.origin)

@@ -50,6 +50,7 @@ from engine.sweep import (
     SweepResult,
     sizes_up_to,
 )
+from engine.trace.log import Log, time_of
 from engine.trace.measures import MEASURES, Measure, formulas, ratio_text
 from engine.trace.metrics import KvShares, Metrics, RequestMetrics, Spread, Timings, measure, request_metrics, timings
 from engine.trace.records import (
@@ -103,7 +104,7 @@ __all__ = [
     "Agreement", "Arrival", "Bill", "BlockEvent", "Comparison", "Completion", "Delta", "Ended", "Engine",
     "EngineConfig", "EngineFace", "EngineHost", "EngineProcess", "FinishReason", "Header", "Heat", "HeatEvent",
     "InvalidInput", "Kind", "KvShares", "Lane", "LaneFailed", "LaneFinished", "LaneLoading", "LaneStarted",
-    "LoadCancelled", "LoadProgress", "LocalHost", "Machine", "Measure", "MeasureCell", "MeasureRow", "Message",
+    "LoadCancelled", "LoadProgress", "LocalHost", "Log", "Machine", "Measure", "MeasureCell", "MeasureRow", "Message",
     "Metrics", "ModelCard", "ModelInfo", "ModelSpec", "Notice", "Parting", "Prompt", "Race", "RaceEvent",
     "RaceFinished", "RaceResult", "Recommendation", "Record", "Refusal", "RequestIndex", "RequestMetrics",
     "RequestView", "Roof", "Run", "SampleView", "SamplingParams", "Slo", "Spread", "State", "Step", "StepStarted",
@@ -112,7 +113,8 @@ __all__ = [
     "Workload", "WorkloadCard", "agreement", "agreements", "compare", "compare_race", "count_work", "demo_workload",
     "examine", "expand_template", "formulas", "inspect_model", "lane_name", "lane_names", "lane_sentence", "lane_text",
     "lane_title", "list_workloads", "load_trace", "load_workload", "measure", "parse_lane", "parse_lanes", "ratio_text",
-    "read_prompts", "render", "request_metrics", "save_trace", "sizes_up_to", "table", "template_size", "timings",
+    "read_prompts", "render", "request_metrics", "save_trace", "sizes_up_to", "table", "template_size", "time_of",
+    "timings",
 ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.trace.records import FinishReason
+from engine.trace.records import FinishReason, Step
 from engine.trace.requests import RequestView, SampleView
 from engine.trace.trace import Trace
 
@@ -148,8 +148,7 @@ class _Emissions:
     """Finds a sample's tokens in the steps that emitted them."""
 
     def __init__(self, trace: Trace) -> None:
-        self._steps = trace.steps
-        self._ended = [step.ended for step in self._steps]
+        self._records = trace.records
 
     def at(self, request: int, sample: SampleView, position: int) -> _Emission | None:
         """The token as its step recorded it; None where the sample has no such token.
@@ -159,10 +158,12 @@ class _Emissions:
         if position >= len(sample.tokens):
             return None
         time = sample.token_times[position]
-        found = bisect_left(self._ended, time)
-        if found == len(self._ended) or self._ended[found] != time:
+        ends = self._records.step_ends
+        found = bisect_left(ends, time)
+        if found == len(ends) or ends[found] != time:
             return _Emission(sample.tokens[position], sample.logprobs[position], "", {})
-        step = self._steps[found]
+        step = self._records[self._records.step_places[found]]
+        assert isinstance(step, Step)
         row = int(np.flatnonzero((step.request == request) & (step.branch == sample.branch))[0])
         emitted = np.flatnonzero(step.token_row == row)
         index = int(emitted[position - bisect_left(sample.token_times, time)])

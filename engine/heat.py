@@ -164,9 +164,12 @@ class Track:
 
 def _failure(trace: Trace) -> str:
     """Why no request of a run came to its end; "" where one did."""
-    ended = [r for r in trace.records if isinstance(r, Ended)]
-    failed = [r for r in ended if r.reason is FinishReason.ERROR]
-    return failed[0].error if failed and len(failed) == len(ended) else ""
+    why = ""
+    for ended in (r for r in trace.records if isinstance(r, Ended)):
+        if ended.reason is not FinishReason.ERROR:
+            return ""
+        why = why or ended.error
+    return why
 
 
 def _words(error: Exception) -> str:

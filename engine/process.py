@@ -208,12 +208,9 @@ class EngineProcess:
             how = f"killed by signal {signal.Signals(-code).name}" if code < 0 else f"it ended with code {code}"
             self.error = f"the engine's process {self.pid} is gone ({how})"
         trace, reason = self.trace, FinishReason.CANCELLED if self._closing else FinishReason.ERROR
-        now = trace.records[-1].time if trace.records and hasattr(trace.records[-1], "time") else 0.0
-        for view in list(trace.requests.values()):
-            for sample in view.samples:
-                if sample.reason is None:
-                    last = sample.token_times[-1] if sample.token_times else 0.0
-                    trace.append(Ended(max(now, last), view.request, reason, "", self.error, sample.branch))
+        now = trace.records.times[-1] if trace.records else 0.0
+        for request, sample in trace.open:
+            trace.append(Ended(now, request, reason, "", self.error, sample))
         if self.error:
             trace.append(Notice(now, "error", self.error))
         trace.complete = True
@@ -291,6 +288,7 @@ class Host:
             if new:
                 self._sent += len(new)
                 self._send("records", session, new)
+                trace.forget(self._sent)  # nobody here reads it again
                 if session in self._begun:
                     self._send("begun", self._begun.pop(session), session)
             elif last:

@@ -155,12 +155,12 @@ def request_metrics(view: RequestView) -> RequestMetrics:
 
 def timings(trace: Trace) -> Timings:
     """The times of every request that a trace holds so far."""
-    return _timings(_Log(trace.since(0)))
+    return _timings(_Log(trace.records))
 
 
 def measure(trace: Trace, slo: Slo | None = None) -> Metrics:
     """The metrics of all that a trace holds so far."""
-    log = _Log(trace.since(0))
+    log = _Log(trace.records)
     times, steps = _timings(log), log.steps
     requests, output = len(times.request), int(times.output_tokens.sum())
     prompt, completed = int(times.prompt_tokens.sum()), int(times.completed.sum())
@@ -224,7 +224,7 @@ def measure(trace: Trace, slo: Slo | None = None) -> Metrics:
 class _Log:
     """A trace's records sorted by kind, in one pass; `steps` are those of `all_steps` that computed rows."""
 
-    def __init__(self, records: Sequence[Record]) -> None:
+    def __init__(self, records: Iterable[Record]) -> None:
         self.header: Header | None = None
         self.submitted: list[Submitted] = []
         self.ended: list[Ended] = []

@@ -15,6 +15,7 @@ from engine.trace.trace import Trace
 
 SUFFIX = ".bsrun"
 BATCH = 256  # records read between two looks at `cancelled`
+BATCH = 4_096  # records a transaction at most
 APPLICATION_ID = 0x42534350  # "BSCP", in the file's header
 
 
@@ -63,14 +64,14 @@ class TraceWriter:
             self.error = f"the run is no longer written to {self.path}: {error}"
 
     def _write(self, db: sqlite3.Connection) -> None:
-        new = self.trace.since(self._written)
-        if not new:
-            return
-        rows = [(self._written + i, *encode(record)) for i, record in enumerate(new)]
-        db.execute("begin")
-        db.executemany("insert into records values (?, ?, ?)", rows)
-        db.execute("commit")
-        self._written += len(new)
+        end = len(self.trace.records)
+        while self._written < end:
+            new = self.trace.records[self._written : min(end, self._written + BATCH)]
+            rows = [(self._written + i, *encode(record)) for i, record in enumerate(new)]
+            db.execute("begin")
+            db.executemany("insert into records values (?, ?, ?)", rows)
+            db.execute("commit")
+            self._written += len(new)
 
     def close(self) -> None:
         """Writes what is left and ends the thread."""

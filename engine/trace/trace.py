@@ -5,29 +5,55 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 
-from engine.trace.records import Header, Record, Step, Submitted
+from engine.trace.log import CHUNK, Log
+from engine.trace.records import Ended, Header, Record, Step, Submitted
 from engine.trace.requests import RequestIndex, RequestView
 
 
 class Trace:
     """The append-only log. Appending is safe from any thread; `records` may be read by index while it grows.
 
-    Listeners run on the appending thread: they must be quick and must not append.
+    Listeners run on the appending thread: they must be quick and must not append. `origin` is when the first request
+    came in, None until then; `end` when the last step or sample was over, 0 until then.
     """
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
-        self.records: list[Record] = list(records)
+        self.records = Log()
+        self.origin: float | None = None
+        self.end = 0.0
         self.complete = False
+        self._header: Header | None = None
+        self._open: dict[tuple[int, int], None] = {}  # request and sample
         self._lock = threading.Lock()
         self._listeners: list[Callable[[Record], None]] = []
         self._index = RequestIndex()
         self._indexed = 0
+        self._index_lock = threading.Lock()
+        for record in records:
+            self._take(record)
 
     def append(self, record: Record) -> None:
         with self._lock:
-            self.records.append(record)
+            self._take(record)
             for listener in self._listeners:
                 listener(record)
+
+    def _take(self, record: Record) -> None:
+        self.records.append(record)
+        match record:
+            case Step():
+                self.end = max(self.end, record.ended)
+            case Submitted():
+                if self.origin is None:
+                    self.origin = record.time
+                self._open.update(((record.request, sample), None) for sample in range(record.params.n))
+            case Ended():
+                self.end = max(self.end, record.time)
+                self._open.pop((record.request, record.branch), None)
+            case Header() if self._header is None:
+                self._header = record
+            case _:
+                pass
 
     def extend(self, records: Sequence[Record]) -> None:
         for record in records:
@@ -41,31 +67,43 @@ class Trace:
         """The records from `position` on: a reader keeps `position + len(result)` for the next call."""
         return self.records[position:]
 
+    def forget(self, end: int) -> None:
+        """Lets go of the records before `end`: who copies a trace elsewhere need not keep it. The others keep their
+        index; `requests`, `steps` and `duration` are no longer to be had."""
+        with self._lock:
+            self.records.forget(end)
+
     @property
     def header(self) -> Header:
-        first = self.records[0] if self.records else None
-        if not isinstance(first, Header):
+        if self._header is None:
             raise ValueError("this trace has no header yet")
-        return first
+        return self._header
+
+    @property
+    def open(self) -> list[tuple[int, int]]:
+        """Requests and their samples that are not over, in order of submission."""
+        with self._lock:
+            return list(self._open)
 
     @property
     def requests(self) -> dict[int, RequestView]:
         """Every request so far, by id, brought up to date with the records at the time of the call."""
-        with self._lock:
-            for record in self.records[self._indexed :]:
-                self._index.feed(record)
-            self._indexed = len(self.records)
+        with self._index_lock:
+            end = len(self.records)
+            while self._indexed < end:
+                batch = self.records[self._indexed : min(end, self._indexed + CHUNK)]
+                for record in batch:
+                    self._index.feed(record)
+                self._indexed += len(batch)
         return self._index.requests
 
     @property
     def steps(self) -> list[Step]:
-        return [r for r in self.records if isinstance(r, Step)]
+        """All steps, as objects: of a long trace that is much memory."""
+        return [record for record in self.records if isinstance(record, Step)]
 
     @property
     def duration(self) -> float:
         """Seconds from the first submission to the last committed step."""
-        begun = next((r.time for r in self.records if isinstance(r, Submitted)), 0.0)
-        for record in reversed(self.records):
-            if isinstance(record, Step):
-                return record.ended - begun
-        return 0.0
+        ends = self.records.step_ends
+        return ends[-1] - (self.origin or 0.0) if ends else 0.0

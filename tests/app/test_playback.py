@@ -8,9 +8,9 @@ from time import perf_counter
 import pytest
 
 from app.panels.lane_tally import LaneTally, waste_words
-from app.playback import Playback, span_of, time_of
+from app.playback import Playback, span_of
 from app.synthetic_lanes import lane_trace
-from engine import Ended, Step, Trace, measure
+from engine import Ended, Step, Trace, measure, time_of
 
 SOON = inf
 

@@ -15,9 +15,8 @@ from app.bench import render
 from app.bench_frames import FrameMeter, Replayer
 from app.bench_timeline import MODES, SLOTS, ZOOMS, lane_of, row_steps, timeline_frames
 from app.bridge import Bridge
-from app.playback import time_of
 from app.synthetic import synthetic_trace
-from engine import Step
+from engine import Step, time_of
 
 ROOT = Path(__file__).parents[3]
 

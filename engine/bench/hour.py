@@ -1,0 +1,146 @@
+"""`python -m engine.bench.hour`: what an hour's trace costs in memory and time, on a made-up run."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import random
+import time
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from statistics import median, quantiles
+
+import psutil
+
+from engine.bench.made_up import PERIOD, made_up_hour
+from engine.stream import StreamRouter, Ticket
+from engine.trace.records import Record, Step, Submitted
+from engine.trace.requests import RequestIndex
+from engine.trace.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Milliseconds."""
+
+    median: float
+    p95: float
+    most: float
+
+    @classmethod
+    def of(cls, seconds: Sequence[float]) -> Times:
+        cuts = quantiles(seconds, n=20, method="inclusive")
+        return cls(1000 * median(seconds), 1000 * cuts[-1], 1000 * max(seconds))
+
+    def __str__(self) -> str:
+        return f"median {self.median:.2f} ms, p95 {self.p95:.2f} ms, most {self.most:.2f} ms"
+
+
+@dataclass(frozen=True, slots=True)
+class Hour:
+    """Memory in bytes: `grown` is what the process holds more than before; `packed` and `columns` (the index's tokens,
+    times and text) are counted. Microseconds of processor time a step: `append`, to append it and its start to the log,
+    packing of old records included; `feed`, to tell the index. `most`: milliseconds of the longest append. `collect`:
+    milliseconds that Python takes to look through all objects for cycles. `read`: the step at a random time; `past`:
+    the requests of that step as they stood then."""
+
+    steps: int
+    rows: int
+    requests: int
+    records: int
+    grown: int
+    packed: int
+    columns: int
+    append: float
+    most: float
+    feed: float
+    collect: float
+    read: Times
+    past: Times
+
+    def text(self) -> str:
+        return (
+            f"a made-up run (generated, not measured): {self.steps:,} steps of {self.rows} rows, "
+            f"{self.requests:,} requests, {self.records:,} records, {self.steps * PERIOD / 60:.1f} minutes\n"
+            f"memory      {self.grown / 1e9:.3f} GB more than before: packed records {self.packed / 1e9:.3f} "
+            f"({self.packed / self.steps:.0f} bytes a step), the index's columns {self.columns / 1e9:.3f}, "
+            f"all else {(self.grown - self.packed - self.columns) / 1e9:.3f}\n"
+            f"log         {self.append:.0f} us a step, longest append {self.most:.2f} ms\n"
+            f"index       {self.feed:.0f} us a step; a collection of garbage {self.collect:.0f} ms\n"
+            f"any step    {self.read}\n"
+            f"its {self.rows} requests as they stood  {self.past}"
+        )
+
+
+def measure_hour(steps: int, rows: int = 64, moments: int = 500) -> Hour:
+    """Appends such a run to a trace with the listener and the index that the window has; then reads random times."""
+    gc.collect()
+    before = psutil.Process().memory_info().rss
+    trace, index, clock = Trace(), RequestIndex(), time.thread_time  # so that what else runs here does not count
+    router, listened = StreamRouter(Trace()), 0.0
+
+    def listen(record: Record) -> None:
+        nonlocal listened
+        begun = clock()
+        router(record)
+        listened += clock() - begun
+
+    trace.listen(listen)
+    appending = feeding = most = 0.0
+    gc.disable()  # it takes its time whenever it likes; how long is measured below
+    for place, record in enumerate(made_up_hour(steps, rows)):
+        if isinstance(record, Submitted):
+            router.open(Ticket(record.request, record.time, len(record.token_ids)))
+        begun, listened = clock(), 0.0
+        trace.append(record)
+        appended = clock()
+        spent = appended - begun - listened
+        index.feed(record)
+        feeding += clock() - appended
+        appending += spent
+        most = max(most, spent)
+        if place % 10_000 == 0:
+            gc.collect()
+    gc.enable()
+    begun = clock()
+    gc.collect()
+    collect = clock() - begun
+    grown = psutil.Process().memory_info().rss - before
+    samples = [sample for view in index.requests.values() for sample in view.samples]
+    columns = sum(
+        len(c) * c.itemsize for s in samples for c in (s.tokens, s.logprobs, s.token_times, s.text_ends)
+    ) + sum(len(s.text) for s in samples)  # fmt: skip
+    log, rng = trace.records, random.Random(1)
+    reads, pasts, clock = [], [], time.perf_counter
+    for _ in range(moments):
+        moment = rng.uniform(log.step_ends[0], log.step_ends[-1])
+        begun = clock()
+        step = log[log.step_places[bisect_right(log.step_ends, moment) - 1]]
+        read = clock()
+        assert isinstance(step, Step)
+        past = index.at(moment)
+        views = [past[request] for request in step.request.tolist()]
+        pasts.append(clock() - read)
+        reads.append(read - begun)
+        assert all(view.samples[0].computed for view in views)
+    return Hour(
+        steps, rows, len(index.requests), len(log), grown, log.packed_bytes, columns, 1e6 * appending / steps,
+        1000 * most, 1e6 * feeding / steps, 1000 * collect, Times.of(reads), Times.of(pasts),
+    )  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m engine.bench.hour", description=__doc__)
+    parser.add_argument("--steps", type=int, default=360_000, help="steps, 100 a second (default: an hour's)")
+    parser.add_argument("--rows", type=int, default=64, help="rows a step")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args(arguments)
+    hour = measure_hour(options.steps, options.rows)
+    print(json.dumps(asdict(hour), indent=1) if options.json else hour.text())
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

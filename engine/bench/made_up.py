@@ -1,0 +1,124 @@
+"""The records of a made-up hour: no model ran, every number is drawn from a seed, and its header says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from engine.config import EngineConfig, SamplingParams
+from engine.trace.records import (
+    Array,
+    BlockEvent,
+    Ended,
+    FinishReason,
+    Header,
+    Kind,
+    Machine,
+    ModelCard,
+    Record,
+    Step,
+    StepStarted,
+    Submitted,
+    Telemetry,
+    freeze,
+)
+
+BLOCK = 16
+PERIOD = 0.010  # seconds a step: 100 a second
+PROMPTS = (32, 512)  # tokens, drawn evenly
+ANSWERS = (32, 480)
+PHASES = ("plan", "prepare", "forward", "sample", "wait", "commit", "record")
+WORDS = " the, a and. to was He she it they fox little said with day big up happy very play ing ed er s".split(" ")
+
+
+def header(rows: int) -> Header:
+    """Says that nothing here was measured."""
+    model = ModelCard(
+        "made up", "made up", "none (generated trace)", 5_200_000, 6, 8, 4, 32, 256, 4096, 2048, "float32", "cpu",
+        "none", 20_800_000, 6 * 4 * 32 * 2 * 4, True,
+    )  # fmt: skip
+    machine = Machine("generated, not measured", 2, 8 << 30, 1)
+    return Header(model, EngineConfig(max_running=rows), machine, {}, 0.0, rows * 64, 0)
+
+
+def made_up_hour(steps: int = 360_000, rows: int = 64, seed: int = 0) -> Iterator[Record]:
+    """A run of so many steps of `rows` rows, every slot busy: when a request is over another takes its slot, and its
+    prompt is computed whole in one row of the next step."""
+    rng, requests = np.random.default_rng(seed), count()
+    yield header(rows)
+    request, first = np.zeros(rows, np.int32), np.zeros(rows, np.int32)
+    prompt, left = np.zeros(rows, np.int32), np.zeros(rows, np.int32)  # left: tokens to come; none: the slot is free
+    blocks: list[list[int]] = [[] for _ in range(rows)]
+    free = list(range(rows * 64))[::-1]
+    told = 0.0
+    for number in range(steps):
+        started = number * PERIOD
+        ended = started + float(rng.uniform(0.7, 0.98)) * PERIOD
+        events: list[tuple[int, int, int, int]] = []
+        for slot in np.flatnonzero(left == 0).tolist():
+            request[slot], prompt[slot], left[slot] = next(requests), rng.integers(*PROMPTS), rng.integers(*ANSWERS)
+            first[slot] = 0
+            yield _submitted(rng, started, int(request[slot]), int(prompt[slot]))
+        joins = first == 0
+        counts = np.where(joins, prompt, 1).astype(np.int32)
+        due = -(-(first + counts) // BLOCK)
+        for slot in np.flatnonzero(joins | (first % BLOCK == 0)).tolist():
+            own, owner = blocks[slot], int(request[slot])
+            for place in range(len(own), int(due[slot])):
+                own.append(free.pop())
+                events.append((BlockEvent.TAKEN, own[-1], owner, place))
+        left -= 1
+        over = np.flatnonzero(left == 0).tolist()
+        for slot in over:
+            events += [(BlockEvent.FREED, b, int(request[slot]), place) for place, b in enumerate(blocks[slot])]
+            free += blocks[slot]
+            blocks[slot] = []
+        yield StepStarted(started, number, rows, int(counts.sum()))
+        yield _step(rng, number, started, ended, request, first, counts, joins, events, len(free))
+        for slot in over:
+            yield Ended(ended, int(request[slot]), FinishReason.LENGTH)
+        first += counts
+        if ended > told:
+            told += 0.5
+            yield Telemetry(ended, float(rng.uniform(90, 110)), int(rng.integers(1 << 30, 2 << 30)), 8 << 30)
+
+
+def _words(rng: np.random.Generator, size: int) -> list[str]:
+    return [WORDS[i] + " " for i in rng.integers(0, len(WORDS), size).tolist()]
+
+
+def _submitted(rng: np.random.Generator, time: float, request: int, prompt: int) -> Submitted:
+    ids = freeze(rng.zipf(1.3, prompt).astype(np.int64) % 4096)
+    return Submitted(
+        time, request, "".join(_words(rng, prompt)), freeze(ids.astype(np.int32)),
+        SamplingParams(max_tokens=ANSWERS[1], temperature=0.8, seed=request),
+    )  # fmt: skip
+
+
+def _step(
+    rng: np.random.Generator, number: int, started: float, ended: float, request: Array, first: Array, counts: Array,
+    joins: Array, events: list[tuple[int, int, int, int]], free: int,
+) -> Step:  # fmt: skip
+    rows, texts = len(request), _words(rng, len(request))
+    shares = rng.dirichlet((1, 2, 80, 5, 1, 2, 2)) * (ended - started)
+
+    def ints(values: Any) -> Array:
+        return freeze(np.array(values, np.int32))
+
+    columns = list(zip(*events)) or [(), (), (), ()]
+    return Step(
+        step=number, started=started, ended=ended, request=ints(request), branch=ints([0] * rows),
+        slot=ints(range(rows)), first=ints(first), count=ints(counts),
+        kind=freeze(np.where(joins, Kind.PREFILL, Kind.DECODE).astype(np.uint8)), wasted=ints([0] * rows),
+        token_row=ints(range(rows)), token=ints(rng.zipf(1.3, rows).astype(np.int64) % 4096),
+        logprob=freeze(-np.abs(rng.normal(0, 0.8, rows)).astype(np.float32)), text="".join(texts),
+        text_end=ints(np.cumsum([len(text) for text in texts])), running=rows, waiting=0, free_blocks=free,
+        seconds=dict(zip(PHASES, shares.tolist())), padding=ints([0] * rows), reused=ints([0] * rows),
+        block_event=freeze(np.array(columns[0], np.uint8)), block=ints(columns[1]), block_request=ints(columns[2]),
+        block_branch=ints([0] * len(events)), block_place=ints(columns[3]),
+        kv_used=int((first + counts).sum()), kv_reserved=int(rng.integers(0, 20_000)),
+        kv_internal=int(rng.integers(0, 1_000)), attention=float(shares[2]) / 5,
+    )  # fmt: skip

@@ -1,0 +1,161 @@
+"""The records of one trace, hours of them: the newest as objects, older ones packed and unpacked when they are read."""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import overload
+
+from engine.trace.packing import Packing, Unpacked
+from engine.trace.records import Header, Record, Step
+
+KEPT = 8_192  # records as objects: the last 40 seconds at 100 steps a second
+CHUNK = 128  # records that are packed together
+CACHED = 16  # chunks that stay unpacked, for readers that go on where they were
+
+
+def time_of(record: Record) -> float:
+    """When a record was made, in seconds from the trace's start."""
+    match record:
+        case Step():
+            return record.ended
+        case Header():
+            return 0.0
+        case _:
+            return record.time
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """Records `[first, begin)` are in `chunks`, `CHUNK` in each; `kept` holds those from `begin` on. Readers take one
+    state and read it while the next is made: lists only grow."""
+
+    first: int
+    chunks: list[bytes]
+    begin: int
+    kept: list[Record]
+
+
+class Log(Sequence[Record]):
+    """Append-only. One thread appends; any thread reads by index, up to the length that it was told.
+
+    The newest `kept` records are objects. Each append beyond does a piece of the packing, so that none takes long;
+    what was packed is equal when it is read again, but not the same object. Slices are lists. Reading is O(1): an old
+    record costs about a millisecond when none near it was read of late, some ten microseconds else.
+
+    Columns that say where to look, so that a search unpacks nothing: `times`, when each record was known, which never
+    falls (a record that was made before the one ahead of it counts from that one's time); of each step, `step_places`
+    (its index here), `step_begins` and `step_ends`. They are `array`s: take slices, which are copies; one that NumPy
+    looks into cannot grow.
+    """
+
+    def __init__(self, records: Iterable[Record] = (), kept: int = KEPT) -> None:
+        self.times = array("d")
+        self.step_places, self.step_begins, self.step_ends = array("I"), array("d"), array("d")
+        self._length = 0
+        self._kept = kept
+        self._state = _State(0, [], 0, [])
+        self._packing: Packing | None = None
+        self._cache: OrderedDict[int, Unpacked] = OrderedDict()  # by the index of the first record
+        self._cache_lock = Lock()
+        for record in records:
+            self.append(record)
+
+    # -- the appending thread -------------------------------------------------------------------------------------
+
+    def append(self, record: Record) -> None:
+        """One more record. Packs an old one where there are enough."""
+        time = time_of(record)
+        self.times.append(time if not self._length else max(time, self.times[-1]))
+        if isinstance(record, Step):
+            self.step_places.append(self._length)
+            self.step_begins.append(record.started)
+            self.step_ends.append(record.ended)
+        kept = self._state.kept
+        kept.append(record)
+        self._length += 1
+        if len(kept) >= self._kept + CHUNK:
+            self._pack()
+
+    def _pack(self) -> None:
+        """One piece of work on the oldest chunk; there are fewer pieces than records that come in meanwhile."""
+        now = self._state
+        if self._packing is None:
+            self._packing = Packing(now.kept[:CHUNK])
+        for _ in self._packing:
+            return
+        now.chunks.append(self._packing.packed)
+        self._packing = None
+        self._state = _State(now.first, now.chunks, now.begin + CHUNK, now.kept[CHUNK:])
+
+    def forget(self, end: int) -> None:
+        """Lets go of the records before `end`, which can no longer be read; all others keep their index."""
+        now = self._state
+        if end > now.begin:
+            self._state = _State(end, [], end, now.kept[end - now.begin :])
+            self._packing = None
+
+    # -- readers --------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, at: int) -> Record: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[Record]: ...
+
+    def __getitem__(self, at: int | slice) -> Record | list[Record]:
+        length, state = self._length, self._state
+        if isinstance(at, slice):
+            begin, end, step = at.indices(length)
+            if step != 1:
+                return [self[i] for i in range(begin, end, step)]
+            old = [self._unpack(state, i) for i in range(begin, min(end, state.begin))]
+            return old + state.kept[max(begin - state.begin, 0) : max(end - state.begin, 0)]
+        place = at + length if at < 0 else at
+        if not 0 <= place < length:
+            raise IndexError(f"record {at} of {length}")
+        if place >= state.begin:
+            return state.kept[place - state.begin]
+        return self._unpack(state, place)
+
+    def __iter__(self) -> Iterator[Record]:
+        place = 0
+        while batch := self[place : place + CHUNK]:
+            yield from batch
+            place += len(batch)
+
+    def __eq__(self, other: object) -> bool:
+        """As lists are: the same records in the same order."""
+        if not isinstance(other, (Log, list)):
+            return NotImplemented
+        return len(self) == len(other) and all(a is b or a == b for a, b in zip(self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _unpack(self, state: _State, place: int) -> Record:
+        if place < state.first:
+            raise IndexError(f"record {place} was let go; the first that is left is {state.first}")
+        number, at = divmod(place - state.first, CHUNK)
+        key = state.first + number * CHUNK
+        with self._cache_lock:
+            chunk = self._cache.get(key)
+            if chunk is not None:
+                self._cache.move_to_end(key)
+        if chunk is None:
+            chunk = Unpacked(state.chunks[number])
+            with self._cache_lock:
+                self._cache[key] = chunk
+                while len(self._cache) > CACHED:
+                    self._cache.popitem(last=False)
+        return chunk[at]
+
+    @property
+    def packed_bytes(self) -> int:
+        """The size of what is packed."""
+        return sum(map(len, self._state.chunks))

@@ -1,0 +1,47 @@
+"""The measure of a long trace runs from end to end at a small size. Nothing is said of how fast."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from engine.bench import hour
+from engine.bench.made_up import made_up_hour
+from engine.trace.records import BlockEvent, Ended, Step, Submitted
+from engine.trace.requests import RequestIndex
+
+
+def test_a_small_run_gives_every_figure(capsys: pytest.CaptureFixture[str]) -> None:
+    assert hour.main(["--steps", "5000", "--rows", "8", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["steps"], found["rows"]) == (5000, 8)
+    assert found["records"] > 10_000
+    assert 0 < found["packed"] < 5000 * 800
+    assert found["columns"] > 5000 * 8 * 20
+    assert 0 < found["read"]["median"] <= found["read"]["p95"] <= found["read"]["most"]
+    assert hour.main(["--steps", "300", "--rows", "8"]) == 0
+    assert "generated, not measured" in capsys.readouterr().out
+
+
+def test_what_is_made_up_hangs_together() -> None:
+    records, rows = list(made_up_hour(600, 8)), 8
+    index, owned = RequestIndex(), dict[int, tuple[int, int]]()
+    for record in records:
+        index.feed(record)
+        if isinstance(record, Step):
+            assert record.rows == len(record.token) == rows
+            for event, block, request, place in zip(
+                record.block_event, record.block, record.block_request, record.block_place, strict=True
+            ):
+                if event == BlockEvent.TAKEN:
+                    assert owned.setdefault(int(block), (int(request), int(place))) == (request, place)
+                else:
+                    assert owned.pop(int(block)) == (request, place)
+            assert len(owned) + record.free_blocks == rows * 64
+    ended = [r.request for r in records if isinstance(r, Ended)]
+    assert len(ended) == len(set(ended)) == sum(isinstance(r, Submitted) for r in records) - rows
+    assert all(len(index.requests[r].tokens) > 30 for r in ended)
+    assert np.all([index.requests[r].computed == len(index.requests[r].prompt_ids) + len(index.requests[r].tokens) - 1
+                   for r in ended])  # fmt: skip
