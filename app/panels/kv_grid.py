@@ -30,7 +30,6 @@ from app.panels.kv_state import KvState
 from app.panels.kv_words import tip_words
 
 LARGEST = 22  # pixels of a cell
-NUMBERED = 16  # from which on a cell has room for a number
 JOINED = 6  # from which on a line joins the blocks of a table
 MOST_JOINED = 512
 FRAME_MS = 33
@@ -129,7 +128,7 @@ class KvGrid(QWidget):
         if state is None:
             return
         grid, ratio = self.grid, self.devicePixelRatioF()
-        numbered = grid.pitch / ratio >= NUMBERED * theme.zoom()
+        numbered = grid.size[0] / ratio >= self._small.width("00") + 1
         if self._image is None:
             self._pixels = self._paint.paint(state, grid, self._selected, notches=True)
             height, width = self._pixels.shape

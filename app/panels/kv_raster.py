@@ -130,7 +130,7 @@ class PoolInk:
         strength = np.where(dim & (owners != selected), np.float32(DIMMED), np.float32(1.0))
         mixed = self._ground + (own - self._ground)[:, None, :] * (share[None, :, None] * strength[:, None, None])
         fixed = np.repeat(np.stack([self._ground, self._free, self._free])[:, None], LEVELS + 1, axis=1)
-        fixed[1] = self._ground + 0.25 * (self._line - self._ground)  # where there is no room for lines
+        fixed[1] = self._ground + 0.36 * (self._line - self._ground)  # where there is no room for lines
         colors = _packed(np.concatenate([fixed, mixed]))
         index = np.zeros(int(owners[-1]) + 3 if len(owners) else 2, np.int32)
         index[CACHED + 2], index[FREE + 2] = 1, 2
@@ -160,7 +160,7 @@ class PoolInk:
         x, y = np.meshgrid(np.arange(side), np.arange(height))
         period = 2 if side < 6 else max(4, round(side / 3))
         lines = (x + y) % period < (1 if side < 12 else 1.5)
-        strength = (0.3 if side < 6 else 0.6) * (DIMMED if dim else 1.0)
+        strength = (0.42 if side < 6 else 0.6) * (DIMMED if dim else 1.0)
         colors = _packed(np.stack([self._free, self._ground + strength * (self._line - self._ground)]))
         row, column = np.divmod(cached, grid.columns)
         tiles[row, column, :height, :side] = colors[lines.astype(np.int64)]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 from app.panels.kv_history import KvHistory
 from app.panels.kv_state import KvState, Mark
-from app.synthetic import header
+from app.synthetic import header, synthetic_trace
 from engine import (
     Ended,
     Header,
@@ -73,7 +73,7 @@ def assert_tables(state: KvState, pool: PlainPool) -> None:
     assert len(state.tables.live) == len(pool.told.tables)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(cases(failures=True))
 def test_the_model_equals_a_replay_in_plain_arithmetic_whatever_happens(case: Case) -> None:
     history, pool, trace = KvHistory(every=4, whole=3), None, Trace()
@@ -104,7 +104,7 @@ def test_the_model_equals_a_replay_in_plain_arithmetic_whatever_happens(case: Ca
         assert (kinds.used, kinds.reserved, kinds.internal) == plain
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(cases())
 def test_the_four_kinds_are_those_that_the_engine_counted(case: Case) -> None:
     """At depth 1 the engine counts what the step in flight computes as used already."""
@@ -124,3 +124,65 @@ def test_the_four_kinds_are_those_that_the_engine_counted(case: Case) -> None:
         assert kinds.used + flying == step.kv_used
         if not simulation.in_flight:
             assert (kinds.reserved, kinds.internal) == (step.kv_reserved, step.kv_internal)
+
+
+class Counted(list[Record]):
+    """The records of a trace, and how many of them were asked for."""
+
+    asked = 0
+
+    def __getitem__(self, key):  # type: ignore[no-untyped-def]
+        found = super().__getitem__(key)
+        self.asked += len(found) if isinstance(key, slice) else 1
+        return found
+
+
+def test_seeking_reads_no_more_than_the_records_since_a_keyframe() -> None:
+    records = Counted(synthetic_trace(streams=16, seconds=3.0, tokens_per_second=4000, seed=3))
+    history = KvHistory(every=64, whole=4)
+    history.feed(records)
+    assert history.steps > 500
+    most = max(len(records[history.position(p - 64) : history.position(p)]) for p in range(64, history.steps))
+    for place in random.Random(1).sample(range(history.steps), 30):
+        records.asked = 0
+        assert history.at(place, records).at == place
+        assert records.asked <= most
+    state = history.at(100, records)
+    records.asked = 0
+    assert history.at(103, records) is state, "a little further on, the same state is fed on"
+    assert records.asked == history.position(103) - history.position(100)
+    assert history.at(history.steps - 1, records) is history.tip
+
+
+def test_seeking_anywhere_equals_playing_forward() -> None:
+    records = synthetic_trace(streams=16, seconds=2.0, tokens_per_second=4000, seed=4, faults=0.1)
+    history, pool, played = KvHistory(every=32, whole=4), PlainPool(records[0]), []  # type: ignore[arg-type]
+    history.feed(records)
+    for record in records:
+        if isinstance(record, Step) and pool.at >= 0:
+            played.append(pool.cells() if pool.at % 37 == 0 else None)
+        pool.feed(record)
+    places = [place for place, cells in enumerate(played) if cells is not None]
+    for place in random.Random(2).sample(places, len(places)):
+        assert_equal(history.at(place, records), played[place])
+
+
+def test_the_state_before_the_first_step_is_an_empty_pool() -> None:
+    history = KvHistory()
+    records = synthetic_trace(streams=4, seconds=0.2)
+    history.feed(records)
+    state = history.at(-1, records)
+    assert state.at == -1
+    assert not state.references.any()
+    assert not len(state.tables.live)
+
+
+def test_keyframes_take_little_memory_however_large_the_pool() -> None:
+    """An hour of 360,000 steps over 65,536 blocks is to fit in 150 MB."""
+    records = synthetic_trace(streams=64, seconds=3.0, tokens_per_second=40_000, seed=5)
+    start = records[0]
+    assert isinstance(start, Header)
+    history = KvHistory()
+    history.feed([replace(start, blocks=65_536), *records[1:]])
+    assert history.steps >= 1500
+    assert history.nbytes / history.steps * 360_000 < 150e6
