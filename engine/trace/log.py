@@ -48,8 +48,8 @@ class Log(Sequence[Record]):
 
     Columns that say where to look, so that a search unpacks nothing: `times`, when each record was known, which never
     falls (a record that was made before the one ahead of it counts from that one's time); of each step, `step_places`
-    (its index here), `step_begins` and `step_ends`. They are `array`s: take slices, which are copies; one that NumPy
-    looks into cannot grow.
+    (its index here), `step_begins` and `step_ends`. They are `array`s, for other threads perhaps one record behind.
+    Take slices, which are copies: an array that NumPy looks into cannot grow.
     """
 
     def __init__(self, records: Iterable[Record] = (), kept: int = KEPT) -> None:
@@ -68,15 +68,14 @@ class Log(Sequence[Record]):
 
     def append(self, record: Record) -> None:
         """One more record. Packs an old one where there are enough."""
-        time = time_of(record)
-        self.times.append(time if not self._length else max(time, self.times[-1]))
+        kept, place, time = self._state.kept, self._length, time_of(record)
+        kept.append(record)
+        self._length += 1  # before the columns, so that what they name can be read
+        self.times.append(max(time, self.times[-1]) if place else time)
         if isinstance(record, Step):
-            self.step_places.append(self._length)
+            self.step_places.append(place)
             self.step_begins.append(record.started)
             self.step_ends.append(record.ended)
-        kept = self._state.kept
-        kept.append(record)
-        self._length += 1
         if len(kept) >= self._kept + CHUNK:
             self._pack()
 
