@@ -95,6 +95,7 @@ class PlayPage(QWidget):
             place = self.places[insight.name] = InsightPlace(insight, self._bridge.scope)
             place.built.connect(self._on_built)
             self._add_dock(insight.name, insight.title, place, 12)
+            self.docks[insight.name].visibilityChanged.connect(self._tell_titles)
         self._bridge.scope.selected.connect(self._on_selected)
         self.layout_of.prompt()
         kept = places.settings().value(LAYOUT_KEY)
@@ -132,7 +133,14 @@ class PlayPage(QWidget):
             ("Follow the newest", "F", scope.follow),
         ]
 
+    def _tell_titles(self) -> None:
+        """A panel says its title where no tab does."""
+        for name, place in self.places.items():
+            if place.panel is not None:
+                place.panel.heading.setVisible(not self.area.tabifiedDockWidgets(self.docks[name]))
+
     def _on_built(self, panel: InsightPanel) -> None:
+        self._tell_titles()
         panel.done.connect(self.told)
         panel.failed.connect(self.failed)
 

@@ -77,21 +77,18 @@ class PlayLayout:
 
     def _gather(self) -> None:
         """Every dock in its area, in sight."""
-        from app.widgets.labels import label as _l
-
-        for name in ("timeline", "step", "kv_map", "memory", "roofline", "machine"):
-            self._docks.setdefault(name, Dock(f"dock_{name}", name, _l(name, "note")))  # TEMPORARY
         for name, dock in self._docks.items():
             dock.setFloating(False)
             self._area.addDockWidget(AREAS.get(name, RIGHT), dock)
             dock.show()
 
     def _beside(self, name: str, other: str, orientation: Qt.Orientation) -> None:
-        self._area.splitDockWidget(self._docks[name], self._docks[other], orientation)
+        if other in self._docks:
+            self._area.splitDockWidget(self._docks[name], self._docks[other], orientation)
 
     def _behind(self, name: str, *others: str) -> None:
         """The others as further tabs where the dock is; the dock itself on top."""
-        for other in others:
+        for other in (o for o in others if o in self._docks):
             self._area.tabifyDockWidget(self._docks[name], self._docks[other])
         self._docks[name].raise_()
 
