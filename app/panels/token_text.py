@@ -8,8 +8,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-from PySide6.QtCore import QEvent, QPoint, QRect, Qt, Signal
+from PySide6.QtCore import QEvent, QPoint, QRect, QRectF, Qt, Signal
 from PySide6.QtGui import (
+    QFocusEvent,
     QKeyEvent,
     QMouseEvent,
     QPainter,
@@ -67,6 +68,7 @@ class TokenText(QPlainTextEdit):
         self.mode = mode
         self._formats = formats(mode)
         self._kinds = np.full_like(self._kinds, UNKNOWN)
+        self.setCursorWidth(1 if mode is TokenMode.TEXT else 0)  # else the caret is the token's frame
         self.viewport().unsetCursor()
         self._point(-1)
         if mode is TokenMode.TEXT:
@@ -81,6 +83,14 @@ class TokenText(QPlainTextEdit):
                 cursor.insertBlock(QTextBlockFormat(), form)
             cursor.insertBlock(QTextBlockFormat(), form)
         cursor.insertText(text, form)
+
+    def forget(self) -> None:
+        """Empties itself: what was shown is another text."""
+        self._text, self._ends, self.said = "", NONE, 0  # before anyone is told
+        self._point(-1)
+        self._caret(-1)
+        self.clear()
+        self.begin()
 
     def begin(self) -> None:
         """The answer begins at the end of what is written."""
@@ -175,16 +185,32 @@ class TokenText(QPlainTextEdit):
             return -1
         return self.token_at(cursor.position())
 
-    def token_rect(self, token: int) -> QRect:
-        """Where a token's part begins, in the viewport: its first line."""
+    def token_rects(self, token: int) -> list[QRectF]:
+        """Where a token's part is drawn, in the viewport: a box a line, without those that hold only spaces."""
         begin, end = self.units(token)
-        cursor = QTextCursor(self.document())
-        cursor.setPosition(begin)
-        first = self.cursorRect(cursor)
-        cursor.setPosition(end)
-        last = self.cursorRect(cursor)
-        same = last.top() == first.top() and last.right() > first.left()
-        return QRect(first.topLeft(), last.bottomLeft()) if same else first
+        spaces, boxes, cursor = [], [], QTextCursor(self.document())
+        block = self.document().findBlock(begin)
+        while block.isValid() and block.position() < max(end, begin + 1):
+            at, layout = block.position(), block.layout()
+            corner = self.blockBoundingGeometry(block).translated(self.contentOffset()).topLeft()
+            for i in range(layout.lineCount()):
+                line = layout.lineAt(i)
+                first = max(begin, at + line.textStart()) - at
+                last = min(end, at + line.textStart() + line.textLength()) - at
+                if first > last or (first == last and boxes):
+                    continue
+                # PySide gives the place with the position that it is of
+                left, right = (line.cursorToX(each)[0] for each in (first, last))
+                box = QRectF(min(left, right), line.y(), abs(right - left), line.height()).translated(corner)
+                cursor.setPosition(at + first)
+                cursor.setPosition(at + last, Keep)
+                (boxes if cursor.selectedText().strip() else spaces).append(box)
+            block = block.next()
+        return boxes or spaces[:1]
+
+    def token_rect(self, token: int) -> QRect:
+        """The first of its boxes."""
+        return self.token_rects(token)[0].toAlignedRect()
 
     def go(self, token: int) -> None:
         """Puts the caret on a token and shows it; -1 takes it away."""
@@ -291,6 +317,11 @@ class TokenText(QPlainTextEdit):
         super().leaveEvent(event)
         self._point(-1)
 
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        super().focusOutEvent(event)
+        if event.reason() not in (Qt.FocusReason.ActiveWindowFocusReason, Qt.FocusReason.PopupFocusReason):
+            self._caret(-1)
+
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
         painter = QPainter(self.viewport())
@@ -305,9 +336,8 @@ class TokenText(QPlainTextEdit):
             return
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(QPen(t.accent if self.wanted == self.token else t.secondary, 1.5))
-        box = self.token_rect(self.wanted)
-        corner = theme.px(3)
-        painter.drawRoundedRect(box.adjusted(-1, 0, 0, 0).toRectF(), corner, corner)
+        for box in self.token_rects(self.wanted):
+            painter.drawRoundedRect(box.adjusted(-1, 0.5, 1, -0.5), theme.px(3), theme.px(3))
         painter.end()
 
 

@@ -180,9 +180,8 @@ class Transcript(QWidget):
     def _rewrite(self) -> None:
         """The whole text anew."""
         view = self.view
+        self.text.forget()
         self._pages.setCurrentIndex(0 if view is None else 1)
-        self.text.clear()
-        self.text.begin()
         if view is None:
             return
         for message in view.messages:
