@@ -9,6 +9,7 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QColor,
     QFocusEvent,
+    QImage,
     QKeyEvent,
     QMouseEvent,
     QPaintEngine,
@@ -16,7 +17,6 @@ from PySide6.QtGui import (
     QPainterPath,
     QPaintEvent,
     QPen,
-    QPixmap,
     QPolygonF,
 )
 from PySide6.QtWidgets import QSizePolicy, QWidget
@@ -24,6 +24,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from app import theme
 from app.panels import memory_looks
 from app.panels.ink import Ink
+from app.panels.memory_raster import draw_dashes, stacked
 from app.panels.memory_series import KINDS, Array, MemorySeries
 from app.panels.timeline_words import time_ticks
 from app.words import bytes_words
@@ -74,14 +75,18 @@ class MemoryArea(QWidget):
         self._until = 0.0
         self._drawn: tuple[object, ...] = ()
         self._means: dict[str, Array] = {}
-        self._pixmap: QPixmap | None = None
+        self._picture: QImage | None = None
+        self._pixels: Array | None = None  # what the picture shows: it must outlive it
+        self._edges = np.zeros(1)
+        self._textures: list[Array] = []
+        self._outlines: list[Array | None] = []
+        self._textured: tuple[object, ...] = ()
         self._shown: tuple[object, ...] = ()
         self.restyle()
 
     def restyle(self) -> None:
         self.tiny, self.words = Ink(theme.ui(11)), Ink(theme.ui(12))
-        self._shown = self._drawn = ()
-        self._pixmap = None
+        self._shown = self._drawn = self._textured = ()
         self.update()
 
     def sizeHint(self) -> QSize:
@@ -150,46 +155,65 @@ class MemoryArea(QWidget):
     # -- painting -------------------------------------------------------------------------------------------------
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        t = theme.current()
+        t, area = theme.current(), self.area()
         painter = QPainter(self)
+        painter.fillRect(self.rect(), t.panel)
         if self.message:
             self._say(painter)
-        elif painter.paintEngine().type() == QPaintEngine.Type.SVG:
-            self._draw(painter)
         else:
-            ratio = painter.device().devicePixelRatioF()
-            key = (self._drawn, self.top, ratio, t.name, theme.zoom())
-            if key != self._shown or self._pixmap is None:
-                self._shown, self._pixmap = key, QPixmap(self.size() * ratio)
-                self._pixmap.setDevicePixelRatio(ratio)
-                self._pixmap.fill(t.panel)
-                inner = QPainter(self._pixmap)
-                self._draw(inner)
-                inner.end()
-            painter.drawPixmap(0, 0, self._pixmap)
-        area = self.area()
-        marks = () if self.message else ((self._pointed, t.secondary), (self._cursor, t.accent))
-        for time, ink in marks:
-            if time is not None and self.span[0] <= time <= self.span[1]:
-                painter.fillRect(QRectF(round(self.x_at(time)), area.top() - theme.px(3), 1, area.height()
-                                        + theme.px(6)), ink)  # fmt: skip
+            if len(self._edges) > 1:
+                self._draw(painter, area)
+            self._axes(painter, area)
+            for time, ink in ((self._pointed, t.secondary), (self._cursor, t.accent)):
+                if time is not None and self.span[0] <= time <= self.span[1]:
+                    x, over = round(self.x_at(time)), theme.px(3)
+                    painter.fillRect(QRectF(x, area.top() - over, 1, area.height() + 2 * over), ink)
         if self.hasFocus():
             painter.setPen(QPen(t.accent, 1))
             painter.drawRect(QRectF(0.5, 0.5, self.width() - 1, self.height() - 1))
         painter.end()
 
-    def _draw(self, painter: QPainter) -> None:
+    def _draw(self, painter: QPainter, area: QRectF) -> None:
+        if painter.paintEngine().type() != QPaintEngine.Type.SVG:
+            image = self._image(area, painter.device().devicePixelRatioF())
+            painter.drawImage(area.topLeft(), image)
+            return
+        painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setBrushOrigin(self.area().topLeft())
-        area = self.area()
-        if self.top > 0 and len(self._edges) > 1:
-            painter.save()
-            painter.setClipRect(area)
-            self._stack(painter, area)
-            if self.compared:
-                self._line(painter, area)
-            painter.restore()
-        self._axes(painter, area)
+        self._stack(painter, area)
+        if self.compared:
+            self._line(painter, area)
+        painter.restore()
+
+    def _image(self, area: QRectF, ratio: float) -> QImage:
+        """The kinds and the line, in whole device pixels; drawn anew only where something changed."""
+        t = theme.current()
+        height, width = max(1, round(area.height() * ratio)), max(1, round(area.width() * ratio))
+        key = (self._drawn, self.top, ratio, t.name, theme.zoom())
+        if key == self._shown and self._picture is not None:
+            return self._picture
+        if (height, width, ratio, t.name, theme.zoom()) != self._textured:
+            self._textured = (height, width, ratio, t.name, theme.zoom())
+            self._textures = [memory_looks.texture(kind, height, width, ratio) for kind in KINDS]
+            edge = np.full((height, width), memory_looks.color("external", t).rgb(), np.uint32)
+            self._outlines = [None, None, None, edge]
+        edges = self._edges
+        at = self.span[0] + (np.arange(width) + 0.5) / width * (self.span[1] - self.span[0])
+        places = np.searchsorted(edges, at, "right") - 1
+        seen = np.flatnonzero((places >= 0) & (places < len(edges) - 1))
+        places = places[seen]
+        scale = height / self.top
+        heights = np.zeros((len(KINDS), width))
+        heights[:, seen] = np.stack([self._means[kind] for kind in KINDS])[:, places] * scale
+        self._pixels = stacked(heights, self._textures, self._outlines, t.panel.rgb())
+        if self.compared and len(seen):
+            part = self._pixels[:, seen[0] : seen[-1] + 1]
+            zoom = ratio * theme.zoom()
+            draw_dashes(part, self._means[self.compared][places] * scale, t.text.rgb(), max(1, round(1.2 * zoom)), zoom)
+        self._picture = QImage(self._pixels.data, width, height, width * 4, QImage.Format.Format_RGB32)
+        self._picture.setDevicePixelRatio(ratio)
+        self._shown = key
+        return self._picture
 
     def _stack(self, painter: QPainter, area: QRectF) -> None:
         """From the highest sum down, so that each kind covers what is below it but for its own band."""
@@ -259,7 +283,6 @@ class MemoryArea(QWidget):
                 last = x + width
 
     def _say(self, painter: QPainter) -> None:
-        painter.fillRect(self.rect(), theme.current().panel)
         painter.setFont(self.words.font)
         painter.setPen(theme.current().secondary)
         flags = Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap

@@ -10,6 +10,7 @@ from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QBrush, QColor, QImage, QPaintEngine, QPainter, QPainterPath, QPen, QTransform
 
 from app import theme
+from app.column import Array
 from app.theme import Theme
 
 PERIOD, STROKE = 6.0, 1.2  # of a hatch, in pixels of the design
@@ -92,32 +93,55 @@ def _lines(painter: QPainter, pattern: Pattern, ink: QColor) -> QBrush:
     if painter.paintEngine().type() == QPaintEngine.Type.SVG:
         return QBrush(ink, _QT_STYLES[pattern])
     ratio = painter.device().devicePixelRatioF()
-    brush = QBrush(_tile(pattern, ink.rgb(), max(4, round(PERIOD * theme.zoom() * ratio)), ratio * theme.zoom()))
+    brush = QBrush(_tile(pattern, ink.rgb(), _period(ratio), ratio * theme.zoom()))
     brush.setTransform(QTransform.fromScale(1 / ratio, 1 / ratio))
     return brush
+
+
+def texture(kind: str, height: int, width: int, ratio: float) -> Array:
+    """Pixels 0xffRRGGBB [height, width] of a shape filled as its kind looks, at so many device pixels a pixel."""
+    t = theme.current()
+    pattern, ink = PATTERNS[kind], color(kind, t)
+    ground = theme.over(_faint(ink, _GROUND[pattern]), t.panel)
+    if pattern in (Pattern.SOLID, Pattern.OUTLINE):
+        return np.full((height, width), ground.rgb(), np.uint32)
+    period = _period(ratio)
+    cover = _cover(pattern, period, ratio * theme.zoom())[..., None]
+    parts = [np.array([c.red(), c.green(), c.blue()], float) for c in (ground, ink)]
+    mixed = np.rint(parts[0] + cover * (parts[1] - parts[0])).astype(np.uint32)
+    tile = 0xFF000000 | mixed[..., 0] << 16 | mixed[..., 1] << 8 | mixed[..., 2]
+    return np.asarray(tile[np.arange(height)[:, None] % period, np.arange(width) % period], np.uint32)
+
+
+def _period(ratio: float) -> int:
+    return max(4, round(PERIOD * theme.zoom() * ratio))
 
 
 @lru_cache(maxsize=64)
 def _tile(pattern: Pattern, rgb: int, period: int, scale: float) -> QImage:
     """One period of a pattern with soft edges."""
+    alpha = np.rint(_cover(pattern, period, scale) * 255).astype(np.uint32)
+    pixels = np.ascontiguousarray(alpha << 24 | np.uint32(rgb & 0xFFFFFF))
+    return QImage(pixels.data, period, period, period * 4, QImage.Format.Format_ARGB32).copy()
+
+
+def _cover(pattern: Pattern, period: int, scale: float) -> Array:
+    """How much of each pixel of one period is ink, 0 to 1."""
     stroke = STROKE * scale
     y, x = np.mgrid[:period, :period]
 
-    def line(phase: np.ndarray) -> np.ndarray:
+    def line(phase: Array) -> Array:
         phase = phase % period
         distance = np.minimum(phase, period - phase) * np.sqrt(0.5)
-        return np.clip(stroke / 2 + 0.5 - distance, 0, 1)
+        return np.asarray(np.clip(stroke / 2 + 0.5 - distance, 0, 1))
 
     match pattern:
         case Pattern.HATCH:
-            cover = line(x + y)
+            return line(x + y)
         case Pattern.BACK:
-            cover = line(x - y)
+            return line(x - y)
         case Pattern.CROSS:
-            cover = np.maximum(line(x + y), line(x - y))
+            return np.maximum(line(x + y), line(x - y))
         case _:
             middle = (period - 1) / 2
-            cover = np.clip(stroke * 0.9 + 0.5 - np.hypot(x - middle, y - middle), 0, 1)
-    alpha = np.rint(cover * 255).astype(np.uint32)
-    pixels = np.ascontiguousarray(alpha << 24 | np.uint32(rgb & 0xFFFFFF))
-    return QImage(pixels.data, period, period, period * 4, QImage.Format.Format_ARGB32).copy()
+            return np.clip(stroke * 0.9 + 0.5 - np.hypot(x - middle, y - middle), 0, 1)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -77,7 +76,8 @@ class MemorySeries:
         self.ended = Column(np.float64)
         self._values = {name: Column(np.int64 if name in LARGE else np.int32) for name in FIELDS}
         self._integrals = {name: Column(np.float64) for name in (*DRAWN, *(f"{kind} share" for kind in KINDS), "time")}
-        self._pending: list[list[Any]] = []
+        # newest steps, before they are columns: no objects that a garbage collector would have to look at
+        self._table, self._times, self._pending = np.zeros((PENDING, len(FIELDS)), np.int64), np.zeros(PENDING), 0
         self._base = np.zeros(256, np.int64)  # by request: where its branches begin in the arrays below
         self._reach = np.zeros(256, np.int64)  # by request: tokens of a strip for its prompt + max_tokens
         self._branches = 0
@@ -123,14 +123,15 @@ class MemorySeries:
             self._running += sign
             self._to_limit += sign * int(self._reach[request])
         size = self.block_size
-        row = [
+        if self._pending == PENDING:
+            self.settle()
+        self._table[self._pending] = (
             step.kv_used, step.kv_reserved, step.kv_internal, step.kv_external, self._to_limit,
             self._running * self.context, self._paged_blocks * size, step.cached_blocks * size, self._running,
-            self._done, self._done_tokens, step.step, step.ended,
-        ]  # fmt: skip
-        self._pending.append(row)
-        if len(self._pending) >= PENDING:
-            self.settle()
+            self._done, self._done_tokens, step.step,
+        )  # fmt: skip
+        self._times[self._pending] = step.ended
+        self._pending += 1
 
     def _first_blocks(self, step: Step) -> list[tuple[int, int]]:
         """The events of first blocks that have an owner, in order: (event, request)."""
@@ -186,7 +187,7 @@ class MemorySeries:
             }  # fmt: skip
         for name, value in changed.items():
             if self._pending:
-                self._pending[-1][FIELDS.index(name)] = value
+                self._table[self._pending - 1, FIELDS.index(name)] = value
             elif self.ended.count:
                 self._values[name].values[-1] = value
 
@@ -221,7 +222,7 @@ class MemorySeries:
     @property
     def count(self) -> int:
         """How many steps are known."""
-        return self.ended.count + len(self._pending)
+        return self.ended.count + self._pending
 
     def values(self, name: str) -> Array:
         """One of FIELDS after each step."""
@@ -273,12 +274,10 @@ class MemorySeries:
         """Makes columns, and their integrals, of the steps that came since the last time: O(those)."""
         if not self._pending:
             return
-        table, old = list(zip(*self._pending)), self.ended.count
-        new = len(self._pending)
-        self._pending = []
-        for name, values in zip(FIELDS, table):
-            self._values[name].extend(values, new)
-        self.ended.extend(table[-1], new)
+        old, new, self._pending = self.ended.count, self._pending, 0
+        for name, values in zip(FIELDS, self._table.T):
+            self._values[name].extend(values[:new], new)
+        self.ended.extend(self._times[:new], new)
         begin = max(0, old - 1)
         seconds = np.diff(self.ended.values[begin:])
         for name in DRAWN:
