@@ -20,7 +20,7 @@ from app.panels.step_story import StepStory, millis, percent
 
 LOWEST, HIGHEST = 64, 190  # of the block and the lanes
 THIN, LABELLED, TALLEST = 4, 14, 22  # pixels a lane
-LENS = 12
+LENS = 9
 FORMULA = "pairs of a token and a position it sees: count · first + count · (count + 1) / 2"
 
 
@@ -82,7 +82,7 @@ class StepFigure:
             foot = theme.px(LABELLED) + theme.px(2)
             fit = max(1, int((area.height() - foot) // theme.px(THIN)))
             pitch = (area.height() - foot) / fit
-            order = np.argsort(-story.times.rows.computed, kind="stable")
+            order = np.argsort(-story.times.rows.operations, kind="stable")
             own, rest = sorted(order[:fit].tolist()), sorted(order[fit:].tolist())
         y = area.top()
         for row in own:
@@ -210,9 +210,9 @@ class StepFigure:
         row, attention = lane.rows[0], self._story.times.rows
         facts, t = self._story.row(row), theme.current()
         box = self._bar_of(lane.box)
-        most = float(attention.computed.max()) or 1.0
-        wide = max(1.0, box.width() * float(attention.computed[row]) / most)
-        own = max(1.0, box.width() * float(attention.positions[row]) / most)
+        most = float(attention.operations.max()) or 1.0
+        wide = max(1.0, box.width() * float(attention.operations[row]) / most)
+        own = max(1.0, wide * float(attention.useful[row]))
         color = request_color(facts.request, selected)
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
@@ -251,16 +251,16 @@ class StepFigure:
         painter.setPen(theme.current().secondary)
         self._tiny.draw(painter, box.left(), baseline, words)
         x = box.left() + self._tiny.width(words) + theme.px(6)
-        computed = attention.computed[list(lane.rows)]
-        scale = (box.right() - x) / max(1, int(computed.sum()))
+        shares = attention.shares[list(lane.rows)]
+        scale = (box.right() - x) / (float(shares.sum()) or 1.0)
         high = theme.px(8)
         top = round(box.center().y() - high / 2)
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
-        for row, pairs in zip(lane.rows, computed.tolist()):
+        for row, share in zip(lane.rows, shares.tolist()):
             color = request_color(int(self._story.step.request[row]), selected)
-            painter.fillRect(QRectF(x, top, max(1.0, pairs * scale - 0.5), high), color)
-            x += pairs * scale
+            painter.fillRect(QRectF(x, top, max(1.0, share * scale - 0.5), high), color)
+            x += share * scale
         painter.restore()
 
     # -- asking ---------------------------------------------------------------------------------------------------
@@ -307,12 +307,12 @@ class StepFigure:
         how = (
             "attention: measured around each layer's attention, its writing of K and V included"
             if times.measured
-            else "attention's share of the operations, computed: 4 · layers · heads · head size · pairs against "
-            "2 · parameters · tokens"
+            else "attention's share of the operations, computed: 4 · heads · head size · pairs in each layer, against "
+            "2 · weights · tokens"
         )
         return (
             f"Matrix products = forward − attention; what lies between them (norms, activations) included\n{how}",
-            f"{how}\nIts division among rows is computed, in proportion to {FORMULA}",
+            f"{how}\nIts division among rows is computed, by operations, which grow with {FORMULA}",
         )
 
     def _lane_tip(self, lane: Lane) -> str:
@@ -326,9 +326,9 @@ class StepFigure:
                 f"{facts.name}: {facts.kind_words}, {facts.count:,} over {facts.first + facts.count:,} positions",
                 f"{facts.attended:,} {FORMULA}",
             ]
-            computed = int(times.rows.computed[lane.rows[0]])
-            if computed > facts.attended:
-                lines.append(f"computed as wide as the longest row: {computed:,} pairs, the grey ones for nothing")
+            useful = float(times.rows.useful[lane.rows[0]])
+            if useful < 1:
+                lines.append(f"computed as wide as the longest row: {percent(1 - useful)} of it, in grey, in vain")
         what = (
             f"{percent(share)} of attention"
             if times.launched

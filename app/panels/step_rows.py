@@ -137,7 +137,7 @@ class StepRows(QWidget):
         kept: list[RowColumn] = []
         wasted = bool(self._story.step.wasted.any())
         for column in sorted(known, key=lambda c: 2.5 if wasted and c.name == "wasted" else c.rank):
-            if not kept or sum(wide[c.name] + gap for c in kept) + wide[column.name] <= room:
+            if not column.rank or sum(wide[c.name] + gap for c in kept) + wide[column.name] <= room:
                 kept.append(column)
         spare = min(room - sum(wide[c.name] for c in kept) - gap * (len(kept) - 1), theme.px(MOST_SPARE))
         places, x = [], float(theme.px(EDGE))

@@ -74,11 +74,11 @@ class StepSheet(QWidget):
         own = (width - px(GAP)) * 0.52 if beside else float(width)
         if self._size_line:
             y = self._add(Paragraph(((story.size_words, Tone.QUIET),)), 0.0, y, own) + px(6)
-        y += self._figure.lay(story, 0.0, y, own, spare) + px(6)
+        y += self._figure.lay(story, 0.0, y, own, spare) + px(4)
         caption, short = figure_words(story.times, story.step)
         y = self._add(Paragraph(((short if brief else caption, Tone.QUIET),), -1, caption), 0.0, y, own)
         left, wide = (own + px(GAP), width - own - px(GAP)) if beside else (0.0, float(width))
-        foot, y = y, 0.0 if beside else y + px(10)
+        foot, y = y, 0.0 if beside else y + px(8)
         for title, paragraphs in self._sections(story):
             self._heads.append((left, y + self._head.ascent, title))
             y += round(self._head.height) + px(3)

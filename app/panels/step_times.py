@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.column import Array
-from engine import Header, Kind, Step
+from engine import Header, Kind, Step, count_work
 
 # In order of time. What no phase accounts for is shown where the host does other work: between launching and waiting.
 ORDER = ("plan", "prepare", "forward", "sample", "other", "wait", "commit")
@@ -40,12 +40,13 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """What each row attends to, `[rows]`. `positions`: pairs of a token and a position that it sees. `computed`: pairs
-    that are computed for it; more than it sees where
-    rows are padded to one `rectangle`. `shares` add up to 1."""
+    """What each row attends to, `[rows]`. `positions`: pairs of a token and a position that it sees. `operations`:
+    floating-point operations of its attention, of which `useful`, 0 to 1, are for these pairs: all, but where rows are
+    padded to one `rectangle`. `shares` of all rows' operations add up to 1."""
 
     positions: Array
-    computed: Array
+    operations: Array
+    useful: Array
     shares: Array
     rectangle: bool
 
@@ -88,42 +89,35 @@ def step_times(step: Step, header: Header | None) -> StepTimes:
     known["other"] = max(0.0, duration - sum(known.values()))
     whole = sum(known.values())
     parts = tuple(Part(name, known[name], known[name] / whole if whole > 0 else 0.0) for name in ORDER)
-    rows = attention(step, padded=header is not None and not header.config.paged)
+    rows, share = attention(step, header)
     forward, measured = known["forward"], step.attention > 0
-    share = min(step.attention, forward) if measured else forward * attention_share(step, rows, header)
+    spent = min(step.attention, forward) if measured else forward * share
     launched = header is not None and header.model.device.startswith("cuda")
-    return StepTimes(
-        duration, parts, max(0.0, step.seconds.get(AFTER, 0.0)), forward, share, measured, launched, rows
-    )  # fmt: skip
+    record = max(0.0, step.seconds.get(AFTER, 0.0))
+    return StepTimes(duration, parts, record, forward, spent, measured, launched, rows)
 
 
-def attention(step: Step, padded: bool) -> Attention:
-    """What each row of a step attends to.
+def attention(step: Step, header: Header | None) -> tuple[Attention, float]:
+    """What each row of a step attends to; and attention's share of the operations of the whole forward pass.
 
-    A row of tokens [first, first + count) over its own past: count · first + count (count + 1) / 2 pairs, the triangle
-    of a prompt or the one line of a decode. Padded rows are one rectangle: each is computed as wide as the widest.
+    A row of tokens [first, first + count) sees count · first + count (count + 1) / 2 pairs: the triangle of a prompt,
+    or the one line of a decode. Padded rows are one rectangle: each is computed as wide as the widest.
     """
     first, count = step.first.astype(np.int64), step.count.astype(np.int64)
     positions = count * first + count * (count + 1) // 2
-    computed = positions
-    if padded and len(first):
-        padding = step.padding.astype(np.int64) if len(step.padding) else np.zeros_like(first)
-        width, tokens = int((first + count + padding).max()), count + padding
-        computed = np.maximum(tokens * (width - tokens) + tokens * (tokens + 1) // 2, positions)
-    total = int(computed.sum())
-    shares = computed / total if total else np.zeros(len(first))
-    return Attention(positions, computed, shares, padded)
-
-
-def attention_share(step: Step, rows: Attention, header: Header | None) -> float:
-    """Attention's share of the operations of a forward pass: 4 · layers · heads · head_dim for a pair of a token and a
-    position it sees, against 2 · parameters for each token through the matrices (Kaplan et al. 2020, table 1)."""
-    if header is None or not len(step.count):
-        return 0.0
-    model = header.model
-    attended = 4.0 * model.layers * model.heads * model.head_dim * float(rows.computed.sum())
-    products = 2.0 * model.parameters * float(step.count.sum() + step.padding.sum())
-    return attended / (attended + products) if attended + products > 0 else 0.0
+    if header is None or not len(first):
+        shares = positions / max(1, int(positions.sum()))
+        return Attention(positions, positions.astype(float), np.ones(len(first)), shares, False), 0.0
+    rectangle, useful = not header.config.paged, np.ones(len(first))
+    if rectangle:
+        tokens = count + (step.padding.astype(np.int64) if len(step.padding) else 0)
+        width = int((first + tokens).max())
+        useful = np.minimum(positions / (tokens * (width - tokens) + tokens * (tokens + 1) // 2), 1.0)
+    work = count_work(header, [step])
+    operations = work.row_operations
+    total, all_of_it = float(operations.sum()), float(work.operations[0])
+    shares = operations / total if total else np.zeros(len(first))
+    return Attention(positions, operations, useful, shares, rectangle), total / all_of_it if all_of_it else 0.0
 
 
 def figure_words(times: StepTimes, step: Step) -> tuple[str, str]:
