@@ -22,7 +22,7 @@ class TokenLegend(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.setObjectName("token_legend")
-        policy = QSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        policy = QSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
         policy.setHeightForWidth(True)
         self.setSizePolicy(policy)
         self.mode = TokenMode.TEXT
@@ -78,6 +78,7 @@ class TokenLegend(QWidget):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         t, px, ink = theme.current(), theme.px, self._ink
         colors, lines = grounds(self.mode), underlines(self.mode)
+        painter.translate(0, max(0, self.height() - self.heightForWidth(self.width())) // 2)
         for (kind, words), box in zip(self.parts, self._boxes(self.width())):
             if kind in colors:
                 painter.setPen(Qt.PenStyle.NoPen)

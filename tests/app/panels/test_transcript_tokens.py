@@ -302,6 +302,19 @@ def test_odd_characters_stay_with_their_tokens(tell: Tell, story: Story, transcr
     assert text.token_at(text.units(0)[0] - 1) == -1
 
 
+@pytest.mark.parametrize("width", [300, 420, 1200])
+def test_the_legend_is_seen_whole(qtbot, bridge, sampled, transcript, width) -> None:
+    transcript.select(0)
+    choose(transcript, TokenMode.TIME)
+    transcript.resize(width, 460)
+    legend = transcript.switch.legend
+    qtbot.waitUntil(lambda: legend.height() >= legend.heightForWidth(legend.width()))
+    boxes = legend._boxes(legend.width())
+    assert len(boxes) == 5
+    assert boxes[-1].bottom() <= legend.height()
+    assert max(box.right() for box in boxes) <= legend.width()
+
+
 def test_the_mode_is_remembered(qtbot, bridge, transcript) -> None:
     choose(transcript, TokenMode.TIME)
     following = Transcript(bridge, Listener())  # type: ignore[arg-type]
