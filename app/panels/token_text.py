@@ -188,7 +188,9 @@ class TokenText(QPlainTextEdit):
     def token_rects(self, token: int) -> list[QRectF]:
         """Where a token's part is drawn, in the viewport: a box a line, without those that hold only spaces."""
         begin, end = self.units(token)
-        spaces, boxes, cursor = [], [], QTextCursor(self.document())
+        spaces: list[QRectF] = []
+        boxes: list[QRectF] = []
+        cursor = QTextCursor(self.document())
         block = self.document().findBlock(begin)
         while block.isValid() and block.position() < max(end, begin + 1):
             at, layout = block.position(), block.layout()
@@ -199,8 +201,7 @@ class TokenText(QPlainTextEdit):
                 last = min(end, at + line.textStart() + line.textLength()) - at
                 if first > last or (first == last and boxes):
                     continue
-                # PySide gives the place with the position that it is of
-                left, right = (line.cursorToX(each)[0] for each in (first, last))
+                left, right = (_x(line.cursorToX(each)) for each in (first, last))
                 box = QRectF(min(left, right), line.y(), abs(right - left), line.height()).translated(corner)
                 cursor.setPosition(at + first)
                 cursor.setPosition(at + last, Keep)
@@ -336,9 +337,15 @@ class TokenText(QPlainTextEdit):
             return
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(QPen(t.accent if self.wanted == self.token else t.secondary, 1.5))
-        for box in self.token_rects(self.wanted):
-            painter.drawRoundedRect(box.adjusted(-1, 0.5, 1, -0.5), theme.px(3), theme.px(3))
+        for part in self.token_rects(self.wanted):
+            painter.drawRoundedRect(part.adjusted(-1, 0.5, 1, -0.5), theme.px(3), theme.px(3))
         painter.end()
+
+
+def _x(place: object) -> float:
+    """A place in a line: PySide gives it with the position that it is of."""
+    assert isinstance(place, tuple)
+    return float(place[0])
 
 
 def _runs(kinds: Array) -> list[tuple[int, int]]:
