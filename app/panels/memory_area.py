@@ -242,10 +242,12 @@ class MemoryArea(QWidget):
         return [float(y[0]), *y.tolist(), float(y[-1])]
 
     def _line(self, painter: QPainter, area: QRectF) -> None:
-        xs = np.repeat(self._xs(area), 2)[1:-1]
-        y = np.repeat(area.bottom() - np.clip(self._means[self.compared] / self.top, 0, 2) * area.height(), 2)
+        edges, values = self._xs(area), self._means[self.compared]
         painter.setPen(dash(theme.current().text))
-        painter.drawPolyline(QPolygonF(_points(xs.tolist(), y.tolist())))
+        for run in _runs(values <= self.top):  # a drawing is not clipped
+            xs = np.repeat(np.append(edges[run], edges[1:][run][-1:]), 2)[1:-1]
+            y = np.repeat(area.bottom() - values[run] / self.top * area.height(), 2)
+            painter.drawPolyline(QPolygonF(_points(xs.tolist(), y.tolist())))
 
     def _axes(self, painter: QPainter, area: QRectF) -> None:
         t, ink, px = theme.current(), self.tiny, theme.px

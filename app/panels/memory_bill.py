@@ -275,7 +275,9 @@ class MemoryBill(InsightPanel):
         return "\n".join([*lines, PUBLISHED])
 
     def _tell_span(self, span: tuple[float, float]) -> None:
-        if self._pointed is not None:
+        if not self.series.count:
+            text = "last 60 s"
+        elif self._pointed is not None:
             text = f"at {duration(max(0.0, self._pointed - self.scope.origin))}"
         elif self.whole or self.last - self.scope.origin <= MINUTE:
             text = f"all {duration(max(0.0, self.last - self.scope.origin))}"
