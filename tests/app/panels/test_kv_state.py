@@ -8,12 +8,16 @@ from dataclasses import replace
 
 import numpy as np
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from app.panels.kv_history import KvHistory
-from app.panels.kv_state import KvState, Mark
+from app.panels.kv_state import KvState, Mark, Requests
 from app.synthetic import header, synthetic_trace
 from engine import (
+    DELIVERIES,
+    PAGED_MODES,
     Ended,
+    EngineConfig,
     Header,
     Record,
     SamplingParams,
@@ -23,7 +27,7 @@ from engine import (
 )
 from tests.app.panels.plain_pool import Cell, PlainPool
 from tests.engine.simulated_device import Simulation
-from tests.engine.test_scheduler import Case, cases
+from tests.engine.test_scheduler import Ask, Case, cases
 
 
 def simulated(case: Case) -> Iterator[tuple[list[Record], Simulation]]:
@@ -56,6 +60,40 @@ def simulated(case: Case) -> Iterator[tuple[list[Record], Simulation]]:
             return
 
 
+@st.composite
+def alike(draw: st.DrawFn) -> Case:
+    """Prompts that begin alike, short answers and few blocks: blocks are shared, kept and evicted all the time."""
+    size, running = draw(st.sampled_from([1, 2, 4])), draw(st.integers(2, 4))
+    config = EngineConfig(
+        draw(st.sampled_from(PAGED_MODES)), running, draw(st.integers(running, 24)), size, prefix_caching=True,
+        depth=draw(st.integers(0, 1)),
+    )  # fmt: skip
+    blocks = draw(st.integers(5, 14))
+    longest = min(blocks * size, 5 * size)
+    asks = st.builds(
+        lambda length, most, at, n: Ask(tuple([*[1] * length, 2 + at % 2][-longest:]), most, at, n),
+        st.integers(0, longest - 1), st.integers(1, 6), st.integers(0, 16), st.integers(1, 3),
+    )  # fmt: skip
+    cancels = draw(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 8)), max_size=2))
+    return Case(
+        config, blocks, tuple(draw(st.lists(asks, min_size=4, max_size=9))), tuple(cancels), frozenset(), frozenset()
+    )
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> Case:
+    """Batches whose rows end at different times, some of them delivered together."""
+    config = EngineConfig(
+        draw(st.sampled_from(["static", "dynamic"])), 3, block_size=2, delivery=draw(st.sampled_from(DELIVERIES)),
+        longest_wait=0.0, depth=draw(st.integers(0, 1)),
+    )  # fmt: skip
+    asks = st.builds(
+        lambda length, most, at: Ask(tuple(range(1, length + 1)), most, at),
+        st.integers(1, 8), st.integers(1, 9), st.integers(0, 6),
+    )  # fmt: skip
+    return Case(config, 24, tuple(draw(st.lists(asks, min_size=2, max_size=6))), (), frozenset(), frozenset())
+
+
 def assert_equal(state: KvState, plain: list[Cell]) -> None:
     """Every block, told apart by what differs."""
     for block, cell in enumerate(plain):
@@ -73,8 +111,8 @@ def assert_tables(state: KvState, pool: PlainPool) -> None:
     assert len(state.tables.live) == len(pool.told.tables)
 
 
-@settings(max_examples=60, deadline=None)
-@given(cases(failures=True))
+@settings(max_examples=120, deadline=None)
+@given(st.one_of(cases(failures=True), alike(), batches()))
 def test_the_model_equals_a_replay_in_plain_arithmetic_whatever_happens(case: Case) -> None:
     history, pool, trace = KvHistory(every=4, whole=3), None, Trace()
     kept: list[tuple[list[Cell], tuple[int, int, int]]] = []
@@ -105,7 +143,7 @@ def test_the_model_equals_a_replay_in_plain_arithmetic_whatever_happens(case: Ca
 
 
 @settings(max_examples=60, deadline=None)
-@given(cases())
+@given(st.one_of(cases(), alike()))
 def test_the_four_kinds_are_those_that_the_engine_counted(case: Case) -> None:
     """At depth 1 the engine counts what the step in flight computes as used already."""
     history = KvHistory()
@@ -186,3 +224,10 @@ def test_keyframes_take_little_memory_however_large_the_pool() -> None:
     history.feed([replace(start, blocks=65_536), *records[1:]])
     assert history.steps >= 1500
     assert history.nbytes / history.steps * 360_000 < 150e6
+
+
+def test_a_request_reaches_as_far_as_its_limit_and_the_models_context_let_it() -> None:
+    for context, reach in ((0, 5 + 40 - 1), (100, 5 + 40 - 1), (30, 30 - 1)):
+        requests = Requests(context)
+        requests.feed(Submitted(0.0, 300, "", np.arange(5, dtype=np.int32), SamplingParams(max_tokens=40)), 9)
+        assert (requests.reach[300], requests.position[300], requests.reach[299]) == (reach, 9, -1)
