@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from enum import Enum
+from functools import lru_cache
 
 from PySide6.QtCore import QLineF, QRectF, Qt
-from PySide6.QtGui import QColor, QPainter, QPen
+from PySide6.QtGui import QBrush, QColor, QPaintEngine, QPainter, QPen, QPixmap, QTransform
 
 from app import theme
 from app.panels.step_story import StepRow, Waste
@@ -76,17 +77,45 @@ def paint_mark(painter: QPainter, box: QRectF, color: QColor, mark: Mark) -> Non
 
 
 def _hatch(painter: QPainter, box: QRectF, color: QColor, rising: bool) -> None:
-    period, high = theme.px(5), box.height()
-    painter.save()
-    painter.setClipRect(box, Qt.ClipOperation.IntersectClip)
-    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    painter.setPen(QPen(color, 1.3 * theme.zoom()))
-    slope = box.top() if rising else -box.bottom()  # bound to the picture, not to the box
-    x = box.left() - high - (box.left() - high + slope) % period
+    """Lines at 45 degrees, bound to the picture and not to the box."""
+    period, stroke = theme.px(5), 1.3 * theme.zoom()
+    engine = painter.paintEngine()
+    if engine is not None and engine.type() is QPaintEngine.Type.SVG:  # which knows neither textures nor clips
+        painter.setPen(QPen(color, stroke))
+        painter.drawLines(_lines(box, period, rising))
+        return
+    sharp = painter.device().devicePixelRatioF()
+    brush = QBrush(_tile(color.rgba(), period, stroke, rising, sharp))
+    brush.setTransform(QTransform.fromScale(1 / sharp, 1 / sharp))
+    painter.fillRect(box, brush)
+
+
+def _lines(box: QRectF, period: int, rising: bool) -> list[QLineF]:
+    """The hatch's lines within a box."""
+    high, left, right = box.height(), box.left(), box.right()
+    slope = box.top() if rising else -box.bottom()
+    x = left - high - (left - high + slope) % period
     lines = []
-    while x < box.right() + period:
-        one, other = (x + high, x) if rising else (x, x + high)
-        lines.append(QLineF(one, box.top(), other, box.bottom()))
+    while x < right:
+        begin, end = max(x, left), min(x + high, right)
+        if begin < end:
+            over, under = (end, begin) if rising else (begin, end)
+            top = box.top() + (x + high - over if rising else over - x)
+            bottom = box.top() + (x + high - under if rising else under - x)
+            lines.append(QLineF(over, top, under, bottom))
         x += period
-    painter.drawLines(lines)
-    painter.restore()
+    return lines
+
+
+@lru_cache(maxsize=1024)
+def _tile(rgba: int, period: int, stroke: float, rising: bool, sharp: float) -> QPixmap:
+    """One period of a hatch both ways, in device pixels: drawing lines anew costs ten times as much."""
+    size = max(2, round(period * sharp))
+    tile = QPixmap(size, size)
+    tile.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(tile)
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.setPen(QPen(QColor.fromRgba(rgba), stroke * sharp))
+    painter.drawLines(_lines(QRectF(-size, -size, 3 * size, 3 * size), size, rising))
+    painter.end()
+    return tile

@@ -133,12 +133,15 @@ class StepPicture(QWidget):
             bar.setValue(at + height - scroll.viewport().height())
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        if self._story is not None or not self._empty:
-            return
         painter = QPainter(self)
+        painter.fillRect(event.rect(), theme.current().panel)
+        if self._story is None and self._empty:
+            self._draw_empty(painter)
+        painter.end()
+
+    def _draw_empty(self, painter: QPainter) -> None:
         wide = min(self.width() - theme.px(24), theme.px(420))
         paragraph = Paragraph(((self._empty, Tone.QUIET),))
         high = lay(paragraph, self._ink, 0, 0, wide).box.height()
         box = QRect(round((self.width() - wide) / 2), round((self.height() - high) / 2), wide, round(high))
         draw(painter, [lay(paragraph, self._ink, box.left(), box.top(), wide)], self._ink)
-        painter.end()

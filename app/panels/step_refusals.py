@@ -47,7 +47,7 @@ def _budget(step: Step, header: Header) -> RefusalWords:
 
 def _decode_turn(step: Step, header: Header) -> RefusalWords:
     return RefusalWords(
-        "this step is the decodes'; prompts join in the next", "nothing is amiss; in mode chunked both share a step"
+        "it is the decodes' turn, prompts are next", "nothing is amiss; in mode chunked both share a step"
     )
 
 
