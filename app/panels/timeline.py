@@ -44,6 +44,7 @@ class Timeline(TimelineSpan):
         self._cursor: float | None = None
         self._selected: int | None = None
         self._hovered = -1
+        self._area: QRect | None = None  # until the next change
         self._picture: QImage | None = None
         self._pixels: Array | None = None  # what the picture shows: it must outlive it
         theme.changes.theme_changed.connect(self.restyle)
@@ -105,10 +106,12 @@ class Timeline(TimelineSpan):
 
     def area(self) -> QRect:
         """Where the bars are."""
-        pitch = self._bars().pitch / self._ratio()
-        rows = math.ceil(self.slots / self._slots_a_row())
-        width = max(1, self.width() - self._gutter - self._margin)
-        return QRect(self._gutter, self._top(), width, max(1, round(rows * pitch)))
+        if self._area is None:
+            pitch = self._bars().pitch / self._ratio()
+            rows = math.ceil(self.slots / self._slots_a_row())
+            width = max(1, self.width() - self._gutter - self._margin)
+            self._area = QRect(self._gutter, self._top(), width, max(1, round(rows * pitch)))
+        return self._area
 
     def slot_at(self, y: float) -> int:
         """The slot of a height in the widget; -1 beside all."""
@@ -156,10 +159,11 @@ class Timeline(TimelineSpan):
     def _place(self) -> None:
         self._gutter = math.ceil(self._ink.width("0" * max(2, len(str(self.slots))))) + theme.px(8)
         self._margin = math.ceil(self._ink.width("0"))
+        self._area = None
         self.updateGeometry()
 
     def _stale(self) -> None:
-        self._picture = None
+        self._picture = self._area = None
         self.update()
 
     def _learn(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 GAP = 6
 
@@ -74,6 +75,7 @@ class Bands:
     words: Band
 
 
+@lru_cache(maxsize=64)
 def parts_for(height: float, line: int, lanes: int, scale: float, legend: bool) -> Parts:
     """What a panel of this height has room for, in pixels at this zoom; `line` is the height of a line of words.
 

@@ -14,8 +14,9 @@ import numpy as np
 from app.column import Array, Column
 from engine import Ended, FinishReason, Kind, Step, Submitted
 
-FLOOR = 0.02  # seconds: shorter gaps are never stalls, and not kept
-LEAST, MEDIANS = 0.05, 4.0  # the threshold while none is chosen
+LEAST, MEDIANS = 0.05, 4.0  # the threshold while none is chosen: seconds, and times the median
+KEPT_MEDIANS = 2.0  # meanwhile gaps of so many medians so far are kept: the median may still fall to half
+AGAIN = 64  # steps between looks at the median
 FINE = 128  # bins of gaps an octave: the median is known to half a percent
 _OCTAVES = 32
 BRANCH_BITS = 16
@@ -79,10 +80,14 @@ class TimelineMarks:
     """The marks and the longer gaps of a trace. Costs O(rows) a step, and keeps O(requests + stalls)."""
 
     def __init__(self) -> None:
+        self._chosen: float | None = None
         self.clear()
 
-    def clear(self) -> None:
-        """Forgets everything: another trace begins."""
+    def clear(self, threshold: float | None = None) -> None:
+        """Forgets everything: another trace begins, or the same again. `threshold`: seconds from which on a gap is a
+        stall; None: four times the median."""
+        self._chosen = threshold
+        self._floor, self._steps = (LEAST if threshold is None else threshold), 0
         self._marks = (Column(np.uint8), Column(np.float64), Column(np.int32), Column(np.int32), Column(np.int32))
         self._order = Column(np.float64)  # the latest time so far: marks are told a little out of order
         self._late = 0.0
@@ -90,6 +95,7 @@ class TimelineMarks:
         self._gaps = (
             Column(np.float64), Column(np.float64), Column(np.float64), Column(np.int32), Column(np.int32)
         )  # fmt: skip
+        self._longest = 0.0
         self._bins = np.zeros(FINE * _OCTAVES, np.int64)
         # By slot: which sample holds it, since when, and when it last emitted. `_away`: the last emission of others.
         self._key = np.zeros(0, np.int64)
@@ -103,6 +109,9 @@ class TimelineMarks:
 
     def step(self, step: Step, begin: float, end: float, origin: float) -> None:
         """The next step; `begin` and `end` are those that the slots show, seconds after `origin`."""
+        self._steps += 1
+        if self._chosen is None and self._steps % AGAIN == 0:
+            self._floor = max(LEAST, KEPT_MEDIANS * self.median)
         if len(step.preempted):
             self._preempt(step, begin)
         rows = np.flatnonzero(step.slot >= 0)
@@ -151,8 +160,8 @@ class TimelineMarks:
 
     @property
     def threshold(self) -> float:
-        """From how many seconds on a gap is a stall, while nobody chose otherwise."""
-        return max(LEAST, MEDIANS * self.median)
+        """Seconds: longer gaps are stalls."""
+        return max(LEAST, MEDIANS * self.median) if self._chosen is None else self._chosen
 
     def marks(self, begin: float = -np.inf, end: float = np.inf) -> Marks:
         """Those in `[begin, end)`."""
@@ -162,12 +171,13 @@ class TimelineMarks:
         inside = (columns[1] >= begin) & (columns[1] < end)
         return Marks(*(column[inside] for column in columns))
 
-    def stalls(self, threshold: float, begin: float = -np.inf, end: float = np.inf) -> Stalls:
-        """The gaps longer than `threshold` seconds, and not shorter than `FLOOR`, that overlap `[begin, end)`."""
+    def stalls(self, begin: float = -np.inf, end: float = np.inf) -> Stalls:
+        """Those that overlap `[begin, end)`."""
         columns = [column.values for column in self._gaps]
         first = int(np.searchsorted(columns[1], begin, "right"))  # in order of their ends
-        columns = [column[first:] for column in columns]
-        inside = (columns[1] - columns[0] > threshold) & (columns[2] < end)
+        last = int(np.searchsorted(columns[1], end + self._longest, "right"))
+        columns = [column[first:last] for column in columns]
+        inside = (columns[1] - columns[0] > self.threshold) & (columns[2] < end)
         return Stalls(*(column[inside] for column in columns))
 
     # -- feeding --------------------------------------------------------------------------------------------------
@@ -214,11 +224,13 @@ class TimelineMarks:
         if len(gaps):
             bins = np.floor(np.log2(np.maximum(gaps, _SHORTEST) / _SHORTEST) * FINE).astype(np.int64)
             np.add.at(self._bins, np.minimum(bins, len(self._bins) - 1), 1)
-            for i in np.flatnonzero(~fresh)[gaps >= FLOOR].tolist():
-                row = int(slot[i])
-                shown = max(float(last[i]), float(self._since[row]))
-                for column, value in zip(self._gaps, (last[i], time, shown, row, request[i])):
-                    column.append(value)
+            long = np.flatnonzero(~fresh)[gaps > self._floor]
+            if len(long):
+                self._longest = max(self._longest, float(gaps.max()))
+                rows = slot[long]
+                shown = np.maximum(last[long], self._since[rows])
+                for column, values in zip(self._gaps, (last[long], time, shown, rows, request[long])):
+                    column.extend(values, len(long))
         self._last[slot] = time
 
     def _reach(self, slots: int) -> None:

@@ -67,6 +67,7 @@ class TimelinePaint:
         shades["attention"] = self.ground + SHARE * (accent - self.ground)
         self._host = tuple(Layer(shades[name]) for name in LAYERS)
         self._device = (Layer(shades["forward"], Hatch.NONE),)
+        self._swatches: dict[Hatch, QImage] = {}
         self._pictures: dict[str, QImage] = {}
         self._pixels: list[Array] = []  # what the pictures show: it must outlive them
         self.scale = TokenScale(1.0)
@@ -284,10 +285,13 @@ class TimelinePaint:
             x += size + theme.px(5) + ink.width(words) + theme.px(14)
 
     def _swatch(self, painter: QPainter, box: QRectF, hatch: Hatch) -> None:
+        if hatch in self._swatches:
+            painter.drawImage(box, self._swatches[hatch])
+            return
         layer = next(layer for layer in self._tokens if layer.hatch is hatch)
         side = max(1, round(box.width() * self.ratio))
         scale = theme.zoom() * self.ratio
         grain = Grain(max(3, round(4 * scale)), max(1.0, scale), 0)
         pixels = lane_picture(np.ones((1, side)), side, (layer,), self.ground, grain)
-        image = QImage(pixels.data, side, side, side * 4, QImage.Format.Format_RGB32)
-        painter.drawImage(box, image)
+        self._swatches[hatch] = QImage(pixels.data, side, side, side * 4, QImage.Format.Format_RGB32).copy()
+        painter.drawImage(box, self._swatches[hatch])

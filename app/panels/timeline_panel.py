@@ -40,6 +40,7 @@ class TimelinePanel(InsightPanel):
         self._origin = 0.0
         self._begun = False
         self._followed = True
+        self._drawn = 0  # steps
         self._rows: list[int] = []  # places of the table's steps
         self._make_head()
         self._make_menu()
@@ -90,8 +91,9 @@ class TimelinePanel(InsightPanel):
             action.triggered.connect(lambda checked=False, seconds=seconds: self.set_threshold(seconds))
         saved = str(places.settings().value(THRESHOLD, ""))
         known = {f"{seconds * 1e3:g}": seconds for seconds in THRESHOLDS if seconds}
-        self.view.threshold = known.get(saved)
-        self.thresholds[self.view.threshold].setChecked(True)
+        self._threshold = known.get(saved)
+        self.thresholds[self._threshold].setChecked(True)
+        self.marks.clear(self._threshold)
         self.legend_action = QAction("Legend", self.menu)
         self.legend_action.setCheckable(True)
         self.legend_action.setChecked(str(places.settings().value(LEGEND, "true")) != "false")
@@ -111,11 +113,10 @@ class TimelinePanel(InsightPanel):
 
     def set_threshold(self, seconds: float | None) -> None:
         """From which gap on a stall is marked, None for four times the median; remembered."""
-        self.view.threshold = seconds
+        self._threshold = seconds
         self.thresholds[seconds].setChecked(True)
         places.settings().setValue(THRESHOLD, f"{seconds * 1e3:g}" if seconds else "")
-        self.view.grow()
-        self.stale()
+        self._restart()
 
     def _on_legend(self, shown: bool) -> None:
         self.view.legend = shown
@@ -154,17 +155,26 @@ class TimelinePanel(InsightPanel):
                     self.view.set_slots(1)
                 case _:
                     pass
-        self.view.grow()
+
+    def _restart(self) -> None:
+        """Reads the trace again from its beginning."""
+        self._position, self._origin, self._begun, self._drawn = 0, 0.0, False, 0
+        self.steps.clear()
+        self.marks.clear(self._threshold)
+        self.view.cells.clear()
+        self.stale()
 
     def forget(self) -> None:
-        self.steps.clear()
-        self.marks.clear()
-        self._origin, self._begun, self._followed = 0.0, False, True
+        self._restart()
+        self._followed = True
         self.view.device, self.view.budget = False, None
         self.view.clear()
 
     def draw(self) -> None:
         view, scope = self.view, self.scope
+        if len(self.steps) != self._drawn:
+            self._drawn = len(self.steps)
+            view.grow()
         view.select(scope.request)
         if scope.following and not self._followed:
             view.follow()
@@ -192,9 +202,9 @@ class TimelinePanel(InsightPanel):
         if idle is not None:
             least = "at least " if view.device else ""
             words.append(f"{least}{100 * idle:.0f} % of the time nothing was computed")
-        stalls = len(self.marks.stalls(view.stall_threshold, begin, end))
+        stalls = len(self.marks.stalls(begin, end))
         if stalls:
-            words.append(f"{stalls:,} stall{'s' if stalls != 1 else ''} over {length_words(view.stall_threshold)}")
+            words.append(f"{stalls:,} stall{'s' if stalls != 1 else ''} over {length_words(self.marks.threshold)}")
         return "  ·  ".join(words)
 
     # -- the table ------------------------------------------------------------------------------------------------
@@ -231,7 +241,7 @@ class TimelinePanel(InsightPanel):
         seen = self.marks.marks(begin, end)
         for kind, time, request in zip(seen.kind.tolist(), seen.time.tolist(), seen.request.tolist()):
             marks.setdefault(self._step_of(time, kind), []).append(f"{MARK_WORDS[Mark(kind)]} {request}")
-        gaps = self.marks.stalls(self.view.stall_threshold, begin, end)
+        gaps = self.marks.stalls(begin, end)
         for time in gaps.end.tolist():
             place = int(np.searchsorted(ends, time))
             stalls[place] = stalls.get(place, 0) + 1

@@ -58,6 +58,16 @@ class TokenColumns:
     busy: Array
 
 
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """Phases in columns: which of `PHASES`, the place of its step, when it began and ended."""
+
+    phase: Array
+    place: Array
+    begin: Array
+    end: Array
+
+
 class TimelineSteps:
     """Columns of all steps of a trace, in order; about 170 bytes a step."""
 
@@ -225,20 +235,20 @@ class TimelineSteps:
         spent = self._spent[phase].values
         return np.asarray(spent[place + 1] - spent[place])
 
-    def segments(self, first: int, last: int) -> list[tuple[str, int, float, float]]:
-        """Every phase of these steps that took any time: its name, the step's place, when it began and ended."""
-        result = []
-        for place in range(first, last):
-            row = self.row(place)
-            at = row.started
-            for name in LAUNCH:
-                result.append((name, place, at, at + row.seconds[name]))
-                at += row.seconds[name]
-            at = float(self._tail.values[place])
-            for name in TAIL:
-                result.append((name, place, at, at + row.seconds[name]))
-                at += row.seconds[name]
-        return [segment for segment in result if segment[3] > segment[2]]
+    def segments(self, first: int, last: int) -> Segments:
+        """Every phase of the steps `[first, last)` that took any time."""
+        places = np.arange(first, last)
+        phases, begins, ends = [], [], []
+        for names, at in ((LAUNCH, self._started.values[first:last]), (TAIL, self._tail.values[first:last])):
+            for name in names:
+                end = at + self._length(name, places)
+                phases.append(np.full(len(places), PHASES.index(name)))
+                begins.append(at)
+                ends.append(end)
+                at = end
+        columns = (np.concatenate(phases), np.tile(places, len(PHASES)), np.concatenate(begins), np.concatenate(ends))
+        took = columns[3] > columns[2]
+        return Segments(*(column[took] for column in columns))
 
     def idle_share(self, begin: float, end: float, on_device: bool) -> float | None:
         """The share of these seconds in which nothing was computed (on a device: at least this share), as far as steps

@@ -15,9 +15,9 @@ from app.column import Array
 from app.panels.timeline import Timeline
 from app.panels.timeline_axis import Axis, places_of
 from app.panels.timeline_layout import Bands, Parts, parts_for
-from app.panels.timeline_marks import FLOOR, Mark, TimelineMarks
+from app.panels.timeline_marks import Mark, TimelineMarks
 from app.panels.timeline_paint import LABELLED, TimelinePaint
-from app.panels.timeline_steps import TimelineSteps
+from app.panels.timeline_steps import PHASES, TimelineSteps
 from app.panels.timeline_words import (
     cell_words,
     length_words,
@@ -48,7 +48,6 @@ class TimelineView(Timeline):
         self.steps, self.marks = steps, marks
         self.device = False  # whether there is a lane for one
         self.budget: int | None = None
-        self.threshold: float | None = None  # of stalls, as a person chose it
         self.legend = True
         self._words_at_foot = ""
         self._moment: float | None = None
@@ -130,11 +129,6 @@ class TimelineView(Timeline):
     @property
     def follows(self) -> bool:
         return self._live and self._following
-
-    @property
-    def stall_threshold(self) -> float:
-        """Seconds: a person's, or the automatic one."""
-        return self.marks.threshold if self.threshold is None else max(self.threshold, FLOOR)
 
     def moments(self) -> tuple[float, float]:
         """The seconds in sight."""
@@ -269,7 +263,7 @@ class TimelineView(Timeline):
             return np.asarray(area.top() + (slot // self._slots_a_row()) * pitch + (bars.top + bars.bar / 2) / ratio)
 
         begin, end = self._span()
-        stalls = self.marks.stalls(self.stall_threshold, begin, end)
+        stalls = self.marks.stalls(begin, end)
         if len(stalls):
             left, right = self._xs(stalls.shown), self._xs(stalls.end)
             paint.stalls(painter, stalls, left, right, middles(stalls.slot), bar, self._selected)
@@ -280,7 +274,7 @@ class TimelineView(Timeline):
 
     def _paint_foot(self, painter: QPainter, paint: TimelinePaint, bands: Bands) -> None:
         if bands.legend.height:
-            stalls = f"stall: over {length_words(self.stall_threshold)}"
+            stalls = f"stall: over {length_words(self.marks.threshold)}"
             paint.legend(painter, self.area().left(), self.width(), bands.legend, self.marks.kinds, stalls)
         painter.setFont(self._ink.font)
         painter.setPen(theme.current().secondary)
@@ -324,13 +318,11 @@ class TimelineView(Timeline):
         if last - first > LABELLED:
             return []
         segments = self.steps.segments(max(0, first - 1), last)
-        if not segments:
-            return []
-        left = self._xs(np.array([begin for *_, begin, _ in segments]))
-        right = self._xs(np.array([end for *_, end in segments]))
-        names = ["launch" if self.device and name == "forward" else name for name, *_ in segments]
+        left, right = self._xs(segments.begin), self._xs(segments.end)
         wide = np.flatnonzero((right - left >= theme.px(24)) & (right > self.area().left()) & (left < self.width()))
-        return [(names[i], float(left[i]), float(right[i])) for i in wide.tolist()]
+        names = [PHASES[phase] for phase in segments.phase[wide].tolist()]
+        names = ["launch" if self.device and name == "forward" else name for name in names]
+        return list(zip(names, left[wide].tolist(), right[wide].tolist()))
 
     def _describe(self) -> None:
         if not hasattr(self, "_words_at_foot"):
@@ -394,10 +386,10 @@ class TimelineView(Timeline):
 
     def _slot_tip(self, position: QPointF, time: float) -> str:
         lines = [mark_words(*mark) for mark in self._marks_near(position, in_queue=False)]
-        stalls = self.marks.stalls(self.stall_threshold, time, np.nextafter(time, np.inf))
+        stalls = self.marks.stalls(time, np.nextafter(time, np.inf))
         for i in np.flatnonzero(stalls.slot == self.slot_at(position.y())).tolist():
             begin, end = float(stalls.begin[i]), float(stalls.end[i])
-            lines.append(stall_words(int(stalls.request[i]), begin, end, self.stall_threshold))
+            lines.append(stall_words(int(stalls.request[i]), begin, end, self.marks.threshold))
         cell = self.cell_at(position)
         return "\n".join([*lines, *([cell_words(cell)] if cell is not None else [])])
 
@@ -408,13 +400,14 @@ class TimelineView(Timeline):
                 f"step {row.step:,} · {rows_words(row)}\nThe GPU computed no longer than from forward's launch until "
                 "its tokens were read: the host cannot see more."
             )
-        for name, at, begin, end in self.steps.segments(max(0, place - 1), min(place + 2, len(self.steps))):
-            if begin <= time < end:
-                own = self.steps.row(at)
-                words = f"{'launch' if self.device and name == 'forward' else name}, {length_words(end - begin)}"
-                if name == "forward" and own.attention > 0:
-                    words += f", {length_words(own.attention)} of it attention"
-                return f"{words}\nstep {own.step:,} · {rows_words(own)}"
+        near = self.steps.segments(max(0, place - 1), min(place + 2, len(self.steps)))
+        for i in np.flatnonzero((near.begin <= time) & (time < near.end)).tolist():
+            name, own = PHASES[int(near.phase[i])], self.steps.row(int(near.place[i]))
+            words = f"{'launch' if self.device and name == 'forward' else name}, "
+            words += length_words(float(near.end[i] - near.begin[i]))
+            if name == "forward" and own.attention > 0:
+                words += f", {length_words(own.attention)} of it attention"
+            return f"{words}\nstep {own.step:,} · {rows_words(own)}"
         return f"nothing was computed or planned here\nafter the phases of step {row.step:,}"
 
     def event(self, event: QEvent) -> bool:
