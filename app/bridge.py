@@ -156,7 +156,7 @@ class Bridge(QObject):
                     self._tokens_sum -= self._tokens.popleft()[1]
             case Submitted():
                 self.open.add(record.request)
-            case Ended():
+            case Ended() if self.requests[record.request].ended is not None:  # with all its samples
                 self.open.discard(record.request)
             case _:
                 pass

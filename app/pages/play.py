@@ -83,7 +83,6 @@ class PlayPage(QWidget):
         self.table = RequestTable(self._bridge)
         self.transcript = Transcript(self._bridge, self._session)
         for panel in (self.wall, self.table):
-            panel.request_selected.connect(self._on_selected)
             panel.request_opened.connect(self._on_opened)
         self.wall.follow_up_requested.connect(self._on_follow_up)
         self.transcript.request_created.connect(self._on_created)
@@ -91,12 +90,11 @@ class PlayPage(QWidget):
         self._add_dock("live", "Live figures", self.charts, 12)
         self._add_dock("requests", "Requests", self.table, 8)
         self._add_dock("transcript", "Transcript", self.transcript, 8)
-        for insight in [i for i in INSIGHTS if __import__("importlib").util.find_spec(i.place.split(":")[0])]:
+        for insight in INSIGHTS:
             place = self.places[insight.name] = InsightPlace(insight, self._bridge.scope)
             place.built.connect(self._on_built)
             self._add_dock(insight.name, insight.title, place, 12)
             self.docks[insight.name].visibilityChanged.connect(self._tell_titles)
-        self._bridge.scope.selected.connect(self._on_selected)
         self.layout_of.prompt()
         kept = places.settings().value(LAYOUT_KEY)
         if kept is not None:
@@ -182,13 +180,9 @@ class PlayPage(QWidget):
     def _on_load_asked(self, spec: ModelSpec) -> None:
         self._session.start(self._session.load(spec, self._session.config))
 
-    def _on_selected(self, request: int) -> None:
-        self._bridge.scope.select(request)
-        for panel in (self.wall, self.table, self.transcript):
-            panel.select(request if request >= 0 else None)
-
     def _on_opened(self, request: int) -> None:
-        self._on_selected(request)
+        self._bridge.scope.select(request)
+        self.transcript.select(request)
         self.docks["transcript"].show()
         self.docks["transcript"].raise_()
 

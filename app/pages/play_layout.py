@@ -83,12 +83,11 @@ class PlayLayout:
             dock.show()
 
     def _beside(self, name: str, other: str, orientation: Qt.Orientation) -> None:
-        if other in self._docks:
-            self._area.splitDockWidget(self._docks[name], self._docks[other], orientation)
+        self._area.splitDockWidget(self._docks[name], self._docks[other], orientation)
 
     def _behind(self, name: str, *others: str) -> None:
         """The others as further tabs where the dock is; the dock itself on top."""
-        for other in (o for o in others if o in self._docks):
+        for other in others:
             self._area.tabifyDockWidget(self._docks[name], self._docks[other])
         self._docks[name].raise_()
 

@@ -108,8 +108,9 @@ class CursorBar(QFrame):
         if not some:
             words = "nothing has run yet"
         else:
-            step = f"step {scope.place + 1:,} of {scope.steps:,}"
-            words = f"{step}  ·  {scope.now - scope.origin:.2f} of {length:.2f} s"
+            step = scope.step
+            number = f"step {step.step:,}" if step is not None else "before the first step"
+            words = f"{number}  ·  {scope.now - scope.origin:.2f} of {length:.2f} s"
         self._say(self.words, words)
 
     @staticmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
@@ -38,4 +38,9 @@ class InsightPlace(QWidget):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        self.build()
+        if self.panel is None:
+            QTimer.singleShot(0, self, self._on_shown)  # docks are shown for a moment while they are being arranged
+
+    def _on_shown(self) -> None:
+        if self.isVisible():
+            self.build()

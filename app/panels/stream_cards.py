@@ -347,7 +347,7 @@ class StreamCards(QAbstractScrollArea):
             self.stop_requested.emit(request)
         elif key == Qt.Key.Key_R and not control:
             self.regenerate_requested.emit(request)
-        elif key == Qt.Key.Key_F and not control:
+        elif key == Qt.Key.Key_U and not control:
             self.follow_up_requested.emit(request)
         else:
             event.ignore()
@@ -376,7 +376,7 @@ class StreamCards(QAbstractScrollArea):
         for text, act, enabled in (
             ("Copy text\tCtrl+C", lambda: self.copy_text(request), view is not None and bool(view.text)),
             ("Open transcript\tEnter", lambda: self.request_opened.emit(request), True),
-            ("Follow up\tF", lambda: self.follow_up_requested.emit(request), over),
+            ("Follow up\tU", lambda: self.follow_up_requested.emit(request), over),
             ("Regenerate\tR", lambda: self.regenerate_requested.emit(request), True),
             ("Stop this one\tDel", lambda: self.stop_requested.emit(request), not over),
         ):

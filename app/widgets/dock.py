@@ -94,6 +94,8 @@ class Dock(QDockWidget):
         column.setContentsMargins(padding, 0, padding, padding)
         column.addWidget(content)
         self.setWidget(body)
+        # behind another tab a dock still counts as visible: its content must not, so that it costs nothing there
+        self.visibilityChanged.connect(content.setVisible)
         self.topLevelChanged.connect(self._on_floated)
 
     def _on_floated(self, floating: bool) -> None:

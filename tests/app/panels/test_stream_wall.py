@@ -147,7 +147,7 @@ def test_keys_copy_stop_and_ask_again(qtbot, tell, story, wall) -> None:
     assert QGuiApplication.clipboard().text() == "Once upon"
     for key, signal in (
         (Qt.Key.Key_Delete, wall.stop_requested), (Qt.Key.Key_R, wall.regenerate_requested),
-        (Qt.Key.Key_F, wall.follow_up_requested), (Qt.Key.Key_Return, wall.request_opened),
+        (Qt.Key.Key_U, wall.follow_up_requested), (Qt.Key.Key_Return, wall.request_opened),
     ):  # fmt: skip
         with qtbot.waitSignal(signal) as heard:
             qtbot.keyClick(wall.cards, key)
