@@ -18,21 +18,16 @@ from app.panels.timeline_layout import Bands, Parts, parts_for
 from app.panels.timeline_marks import Mark, TimelineMarks
 from app.panels.timeline_paint import LABELLED, TimelinePaint
 from app.panels.timeline_steps import PHASES, TimelineSteps
+from app.panels.timeline_tips import tip
 from app.panels.timeline_words import (
-    cell_words,
     length_words,
-    mark_words,
-    rows_words,
-    stall_words,
     step_ticks,
-    step_words,
-    token_words,
 )
 
 LAST = {Axis.TIME: 10.0, Axis.STEPS: 400.0}  # what is kept in sight while the newest is followed
 PALE = 0.6  # how much of the panel's ground lies on what comes after the cursor
 NEAR = 6  # pixels of the design: as near to a mark the pointer is on it
-MOST_TOKENS = 140  # pixels of the design: the track of tokens grows no higher
+MOST_TOKENS = 0.4  # of the height: the track of tokens grows no higher
 
 
 class TimelineView(Timeline):
@@ -191,7 +186,7 @@ class TimelineView(Timeline):
 
     def bands(self) -> Bands:
         """Where the parts beside the slots are."""
-        return self._parts().bands(self.area().bottom() + 1, self.height(), theme.px(MOST_TOKENS))
+        return self._parts().bands(self.area().bottom() + 1, self.height(), round(MOST_TOKENS * self.height()))
 
     # -- painting -------------------------------------------------------------------------------------------------
 
@@ -241,7 +236,7 @@ class TimelineView(Timeline):
         if bands.queue.height:
             marks = self.marks.marks(*self._span())
             queued = marks.where((marks.kind == Mark.SUBMITTED) | (marks.slot < 0))
-            paint.queue(painter, area, bands.queue, self._waiting(), queued, self._xs(queued.time), self._selected)
+            paint.queue(painter, area, bands.queue, self.waiting(), queued, self._xs(queued.time), self._selected)
         bottom = bands.ticks.top
         if self._moment is not None:
             x = self.x_at(self._moment)
@@ -300,7 +295,7 @@ class TimelineView(Timeline):
             values = places_of(self.cells.step_begins, self.cells.step_ends, times)
         return np.asarray(area.left() + (values - begin) / (end - begin) * area.width())
 
-    def _waiting(self) -> Array:
+    def waiting(self) -> Array:
         """How many waited after the last step before each pixel; nothing where none was before or is to come."""
         area = self.area()
         begin, end = self.range()
@@ -344,14 +339,14 @@ class TimelineView(Timeline):
         if area.contains(position.toPoint()):
             super().clicked(position)
         elif bands.queue.holds(position.y()):
-            near = self._marks_near(position, in_queue=True)
+            near = self.marks_near(position, in_queue=True)
             if near:
                 self.request_clicked.emit(near[-1][1])
         place = self.cells.place_at(self.time_at(position.x()))
         if place >= 0:
             self.step_clicked.emit(place)
 
-    def _marks_near(self, position: QPointF, in_queue: bool) -> list[tuple[Mark, int, float, int]]:
+    def marks_near(self, position: QPointF, in_queue: bool) -> list[tuple[Mark, int, float, int]]:
         """Kind, request, time and count of the marks under the pointer."""
         reach = self.time_at(position.x() + theme.px(NEAR))
         marks = self.marks.marks(self.time_at(position.x() - theme.px(NEAR)), np.nextafter(reach, np.inf))
@@ -364,51 +359,7 @@ class TimelineView(Timeline):
 
     def tip(self, position: QPointF) -> str:
         """What is under the pointer, in words."""
-        area, bands = self.area(), self.bands()
-        if not len(self.cells) or not area.left() <= position.x() <= area.right():
-            return ""
-        time, y = self.time_at(position.x()), position.y()
-        if bands.queue.holds(y):
-            lines = [mark_words(*mark) for mark in self._marks_near(position, in_queue=True)[-8:]]
-            waiting = self._waiting()[min(int(position.x()) - area.left(), area.width() - 1)]
-            return "\n".join([*lines, f"{waiting:,} waiting"])
-        if area.contains(position.toPoint()):
-            return self._slot_tip(position, time)
-        place = self.cells.place_at(time)
-        if place < 0:
-            return ""
-        if bands.tokens.holds(y):
-            return token_words(self.steps.row(place), self.budget)
-        for i, band in enumerate(bands.lanes):
-            if band.holds(y):
-                return self._lane_tip(place, time, i == 1)
-        return step_words(self.steps.row(place)) if bands.words.holds(y) else ""
-
-    def _slot_tip(self, position: QPointF, time: float) -> str:
-        lines = [mark_words(*mark) for mark in self._marks_near(position, in_queue=False)]
-        stalls = self.marks.stalls(time, np.nextafter(time, np.inf))
-        for i in np.flatnonzero(stalls.slot == self.slot_at(position.y())).tolist():
-            begin, end = float(stalls.begin[i]), float(stalls.end[i])
-            lines.append(stall_words(int(stalls.request[i]), begin, end, self.marks.threshold))
-        cell = self.cell_at(position)
-        return "\n".join([*lines, *([cell_words(cell)] if cell is not None else [])])
-
-    def _lane_tip(self, place: int, time: float, device: bool) -> str:
-        row = self.steps.row(place)
-        if device:
-            return (
-                f"step {row.step:,} · {rows_words(row)}\nThe GPU computed no longer than from forward's launch until "
-                "its tokens were read: the host cannot see more."
-            )
-        near = self.steps.segments(max(0, place - 1), min(place + 2, len(self.steps)))
-        for i in np.flatnonzero((near.begin <= time) & (time < near.end)).tolist():
-            name, own = PHASES[int(near.phase[i])], self.steps.row(int(near.place[i]))
-            words = f"{'launch' if self.device and name == 'forward' else name}, "
-            words += length_words(float(near.end[i] - near.begin[i]))
-            if name == "forward" and own.attention > 0:
-                words += f", {length_words(own.attention)} of it attention"
-            return f"{words}\nstep {own.step:,} · {rows_words(own)}"
-        return f"nothing was computed or planned here\nafter the phases of step {row.step:,}"
+        return tip(self, position)
 
     def event(self, event: QEvent) -> bool:
         if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):

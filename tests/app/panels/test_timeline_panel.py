@@ -27,8 +27,8 @@ from app.scope import Scope
 from app.synthetic_lanes import MODES, lane_trace
 from engine import (
     Ended,
-    Engine,
     EngineConfig,
+    EngineProcess,
     FinishReason,
     Kind,
     ModelSpec,
@@ -47,13 +47,13 @@ Open = Callable[[Trace], TimelinePanel]
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with Engine(ModelSpec("demo"), EngineConfig(max_running=8)) as engine:
+def engine() -> Iterator[EngineProcess]:
+    with EngineProcess(ModelSpec("demo"), EngineConfig(max_running=8)) as engine:
         yield engine
 
 
 @pytest.fixture(scope="module")
-def runs(engine: Engine) -> dict[str, Trace]:
+def runs(engine: EngineProcess) -> dict[str, Trace]:
     """A run that preempts, one that shares prefixes and one of static batches."""
     token = engine.trace.header.model.kv_token_bytes
     preempting = EngineConfig(mode="continuous", max_running=8, kv_memory=16 * 14 * token)
@@ -492,7 +492,7 @@ def test_keys_of_the_page_pass_through(runs: dict[str, Trace], opened: Open, qtb
 # -- live -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_live_run_is_followed_until_it_is_dragged_away(engine: Engine, opened: Open, qtbot: QtBot) -> None:
+def test_a_live_run_is_followed_until_it_is_dragged_away(engine: EngineProcess, opened: Open, qtbot: QtBot) -> None:
     trace = Trace()
     source = engine.run(load_workload("burst", count=4)).result()
     panel = opened(trace)
@@ -542,7 +542,7 @@ def test_a_live_run_is_followed_until_it_is_dragged_away(engine: Engine, opened:
     assert view.follows
 
 
-def test_a_running_engine_is_drawn_frame_by_frame(engine: Engine, opened: Open, qtbot: QtBot) -> None:
+def test_a_running_engine_is_drawn_frame_by_frame(engine: EngineProcess, opened: Open, qtbot: QtBot) -> None:
     run = engine.run(load_workload("burst", count=4))
     panel = opened(run.trace)
     qtbot.waitUntil(lambda: len(panel.steps) > 5, timeout=20_000)
@@ -635,8 +635,7 @@ def test_tooltips_tell_what_is_under_the_pointer(runs: dict[str, Trace], opened:
 
 
 @pytest.mark.parametrize(("width", "height"), [(300, 140), (1000, 240), (1000, 500), (1600, 90)])
-@pytest.mark.parametrize("name", ["dark", "light"])
-@pytest.mark.parametrize("zoom", [1.0, 2.0])
+@pytest.mark.parametrize(("name", "zoom"), [("dark", 1.0), ("light", 2.0)])
 def test_every_size_has_its_parts_inside(
     runs: dict[str, Trace], opened: Open, width: int, height: int, name: str, zoom: float
 ) -> None:
