@@ -17,7 +17,7 @@ from app.panels.kv_state import FIELDS, KvState, Requests
 from app.panels.kv_tables import keys_of
 from engine import Header, Record, Step, Submitted
 
-EVERY = 256  # steps from one keyframe to the next
+EVERY = 128  # steps from one keyframe to the next
 WHOLE = 32  # keyframes from one whole one to the next
 
 

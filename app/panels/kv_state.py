@@ -252,6 +252,3 @@ class KvState:
             table, begin, end = tables.table(int(handles[i])), int(place[i]), int(first[i] + count[i])
             written = table[begin : -(-end // self.size)]
             self.filled[written] = self._part(end, np.arange(begin, begin + len(written)))
-        if len(step.reused):
-            for i in np.flatnonzero(step.reused[rows]).tolist():
-                self.filled[tables.table(int(handles[i]))[: int(place[i])]] = self.size
