@@ -89,7 +89,7 @@ def parts_for(height: float, line: int, lanes: int, scale: float, legend: bool) 
     return Parts(
         queue=px(16) if tall >= 150 else 0,
         tokens=px(min(max(0.16 * tall, 26), 56)) if tall >= 130 else 0,
-        lane=px(12 if tall < 130 else 14 if tall < 300 else 18) if tall >= 84 else 0,
+        lane=px(14 if tall < 300 else 18) if tall >= 110 else 0,
         lanes=lanes,
         gap=px(GAP),
         below=px(4) if tall >= 130 else 0,
