@@ -26,6 +26,7 @@ class State(StrEnum):
 _STATES = tuple(State)
 _CODES = {state: code for code, state in enumerate(_STATES)}
 _WIDTH = 4  # numbers a mark
+_LONGEST = 65_535  # characters of text whose ends fit in two bytes
 
 
 def _column(code: str) -> array[int]:
@@ -57,7 +58,7 @@ class SampleView:
     tokens: array[int] = _column("i")
     logprobs: array[float] = _reals("f")
     token_times: array[float] = _reals("d")
-    text_ends: array[int] = _column("I")  # where each token's part of `text` ends
+    text_ends: array[int] = _column("H")  # where each token's part of `text` ends; wider once the text is long
     tail: int = field(default=0, repr=False)  # characters of `text` that came with the end
     # What `at` cannot tell from the tokens. Between two marks `computed` grows by the tokens that come out.
     _mark_times: array[float] = field(default_factory=lambda: array("d"), repr=False, compare=False)
@@ -68,10 +69,15 @@ class SampleView:
         """One more token and its part of the text."""
         if text:
             self.parts.append(text)
-        self.text_ends.append((self.text_ends[-1] if self.text_ends else 0) + len(text))
+        self._end_text((self.text_ends[-1] if self.text_ends else 0) + len(text))
         self.tokens.append(token)
         self.logprobs.append(logprob)
         self.token_times.append(time)
+
+    def _end_text(self, at: int) -> None:
+        if at > _LONGEST and self.text_ends.typecode == "H":
+            self.text_ends = array("I", self.text_ends)
+        self.text_ends.append(at)
 
     def end(self, ended: Ended) -> None:
         """It is over; what was held back until now comes with it, the tail as the last token's."""
@@ -86,10 +92,12 @@ class SampleView:
         if tail:
             self.parts.append(tail)
             if self.text_ends:
-                self.text_ends[-1] += len(tail)
+                self._end_text(self.text_ends.pop() + len(tail))
                 self.tail = len(tail)
         self.parts[:] = [self.text] if self.parts else []
         self._marked = ()
+        self.tokens, self.logprobs, self.token_times = self.tokens[:], self.logprobs[:], self.token_times[:]  # no slack
+        self.text_ends = self.text_ends[:]
 
     def mark(self, time: float) -> None:
         """Keeps for `at` how things stand, unless that follows from the mark before. Call it after every step."""

@@ -128,6 +128,17 @@ def test_text_that_was_held_back_comes_with_the_end() -> None:
         assert (before.text, before.samples[0].text_ends.tolist()) == ("11 12 13 ", [3, 6, 9])
 
 
+def test_long_texts_end_where_they_should() -> None:
+    word, index = "x" * 30_000, fed([submitted(0.0, 0, 4)])
+    sample = index.requests[0].samples[0]
+    for i in range(4):
+        sample.add(i, 0.0, float(i), word)
+    sample.end(Ended(9.0, 0, FinishReason.STOP, "tail"))
+    assert sample.text_ends.tolist() == [30_000, 60_000, 90_000, 120_004]
+    assert (sample.text[:120_000], sample.text[120_000:]) == (4 * word, "tail")
+    assert [len(sample.at(t).text) for t in (0.5, 1.5, 2.5, 3.5, 9.0)] == [30_000, 60_000, 90_000, 120_000, 120_004]
+
+
 def test_a_past_view_stays_as_it_is_and_one_that_was_over_costs_nothing() -> None:
     index = fed([submitted(0.0, 0, 4), step(0, 0.0, 1.0, [(0, 0, 4, P)], {0: 11})])
     view = index.requests[0]
