@@ -42,9 +42,9 @@ class Times:
 class Hour:
     """Memory in bytes: `grown` is what the process holds more than before; `packed` and `columns` (the index's tokens,
     times and text) are counted. Microseconds of processor time a step: `append`, to append it and its start to the log,
-    packing of old records included; `feed`, to tell the index. `most`: milliseconds of the longest append. `collect`:
-    milliseconds that Python takes to look through all objects for cycles. `read`: the step at a random time; `past`:
-    the requests of that step as they stood then."""
+    packing of old records included; `feed`, to tell the index. `most`: milliseconds of the longest append; `slow`: how
+    many took more than 2 ms. `collect`: milliseconds that Python takes to look through all objects for cycles.
+    `read`: the step at a random time; `past`: the requests of that step as they stood then."""
 
     steps: int
     rows: int
@@ -55,6 +55,7 @@ class Hour:
     columns: int
     append: float
     most: float
+    slow: int
     feed: float
     collect: float
     read: Times
@@ -67,7 +68,8 @@ class Hour:
             f"memory      {self.grown / 1e9:.3f} GB more than before: packed records {self.packed / 1e9:.3f} "
             f"({self.packed / self.steps:.0f} bytes a step), the index's columns {self.columns / 1e9:.3f}, "
             f"all else {(self.grown - self.packed - self.columns) / 1e9:.3f}\n"
-            f"log         {self.append:.0f} us a step, longest append {self.most:.2f} ms\n"
+            f"log         {self.append:.0f} us a step, longest append {self.most:.2f} ms, "
+            f"{self.slow:,} of more than 2 ms\n"
             f"index       {self.feed:.0f} us a step; a collection of garbage {self.collect:.0f} ms\n"
             f"any step    {self.read}\n"
             f"its {self.rows} requests as they stood  {self.past}"
@@ -82,6 +84,7 @@ def measure_hour(steps: int, rows: int = 64, moments: int = 500) -> Hour:
     trace, index, clock = Trace(), RequestIndex(), time.thread_time  # so that what else runs here does not count
     StreamRouter(trace)
     appending = feeding = most = 0.0
+    slow = 0
     gc.disable()  # it takes its time whenever it likes; how long is measured below
     for place, record in enumerate(made_up_hour(steps, rows)):
         begun = clock()
@@ -92,6 +95,7 @@ def measure_hour(steps: int, rows: int = 64, moments: int = 500) -> Hour:
         feeding += clock() - appended
         appending += spent
         most = max(most, spent)
+        slow += spent > 0.002
         if place % 50_000 == 0:
             gc.collect()
     gc.enable()
@@ -118,7 +122,7 @@ def measure_hour(steps: int, rows: int = 64, moments: int = 500) -> Hour:
         assert all(view.samples[0].computed for view in views)
     return Hour(
         steps, rows, len(index.requests), len(log), grown, log.packed_bytes, columns, 1e6 * appending / steps,
-        1000 * most, 1e6 * feeding / steps, 1000 * collect, Times.of(reads), Times.of(pasts),
+        1000 * most, slow, 1e6 * feeding / steps, 1000 * collect, Times.of(reads), Times.of(pasts),
     )  # fmt: skip
 
 

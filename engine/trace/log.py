@@ -30,13 +30,23 @@ def time_of(record: Record) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """Records `[first, begin)` are in `chunks`, `CHUNK` in each; `kept` holds those from `begin` on. Readers take one
+    """Records `[first, begin)` are in `chunks`, those from `begin` on in `kept`, `CHUNK` in each. Readers take one
     state and read it while the next is made: lists only grow."""
 
     first: int
     chunks: list[bytes]
     begin: int
-    kept: list[Record]
+    kept: list[list[Record]]
+
+    def slice(self, begin: int, end: int) -> list[Record]:
+        """The records `[begin, end)` of those that are kept."""
+        begin, end = max(begin - self.begin, 0), max(end - self.begin, 0)
+        found: list[Record] = []
+        while begin < end:
+            number, at = divmod(begin, CHUNK)
+            found += self.kept[number][at : at + end - begin]
+            begin += CHUNK - at
+        return found
 
 
 class Log(Sequence[Record]):
@@ -68,33 +78,37 @@ class Log(Sequence[Record]):
 
     def append(self, record: Record) -> None:
         """One more record. Packs an old one where there are enough."""
-        kept, place, time = self._state.kept, self._length, time_of(record)
-        kept.append(record)
+        now, place, time = self._state, self._length, time_of(record)
+        if now.kept and len(now.kept[-1]) < CHUNK:
+            now.kept[-1].append(record)
+        else:
+            now.kept.append([record])
         self._length += 1  # before the columns, so that what they name can be read
         self.times.append(max(time, self.times[-1]) if place else time)
         if isinstance(record, Step):
             self.step_places.append(place)
             self.step_begins.append(record.started)
             self.step_ends.append(record.ended)
-        if len(kept) >= self._kept + CHUNK:
+        if place - now.begin >= self._kept + CHUNK:
             self._pack()
 
     def _pack(self) -> None:
         """One piece of work on the oldest chunk; there are fewer pieces than records that come in meanwhile."""
         now = self._state
         if self._packing is None:
-            self._packing = Packing(now.kept[:CHUNK])
+            self._packing = Packing(now.kept[0])
         for _ in self._packing:
             return
         now.chunks.append(self._packing.packed)
         self._packing = None
-        self._state = _State(now.first, now.chunks, now.begin + CHUNK, now.kept[CHUNK:])
+        self._state = _State(now.first, now.chunks, now.begin + CHUNK, now.kept[1:])
 
     def forget(self, end: int) -> None:
         """Lets go of the records before `end`, which can no longer be read; all others keep their index."""
         now = self._state
         if end > now.begin:
-            self._state = _State(end, [], end, now.kept[end - now.begin :])
+            left = now.slice(end, self._length)
+            self._state = _State(end, [], end, [left[i : i + CHUNK] for i in range(0, len(left), CHUNK)])
             self._packing = None
 
     # -- readers --------------------------------------------------------------------------------------------------
@@ -115,12 +129,13 @@ class Log(Sequence[Record]):
             if step != 1:
                 return [self[i] for i in range(begin, end, step)]
             old = [self._unpack(state, i) for i in range(begin, min(end, state.begin))]
-            return old + state.kept[max(begin - state.begin, 0) : max(end - state.begin, 0)]
+            return old + state.slice(begin, end)
         place = at + length if at < 0 else at
         if not 0 <= place < length:
             raise IndexError(f"record {at} of {length}")
         if place >= state.begin:
-            return state.kept[place - state.begin]
+            number, at = divmod(place - state.begin, CHUNK)
+            return state.kept[number][at]
         return self._unpack(state, place)
 
     def __iter__(self) -> Iterator[Record]:

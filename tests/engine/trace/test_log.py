@@ -27,7 +27,7 @@ def records() -> list[Record]:
 
 def packed(records: list[Record], kept: int = 100) -> Log:
     log = Log(records, kept=kept)
-    assert len(log._state.kept) <= kept + 2 * CHUNK
+    assert sum(map(len, log._state.kept)) <= kept + 2 * CHUNK
     assert log.packed_bytes > 0
     return log
 
