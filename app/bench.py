@@ -181,7 +181,7 @@ async def _in_window(
     from app.bench_frames import FrameMeter
     from app.bench_race import race_frames
     from app.bridge import Bridge
-    from app.main_window import MainWindow
+    from app.main_window import MainWindow, settle
     from app.session import Session
 
     session, bridge = Session(), Bridge()
@@ -200,6 +200,7 @@ async def _in_window(
     threads = max(1, (os.cpu_count() or 2) - 1)
     try:
         await asyncio.sleep(0.5)
+        settle()
         report(f"replay: {streams} streams at {rate:,.0f} tok/s")
         result["replay"] = await _replay(window, meter, streams, rate, seconds, everything)
         report(f"live: {streams} streams of {source}")

@@ -52,6 +52,7 @@ async def scrub(window: MainWindow, streams: int, rate: float, seconds: float) -
         scope.catch_up()
         spent.append(1000 * (time.perf_counter() - begun))
         await asyncio.sleep(POLL)
-    scope.follow()
+    steps = scope.steps
+    bridge.show(Trace())
     quantiles = statistics.quantiles(spent, n=20)
-    return {"p50_ms": statistics.median(spent), "p95_ms": quantiles[-1], "max_ms": max(spent), "steps": scope.steps}
+    return {"p50_ms": statistics.median(spent), "p95_ms": quantiles[-1], "max_ms": max(spent), "steps": steps}

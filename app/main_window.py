@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -33,6 +34,7 @@ from engine import RUN_SUFFIX, EngineConfig, ModelSpec, Notice, Record, Trace
 if TYPE_CHECKING:
     from app.pages.compare import ComparePage
 
+SETTLED_MS = 3000
 FIRST_SIZE = (1600, 1000)
 PAGE_KEY = "window/page"
 PLAY, COMPARE = range(2)
@@ -169,7 +171,7 @@ class MainWindow(QMainWindow):
     def _connect(self) -> None:
         session = self.session
         session.find = lambda request: self.bridge.requests.get(request)
-        session.busy = lambda: self.bridge.busy
+        session.busy = lambda: self.bridge.busy and self.runs.path is None  # a saved run may have ended in its midst
         session.state_changed.connect(self._on_state)
         session.load_progressed.connect(self._on_progress)
         session.load_failed.connect(self._on_load_failed)
@@ -431,6 +433,13 @@ def show(window: MainWindow) -> None:
     window.show()
 
 
+def settle() -> None:
+    """What is there when the window is ready stays to the end: the garbage collector need not look at it again, which
+    takes tens of milliseconds each time."""
+    gc.collect()
+    gc.freeze()
+
+
 def open_window(
     spec: ModelSpec, config: EngineConfig, *, in_process: bool = False, run: Path | None = None
 ) -> int:  # fmt: skip
@@ -449,6 +458,7 @@ def open_window(
         window.closed.connect(lambda: None if done.done() else done.set_result(None))
         show(window)
         window.start(spec, config, run)
+        QTimer.singleShot(SETTLED_MS, window, settle)
         previous = signal.signal(signal.SIGTERM, lambda *_: window.close())
         try:
             await done

@@ -12,11 +12,10 @@ import numpy as np
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
 from app.column import Array, Column
-from engine import Record, Step, Submitted, Trace
+from engine import Step, Trace
 
 FRAME_MS = 33
-BUDGET = 0.008  # seconds a frame for all panels together
-CHUNK = 8  # records between looks at the clock
+BUDGET = 0.006  # seconds a frame for all panels together
 ROUNDING = 1e-9  # seconds: a moment that was told relative to another zero may miss its step by an ulp
 
 
@@ -29,8 +28,12 @@ class Attached(Protocol):
         """Takes records that are new until the clock (`perf_counter`) passes the deadline, but a few in any case."""
         ...
 
-    def refresh(self) -> None:
-        """Draws what is new, if anything is."""
+    def refresh(self) -> bool:
+        """Draws what is new, if anything is; returns whether it did, but not when it only followed the cursor."""
+        ...
+
+    def catch_up(self) -> None:
+        """Takes in and draws everything now."""
         ...
 
 
@@ -55,8 +58,6 @@ class Scope(QObject):
         self.origin = 0.0  # when the first request came in: what panels show as zero
         self.speed = 1.0
         self.driver: Callable[[float], None] | None = None
-        self._known = 0
-        self._submitted = False
         self._places, self._begins, self._ends = Column(np.int64), Column(np.float64), Column(np.float64)
         self._panels: list[Attached] = []
         self._turn = 0
@@ -73,7 +74,6 @@ class Scope(QObject):
     def show(self, trace: Trace) -> None:
         """This trace from its beginning, as it grows."""
         self.trace, self.moment, self.origin = trace, inf, 0.0
-        self._known, self._submitted = 0, False
         self._places, self._begins, self._ends = Column(np.int64), Column(np.float64), Column(np.float64)
         self._set_playing(False)
         self.trace_changed.emit()
@@ -157,7 +157,7 @@ class Scope(QObject):
 
     def step_by(self, steps: int) -> None:
         """Goes so many steps on, or back."""
-        self._index(inf)
+        self._index()
         if self.steps:
             place = min(max(self.place + steps, 0), self.steps - 1)
             self.seek(float(self.step_ends[place]))
@@ -217,43 +217,34 @@ class Scope(QObject):
 
     def catch_up(self) -> None:
         """Takes in and draws everything now, however long it takes: for pictures and tests."""
-        self._index(inf)
+        self._index()
         for panel in self._panels:
             if panel.isVisible():
-                panel.advance(inf)
-                panel.refresh()
+                panel.catch_up()
 
     def _on_frame(self) -> None:
         deadline = perf_counter() + BUDGET
-        self._index(deadline)
+        self._index()
         if self._playing:
             self._play()
         panels = [panel for panel in self._panels if panel.isVisible()]
         for i in range(len(panels)):
             panel = panels[(self._turn + i) % len(panels)]
             panel.advance(deadline)
-            panel.refresh()
-            if perf_counter() > deadline:
+            # of those that show what is new, one a frame: its painting follows later and is not in the budget
+            if panel.refresh() or perf_counter() > deadline:
                 self._turn = (self._turn + i + 1) % len(panels)
                 break
 
-    def _index(self, deadline: float) -> None:
-        records = self.trace.records
-        while self._known < len(records):
-            batch = records[self._known : self._known + CHUNK]
-            for place, record in enumerate(batch, self._known):
-                self._note(place, record)
-            self._known += len(batch)
-            if perf_counter() > deadline:
-                break
-
-    def _note(self, place: int, record: Record) -> None:
-        if isinstance(record, Step):
-            self._places.append(place)
-            self._begins.append(record.started)
-            self._ends.append(record.ended)
-        elif isinstance(record, Submitted) and not self._submitted:
-            self._submitted, self.origin = True, record.time
+    def _index(self) -> None:
+        """Takes over the places and times of the steps that are new."""
+        log, known = self.trace.records, self._ends.count
+        places, begins, ends = log.step_places[known:], log.step_begins[known:], log.step_ends[known:]
+        new = min(len(places), len(begins), len(ends))  # more records may come in meanwhile
+        self._places.extend(places[:new], new)
+        self._begins.extend(begins[:new], new)
+        self._ends.extend(ends[:new], new)
+        self.origin = self.trace.origin or 0.0
 
 
 def step_containing(scope: Scope, moment: float) -> int:

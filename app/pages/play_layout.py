@@ -67,13 +67,14 @@ class PlayLayout:
         self._size([("kv_map", 460), ("memory", 360)], DOWN)
 
     def everything(self) -> None:
-        """Every dock in sight at once: for the bench, and for very large screens."""
+        """Every panel that looks inside in sight at once: for the bench, and for very large screens."""
         self.inside()
         self._beside("kv_map", "live", ACROSS)
         self._beside("memory", "roofline", ACROSS)
         self._beside("roofline", "machine", DOWN)
-        self._beside("timeline", "requests", DOWN)
-        self._beside("step", "transcript", DOWN)
+        self._size([("setup", 240), ("kv_map", 290), ("live", 290)], ACROSS)
+        self._size([("timeline", 480), ("step", 340)], ACROSS)
+        self._size([("memory", 290), ("roofline", 290)], ACROSS)
 
     def _gather(self) -> None:
         """Every dock in its area, in sight."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import inf
+from time import perf_counter
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
@@ -11,9 +12,10 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QSlider, QToolBu
 from app import theme
 from app.scope import Scope
 from app.widgets.controls import DropDown
-from app.widgets.labels import label
+from app.widgets.line import Line
 
 STEPS = 2000
+PAUSE = 0.1  # seconds between two looks at a trace that grows
 SPEEDS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 KEYS = "Space plays and pauses, comma and period step, F follows."
 
@@ -30,6 +32,7 @@ class CursorBar(QFrame):
         self.setAccessibleName("Time cursor")
         self.setAccessibleDescription(KEYS)
         self.scope = scope
+        self._told = 0.0
         self.back = self._tool("cursor_back", "‹", "One step back (,)", lambda: scope.step_by(-1))
         self.play = self._tool("cursor_play", "▶", "Play from here, or pause (Space)", scope.toggle)
         self.on = self._tool("cursor_on", "›", "One step on (.)", lambda: scope.step_by(1))
@@ -38,8 +41,7 @@ class CursorBar(QFrame):
         self.slider.setAccessibleName("Moment on show")
         self.slider.setRange(0, STEPS)
         self.slider.setPageStep(STEPS // 20)
-        self.words = label("", "secondary", "cursor_words")
-        self.words.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        self.words = Line("cursor_words", Qt.AlignmentFlag.AlignRight)
         self.speed = DropDown("cursor_speed", [(f"{speed:g} ×", speed) for speed in SPEEDS])
         self.speed.setAccessibleName("Speed of playing")
         self.speed.setToolTip("How fast a replay goes")
@@ -87,7 +89,7 @@ class CursorBar(QFrame):
         return button
 
     def _on_theme(self) -> None:
-        self.words.setMinimumWidth(theme.px(232))
+        self.words.set_width(theme.px(232))
         for button in (self.back, self.play, self.on):
             button.setFixedWidth(theme.px(28))
 
@@ -111,7 +113,7 @@ class CursorBar(QFrame):
             step = scope.step
             number = f"step {step.step:,}" if step is not None else "before the first step"
             words = f"{number}  ·  {scope.now - scope.origin:.2f} of {length:.2f} s"
-        self._say(self.words, words)
+        self.words.say(words)
 
     @staticmethod
     def _say(widget: object, words: str) -> None:
@@ -128,7 +130,15 @@ class CursorBar(QFrame):
     def advance(self, deadline: float) -> None:
         """It keeps nothing of the records: the scope knows its steps."""
 
-    def refresh(self) -> None:
+    def refresh(self) -> bool:
+        """Costs no drawing of a panel: at most its few words are new, ten times a second."""
+        now = perf_counter()
+        if now >= self._told + PAUSE:
+            self._told = now
+            self._tell()
+        return False
+
+    def catch_up(self) -> None:
         self._tell()
 
 

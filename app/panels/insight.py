@@ -10,7 +10,7 @@ from math import inf
 from time import perf_counter
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QShowEvent
+from PySide6.QtGui import QPainter, QPaintEvent, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QStackedWidget, QToolButton, QVBoxLayout, QWidget
 
 from app import theme
@@ -19,10 +19,11 @@ from app.panels.fact_table import FactTable
 from app.panels.insight_menu import InsightMenu
 from app.scope import Scope
 from app.widgets.labels import label
-from app.widgets.top_bar import Elided
+from app.widgets.line import Line
 from engine import Record
 
 CHUNK = 8  # records between looks at the clock
+PAUSE = 0.1  # seconds between two drawings of what is new; a move of the cursor is drawn at once
 FAR_BEHIND = 2000  # records from which on the panel says how far it is
 
 
@@ -41,9 +42,9 @@ class InsightPanel(QWidget):
         self.setAccessibleName(title)
         self.scope, self.title = scope, title
         self._position = 0  # records taken
-        self._stale = True
-        self.summary = Elided(f"{name}_summary")
-        self.summary.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        self._stale = self._moved = True
+        self._drawn_at = 0.0
+        self.summary = Line(f"{name}_summary", Qt.AlignmentFlag.AlignRight)
         self.menu_button = QToolButton()
         self.menu_button.setObjectName(f"{name}_menu")
         self.menu_button.setText("⋯")
@@ -68,6 +69,7 @@ class InsightPanel(QWidget):
         column.addLayout(self.head)
         column.addWidget(self.stack, 1)
         self.picture: QWidget = QWidget()
+        self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)  # else a dozen widgets behind it paint for each frame
         scope.attach(self)
         scope.trace_changed.connect(self._on_trace)
         scope.moved.connect(self.stale)
@@ -122,23 +124,29 @@ class InsightPanel(QWidget):
         if end - self._position > FAR_BEHIND:
             self.summary.say(f"reading the run · {100 * self._position / end:.0f} %")
 
-    def refresh(self) -> None:
-        """Draws, if anything is new."""
+    def refresh(self) -> bool:
+        """Draws, if anything is new and the last drawing is not of just now. Returns whether it drew new records, and
+        not only because the cursor moved, which all panels follow at once."""
         if not self._stale or len(self.scope.trace.records) - self._position > FAR_BEHIND:
-            return
-        self._stale = False
+            return False
+        now, moved = perf_counter(), self._moved
+        if not moved and now < self._drawn_at + PAUSE:
+            return False
+        self._stale = self._moved = False
+        self._drawn_at = now
         self.draw()
         if self.shows_table:
             self.table.show_facts(self.facts())
+        return not moved
 
     def stale(self, *changed: object) -> None:
-        """Something that is drawn changed."""
-        self._stale = True
+        """Something else is to be drawn, and soon."""
+        self._stale = self._moved = True
 
     def catch_up(self) -> None:
         """Takes in and draws everything now."""
         self.advance(inf)
-        self._stale = True
+        self.stale()
         self.refresh()
 
     # -- the table ------------------------------------------------------------------------------------------------
@@ -165,6 +173,9 @@ class InsightPanel(QWidget):
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         self.stale()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        QPainter(self).fillRect(event.rect(), theme.current().panel)
 
     def close_down(self) -> None:
         """The view is going: the scope may outlive it."""

@@ -23,7 +23,7 @@ from app.panels.stream_strip import StreamStrip
 from app.panels.timeline import Timeline
 from app.race_session import LaneShow, LaneState
 from app.widgets.labels import Note, label, set_role
-from app.widgets.top_bar import Elided
+from app.widgets.line import Line
 from app.words import bytes_words, sentence
 from engine import Ended, Record, Step
 
@@ -53,8 +53,7 @@ class LaneView(QFrame):
         self._base: Figures | None = None
         self._stale = True
         self.title = label(show.title, "brand")
-        self.sentence = Elided("lane_sentence")
-        self.sentence.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+        self.sentence = Line("lane_sentence")
         self.sentence.say(show.sentence)
         self.status = label("", "secondary", "lane_status")
         self._told, self._steps = 0, Column(np.int64)  # records told, and which of them are steps

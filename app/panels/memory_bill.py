@@ -280,7 +280,7 @@ class MemoryBill(InsightPanel):
         elif self._pointed is not None:
             text = f"at {duration(max(0.0, self._pointed - self.scope.origin))}"
         elif self.whole or self.last - self.scope.origin <= MINUTE:
-            text = f"all {duration(max(0.0, self.last - self.scope.origin))}"
+            text = "whole run"
         else:
             text = "last 60 s" if span[1] >= self.last else "60 s"
         if text != self.span_button.text():

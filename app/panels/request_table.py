@@ -34,7 +34,7 @@ from app.panels.ink import Ink
 from app.panels.request_columns import COLUMNS, PROMPT
 from app.panels.request_model import Index, RequestModel
 from app.panels.request_words import duration, state_color
-from app.widgets.labels import label
+from app.widgets.line import Line
 from engine import Ended, Record, Step, Submitted
 
 REFRESH_MS = 200
@@ -137,7 +137,7 @@ class RequestTable(QWidget):
         self.search.setPlaceholderText("Filter by prompt, state or reason")
         self.search.setAccessibleName("Filter requests")
         self.search.setClearButtonEnabled(True)
-        self.count = label("", "secondary", "request_count")
+        self.count = Line("request_count", Qt.AlignmentFlag.AlignRight)
         self.table = _Table()
         self.table.setObjectName("requests")
         self.table.setAccessibleName("Requests")
@@ -268,7 +268,7 @@ class RequestTable(QWidget):
         words = f"{total:,} {noun}" if shown == total else f"{shown:,} of {total:,} {noun}"
         if not scope.following:
             words = f"at {duration(max(0.0, scope.moment - scope.origin))}  ·  {words}"
-        self.count.setText(words)
+        self.count.say(words)
 
     def _on_selection(self, chosen: QItemSelection, given_up: QItemSelection) -> None:
         if not self._telling:
@@ -283,6 +283,7 @@ class RequestTable(QWidget):
 
     def _on_theme(self) -> None:
         px = theme.px
+        self.count.set_width(px(170))
         self._cells.restyle()
         self.table.verticalHeader().setDefaultSectionSize(px(26))
         self.table.verticalHeader().setMinimumSectionSize(px(20))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
-from time import perf_counter
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QResizeEvent
@@ -20,7 +18,6 @@ from app.panels.step_story import StepStory
 from app.scope import Scope
 from engine import Record
 
-REST = 0.1  # seconds between pictures while the newest step is followed: faster, nobody could read
 NOTHING = "No step yet. Send a prompt, and the step that computes it is taken apart here."
 BEFORE = "The cursor stands before the first step. Go to the next step to see it."
 
@@ -32,7 +29,6 @@ class StepInspector(InsightPanel):
         super().__init__(scope, "step", "Step")
         self._history = StepHistory()
         self._story: StepStory | None = None
-        self._due = 0.0
         self.previous = self._button("step_previous", "‹", "Previous step (,)", -1)
         self.next = self._button("step_next", "›", "Next step (.)", 1)
         pair = QHBoxLayout()
@@ -69,20 +65,8 @@ class StepInspector(InsightPanel):
     def stale(self, *changed: object) -> None:
         """A person moved or chose something: drawn at the next turn."""
         super().stale(*changed)
-        self._due = 0.0
-
-    def advance(self, deadline: float) -> None:
-        super().advance(deadline)
-        if deadline == inf:
-            self._due = 0.0
-
-    def refresh(self) -> None:
-        """Draws, if anything is new and the last picture could be read."""
-        if perf_counter() >= self._due:
-            super().refresh()
 
     def draw(self) -> None:
-        self._due = perf_counter() + REST
         scope = self.scope
         place = min(scope.place, self._history.steps - 1)
         if place < 0:

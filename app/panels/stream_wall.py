@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtGui import QPainter, QPaintEvent, QShowEvent
+from PySide6.QtWidgets import QHBoxLayout, QToolButton, QVBoxLayout, QWidget
 
 from app import theme
 from app.bridge import Bridge
@@ -13,38 +13,11 @@ from app.panels.request_words import duration, number
 from app.panels.stream_cards import StreamCards
 from app.panels.stream_tally import StreamTally
 from app.widgets.labels import label
+from app.widgets.line import Line, Parts
 from engine import Ended, Record, Step, Submitted
 
 FIGURES_MS = 100
 SEPARATOR = "  ·  "
-
-
-class Parts(QLabel):
-    """Several facts on one line; those at the end give way whole where there is no room."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.setObjectName(name)
-        self.setProperty("role", "secondary")
-        self.setTextFormat(Qt.TextFormat.PlainText)
-        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
-        self._parts: list[str] = []
-
-    def say(self, parts: list[str]) -> None:
-        if parts != self._parts:
-            self._parts = parts
-            self._fit()
-
-    def _fit(self) -> None:
-        parts = self._parts
-        self.setAccessibleName(", ".join(parts))
-        while len(parts) > 1 and self.fontMetrics().horizontalAdvance(SEPARATOR.join(parts)) > self.width():
-            parts = parts[:-1]
-        self.setText(SEPARATOR.join(parts))
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._fit()
 
 
 class StreamWall(QWidget):
@@ -63,11 +36,12 @@ class StreamWall(QWidget):
         super().__init__(parent)
         self.setObjectName("stream_wall")
         self.bridge = bridge
+        self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)  # else all that is behind it paints for each frame
         self.tally = StreamTally()
         self._moved = False  # while it could not be seen
         self.title = label("Streams", "brand")
         self.counts = Parts("stream_counts")
-        self.figures = label("", "secondary", "stream_figures")
+        self.figures = Line("stream_figures", Qt.AlignmentFlag.AlignRight)
         self.newest = QToolButton()
         self.newest.setText("↓ newest")
         self.newest.setToolTip("Go to the newest stream and follow it")
@@ -158,17 +132,17 @@ class StreamWall(QWidget):
         tally = self.tally.at(scope.moment)
         parts = [f"{tally.running:,} running", f"{tally.waiting:,} waiting", f"{tally.done:,} done"]
         then = [] if scope.following else [f"at {duration(max(0.0, scope.moment - scope.origin))}"]
-        self.counts.say([*then, *parts] if tally.requests or then else [])
+        self.counts.say_parts([*then, *parts] if tally.requests or then else [])
 
     def _tell_figures(self) -> None:
         rate, frames = live_rate(self.bridge), self.bridge.frames_per_second
         live = self.cards.ids and self.bridge.scope.following
         text = f"{number(rate)} tok/s   {frames:.0f} fps" if live else f"{frames:.0f} fps"
-        if text != self.figures.text():
-            self.figures.setText(text)
+        self.figures.say(text)
 
     def _on_theme(self) -> None:
         px = theme.px
+        self.figures.set_width(px(150))
         self._head.setSpacing(px(12))
         self._head.setContentsMargins(px(2), px(2), px(2), px(2))
         self._column.setContentsMargins(0, 0, 0, 0)
@@ -179,3 +153,6 @@ class StreamWall(QWidget):
         super().showEvent(event)
         if self._moved:
             self._show_moment()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        QPainter(self).fillRect(event.rect(), theme.current().window)

@@ -20,6 +20,8 @@ from app.panels.timeline_span import TimelineSpan
 from app.panels.timeline_words import cell_words, time_ticks
 from engine import Record, Step
 
+GAP = 3  # pixels from which on a run has a head that sets it apart from the last
+LEAD = 8  # columns drawn again before what is new: a run's head and a hatch's stroke look back
 STEP_PIXELS = 6  # borders of steps are drawn once steps are so wide, those of much narrower ones left out
 TALLEST, USUAL = 22, 14
 SLOT_STEPS = (1, 2, 3, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100, 128, 200, 256, 500)
@@ -41,12 +43,14 @@ class Timeline(TimelineSpan):
         self.cells.step_reader = step_reader
         self.empty_text = "Slots from top to bottom, time from left to right: nothing has run yet."
         self._slots = 1
+        self._placed = 0  # slots that the layout knows of
         self._cursor: float | None = None
         self._selected: int | None = None
         self._hovered = -1
         self._area: QRect | None = None  # until the next change
         self._picture: QImage | None = None
         self._pixels: Array | None = None  # what the picture shows: it must outlive it
+        self._drawn: tuple[object, ...] = ()  # how the pixels were drawn
         theme.changes.theme_changed.connect(self.restyle)
         self.restyle()
         self._describe()
@@ -153,6 +157,7 @@ class Timeline(TimelineSpan):
         rule = theme.over(t.hairline, t.panel)
         self._paint = TimelineInk(_parts(t.panel), _parts(rule), _parts(t.secondary))
         self._colors: list[Array] = []
+        self._placed = 0
         self._place()
         self._stale()
 
@@ -160,7 +165,9 @@ class Timeline(TimelineSpan):
         self._gutter = math.ceil(self._ink.width("0" * max(2, len(str(self.slots))))) + theme.px(8)
         self._margin = math.ceil(self._ink.width("0"))
         self._area = None
-        self.updateGeometry()
+        if self.slots != self._placed:  # each call has the whole window laid out anew
+            self._placed = self.slots
+            self.updateGeometry()
 
     def _stale(self) -> None:
         self._picture = self._area = None
@@ -179,18 +186,33 @@ class Timeline(TimelineSpan):
         begin, end = self.range()
         if self._paint.known < self.cells.requests:
             self._learn()
-        seen = raster(
-            self.cells, begin, end, columns, rows, until=self._until(), slots_a_row=self._slots_a_row(),
-            gap=3 if bars.pitch >= 5 else columns, axis=self._axis,
-        )  # fmt: skip
         scale = columns / (end - begin)
-        edges = self._edges(begin, end, columns, STEP_PIXELS * ratio * theme.zoom())
-        pixels = self._paint.paint(
-            self.cells, seen, bars, rows * bars.pitch, origin=round(begin * scale), edges=edges
+        key = (
+            begin, end, columns, rows, bars, self._slots_a_row(), self._axis, self._until(), self._selected, self._paint
         )  # fmt: skip
-        self._pixels = pixels
+        first = 0  # the columns before it are drawn already, and nothing in them has changed
+        if key == self._drawn and self._pixels is not None and self._axis is Axis.TIME:
+            # a run that grows to GAP pixels gets a head where it began
+            first = int(min(max((self.cells.changed - begin) * scale - GAP - 1, 0), columns))
+        self._drawn, self.cells.changed = key, math.inf
+        left = max(0, first - LEAD)
+        if left < columns:
+            seen = raster(
+                self.cells, begin, end, columns, rows, until=self._until(), slots_a_row=self._slots_a_row(),
+                gap=GAP if bars.pitch >= 5 else columns, axis=self._axis, left=left,
+            )  # fmt: skip
+            edges = self._edges(begin, end, columns, STEP_PIXELS * ratio * theme.zoom())
+            pixels = self._paint.paint(
+                self.cells, seen, bars, rows * bars.pitch, origin=round(begin * scale) + left,
+                edges=edges[edges >= left] - left,
+            )  # fmt: skip
+            if first and self._pixels is not None:
+                self._pixels[:, first:] = pixels[:, first - left :]
+            else:
+                self._pixels = pixels.copy()  # the next picture takes its memory
+        assert self._pixels is not None
         height = rows * bars.pitch
-        self._picture = QImage(pixels.data, columns, height, columns * 4, QImage.Format.Format_RGB32)
+        self._picture = QImage(self._pixels.data, columns, height, columns * 4, QImage.Format.Format_RGB32)
         self._picture.setDevicePixelRatio(ratio)
 
     def _until(self) -> float:

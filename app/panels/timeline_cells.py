@@ -76,6 +76,7 @@ class TimelineCells:
         self._kept: list[Step] = []
         self._begins, self._ends = Column(np.float64), Column(np.float64)
         self.end = 0.0
+        self.changed = np.inf  # the earliest second that was told anew since whoever draws set it back
         self.slots = 0
         self.requests = 0  # one more than the highest id
         # By slot: what ran there last, in which step, and its run.
@@ -198,6 +199,7 @@ class TimelineCells:
         place = self.steps
         self._begins.append(begin)
         self._ends.append(end)
+        self.changed = min(self.changed, self.end)
         self.end = end
         if len(step.preempted):
             self._request[np.isin(self._request, step.preempted)] = -1
@@ -223,6 +225,7 @@ class TimelineCells:
         waited = np.flatnonzero(same & ~next_step)
         if len(waited):
             at = slot[waited]
+            self.changed = min(self.changed, float(self._until[at].min()))
             self._append(at, request[waited], Look.LINE, self._until[at], begin, self._step[at] + 1, place)
         starts = np.full(len(slot), begin)
         if len(padded):

@@ -44,11 +44,15 @@ def raster(
     slots_a_row: int = 1,
     gap: int = 3,
     axis: Axis = Axis.TIME,
+    left: int = 0,
 ) -> Raster:
     """What the axis has in `[begin, end)` in so many pixels, of what had happened at the moment `until`.
 
-    Runs of at least `gap` pixels have a head where they follow another run.
+    Runs of at least `gap` pixels have a head where they follow another run. Without the first `left` of the pixels: the
+    others are those that the whole has there.
     """
+    scale = columns / (end - begin)
+    zero, begin, columns = begin, begin + left / scale, columns - left
     size = rows * columns
     owner = np.full(size, -1, np.int32)
     nothing = np.zeros(0, np.int64)
@@ -69,9 +73,8 @@ def raster(
     if not len(inside):
         return empty
     seen = inside + near.start if isinstance(near, slice) else near[inside]
-    scale = columns / (end - begin)
-    low = np.clip((begins[inside] - begin) * scale, 0.0, np.nextafter(columns, 0))
-    high = np.minimum((np.minimum(ends[inside], stop) - begin) * scale, columns)
+    low = np.clip((begins[inside] - zero) * scale - left, 0.0, np.nextafter(columns, 0))
+    high = np.minimum((np.minimum(ends[inside], stop) - zero) * scale - left, columns)
     base = slot[inside] if slots_a_row == 1 else slot[inside] // slots_a_row
     base = base * np.int32(columns)
 

@@ -28,6 +28,7 @@ LAST = {Axis.TIME: 10.0, Axis.STEPS: 400.0}  # what is kept in sight while the n
 PALE = 0.6  # how much of the panel's ground lies on what comes after the cursor
 NEAR = 6  # pixels of the design: as near to a mark the pointer is on it
 MOST_TOKENS = 0.4  # of the height: the track of tokens grows no higher
+LEAPS = 8  # while the newest is followed, what is in sight moves on by this part of it
 
 
 class TimelineView(Timeline):
@@ -136,7 +137,8 @@ class TimelineView(Timeline):
         if not self.follows:
             return super().range()
         last = self._last[self._axis]
-        end = max(self.extent, last)
+        leap = last / LEAPS  # what is in sight stands still between two leaps, and only what is new is drawn
+        end = max(math.ceil(self.extent / leap) * leap, last)
         return end - last, end
 
     def zoom_by(self, factor: float, x: float | None = None) -> None:

@@ -263,10 +263,15 @@ class Transcript(QWidget):
     def advance(self, deadline: float) -> None:
         """Records come from the bridge."""
 
-    def refresh(self) -> None:
+    def refresh(self) -> bool:
         """Shows what moved since the last frame."""
-        if self._stale:
+        stale = self._stale
+        if stale:
             self._update()
+        return stale
+
+    def catch_up(self) -> None:
+        self.refresh()
 
     def _on_moved(self) -> None:
         self._stale = True

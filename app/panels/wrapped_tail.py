@@ -75,8 +75,10 @@ class WrappedTail:
         self._lines: list[str] = []
 
     def update(self, text: str) -> list[str]:
-        """The last wrapped lines, at most `KEPT`, blank ones left out. `text` is a beginning of the same text every time;
-        what it says more costs what it is long, less costs all of it."""
+        """The last wrapped lines, at most `KEPT`, blank ones left out.
+
+        `text` is a beginning of the same text every time: what it says more costs what it is long, less all of it.
+        """
         if len(text) == self._seen:
             return self._lines
         if len(text) < self._seen:  # a moment before

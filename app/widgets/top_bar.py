@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtGui import QColor, QPainter, QPaintEvent
 from PySide6.QtWidgets import (
     QButtonGroup,
     QFrame,
     QHBoxLayout,
-    QLabel,
     QMenu,
     QPushButton,
-    QSizePolicy,
     QToolButton,
     QWidget,
 )
 
 from app import theme
 from app.widgets.labels import label
+from app.widgets.line import Line
 
 MARK = ((0, "#f28881", 0.10, 0.58), (1, "#4dc492", 0.30, 1.0), (2, "#b897f0", 0.18, 0.48))
 
@@ -46,31 +45,6 @@ class Logo(QWidget):
         painter.end()
 
 
-class Elided(QLabel):
-    """One line, cut with … where the room ends; the whole is in the tip."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.setObjectName(name)
-        self.setProperty("role", "secondary")
-        self.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
-        self._whole = ""
-
-    def say(self, text: str) -> None:
-        self._whole = text
-        self.setAccessibleName(text)
-        self._fit()
-
-    def _fit(self) -> None:
-        shown = self.fontMetrics().elidedText(self._whole, Qt.TextElideMode.ElideRight, max(0, self.width()))
-        self.setText(shown)
-        self.setToolTip(self._whole if shown != self._whole else "")
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        self._fit()
-
-
 class TopBar(QFrame):
     """`pages` are names and keys of the window's pages, in their order."""
 
@@ -91,7 +65,7 @@ class TopBar(QFrame):
             self.pages.addButton(button, i)
         self.pages.button(0).setChecked(True)
         self.pages.idClicked.connect(self.page_asked)
-        self.status = Elided("status_text")
+        self.status = Line("status_text", Qt.AlignmentFlag.AlignHCenter)
         self.search = QPushButton("Search actions    Ctrl Shift P")
         self.search.setObjectName("search_actions")
         self.search.setProperty("role", "search")

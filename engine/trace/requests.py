@@ -26,6 +26,7 @@ class State(StrEnum):
 _STATES = tuple(State)
 _CODES = {state: code for code, state in enumerate(_STATES)}
 _WIDTH = 4  # numbers a mark
+_UNMARKED = (None, -1, 0, 0)
 _LONGEST = 65_535  # characters of text whose ends fit in two bytes
 
 
@@ -63,13 +64,19 @@ class SampleView:
     # What `at` cannot tell from the tokens. Between two marks `computed` grows by the tokens that come out.
     _mark_times: array[float] = field(default_factory=lambda: array("d"), repr=False, compare=False)
     _marks: array[int] = field(default_factory=lambda: array("i"), repr=False, compare=False)
-    _marked: tuple[object, ...] = field(default=(), repr=False, compare=False)  # the last mark
+    marked: tuple[State | None, int, int, int] = field(default=_UNMARKED, repr=False, compare=False)  # the last mark
 
     def add(self, token: int, logprob: float, time: float, text: str) -> None:
         """One more token and its part of the text."""
+        ends = self.text_ends
+        end = ends[-1] if ends else 0
         if text:
             self.parts.append(text)
-        self._end_text((self.text_ends[-1] if self.text_ends else 0) + len(text))
+            end += len(text)
+        try:
+            ends.append(end)
+        except OverflowError:
+            self._end_text(end)
         self.tokens.append(token)
         self.logprobs.append(logprob)
         self.token_times.append(time)
@@ -95,15 +102,15 @@ class SampleView:
                 self._end_text(self.text_ends.pop() + len(tail))
                 self.tail = len(tail)
         self.parts[:] = [self.text] if self.parts else []
-        self._marked = ()
+        self.marked = _UNMARKED
         self.tokens, self.logprobs, self.token_times = self.tokens[:], self.logprobs[:], self.token_times[:]  # no slack
         self.text_ends = self.text_ends[:]
 
     def mark(self, time: float) -> None:
         """Keeps for `at` how things stand, unless that follows from the mark before. Call it after every step."""
         marked = (self.state, self.slot, self.computed - len(self.tokens), self.reused)
-        if marked != self._marked:
-            self._marked = marked
+        if marked != self.marked:
+            self.marked = marked
             self._mark_times.append(time)
             self._marks.extend((_CODES[self.state], *marked[1:]))
 
@@ -333,7 +340,12 @@ class RequestIndex:
         for row in np.flatnonzero(step.reused).tolist():
             samples[row].reused = int(step.reused[row])
         for sample in samples:
-            if sample.state is not State.FINISHED:
+            # a decoding sample's marks stay as they are: that is seen here, since a call a row and step would cost more
+            state, slot, lead, reused = sample.marked
+            if (
+                lead != sample.computed - len(sample.tokens) or state is not sample.state or slot != sample.slot
+                or reused != sample.reused
+            ) and sample.state is not State.FINISHED:  # fmt: skip
                 sample.mark(ended)
 
 

@@ -74,7 +74,7 @@ def test_every_panel_tells_the_same_of_a_live_run_and_of_its_file(
     for place in reversed(places):
         replayed = facts_at(window, place)
         for name, facts in live[place].items():
-            assert facts.rows, f"{name} has no facts at step {place}"
+            assert facts.rows or name == "machine", f"{name} has no facts at step {place}"
             assert replayed[name].columns == facts.columns
             if name == "timeline":  # its table is of the steps in sight, and live the last seconds are
                 steps = {row[0]: row for row in replayed[name].rows}

@@ -15,6 +15,7 @@ from app.panels.timeline import Timeline
 from app.panels.timeline_cells import Look
 from app.panels.timeline_words import nice_end
 from app.synthetic_lanes import lane_trace
+from engine import Step
 
 Show = Callable[..., Timeline]
 
@@ -346,3 +347,27 @@ def test_a_change_of_theme_or_zoom_is_drawn_at_once(shown: Show) -> None:
     assert picture(timeline).pixelColor(1, timeline.height() - 1) == theme.current().panel
     theme.set_zoom(2.0)
     assert timeline._bars().period == 12
+
+
+@pytest.mark.parametrize("mode", ["recompute", "static", "continuous", "chunked"])
+def test_drawing_only_what_is_new_gives_the_picture_that_drawing_everything_gives(qtbot: QtBot, mode: str) -> None:
+    records = list(lane_trace(mode, slots=8, requests=40))
+    whole, growing = Timeline(), Timeline()
+    end = max(record.ended for record in records if isinstance(record, Step))
+    for timeline in (whole, growing):
+        qtbot.addWidget(timeline)
+        timeline.resize(900, 200)
+        timeline.set_slots(8)
+        timeline.set_range(0.0, 1.1 * end)
+    drawings, rng, at = 0, np.random.default_rng(0), 0
+    while at < len(records):
+        more = int(rng.integers(1, 30))
+        growing.feed(records[at : at + more])
+        at += more
+        if len(growing.cells):
+            growing._draw()
+            drawings += 1
+    whole.feed(records)
+    whole._draw()
+    assert drawings > 5
+    np.testing.assert_array_equal(growing._pixels, whole._pixels)

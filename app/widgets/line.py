@@ -1,0 +1,107 @@
+"""A line of words that changes often: it is painted, and asks nobody for another layout.
+
+A QLabel asks its parent to lay out anew at every change of its text, the parent asks its own, and so on up to the
+window with all its docks: at ten changes a second that cost more than painting them.
+"""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QRectF, QSize, Qt
+from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from app import theme
+
+
+class Line(QWidget):
+    """One line in the secondary colour, cut with … where the room ends; the whole is then in the tip.
+
+    It takes whatever width it is given, and says how wide its text is to nobody.
+    """
+
+    def __init__(self, name: str, alignment: Qt.AlignmentFlag = Qt.AlignmentFlag.AlignLeft, size: float = 13) -> None:
+        super().__init__()
+        self.setObjectName(name)
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+        self._alignment, self._size = alignment, size
+        self._whole = self._shown = ""
+        theme.changes.theme_changed.connect(self._on_theme)
+        self._on_theme()
+
+    def text(self) -> str:
+        """What can be read: the whole text, or its beginning."""
+        return self._shown
+
+    def say(self, text: str) -> None:
+        if text != self._whole:
+            self._whole = text
+            self.setAccessibleName(text)
+            self.fit()
+
+    def setAlignment(self, alignment: Qt.AlignmentFlag) -> None:
+        self._alignment = alignment
+        self.update()
+
+    def cut(self, width: int) -> str:
+        """What there is room for."""
+        return self.fontMetrics().elidedText(self._whole, Qt.TextElideMode.ElideRight, width)
+
+    def fit(self) -> None:
+        """Cuts the text anew."""
+        shown = self.cut(max(0, self.width()))
+        self.setToolTip(self._whole if shown != self._whole else "")
+        if shown != self._shown:
+            self._shown = shown
+            self.update()
+
+    def set_width(self, width: int) -> None:
+        """Takes so much room, whatever it says."""
+        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+        self.setFixedWidth(width)
+
+    def sizeHint(self) -> QSize:
+        return QSize(self.minimumWidth(), self.fontMetrics().height())
+
+    def minimumSizeHint(self) -> QSize:
+        return self.sizeHint()
+
+    def resizeEvent(self, event: object) -> None:
+        self.fit()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setFont(self.font())
+        painter.setPen(theme.current().secondary)
+        painter.drawText(QRectF(self.rect()), self._alignment | Qt.AlignmentFlag.AlignVCenter, self._shown)
+        painter.end()
+
+    def _on_theme(self) -> None:
+        self.setFont(theme.ui(self._size))
+        self.updateGeometry()
+        self.fit()
+
+
+class Parts(Line):
+    """Several facts on one line; those at the end give way whole where there is no room."""
+
+    SEPARATOR = "  ·  "
+
+    def __init__(self, name: str) -> None:
+        self._parts: list[str] = []
+        super().__init__(name)
+
+    def say_parts(self, parts: list[str]) -> None:
+        if parts != self._parts:
+            self._parts = parts
+            self.setAccessibleName(", ".join(parts))
+            self.fit()
+
+    def cut(self, width: int) -> str:
+        parts, metrics = self._parts, self.fontMetrics()
+        while len(parts) > 1 and metrics.horizontalAdvance(self.SEPARATOR.join(parts)) > width:
+            parts = parts[:-1]
+        return self.SEPARATOR.join(parts)
+
+    def fit(self) -> None:
+        self._whole = self.SEPARATOR.join(self._parts)
+        super().fit()
