@@ -8,13 +8,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from PySide6.QtCore import QSize
+from PySide6.QtCore import QPoint, QRect, QSize, Qt
 from PySide6.QtGui import QPixmap
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
 from app import theme
 from app.panels.insight import INSIGHTS
+from app.panels.token_ink import TokenMode
+from app.words import run_words
 from engine import InvalidInput, Trace, load_trace
 
 WINDOW = QSize(1600, 1000)
@@ -22,6 +24,7 @@ SIZES = {
     "timeline": QSize(1200, 420), "step": QSize(1200, 420), "kv_map": QSize(760, 460), "memory": QSize(1000, 320),
     "roofline": QSize(820, 460), "machine": QSize(520, 380),
 }  # fmt: skip
+CARD_ROOM = 110  # pixels below a transcript for the card of a token in its first line
 SETTLE_MS = 400  # streams and charts come to rest
 
 
@@ -46,6 +49,7 @@ class RunPictures:
         while self._bridge.behind:
             QTest.qWait(1)
         self.scope = self._bridge.scope
+        self.window.top_bar.status.say(f"saved run  ·  {run_words(trace.header)}")
 
     def __enter__(self) -> Self:
         return self
@@ -79,6 +83,24 @@ class RunPictures:
         panel.close_down()
         frame.close()
 
+    def tokens(self, request: int, token: int, path: Path) -> None:
+        """The transcript of a request, its tokens coloured by probability, with the card of one of them."""
+        page = self.window.page
+        page.layout_of.prompt()
+        page.docks["transcript"].raise_()
+        self.scope.follow()
+        self.scope.select(request)
+        page.transcript.switch.modes.button(list(TokenMode).index(TokenMode.PROBABILITY)).click()
+        QTest.qWait(SETTLE_MS)
+        self.scope.catch_up()
+        page.transcript.text.setFocus()
+        page.transcript.text.go(token)
+        QTest.qWait(50)
+        dock = page.docks["transcript"]
+        corner = dock.mapTo(self.window, QPoint(0, 0))
+        room = QRect(corner, dock.size()).adjusted(0, 0, 0, CARD_ROOM)
+        self.save(self.window, path, room)
+
     def framed(self, panel: QWidget, size: QSize) -> QFrame:
         """A widget on a card of its own, shown."""
         frame = QFrame()
@@ -87,15 +109,18 @@ class RunPictures:
         column.setContentsMargins(12, 12, 12, 12)
         column.addWidget(panel)
         frame.resize(size)
+        frame.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        frame.setFocus()  # and no button of the panel
         frame.show()
         return frame
 
-    def save(self, widget: QWidget, path: Path) -> None:
-        """Raises InvalidInput where the file cannot be written."""
-        pixmap = QPixmap(widget.size() * self._scale)
+    def save(self, widget: QWidget, path: Path, part: QRect | None = None) -> None:
+        """The widget, or a part of it. Raises InvalidInput where the file cannot be written."""
+        part = part or widget.rect()
+        pixmap = QPixmap(part.size() * self._scale)
         pixmap.setDevicePixelRatio(self._scale)
         pixmap.fill(theme.current().window)
-        widget.render(pixmap)
+        widget.render(pixmap, QPoint(), part)
         if not pixmap.save(str(path)):
             raise InvalidInput(f"cannot write {path}; choose another folder")
         print(f"{'picture':<24}{path}")

@@ -12,78 +12,91 @@ from pathlib import Path
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
+from PySide6.QtCore import QSize
 
 from app.run_pictures import RunPictures
-from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Submission, Trace, load_workload, save_trace
+from engine import Arrival, Engine, EngineConfig, Kind, ModelSpec, SamplingParams, load_trace, load_workload, save_trace
 
 CHUNKED = EngineConfig(mode="chunked", max_running=16, token_budget=128, prefix_caching=True)
-TOKENS = 16 * 120  # of the small pool
+SMALL = 16 * 120  # tokens of the small pool
+TOLD = SamplingParams(max_tokens=120, temperature=0.9, seed=3, logprobs=5)
+STORY = Arrival(0.0, [{"role": "user", "content": "Tell me a story about a fox and a lantern."}], TOLD)
+WIDE, LOW = QSize(1200, 400), QSize(900, 330)
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A run, the moment of it as a share of its length, and what is drawn then: panel names, "inside" or
-    "transcript"."""
+    """A run, the moment of it as a share of its length, and what is drawn then: names of panels with their sizes,
+    "window" or "transcript". `mixed`: at the next step in which a prompt's chunk rides along with decodes. `selects`:
+    the request of the step's last row is selected."""
 
     name: str
     workload: str
-    count: int
     config: EngineConfig
     at: float
-    pictures: tuple[str, ...]
-    request: int = -1
+    pictures: tuple[tuple[str, QSize], ...]
+    count: int | None = None
     small_pool: bool = False
+    mixed: bool = False
+    selects: bool = False
 
 
 SCENES = (
-    Scene("inside", "long-prompt", 32, CHUNKED, 0.45, ("inside", "step", "roofline"), small_pool=True),
-    Scene("prefixes", "shared-system-prompt", 40, replace(CHUNKED, mode="continuous"), 0.5, ("kv_map",), 12, True),
-    Scene("stalls", "long-prompt", 24, EngineConfig(max_running=12), 0.35, ("timeline",)),
-    Scene("waste", "mixed-lengths", 40, EngineConfig(max_running=16), 0.6, ("memory", "machine"), small_pool=True),
-    Scene("strips", "mixed-lengths", 24, EngineConfig(mode="static", max_running=8), 0.5, ("kv_map",)),
-)
+    Scene("chunked", "long-prompt", CHUNKED, 0.4,
+          (("window", WIDE), ("step", WIDE), ("roofline", QSize(900, 420)), ("transcript", WIDE)), mixed=True),
+    Scene("stalls", "long-prompt", EngineConfig(max_running=16), 0.55, (("timeline", WIDE),)),
+    Scene("prefixes", "shared-system-prompt", replace(CHUNKED, mode="continuous"), 0.5, (("kv_map", LOW),), 40, True,
+          selects=True),
+    Scene("strips", "mixed-lengths", EngineConfig(mode="static", max_running=8), 0.5, (("kv_map", LOW),), 24),
+    Scene("waste", "mixed-lengths", EngineConfig(max_running=16), 0.4,
+          (("memory", QSize(1000, 320)), ("machine", QSize(520, 320))), 60, True),
+)  # fmt: skip
 
 
-def play(engine: Engine, scene: Scene) -> Trace:
+def play(engine: Engine, scene: Scene, path: Path) -> None:
     """The scene's workload, and one prompt whose alternatives are recorded."""
-    bytes_a_token = engine.card.kv_token_bytes
-    config = replace(scene.config, kv_memory=TOKENS * bytes_a_token) if scene.small_pool else scene.config
-    trace = engine.begin(config)
-    arrivals = load_workload(scene.workload, count=scene.count).arrivals
-    told = SamplingParams(max_tokens=120, temperature=0.9, seed=3, logprobs=5)
-    prompts = [Submission(a.prompt, a.params, label=a.label) for a in arrivals]
-    streams = engine.submit_many([*prompts, Submission("Tell me a story about a fox and a lantern.", told)])
-    for stream in streams:
-        stream.results()
-    return trace
+    memory = SMALL * engine.card.kv_token_bytes if scene.small_pool else None
+    workload = load_workload(scene.workload, count=scene.count)
+    run = engine.run(replace(workload, arrivals=(STORY, *workload.arrivals)), replace(scene.config, kv_memory=memory))
+    save_trace(run.result(), path)
 
 
-def draw(scene: Scene, trace: Trace, folder: Path, light: bool) -> None:
-    with RunPictures(trace, light=light, scale=1.5) as pictures:
+def draw(scene: Scene, folder: Path, light: bool) -> None:
+    with RunPictures(load_trace(folder / f"{scene.name}.bsrun"), light=light, scale=1.5) as pictures:
         page, scope = pictures.window.page, pictures.scope
         page.see_inside()
         scope.catch_up()
-        pictures.show(scene.at * (scope.end - scope.origin), scene.request)
-        ending = "-light" if light else ""
-        for name in scene.pictures:
-            path = folder / f"{scene.name}-{name}{ending}.png"
-            if name == "inside":
-                pictures.whole(path)
-            else:
-                pictures.panel(name, path)
+        place = scope.place_at(scope.origin + scene.at * (scope.end - scope.origin))
+        while scene.mixed and place < scope.steps - 1 and len(set(scope.step_at(place).kind.tolist())) < len(
+            (Kind.PREFILL, Kind.DECODE)
+        ):  # fmt: skip
+            place += 1
+        step = scope.step_at(place)
+        request = int(step.request[-1]) if scene.selects else -1
+        pictures.show(float(scope.step_ends[place]) - scope.origin, request)
+        for name, size in scene.pictures:
+            path = folder / f"tour-{scene.name}-{name}{'-light' if light else ''}.png"
+            match name:
+                case "window":
+                    pictures.whole(path)
+                case "transcript":
+                    pictures.tokens(0, 12, path)
+                case _:
+                    pictures.panel(name, path, size)
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("folder", nargs="?", type=Path, default=Path("tour"))
-    options.add_argument("--light", action="store_true")
+    options.add_argument("--light", action="store_true", help="the same runs in the light theme; plays none anew")
     given = options.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
-    with Engine(ModelSpec("demo"), CHUNKED) as engine:
-        for scene in SCENES:
-            trace = play(engine, scene)
-            save_trace(trace, given.folder / f"{scene.name}.bsrun")
-            draw(scene, trace, given.folder, given.light)
+    if not given.light:
+        with Engine(ModelSpec("demo"), CHUNKED) as engine:
+            for scene in SCENES:
+                play(engine, scene, given.folder / f"{scene.name}.bsrun")
+    for scene in SCENES:
+        draw(scene, given.folder, given.light)
 
 
 if __name__ == "__main__":

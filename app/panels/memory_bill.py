@@ -164,6 +164,7 @@ class MemoryBill(InsightPanel):
 
     def draw(self) -> None:
         series, scope = self.series, self.scope
+        series.settle()
         moment, header = self.moment(), series.header
         cursor = None if scope.following else scope.moment
         compared = "to_limit" if series.paged else "paged"

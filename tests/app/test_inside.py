@@ -13,7 +13,8 @@ from app.facts import Facts
 from app.main_window import COMPARE, MainWindow
 from app.panels.insight import INSIGHTS, InsightPanel
 from app.race_choice import LaneChoice, RaceChoice
-from engine import EngineConfig, SamplingParams, Submission, load_workload, save_trace
+from app.synthetic import synthetic_trace
+from engine import EngineConfig, SamplingParams, Submission, Trace, load_workload, save_trace
 
 WAIT = 60_000
 
@@ -183,3 +184,22 @@ def test_the_lanes_of_a_race_show_every_panel_on_one_clock(qtbot: QtBot, ready: 
     assert first.step is not None
     page.replay.view.setCurrentIndex(0)
     assert page.views[0].body.currentWidget() is page.views[0].timeline
+
+
+def test_the_first_drawing_of_a_moment_is_the_right_one(qtbot: QtBot, window: MainWindow) -> None:
+    trace = Trace(synthetic_trace(streams=8, tokens_per_second=400, seconds=3, faults=0))
+    trace.complete = True
+    window.bridge.show(trace)
+    scope = window.bridge.scope
+    scope.catch_up()
+    scope.show_at(scope.origin + 0.6 * (scope.end - scope.origin))
+    for insight in INSIGHTS:
+        panel = insight.build(scope)
+        qtbot.addWidget(panel)
+        panel.resize(900, 400)
+        panel.show()
+        panel.catch_up()
+        first = panel.summary.accessibleName(), panel.grab().toImage()
+        panel.catch_up()
+        assert (panel.summary.accessibleName(), panel.grab().toImage()) == first, insight.name
+        panel.close_down()
