@@ -30,7 +30,7 @@ class SavedRuns(QObject):
         self._cancelled = threading.Event()
         self._reading = 0
         self._told = 0  # per cent
-        session.submitted.connect(lambda requests: self.close())
+        session.submitted.connect(self._on_submitted)
 
     @property
     def reading(self) -> bool:
@@ -82,17 +82,24 @@ class SavedRuns(QObject):
         self._reading += 1
         try:
             trace: Trace = await self._session.off_thread(lambda: load_trace(path, on_progress, cancelled))
+            if cancelled.is_set():
+                raise LoadCancelled(f"reading {path.name} was cancelled")
             if not trace.records:
                 raise InvalidInput(f"{path} holds no record: nothing was written before its run ended")
         except LoadCancelled:
-            self._banner.hide()
+            if cancelled is self._cancelled:  # else the banner is that of the run that was opened in its place
+                self._banner.hide()
         except InvalidInput as error:
-            self._banner.tell("error", "The run was not opened", sentence(str(error)))
+            if cancelled is self._cancelled:
+                self._banner.tell("error", "The run was not opened", sentence(str(error)))
         else:
-            if not cancelled.is_set():
-                self._show(trace, path)
+            self._show(trace, path)
         finally:
             self._reading -= 1
+
+    def _on_submitted(self) -> None:
+        self.cancel()  # a run that is still being read would take the place of the requests that run now
+        self.close()
 
     def _tell(self, path: Path, done: int, total: int, cancelled: threading.Event) -> None:
         if self._reading and not cancelled.is_set():

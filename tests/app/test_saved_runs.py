@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
+from app import saved_runs
 from app.main_window import MainWindow
 from app.synthetic import synthetic_trace
-from engine import RUN_SUFFIX, Trace, save_trace
+from engine import RUN_SUFFIX, Trace, load_trace, save_trace
 
 WAIT = 30_000
 
@@ -20,6 +23,21 @@ def run(tmp_path: Path) -> Path:
     path = tmp_path / f"a run{RUN_SUFFIX}"
     save_trace(Trace(synthetic_trace(streams=8, tokens_per_second=500, seconds=3)), path)
     return path
+
+
+@pytest.fixture
+def held(run: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """`run` is not read before this is set; others are."""
+    go = threading.Event()
+
+    def read(path: Path, progress: Callable[[int, int], None], cancelled: threading.Event) -> Trace:
+        if path == run:
+            go.wait(WAIT / 1000)
+        return load_trace(path, progress, cancelled)
+
+    monkeypatch.setattr(saved_runs, "load_trace", read)
+    yield go
+    go.set()
 
 
 def test_a_saved_run_is_shown_stepped_through_and_put_away(qtbot: QtBot, window: MainWindow, run: Path) -> None:
@@ -83,3 +101,36 @@ def test_a_prompt_brings_the_engine_back(qtbot: QtBot, ready: MainWindow, run: P
     qtbot.waitUntil(lambda: window.runs.path is None, timeout=WAIT)
     qtbot.waitUntil(lambda: len(window.bridge.requests) == 2 and not window.bridge.busy, timeout=WAIT)
     assert window.bridge.trace is window.session.trace
+
+
+def test_a_prompt_while_a_run_is_read_keeps_its_requests_on_show(
+    qtbot: QtBot, ready: MainWindow, run: Path, held: threading.Event
+) -> None:
+    window = ready
+    window.open_path(run)
+    window.page.sampling.max_tokens.set_value(8)
+    window.page.composer.prompt.setPlainText("Tell me a story about a fox.")
+    window.page.composer.count.setValue(1)
+    window.page.composer.send_action.trigger()
+    qtbot.waitUntil(lambda: len(window.bridge.requests) == 1, timeout=WAIT)
+    held.set()
+    qtbot.waitUntil(lambda: not window.runs.reading, timeout=WAIT)
+    assert window.runs.path is None
+    assert window.bridge.trace is window.session.trace
+    assert not window.banner.isVisible()
+    qtbot.waitUntil(lambda: not window.bridge.busy, timeout=WAIT)
+
+
+def test_a_run_that_is_given_up_for_another_leaves_that_ones_banner(
+    qtbot: QtBot, window: MainWindow, run: Path, held: threading.Event, tmp_path: Path
+) -> None:
+    other = tmp_path / f"another{RUN_SUFFIX}"
+    other.write_bytes(run.read_bytes())
+    window.open_path(run)
+    window.open_path(other)
+    qtbot.waitUntil(lambda: window.runs.path == other, timeout=WAIT)
+    held.set()
+    qtbot.waitUntil(lambda: not window.runs.reading, timeout=WAIT)
+    assert window.runs.path == other
+    assert window.banner.isVisible()
+    assert "another" in window.banner.title.text()
