@@ -40,6 +40,7 @@ class Roofline(InsightPanel):
 
     def forget(self) -> None:
         self.points = RooflinePoints()
+        self.plot.show_points(self.points, -1, 0.0)
 
     def draw(self) -> None:
         place = self.points.place_at(self.scope.moment)

@@ -105,7 +105,8 @@ class RooflinePlot(QWidget):
     def show_points(self, points: RooflinePoints, place: int, origin: float) -> None:
         """These points, with the one of this place at the cursor (-1: none); `origin` is the time shown as zero."""
         if points is not self.points:
-            self._raster = None
+            self._raster, self.hovered = None, -1
+            self._drawn = (0, np.zeros(0), np.zeros(0))  # what is still on the screen is another trace's
         self.points, self.place, self.origin = points, place, origin
         point = self.point
         self.setAccessibleDescription(f"{headline(point)}. {detail(point)}." if point is not None else EMPTY)

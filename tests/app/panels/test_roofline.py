@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QColor
+from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
 from app import theme
@@ -274,3 +275,23 @@ def test_taking_steps_costs_little(run: Trace) -> None:
     for i in range(0, len(steps), 8):
         points.take(steps[i : i + 8])
     assert (process_time() - begun) / len(steps) < 0.001
+
+
+def test_where_a_trace_has_no_step_nothing_of_the_one_before_is_pointed_at(
+    panel: Roofline, scope: Scope, run: Trace
+) -> None:
+    scope.show(run)
+    scope.catch_up()
+    panel.plot.repaint()
+    plot = panel.plot
+    first, xs, ys = plot._drawn
+    assert plot.nearest(float(xs[-1]), float(ys[-1])) >= 0
+    scope.show(Trace([run.header]))
+    assert plot.nearest(float(xs[-1]), float(ys[-1])) == -1, "before it is drawn"
+    scope.catch_up()
+    plot.repaint()
+    assert plot.tooltip(float(xs[-1]), float(ys[-1])) == FORMULAS
+    chosen: list[int] = []
+    plot.chosen.connect(chosen.append)
+    QTest.mouseClick(plot, Qt.MouseButton.LeftButton, pos=QPoint(round(float(xs[-1])), round(float(ys[-1]))))
+    assert not chosen
