@@ -161,7 +161,7 @@ class KvStrips(QWidget):
 
     def index_at(self, y: float) -> int:
         """The strip at a height; -1 below all."""
-        index = int(y // self.pitch) if self.strips else -1
+        index = int(y // self.pitch) if self.strips and self.height() > 0 else -1
         return index if 0 <= index < len(self.strips) else -1
 
     def mousePressEvent(self, event: QMouseEvent) -> None:

@@ -542,6 +542,8 @@ def test_a_padded_mode_is_drawn_as_strips(shown: Show, runs: dict[str, Trace]) -
     assert strip.words in view._said
     QTest.keyClick(strips, Qt.Key.Key_Down)
     assert panel.scope.request == strips.strips[min(index + 1, len(strips.strips) - 1)].request
+    strips.resize(100, 0)
+    assert strips.index_at(0.0) == -1, "there is no room for any"
 
 
 def test_without_a_cache_or_a_trace_it_says_so(shown: Show, runs: dict[str, Trace]) -> None:
