@@ -20,7 +20,7 @@ from app.panels.memory_ledger import WIDTH, MemoryLedger
 from app.panels.memory_series import KINDS, MemorySeries, Moment
 from app.panels.request_words import duration
 from app.panels.timeline_words import nice_end
-from app.scope import Scope
+from app.scope import ROUNDING, Scope
 from engine import MEASURES, Header, Record, Telemetry
 
 MINUTE = 60.0
@@ -231,7 +231,7 @@ class MemoryBill(InsightPanel):
 
     def moment(self) -> Moment | None:
         """The pool under the pointer, or else at the cursor."""
-        return self.series.at(self.series.place_at(self._time()))
+        return self.series.at(self.series.place_at(self._time() + ROUNDING))
 
     def span(self) -> tuple[float, float]:
         """The seconds in sight: everything, or a minute: the last one, or one with the cursor in it."""

@@ -10,7 +10,7 @@ from app.panels.insight import InsightPanel
 from app.panels.roofline_plot import RooflinePlot
 from app.panels.roofline_points import RooflinePoints
 from app.panels.roofline_words import bound_words, summary
-from app.scope import Scope
+from app.scope import ROUNDING, Scope
 from engine import Header, Record, Step
 
 ROWS = 500  # of the table: the steps before the cursor
@@ -43,13 +43,17 @@ class Roofline(InsightPanel):
         self.plot.show_points(self.points, -1, 0.0)
 
     def draw(self) -> None:
-        place = self.points.place_at(self.scope.moment)
+        place = self._place()
         self.plot.show_points(self.points, place, self.scope.origin)
         words = summary(self.points.point(place)) if place >= 0 else ""
         self.summary.say(f"~ {words}" if words and self.points.estimated else words)
 
+    def _place(self) -> int:
+        """The place of the point at the cursor; -1 before the first."""
+        return self.points.place_at(self.scope.moment + ROUNDING)
+
     def facts(self) -> Facts:
-        last = self.points.place_at(self.scope.moment) + 1
+        last = self._place() + 1
         rows = []
         for place in range(max(0, last - ROWS), last):
             p = self.points.point(place)
@@ -61,7 +65,7 @@ class Roofline(InsightPanel):
         return Facts(COLUMNS, rows)
 
     def row_chosen(self, row: int) -> None:
-        last = self.points.place_at(self.scope.moment) + 1
+        last = self._place() + 1
         self._on_chosen(max(0, last - ROWS) + row)
 
     def _on_chosen(self, place: int) -> None:

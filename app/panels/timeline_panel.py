@@ -189,7 +189,7 @@ class TimelinePanel(InsightPanel):
 
     def _place(self) -> int:
         """The place of the step at the cursor."""
-        return int(np.searchsorted(self.steps.ended + self._origin, self.scope.moment, "right")) - 1
+        return min(self.scope.place, len(self.steps) - 1)
 
     def _sight_words(self) -> str:
         """What of the seconds in sight was idle, and how many stalls are among them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from pytestqt.qtbot import QtBot
@@ -12,9 +13,14 @@ from app import theme
 from app.facts import Facts
 from app.main_window import COMPARE, MainWindow
 from app.panels.insight import INSIGHTS, InsightPanel
+from app.panels.memory_bill import MemoryBill
+from app.panels.roofline import Roofline
+from app.panels.timeline_panel import TimelinePanel
 from app.race_choice import LaneChoice, RaceChoice
+from app.scope import Scope
 from app.synthetic import synthetic_trace
-from engine import EngineConfig, SamplingParams, Submission, Trace, load_workload, save_trace
+from engine import EngineConfig, Kind, SamplingParams, Submission, Trace, load_workload, save_trace
+from tests.engine.hand_made import header, step, submitted
 
 WAIT = 60_000
 
@@ -203,3 +209,34 @@ def test_the_first_drawing_of_a_moment_is_the_right_one(qtbot: QtBot, window: Ma
         panel.catch_up()
         assert (panel.summary.accessibleName(), panel.grab().toImage()) == first, insight.name
         panel.close_down()
+
+
+@pytest.mark.parametrize("origin", [1.1, 2.3], ids=["it comes out earlier", "it comes out later"])
+def test_a_moment_that_was_told_from_another_zero_is_of_the_same_step_in_every_panel(
+    qtbot: QtBot, origin: float
+) -> None:
+    ends = np.arange(1, 600) * 0.0171 + origin + 0.0171 * 0.37
+    steps = [step(i, e - 0.01, e, [(0, 3 + i, 1, Kind.DECODE)], {0: 7}) for i, e in enumerate(ends.tolist())]
+    scope = Scope()
+    panels = timeline, memory, roofline = TimelinePanel(scope), MemoryBill(scope), Roofline(scope)
+    qtbot.addWidget(timeline, before_close_func=lambda widget: scope.stop())
+    for panel in panels:
+        qtbot.addWidget(panel)
+        panel.resize(600, 300)
+        panel.show()
+    scope.show(Trace([header(EngineConfig()), submitted(origin, 0, 3), *steps]))
+    scope.catch_up()
+    again = ends - origin + origin
+    off = np.flatnonzero(again != ends)[:8].tolist()
+    assert len(off) == 8
+    for place in off:
+        for moment in (float(ends[place]), float(again[place])):
+            scope.show_at(moment)
+            for panel in panels:
+                panel.catch_up()
+            assert scope.place == place
+            assert timeline.view.accessibleDescription().count(f"step {place:,} ") == 1
+            held = memory.moment()
+            assert held is not None
+            assert held.step == place
+            assert roofline.plot.place == place
