@@ -23,7 +23,7 @@ class Line(QWidget):
         super().__init__()
         self.setObjectName(name)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
-        self._alignment, self._size = alignment, size
+        self._alignment, self._size, self._width = alignment, size, 0
         self._whole = self._shown = ""
         theme.changes.theme_changed.connect(self._on_theme)
         self._on_theme()
@@ -55,15 +55,16 @@ class Line(QWidget):
             self.update()
 
     def set_width(self, width: int) -> None:
-        """Takes so much room, whatever it says."""
-        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
-        self.setFixedWidth(width)
+        """Takes so much room, whatever it says, or what there is."""
+        self._width = width
+        self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
+        self.updateGeometry()
 
     def sizeHint(self) -> QSize:
-        return QSize(self.minimumWidth(), self.fontMetrics().height())
+        return QSize(self._width, self.fontMetrics().height())
 
     def minimumSizeHint(self) -> QSize:
-        return self.sizeHint()
+        return QSize(0, self.fontMetrics().height())
 
     def resizeEvent(self, event: object) -> None:
         self.fit()
