@@ -14,7 +14,7 @@ from engine.trace.records import VERSION, decode, encode
 from engine.trace.trace import Trace
 
 SUFFIX = ".bsrun"
-BATCH = 256  # records read between two looks at `cancelled`
+READ = 256  # records read between two looks at `cancelled`
 BATCH = 4_096  # records a transaction at most
 APPLICATION_ID = 0x42534350  # "BSCP", in the file's header
 
@@ -112,7 +112,7 @@ def load(
                 )
             (total,) = db.execute("select count(*) from records").fetchone()
             rows = db.execute("select kind, data from records order by seq")
-            while batch := rows.fetchmany(BATCH):
+            while batch := rows.fetchmany(READ):
                 trace.extend([decode(kind, data) for kind, data in batch])
                 if progress is not None:
                     progress(len(trace.records), total)
