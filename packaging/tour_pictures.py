@@ -47,7 +47,7 @@ SCENES = (
     Scene("stalls", "long-prompt", EngineConfig(max_running=16), 0.55, (("timeline", WIDE),)),
     Scene("prefixes", "shared-system-prompt", replace(CHUNKED, mode="continuous"), 0.5, (("kv_map", LOW),), 40, True,
           selects=True),
-    Scene("strips", "mixed-lengths", EngineConfig(mode="static", max_running=8), 0.5, (("kv_map", LOW),), 24),
+    Scene("strips", "mixed-lengths", EngineConfig(mode="static", max_running=8), 0.08, (("kv_map", LOW),), 24),
     Scene("waste", "mixed-lengths", EngineConfig(max_running=16), 0.4,
           (("memory", QSize(1000, 320)), ("machine", QSize(520, 320))), 60, True),
 )  # fmt: skip
