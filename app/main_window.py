@@ -349,7 +349,8 @@ class MainWindow(QMainWindow):
             self.banner.tell("error", "The model was not loaded", sentence(message))
 
     def _on_died(self, message: str) -> None:
-        cut = sum(view.ended is None or view.error != "" for view in self.bridge.requests.values())
+        shown = {} if self.runs.path is not None else self.bridge.requests  # a saved run's were not cut
+        cut = sum(view.ended is None or view.error != "" for view in shown.values())
         kept = "All texts so far were kept"
         if cut:
             kept += f", also those of the {cut:,} requests that were running" if cut > 1 else ", also the one under way"

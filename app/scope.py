@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable
 from math import inf
 from time import perf_counter
@@ -245,9 +244,3 @@ class Scope(QObject):
         self._begins.extend(begins[:new], new)
         self._ends.extend(ends[:new], new)
         self.origin = self.trace.origin or 0.0
-
-
-def step_containing(scope: Scope, moment: float) -> int:
-    """The place of the step that was under way at a moment, or the next one; -1 where none followed."""
-    place = bisect_left(scope.step_ends, moment)
-    return place if place < scope.steps else -1

@@ -26,7 +26,7 @@ from engine import MEASURES, Header, Record, Telemetry
 MINUTE = 60.0
 WIDE = 540  # pixels of the design from which on numbers stand beside the picture
 FACT_ROWS = 2000
-EMPTY = "Where the KV pool's bytes go over time: nothing has run yet."
+EMPTY = "Where the KV pool's bytes go over time. Nothing has run yet: send a prompt."
 NO_CACHE = "recompute keeps no KV cache: the whole sequence is computed again for every token."
 PUBLISHED = (
     "Published: contiguous systems put 20–38 % of their KV memory to use, paging 96 % (Kwon et al. 2023, fig. 2)"

@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 from app.facts import Facts, cell_text
 from app.panels.cursor_bar import STEPS, CursorBar
 from app.panels.insight import InsightPanel
-from app.scope import Scope, step_containing
+from app.scope import Scope
 from app.synthetic import synthetic_trace
 from engine import Record, Step, Trace
 
@@ -67,8 +67,6 @@ def test_the_step_at_a_moment_is_the_last_that_had_ended(scope: Scope) -> None:
         scope.show_at(moment)
         assert scope.place == (before[-1] if before else -1)
         assert scope.step is (steps[before[-1]] if before else None)
-        under_way = [i for i, step in enumerate(steps) if step.ended >= moment]
-        assert step_containing(scope, moment) == (under_way[0] if under_way else -1)
     for i, step in enumerate(steps):
         scope.show_at(scope.origin + (step.ended - scope.origin))
         assert scope.place == i, "a moment told relative to the origin is not a step too early"
