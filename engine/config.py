@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from engine.quantization import SCHEMES
+
 MODES = {
     "recompute": "no KV cache: one request at a time, its whole sequence computed again for every token",
     "sequential": "one request at a time over a contiguous KV cache",
@@ -18,8 +20,7 @@ PAGED_MODES = ("continuous", "chunked")
 SOLITARY_MODES = ("recompute", "sequential")
 DELIVERIES = ("stream", "batch")
 MOST_SAMPLES = 64
-QUANTIZATIONS = ("none",)
-PLANNED_QUANTIZATIONS = ("int8", "nf4", "awq")
+QUANTIZATIONS = tuple(SCHEMES)
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
@@ -45,8 +46,10 @@ def _check_number(name: str, value: object, low: float, high: float, rule: str) 
 class ModelSpec:
     """Which model and how it is held.
 
-    `source` is "demo", "demo-draft", a local folder or a hub id; `dtype` "auto" is the checkpoint's on a GPU and
-    float32 on a CPU; `device` is "auto", "cpu", "cuda" or "cuda:N".
+    `source` is "demo", "demo-draft", a local folder or a hub id. `quantization` "none" takes the weights as they are
+    stored, an AWQ checkpoint's too; "awq" of "demo" is the AWQ checkpoint that ships. `dtype`, that of all that is not
+    quantized and of the arithmetic, "auto" is the checkpoint's on a GPU, and on a CPU float32, or bfloat16 with
+    quantized weights. `device` is "auto", "cpu", "cuda" or "cuda:N".
     """
 
     source: str = "demo"
@@ -59,9 +62,11 @@ class ModelSpec:
     def __post_init__(self) -> None:
         _check(bool(self.source.strip()), "source", self.source, "name a model: demo, a folder or a hub id")
         _check(
-            self.quantization not in PLANNED_QUANTIZATIONS, "quantization", self.quantization, "not built yet; use none"
+            self.quantization in QUANTIZATIONS,
+            "quantization",
+            self.quantization,
+            f"must be one of {', '.join(QUANTIZATIONS)}",
         )
-        _check(self.quantization in QUANTIZATIONS, "quantization", self.quantization, "must be none")
         _check(self.dtype in DTYPES, "dtype", self.dtype, f"must be one of {', '.join(DTYPES)}")
         known = self.device in ("auto", "cpu", "cuda") or self.device.removeprefix("cuda:").isdigit()
         _check(known, "device", self.device, "must be auto, cpu, cuda or cuda:N")
