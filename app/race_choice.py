@@ -18,18 +18,24 @@ ADDED = ("continuous", "static:8", "chunked", "dynamic:8", "continuous-padded:8"
 
 @dataclass(frozen=True, slots=True)
 class LaneChoice:
-    """A lane as chosen. Without a model of its own it takes the Play page's."""
+    """A lane as chosen. Without a model of its own it takes the Play page's, and quantizes that its own way if
+    `own_quantization`."""
 
     lane: Lane
     own_model: bool = False
+    own_quantization: bool = False
 
     def resolved(self, spec: ModelSpec) -> Lane:
-        return self.lane if self.own_model else replace(self.lane, spec=spec)
+        if self.own_model:
+            return self.lane
+        if self.own_quantization:
+            spec = replace(spec, quantization=self.lane.spec.quantization)
+        return replace(self.lane, spec=spec)
 
     @classmethod
     def parse(cls, text: str) -> LaneChoice:
         """A lane of a workload's suggestion. Raises InvalidInput."""
-        return cls(parse_lane(text), "model=" in text)
+        return cls(parse_lane(text), "model=" in text, "quantization=" in text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +70,10 @@ class RaceChoice:
     by_rate: bool = False
 
     def to_json(self) -> str:
-        lanes = [{"lane": lane_text(c.lane), "own_model": c.own_model} for c in self.lanes]
+        lanes = [
+            {"lane": lane_text(c.lane), "own_model": c.own_model, "own_quantization": c.own_quantization}
+            for c in self.lanes
+        ]
         return json.dumps({**{n: getattr(self, n) for n in _PLAIN}, "lanes": lanes, "limits": asdict(self.limits)})
 
     @classmethod
@@ -72,7 +81,10 @@ class RaceChoice:
         """Raises ValueError for what is no choice of this version."""
         try:
             kept: dict[str, Any] = json.loads(text)
-            lanes = tuple(LaneChoice(parse_lane(each["lane"]), bool(each["own_model"])) for each in kept["lanes"])
+            lanes = tuple(
+                LaneChoice(parse_lane(each["lane"]), bool(each["own_model"]), bool(each.get("own_quantization")))
+                for each in kept["lanes"]
+            )
             choice = cls(lanes=lanes[:MOST_LANES], limits=Limits(**kept["limits"]), **{n: kept[n] for n in _PLAIN})
         except (KeyError, TypeError) as error:
             raise ValueError(f"no choice of a race: {error}") from error

@@ -14,7 +14,7 @@ from app.widgets.config_form import ConfigForm
 from app.widgets.controls import DropDown
 from app.widgets.labels import Heading, Note, Row
 from app.widgets.popover import Popover
-from engine import QUANTIZATIONS, InvalidInput, ModelSpec
+from engine import SCHEMES, InvalidInput, ModelSpec
 
 PLAYS, DEMO, FOLDER = "play", "demo", "folder"
 
@@ -42,7 +42,8 @@ class LaneEditor(Popover):
         self.browse = QPushButton("…")
         self.browse.setObjectName("lane_browse")
         self.browse.setAccessibleName("Choose a model folder")
-        self.quantization = DropDown("lane_quantization", [(q, q) for q in QUANTIZATIONS])
+        self.quantization = DropDown("lane_quantization")
+        self._offer_quantizations(PLAYS)
         self.note = Note("lane_note", "error")
         self.back, self.on, self.remove = QPushButton("◂"), QPushButton("▸"), QPushButton("Remove")
         for button, name, words in (
@@ -55,7 +56,7 @@ class LaneEditor(Popover):
             button.setToolTip(words)
         self._lay_out()
         self.form.edited.connect(self._on_edited)
-        self.model.currentIndexChanged.connect(self._on_edited)
+        self.model.currentIndexChanged.connect(self._on_model)
         self.quantization.currentIndexChanged.connect(self._on_edited)
         self.path.editingFinished.connect(self._on_edited)
         self.browse.clicked.connect(self._on_browse)
@@ -76,8 +77,7 @@ class LaneEditor(Popover):
         place.setFocusProxy(self.path)
         self._place = Row("Folder", place)
         self.column.addWidget(self._place)
-        self._quantization = Row("Quantization", self.quantization)
-        self.column.addWidget(self._quantization)
+        self.column.addWidget(Row("Quantization", self.quantization))
         self.column.addWidget(self.note)
         buttons = QHBoxLayout()
         buttons.setSpacing(8)
@@ -96,7 +96,9 @@ class LaneEditor(Popover):
         self.model.setCurrentIndex(self.model.findData(kind))
         if kind == FOLDER:
             self.path.setText(spec.source)
-        self.quantization.setCurrentIndex(max(0, self.quantization.findData(spec.quantization)))
+        self._offer_quantizations(kind)
+        own = choice.own_model or choice.own_quantization
+        self.quantization.setCurrentIndex(max(0, self.quantization.findData(spec.quantization if own else PLAYS)))
         self.back.setEnabled(not first)
         self.on.setEnabled(not last)
         self.remove.setEnabled(not (first and last))
@@ -113,15 +115,35 @@ class LaneEditor(Popover):
             source = str(Path(source).expanduser().absolute())
         if not source:
             raise InvalidInput("Name a model: a folder, or a hub id such as Qwen/Qwen3-0.6B.")
-        spec = ModelSpec() if kind == PLAYS else ModelSpec(source, self.quantization.currentData())
-        return LaneChoice(replace(before, config=self.form.config(before.config), spec=spec), kind != PLAYS)
+        quantization = self.quantization.currentData()
+        own = kind == PLAYS and quantization != PLAYS
+        spec = ModelSpec() if quantization == PLAYS else ModelSpec(source, quantization)
+        return LaneChoice(replace(before, config=self.form.config(before.config), spec=spec), kind != PLAYS, own)
+
+    def _offer_quantizations(self, kind: str) -> None:
+        """All of them; for the Play page's model first that which it has there."""
+        chosen = self.quantization.currentData()
+        self.quantization.clear()
+        if kind == PLAYS:
+            self.quantization.addItem("as on the Play page", PLAYS)
+        for scheme in SCHEMES.values():
+            self.quantization.addItem(scheme.title, scheme.name)
+            self.quantization.setItemData(self.quantization.count() - 1, scheme.sentence, Qt.ItemDataRole.ToolTipRole)
+        self.quantization.setCurrentIndex(max(0, self.quantization.findData(chosen)))
 
     def _show_rows(self) -> None:
         own = self.model.currentData()
         self._place.setVisible(own == FOLDER)
-        self._quantization.setVisible(own != PLAYS and len(QUANTIZATIONS) > 1)
         if self.isVisible():
             self.fit()
+
+    def _on_model(self) -> None:
+        if self._showing:
+            return
+        self._showing = True
+        self._offer_quantizations(self.model.currentData())
+        self._showing = False
+        self._on_edited()
 
     def _on_edited(self) -> None:
         if self._showing or self._choice is None:

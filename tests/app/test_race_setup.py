@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,21 @@ def test_a_chip_is_dropped_in_another_place(qtbot: QtBot, setup: RaceSetup) -> N
     )  # fmt: skip
     setup.picker.dropEvent(event)
     assert names(setup) == [before[1], before[2], before[0]]
+
+
+def test_a_lane_can_quantize_the_models_of_the_play_page_its_own_way(qtbot: QtBot, setup: RaceSetup) -> None:
+    setup.picker.edit(0)
+    editor, play = setup.picker.editor, ModelSpec("/models/llama", "nf4", device="cpu")
+    assert editor.quantization.currentText() == "as on the Play page"
+    for chosen in ("int8", "none"):
+        editor.quantization.setCurrentIndex(editor.quantization.findData(chosen))
+        assert setup.choice.lanes[0].resolved(play).spec == replace(play, quantization=chosen)
+    assert RaceChoice.from_json(setup.choice.to_json()) == setup.choice
+    editor.model.setCurrentIndex(editor.model.findData(DEMO))
+    assert setup.choice.lanes[0].resolved(play).spec == ModelSpec("demo")
+    editor.model.setCurrentIndex(editor.model.findData(PLAYS))
+    editor.quantization.setCurrentIndex(0)
+    assert setup.choice.lanes[0].resolved(play).spec == play
 
 
 def test_a_lane_takes_the_models_of_the_play_page_or_its_own(qtbot: QtBot, setup: RaceSetup) -> None:

@@ -62,7 +62,7 @@ def test_a_job_runs_in_another_process_and_tells_how_far_it_is() -> None:
 
 
 def test_what_a_job_refuses_is_refused_here_in_its_words() -> None:
-    with pytest.raises(InvalidInput, match="^samples=0: must be at least 1$"):
+    with pytest.raises(InvalidInput, match=r"^samples=0: must be at least 1$"):
         run_job(f"{HERE}:refuse", 0)
 
 
