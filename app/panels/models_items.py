@@ -1,0 +1,196 @@
+"""The rows of the list of models: what each is, in words, and how they lie in sections. No Qt."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from app.downloads import Download, DownloadState
+from app.panels.models_reference import short_revision
+from app.recent_models import Recent
+from app.words import bytes_words, count_words
+from engine import SCHEMES, HubModel, ModelEntry, ModelInfo, ModelSpec, why_unsupported
+
+
+class Section(StrEnum):
+    """In the order in which they are shown."""
+
+    DOWNLOADS = "Downloads"
+    SHIPPED = "Shipped"
+    RECENT = "Recent"
+    CACHE = "On this machine"
+    FOLDERS = "Folders"
+    HUB = "Hub results"
+
+
+class Mark(StrEnum):
+    """What a row says at its right end."""
+
+    NONE = ""
+    LOADED = "loaded"
+    HERE = "on this machine"
+    UNSUPPORTED = "not supported"
+    PROBLEM = "cannot be loaded"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A row. `source` and `revision` are what ModelSpec takes; `detail` is its second line. `settings`: how it was
+    loaded last. `share` of a download, 0 to 1, None for all else."""
+
+    section: Section
+    source: str
+    revision: str | None
+    name: str
+    detail: str
+    entry: ModelEntry | None = None
+    hub: HubModel | None = None
+    settings: ModelSpec | None = None
+    download: Download | None = None
+    problem: str = ""
+    unsupported: str = ""
+    here: bool = False
+    share: float | None = None
+
+    @property
+    def key(self) -> tuple[str, str, str | None]:
+        """The row, whatever it says at the moment."""
+        return self.section.value, self.source, self.revision
+
+    @property
+    def model(self) -> tuple[str, str | None]:
+        """The model, wherever it stands."""
+        return self.source, self.revision
+
+    @property
+    def folder(self) -> Path | None:
+        return self.entry.folder if self.entry is not None else None
+
+    @property
+    def removable(self) -> bool:
+        """Whether Delete takes it off the list."""
+        return self.section in (Section.RECENT, Section.FOLDERS, Section.DOWNLOADS)
+
+    def mark(self, loaded: bool) -> Mark:
+        if loaded:
+            return Mark.LOADED
+        if self.problem:
+            return Mark.PROBLEM
+        if self.unsupported:
+            return Mark.UNSUPPORTED
+        return Mark.HERE if self.here else Mark.NONE
+
+    def words(self, loaded: bool = False) -> str:
+        """The whole row, as it is read aloud."""
+        said = (self.section.value, self.name, self.detail, self.mark(loaded).value, self.problem or self.unsupported)
+        return ", ".join(part for part in said if part)
+
+
+def matches(item: Item, words: str) -> bool:
+    """Whether every word typed is in its name, source or second line."""
+    hay = f"{item.name} {item.source} {item.detail}".lower()
+    return all(word in hay for word in words.lower().split())
+
+
+def age_words(then: float, now: float | None = None) -> str:
+    """ "just now", "5 minutes ago", "yesterday", "3 weeks ago"; "" for no time."""
+    if then <= 0:
+        return ""
+    seconds = max(0.0, (time.time() if now is None else now) - then)
+    for size, name in ((365 * 86400, "year"), (30 * 86400, "month"), (7 * 86400, "week"), (86400, "day"),
+                       (3600, "hour"), (60, "minute")):  # fmt: skip
+        count = int(seconds // size)
+        if count:
+            if name == "day" and count == 1:
+                return "yesterday"
+            return f"{count} {name}{'s' if count > 1 else ''} ago"
+    return "just now"
+
+
+def big_words(count: int) -> str:
+    """Downloads and likes: "812", "41 k", "1.2 M"."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if count >= size:
+            figure = count / size
+            return f"{figure:.1f} {unit}" if figure < 9.95 else f"{figure:.0f} {unit}"
+    return str(count)
+
+
+def _joined(parts: Sequence[str]) -> str:
+    return "  ·  ".join(part for part in parts if part)
+
+
+def settings_words(spec: ModelSpec) -> str:
+    """ "int8, float32, CPU": what was chosen, what was left to itself not told."""
+    device = {"auto": "", "cpu": "CPU", "cuda": "GPU"}.get(spec.device, spec.device)
+    scheme = "" if spec.quantization == "none" else SCHEMES[spec.quantization].title
+    return ", ".join(part for part in (scheme, "" if spec.dtype == "auto" else spec.dtype, device) if part)
+
+
+def entry_item(section: Section, entry: ModelEntry, info: ModelInfo | None, why: str = "") -> Item:
+    """A model on this machine. `info` is None while its files were not looked at; `why` they could not be read."""
+    detail = [bytes_words(entry.size)] if entry.size else []
+    unsupported = ""
+    if info is not None:
+        detail = [bytes_words(entry.size or info.weight_bytes), f"{count_words(info.parameters)}", stored_words(info)]
+        unsupported = why_unsupported(info.model_type)
+    if section is Section.CACHE:
+        detail.append(short_revision(entry.revision))
+    return Item(
+        section, entry.source, entry.revision, entry.name, _joined(detail), entry=entry,
+        problem=entry.problem or why, unsupported=unsupported,
+    )  # fmt: skip
+
+
+def stored_words(info: ModelInfo) -> str:
+    """How the weights are stored: their precision, or the quantization that the checkpoint brings."""
+    return info.dtype
+
+
+def recent_item(recent: Recent, name: str, entry: ModelEntry | None, problem: str = "") -> Item:
+    spec = recent.spec
+    detail = _joined((settings_words(spec), age_words(recent.used)))
+    return Item(Section.RECENT, spec.source, spec.revision, name, detail, entry=entry, settings=spec, problem=problem)
+
+
+def hub_item(model: HubModel, here: bool) -> Item:
+    gated = {"": "", "manual": "gated, asks its owner"}.get(model.gated, "gated")
+    detail = [
+        bytes_words(model.size) if model.size else "",
+        f"{big_words(model.downloads)} downloads" if model.downloads else "",
+        f"{big_words(model.likes)} like{'s' if model.likes != 1 else ''}" if model.likes else "",
+        gated, "private" if model.private else "", model.licence,
+    ]  # fmt: skip
+    return Item(Section.HUB, model.id, model.revision or None, model.id, _joined(detail), hub=model, here=here)
+
+
+def download_item(entry: Download) -> Item:
+    figures = f"{bytes_words(entry.done)} of {bytes_words(entry.total)}" if entry.total else ""
+    match entry.state:
+        case DownloadState.RUNNING:
+            detail = [figures, rate_words(entry)]
+        case DownloadState.WAITING:
+            detail = ["waits for the download before it"]
+        case _:
+            detail = ["failed" if entry.state is DownloadState.FAILED else "stopped", figures]
+    return Item(
+        Section.DOWNLOADS, entry.id, entry.revision, entry.id, _joined(detail), download=entry, share=entry.share
+    )
+
+
+def rate_words(entry: Download) -> str:
+    """ "12 MB/s", or nothing while it is unknown."""
+    return f"{bytes_words(entry.rate)}/s" if entry.rate > 0 else ""
+
+
+def left_words(entry: Download) -> str:
+    """ "about 3 min left", or nothing while it is unknown."""
+    left = entry.remaining
+    if left is None:
+        return ""
+    if left < 90:
+        return f"about {max(1, round(left))} s left"
+    return f"about {round(left / 60)} min left" if left < 5400 else f"about {left / 3600:.1f} h left"

@@ -1,0 +1,259 @@
+"""The left side of the Models page: a field to search with, and the models in sections."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import QEvent, QModelIndex, QObject, QPoint, Qt, Signal
+from PySide6.QtGui import QAction, QKeyEvent
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QFileDialog,
+    QFrame,
+    QHBoxLayout,
+    QLineEdit,
+    QListView,
+    QMenu,
+    QProgressBar,
+    QPushButton,
+    QVBoxLayout,
+)
+
+from app import places, theme
+from app.panels.models_items import Item, Section
+from app.panels.models_reference import folder_reference
+from app.panels.models_rows import ModelRows, RowPainter
+from app.widgets.labels import Note, label
+from engine import Place
+
+EMPTY = "Nothing here has these words. Enter searches the hub for them."
+KEYS = (Qt.Key.Key_Down, Qt.Key.Key_Up, Qt.Key.Key_PageDown, Qt.Key.Key_PageUp)
+
+
+class _View(QListView):
+    """Knows the keys that are for the row: Enter, Delete."""
+
+    opened = Signal()
+    removed = Signal()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        match event.key():
+            case Qt.Key.Key_Return | Qt.Key.Key_Enter:
+                self.opened.emit()
+            case Qt.Key.Key_Delete | Qt.Key.Key_Backspace:
+                self.removed.emit()
+            case _:
+                super().keyPressEvent(event)
+
+
+class ModelsList(QFrame):
+    """Shows what it is given and says what a person wants; knows nothing of the hub or the disk."""
+
+    chosen = Signal(object)  # Item, or None
+    opened = Signal(object)  # Item: Enter or a double click
+    hub_asked = Signal(str)  # words, or a hub id
+    hub_cancelled = Signal()
+    folder_added = Signal(object)  # Path
+    removed = Signal(object)  # Item: Delete
+    deletion_asked = Signal(object)  # Item: its files are to go
+    clear_asked = Signal()
+    rescan_asked = Signal()
+
+    def __init__(self, rows: ModelRows) -> None:
+        super().__init__()
+        self.setObjectName("models_list_panel")
+        self.setProperty("role", "panel")
+        self.rows = rows
+        self._kept: tuple[str, str, str | None] | None = None
+        self._searching = self._restoring = False
+        self.search = QLineEdit()
+        self.search.setObjectName("models_search")
+        self.search.setPlaceholderText("Search these models and the hub…")
+        self.search.setAccessibleName("Search these models and the hub")
+        self.search.setToolTip("Words, owner/name, owner/name@revision, or the address of a model's page (Ctrl+F)")
+        self.search.setClearButtonEnabled(True)
+        self.ask = QPushButton("Search the hub")
+        self.ask.setObjectName("models_ask_hub")
+        self.add = QPushButton("Add a folder…")
+        self.add.setObjectName("models_add_folder")
+        self.progress = QProgressBar()
+        self.progress.setObjectName("models_search_progress")
+        self.progress.setAccessibleName("Searching the hub")
+        self.progress.setTextVisible(False)
+        self.progress.setRange(0, 0)
+        self.note = Note("models_search_note")
+        self.view = _View()
+        self.view.setObjectName("models_list")
+        self.view.setProperty("role", "list")
+        self.view.setAccessibleName("Models")
+        self.view.setModel(rows)
+        self._painter = RowPainter(self.view)
+        self.view.setItemDelegate(self._painter)
+        self.view.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+        self.view.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.view.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.view.setMouseTracking(True)
+        self.view.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self.empty = label(EMPTY, "secondary", "models_empty")
+        self.empty.setWordWrap(True)
+        self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self._lay_out()
+        self._connect()
+        self._on_theme()
+        self._show_empty()
+
+    def _lay_out(self) -> None:
+        self._column = QVBoxLayout(self)
+        self._column.addWidget(self.search)
+        self._buttons = QHBoxLayout()
+        self._buttons.addWidget(self.ask, 1)
+        self._buttons.addWidget(self.add, 1)
+        self._column.addLayout(self._buttons)
+        self._column.addWidget(self.progress)
+        self._column.addWidget(self.note)
+        self._column.addWidget(self.view, 1)
+        self._column.addWidget(self.empty, 1)
+        self.progress.hide()
+
+    def _connect(self) -> None:
+        self.search.textChanged.connect(self._on_typed)
+        self.search.returnPressed.connect(self._on_enter)
+        self.search.installEventFilter(self)
+        self.ask.clicked.connect(self._on_ask)
+        self.add.clicked.connect(self.choose_folder)
+        self.view.selectionModel().currentChanged.connect(self._on_current)
+        self.view.opened.connect(self._on_opened)
+        self.view.doubleClicked.connect(self._on_opened)
+        self.view.removed.connect(self._on_removed)
+        self.view.customContextMenuRequested.connect(self._on_menu)
+        self.rows.modelReset.connect(self._on_reset)
+        theme.changes.theme_changed.connect(self._on_theme)
+
+    # -- what is chosen -------------------------------------------------------------------------------------------
+
+    @property
+    def current(self) -> Item | None:
+        return self.rows.item(self.view.currentIndex())
+
+    def choose(self, key: tuple[str, str, str | None]) -> bool:
+        """Chooses a row; False when it is not on show."""
+        index = self.rows.find(key)
+        if index.isValid():
+            self.view.setCurrentIndex(index)
+            self.view.scrollTo(index)
+        return index.isValid()
+
+    def say_searching(self, searching: bool) -> None:
+        """The hub is being asked, or has answered."""
+        self._searching = searching
+        self.progress.setVisible(searching)
+        words = "Cancel the search" if searching else "Search the hub"
+        self.ask.setText(words)
+        self.ask.setAccessibleName(words)
+        if searching:
+            self.note.say("")
+
+    def choose_folder(self) -> None:
+        """Asks for a model's folder, to be listed."""
+        kept = str(places.settings().value("model/folder", ""))
+        dialog = QFileDialog(self.window(), "Add a model folder", kept)
+        dialog.setObjectName("models_folder_dialog")
+        dialog.setFileMode(QFileDialog.FileMode.Directory)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.fileSelected.connect(lambda path: self.folder_added.emit(Path(path)))
+        dialog.open()
+
+    # -- slots ----------------------------------------------------------------------------------------------------
+
+    def _on_typed(self, words: str) -> None:
+        self.note.say("")
+        self.rows.set_words(words)
+
+    def _on_enter(self) -> None:
+        folder = folder_reference(self.search.text())
+        if folder is not None:
+            self.search.clear()
+            self.folder_added.emit(folder)
+        elif self.search.text().strip():
+            self.hub_asked.emit(self.search.text().strip())
+
+    def _on_ask(self) -> None:
+        if self._searching:
+            self.hub_cancelled.emit()
+        elif self.search.text().strip():
+            self._on_enter()
+        else:
+            self.note.say("Type what to search for: a few words, or owner/name.")
+            self.search.setFocus()
+
+    def _on_current(self, current: QModelIndex) -> None:
+        item = self.rows.item(current)
+        if item is not None and not self._restoring:
+            self._kept = item.key
+            self.chosen.emit(item)
+
+    def _on_reset(self) -> None:
+        """The row that was chosen stays so where it is still on show, and the right side stays what it was."""
+        if self._kept is not None:
+            self._restoring = True
+            self.choose(self._kept)
+            self._restoring = False
+        self._show_empty()
+
+    def _show_empty(self) -> None:
+        none = not self.rows.rows
+        self.view.setVisible(not none)
+        self.empty.setVisible(none)
+
+    def _on_opened(self) -> None:
+        if self.current is not None:
+            self.opened.emit(self.current)
+
+    def _on_removed(self) -> None:
+        if self.current is not None and self.current.removable:
+            self.removed.emit(self.current)
+
+    def _on_menu(self, place: QPoint) -> None:
+        item = self.rows.item(self.view.indexAt(place))
+        menu = self.menu(item)
+        menu.popup(self.view.viewport().mapToGlobal(place))
+
+    def menu(self, item: Item | None) -> QMenu:
+        """What can be done with a row, and with the list."""
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+
+        def add(words: str, act: object, *keys: str) -> None:
+            action = QAction(f"{words}\t{keys[0]}" if keys else words, menu)
+            action.triggered.connect(act)
+            menu.addAction(action)
+
+        if item is not None:
+            if item.removable:
+                add("Remove from the list", lambda: self.removed.emit(item), "Del")
+            if item.entry is not None and item.entry.place is Place.CACHE:
+                add("Delete from this machine…", lambda: self.deletion_asked.emit(item))
+            menu.addSeparator()
+        add("Add a folder…", self.choose_folder)
+        add("Look again at what is here", self.rescan_asked.emit, "F5")
+        if self.rows.items(Section.RECENT):
+            add("Forget all recent models", self.clear_asked.emit)
+        return menu
+
+    def _on_theme(self) -> None:
+        px = theme.px
+        self._column.setContentsMargins(px(8), px(12), px(4), px(8))
+        self._column.setSpacing(px(8))
+        self._buttons.setSpacing(px(8))
+        self._painter.restyle()
+        self.view.doItemsLayout()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Up and Down in the field go through the list."""
+        if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress and event.key() in KEYS:
+            if not self.view.currentIndex().isValid() and self.rows.first().isValid():
+                self.view.setCurrentIndex(self.rows.first())
+            else:
+                self.view.keyPressEvent(event)
+            return True
+        return super().eventFilter(watched, event)

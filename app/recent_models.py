@@ -1,0 +1,95 @@
+"""Which models were loaded before, and which folders were added: remembered between starts."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Signal
+
+from app import places
+from engine import InvalidInput, ModelSpec
+
+MOST = 12
+RECENT_KEY, FOLDERS_KEY = "models/recent", "models/folders"
+
+
+@dataclass(frozen=True, slots=True)
+class Recent:
+    """How a model was loaded last, and when (seconds since the epoch)."""
+
+    spec: ModelSpec
+    used: float
+
+
+def _same_model(one: ModelSpec, other: ModelSpec) -> bool:
+    return (one.source, one.revision) == (other.source, other.revision)
+
+
+class RecentModels(QObject):
+    """Newest first, a model once with its last settings, at most `MOST`. The demo as it ships is not kept: it is always
+    on show."""
+
+    changed = Signal()
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.entries: list[Recent] = _kept_entries()
+        self.folders: list[Path] = [Path(text) for text in _kept_list(FOLDERS_KEY) if isinstance(text, str)]
+
+    def add(self, spec: ModelSpec) -> None:
+        """What was loaded now."""
+        if spec == ModelSpec("demo"):
+            return
+        others = (entry for entry in self.entries if not _same_model(entry.spec, spec))
+        self._set([Recent(spec, time.time()), *others])
+
+    def remove(self, spec: ModelSpec) -> None:
+        self._set(entry for entry in self.entries if not _same_model(entry.spec, spec))
+
+    def clear(self) -> None:
+        self._set([])
+
+    def add_folder(self, folder: Path) -> None:
+        """Lists a folder from now on, newest first."""
+        folder = folder.expanduser().absolute()
+        self._set_folders([folder, *(each for each in self.folders if each != folder)])
+
+    def remove_folder(self, folder: Path) -> None:
+        """Takes it off the list; its files stay."""
+        self._set_folders([each for each in self.folders if each != folder])
+
+    def _set(self, entries: Iterable[Recent]) -> None:
+        self.entries = list(entries)[:MOST]
+        kept = [{"used": entry.used, **asdict(entry.spec)} for entry in self.entries]
+        places.settings().setValue(RECENT_KEY, json.dumps(kept))
+        self.changed.emit()
+
+    def _set_folders(self, folders: list[Path]) -> None:
+        self.folders = folders
+        places.settings().setValue(FOLDERS_KEY, json.dumps([str(folder) for folder in folders]))
+        self.changed.emit()
+
+
+def _kept_list(key: str) -> list[object]:
+    try:
+        kept = json.loads(str(places.settings().value(key, "[]")))
+    except ValueError:
+        return []
+    return kept if isinstance(kept, list) else []
+
+
+def _kept_entries() -> list[Recent]:
+    """What an earlier start has written; what cannot be read any more is left out."""
+    entries = []
+    for kept in _kept_list(RECENT_KEY):
+        if isinstance(kept, dict):
+            try:
+                used = float(kept.pop("used", 0.0))
+                entries.append(Recent(ModelSpec(**kept), used))
+            except (InvalidInput, TypeError, ValueError, AttributeError):
+                continue
+    return entries[:MOST]
