@@ -13,13 +13,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 from engine.config import EngineConfig
+from engine.memory_rules import MLP_WIDTHS, step_bytes
 from engine.models.loading import LoadedModel
 from engine.rehearsal import Rehearsal
 from engine.trace.records import Roof
 
 FEW = 64  # tokens of the smaller of two steps that are played on a CPU
 WORTH = 0.15  # seconds that playing them may take
-LOGITS = 3  # copies of the logits that sampling holds at a time
 
 
 class LiveBytes(TorchDispatchMode):
@@ -100,13 +100,9 @@ def measured_bytes(rehearsal: Rehearsal, rows: int, length: int) -> int:
 
 
 def computed_bytes(model: LoadedModel, tokens: int, rows: int) -> int:
-    """An estimate from shapes: the gated MLP of one layer, while the embeddings, the layer's input, the residual, its
-    norm, the rotary angles and three intermediate tensors are alive; or the logits and what sampling copies of them,
-    where those are more."""
+    """An estimate from shapes alone: see `step_bytes`."""
     card, config = model.card, model.module.config.get_text_config()
-    wide = next((int(v) for k in ("intermediate_size", "n_inner", "ffn_dim") if (v := getattr(config, k, None))), 0)
+    wide = next((int(v) for k in MLP_WIDTHS if (v := getattr(config, k, None))), 0)
     if card.experts:
         wide = card.active_experts * (getattr(config, "moe_intermediate_size", None) or wide)
-    item = model.dtype.itemsize
-    layer = tokens * (4 * card.hidden + 2 * card.head_dim + 3 * (wide or 4 * card.hidden)) * item
-    return max(layer, rows * card.vocabulary * (item + 4 * LOGITS))
+    return step_bytes(tokens, rows, card.hidden, card.head_dim, wide, card.vocabulary, model.dtype.itemsize)

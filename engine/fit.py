@@ -6,7 +6,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.models.inspect import ModelInfo
+from engine.config import EngineConfig
+from engine.memory_rules import pool_share, pool_size, step_bytes
+from engine.models.inspect import TORCH_BYTES, ModelInfo, shipped_awq
+from engine.quantization import SCHEMES, missing, quantized_bytes
+
+USUAL = EngineConfig()
+GROUP = 128  # inputs that share a scale in an AWQ checkpoint that is still to be made
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +29,8 @@ class Fit:
     """The bill of one way to load a model, in bytes. `dtype` is that of all that is not quantized and of the KV cache.
 
     `pool` is what the engine would give its KV cache, `tokens` how many it holds. `available`: "" or why this
-    quantization cannot be chosen here (library, checkpoint, device), with the remedy. `fits`: weights, activations
-    and a
-    smallest pool are within what is free.
+    quantization cannot be chosen here (library, checkpoint, device), with the remedy. `fits`: weights, activations and
+    a smallest pool (one block) are within what is free.
     """
 
     quantization: str
@@ -50,15 +55,107 @@ def fits(
     *,
     dtype: str = "auto",
     quantizations: Sequence[str] | None = None,
-    max_running: int = 64,
-    token_budget: int = 2048,
+    max_running: int = USUAL.max_running,
+    token_budget: int = USUAL.token_budget,
 ) -> list[Fit]:
     """The bill of each quantization (all by default), in the order of `SCHEMES`, those that cannot be chosen
     included."""
-    raise NotImplementedError
+    wanted = SCHEMES if quantizations is None else quantizations
+    return [_fit(info, room, name, dtype, max_running, token_budget) for name in SCHEMES if name in wanted]
+
+
+def load_dtype(info: ModelInfo, quantization: str, kind: str, dtype: str = "auto") -> str:
+    """What "auto" means: the checkpoint's own on a GPU; on a CPU float32, or bfloat16 with quantized weights."""
+    if dtype != "auto":
+        return dtype
+    if kind == "cuda":
+        return info.dtype
+    return "float32" if quantization == "none" and not is_awq(info) else "bfloat16"
+
+
+def is_awq(info: ModelInfo) -> bool:
+    return info.quantized is not None and info.quantized.method == "awq"
 
 
 def simple_kv(info: ModelInfo, item: int, length: int, batch: int) -> int:
     """KV bytes by the rule of thumb 2 · bytes · layers · d_model · length · batch, which takes every head to have keys
     and values of its own: grouped-query attention needs kv_heads / heads of it."""
     return 2 * item * info.layers * info.hidden * length * batch
+
+
+def _fit(info: ModelInfo, room: Room, name: str, dtype: str, slots: int, token_budget: int) -> Fit:
+    available, note = _available(info, name), ""
+    if name == "awq" and not is_awq(info) and (shipped := shipped_awq(info)) is not None:
+        info, available = shipped, ""
+    kind = load_dtype(info, name, room.kind, dtype)
+    item = TORCH_BYTES[kind]
+    if name == "awq" or is_awq(info):
+        weights, note = _awq_weights(info, kind, room.kind)
+        if name == "none":
+            note = _sentences("this checkpoint is AWQ, and is loaded as such", note)
+    else:
+        weights = weight_bytes(info, name, item)
+        if info.experts and name != "none":
+            share = info.experts / max(info.parameters, 1)
+            note = f"the experts, {share:.0%} of the weights, stay in {kind}: only the other layers are quantized"
+    kv_token = info.kv_token_bytes(kind)
+    block = USUAL.block_size
+    blocks = pool_size(
+        pool_share(max(0, room.free - weights), room.kind), max(1, kv_token * block), slots, info.context, block
+    )
+    rows = max(1, min(slots, token_budget))
+    length = max(1, min(token_budget // rows, info.context or token_budget))
+    activations = step_bytes(rows * length, rows, info.hidden, info.head_dim, info.mlp, info.vocabulary, item)
+    return Fit(
+        quantization=name,
+        dtype=kind,
+        weights=weights,
+        kv_token=kv_token,
+        activations=activations,
+        pool=blocks * block * kv_token,
+        tokens=blocks * block,
+        fits=blocks > 0 and weights + activations + block * kv_token <= room.free,
+        available=available,
+        note=note,
+    )
+
+
+def weight_bytes(info: ModelInfo, quantization: str, item: int) -> int:
+    """Bytes of all weights, `item` bytes each of those that are not quantized; AWQ as its checkpoint holds them."""
+    if quantization == "torchao-int8" and info.conv1d:  # it converts `nn.Linear` alone
+        quantization = "none"
+    group = info.quantized.group if info.quantized is not None else GROUP
+    return quantized_bytes(quantization, info.linears, item, group) + info.others * item
+
+
+def _awq_weights(info: ModelInfo, dtype: str, kind: str) -> tuple[int, str]:
+    """Bytes, and what is to be said of them."""
+    item = TORCH_BYTES[dtype]
+    group = info.quantized.group if info.quantized is not None else GROUP
+    if dtype == "float32" or (kind == "cpu" and dtype == "float16"):
+        return weight_bytes(info, "none", item), f"{dtype} here: dequantized once at load, no memory is saved"
+    packed = weight_bytes(info, "awq", item)
+    if kind == "cuda":
+        return packed, ""
+    # ATen's layout holds a scale and a zero as a bfloat16 pair: 4 bytes a group and column, where AWQ's has 2.5.
+    pairs = sum(inputs * outputs // (inputs if group == -1 else group) for inputs, outputs in info.linears)
+    return packed + pairs * 3 // 2, ""
+
+
+def _available(info: ModelInfo, name: str) -> str:
+    stored = info.quantized
+    if stored is not None and stored.method != "awq":
+        return f"this checkpoint is quantized with {stored.method}, which is not read here: choose the original"
+    if name == "none":
+        return ""
+    if name == "awq":
+        return "" if stored is not None else "no AWQ checkpoint: make one with batchscope quantize"
+    if stored is not None:
+        return "this checkpoint is AWQ already: nothing to quantize"
+    if name == "torchao-int8" and info.conv1d:
+        return f"torchao does not convert the layers of {info.model_type}: choose int8"
+    return missing(name)
+
+
+def _sentences(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)

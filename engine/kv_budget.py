@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from engine import machine
-from engine.blocks import blocks_for
 from engine.config import EngineConfig, InvalidInput
+from engine.memory_rules import pool_share, pool_size
 from engine.models.loading import LoadedModel
 
 
@@ -24,11 +24,11 @@ def pool_blocks(model: LoadedModel, config: EngineConfig) -> int:
         return int(blocks)
     if model.device.type == "cuda":
         torch.cuda.empty_cache()
-        free = int(torch.cuda.mem_get_info(model.device)[0] * 0.85)
+        free = int(torch.cuda.mem_get_info(model.device)[0])
     else:
-        free = machine.memory()[1] // 4
-    wanted = config.slots * blocks_for(model.card.context or 4096, config.block_size)
-    blocks = min(wanted, free // block_bytes)
+        free = machine.memory()[1]
+    share = pool_share(free, model.device.type)
+    blocks = pool_size(share, block_bytes, config.slots, model.card.context, config.block_size)
     if blocks < 1:
-        raise InvalidInput(f"no memory is left for a KV cache: a block takes {block_bytes:,} bytes, {free:,} are free")
-    return int(blocks)
+        raise InvalidInput(f"no memory is left for a KV cache: a block takes {block_bytes:,} bytes, {share:,} are free")
+    return blocks

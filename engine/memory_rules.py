@@ -1,0 +1,29 @@
+"""How the engine shares out a memory: the rules that a load follows and that tell beforehand whether a model fits. No
+torch."""
+
+from __future__ import annotations
+
+from engine.blocks import blocks_for
+
+CPU_SHARE, GPU_SHARE = 0.25, 0.85  # of the memory that is free once the weights are there
+UNKNOWN_CONTEXT = 4096  # tokens that a request may have where the model does not say
+MLP_WIDTHS = ("intermediate_size", "n_inner", "ffn_dim")  # what configs call the width of a layer's MLP
+LOGITS = 3  # float32 copies of the logits that sampling holds at a time
+
+
+def pool_share(free: int, kind: str) -> int:
+    """Bytes of `free` that a KV pool may take on a device of this kind ("cpu" or "cuda")."""
+    return int(free * GPU_SHARE) if kind == "cuda" else int(free * CPU_SHARE)
+
+
+def pool_size(share: int, block_bytes: int, slots: int, context: int, block_size: int) -> int:
+    """Blocks of the pool: what so many running requests could ever fill, within `share` bytes."""
+    return min(slots * blocks_for(context or UNKNOWN_CONTEXT, block_size), share // block_bytes)
+
+
+def step_bytes(tokens: int, rows: int, hidden: int, head_dim: int, mlp: int, vocabulary: int, item: int) -> int:
+    """What a step of `tokens` tokens in `rows` requests takes beyond weights and pool, estimated from shapes: the gated
+    MLP of one layer, `mlp` wide, while the embeddings, the layer's input, the residual, its norm, the rotary angles and
+    three intermediate tensors are alive; or the logits and what sampling copies of them, where those are more."""
+    layer = tokens * (4 * hidden + 2 * head_dim + 3 * (mlp or 4 * hidden)) * item
+    return max(layer, rows * vocabulary * (item + 4 * LOGITS))

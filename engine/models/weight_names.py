@@ -1,0 +1,79 @@
+"""What the tensors of a checkpoint are, told from their names and shapes: the linear layers that a quantization holds
+in fewer bits, and all that stays as it is. No torch.
+
+It follows what transformers' bitsandbytes and torchao loaders convert: every `nn.Linear` (bitsandbytes GPT-2's Conv1D
+too) but the output layer. Experts of a mixture are one three-dimensional parameter once loaded, and most routers are
+bare parameters: both stay.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+HEADS = ("lm_head", "embed_out")
+_EMBEDDING = re.compile(r"(^|[._])(embed|embeds|embedding|embeddings|wte|wpe|embed_tokens|embed_positions)([._]|$)")
+_EXPERT = re.compile(r"\.experts\.")
+_ROUTER = re.compile(r"((?<!router)\.gate|\.router)$")
+_NOT_LINEAR = re.compile(r"(norm|^ln|\.ln)[^.]*$")
+# Buffers that older checkpoints carry; the model makes its own.
+_BUFFER = re.compile(r"(rotary_emb\.inv_freq|\.masked_bias|\.attn\.bias|\.attention\.bias)$")
+_PACKED = ("qweight", "qzeros", "scales", "g_idx")
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """`linears`: (inputs, outputs) of each linear layer that can be quantized, or that is in an AWQ checkpoint.
+    `others`: elements of all other parameters; `experts`: those of them that belong to a mixture's experts."""
+
+    linears: tuple[tuple[int, int], ...]
+    others: int
+    experts: int
+
+    @property
+    def parameters(self) -> int:
+        return sum(inputs * outputs for inputs, outputs in self.linears) + self.others
+
+
+def sort_weights(shapes: Shapes, *, tied: bool = False, conv1d: bool = False, bits: int = 0) -> Weights:
+    """`tied`: the output layer is the embedding's, and is not counted if it is stored all the same. `conv1d`: linear
+    layers are stored [inputs, outputs]. `bits` of each weight of an AWQ or GPTQ checkpoint, whose linear layers are
+    those that are packed; 0 for a plain one."""
+    linears: list[tuple[int, int]] = []
+    others = experts = 0
+    for name, shape in shapes.items():
+        module, _, leaf = name.rpartition(".")
+        if _is_buffer(name, shape) or (tied and leaf == "weight" and _is_head(module)):
+            continue
+        if bits and leaf in _PACKED:
+            if leaf == "qweight":
+                linears.append((shape[0], shape[1] * 32 // bits))
+            continue
+        if not bits and is_linear(name, shape):
+            inputs, outputs = shape if conv1d else (shape[1], shape[0])
+            linears.append((inputs, outputs))
+        else:
+            others += prod(shape)
+            if _EXPERT.search(name):
+                experts += prod(shape)
+    return Weights(tuple(linears), others, experts)
+
+
+def is_linear(name: str, shape: tuple[int, ...]) -> bool:
+    """Whether this tensor is the weight of a linear layer that a quantization at load converts."""
+    module, _, leaf = name.rpartition(".")
+    if leaf != "weight" or len(shape) != 2 or _is_head(module):
+        return False
+    return not any(pattern.search(module) for pattern in (_EXPERT, _ROUTER, _EMBEDDING, _NOT_LINEAR))
+
+
+def _is_head(module: str) -> bool:
+    return module.rpartition(".")[2] in HEADS
+
+
+def _is_buffer(name: str, shape: tuple[int, ...]) -> bool:
+    return bool(_BUFFER.search(name)) and (len(shape) != 1 or not name.endswith(".bias"))
