@@ -180,6 +180,7 @@ class MainWindow(QMainWindow):
         session.config_changed.connect(lambda config: self.page.sampling.set_mode(config.mode))
         session.engine_died.connect(self._on_died)
         session.notice_raised.connect(self._on_notice)
+        session.room_made.connect(lambda words: self.banner.tell("info", sentence(words), ""))
         self.bridge.records_arrived.connect(self._on_records)
         self.page.composer.path_dropped.connect(self.open_path)
         self.page.told.connect(lambda words: self.banner.tell("info", words, ""))

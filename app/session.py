@@ -23,6 +23,8 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from app import places
 from app.load_status import LoadMeter
 from app.loan import Loan, check_files
+from app.room import room_beside
+from app.words import bytes_words, model_words
 from engine import (
     EngineConfig,
     EngineFace,
@@ -41,7 +43,7 @@ from engine import (
 
 T = TypeVar("T")
 WATCH_MS = 200
-THREADS = 3
+THREADS = 8  # a load, downloads and measurements hold one each
 MOST_TORCH_THREADS = max(1, (os.cpu_count() or 2) - 1)  # a core is left to the window: who shares one slows all others
 LENT_WORDS = "A race is running; stop it on the Compare page first."
 
@@ -52,6 +54,11 @@ class SessionState(StrEnum):
     READY = "ready"
     DIED = "engine died"
     LENT = "lent to a race"
+
+
+def _words(error: Exception) -> str:
+    named = isinstance(error, (InvalidInput, RuntimeError)) and str(error)
+    return named or f"{type(error).__name__}: {error}"
 
 
 def _engine_type(in_process: bool) -> Callable[..., EngineFace]:
@@ -78,6 +85,7 @@ class Session(QObject):
     submit_failed = Signal(str)
     engine_died = Signal(str)
     notice_raised = Signal(str)  # a warning that stops nothing
+    room_made = Signal(str)  # the model there was is given back before another is loaded: why, and what if that fails
 
     def __init__(self, parent: QObject | None = None, *, in_process: bool = False) -> None:
         super().__init__(parent)
@@ -140,8 +148,9 @@ class Session(QObject):
     async def load(self, spec: ModelSpec, config: EngineConfig | None = None) -> bool:
         """Loads a model in place of the one there is. True when it is ready; else `load_failed` has said why.
 
-        Files that are no model, and whatever fails while requests run, leave the present model as it is: it is given
-        back first only when it is idle, to make room.
+        The present model stays until the new one is ready where memory holds both. Where it does not, `room_made` says
+        so, the present one is given back first, and is loaded again should the new one fail or be cancelled; while
+        requests run on it, the load is refused.
         """
         if self.state is SessionState.LOADING:
             return False
@@ -150,29 +159,50 @@ class Session(QObject):
             return False
         before = self.spec, self.config
         self.spec, self.config = spec, config or self.config
-        self._cancelled, self._meter, self._progress = threading.Event(), LoadMeter(), None
+        self._expect()
         self._set_state(SessionState.LOADING)
+        gave_back = False
         try:
             await self.off_thread(lambda: check_files(spec))
-            if not self.busy():
-                await self._give_back()
-            engine = await self._build(self._cancelled)
+            if self._engine is not None:
+                gave_back = await self._make_room(spec, before[0])
+            engine = await self._build()
         except LoadCancelled:
-            return self._load_failed("", before)
+            return await self._load_failed("", before, gave_back)
         except Exception as error:  # whatever it was, the person is told and the window goes on
-            named = isinstance(error, (InvalidInput, RuntimeError)) and str(error)
-            return self._load_failed(named or f"{type(error).__name__}: {error}", before)
+            return await self._load_failed(_words(error), before, gave_back)
         await self._give_back()
+        self._take(engine)
+        return True
+
+    def _expect(self) -> None:
+        """What a load under way is watched and cancelled by, fresh."""
+        self._cancelled, self._meter, self._progress = threading.Event(), LoadMeter(), None
+
+    async def _make_room(self, spec: ModelSpec, present: ModelSpec) -> bool:
+        """Gives the present model back where memory does not hold `spec` beside it; True when it did."""
+        room = await self.off_thread(lambda: room_beside(spec))
+        if room.enough:
+            return False
+        words = f"{model_words(spec.source)} needs about {bytes_words(room.needed)}, {bytes_words(room.free)} are free"
+        if self.busy():
+            raise InvalidInput(f"{words}; stop the requests that run on {model_words(present.source)} first")
+        self.room_made.emit(
+            f"{words}: {model_words(present.source)} makes room for it, and comes back should the load fail."
+        )
+        await self._give_back()
+        return True
+
+    def _take(self, engine: EngineFace) -> None:
         self._engine = engine
         self._watch.start()
         self._set_state(SessionState.READY)
         self.model_loaded.emit(engine.card)
         self._set_trace(engine.trace)
         self.config_changed.emit(self.config)
-        return True
 
-    async def _build(self, cancelled: threading.Event) -> EngineFace:
-        loop, spec, config = asyncio.get_event_loop(), self.spec, self.config
+    async def _build(self) -> EngineFace:
+        loop, spec, config, cancelled = asyncio.get_event_loop(), self.spec, self.config, self._cancelled
 
         def on_progress(progress: LoadProgress) -> None:
             # called on the loading thread; only the latest is told
@@ -198,10 +228,22 @@ class Session(QObject):
             raise LoadCancelled("the load was cancelled")
         return engine
 
-    def _load_failed(self, words: str, before: tuple[ModelSpec, EngineConfig]) -> bool:
-        if self._engine is not None:
+    async def _load_failed(self, words: str, before: tuple[ModelSpec, EngineConfig], gave_back: bool) -> bool:
+        """Back to the model there was before, which is loaded again where it was given back."""
+        if gave_back and not self.closing:
             self.spec, self.config = before
-        self._set_state(SessionState.EMPTY if self._engine is None else SessionState.READY)
+            self._expect()
+            try:
+                self._take(await self._build())
+            except LoadCancelled:
+                self._set_state(SessionState.EMPTY)
+            except Exception as error:
+                words = f"{words}; nor could {model_words(self.spec.source)} be loaded again: {_words(error)}"
+                self._set_state(SessionState.EMPTY)
+        else:
+            if self._engine is not None:
+                self.spec, self.config = before
+            self._set_state(SessionState.EMPTY if self._engine is None else SessionState.READY)
         self.load_failed.emit(words)
         return False
 

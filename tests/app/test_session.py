@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from pathlib import Path
 
+import psutil
 import pytest
 from pytestqt.qtbot import QtBot
 
+import resources
 from app import places
 from app.load_status import LoadStatus
 from app.session import Session, SessionState
@@ -104,6 +107,72 @@ def test_a_load_that_fails_leaves_the_running_requests_untouched(qtbot: QtBot, l
     assert (loaded.card, loaded.config) == (card, config)
     wait_for_the_end(qtbot, loaded, 4)
     assert {v.reason for v in views(loaded)} == {FinishReason.LENGTH}
+
+
+def little_memory(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
+    """As if the machine had so many bytes left."""
+    found = psutil.virtual_memory()
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: found._replace(available=free))
+
+
+def test_the_model_there_is_stays_until_the_next_one_is_ready(qtbot: QtBot, doomed: Session) -> None:
+    before, rooms = doomed.engine_pid, []
+    doomed.room_made.connect(rooms.append)
+    task = doomed.start(doomed.load(ModelSpec("demo-draft")))
+    seen = set()
+    doomed.load_progressed.connect(lambda _: seen.add(doomed.engine_pid))
+    qtbot.waitUntil(task.done, timeout=WAIT)
+    assert task.result()
+    assert seen == {before}
+    assert rooms == []
+    assert doomed.card is not None
+    assert doomed.card.source == "demo-draft"
+    assert not psutil.pid_exists(before or 0)
+
+
+def test_a_model_that_is_cancelled_leaves_the_one_there_is(qtbot: QtBot, doomed: Session) -> None:
+    before = doomed.engine_pid
+    doomed.load_progressed.connect(lambda _: doomed.cancel_load())
+    with qtbot.waitSignal(doomed.load_failed, timeout=WAIT) as failed:
+        doomed.start(doomed.load(ModelSpec("demo-draft")))
+    assert failed.args == [""]
+    assert (doomed.engine_pid, doomed.state, doomed.spec) == (before, SessionState.READY, ModelSpec("demo"))
+
+
+def test_without_room_for_both_the_window_says_so_and_the_old_model_comes_back(
+    qtbot: QtBot, doomed: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    little_memory(monkeypatch, 1 << 20)
+    broken = tmp_path / "broken"
+    shutil.copytree(resources.path("models/stories-5m"), broken)
+    weights = broken / "model.safetensors"
+    weights.write_bytes(weights.read_bytes().replace(b"up_proj", b"up_pr0j"))
+    before = doomed.engine_pid
+    said: list[tuple[str, int | None]] = []
+    doomed.room_made.connect(lambda words: said.append((words, doomed.engine_pid)))
+    with qtbot.waitSignal(doomed.load_failed, timeout=WAIT) as failed:
+        doomed.start(doomed.load(ModelSpec(str(broken))))
+    assert "up_pr" in failed.args[0]
+    [(words, pid)] = said
+    assert pid == before
+    assert "makes room" in words
+    assert "1 MB are free" in words
+    assert (doomed.state, doomed.spec) == (SessionState.READY, ModelSpec("demo"))
+    assert doomed.engine_pid not in (None, before)
+    send(qtbot, doomed, chat("a fox"))
+    wait_for_the_end(qtbot, doomed)
+
+
+def test_without_room_for_both_nothing_is_unloaded_while_requests_run(
+    qtbot: QtBot, doomed: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    little_memory(monkeypatch, 1 << 20)
+    before = doomed.engine_pid
+    doomed.busy = lambda: True
+    with qtbot.waitSignal(doomed.load_failed, timeout=WAIT) as failed:
+        doomed.start(doomed.load(ModelSpec("demo-draft")))
+    assert "stop the requests" in failed.args[0]
+    assert (doomed.engine_pid, doomed.state) == (before, SessionState.READY)
 
 
 def test_submitting_without_a_model_says_so(qtbot: QtBot, session: Session) -> None:
