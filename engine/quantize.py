@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import ast
+import os
+import re
+import shutil
+import tempfile
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
-from engine.job import Report
+from engine.config import InvalidInput, ModelSpec
+from engine.job import Report, run_job
+from engine.models.inspect import read_config, resolve, weight_files
+from engine.texts import Encode, read_text, samples, token_ids
 
 GROUPS = (32, 64, 128)
+REMEDY = "pip install 'batchscope[awq]'"
+ORIGIN = "quantized_from.json"  # beside a checkpoint that was made here: what it was made of
+PACKED = 8  # outputs of a layer that share an int32
 
 
 @dataclass(frozen=True, slots=True)
 class AwqRecipe:
     """`source` and `revision` as in ModelSpec; `calibration` is a text file, one sample a paragraph or line (or the
-    name
-    of a shipped text); `out` a folder that must not exist or be empty. `group` inputs share a scale; at most `samples`
-    calibration samples of at most `length` tokens are used."""
+    name of a shipped text); `out` a folder that must not exist or be empty. `group` inputs share a scale; at most
+    `samples` calibration samples of at most `length` tokens are used."""
 
     source: str
     calibration: str
@@ -30,11 +42,157 @@ class AwqRecipe:
 def check_recipe(recipe: AwqRecipe) -> None:
     """Raises InvalidInput for what can be known beforehand: autoawq missing, an architecture it cannot do (with the
     reason), widths that the group does not divide, an `out` that holds something, no calibration text, a full disk."""
-    raise NotImplementedError
+    for name, value, low in (("samples", recipe.samples, 1), ("length", recipe.length, 16)):
+        if value < low:
+            raise InvalidInput(f"{name}={value}: must be a whole number of at least {low}")
+    if recipe.group not in GROUPS:
+        raise InvalidInput(f"group={recipe.group}: must be one of {', '.join(map(str, GROUPS))}")
+    missing = [name for name in ("awq", "datasets") if find_spec(name) is None]
+    if missing:
+        raise InvalidInput(f"AWQ checkpoints are made by autoawq, which is not installed: {REMEDY}")
+    folder = model_folder(recipe)
+    _check_architecture(folder)
+    _check_widths(folder, recipe.group)
+    content = read_text(recipe.calibration)
+    if (folder / "tokenizer.json").exists():
+        from tokenizers import Tokenizer
+
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        calibration_ids(lambda text: tokenizer.encode(text).ids, content, recipe)
+    _check_out(recipe.out, folder)
+
+
+def model_folder(recipe: AwqRecipe) -> Path:
+    """Where the original lies; a hub id must be in the Hugging Face cache. Raises InvalidInput."""
+    folder = resolve(ModelSpec(recipe.source, revision=recipe.revision))
+    if folder is not None:
+        return folder
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        folder = Path(snapshot_download(recipe.source, revision=recipe.revision, local_files_only=True))
+    except LocalEntryNotFoundError as error:
+        raise InvalidInput(
+            f"{recipe.source} is not on this machine: download it first on the Models page, or load it once"
+        ) from error
+    return resolve(ModelSpec(str(folder))) or folder
+
+
+def _check_architecture(folder: Path) -> None:
+    config = read_config(folder)
+    kind = config["model_type"]
+    if "quantization_config" in config:
+        method = config["quantization_config"].get("quant_method", "some way")
+        raise InvalidInput(f"{folder} is quantized already ({method}): give the original that it was made of")
+    known = autoawq_types()
+    if kind not in known:
+        raise InvalidInput(
+            f"model type {kind!r}: autoawq cannot quantize it; it can {', '.join(sorted(known - set(REFUSED)))}. "
+            "int8 and nf4 quantize any model while it loads"
+        )
+    if kind in REFUSED:
+        raise InvalidInput(f"model type {kind!r}: {REFUSED[kind]}; int8 and nf4 quantize it while it loads")
+
+
+_EXPERTS = "it has experts, which autoawq does not find in today's transformers"
+_SCALED = "autoawq would scale its activation function, a kind of layer that no ordinary model has a place for"
+REFUSED = {
+    **dict.fromkeys(("mixtral", "qwen3_moe", "deepseek_v2", "deepseek_v3"), _EXPERTS),
+    **dict.fromkeys(("bloom", "falcon", "gpt_bigcode", "gpt_neox", "gptj", "internlm2", "mpt", "starcoder2"), _SCALED),
+}
+
+
+def autoawq_types() -> set[str]:
+    """The model types of autoawq's own table, read from its source: importing it takes seconds, and torch."""
+    found = find_spec("awq")
+    table = Path(found.origin).parent / "models" / "auto.py" if found and found.origin else None
+    if table is None or not table.exists():
+        raise InvalidInput(f"autoawq is not installed as it should be; install it again: {REMEDY}")
+    for node in ast.parse(table.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
+            return {str(key.value) for key in node.value.keys if isinstance(key, ast.Constant)}
+    raise InvalidInput("this autoawq has no table of models; 0.2.9 is the version that was tried")
+
+
+def _linears(folder: Path) -> Iterator[tuple[str, int, int]]:
+    """Name, inputs and outputs of each linear of the layers, from the headers of the files."""
+    from safetensors import safe_open
+
+    for path in weight_files(folder):
+        with safe_open(path, framework="np") as file:
+            for name in file.keys():  # noqa: SIM118
+                shape = file.get_slice(name).get_shape()
+                if len(shape) == 2 and re.search(r"\.\d+\..+\.weight$", name):
+                    yield name, shape[1], shape[0]
+
+
+def _check_widths(folder: Path, group: int) -> None:
+    linears = list(_linears(folder))
+    if not linears:
+        raise InvalidInput(f"{folder} has no linear layers that autoawq would quantize")
+    for name, inputs, outputs in linears:
+        if inputs % group:
+            rest = [g for g in GROUPS if not any(width % g for _, width, _ in linears)]
+            remedy = f"choose group {' or '.join(map(str, rest))}" if rest else "no group that autoawq has does"
+            raise InvalidInput(f"group={group}: does not divide the {inputs} inputs of {name}; {remedy}")
+        if outputs % PACKED:
+            raise InvalidInput(f"{name} has {outputs} outputs, which AWQ packs by {PACKED}: it cannot be quantized")
+
+
+def _check_out(out: Path, folder: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise InvalidInput(f"out={out}: is a file; name a folder that does not exist")
+    if out.exists() and any(out.iterdir()):
+        raise InvalidInput(f"out={out}: the folder is not empty; name one that does not exist")
+    parent = next(p for p in out.resolve().parents if p.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise InvalidInput(f"out={out}: nothing can be written in {parent}; choose another folder")
+    need = sum(path.stat().st_size for path in weight_files(folder))  # an upper bound: what is not quantized stays
+    free = shutil.disk_usage(parent).free
+    if free < need:
+        raise InvalidInput(f"out={out}: up to {need / 1e9:.1f} GB are written and {free / 1e9:.1f} GB are free there")
+
+
+def calibration_ids(encode: Encode, content: str, recipe: AwqRecipe) -> list[list[int]]:
+    """The calibration text as token ids: at most `samples` parts of at most `length` tokens.
+
+    autoawq strings them together and uses whole blocks of `length`. Raises InvalidInput where there is not one.
+    """
+    ids: list[list[int]] = []
+    for part in token_ids(encode, samples(content)):
+        ids += [part[i : i + recipe.length] for i in range(0, len(part), recipe.length)]
+    ids = ids[: recipe.samples]
+    total = sum(map(len, ids))
+    if total < recipe.length:
+        raise InvalidInput(
+            f"calibration: the first {len(ids)} samples of {recipe.calibration!r} have {total:,} tokens, less than one "
+            f"block of length={recipe.length}: give more text, more samples or a smaller length"
+        )
+    return ids
 
 
 def quantize_to_awq(recipe: AwqRecipe, report: Report | None = None, cancelled: threading.Event | None = None) -> Path:
     """Makes the checkpoint and returns its folder; blocks for minutes. `report` hears layers done of all. Nothing is
-    left
-    in `out` when it fails or is cancelled. Raises InvalidInput, LoadCancelled, JobDied."""
-    raise NotImplementedError
+    left in `out` when it fails or is cancelled. Raises InvalidInput, LoadCancelled, JobDied."""
+    check_recipe(recipe)
+    out = recipe.out.expanduser().resolve()
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        part = Path(tempfile.mkdtemp(prefix=f".{out.name}-", suffix=".part", dir=out.parent))
+    except OSError as error:
+        raise InvalidInput(f"out={recipe.out}: cannot be made: {error.strerror}; choose another folder") from error
+    arguments = {
+        "source": recipe.source, "revision": recipe.revision, "folder": str(model_folder(recipe)),
+        "calibration": recipe.calibration, "part": str(part), "group": recipe.group, "samples": recipe.samples,
+        "length": recipe.length,
+    }  # fmt: skip
+    try:
+        run_job("engine.awq_maker:work", arguments, report, cancelled)
+        part.chmod(0o755)  # mkdtemp's is for its owner alone, and so is a file of weights
+        for path in part.iterdir():
+            path.chmod(0o644)
+        part.replace(out)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return out

@@ -1,0 +1,88 @@
+"""The child's side of `engine.quantize`: autoawq at work. It changes warning filters, so it runs in a process of its
+own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import warnings
+from collections.abc import Iterable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from engine.config import InvalidInput
+from engine.job import Report
+from engine.models.inspect import read_config
+from engine.progress import LoadProgress
+from engine.quantize import ORIGIN, AwqRecipe, calibration_ids
+from engine.texts import read_text
+
+# What travels with the weights as it is; config.json is written anew.
+COPIED = ("tokenizer*", "*vocab*", "merges.txt", "special_tokens_map.json", "added_tokens.json", "chat_template*",
+          "generation_config.json", "LICENSE*", "NOTICE*")  # fmt: skip
+
+
+def work(arguments: dict[str, Any], report: Report) -> None:
+    """Quantizes the model in `folder` into `part`, which is removed when that fails."""
+    part, folder = Path(arguments["part"]), Path(arguments["folder"])
+    recipe = AwqRecipe(
+        arguments["source"], arguments["calibration"], part, arguments["revision"], arguments["group"],
+        arguments["samples"], arguments["length"],
+    )  # fmt: skip
+    try:
+        _quantize(recipe, folder, part, report)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+
+
+def _quantize(recipe: AwqRecipe, folder: Path, part: Path, report: Report) -> None:
+    import torch
+    from transformers import AutoTokenizer
+
+    report(LoadProgress("reading the calibration text"))
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    ids = calibration_ids(lambda text: tokenizer(text, verbose=False).input_ids, read_text(recipe.calibration), recipe)
+    report(LoadProgress("loading the model"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import awq.quantize.quantizer
+        from awq import AutoAWQForCausalLM
+    awq.quantize.quantizer.tqdm = lambda layers, **_: _told(layers, report)
+    torch.manual_seed(0)
+    try:
+        model = AutoAWQForCausalLM.from_pretrained(str(folder), trust_remote_code=False, device_map=None)
+        report(LoadProgress("running the calibration text"))
+        model.quantize(
+            tokenizer,
+            {"zero_point": True, "q_group_size": recipe.group, "w_bit": 4, "version": "GEMM"},
+            calib_data=ids,
+            max_calib_samples=recipe.samples,
+            max_calib_seq_len=recipe.length,
+        )
+        report(LoadProgress("writing the checkpoint"))
+        model.model.config.use_cache = read_config(folder).get("use_cache", True)  # autoawq switches it off
+        model.save_quantized(str(part))
+    except MemoryError as error:
+        raise InvalidInput("there is not enough memory to quantize this model here; fewer samples take less") from error
+    except OSError as error:
+        raise InvalidInput(f"cannot write the checkpoint: {error.strerror or error}") from error
+    for pattern in COPIED:
+        for path in folder.glob(pattern):
+            shutil.copyfile(path, part / path.name)
+    origin = {
+        "source": recipe.source, "revision": recipe.revision, "calibration": Path(recipe.calibration).name,
+        "samples": len(ids), "length": recipe.length, "group": recipe.group,
+        "versions": {name: version(name) for name in ("autoawq", "transformers", "torch")},
+    }  # fmt: skip
+    (part / ORIGIN).write_text(json.dumps(origin, indent=2) + "\n")
+
+
+def _told(layers: Iterable[int], report: Report) -> Iterator[int]:
+    """What autoawq shows as a bar over the layers."""
+    each = list(layers)
+    for done, layer in enumerate(each):
+        report(LoadProgress(f"quantizing layer {done + 1} of {len(each)}", done, len(each)))
+        yield layer
+    report(LoadProgress("packing", len(each), len(each)))
