@@ -6,6 +6,8 @@ from pathlib import Path
 
 from engine import Header
 
+SHIPPED = {"demo": "demo stories", "demo-draft": "demo draft"}
+
 
 def bytes_words(count: float) -> str:
     """1,536 bytes as "1.5 KB": three figures, steps of 1,024."""
@@ -25,8 +27,8 @@ def count_words(count: int) -> str:
 
 def model_words(source: str) -> str:
     """A model by the name people know it by: the demo, a folder's name, a hub id."""
-    if source == "demo":
-        return "demo stories"
+    if source in SHIPPED:
+        return SHIPPED[source]
     return Path(source).name if source.startswith(("/", "~", ".")) else source
 
 

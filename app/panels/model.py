@@ -15,13 +15,14 @@ from app.session import Session, SessionState
 from app.widgets.controls import DropDown
 from app.widgets.labels import Heading, Note, Row, label, set_role
 from app.widgets.memory_bar import MemoryBar
-from app.words import bytes_words, count_words, sentence
-from engine import DTYPES, QUANTIZATIONS, Header, InvalidInput, ModelCard, ModelSpec, Trace
+from app.words import SHIPPED, bytes_words, count_words, sentence
+from engine import DTYPES, SCHEMES, Header, InvalidInput, ModelCard, ModelSpec, Trace
 
-DEMO, FOLDER, HUB = "demo", "folder", "hub"
+FOLDER, HUB = "folder", "hub"
+PRECISION = "automatic: as stored on a GPU; on a CPU float32, or bfloat16 with quantized weights"
 HINTS = {
     FOLDER: ("Folder", "a folder with config.json and safetensors"),
-    HUB: ("Hub id", "owner/name, e.g. Qwen/Qwen3-0.6B"),
+    HUB: ("Hub id", "owner/name or owner/name@revision"),
 }
 
 
@@ -43,14 +44,16 @@ class ModelPanel(QWidget):
         self._session = session
         self._header: Header | None = None
         self._sources = {FOLDER: "", HUB: ""}
-        items: list[tuple[str, object]] = [("demo stories", DEMO), ("folder …", FOLDER), ("hub id …", HUB)]
+        self._trusted = ""  # the source whose own code may run, as the command line said
+        items: list[tuple[str, object]] = [(words, source) for source, words in SHIPPED.items()]
+        items += [("folder …", FOLDER), ("hub id …", HUB)]
         self.source = DropDown("model_source", items)
         self.path = QLineEdit()
         self.path.setObjectName("model_path")
         self.browse = QPushButton("…")
         self.browse.setObjectName("model_browse")
         self.browse.setAccessibleName("Choose a model folder")
-        self.quantization = DropDown("model_quantization", [(q, q) for q in QUANTIZATIONS])
+        self.quantization = DropDown("model_quantization", [(q.title, q.name) for q in SCHEMES.values()])
         self.dtype = DropDown("model_dtype", [("automatic" if d == "auto" else d, d) for d in DTYPES])
         self.device = DropDown("model_device", devices())
         self.bar = MemoryBar()
@@ -73,6 +76,7 @@ class ModelPanel(QWidget):
         self.source.currentIndexChanged.connect(self._on_source)
         self.path.textChanged.connect(self._on_edited)
         self.path.returnPressed.connect(self._on_load)
+        self.quantization.currentIndexChanged.connect(self._on_edited)
         self.dtype.currentIndexChanged.connect(self._on_edited)
         self.device.currentIndexChanged.connect(self._on_edited)
         self.browse.clicked.connect(self.choose_folder)
@@ -101,9 +105,8 @@ class ModelPanel(QWidget):
         place.setFocusProxy(self.path)
         self.place = Row("Folder", place)
         column.addWidget(self.place)
-        if len(QUANTIZATIONS) > 1:
-            column.addWidget(Row("Quantization", self.quantization))
-        column.addWidget(Row("Precision", self.dtype, "automatic: as stored on a GPU, float32 on a CPU"))
+        column.addWidget(Row("Quantization", self.quantization))
+        column.addWidget(Row("Precision", self.dtype, PRECISION))
         column.addWidget(Row("Device", self.device))
         head = QHBoxLayout()
         head.addWidget(label("Memory", "secondary"))
@@ -126,29 +129,38 @@ class ModelPanel(QWidget):
     def spec(self) -> ModelSpec:
         """The model as chosen. Raises InvalidInput when the source is empty."""
         kind = self.source.currentData()
-        source = DEMO if kind == DEMO else self.path.text().strip()
+        source = kind if kind in SHIPPED else self.path.text().strip()
         if not source:
             raise InvalidInput(
                 "Choose a model folder." if kind == FOLDER else "Type a hub id, such as Qwen/Qwen3-0.6B."
             )
+        revision = None
         if kind == FOLDER:
             source = str(Path(source).expanduser())
+        elif kind == HUB:
+            source, _, pinned = source.partition("@")
+            revision = pinned or None
         return ModelSpec(
             source,
             quantization=self.quantization.currentData(),
             dtype=self.dtype.currentData(),
             device=self.device.currentData(),
+            revision=revision,
+            trust_remote_code=source == self._trusted,
         )
 
     def set_spec(self, spec: ModelSpec) -> None:
         """Shows this model as the chosen one."""
         local = spec.source.startswith(("/", "~", ".")) or Path(spec.source).is_dir()
-        kind = DEMO if spec.source == DEMO else FOLDER if local else HUB
-        if kind != DEMO:
-            self._sources[kind] = spec.source
+        kind = spec.source if spec.source in SHIPPED else FOLDER if local else HUB
+        shown = f"{spec.source}@{spec.revision}" if spec.revision else spec.source
+        self._trusted = spec.source if spec.trust_remote_code else ""
+        if kind not in SHIPPED:
+            self._sources[kind] = shown
         self.source.setCurrentIndex(self.source.findData(kind))
-        if kind != DEMO:
-            self.path.setText(spec.source)
+        if kind not in SHIPPED:
+            self.path.setText(shown)
+        self.quantization.setCurrentIndex(max(0, self.quantization.findData(spec.quantization)))
         self.dtype.setCurrentIndex(max(0, self.dtype.findData(spec.dtype)))
         at = self.device.findData(spec.device)
         if at < 0:
@@ -167,16 +179,17 @@ class ModelPanel(QWidget):
 
     def open_folder(self, folder: str) -> None:
         places.settings().setValue("model/folder", str(Path(folder).parent))
-        self.set_spec(ModelSpec(folder, dtype=self.dtype.currentData(), device=self.device.currentData()))
+        chosen = {"dtype": self.dtype.currentData(), "device": self.device.currentData()}
+        self.set_spec(ModelSpec(folder, self.quantization.currentData(), **chosen))
         self._on_load()
 
     # -- slots ----------------------------------------------------------------------------------------------------
 
     def _on_source(self) -> None:
         kind = self.source.currentData()
-        self.place.setVisible(kind != DEMO)
+        self.place.setVisible(kind not in SHIPPED)
         self.browse.setVisible(kind == FOLDER)
-        if kind != DEMO:
+        if kind not in SHIPPED:
             words, hint = HINTS[kind]
             self.place.label.setText(words)
             self.path.setAccessibleName(words)
@@ -186,7 +199,7 @@ class ModelPanel(QWidget):
 
     def _on_edited(self) -> None:
         kind = self.source.currentData()
-        if kind != DEMO:
+        if kind not in SHIPPED:
             self._sources[kind] = self.path.text()
             self.path.setToolTip(self.path.text())
         self.error.say("")

@@ -1,0 +1,37 @@
+"""The model panel: what is chosen there is what is loaded, and what is loaded is what it shows."""
+
+from __future__ import annotations
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from app.panels.model import ModelPanel
+from app.session import Session
+from engine import ModelSpec
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        ModelSpec("demo"),
+        ModelSpec("demo", "nf4-double", "bfloat16", "cpu"),
+        ModelSpec("demo-draft", "int8"),
+        ModelSpec("/models/llama", "awq", "float16", "cuda:1"),
+        ModelSpec("owner/name", "none", revision="v1.0"),
+        ModelSpec("owner/name", trust_remote_code=True),
+    ],
+    ids=str,
+)
+def test_a_model_that_is_shown_is_chosen_just_so(qtbot: QtBot, session: Session, spec: ModelSpec) -> None:
+    panel = ModelPanel(session)
+    qtbot.addWidget(panel)
+    panel.set_spec(spec)
+    assert panel.spec() == spec
+
+
+def test_code_of_another_model_is_not_trusted_with_it(qtbot: QtBot, session: Session) -> None:
+    panel = ModelPanel(session)
+    qtbot.addWidget(panel)
+    panel.set_spec(ModelSpec("owner/name", trust_remote_code=True))
+    panel.path.setText("owner/other")
+    assert panel.spec() == ModelSpec("owner/other")
