@@ -34,11 +34,18 @@ class PackedLinear(nn.Module):
 def pack_linears(module: nn.Module) -> None:
     """Replaces the float32 linear layers of a module on a CPU, where this build of torch has oneDNN.
 
-    Only exact `nn.Linear`s: a layer that a quantizer made stays. A weight that nothing else holds is freed.
+    Only exact `nn.Linear`s: a layer that a quantizer made or filled stays. A weight that nothing else holds is freed.
     """
     if not torch.backends.mkldnn.is_available():
         return
     for parent in list(module.modules()):
         for name, child in list(parent.named_children()):
-            if type(child) is nn.Linear and child.weight.dtype is torch.float32 and child.weight.device.type == "cpu":
+            if isinstance(child, nn.Linear) and _is_plain(child):
                 setattr(parent, name, PackedLinear(child))
+
+
+def _is_plain(linear: nn.Linear) -> bool:
+    """A quantizer may leave the layer as it is and put a tensor of its own kind in the place of its weight."""
+    weight = linear.weight
+    exact = type(linear) is nn.Linear and type(weight) is nn.Parameter
+    return exact and weight.dtype is torch.float32 and weight.device.type == "cpu"

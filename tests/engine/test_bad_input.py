@@ -230,8 +230,7 @@ def refusal_on(device: str) -> str:
     ("values", "message"),
     [
         ({"source": " "}, "source=' ': name a model"),
-        ({"quantization": "awq"}, "quantization='awq': not built yet; use none"),
-        ({"quantization": "q4"}, "quantization='q4': must be none"),
+        ({"quantization": "q4"}, "quantization='q4': must be one of none, int8"),
         ({"dtype": "int8"}, "dtype='int8': must be one of auto, float32"),
         ({"device": "tpu"}, "device='tpu': must be auto, cpu, cuda or cuda:N"),
     ],

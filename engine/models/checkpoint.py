@@ -1,0 +1,118 @@
+"""A checkpoint's files up to its weights: fetched where needed, read, and what it is refused for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import transformers
+from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from engine.config import InvalidInput, ModelSpec
+from engine.quantization import missing
+
+
+def fetch(spec: ModelSpec) -> Path:
+    """The hub's snapshot in the local cache, downloaded where needed: configs, tokenizer and safetensors only."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
+
+    wanted = ["*.json", "*.safetensors", "*.jinja", "tokenizer.model", "*.txt"]
+    if spec.trust_remote_code:
+        wanted.append("*.py")
+    try:
+        return Path(snapshot_download(spec.source, revision=spec.revision, allow_patterns=wanted))
+    except GatedRepoError as error:
+        raise InvalidInput(
+            f"{spec.source} is gated: accept its licence on its page, then log in with `hf auth login`"
+        ) from error
+    except RepositoryNotFoundError as error:
+        raise InvalidInput(f"the hub has no model {spec.source!r}, or it is private: check its name") from error
+    except (HfHubHTTPError, OSError, RuntimeError, ValueError) as error:
+        raise InvalidInput(
+            f"cannot fetch {spec.source!r}: the hub cannot be reached and the model is not in the local cache; "
+            "check the network, or give the path of a local folder"
+        ) from error
+    except Exception as error:  # httpx errors, which huggingface_hub passes on as they are
+        if type(error).__module__.split(".")[0] in ("httpx", "httpcore", "requests", "huggingface_hub"):
+            raise InvalidInput(
+                f"cannot fetch {spec.source!r}: {error}; check the network, or give the path of a local folder"
+            ) from error
+        raise
+
+
+def transformers_config(folder: Path, spec: ModelSpec) -> Any:
+    """Raises InvalidInput for one that transformers cannot use or our attention cannot serve."""
+    try:
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=spec.trust_remote_code)
+    except Exception as error:  # a config checks itself, and raises what it likes
+        raise InvalidInput(
+            f"{folder}: transformers {transformers.__version__} cannot use this config: {first_line(error)}"
+        ) from error
+    if not spec.trust_remote_code:
+        refuse_unsupported(config)
+    return config
+
+
+def quantization_of(folder: Path, spec: ModelSpec, config: Any) -> str:
+    """How the weights will be held: as the checkpoint was quantized beforehand, else as asked for.
+
+    Raises InvalidInput where the two do not go together, or what is needed is not installed.
+    """
+    stored = getattr(config, "quantization_config", None)
+    if stored is None:
+        if spec.quantization == "awq":
+            raise InvalidInput(
+                f"{folder} is not an AWQ checkpoint: make one with `batchscope quantize {spec.source} --to awq`, "
+                "or choose a quantization that is made at load, such as nf4"
+            )
+        lacking = missing(spec.quantization)
+        if lacking:
+            raise InvalidInput(f"quantization={spec.quantization!r}: {lacking}")
+        return spec.quantization
+    values = stored if isinstance(stored, dict) else stored.to_dict()
+    method = str(values.get("quant_method", "unknown"))
+    if method != "awq":
+        raise InvalidInput(
+            f"{folder} is quantized already, as {method!r}, which is not supported: "
+            "use the original model, or an AWQ checkpoint of it"
+        )
+    if spec.quantization not in ("none", "awq"):
+        raise InvalidInput(
+            f"{folder} is quantized already, as AWQ, and cannot be quantized again as {spec.quantization}: "
+            f"choose none or awq, or use the original model"
+        )
+    return "awq"
+
+
+def refuse_unsupported(config: Any) -> None:
+    """Raises InvalidInput for a model type that our attention cannot serve."""
+    kind = config.model_type
+    try:
+        cls = AutoModelForCausalLM._model_mapping[type(config)]
+    except KeyError as error:
+        raise InvalidInput(
+            f"model type {kind!r} is not a decoder that generates text; choose a causal model"
+        ) from error
+    if type(config) in MODEL_FOR_MASKED_LM_MAPPING:  # BERT and its kin have a causal class, and are none
+        raise InvalidInput(f"model type {kind!r} fills gaps and does not generate text; choose a causal model")
+    if isinstance(cls, tuple):
+        cls = cls[0]
+    if not cls._supports_attention_backend or cls._is_stateful:
+        raise InvalidInput(
+            f"model type {kind!r} does not use transformers' attention interface, "
+            "so a paged KV cache cannot serve it; choose another architecture (Llama, Qwen, Mistral, Gemma ...)"
+        )
+
+
+def read_tokenizer(folder: Path, spec: ModelSpec) -> Any:
+    """Raises InvalidInput for one that cannot be read."""
+    try:
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=spec.trust_remote_code)
+    except Exception as error:  # tokenizers raises bare Exception for a broken tokenizer.json
+        raise InvalidInput(f"{folder}: the tokenizer cannot be read: {first_line(error)}") from error
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, short enough for a message of ours."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]

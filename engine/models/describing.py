@@ -1,0 +1,113 @@
+"""What a loaded model is: that our attention serves it, the tokens that end its texts, its card."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from engine.config import InvalidInput
+from engine.models import attention
+from engine.models.weight_count import count_weights, held_bytes
+from engine.trace.records import ModelCard
+
+
+def serve_with_paged_attention(
+    module: PreTrainedModel, device: torch.device
+) -> tuple[list[tuple[int, int]], tuple[int, ...]]:
+    """Sets our attention and proves with a two-token forward that every layer calls it.
+
+    Returns (kv_heads, head_dim) and the sliding window (0: none) of each layer, read off what the layers really hand
+    over. Raises InvalidInput for a model whose layers do not all come through.
+    """
+    layers = int(module.config.get_text_config().num_hidden_layers)
+    shapes: dict[int, tuple[int, int]] = {}
+    windows: dict[int, int] = {}
+
+    def probe(
+        layer_module: torch.nn.Module,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        *_: Any,
+        sliding_window: int | None = None,
+        **__: Any,
+    ) -> Any:
+        if key.shape == value.shape and isinstance(getattr(layer_module, "layer_idx", None), int):
+            shapes[layer_module.layer_idx] = (key.shape[1], key.shape[3])  # type: ignore[index]
+            windows[layer_module.layer_idx] = sliding_window or 0  # type: ignore[index]
+        return torch.zeros_like(query).transpose(1, 2).contiguous(), None
+
+    probe_name = f"{attention.NAME}_probe"
+    attention.ALL_ATTENTION_FUNCTIONS.register(probe_name, probe)
+    attention.ALL_MASK_ATTENTION_FUNCTIONS.register(probe_name, lambda *args, **kwargs: None)
+    kind = module.config.model_type
+    refusal = InvalidInput(
+        f"model type {kind!r}: not every layer keeps ordinary keys and values and uses transformers' attention "
+        "interface, so a paged KV cache cannot serve it; choose another architecture (Llama, Qwen, Mistral, Gemma ...)"
+    )
+    try:
+        module.set_attn_implementation(probe_name)
+        with torch.inference_mode():
+            ids = torch.zeros(1, 2, dtype=torch.long, device=device)
+            module(input_ids=ids, position_ids=torch.arange(2, device=device)[None], use_cache=False)
+        module.set_attn_implementation(attention.NAME)
+    except (ValueError, RuntimeError, TypeError, AttributeError, NotImplementedError) as error:
+        raise refusal from error
+    if sorted(shapes) != list(range(layers)):
+        raise refusal
+    return [shapes[i] for i in range(layers)], tuple(windows[i] for i in range(layers))
+
+
+def end_tokens(module: PreTrainedModel, tokenizer: Any) -> frozenset[int]:
+    """Every EOS id: of the generation config, the model's config and the tokenizer."""
+    ids: set[int] = set()
+    for holder in (module.generation_config, module.config.get_text_config(), tokenizer):
+        value = getattr(holder, "eos_token_id", None)
+        ids |= set(value) if isinstance(value, (list, tuple)) else {value} if value is not None else set()
+        if ids:
+            break
+    return frozenset(ids)
+
+
+def describe(
+    module: PreTrainedModel,
+    tokenizer: Any,
+    source: str,
+    name: str,
+    quantization: str,
+    layer_kv: list[tuple[int, int]],
+    windows: tuple[int, ...],
+) -> ModelCard:
+    """The card of a module, its linear layers packed or not; `quantization` as it was really loaded."""
+    config = module.config.get_text_config()
+    item = module.dtype.itemsize
+    kv_heads, head_dim = layer_kv[0]
+    weights = count_weights(module)
+    return ModelCard(
+        name=name,
+        source=source,
+        architecture=type(module).__name__,
+        parameters=weights.all,
+        layers=len(layer_kv),
+        heads=int(config.num_attention_heads),
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        hidden=int(config.hidden_size),
+        vocabulary=int(config.vocab_size),
+        context=int(getattr(config, "max_position_embeddings", 0) or 0),
+        dtype=str(module.dtype).removeprefix("torch."),
+        device=str(module.device),
+        quantization=quantization,
+        weight_bytes=held_bytes(module),
+        kv_token_bytes=sum(2 * heads * dim * item for heads, dim in layer_kv),
+        chat=getattr(tokenizer, "chat_template", None) is not None,
+        body_parameters=weights.body,
+        expert_parameters=weights.expert,
+        experts=weights.experts,
+        active_experts=weights.active,
+        head_parameters=weights.head,
+        bytes_per_weight=weights.bytes_per_weight,
+        windows=windows,
+    )

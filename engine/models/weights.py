@@ -1,0 +1,181 @@
+"""Reads a checkpoint's weights through transformers: with progress by bytes, cancellable, all of them or an error."""
+
+from __future__ import annotations
+
+import re
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from engine.config import InvalidInput
+from engine.models.checkpoint import first_line
+from engine.models.inspect import ModelInfo
+from engine.progress import LoadCancelled, LoadProgress
+
+Report = Callable[[LoadProgress], None]
+
+# Buffers that old versions saved and every model makes itself: rotary frequencies and causal masks.
+REMADE = re.compile(r"(rotary_emb\.inv_freq|\.(attn|attention)\.(masked_)?bias)$")
+
+
+class Reporter:
+    """Says how far a load is. Raises LoadCancelled when it was cancelled."""
+
+    def __init__(self, report: Report | None, cancelled: threading.Event | None) -> None:
+        self._report, self._cancelled = report, cancelled
+
+    def __call__(self, stage: str, done: int = 0, total: int = 0) -> None:
+        if self._cancelled is not None and self._cancelled.is_set():
+            raise LoadCancelled("the load was cancelled")
+        if self._report is not None:
+            self._report(LoadProgress(stage, done, total))
+
+
+def read_weights(
+    folder: Path,
+    config: Any,
+    quantization: str,
+    dtype: torch.dtype,
+    device: torch.device,
+    info: ModelInfo,
+    trust_remote_code: bool,
+    say: Reporter,
+) -> PreTrainedModel:
+    """The model with its weights quantized as `quantization` says, on `device`, in eval mode.
+
+    Raises InvalidInput when they cannot be read, do not fit in the GPU's memory, or are not those of the config's
+    architecture; LoadCancelled between two tensors.
+    """
+    total = info.weight_bytes
+    say("reading weights", 0, total)
+    try:
+        with quiet(), _byte_progress(info, say):
+            # Without accelerate, weights for a GPU take a detour through the host's memory.
+            placed = find_spec("accelerate") is not None and (device.type != "cpu" or quantization != "none")
+            module, loading = AutoModelForCausalLM.from_pretrained(
+                folder,
+                dtype=dtype,
+                device_map={"": device} if placed else None,
+                attn_implementation="eager",  # every model has it; ours takes its place after the probe
+                use_safetensors=True,
+                trust_remote_code=trust_remote_code,
+                output_loading_info=True,
+                **_options(quantization, config, dtype),
+            )
+            if not placed and device.type != "cpu":
+                module.to(device)
+            _settle(module, quantization, dtype, lambda: say("preparing weights", total, total))
+    except (LoadCancelled, InvalidInput):
+        raise
+    except Exception as error:  # each model's code and each file format raises its own
+        if isinstance(error, torch.cuda.OutOfMemoryError):
+            raise InvalidInput(f"{info.name} does not fit in the GPU's memory: {first_line(error)}") from error
+        raise InvalidInput(f"{folder} cannot be loaded: {first_line(error)}") from error
+    _refuse_strays(folder, config, loading)
+    say("reading weights", total, total)
+    return module.eval().requires_grad_(False)
+
+
+def _options(quantization: str, config: Any, dtype: torch.dtype) -> dict[str, Any]:
+    """What `from_pretrained` is told of a quantization."""
+    match quantization:
+        case "none":
+            return {"config": config}
+        case "awq":
+            from engine.models.quantization.awq_quantizer import awq_arguments
+            from engine.models.quantization.awq_settings import awq_settings
+
+            settings = awq_settings(config.to_dict())
+            assert settings is not None
+            return awq_arguments(config, settings)
+        case "torchao-int8":
+            from engine.models.quantization.torchao import torchao_config
+
+            return {"config": config, "quantization_config": torchao_config()}
+    from engine.models.quantization.bits import bits_config
+
+    return {"config": config, "quantization_config": bits_config(quantization, dtype)}
+
+
+def _settle(module: PreTrainedModel, quantization: str, dtype: torch.dtype, before: Callable[[], None]) -> None:
+    """Lays the weights out as they are computed with; `before` is called before each layer."""
+    match quantization:
+        case "awq":
+            from engine.models.quantization.awq_linear import make_ready
+
+            make_ready(module, dtype, lambda _: before())
+        case "nf4" | "nf4-double":
+            from engine.models.quantization.bits import settle
+
+            settle(module, before)
+
+
+def _refuse_strays(folder: Path, config: Any, loading: dict[str, Any]) -> None:
+    """Raises InvalidInput unless the weights are exactly those that the config's architecture has."""
+    found = {
+        kind: sorted(str(key[0] if isinstance(key, tuple) else key) for key in loading.get(kind) or ())
+        for kind in ("missing_keys", "mismatched_keys", "unexpected_keys")
+    }
+    found["unexpected_keys"] = [key for key in found["unexpected_keys"] if not REMADE.search(key)]
+    said = [f"{kind.removesuffix('_keys')} {keys[0]} (of {len(keys)})" for kind, keys in found.items() if keys]
+    if said:
+        raise InvalidInput(
+            f"{folder}: its weights are not those of the model that config.json describes ({config.model_type}): "
+            f"{', '.join(said)}; fetch the model again, all its files from one place"
+        )
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keeps the warnings and bars of transformers and of quantizers off the terminal while a model is loaded."""
+    level = transformers.logging.get_verbosity()
+    transformers.logging.set_verbosity_error()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        transformers.logging.set_verbosity(level)
+
+
+@contextmanager
+def _byte_progress(info: ModelInfo, say: Reporter) -> Iterator[None]:
+    """Turns transformers' bar over tensors into bytes, and makes a load that can be cancelled between tensors."""
+    set_hook = getattr(transformers.utils.logging, "set_tqdm_hook", None)
+    if set_hook is None:
+        yield
+        return
+
+    class Bar:
+        def __init__(self, items: Any = ()) -> None:
+            self._items = items
+
+        def __iter__(self) -> Iterator[Any]:
+            done = 0
+            for item in self._items:
+                say("reading weights", min(done, info.weight_bytes), info.weight_bytes)
+                yield item
+                name = item[0] if isinstance(item, tuple) else item
+                done += info.tensors.get(str(name), (0, 0))[1]
+
+        def __enter__(self) -> Bar:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def __getattr__(self, _: str) -> Any:
+            return lambda *args, **kwargs: None
+
+    previous = set_hook(lambda factory, args, kwargs: Bar(*(args[:1] or (kwargs.get("iterable", ()),))))
+    try:
+        yield
+    finally:
+        set_hook(previous)
