@@ -1,0 +1,316 @@
+"""Triton kernels for linear layers whose weights AWQ packed to 4 bits: the layout is told in
+`engine.models.quantization.awq_layout`.
+
+Up to FUSED_ROWS rows, one kernel reads the packed weights and multiplies at once. The eight columns of an int32 word
+become eight products with the same tile of x, so no weight moves between threads: product c is columns 8 * word + c.
+A code less its zero is a whole number of at most 15, exact in any dtype; a group's scale multiplies its sum in float32.
+For few rows the inputs are split over programs, so that all of the GPU reads; a second kernel adds their sums up in a
+fixed order. More rows are bound by arithmetic: there a kernel unpacks the weights and cuBLAS multiplies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.kernels.jit import jit, tl
+
+COLUMNS = 8  # that share an int32 word
+LEAST_K = 16  # of a tensor core's product: groups are multiples of it
+FUSED_ROWS = 128  # from about here on, unpacking once and cuBLAS are faster (reasoned, not yet measured)
+ADDED = 1024  # elements that a program of `add_parts_kernel` adds up
+
+
+@jit
+def whole(bits: tl.tensor, DTYPE: tl.constexpr) -> tl.tensor:
+    """Codes 0 to 15 as a float that much above a power of two: made by setting bits, cheaper than a conversion."""
+    if DTYPE == tl.float16:  # noqa: SIM300
+        value = (bits | 0x6400).to(tl.int16).to(tl.float16, bitcast=True)  # 1024 + code
+    elif DTYPE == tl.bfloat16:  # noqa: SIM300
+        value = (bits | 0x4300).to(tl.int16).to(tl.bfloat16, bitcast=True)  # 128 + code
+    else:
+        value = (bits | 0x4B000000).to(tl.float32, bitcast=True)  # 2 ** 23 + code
+    return value
+
+
+@jit
+def steps(words: tl.tensor, zeros: tl.tensor, SHIFT: tl.constexpr, DTYPE: tl.constexpr) -> tl.tensor:
+    """Code less zero of one column of each word, exact. `words` [K, words], `zeros` [words]."""
+    return whole((words >> SHIFT) & 15, DTYPE) - whole((zeros >> SHIFT) & 15, DTYPE)[None, :]
+
+
+@jit
+def add_column(
+    total: tl.tensor,
+    x: tl.tensor,
+    words: tl.tensor,
+    zeros: tl.tensor,
+    scales: tl.tensor,
+    mask: tl.tensor,
+    COLUMN: tl.constexpr,
+) -> tl.tensor:
+    """`total` [M, words] plus x times one column of each word; `scales` are the pointers to column 0's."""
+    SHIFT: tl.constexpr = 16 * (COLUMN & 1) + 4 * (COLUMN >> 1)
+    product = tl.dot(x, steps(words, zeros, SHIFT, x.dtype), input_precision="ieee")
+    return total + product * tl.load(scales + COLUMN, mask=mask, other=0.0).to(tl.float32)[None, :]
+
+
+@jit(do_not_specialize=["rows"])
+def awq_matmul_kernel(
+    out: tl.tensor,  # [rows, outputs], or float32 [parts, rows, outputs]
+    x: tl.tensor,
+    qweight: tl.tensor,
+    qzeros: tl.tensor,
+    scales: tl.tensor,
+    bias: tl.tensor,
+    rows: tl.tensor,
+    inputs: tl.tensor,
+    words: tl.tensor,  # outputs // 8
+    x_stride: tl.tensor,
+    part_inputs: tl.tensor,  # inputs of a program, a multiple of BLOCK_K
+    GROUP: tl.constexpr,  # a multiple of BLOCK_K
+    HAS_BIAS: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_W: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+) -> None:
+    m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    w = tl.program_id(1) * BLOCK_W + tl.arange(0, BLOCK_W)
+    part = tl.program_id(2)
+    filled = m < rows
+    mine = w < words
+    first = part * part_inputs
+    last = tl.minimum(first + part_inputs, inputs)
+    x_rows = x + m.to(tl.int64)[:, None] * x_stride
+    columns = w * 8
+
+    t0 = tl.zeros([BLOCK_M, BLOCK_W], tl.float32)
+    t1, t2, t3, t4, t5, t6, t7 = t0, t0, t0, t0, t0, t0, t0
+    for start in tl.range(first, last, BLOCK_K):
+        k = start + tl.arange(0, BLOCK_K)
+        tile = tl.load(x_rows + k[None, :], mask=filled[:, None], other=0.0)
+        packed = tl.load(qweight + k.to(tl.int64)[:, None] * words + w[None, :], mask=mine[None, :], other=0)
+        group = start // GROUP  # scales are too few to leave int32
+        zeros = tl.load(qzeros + group * words + w, mask=mine, other=0)
+        scale = scales + group * words * 8 + columns
+        t0 = add_column(t0, tile, packed, zeros, scale, mine, 0)
+        t1 = add_column(t1, tile, packed, zeros, scale, mine, 1)
+        t2 = add_column(t2, tile, packed, zeros, scale, mine, 2)
+        t3 = add_column(t3, tile, packed, zeros, scale, mine, 3)
+        t4 = add_column(t4, tile, packed, zeros, scale, mine, 4)
+        t5 = add_column(t5, tile, packed, zeros, scale, mine, 5)
+        t6 = add_column(t6, tile, packed, zeros, scale, mine, 6)
+        t7 = add_column(t7, tile, packed, zeros, scale, mine, 7)
+
+    # Columns 8 * word + c with c = 4 * i + 2 * j + l lie side by side once they are joined in this order.
+    even = tl.join(tl.join(t0, t4), tl.join(t2, t6))  # [M, words, i, j]
+    odd = tl.join(tl.join(t1, t5), tl.join(t3, t7))
+    total = tl.join(even, odd).reshape(BLOCK_M, BLOCK_W * 8)
+    n = tl.program_id(1) * BLOCK_W * 8 + tl.arange(0, BLOCK_W * 8)
+    within = n < words * 8
+    if HAS_BIAS:
+        total += tl.load(bias + n, mask=within, other=0.0).to(tl.float32)[None, :]
+    row = (part * rows + m).to(tl.int64)
+    tl.store(out + row[:, None] * words * 8 + n[None, :], total, mask=filled[:, None] & within[None, :])
+
+
+@jit(do_not_specialize=["size"])
+def add_parts_kernel(
+    out: tl.tensor,  # [rows, outputs]
+    sums: tl.tensor,  # float32 [parts, rows, outputs]
+    bias: tl.tensor,
+    size: tl.tensor,  # rows * outputs
+    outputs: tl.tensor,
+    PARTS: tl.constexpr,
+    HAS_BIAS: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    mask = at < size
+    source = sums + at
+    total = tl.zeros([BLOCK], tl.float32)
+    for _ in tl.static_range(PARTS):
+        total += tl.load(source, mask=mask, other=0.0)
+        source += size
+    if HAS_BIAS:
+        total += tl.load(bias + at % outputs, mask=mask, other=0.0).to(tl.float32)
+    tl.store(out + at, total, mask=mask)
+
+
+@jit
+def awq_unpack_kernel(
+    out: tl.tensor,  # [inputs, outputs]
+    qweight: tl.tensor,
+    qzeros: tl.tensor,
+    scales: tl.tensor,
+    words: tl.tensor,  # outputs // 8
+    GROUP: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,  # divides GROUP
+) -> None:
+    k = tl.program_id(1) * BLOCK_K + tl.arange(0, BLOCK_K)
+    n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask = n < words * 8
+    group = tl.program_id(1) * BLOCK_K // GROUP
+    shift = (n & 1) * 16 + ((n & 7) >> 1) * 4
+    row = k.to(tl.int64)[:, None] * words
+    codes = (tl.load(qweight + row + (n // 8)[None, :], mask=mask[None, :], other=0) >> shift[None, :]) & 15
+    zeros = (tl.load(qzeros + group * words + n // 8, mask=mask, other=0) >> shift) & 15
+    scale = tl.load(scales + group * words * 8 + n, mask=mask, other=0.0).to(tl.float32)
+    weights = (whole(codes, tl.float32) - whole(zeros, tl.float32)[None, :]) * scale[None, :]
+    tl.store(out + row * 8 + n[None, :], weights, mask=mask[None, :])
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """How one launch is cut: rows and words a tile, inputs at a time, warps a program, pipeline stages."""
+
+    block_m: int
+    block_w: int
+    block_k: int
+    num_warps: int
+    num_stages: int
+
+
+# By the most rows. A warp's product is 8 words wide, so more warps than words // 8 would do the same work twice.
+TILINGS = {16: Tiling(16, 32, 128, 4, 4), 32: Tiling(32, 32, 128, 4, 3), FUSED_ROWS: Tiling(64, 32, 64, 4, 3)}
+# IEEE products of float32 have no tensor cores: small tiles keep them in registers.
+FLOAT32 = Tiling(16, 16, 16, 4, 2)
+UNPACK_N, UNPACK_K = 256, 32
+
+
+def tiling(rows: int, group: int, dtype: torch.dtype) -> Tiling:
+    """The tiling of a launch; inputs at a time divide the group."""
+    chosen = FLOAT32 if dtype == torch.float32 else next(TILINGS[most] for most in TILINGS if rows <= most)
+    return Tiling(
+        chosen.block_m,
+        chosen.block_w,
+        min(chosen.block_k, group & -group),
+        chosen.num_warps,
+        chosen.num_stages,
+    )
+
+
+def parts(programs: int, blocks: int, processors: int) -> int:
+    """Over how many programs to split the inputs, of `blocks` blocks, where `programs` tiles cover the outputs.
+
+    Enough for four programs a processor; each keeps at least two blocks, so that one loads while one is multiplied.
+    """
+    wanted = -(-4 * processors // programs)
+    return max(1, min(wanted, blocks // 2))
+
+
+def awq_matmul(
+    x: Tensor, qweight: Tensor, qzeros: Tensor, scales: Tensor, bias: Tensor | None = None, out: Tensor | None = None
+) -> Tensor:
+    """x [..., inputs] times the packed weights, plus the bias, in x's dtype; sums are float32.
+
+    The group is a multiple of 16. `out` [..., outputs], contiguous, is written and returned where it is given. Gives
+    the same bits each time, and never waits for the device, so it can be captured in a CUDA graph.
+    """
+    outputs = qweight.shape[1] * COLUMNS
+    out = torch.empty(*x.shape[:-1], outputs, dtype=x.dtype, device=x.device) if out is None else out
+    flat = x.reshape(-1, x.shape[-1])
+    flat = flat if flat.stride(-1) == 1 else flat.contiguous()
+    target = out.view(-1, outputs)
+    if len(flat) > FUSED_ROWS:
+        weight = awq_unpack(qweight, qzeros, scales, x.dtype)
+        torch.mm(flat, weight, out=target) if bias is None else torch.addmm(bias, flat, weight, out=target)
+    elif len(flat):
+        processors = torch.cuda.get_device_properties(x.device).multi_processor_count if x.is_cuda else 4
+        for kernel, grid, arguments in launches(target, flat, qweight, qzeros, scales, bias, processors):
+            kernel[grid](**arguments)
+    return out
+
+
+def launches(
+    out: Tensor,
+    x: Tensor,
+    qweight: Tensor,
+    qzeros: Tensor,
+    scales: Tensor,
+    bias: Tensor | None,
+    processors: int,
+) -> list[tuple[Any, tuple[int, ...], dict[str, Any]]]:
+    """The kernels of one product with grids and arguments, reading shapes and strides alone."""
+    (rows, inputs), words = x.shape, qweight.shape[1]
+    group = inputs // qzeros.shape[0]
+    tiles = tiling(rows, group, x.dtype)
+    grid = (-(-rows // tiles.block_m), -(-words // tiles.block_w))
+    blocks = inputs // tiles.block_k
+    split = parts(grid[0] * grid[1], blocks, processors)
+    part_inputs = -(-blocks // split) * tiles.block_k
+    split = -(-inputs // part_inputs)
+    sums = torch.empty(split, *out.shape, dtype=torch.float32, device=out.device) if split > 1 else out
+    product = {
+        "out": sums,
+        "x": x,
+        "qweight": qweight,
+        "qzeros": qzeros,
+        "scales": scales,
+        "bias": bias if split == 1 else None,
+        "rows": rows,
+        "inputs": inputs,
+        "words": words,
+        "x_stride": x.stride(0),
+        "part_inputs": part_inputs,
+        "GROUP": group,
+        "HAS_BIAS": split == 1 and bias is not None,
+        "BLOCK_M": tiles.block_m,
+        "BLOCK_W": tiles.block_w,
+        "BLOCK_K": tiles.block_k,
+        "num_warps": tiles.num_warps,
+        "num_stages": tiles.num_stages,
+        "enable_fp_fusion": True,  # said outright: Triton's default changes in 3.10
+    }
+    if split == 1:
+        return [(awq_matmul_kernel, (*grid, 1), product)]
+    add = {
+        "out": out,
+        "sums": sums,
+        "bias": bias,
+        "size": out.numel(),
+        "outputs": out.shape[1],
+        "PARTS": split,
+        "HAS_BIAS": bias is not None,
+        "BLOCK": ADDED,
+    }
+    return [
+        (awq_matmul_kernel, (*grid, split), product),
+        (add_parts_kernel, (-(-out.numel() // ADDED),), add),
+    ]
+
+
+def awq_unpack(
+    qweight: Tensor, qzeros: Tensor, scales: Tensor, dtype: torch.dtype, out: Tensor | None = None
+) -> Tensor:
+    """The weights [inputs, outputs], rounded once to `dtype`: the transpose of `awq_layout.dequantize`, bit for bit."""
+    inputs, words = qweight.shape
+    out = torch.empty(inputs, words * COLUMNS, dtype=dtype, device=qweight.device) if out is None else out
+    grid, arguments = unpack_launch(out, qweight, qzeros, scales)
+    awq_unpack_kernel[grid](**arguments)
+    return out
+
+
+def unpack_launch(
+    out: Tensor, qweight: Tensor, qzeros: Tensor, scales: Tensor
+) -> tuple[tuple[int, int], dict[str, Any]]:
+    """The grid and the arguments of unpacking, reading shapes alone."""
+    inputs, words = qweight.shape
+    group = inputs // qzeros.shape[0]
+    block_k = min(UNPACK_K, group & -group)
+    return (-(-words * COLUMNS // UNPACK_N), inputs // block_k), {
+        "out": out,
+        "qweight": qweight,
+        "qzeros": qzeros,
+        "scales": scales,
+        "words": words,
+        "GROUP": group,
+        "BLOCK_N": UNPACK_N,
+        "BLOCK_K": block_k,
+        "num_warps": 4,
+        "enable_fp_fusion": True,
+    }

@@ -1,0 +1,133 @@
+"""Linear layers whose weights AWQ packed to 4 bits, and the forms they run in.
+
+On a GPU in float16 or bfloat16 they stay as stored, and our Triton kernel multiplies them. On a CPU in bfloat16 they
+are laid out for ATen's int4 product. Elsewhere they become dense linears, once, at load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from engine.kernels.awq_matmul import awq_matmul
+from engine.models.quantization.awq_layout import COLUMNS, dequantize, unpack
+
+INT4_GROUPS = (32, 64, 128, 256)  # that ATen's int4 product takes
+INT4_OUTPUTS = 16  # it takes multiples of this
+INT4_MIDDLE = 8  # the code that it takes for 0
+KERNEL_DTYPES = (torch.float16, torch.bfloat16)
+KERNEL_GROUPS = 16  # our kernel takes multiples of this
+
+
+class AwqLinear(nn.Module):
+    """A linear layer as an AWQ checkpoint holds it; see `awq_layout`.
+
+    `group` may be given as -1, for one scale a column; `bias` is the bias' dtype, None for none.
+    """
+
+    def __init__(self, in_features: int, out_features: int, group: int, bias: torch.dtype | None = None) -> None:
+        super().__init__()
+        self.in_features, self.out_features = in_features, out_features
+        self.group = in_features if group == -1 else group
+        groups, words = in_features // self.group, out_features // COLUMNS
+        self.register_buffer("qweight", torch.empty(in_features, words, dtype=torch.int32))
+        self.register_buffer("qzeros", torch.empty(groups, words, dtype=torch.int32))
+        self.register_buffer("scales", torch.empty(groups, out_features, dtype=torch.float16))
+        self.bias = None if bias is None else nn.Parameter(torch.empty(out_features, dtype=bias), requires_grad=False)
+
+    qweight: Tensor
+    qzeros: Tensor
+    scales: Tensor
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of the weights with their zeros and scales, as held now."""
+        return sum(t.numel() * t.element_size() for t in (self.qweight, self.qzeros, self.scales))
+
+    def weight_in(self, dtype: torch.dtype) -> Tensor:
+        """The dense weight [out_features, in_features]; exact in float32."""
+        return dequantize(self.qweight, self.qzeros, self.scales, dtype)
+
+    def extra_repr(self) -> str:
+        return f"in_features={self.in_features}, out_features={self.out_features}, group={self.group}"
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.is_cuda and stays_packed(self, x.device, x.dtype):
+            return awq_matmul(x, self.qweight, self.qzeros, self.scales, self.bias)
+        return functional.linear(x, self.weight_in(x.dtype), self.bias)
+
+
+class Int4Linear(nn.Module):
+    """An AWQ linear in bfloat16 on a CPU. Scales are rounded to bfloat16, as the product asks; the codes are as
+    stored."""
+
+    def __init__(self, linear: AwqLinear) -> None:
+        super().__init__()
+        self.in_features, self.out_features, self.group = linear.in_features, linear.out_features, linear.group
+        codes, zeros = unpack(linear.qweight, linear.qzeros)
+        scales = linear.scales.to(torch.bfloat16)
+        # The product reads a weight as (code - 8) * scale + offset; with this offset, code = zero still means 0.
+        offsets = ((INT4_MIDDLE - zeros.float()) * scales.float()).to(torch.bfloat16)
+        self.register_buffer("scales", torch.stack([scales, offsets], -1).contiguous())
+        self.register_buffer(
+            "packed", torch.ops.aten._convert_weight_to_int4pack_for_cpu(codes.t().to(torch.int32).contiguous(), 1)
+        )
+        self.bias = linear.bias
+
+    packed: Tensor
+    scales: Tensor
+
+    @staticmethod
+    def takes(linear: AwqLinear) -> bool:
+        """Whether ATen's product takes this layer's sizes."""
+        return linear.group in INT4_GROUPS and linear.out_features % INT4_OUTPUTS == 0
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of the weights with their offsets and scales, as held now."""
+        return sum(t.numel() * t.element_size() for t in (self.packed, self.scales))
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.reshape(-1, self.in_features).contiguous()
+        out = torch.ops.aten._weight_int4pack_mm_for_cpu(rows, self.packed, self.group, self.scales)
+        out = out if self.bias is None else out.add_(self.bias)
+        return out.view(*x.shape[:-1], self.out_features)
+
+
+def dense(linear: AwqLinear, dtype: torch.dtype) -> nn.Linear:
+    """The same layer with its weights unpacked: exact in float32, rounded once in other dtypes."""
+    with torch.device("meta"):
+        plain = nn.Linear(linear.in_features, linear.out_features, bias=False, dtype=dtype)
+    plain.weight = nn.Parameter(linear.weight_in(dtype), requires_grad=False)
+    plain.register_parameter("bias", linear.bias)
+    return plain
+
+
+def stays_packed(linear: AwqLinear, device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether this layer keeps to 4 bits on a device in a dtype, or takes a dense layer's memory."""
+    if device.type == "cuda":
+        return dtype in KERNEL_DTYPES and linear.group % KERNEL_GROUPS == 0
+    return device.type == "cpu" and dtype is torch.bfloat16 and Int4Linear.takes(linear)
+
+
+def ready(linear: AwqLinear, dtype: torch.dtype) -> nn.Module:
+    """The form in which a loaded layer runs where its tensors are, for activations of `dtype`."""
+    if not stays_packed(linear, linear.qweight.device, dtype):
+        return dense(linear, dtype)
+    return linear if linear.qweight.is_cuda else Int4Linear(linear)
+
+
+def make_ready(model: nn.Module, dtype: torch.dtype, before: Callable[[str], None] | None = None) -> None:
+    """Puts each AWQ layer of a loaded model in the form it runs in, one at a time, freeing what it held before.
+
+    `before` is called with each layer's name, and may raise to stop; the model is then of no use.
+    """
+    for path, parent in list(model.named_modules()):
+        for name, child in list(parent.named_children()):
+            if isinstance(child, AwqLinear):
+                if before is not None:
+                    before(f"{path}.{name}" if path else name)
+                setattr(parent, name, ready(child, dtype))

@@ -1,0 +1,122 @@
+"""Lets transformers load AWQ checkpoints into `AwqLinear`, through its public hooks for quantizers.
+
+transformers' own AWQ needs gptqmodel; a quantization method of our name goes its own way: `awq_arguments` renames the
+method in a config, and `AutoModelForCausalLM.from_pretrained(folder, config=config, ...)` does the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from torch import nn
+from transformers.quantizers import HfQuantizer, register_quantization_config, register_quantizer
+from transformers.utils.quantization_config import QuantizationConfigMixin
+
+from engine.config import InvalidInput
+from engine.models.quantization.awq_layout import COLUMNS
+from engine.models.quantization.awq_linear import AwqLinear
+from engine.models.quantization.awq_settings import AwqSettings, check_group, check_names
+
+METHOD = "engine_awq"
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+@register_quantization_config(METHOD)
+class AwqConfig(QuantizationConfigMixin):
+    """`AwqSettings` as transformers carries them."""
+
+    def __init__(self, group: int, skipped: Sequence[str] = (), quant_method: str = METHOD, **_: Any) -> None:
+        self.quant_method = quant_method
+        self.group = group
+        self.skipped = list(skipped)
+
+
+@register_quantizer(METHOD)
+class AwqQuantizer(HfQuantizer):
+    """Puts an `AwqLinear` in the place of each linear layer that the checkpoint holds packed, before weights are read.
+
+    Raises InvalidInput when config and weights contradict each other.
+    """
+
+    requires_calibration = True
+
+    def _process_model_before_weight_loading(
+        self, model: Any, checkpoint_files: Sequence[str] | None = None, **_: Any
+    ) -> None:
+        settings = AwqSettings(self.quantization_config.group, tuple(self.quantization_config.skipped))
+        swap_linears(model, settings, stored_shapes(checkpoint_files or ()))
+
+    def is_serializable(self, *_: Any, **__: Any) -> bool:
+        return False
+
+    @property
+    def is_trainable(self) -> bool:
+        return False
+
+
+def awq_arguments(config: Any, settings: AwqSettings) -> dict[str, Any]:
+    """What `from_pretrained` is to be given beside the folder, so that it loads AWQ our way. Changes `config`."""
+    for part in (config, config.get_text_config()):
+        if getattr(part, "quantization_config", None) is not None:
+            del part.quantization_config
+    config.quantization_config = {"quant_method": METHOD, "group": settings.group, "skipped": list(settings.skipped)}
+    return {"config": config}
+
+
+def stored_shapes(files: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """The shape of each tensor in these safetensors, from their headers."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for path in files:
+        with safe_open(path, framework="pt") as file:
+            shapes.update({name: tuple(file.get_slice(name).get_shape()) for name in file.keys()})  # noqa: SIM118
+    return shapes
+
+
+def swap_linears(model: Any, settings: AwqSettings, shapes: Shapes) -> None:
+    """Swaps the linears that are packed in the checkpoint, after all of them have been checked against the config."""
+    kind = model.config.model_type
+    check_names(shapes, kind)
+    linears = {name: part for name, part in model.named_modules() if type(part) is nn.Linear}
+    head = model.get_output_embeddings()
+    for name, linear in linears.items():
+        _check(name, linear, linear is head, settings, shapes)
+    packed = {name.removesuffix(".qweight") for name in shapes if name.endswith(".qweight")}
+    if strangers := sorted(packed - linears.keys()):
+        raise InvalidInput(
+            f"model type {kind!r}: this checkpoint holds {strangers[0]} as AWQ, which is no linear layer of the model "
+            "here, so it cannot be loaded; use the original model"
+        )
+    for name in sorted(packed):
+        linear = linears[name]
+        bias = None if linear.bias is None else linear.bias.dtype
+        with torch.device("meta"):
+            swapped = AwqLinear(linear.in_features, linear.out_features, settings.group, bias)
+        parent, _, last = name.rpartition(".")
+        setattr(model.get_submodule(parent), last, swapped)
+
+
+def _check(name: str, linear: nn.Linear, is_head: bool, settings: AwqSettings, shapes: Shapes) -> None:
+    qweight, qzeros = shapes.get(f"{name}.qweight"), shapes.get(f"{name}.qzeros")
+    if qweight is None:
+        if f"{name}.weight" in shapes and not is_head and not settings.skips(name):
+            raise InvalidInput(
+                f"config.json says that {name} is AWQ, but its weights are not packed; fetch the model again"
+            )
+        return
+    if settings.skips(name):
+        raise InvalidInput(
+            f"config.json says that {name} is not quantized (modules_to_not_convert), but its weights are AWQ; "
+            "fetch the model again"
+        )
+    inputs, outputs = linear.in_features, linear.out_features
+    if qzeros is None:
+        raise InvalidInput(f"the AWQ weights of {name} have no qzeros; fetch the model again")
+    if qweight != (inputs, outputs // COLUMNS) or outputs % COLUMNS:
+        raise InvalidInput(
+            f"the AWQ weights of {name} are {list(qweight)} where {inputs} inputs and {outputs} outputs take "
+            f"{[inputs, outputs // COLUMNS]}: config.json is another model's; fetch the model again"
+        )
+    check_group(settings, name, inputs, qzeros[0])

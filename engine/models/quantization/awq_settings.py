@@ -1,0 +1,91 @@
+"""What config and tensors' names say of an AWQ checkpoint, and which of them cannot be run. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from engine.config import InvalidInput
+
+ORIGINAL = "use the original model, or an AWQ checkpoint made as 4-bit gemm"
+
+
+@dataclass(frozen=True, slots=True)
+class AwqSettings:
+    """`group`: inputs that share a scale, -1 for all; `skipped`: parts of the names of layers that stay as they are."""
+
+    group: int
+    skipped: tuple[str, ...] = ()
+
+    def skips(self, name: str) -> bool:
+        """Whether the layer of this name stays as it is."""
+        return any(part in name for part in self.skipped)
+
+
+def awq_settings(config: Mapping[str, Any]) -> AwqSettings | None:
+    """The settings in the dictionary of a config.json; None where the model is not quantized by AWQ.
+
+    Raises InvalidInput for AWQ of a kind that is not run here.
+    """
+    stored = config.get("quantization_config") or (config.get("text_config") or {}).get("quantization_config")
+    if not isinstance(stored, Mapping) or str(stored.get("quant_method", "")).lower() != "awq":
+        return None
+
+    def value(default: Any, *names: str) -> Any:
+        return next((stored[name] for name in names if stored.get(name) is not None), default)
+
+    bits = value(4, "bits", "w_bit")
+    group = value(128, "group_size", "q_group_size")
+    layout = str(value("gemm", "version", "format")).lower()
+    skipped = value([], "modules_to_not_convert")
+    if bits != 4:
+        raise InvalidInput(f"this AWQ checkpoint has bits={bits!r}: only 4 bits are run here; {ORIGINAL}")
+    if layout != "gemm":
+        raise InvalidInput(f"this AWQ checkpoint has version={layout!r}: only gemm is run here; {ORIGINAL}")
+    if value(True, "zero_point") is not True:
+        raise InvalidInput(f"this AWQ checkpoint has zero_point=False: only AWQ with zero points is run; {ORIGINAL}")
+    if not isinstance(group, int) or isinstance(group, bool) or (group < 1 and group != -1):
+        raise InvalidInput(
+            f"this AWQ checkpoint has group_size={group!r}: it is a whole number of at least 1, or -1; "
+            "fetch the model again"
+        )
+    if not isinstance(skipped, list) or not all(isinstance(part, str) for part in skipped):
+        raise InvalidInput(
+            f"this AWQ checkpoint has modules_to_not_convert={skipped!r}: it is a list of names; fetch the model again"
+        )
+    return AwqSettings(group, tuple(skipped))
+
+
+def holds_awq(names: Iterable[str]) -> bool:
+    """Whether there are packed weights among these tensors."""
+    return any(name.endswith(".qweight") for name in names)
+
+
+def check_names(names: Iterable[str], model_type: str) -> None:
+    """Raises InvalidInput for packed weights of a model that AWQ is not run for, and for a file without any."""
+    names = list(names)
+    for name in names:
+        if name.endswith(".act.scales"):
+            raise InvalidInput(
+                f"model type {model_type!r}: this AWQ checkpoint scales activations too ({name}), which is not run "
+                f"here; {ORIGINAL.split(',')[0]}"
+            )
+        if name.endswith(".qweight") and ".experts." in name:
+            raise InvalidInput(
+                f"model type {model_type!r}: the experts of this checkpoint are AWQ ({name}), and transformers fuses "
+                f"experts into one tensor, which AWQ is not run for; {ORIGINAL.split(',')[0]}"
+            )
+    if not holds_awq(names):
+        raise InvalidInput("config.json says AWQ, but the weights are not packed (no qweight); fetch the model again")
+
+
+def check_group(settings: AwqSettings, name: str, inputs: int, zeros: int) -> None:
+    """Raises InvalidInput when a layer of `inputs` inputs holds `zeros` rows of zeros and the config says otherwise."""
+    group = inputs if settings.group == -1 else settings.group
+    if zeros * group != inputs:
+        held = f"groups of {inputs // zeros}" if zeros and inputs % zeros == 0 else f"{zeros} groups"
+        raise InvalidInput(
+            f"config.json says group_size={settings.group}, but the weights of {name} ({inputs} inputs) hold {held}; "
+            "fetch the model again, or correct group_size"
+        )
