@@ -5,18 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QPoint, QRect, Qt
-from PySide6.QtGui import QGuiApplication, QPainter, QPixmap
-from PySide6.QtSvg import QSvgGenerator
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QColor, QGuiApplication
 from PySide6.QtWidgets import QFileDialog, QMenu
 
 from app import places
+from app.panels.picture_file import write_drawing, write_picture
 
 if TYPE_CHECKING:
     from app.panels.insight import InsightPanel
 
 FORMATS = {"Picture": ".png", "Drawing": ".svg", "Table": ".csv"}
-SHARP = 2  # device pixels a pixel in a picture that is saved
+CLEAR = QColor(0, 0, 0, 0)
 
 
 class InsightMenu(QMenu):
@@ -62,33 +62,10 @@ class InsightMenu(QMenu):
                 case ".csv":
                     path.write_text(panel.facts().csv(), encoding="utf-8")
                 case ".svg":
-                    self._draw(path)
+                    write_drawing(panel.picture, path, panel.title)
                 case _:
-                    self._picture(path)
+                    write_picture(panel.picture, path, CLEAR, ", ".join(FORMATS.values()))
         except OSError as error:
             panel.failed.emit(f"{panel.title} was not saved to {path}: {error.strerror or error}.")
         else:
             panel.done.emit(f"{panel.title} was saved to {path}.")
-
-    def _picture(self, path: Path) -> None:
-        picture = self._panel.picture
-        pixmap = QPixmap(picture.size() * SHARP)
-        pixmap.setDevicePixelRatio(SHARP)
-        pixmap.fill(Qt.GlobalColor.transparent)
-        picture.render(pixmap)
-        if not pixmap.save(str(path)):
-            raise OSError(
-                f"no picture can be written there; choose a name that ends with {', '.join(FORMATS.values())}"
-            )
-
-    def _draw(self, path: Path) -> None:
-        path.touch()  # raises what Qt would only print
-        picture = self._panel.picture
-        generator = QSvgGenerator()
-        generator.setFileName(str(path))
-        generator.setSize(picture.size())
-        generator.setViewBox(QRect(0, 0, picture.width(), picture.height()))
-        generator.setTitle(self._panel.title)
-        painter = QPainter(generator)
-        picture.render(painter, QPoint())
-        painter.end()

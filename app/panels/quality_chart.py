@@ -1,0 +1,336 @@
+"""Quality against memory and against speed: a point a quantization, with the original for reference."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import QEvent, QLineF, QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import QHelpEvent, QKeyEvent, QMouseEvent, QPainter, QPen
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QToolTip, QVBoxLayout, QWidget
+
+from app import theme
+from app.panels.chart_metrics import nice_top
+from app.panels.plot import Plot
+from app.panels.quality_words import COLUMN, facts_words, perplexity_words, rows_of, value_of, way_words
+from app.panels.request_words import number
+from app.panels.roofline_words import ticks
+from app.panels.scheme_mark import draw_scheme, scheme_color
+from app.words import bytes_words
+from engine import QualityReport
+
+MARK, RING, NEAR = 9, 9, 14  # pixels of the design: a mark, its ring, and how near the pointer must come
+SMALLEST = 1e-9  # nats: below, a divergence is drawn as none at all
+UP = {"divergence": "KL divergence from the original, nats, logarithmic", "perplexity": "perplexity of the text"}
+ACROSS = {"weight_bytes": "bytes of the weights", "rate": "tokens a second, one request at a time"}
+AXES = {
+    "divergence": "KL divergence, nats, log",
+    "perplexity": "perplexity",
+    "weight_bytes": "weights",
+    "rate": "tok/s, alone",
+}
+Tick = tuple[float, str]  # its share of the axis, and what it says
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Values between `low` and `high` over [0, 1]. Logarithmic ones have their zero apart, at 0."""
+
+    low: float
+    high: float
+    ticks: tuple[Tick, ...]
+    log: bool = False
+    floor: float = 0.0  # share of the axis below `low`, where zero is
+
+    def share(self, value: float) -> float:
+        if not self.log:
+            return (value - self.low) / (self.high - self.low)
+        if value <= SMALLEST:
+            return 0.0
+        return self.floor + (1 - self.floor) * (math.log10(value) - self.low) / (self.high - self.low)
+
+
+def across_axis(key: str, values: Sequence[float]) -> Axis:
+    """From 0 to a pleasant number: of bytes in their own unit."""
+    top = 1.06 * max(values, default=1.0)
+    unit = 1.0
+    if key == "weight_bytes":
+        while top / unit >= 1000:
+            unit *= 1024
+    high = nice_top(top / unit) * unit
+    words = bytes_words if key == "weight_bytes" else number
+    return Axis(0.0, high, tuple((share, words(share * high) if share else "0") for share in (0.0, 0.5, 1.0)))
+
+
+def divergence_axis(values: Sequence[float]) -> Axis:
+    """Powers of ten around the values, and zero below them."""
+    known = [math.log10(value) for value in values if value > SMALLEST]
+    low, high = (min(known), max(known)) if known else (-3.0, -1.0)
+    pad = max(0.12 * (high - low), 0.15)
+    low, high, floor = low - pad, high + pad, 0.2
+    axis = Axis(low, high, (), True, floor)
+    marks = ticks(low, high)
+    every = -(-len(marks) // 4)
+    return Axis(low, high, ((0.0, "0"), *((axis.share(v), f"{v:g}") for v in marks[::every])), True, floor)
+
+
+def perplexity_axis(values: Sequence[float]) -> Axis:
+    low, high = min(values, default=0.0), max(values, default=1.0)
+    pad = max(0.12 * (high - low), 0.002 * high, 1e-6)
+    low, high = low - pad, high + pad
+    marks = ((0.0, low), (0.5, (low + high) / 2), (1.0, high))
+    return Axis(low, high, tuple((share, perplexity_words(value)) for share, value in marks))
+
+
+class QualityPlot(Plot):
+    """`across` is the column that is drawn across. Arrows go from point to point, the pointer chooses one."""
+
+    chosen = Signal(int)  # place in `rows_of` the report
+
+    def __init__(self, name: str, title: str, across: str) -> None:
+        self.title, self.across, self.up = title, across, "divergence"
+        self.report: QualityReport | None = None
+        self.selected = self.hovered = -1
+        self.places: dict[int, QPointF] = {}
+        self.boxes: dict[int, QRectF] = {}  # of the words
+        super().__init__(name)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setMouseTracking(True)
+
+    def show_report(self, report: QualityReport | None, up: str) -> None:
+        self.report, self.up = report, up
+        self.selected = self.hovered = -1
+        self.places, self.boxes = {}, {}
+        self.setAccessibleDescription(self.tooltip())
+        self.update()
+
+    def select(self, place: int) -> None:
+        if place != self.selected:
+            self.selected = place
+            self.update()
+
+    def points(self) -> dict[int, tuple[float, float]]:
+        """Values of the rows that have both, by their places."""
+        if self.report is None:
+            return {}
+        found = {}
+        for i, row in enumerate(rows_of(self.report)):
+            x, y = value_of(COLUMN[self.across], row), value_of(COLUMN[self.up], row)
+            if x is not None and y is not None:
+                found[i] = x, y
+        return found
+
+    def tooltip(self) -> str:
+        lines = [f"{UP[self.up]}, against {ACROSS[self.across]}"]
+        if self.report is not None:
+            lines += [facts_words(row, self.report) for row in rows_of(self.report)]
+        return "\n".join(lines)
+
+    # -- the drawing ----------------------------------------------------------------------------------------------
+
+    def draw(self, painter: QPainter, area: QRectF) -> None:
+        t, px, tiny = theme.current(), theme.px, self.tiny
+        points = self.points()
+        caption = math.ceil(tiny.height) + px(4)
+        painter.setFont(tiny.font)
+        painter.setPen(t.secondary)
+        words = f"↑ {AXES[self.up]}   → {AXES[self.across]}"
+        tiny.draw(painter, area.left(), area.top() + tiny.ascent, tiny.cut(words, area.width()))
+        if not points:
+            painter.drawText(area, Qt.AlignmentFlag.AlignCenter, "No figures to draw")
+            return
+        side = divergence_axis if self.up == "divergence" else perplexity_axis
+        up = side([y for _, y in points.values()])
+        across = across_axis(self.across, [x for x, _ in points.values()])
+        left = area.left() + px(8) + max(tiny.width(word) for _, word in up.ticks)
+        plot = QRectF(left, area.top() + caption, area.right() - left, max(1.0, area.height() - caption))
+        inner = plot.adjusted(px(4), px(12), -px(4), -px(14))
+        self._scale(painter, plot, inner, up)
+        self.foot(
+            painter, plot.left(), plot.right(), plot.bottom(),
+            [((inner.left() + s * inner.width() - plot.left()) / plot.width(), word) for s, word in across.ticks],
+        )  # fmt: skip
+        self.places = {
+            i: QPointF(inner.left() + across.share(x) * inner.width(), inner.bottom() - up.share(y) * inner.height())
+            for i, (x, y) in points.items()
+        }
+        self._reference(painter, plot)
+        self._rings(painter)
+        for i, place in self.places.items():
+            draw_scheme(painter, self._name(i), place.x(), place.y(), px(MARK))
+        self._say_names(painter, plot)
+        if self.hasFocus():
+            painter.setPen(QPen(t.accent, 1))
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.drawRoundedRect(plot.adjusted(0.5, 0.5, -0.5, -0.5), px(4), px(4))
+
+    def _name(self, place: int) -> str:
+        assert self.report is not None
+        return rows_of(self.report)[place].quantization if place else "none"
+
+    def _scale(self, painter: QPainter, plot: QRectF, inner: QRectF, up: Axis) -> None:
+        """Words at the left; zero of a logarithmic axis has a rule of its own above it."""
+        t, px, tiny = theme.current(), theme.px, self.tiny
+        painter.setFont(tiny.font)
+        painter.setPen(t.secondary)
+        cap = tiny.metrics.capHeight()
+        for share, word in up.ticks:
+            y = inner.bottom() - share * inner.height()
+            tiny.draw(painter, plot.left() - px(6) - tiny.width(word), y + cap / 2, word)
+        if up.log:
+            pen = QPen(t.hairline, 1, Qt.PenStyle.DashLine)
+            painter.setPen(pen)
+            y = round(inner.bottom() - 0.5 * up.floor * inner.height()) + 0.5
+            painter.drawLine(QLineF(plot.left(), y, plot.right(), y))
+
+    def _reference(self, painter: QPainter, plot: QRectF) -> None:
+        """The original: hairlines across and up through its point."""
+        place = self.places.get(0)
+        if place is None:
+            return
+        painter.setPen(QPen(theme.current().edge, 1, Qt.PenStyle.DotLine))
+        painter.drawLine(QLineF(place.x(), plot.top(), place.x(), plot.bottom()))
+        if self.up == "perplexity":
+            painter.drawLine(QLineF(plot.left(), place.y(), plot.right(), place.y()))
+
+    def _rings(self, painter: QPainter) -> None:
+        t, px = theme.current(), theme.px
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        for place, color in ((self.hovered, t.edge), (self.selected, t.accent)):
+            if place in self.places:
+                painter.setPen(QPen(color, max(1.5, 1.5 * theme.zoom())))
+                painter.drawEllipse(self.places[place], px(RING), px(RING))
+
+    def _say_names(self, painter: QPainter, plot: QRectF) -> None:
+        """Each point's name beside it where nothing else is, else further away with a line that leads there."""
+        assert self.report is not None
+        t, px, small = theme.current(), theme.px, self.small
+        rows = rows_of(self.report)
+        half = px(RING) + 1
+        taken = [QRectF(p.x() - half, p.y() - half, 2 * half, 2 * half) for p in self.places.values()]
+        self.boxes = {}
+        painter.setFont(small.font)
+        # points in a crowd choose first: they have the fewest places to go
+        crowd = {
+            i: sum(math.hypot(p.x() - q.x(), p.y() - q.y()) < px(80) for q in self.places.values())
+            for i, p in self.places.items()
+        }
+        for i in sorted(self.places, key=lambda i: (-crowd[i], self.places[i].y())):
+            place = self.places[i]
+            words = "original" if i == 0 else way_words(rows[i])
+            box = self._room(place, small.width(words), math.ceil(small.height), plot, taken)
+            taken.append(box)
+            self.boxes[i] = box
+            nearest = QPointF(
+                min(max(place.x(), box.left()), box.right()), min(max(place.y(), box.top()), box.bottom())
+            )
+            if math.hypot(nearest.x() - place.x(), nearest.y() - place.y()) > px(14):
+                painter.setPen(QPen(t.edge, 1))
+                painter.drawLine(place, nearest)
+            painter.setPen(t.secondary if i == 0 else scheme_color(self._name(i)) if i != self.selected else t.text)
+            small.draw(painter, box.left(), box.top() + small.ascent, words)
+
+    def _room(self, place: QPointF, width: float, height: float, plot: QRectF, taken: Sequence[QRectF]) -> QRectF:
+        """A box for words near a place, on nothing that is taken; the last one tried where all is."""
+        x, y, px = place.x(), place.y(), theme.px
+        bounds = plot.adjusted(px(2), 0, 0, -px(2))
+        box = QRectF()
+        for gap in (px(12), px(18), px(28), px(42), px(60), px(84)):
+            for left, top in (
+                (x + gap, y - height / 2), (x - gap - width, y - height / 2), (x - width / 2, y - gap - height),
+                (x - width / 2, y + gap), (x + 0.7 * gap, y - 0.7 * gap - height / 2),
+                (x + 0.7 * gap, y + 0.7 * gap - height / 2), (x - 0.7 * gap - width, y - 0.7 * gap - height / 2),
+                (x - 0.7 * gap - width, y + 0.7 * gap - height / 2),
+            ):  # fmt: skip
+                box = QRectF(left, top, width, height)
+                if bounds.contains(box) and not any(box.intersects(other) for other in taken):
+                    return box
+        return QRectF(min(max(x + px(9), bounds.left()), bounds.right() - width), box.top(), width, height)
+
+    # -- the pointer and the keys ---------------------------------------------------------------------------------
+
+    def nearest(self, at: QPointF) -> int:
+        """The place of the point, or of its words, that is there; -1 where none is."""
+        for i, box in self.boxes.items():
+            if box.contains(at):
+                return i
+        distances = {i: math.hypot(p.x() - at.x(), p.y() - at.y()) for i, p in self.places.items()}
+        best = min(distances, key=lambda i: distances[i], default=-1)
+        return best if best >= 0 and distances[best] <= theme.px(NEAR) else -1
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        hovered = self.nearest(event.position())
+        self.setCursor(Qt.CursorShape.PointingHandCursor if hovered >= 0 else Qt.CursorShape.ArrowCursor)
+        if hovered != self.hovered:
+            self.hovered = hovered
+            self.update()
+
+    def leaveEvent(self, event: QEvent) -> None:
+        self.hovered = -1
+        self.update()
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if event.button() is Qt.MouseButton.LeftButton:
+            self.chosen.emit(self.nearest(event.position()))
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        order = sorted(self.points().items(), key=lambda item: item[1])
+        places = [i for i, _ in order]
+        step = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(Qt.Key(event.key()))
+        if step is None or not places:
+            super().keyPressEvent(event)
+        elif self.selected not in places:
+            self.chosen.emit(places[0 if step > 0 else -1])
+        else:
+            self.chosen.emit(places[min(max(places.index(self.selected) + step, 0), len(places) - 1)])
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent) and self.report is not None:
+            place = self.nearest(QPointF(event.pos()))
+            rows = rows_of(self.report)
+            words = facts_words(rows[place], self.report) if place >= 0 else self.tooltip()
+            QToolTip.showText(event.globalPos(), words, self)
+            return True
+        return super().event(event)
+
+
+class QualityCharts(QWidget):
+    """Both plots side by side, each in its panel; a point chosen in one is chosen in both."""
+
+    chosen = Signal(int)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setObjectName("quality_charts")
+        self.memory = QualityPlot("quality_memory", "Quality against memory", "weight_bytes")
+        self.speed = QualityPlot("quality_speed", "Quality against speed", "rate")
+        self._row = QHBoxLayout(self)
+        self._row.setContentsMargins(0, 0, 0, 0)
+        self._inner: list[QVBoxLayout] = []
+        for plot in (self.memory, self.speed):
+            frame = QFrame()
+            frame.setProperty("role", "panel")
+            inner = QVBoxLayout(frame)
+            inner.addWidget(plot)
+            self._inner.append(inner)
+            self._row.addWidget(frame, 1)
+            plot.chosen.connect(self.chosen)
+        theme.changes.theme_changed.connect(self.restyle)
+        self.restyle()
+
+    def show_report(self, report: QualityReport | None, up: str) -> None:
+        """`up` is "divergence" or "perplexity"."""
+        for plot in (self.memory, self.speed):
+            plot.show_report(report, up)
+
+    def select(self, place: int) -> None:
+        for plot in (self.memory, self.speed):
+            plot.select(place)
+
+    def restyle(self) -> None:
+        self._row.setSpacing(theme.px(8))
+        pad = theme.px(12)
+        for inner, plot in zip(self._inner, (self.memory, self.speed), strict=True):
+            inner.setContentsMargins(pad, pad, pad, pad - theme.px(2))
+            plot.restyle()

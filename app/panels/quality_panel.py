@@ -1,0 +1,312 @@
+"""Compare with the original: what each quantization costs in quality, beside what it saves in memory and time."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import (
+    QFileDialog,
+    QFrame,
+    QHBoxLayout,
+    QProgressBar,
+    QPushButton,
+    QScrollArea,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app import places, theme
+from app.panels.quality_chart import QualityCharts
+from app.panels.quality_menu import QualityMenu
+from app.panels.quality_setup import QualitySetup
+from app.panels.quality_table import QualityTableView
+from app.panels.quality_words import QualityTable, facts_words, measured_words, rows_of
+from app.quality_session import QualitySession
+from app.session import Session
+from app.widgets.controls import DropDown
+from app.widgets.labels import Heading, Note, label, set_role
+from app.widgets.line import Line
+from app.words import model_words, sentence
+from engine import ModelSpec
+
+EMPTY_WORDS = (
+    "Perplexity, divergence from the original, speed, load time and bytes of each quantization, measured on a text: "
+    "tick some, then measure."
+)
+NO_MODEL_WORDS = "Choose a model to compare its quantizations."
+UPS: list[tuple[str, object]] = [("KL divergence", "divergence"), ("perplexity", "perplexity")]
+
+
+class QualityPanel(QWidget):
+    """Shows one model's comparison; `show_model` says which. `close_down` when the window closes."""
+
+    awq_asked = Signal(object)  # ModelSpec of which an AWQ checkpoint is to be made
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self.setObjectName("quality_panel")
+        self.setAccessibleName("Compare with the original")
+        self._session = session
+        self.quality = QualitySession(session, self)
+        self.setup = QualitySetup()
+        self.model = Line("quality_model", Qt.AlignmentFlag.AlignRight)
+        self.begin = QPushButton("Measure")
+        self.begin.setObjectName("quality_begin")
+        self.undo = QPushButton("Clear")
+        self.undo.setObjectName("quality_clear")
+        self.undo.setProperty("role", "quiet")
+        self.status = Line("quality_status")
+        self.progress = QProgressBar()
+        self.progress.setObjectName("quality_progress")
+        self.progress.setAccessibleName("Measured so far")
+        self.progress.setTextVisible(False)
+        self.progress.setRange(0, 1000)
+        self.note = Note("quality_note")
+        self.empty = label("", "secondary", "quality_empty")
+        self.empty.setWordWrap(True)
+        self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.charts = QualityCharts()
+        self.table = QualityTableView()
+        self.facts = Line("quality_facts")
+        self.on = Line("quality_on", size=12)
+        self.up = DropDown("quality_up", UPS)
+        self.up.setAccessibleName("What is drawn upwards")
+        self.up.setToolTip("What the charts draw upwards")
+        self.menu_button = QToolButton()
+        self.menu_button.setObjectName("quality_menu")
+        self.menu_button.setText("⋯")
+        self.menu_button.setAccessibleName("Copy or save the comparison")
+        self.menu_button.setToolTip("Copy, or save as PNG, SVG, CSV, JSON or Markdown")
+        self.menu_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self.menu_button.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self._lay_out()
+        self.menu = QualityMenu(self, self.picture, self._table)
+        self.menu_button.setMenu(self.menu)
+        self._connect()
+        self._on_theme()
+        self._show_subject()
+        self._show_report()
+
+    def _lay_out(self) -> None:
+        head = QFrame()
+        head.setProperty("role", "panel")
+        column = QVBoxLayout(head)
+        column.setContentsMargins(12, 10, 12, 10)
+        column.setSpacing(8)
+        top = QHBoxLayout()
+        top.setSpacing(8)
+        top.addWidget(label("COMPARE WITH THE ORIGINAL", "heading"))
+        top.addWidget(self.model, 1)
+        column.addLayout(top)
+        column.addWidget(self.setup)
+        foot = QHBoxLayout()
+        foot.setSpacing(8)
+        foot.addWidget(self.begin)
+        foot.addWidget(self.status, 1)
+        foot.addWidget(self.undo)
+        column.addLayout(foot)
+        column.addWidget(self.progress)
+        column.addWidget(self.note)
+        self.picture = QWidget()  # what is saved as a picture
+        shown = QVBoxLayout(self.picture)
+        shown.setContentsMargins(0, 0, 0, 0)
+        shown.setSpacing(8)
+        shown.addWidget(self.charts, 1)
+        rows = QFrame()
+        rows.setProperty("role", "panel")
+        inner = QVBoxLayout(rows)
+        inner.setContentsMargins(12, 10, 12, 10)
+        inner.setSpacing(6)
+        tools = QWidget()
+        right = QHBoxLayout(tools)
+        right.setContentsMargins(0, 0, 0, 0)
+        right.setSpacing(8)
+        right.addWidget(label("charts show", "note"))
+        right.addWidget(self.up)
+        right.addWidget(self.menu_button)
+        inner.addWidget(Heading("Measured", tools))
+        inner.addWidget(self.table)
+        inner.addWidget(self.facts)
+        inner.addWidget(self.on)
+        shown.addWidget(rows)
+        sheet = QWidget()
+        sheet.setProperty("role", "sheet")
+        body = QVBoxLayout(sheet)
+        body.setContentsMargins(0, 0, 0, 0)
+        body.setSpacing(8)
+        body.addWidget(head)
+        body.addWidget(self.picture, 1)
+        body.addWidget(self.empty, 1)
+        scroll = QScrollArea()
+        scroll.setWidgetResizable(True)
+        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        scroll.setWidget(sheet)
+        outer = QVBoxLayout(self)
+        outer.setContentsMargins(0, 0, 0, 0)
+        outer.addWidget(scroll)
+
+    def _connect(self) -> None:
+        quality = self.quality
+        self.begin.clicked.connect(self._on_begin)
+        self.undo.clicked.connect(self._on_undo)
+        self.setup.edited.connect(self._show_buttons)
+        self.setup.original_asked.connect(self._ask_original)
+        self.setup.awq_asked.connect(self._on_awq)
+        self.up.currentIndexChanged.connect(self._show_report)
+        self.charts.chosen.connect(self._select)
+        self.table.chosen.connect(self._select)
+        self.menu.failed.connect(lambda words: self.note.say(words, "error"))
+        self.menu.done.connect(lambda words: self.note.say(words, "note"))
+        quality.subject_changed.connect(self._show_subject)
+        quality.report_changed.connect(self._show_report)
+        quality.phase_changed.connect(self._on_phase)
+        quality.progressed.connect(self._on_progress)
+        quality.told.connect(lambda words, level: self.note.say(sentence(words), level))
+        self._session.state_changed.connect(self._on_session)
+        theme.changes.theme_changed.connect(self._on_theme)
+
+    # -- what others ask ------------------------------------------------------------------------------------------
+
+    def show_model(self, spec: ModelSpec) -> None:
+        """Puts this model on show; what was measured of it is shown again."""
+        self.note.say("")
+        self.model.say(f"{model_words(spec.source)} · reading its files …")
+        self.quality.show(spec)
+
+    def close_down(self) -> None:
+        self.quality.close()
+
+    # -- slots ----------------------------------------------------------------------------------------------------
+
+    def _table(self) -> QualityTable | None:
+        report = self.quality.report
+        return QualityTable(report) if report is not None else None
+
+    def _on_begin(self) -> None:
+        if self.quality.running:
+            self.quality.cancel()
+        else:
+            self.note.say("")
+            self.quality.start(self.setup.plan())
+
+    def _on_undo(self) -> None:
+        if self.quality.report is not None and not self._undoes:
+            self.quality.clear()
+        else:
+            self.quality.undo()
+
+    @property
+    def _undoes(self) -> bool:
+        return self.quality.report is None
+
+    def _on_awq(self) -> None:
+        if self.quality.subject is not None:
+            self.awq_asked.emit(self.quality.subject.spec)
+
+    def _ask_original(self) -> None:
+        dialog = QFileDialog(
+            self.window(), "The model that this checkpoint was made of",
+            str(places.settings().value("model/folder", "")),
+        )  # fmt: skip
+        dialog.setObjectName("original_dialog")
+        dialog.setFileMode(QFileDialog.FileMode.Directory)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.fileSelected.connect(self.choose_original)
+        dialog.open()
+
+    def choose_original(self, source: str) -> None:
+        """What the AWQ checkpoint on show was made of: a folder or a hub id."""
+        subject = self.quality.subject
+        if subject is not None:
+            self.quality.show(subject.spec, ModelSpec(source))
+
+    def _show_subject(self) -> None:
+        subject = self.quality.subject
+        self.setup.setVisible(subject is not None)
+        if subject is None:
+            self.model.say("")
+        else:
+            self.setup.show_subject(subject)
+            words = model_words(subject.spec.source)
+            if subject.spec.revision:
+                words += f" · {subject.spec.revision[:8]}"
+            if subject.awq and subject.original is not None:
+                words += f" · made of {model_words(subject.original.source)}"
+            self.model.say(words)
+            if subject.problem:
+                self.note.say(sentence(subject.problem), "error")
+        self._on_phase()
+
+    def _show_report(self) -> None:
+        report, up = self.quality.report, str(self.up.currentData())
+        self.picture.setVisible(report is not None)
+        self.empty.setVisible(report is None)
+        self.empty.setText(NO_MODEL_WORDS if self.quality.subject is None else EMPTY_WORDS)
+        self.charts.show_report(report, up)
+        self.table.show_report(report)
+        self.facts.say("" if report is None else "Choose a row or a point: all of its facts are said here.")
+        self.on.say(measured_words(report) if report is not None else "")
+        self._show_buttons()
+
+    def _show_buttons(self) -> None:
+        quality = self.quality
+        busy = quality.running
+        refusal = "" if busy else quality.refusal(self.setup.plan())
+        words = ("Cancelling …" if quality.ending else "Cancel") if busy else "Measure"
+        self.begin.setText(words)
+        self.begin.setAccessibleName(f"{words} the comparison")
+        set_role(self.begin, "primary" if words == "Measure" else "")
+        self.begin.setEnabled(not quality.ending and not refusal)
+        self.begin.setVisible(quality.subject is not None or busy)
+        self.begin.setToolTip(refusal)
+        if not busy:
+            rows = len(self.setup.plan().ways)
+            other = f"{rows} quantization{'' if rows == 1 else 's'} and the original"
+            self.status.say(
+                refusal
+                or (
+                    f"{other}, one after another"
+                    if not self._requests_run()
+                    else f"{other}. Requests run on the Play page: speeds will be lower"
+                )
+            )
+        self.undo.setVisible(not busy and (quality.report is not None or quality.can_undo))
+        self.undo.setText("Undo clear" if self._undoes else "Clear")
+        self.undo.setAccessibleName("Bring the cleared comparison back" if self._undoes else "Clear the comparison")
+
+    def _requests_run(self) -> bool:
+        return self._session.ready and self._session.busy()
+
+    def _on_session(self) -> None:
+        """Another model came or went, and with it what is free."""
+        subject = self.quality.subject
+        self._show_buttons()
+        if subject is not None and not self._session.closing and not self.quality.running:
+            self.quality.show(subject.spec, subject.original if subject.awq else None)
+
+    def _on_phase(self) -> None:
+        busy = self.quality.running
+        self.setup.set_busy(busy)
+        self.progress.setVisible(busy)
+        self._show_buttons()
+        if not busy and self._session.closing:
+            return
+
+    def _on_progress(self, words: str, share: float) -> None:
+        subject, measured = self.quality.subject, self.quality.measured
+        if measured is not None and subject is not None and measured.key != subject.key:
+            words = f"{model_words(measured.spec.source)}  ·  {words}"
+        self.status.say(words)
+        self.progress.setValue(round(1000 * share))
+
+    def _select(self, place: int) -> None:
+        report = self.quality.report
+        self.charts.select(place)
+        self.table.select(place)
+        if report is not None and place >= 0:
+            self.facts.say(sentence(facts_words(rows_of(report)[place], report)))
+
+    def _on_theme(self) -> None:
+        self.charts.setMinimumHeight(theme.px(230))
+        self.up.setFixedWidth(theme.px(150))
+        self.empty.setMinimumHeight(theme.px(120))

@@ -1,0 +1,200 @@
+"""What is to be measured: the quantizations ticked, the text, how many of its tokens, and what that takes of memory."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+
+from app import places, theme
+from app.quality_session import Plan, Subject
+from app.widgets.controls import DropDown, Number
+from app.widgets.flow import Flow
+from app.widgets.labels import Note, label
+from app.widgets.tick_box import TickBox
+from app.words import bytes_words, sentence
+from engine import TEXTS, suited_text
+
+TOKENS = 2048
+FILE = "file"  # the last entry of the texts
+
+
+class TextChoice(DropDown):
+    """The shipped texts, the files chosen so far, and a way to choose another. `text()` is a name or a path."""
+
+    text_changed = Signal()
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, [*((text, text) for text in TEXTS), ("a file …", FILE)])
+        self.setMinimumContentsLength(14)
+        for i, words in enumerate(TEXTS.values()):
+            self.setItemData(i, sentence(words) + ".", Qt.ItemDataRole.ToolTipRole)
+        self._last = 0
+        self.activated.connect(self._on_activated)
+        self.currentIndexChanged.connect(self._on_index)
+        self._on_index()
+
+    def text(self) -> str:
+        data = self.currentData()
+        return str(self.itemData(self._last) if data == FILE else data)
+
+    def choose(self, text: str) -> None:
+        """This text, a name or a path."""
+        at = self.findData(text)
+        if at < 0:
+            at = self.count() - 1
+            self.insertItem(at, Path(text).name, text)
+            self.setItemData(at, text, Qt.ItemDataRole.ToolTipRole)
+        self.setCurrentIndex(at)
+
+    def ask(self) -> None:
+        """Asks for a file."""
+        dialog = QFileDialog(self.window(), "Choose a text", str(places.settings().value("quality/folder", "")))
+        dialog.setObjectName("text_dialog")
+        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+        dialog.setNameFilters(["Texts (*.txt *.md)", "All files (*)"])
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.fileSelected.connect(self._on_file)
+        dialog.open()
+
+    def _on_file(self, path: str) -> None:
+        places.settings().setValue("quality/folder", str(Path(path).parent))
+        self.choose(path)
+
+    def _on_activated(self, index: int) -> None:
+        if self.itemData(index) == FILE:
+            self.setCurrentIndex(self._last)
+            self.ask()
+
+    def _on_index(self) -> None:
+        if self.currentData() != FILE:
+            self._last = self.currentIndex()
+            self.setToolTip(str(self.currentData(Qt.ItemDataRole.ToolTipRole) or ""))
+            self.text_changed.emit()
+
+
+class QualitySetup(QWidget):
+    """Edits a `Plan` for the model on show."""
+
+    edited = Signal()
+    original_asked = Signal()
+    awq_asked = Signal()  # an AWQ checkpoint is to be made
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setObjectName("quality_setup")
+        self._subject: Subject | None = None
+        self._unticked: dict[tuple[str, str | None], set[str]] = {}  # by model: what a person has unticked
+        self._showing = False
+        self.boxes: dict[str, TickBox] = {}
+        self._flow = Flow()
+        self._flow.gap = theme.px(8)
+        self.text = TextChoice("quality_text")
+        self.text.setAccessibleName("Text to measure on")
+        self.tokens = Number("quality_tokens", 128, 1_048_576, TOKENS, " tokens", 512)
+        self.tokens.setAccessibleName("Tokens to measure")
+        self.tokens.setToolTip("How many tokens of the text are predicted: more take longer and vary less")
+        self.need = Note("quality_need")
+        self.original = QPushButton("Choose the original …")
+        self.original.setObjectName("quality_original")
+        self.make = QPushButton("Make an AWQ checkpoint …")
+        self.make.setObjectName("quality_make_awq")
+        self.make.setProperty("role", "quiet")
+        self.make.setToolTip("Quantizes the model to 4 bit with calibration, into a folder of its own")
+        what = QHBoxLayout()
+        what.setSpacing(8)
+        what.addWidget(label("Text", "secondary"))
+        what.addWidget(self.text)
+        what.addWidget(self.tokens)
+        what.addWidget(self.original)
+        what.addStretch(1)
+        what.addWidget(self.make)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(8)
+        column.addLayout(self._flow)
+        column.addLayout(what)
+        column.addWidget(self.need)
+        self.text.text_changed.connect(self._on_edited)
+        self.tokens.valueChanged.connect(self._on_edited)
+        self.original.clicked.connect(self.original_asked)
+        self.make.clicked.connect(self.awq_asked)
+        theme.changes.theme_changed.connect(self._on_theme)
+        self._on_theme()
+        self.original.hide()
+
+    def plan(self) -> Plan:
+        ways = tuple(key for key, box in self.boxes.items() if box.isEnabled() and box.isChecked())
+        return Plan(ways, self.text.text(), self.tokens.value())
+
+    def show_subject(self, subject: Subject) -> None:
+        """Its ways as tick boxes; those that cannot be measured say why."""
+        self._showing = True
+        fresh = self._subject is None or self._subject.key != subject.key
+        self._subject = subject
+        if [*self.boxes] != [way.key for way in subject.ways]:
+            self._make_boxes([(way.key, way.title) for way in subject.ways])
+        off = self._unticked.get(subject.key, set())
+        for way in subject.ways:
+            box = self.boxes[way.key]
+            box.setEnabled(not way.reason)
+            box.setChecked(not way.reason and way.key not in off)
+            tip = f"{sentence(way.sentence)}.\n{sentence(way.reason)}" if way.reason else sentence(way.sentence) + "."
+            box.setToolTip(tip)
+            box.setAccessibleDescription(tip)
+        if fresh:
+            self.text.choose(suited_text(subject.spec.source))
+        self.original.setVisible(subject.awq)
+        self.original.setText("Choose the original …" if subject.original is None else "Another original …")
+        self.make.setVisible(not subject.awq and subject.original is not None)
+        self._showing = False
+        self._say_need()
+
+    def set_busy(self, busy: bool) -> None:
+        """Nothing can be edited while it is measured."""
+        for way in self._subject.ways if self._subject is not None else ():
+            self.boxes[way.key].setEnabled(not (busy or way.reason))
+        for control in (self.text, self.tokens, self.original):
+            control.setEnabled(not busy)
+
+    def _make_boxes(self, ways: list[tuple[str, str]]) -> None:
+        for old in self.boxes.values():
+            self._flow.removeWidget(old)
+            old.hide()
+            old.deleteLater()
+        self.boxes = {}
+        for key, title in ways:
+            box = self.boxes[key] = TickBox(f"quality_way_{key}", title)
+            self._flow.addWidget(box)
+            box.toggled.connect(lambda on, key=key: self._on_ticked(key, on))
+        order: list[QWidget] = [*self.boxes.values(), self.text, self.tokens, self.original, self.make]
+        for one, other in pairwise(order):
+            QWidget.setTabOrder(one, other)
+
+    def _on_ticked(self, key: str, on: bool) -> None:
+        if not self._showing and self._subject is not None:
+            off = self._unticked.setdefault(self._subject.key, set())
+            off.discard(key) if on else off.add(key)
+        self._on_edited()
+
+    def _on_edited(self) -> None:
+        if not self._showing:
+            self._say_need()
+            self.edited.emit()
+
+    def _say_need(self) -> None:
+        subject = self._subject
+        if subject is None or subject.problem or subject.original is None:
+            self.need.say("")
+            return
+        held = self.plan().ways
+        self.need.say(
+            f"One after another is loaded beside the model on the Play page: ~{bytes_words(subject.need(held))} "
+            f"at most, {bytes_words(subject.free)} are free."
+        )
+
+    def _on_theme(self) -> None:
+        self.text.setMinimumWidth(theme.px(160))
+        self.tokens.setFixedWidth(theme.px(132))

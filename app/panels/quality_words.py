@@ -1,0 +1,191 @@
+"""A quality report in words: its columns with their formulas, what is best in each, and the table that is exported. No
+Qt in here."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from app.facts import Cell, Facts
+from app.panels.request_words import duration, number
+from app.words import bytes_words
+from engine import SCHEMES, QualityReport, QualityRow
+
+BATCH = 16
+
+
+def way_words(row: QualityRow) -> str:
+    """What a row is called: its quantization; "none" says its precision too, since the original is none as well."""
+    title = SCHEMES[row.quantization].title if row.quantization in SCHEMES else row.quantization
+    return f"{title}, {row.dtype}" if row.quantization == "none" else title
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`value` None: there is nothing to say. `better` is +1 where more is better, -1 where less is, 0 where neither.
+    `contested`: the original is among those that can be best."""
+
+    key: str
+    name: str
+    formula: str
+    value: Callable[[QualityRow], float | None]
+    text: Callable[[float], str]
+    better: int = -1
+    contested: bool = True
+
+
+def divergence_words(value: float) -> str:
+    """Nats in three figures: "0.0123", "4.50e-06", "0"."""
+    return f"{value:#.3g}" if value else "0"
+
+
+def share_words(value: float) -> str:
+    """ "97.3 %"; only what is whole is "100 %"."""
+    return "100 %" if value == 1 else f"{math.floor(1000 * value) / 10:.1f} %"
+
+
+def perplexity_words(value: float) -> str:
+    return f"{value:#.4g}" if value < 1000 else f"{value:,.0f}"
+
+
+COLUMNS = (
+    Column(
+        "perplexity", "perplexity",
+        "exp of the mean negative log-likelihood (nats) of the text's tokens; less is better",
+        lambda row: row.perplexity, perplexity_words, contested=False,
+    ),
+    Column(
+        "divergence", "KL divergence",
+        "mean over the text's positions of Σ p·ln(p ÷ q), in nats: p the original's next-token probabilities, q these; "
+        "0 is the same",
+        lambda row: row.divergence, divergence_words, contested=False,
+    ),
+    Column(
+        "agreement", "top-1 agreement", "positions where both have the same most likely next token ÷ all positions",
+        lambda row: row.agreement, share_words, 1, contested=False,
+    ),
+    Column(
+        "rate", "tok/s, alone", "tokens decoded ÷ seconds, one request at a time",
+        lambda row: row.rate or None, number, 1,
+    ),
+    Column(
+        "batch_rate", f"tok/s, batch {BATCH}", f"tokens decoded ÷ seconds, {BATCH} requests in a batch, all together",
+        lambda row: row.batch_rate or None, number, 1,
+    ),
+    Column(
+        "load_seconds", "load", "seconds from the files to a model that can answer",
+        lambda row: row.load_seconds or None, duration,
+    ),
+    Column(
+        "weight_bytes", "weights", "bytes that all weights take in memory once loaded",
+        lambda row: float(row.weight_bytes) or None, bytes_words,
+    ),
+)  # fmt: skip
+COLUMN = {column.key: column for column in COLUMNS}
+
+
+def change_words(row: QualityRow, original: QualityRow) -> str:
+    """How much the perplexity differs from the original's: "+0.4 %", "" for the original itself."""
+    if row is original or not (original.perplexity > 0 and row.perplexity > 0):
+        return ""
+    change = 100 * (row.perplexity / original.perplexity - 1)
+    return f"{change:+.{1 if abs(change) >= 0.0995 else 2}f} %" if abs(change) < 1000 else f"{change:+,.0f} %"
+
+
+def rows_of(report: QualityReport) -> list[QualityRow]:
+    """All that was measured, the original first."""
+    return [report.original, *report.rows]
+
+
+def value_of(column: Column, row: QualityRow) -> float | None:
+    """None where the row has no figures, or the figure says nothing."""
+    value = None if row.error else column.value(row)
+    return value if value is not None and math.isfinite(value) else None
+
+
+def best_of(column: Column, report: QualityReport) -> frozenset[int]:
+    """Places in `rows_of` of the best values, as they are written; none where fewer than two compete."""
+    rows = rows_of(report)
+    values = {i: value_of(column, row) for i, row in enumerate(rows) if i or column.contested}
+    known = {i: value for i, value in values.items() if value is not None}
+    if len(known) < 2 or not column.better:
+        return frozenset()
+    top = (max if column.better > 0 else min)(known.values())
+    words = column.text(top)
+    same = frozenset(i for i, value in known.items() if column.text(value) == words)
+    return same if len(same) < len(known) else frozenset()
+
+
+def facts_words(row: QualityRow, report: QualityReport) -> str:
+    """A row whole, on one line: for the point of a chart, and for those who hear it."""
+    name = way_words(row)
+    if row is report.original:
+        name = f"the original, {row.dtype}"
+    if row.error:
+        return f"{name}: {row.error}"
+    parts = [f"perplexity {perplexity_words(row.perplexity)}"]
+    change = change_words(row, report.original)
+    if change:
+        parts[0] += f" ({change})"
+        parts += [f"KL {divergence_words(row.divergence)} nats", f"top-1 {share_words(row.agreement)}"]
+    if row.rate:
+        parts.append(f"{number(row.rate)} tok/s alone")
+    if row.batch_rate:
+        parts.append(f"{number(row.batch_rate)} in a batch of {BATCH}")
+    if row.weight_bytes:
+        parts.append(bytes_words(row.weight_bytes))
+    return f"{name}: {', '.join(parts)}"
+
+
+@dataclass(frozen=True, slots=True)
+class QualityTable:
+    """A report as it is copied and saved: exact numbers in CSV and JSON, figures for people in Markdown."""
+
+    report: QualityReport
+
+    def facts(self) -> Facts:
+        head = (
+            "quantization", "dtype", "perplexity", "perplexity_change", "divergence_nats", "top1_agreement",
+            "tokens_per_second", f"tokens_per_second_batch_{BATCH}", "load_seconds", "weight_bytes", "error",
+        )  # fmt: skip
+        original = self.report.original
+        rows: list[tuple[Cell, ...]] = []
+        for row in rows_of(self.report):
+            figures: Sequence[Cell] = (None,) * 8
+            if not row.error:
+                change = row.perplexity / original.perplexity - 1 if original.perplexity > 0 else None
+                figures = (
+                    row.perplexity, change, row.divergence, row.agreement, row.rate, row.batch_rate, row.load_seconds,
+                    row.weight_bytes,
+                )  # fmt: skip
+            rows.append(("original" if row is original else row.quantization, row.dtype, *figures, row.error))
+        return Facts(head, rows)
+
+    def csv(self) -> str:
+        return self.facts().csv()
+
+    def json(self) -> str:
+        return json.dumps(self.report.to_json(), indent=2, ensure_ascii=False) + "\n"
+
+    def markdown(self) -> str:
+        head = ["quantization", "precision", "perplexity", "change", *(c.name for c in COLUMNS[1:])]
+        lines = [f"| {' | '.join(head)} |", f"|{'---|' * 2}{'---:|' * (len(head) - 2)}"]
+        for row in rows_of(self.report):
+            name = "original" if row is self.report.original else way_words(row)
+            if row.error:
+                lines.append(f"| {name} | {row.dtype} | {row.error} |{' |' * (len(head) - 3)}")
+                continue
+            values = [value_of(column, row) for column in COLUMNS]
+            cells = ["–" if v is None else c.text(v) for c, v in zip(COLUMNS, values, strict=True)]
+            cells.insert(1, change_words(row, self.report.original) or "–")
+            lines.append(f"| {name} | {row.dtype} | {' | '.join(cells)} |")
+        return "\n".join((*lines, "", measured_words(self.report), ""))
+
+
+def measured_words(report: QualityReport) -> str:
+    """On what, how much, where: "measured on 2,048 tokens of stories in windows of 512 · CPU, 2 cores"."""
+    text = report.text.rsplit("/", 1)[-1]
+    words = f"Measured on {report.tokens:,} tokens of {text} in windows of {report.window:,}"
+    return f"{words} · {report.machine}" if report.machine else words

@@ -1,0 +1,318 @@
+"""Comparing a model's quantizations with the original: what can be measured, the measuring, and what was measured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+
+from PySide6.QtCore import QObject, Signal
+
+from app.estimate import free_memory, on_gpu
+from app.load_status import LoadStatus
+from app.long_work import LongWork, Outcome
+from app.room import RUNTIME
+from app.session import LENT_WORDS, Session, SessionState
+from app.words import bytes_words, model_words
+from engine import (
+    SCHEMES,
+    Fit,
+    InvalidInput,
+    ModelInfo,
+    ModelSpec,
+    QualityReport,
+    Room,
+    cached_models,
+    fits,
+    inspect_model,
+    measure_quality,
+)
+
+ORIGIN = "quantized_from.json"  # in an AWQ checkpoint that was made here: what it was made of
+ROUNDED = "bfloat16"  # the way that is not quantized, only rounded
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to load the model that can be measured. `reason`: why it cannot be, with the remedy. `needed`: bytes that
+    it takes."""
+
+    key: str
+    title: str
+    sentence: str
+    spec: ModelSpec
+    reason: str = ""
+    needed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A model on show. `original` None: it is not known what an AWQ checkpoint was made of. `problem`: why nothing of
+    it can be measured. `needed` and `free`: bytes, of the original and of the memory."""
+
+    spec: ModelSpec
+    original: ModelSpec | None
+    ways: tuple[Way, ...] = ()
+    problem: str = ""
+    awq: bool = False
+    needed: int = 0
+    free: int = 0
+
+    @property
+    def key(self) -> tuple[str, str | None]:
+        return self.spec.source, self.spec.revision
+
+    def need(self, keys: Sequence[str]) -> int:
+        """Bytes that measuring these takes at most: one after another is in memory."""
+        return max([self.needed, *(way.needed for way in self.ways if way.key in keys)]) + RUNTIME
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be measured: the ways' keys, a text's name or file (None: the one that suits the model)."""
+
+    ways: tuple[str, ...]
+    text: str | None
+    tokens: int
+
+
+def folder_of(spec: ModelSpec) -> Path | None:
+    """Where a hub model lies in the cache; None for one that is not there, or is no hub model. Blocks on disk."""
+    found = (e for e in cached_models() if e.source == spec.source and spec.revision in (None, e.revision))
+    return next((entry.folder for entry in found), None)
+
+
+def read_info(spec: ModelSpec) -> ModelInfo:
+    """A model's facts, also those of one in the cache. Raises InvalidInput; blocks on disk."""
+    try:
+        return inspect_model(spec)
+    except InvalidInput:
+        folder = folder_of(spec)
+        if folder is None:
+            raise
+        return inspect_model(replace(spec, source=str(folder), revision=None))
+
+
+def origin_of(folder: Path) -> ModelSpec | None:
+    """What an AWQ checkpoint was made of, where its folder tells and that is still there."""
+    try:
+        told = json.loads((folder / ORIGIN).read_text(encoding="utf-8"))
+        return ModelSpec(str(told["source"]), revision=told.get("revision"))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def examine(spec: ModelSpec, original: ModelSpec | None = None) -> Subject:
+    """What of a model can be compared with what. `original`: what an AWQ checkpoint was made of, where a person says
+    so. Blocks on disk; never raises."""
+    gpu = on_gpu(spec.device)
+    free, total = free_memory(gpu)
+    room = Room("cuda" if gpu else "cpu", free, total)
+    plain = replace(spec, quantization="none", dtype="auto")
+    try:
+        info = read_info(plain)
+        awq = info.quantized is not None and info.quantized.method == "awq"
+        checkpoint = fits(info, room, quantizations=["awq"])[0]
+        if awq:
+            original = original or (origin_of(info.folder) if info.folder is not None else None)
+            if original is None:
+                return Subject(plain, None, awq=True, free=free)
+            original = replace(original, device=spec.device)
+            info = read_info(original)
+        else:
+            original = plain
+        bills = {bill.quantization: bill for bill in fits(info, room)}
+        if awq:
+            bills["awq"] = checkpoint
+    except (InvalidInput, OSError) as error:
+        return Subject(plain, original, problem=str(error), free=free)
+    own = bills["none"]
+    problem = own.available
+    if not problem and not own.fits:
+        problem = (
+            f"The original takes {bytes_words(own.weights + own.activations)}, and {bytes_words(free)} are free: "
+            "give memory back (unload the model on the Play page, close other programs), or choose a smaller model."
+        )
+    ways = []
+    for key, bill in bills.items():
+        if key == "none":
+            continue
+        own_spec = plain if awq and key == "awq" else replace(original, quantization=key)
+        ways.append(_way(key, own_spec, bill, free))
+    if own.dtype != ROUNDED:
+        rounded = fits(info, room, dtype=ROUNDED, quantizations=["none"])[0]
+        way = _way("none", replace(original, dtype=ROUNDED), rounded, free)
+        words = "the original's weights rounded to bfloat16: what 16 bits alone cost"
+        ways.append(replace(way, key=ROUNDED, title=f"none, {ROUNDED}", sentence=words))
+    return Subject(plain, original, tuple(ways), problem, awq, own.weights + own.activations, free)
+
+
+def _way(key: str, spec: ModelSpec, bill: Fit, free: int) -> Way:
+    needed, reason = bill.weights + bill.activations, bill.available
+    if not reason and needed > free:
+        reason = f"takes {bytes_words(needed)}, and {bytes_words(free)} are free"
+    return Way(key, SCHEMES[key].title, SCHEMES[key].sentence, spec, reason, needed)
+
+
+class QualitySession(QObject):
+    """One model on show, one measurement at a time. Reports are kept for as long as the session lasts."""
+
+    subject_changed = Signal()
+    phase_changed = Signal()
+    progressed = Signal(str, float)  # in words, and the share of the whole
+    report_changed = Signal()
+    told = Signal(str, str)  # what came of it, in words, and its level: error, warning, note
+
+    def __init__(self, session: Session, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._session = session
+        self.subject: Subject | None = None
+        self.looking: ModelSpec | None = None  # the model whose files are being read
+        self._work = LongWork(session, self)
+        self._work.progressed.connect(self._on_progress)
+        self._work.ended.connect(self._on_ended)
+        self._reports: dict[tuple[str, str | None], QualityReport] = {}
+        self._before: dict[tuple[str, str | None], list[QualityReport | None]] = {}
+        self._measured: Subject | None = None  # what is being measured
+        self._count = 1
+        self._stages: list[str] = []
+        self._begun = 0.0
+
+    # -- the model on show ----------------------------------------------------------------------------------------
+
+    def show(self, spec: ModelSpec, original: ModelSpec | None = None) -> None:
+        """Puts a model on show; `subject_changed` follows when its files are read."""
+        self.looking = spec
+        self._session.start(self._examine(spec, original))
+
+    async def _examine(self, spec: ModelSpec, original: ModelSpec | None) -> None:
+        subject = await self._session.off_thread(lambda: examine(spec, original))
+        if spec is not self.looking or self._session.closing:
+            return
+        self.looking = None
+        self.subject = subject
+        self.subject_changed.emit()
+        self.report_changed.emit()
+
+    @property
+    def report(self) -> QualityReport | None:
+        return self._reports.get(self.subject.key) if self.subject is not None else None
+
+    @property
+    def can_undo(self) -> bool:
+        return self.subject is not None and bool(self._before.get(self.subject.key))
+
+    def clear(self) -> None:
+        """Takes the report off the model; `undo` brings it back."""
+        if self.subject is not None and self.report is not None:
+            self._set_report(self.subject.key, None)
+
+    def undo(self) -> None:
+        """The report that was there before the last one was made or cleared."""
+        if self.subject is not None and self.can_undo:
+            before = self._before[self.subject.key].pop()
+            self._reports.pop(self.subject.key, None)
+            if before is not None:
+                self._reports[self.subject.key] = before
+            self.report_changed.emit()
+
+    def _set_report(self, key: tuple[str, str | None], report: QualityReport | None) -> None:
+        before = self._reports.pop(key, None)
+        if before is not None:
+            self._before.setdefault(key, []).append(before)
+        if report is not None:
+            self._reports[key] = report
+        self.report_changed.emit()
+
+    # -- the measuring --------------------------------------------------------------------------------------------
+
+    @property
+    def running(self) -> bool:
+        return self._work.running
+
+    @property
+    def ending(self) -> bool:
+        return self._work.ending
+
+    @property
+    def measured(self) -> Subject | None:
+        """The model that is being measured; it need not be the one on show."""
+        return self._measured if self.running else None
+
+    def refusal(self, plan: Plan) -> str:
+        """Why this cannot be measured now; "" where it can."""
+        subject = self.subject
+        if subject is None:
+            return "Choose a model first."
+        if subject.problem:
+            return subject.problem
+        if subject.original is None:
+            return "It is not known which model this checkpoint was made of. Choose the original."
+        if self._session.state is SessionState.LENT:
+            return LENT_WORDS
+        if not plan.ways:
+            return "Tick what is to be measured."
+        return ""
+
+    def start(self, plan: Plan) -> None:
+        """Begins; `told` says why nothing began, or what came of it."""
+        subject, why = self.subject, self.refusal(plan)
+        if self.running:
+            return
+        if why or subject is None or subject.original is None:
+            self.told.emit(why, "error")
+            return
+        original = subject.original
+        specs = [way.spec for way in subject.ways if way.key in plan.ways]
+        self._measured, self._count = subject, 1 + len(specs)
+        self._stages, self._begun = [], perf_counter()
+        self._work.start(
+            lambda report, cancelled: measure_quality(
+                specs, original, text=plan.text, tokens=plan.tokens, report=report, cancelled=cancelled
+            )
+        )
+        self.phase_changed.emit()
+        self.progressed.emit("getting ready", 0.0)
+
+    def cancel(self) -> None:
+        if self.running:
+            self._work.cancel()
+            self.phase_changed.emit()
+
+    def close(self) -> None:
+        """The window closes."""
+        self._work.close()
+
+    def _on_progress(self, status: LoadStatus) -> None:
+        """A stage begins with what is loaded: the share of the whole is counted by that."""
+        what = status.stage.split(":", 1)[0]
+        if what not in self._stages:
+            self._stages.append(what)
+        part = status.done / status.total if status.total > 0 else 0.0
+        share = min(1.0, (len(self._stages) - 1 + part) / self._count)
+        words = status.stage
+        if len(self._stages) > 2 or (len(self._stages) == 2 and part > 0.5):
+            left = (perf_counter() - self._begun) * (1 - share) / share
+            words += f"  ·  ~{left_words(left)} left"
+        self.progressed.emit(words, share)
+
+    def _on_ended(self, outcome: Outcome) -> None:
+        subject, self._measured = self._measured, None
+        self.phase_changed.emit()
+        if subject is None:
+            return
+        if outcome.cancelled:
+            self.told.emit("Cancelled: nothing of it is kept. What was measured before stays.", "note")
+        elif outcome.error:
+            self.told.emit(outcome.error, "error")
+        else:
+            self._set_report(subject.key, outcome.result)
+            on_show = self.subject is not None and self.subject.key == subject.key
+            self.told.emit("" if on_show else f"{model_words(subject.spec.source)} is measured.", "note")
+
+
+def left_words(seconds: float) -> str:
+    """Seconds that are left, roughly: "20 s", "3 min"."""
+    return f"{max(1, round(seconds))} s" if seconds < 90 else f"{round(seconds / 60)} min"
