@@ -6,22 +6,24 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.words import bytes_words, count_words
-from engine import ModelSpec, inspect_model
+from app.words import bytes_words, count_words, sentence
+from engine import Fit, ModelSpec, Room, fits, inspect_model
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Bytes of the weights beside the memory's free and total bytes; `facts` in words, a line each."""
+    """Bytes of the weights beside the memory's free and total bytes; `facts` in words, a line each; `fit` the whole
+    bill, None without a model."""
 
     weights: int
     free: int
     total: int
     facts: tuple[str, ...]
+    fit: Fit | None = None
 
     @property
     def fits(self) -> bool:
-        return self.weights < self.free
+        return self.fit is None or self.fit.fits
 
 
 def nvidia_driver() -> bool:
@@ -51,6 +53,12 @@ def free_memory(gpu: bool) -> tuple[int, int]:
     return memory.available, memory.total
 
 
+def room(device: str) -> Room:
+    """The memory that a model on this device would lie in, as it is now."""
+    gpu = on_gpu(device)
+    return Room("cuda" if gpu else "cpu", *free_memory(gpu))
+
+
 def empty(device: str) -> Estimate:
     """The memory without a model."""
     return Estimate(0, *free_memory(on_gpu(device)), ())
@@ -58,11 +66,11 @@ def empty(device: str) -> Estimate:
 
 def estimate(spec: ModelSpec) -> Estimate:
     """Reads the headers of a local model. Raises InvalidInput when it is none."""
-    info = inspect_model(spec)
-    gpu = on_gpu(spec.device)
-    dtype = (info.dtype if gpu else "float32") if spec.dtype == "auto" else spec.dtype
+    info, memory = inspect_model(spec), room(spec.device)
+    (fit,) = fits(info, memory, dtype=spec.dtype, quantizations=(spec.quantization,))
     facts = (
-        f"{count_words(info.parameters)} parameters in {dtype}",
-        f"KV {bytes_words(info.kv_token_bytes(dtype))} a token",
+        f"{count_words(info.parameters)} parameters in {fit.dtype}",
+        f"KV {bytes_words(fit.kv_token)} a token",
+        *(sentence(words) for words in (fit.available, fit.note) if words),
     )
-    return Estimate(info.bytes_as(dtype), *free_memory(gpu), facts)
+    return Estimate(fit.weights, memory.free, memory.total, facts, fit)

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from engine.config import EngineConfig
 from engine.memory_rules import pool_share, pool_size, step_bytes
-from engine.models.inspect import TORCH_BYTES, ModelInfo, shipped_awq
-from engine.quantization import SCHEMES, missing, quantized_bytes
+from engine.models.held_weights import awq_stays_packed, group_of, held_bytes
+from engine.models.info import TORCH_BYTES, ModelInfo
+from engine.models.inspect import shipped_awq
+from engine.quantization import SCHEMES, missing
 
 USUAL = EngineConfig()
-GROUP = 128  # inputs that share a scale in an AWQ checkpoint that is still to be made
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +90,14 @@ def _fit(info: ModelInfo, room: Room, name: str, dtype: str, slots: int, token_b
         info, available = shipped, ""
     kind = load_dtype(info, name, room.kind, dtype)
     item = TORCH_BYTES[kind]
-    if name == "awq" or is_awq(info):
-        weights, note = _awq_weights(info, kind, room.kind)
-        if name == "none":
-            note = _sentences("this checkpoint is AWQ, and is loaded as such", note)
-    else:
-        weights = weight_bytes(info, name, item)
-        if info.experts and name != "none":
-            share = info.experts / max(info.parameters, 1)
-            note = f"the experts, {share:.0%} of the weights, stay in {kind}: only the other layers are quantized"
+    held_as = "awq" if is_awq(info) else name
+    weights = held_bytes(info, held_as, kind, room.kind)
+    if held_as == "awq":
+        told = "this checkpoint is AWQ, and is loaded as such" if name == "none" else ""
+        note = "; ".join(filter(None, (told, _awq_note(info, kind, room.kind))))
+    elif info.experts and name != "none":
+        share = info.experts / max(info.parameters, 1)
+        note = f"the experts, {share:.0%} of the weights, stay in {kind}: only the other layers are quantized"
     kv_token = info.kv_token_bytes(kind)
     block = USUAL.block_size
     blocks = pool_size(
@@ -120,26 +120,15 @@ def _fit(info: ModelInfo, room: Room, name: str, dtype: str, slots: int, token_b
     )
 
 
-def weight_bytes(info: ModelInfo, quantization: str, item: int) -> int:
-    """Bytes of all weights, `item` bytes each of those that are not quantized; AWQ as its checkpoint holds them."""
-    if quantization == "torchao-int8" and info.conv1d:  # it converts `nn.Linear` alone
-        quantization = "none"
-    group = info.quantized.group if info.quantized is not None else GROUP
-    return quantized_bytes(quantization, info.linears, item, group) + info.others * item
-
-
-def _awq_weights(info: ModelInfo, dtype: str, kind: str) -> tuple[int, str]:
-    """Bytes, and what is to be said of them."""
-    item = TORCH_BYTES[dtype]
-    group = info.quantized.group if info.quantized is not None else GROUP
-    if dtype == "float32" or (kind == "cpu" and dtype == "float16"):
-        return weight_bytes(info, "none", item), f"{dtype} here: dequantized once at load, no memory is saved"
-    packed = weight_bytes(info, "awq", item)
-    if kind == "cuda":
-        return packed, ""
-    # ATen's layout holds a scale and a zero as a bfloat16 pair: 4 bytes a group and column, where AWQ's has 2.5.
-    pairs = sum(inputs * outputs // (inputs if group == -1 else group) for inputs, outputs in info.linears)
-    return packed + pairs * 3 // 2, ""
+def _awq_note(info: ModelInfo, dtype: str, kind: str) -> str:
+    """What is to be said where AWQ layers do not stay packed."""
+    group = group_of(info)
+    dense = [shape for shape in info.linears if not awq_stays_packed(*shape, group, dtype, kind)]
+    if not dense:
+        return ""
+    where = "on a GPU" if kind == "cuda" else "on a CPU"
+    why = dtype if len(dense) == len(info.linears) and dtype != "bfloat16" else f"groups of {group}"
+    return f"with {why} {where} the weights are unpacked once at load, and no memory is saved"
 
 
 def _available(info: ModelInfo, name: str) -> str:
@@ -155,7 +144,3 @@ def _available(info: ModelInfo, name: str) -> str:
     if name == "torchao-int8" and info.conv1d:
         return f"torchao does not convert the layers of {info.model_type}: choose int8"
     return missing(name)
-
-
-def _sentences(*parts: str) -> str:
-    return "; ".join(part for part in parts if part)

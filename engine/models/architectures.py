@@ -1,8 +1,69 @@
-"""Which model types the engine serves, told without importing transformers: a table that a test compares with it."""
+"""Which model types the engine serves, told without importing transformers: a table that a test compares with it.
+
+`packaging/architectures.py` writes the table.
+"""
 
 from __future__ import annotations
 
+import importlib.metadata
+import json
+import re
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+TABLE = Path(__file__).with_suffix(".json")
+INSTEAD = "choose another architecture (Llama, Qwen, Mistral, Gemma ...)"
+REASONS = {
+    "masked": "fills gaps and does not generate text; choose a causal model",
+    "no interface": "does not use transformers' attention interface, so a paged KV cache cannot serve it; " + INSTEAD,
+    "latent": "keeps latent attention's keys and values, which differ in width, and a paged KV cache cannot hold them; "
+    + INSTEAD,
+    "mixed": "has layers that keep no ordinary keys and values (convolutions, linear attention, cross-attention), so a "
+    "paged KV cache cannot serve it; " + INSTEAD,
+    "no decoder": "is not a decoder that generates text; choose a causal model",
+}
+
 
 def why_unsupported(model_type: str) -> str:
-    """ "" for a model type that our attention serves; else the reason, with what to choose instead."""
-    raise NotImplementedError
+    """ "" for a model type that our attention serves; else the reason, with what to choose instead. A load has the last
+    word: it sees what each layer really does."""
+    reason = next((reason for reason, types in _table()["refused"].items() if model_type in types), "")
+    if not reason and not known_here(model_type):
+        return (
+            f"transformers {_version()} does not know model type {model_type!r}: "
+            "install a version that does, or choose another model"
+        )
+    if not reason and model_type not in _table()["served"]:
+        reason = "no decoder"
+    return f"model type {model_type!r} {REASONS[reason]}" if reason else ""
+
+
+def known_here(model_type: str) -> bool:
+    """Whether the transformers that is installed has this model type; True where that cannot be told."""
+    types = _installed_types()
+    return model_type in types or not types
+
+
+@cache
+def _table() -> dict[str, Any]:
+    return json.loads(TABLE.read_text(encoding="utf-8"))
+
+
+@cache
+def _installed_types() -> frozenset[str]:
+    """Every name that transformers' tables of model types have, read from their text: importing it takes seconds."""
+    spec = find_spec("transformers")
+    folder = Path(spec.origin).parent / "models/auto" if spec is not None and spec.origin else Path()
+    texts = [
+        p.read_text(encoding="utf-8") for p in folder.glob("*.py") if p.stem in ("auto_mappings", "configuration_auto")
+    ]
+    return frozenset(name for text in texts for name in re.findall(r'"([a-z0-9_-]+)"', text))
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("transformers")
+    except importlib.metadata.PackageNotFoundError:
+        return ""

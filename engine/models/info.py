@@ -1,0 +1,187 @@
+"""What a model's config and the headers of its tensors say, wherever they come from. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from engine.config import InvalidInput
+from engine.memory_rules import MLP_WIDTHS
+from engine.models.weight_names import sort_weights
+
+DTYPE_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
+TORCH_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+TORCH_NAMES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
+CONV1D = ("gpt2", "openai-gpt", "imagegpt")  # model types that store linear weights as [inputs, outputs]
+EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+ACTIVE = ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k")
+
+Headers = Mapping[str, tuple[tuple[int, ...], str]]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredQuantization:
+    """How a checkpoint was quantized beforehand: `method` as its config says ("awq", "gptq" ...), `bits` of a weight,
+    `group` inputs that share a scale (-1: all of a column), `kept` names of modules that were left as they were."""
+
+    method: str
+    bits: int
+    group: int
+    kept: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """A model as its files describe it; `folder` is None where they are on the hub.
+
+    `parameters` are true weights: a packed int32 of an AWQ checkpoint counts as the eight it holds. `linears` are the
+    (inputs, outputs) of the linear layers that a quantization at load converts, or that an AWQ checkpoint holds packed;
+    `kv_values` are the elements of a token's keys and values in all layers.
+    `others` the elements of all other weights, `experts` those of `others` in a mixture's experts. `dtype` is that of
+    most weights as stored (of an AWQ checkpoint, of those that are not packed). `mlp` is the width of the MLPs a token
+    goes through in a layer. `window`: tokens that its sliding-window layers see, 0 where there are none. `tensors` maps
+    names to (elements, bytes) as stored.
+    """
+
+    name: str
+    folder: Path | None
+    architecture: str
+    model_type: str
+    parameters: int
+    weight_bytes: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    hidden: int
+    vocabulary: int
+    context: int
+    dtype: str
+    chat: bool
+    tensors: dict[str, tuple[int, int]]
+    linears: tuple[tuple[int, int], ...] = ()
+    others: int = 0
+    kv_values: int = 0
+    experts: int = 0
+    mlp: int = 0
+    window: int = 0
+    tied: bool = False
+    conv1d: bool = False
+    quantized: StoredQuantization | None = None
+    licence: str = ""
+
+    def kv_token_bytes(self, dtype: str) -> int:
+        """Bytes of one token's K and V: 2 x layers x kv_heads x head_dim x bytes of the dtype (layers being alike)."""
+        return self.kv_values * TORCH_BYTES[dtype]
+
+    def bytes_as(self, dtype: str) -> int:
+        """Bytes of the weights when held in another dtype, none of them quantized."""
+        return self.parameters * TORCH_BYTES[dtype]
+
+
+def inspect_parts(
+    config: Mapping[str, Any],
+    headers: Headers,
+    name: str,
+    *,
+    folder: Path | None = None,
+    chat: bool = False,
+    licence: str = "",
+    place: str = "config.json",
+) -> ModelInfo:
+    """What a config and the headers (shape and dtype of each tensor, as safetensors names them) say, wherever they come
+    from. `place` is what a message calls the config. Raises InvalidInput for values that cannot be."""
+    nested = config.get("text_config")
+    text: dict[str, Any] = {**config, **(nested if isinstance(nested, Mapping) else {})}
+
+    def number(*names: str) -> int:
+        """The first of these values that the config has, 0 when it has none."""
+        for name in names:
+            value = text.get(name)
+            if value is not None:
+                if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                    raise InvalidInput(
+                        f"{place}: {name}={value!r} is not a whole number of at least 1; fetch the model again"
+                    )
+                return value
+        return 0
+
+    def some(*names: str) -> int:
+        """The same of values that a model can do without: 0 for what is no number, or one a layer."""
+        found = (text.get(name) for name in names)
+        return next((value for value in map(_largest, found) if value), 0)
+
+    quantized = _stored_quantization(config)
+    conv1d = config["model_type"] in CONV1D
+    tied = bool(text.get("tie_word_embeddings", False))
+    bits = quantized.bits if quantized is not None and quantized.method in ("awq", "gptq") else 0
+    weights = sort_weights({key: shape for key, (shape, _) in headers.items()}, tied=tied, conv1d=conv1d, bits=bits)
+    tensors = {key: (prod(shape), prod(shape) * DTYPE_BYTES.get(dtype, 1)) for key, (shape, dtype) in headers.items()}
+    stored = [dtype for key, (_, dtype) in headers.items() if dtype in TORCH_NAMES and not (bits and ".scales" in key)]
+    heads = number("num_attention_heads", "n_head") or 1
+    hidden = number("hidden_size", "n_embd")
+    wide = some(*MLP_WIDTHS)
+    if some(*EXPERTS):
+        wide = (some(*ACTIVE) or some(*EXPERTS)) * (some("moe_intermediate_size") or wide)
+    layers, kv_heads = number("num_hidden_layers", "n_layer"), number("num_key_value_heads")
+    kv_heads = kv_heads or (1 if text.get("multi_query") else heads)
+    head_dim = number("head_dim", "kv_channels") or hidden // heads
+    if some("kv_lora_rank"):  # latent attention: every head has keys of its own, in two parts
+        kv_heads, head_dim = heads, some("qk_nope_head_dim") + some("qk_rope_head_dim")
+    full = 0  # layers whose heads are of another width
+    if some("global_head_dim"):
+        full = list(text.get("layer_types") or ())[:layers].count("full_attention")
+    values = 2 * (layers - full) * kv_heads * head_dim
+    values += 2 * full * (some("num_global_key_value_heads") or kv_heads) * some("global_head_dim")
+    window = text.get("sliding_window") if text.get("use_sliding_window", True) else 0
+    return ModelInfo(
+        name=name,
+        folder=folder,
+        architecture=(config.get("architectures") or [config["model_type"]])[0],
+        model_type=config["model_type"],
+        parameters=weights.parameters,
+        weight_bytes=sum(size for _, size in tensors.values()),
+        layers=layers,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        hidden=hidden,
+        vocabulary=number("vocab_size"),
+        context=number("max_position_embeddings", "n_positions"),
+        dtype=TORCH_NAMES[max(sorted(set(stored)), key=stored.count)] if stored else "float32",
+        chat=chat,
+        tensors=tensors,
+        linears=weights.linears,
+        others=weights.others,
+        kv_values=values,
+        experts=weights.experts,
+        mlp=wide,
+        window=window if isinstance(window, int) else 0,
+        tied=tied,
+        conv1d=conv1d,
+        quantized=quantized,
+        licence=licence,
+    )
+
+
+def _largest(value: object) -> int:
+    """A whole number, or the largest of a list of them, one a layer; 0 for anything else."""
+    values = value if isinstance(value, list) else [value]
+    return max((each for each in values if isinstance(each, int) and not isinstance(each, bool)), default=0)
+
+
+def _stored_quantization(config: Mapping[str, Any]) -> StoredQuantization | None:
+    values = config.get("quantization_config")
+    if not isinstance(values, Mapping):
+        return None
+    bits = values.get("bits", values.get("w_bit", 0))
+    group = values.get("group_size", values.get("q_group_size", 0))
+    return StoredQuantization(
+        str(values.get("quant_method", "unknown")).lower(),
+        bits if isinstance(bits, int) else 0,
+        group if isinstance(group, int) else 0,
+        tuple(map(str, values.get("modules_to_not_convert") or ())),
+    )
