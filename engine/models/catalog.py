@@ -2,9 +2,32 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import resources
+from engine.config import InvalidInput
+from engine.models.cache import (
+    PLANS,
+    cache_folder,
+    here_of,
+    id_of,
+    in_units,
+    part_of,
+    plan_file,
+    read_plan,
+    repository_of,
+)
+from engine.models.inspect import EMBEDDED, EMBEDDED_AWQ, EMBEDDED_NAMES, INDEX, check_files
+
+if TYPE_CHECKING:
+    from huggingface_hub import CachedRepoInfo, CachedRevisionInfo, HFCacheInfo
+
+WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
 
 
 class Place(StrEnum):
@@ -17,8 +40,8 @@ class Place(StrEnum):
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
     """A model that can be chosen. `source` and `revision` are what `ModelSpec` takes; `size` is bytes on disk,
-    `changed`
-    seconds since the epoch, `problem` why it cannot be loaded as it lies there, with the remedy ("" where it can)."""
+    `changed` seconds since the epoch, `problem` why it cannot be loaded as it lies there, with the remedy ("" where it
+    can)."""
 
     source: str
     name: str
@@ -32,16 +55,180 @@ class ModelEntry:
 
 def shipped_models() -> list[ModelEntry]:
     """The demo models."""
-    raise NotImplementedError
-
-
-def cached_models() -> list[ModelEntry]:
-    """Models in the Hugging Face cache, an entry a revision, the latest used first; blocks on disk. Datasets, and
-    snapshots without config or weights (incomplete downloads, adapters, tokenizers), are told by `problem` or left
-    out."""
-    raise NotImplementedError
+    named: list[tuple[str, Path]] = []
+    for source, name in EMBEDDED.items():
+        named.append((source, resources.path(name)))
+        if source in EMBEDDED_AWQ:
+            awq = resources.path(EMBEDDED_AWQ[source])
+            named.append((str(awq), awq))
+    return [
+        ModelEntry(source, EMBEDDED_NAMES[folder.name], Place.SHIPPED, folder, None, *_measured(folder), fault(folder))
+        for source, folder in named
+        if folder.is_dir()
+    ]
 
 
 def folder_model(folder: Path) -> ModelEntry:
     """A local folder as an entry; never raises: what is wrong with it is its `problem`."""
-    raise NotImplementedError
+    folder = folder.expanduser()
+    name = folder.name or str(folder)
+    if not folder.is_dir():
+        reason = f"{folder} is a file: choose the folder that holds it" if folder.exists() else f"no folder {folder}"
+        return ModelEntry(str(folder), name, Place.FOLDER, folder, problem=reason)
+    try:
+        return ModelEntry(str(folder), name, Place.FOLDER, folder, None, *_measured(folder), fault(folder))
+    except OSError as error:
+        return ModelEntry(str(folder), name, Place.FOLDER, folder, problem=f"{folder} cannot be read: {error.strerror}")
+
+
+def _measured(folder: Path) -> tuple[int, float]:
+    """Bytes of a folder's own files, and when the latest of them was changed."""
+    stats = [path.stat() for path in folder.iterdir() if path.is_file()]
+    return sum(s.st_size for s in stats), max((s.st_mtime for s in stats), default=folder.stat().st_mtime)
+
+
+def fault(folder: Path) -> str:
+    """Why a folder cannot be loaded, with the remedy; "" where nothing is missing. Weights are not read."""
+    adapter = folder / "adapter_config.json"
+    if adapter.is_file() and not (folder / "config.json").is_file():
+        return f"an adapter{_base(adapter)}, no model of its own: choose the model that it was made for"
+    try:
+        check_files(folder, trust_remote_code=True)
+    except InvalidInput as error:
+        return str(error)
+    return ""
+
+
+def _base(adapter: Path) -> str:
+    try:
+        base = json.loads(adapter.read_text(encoding="utf-8"))["base_model_name_or_path"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+    return f" of {base}"
+
+
+# The Hugging Face cache.
+
+
+def cached_models() -> list[ModelEntry]:
+    """Models in the Hugging Face cache, an entry a revision, the latest used first; blocks on disk. Datasets, and
+    snapshots without a config (tokenizers, say), are left out; downloads cut short, adapters and weights that are no
+    safetensors are told by `problem`."""
+    info = _scan()
+    if info is None:
+        return []
+    found: list[tuple[float, ModelEntry]] = []
+    for repo in info.repos:
+        if repo.repo_type == "model":
+            found += [(_used(rev), entry) for rev in repo.revisions if (entry := _cached(repo, rev)) is not None]
+    whole = {repo.repo_path.name for repo in info.repos}
+    for folder in sorted(cache_folder().resolve().glob("models--*")):
+        partial = [_partial(folder, plan) for plan in sorted((folder / PLANS).glob("*.json"))]
+        if not partial and folder.name not in whole and folder.is_dir():
+            partial = [_damaged(folder)]
+        found += [(entry.changed, entry) for entry in partial]
+    return [entry for _, entry in sorted(found, key=lambda pair: (-pair[0], pair[1].source))]
+
+
+def _scan() -> HFCacheInfo | None:
+    from huggingface_hub import CacheNotFound, scan_cache_dir
+
+    try:
+        return scan_cache_dir(cache_folder())
+    except (CacheNotFound, ValueError, OSError):  # nothing was ever downloaded, or it cannot be read
+        return None
+
+
+def _used(revision: CachedRevisionInfo) -> float:
+    return max((file.blob_last_accessed for file in revision.files), default=revision.last_modified)
+
+
+def _cached(repo: CachedRepoInfo, revision: CachedRevisionInfo) -> ModelEntry | None:
+    folder, names = revision.snapshot_path, {file.file_name for file in revision.files}
+    if (repo.repo_path / PLANS / f"{revision.commit_hash}.json").exists():
+        return None  # told as a download cut short
+    problem = ""
+    if "config.json" in names or "adapter_config.json" in names:
+        problem = fault(folder)
+        if not names & {"adapter_config.json", INDEX} and not any(Path(n).suffix in WEIGHTS for n in names):
+            problem = "only its config is here, no weights: download it"
+    elif any(name.endswith(".gguf") for name in names):
+        problem = "GGUF, another program's format: choose a model with safetensors"
+    else:
+        return None
+    return ModelEntry(
+        repo.repo_id, repo.repo_id, Place.CACHE, folder, revision.commit_hash, revision.size_on_disk,
+        revision.last_modified, problem.replace(f"{folder}: ", "").replace(str(folder), "it"),
+    )  # fmt: skip
+
+
+def _partial(repository: Path, path: Path) -> ModelEntry:
+    plan, source = read_plan(path), id_of(repository)
+    size, words = 0, "downloaded only in part"
+    if plan is not None:
+        size = plan.here(repository)
+        words += f", {in_units(size)} of {in_units(plan.size)}"
+    problem = f"{words}: download it again, and it goes on where it stopped"
+    changed = max((p.stat().st_mtime for p in repository.glob("blobs/*")), default=path.stat().st_mtime)
+    return ModelEntry(source, source, Place.CACHE, None, path.stem, size, changed, problem)
+
+
+def _damaged(repository: Path) -> ModelEntry:
+    """A repository that huggingface_hub cannot read: another program's download cut short at its beginning, mostly."""
+    blobs = [path.stat() for path in repository.glob("blobs/*") if path.is_file()]
+    source = id_of(repository)
+    return ModelEntry(
+        source, source, Place.CACHE, None, None, sum(s.st_size for s in blobs), repository.stat().st_mtime,
+        "its folder in the cache is not whole: download it again, or delete it",
+    )  # fmt: skip
+
+
+def freed_by(entry: ModelEntry) -> int:
+    """Bytes that forgetting a cached entry would free: files that other revisions share stay."""
+    return _forget(entry, act=False)
+
+
+def forget(entry: ModelEntry) -> int:
+    """Deletes a cached model's revision; returns the bytes that this frees. Raises InvalidInput for models that are
+    not in the cache."""
+    return _forget(entry, act=True)
+
+
+def _forget(entry: ModelEntry, act: bool) -> int:
+    if entry.place is not Place.CACHE:
+        raise InvalidInput(f"{entry.name} is not in the Hugging Face cache: delete its folder yourself")
+    repository = repository_of(entry.source)
+    if not repository.is_dir():
+        raise InvalidInput(f"{entry.name} is not in the Hugging Face cache any more")
+    info = _scan()
+    kept = {
+        file.blob_path.name: revision.commit_hash
+        for repo in (info.repos if info else ())
+        if repo.repo_path == repository
+        for revision in repo.revisions
+        for file in revision.files
+    }
+    freed = 0
+    if info is not None and entry.revision is not None and entry.revision in kept.values():
+        strategy = info.delete_revisions(entry.revision)
+        freed = strategy.expected_freed_size
+        if act:
+            strategy.execute()
+    plan_path = plan_file(repository, entry.revision or "")
+    if (plan := read_plan(plan_path)) is not None:
+        blobs = [repository / "blobs" / blob for _, blob in plan.files.values() if blob not in kept]
+        freed += sum(here_of(blob) for blob in blobs)
+        if act:
+            for blob in blobs:
+                blob.unlink(missing_ok=True)
+                part_of(blob).unlink(missing_ok=True)
+            plan_path.unlink()
+    elif not kept:
+        freed += sum(path.stat().st_size for path in repository.glob("blobs/*") if path.is_file())
+    if act and repository.is_dir() and not any((repository / "snapshots").glob("*")) and not _planned(repository):
+        shutil.rmtree(repository)
+    return freed
+
+
+def _planned(repository: Path) -> bool:
+    return any((repository / PLANS).glob("*.json"))
