@@ -1,4 +1,4 @@
-"""The command line: batchscope [window] · run · compare · sweep · replay · bench · doctor."""
+"""The command line: batchscope [window] · run · compare · sweep · replay · fit · bench · doctor."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from app.commands import compare, replay, run, sweep
+from app.commands import compare, fit, replay, run, sweep
 from app.commands.options import config_of, engine_options, model_options, spec_of, whole
 from engine import InvalidInput
 
@@ -44,6 +44,7 @@ def parser() -> argparse.ArgumentParser:
     compare.add(commands)
     sweep.add(commands)
     replay.add(commands)
+    fit.add(commands)
 
     bench = commands.add_parser("bench", help="measure this engine, its peers and the bound; --ui: the window's cost")
     bench.add_argument("--ui", action="store_true", help="measure the window: frames, first paint, what it costs")

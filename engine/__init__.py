@@ -21,7 +21,7 @@ from engine.config import (
     SamplingParams,
     Submission,
 )
-from engine.fit import Fit, Room, fits, simple_kv
+from engine.fit import Fit, Room, fits, model_info, simple_kv
 from engine.heat import Heat, HeatEvent, LaneFailed, LaneFinished, LaneLoading, LaneStarted
 from engine.host import EngineFace, EngineHost, LocalHost
 from engine.job import JobDied
@@ -37,7 +37,7 @@ from engine.lane import (
     parse_lanes,
 )
 from engine.models.architectures import why_unsupported
-from engine.models.catalog import ModelEntry, Place, cached_models, folder_model, shipped_models
+from engine.models.catalog import ModelEntry, Place, cached_models, folder_model, forget, freed_by, shipped_models
 from engine.models.hub import HubModel, download, hub_info, hub_model, search_hub
 from engine.process import EngineProcess
 from engine.progress import LoadCancelled, LoadProgress
@@ -108,25 +108,25 @@ _LAZY = {
 
 __all__ = [
     "ARRIVALS", "DELIVERIES", "DTYPES", "LANE_GRAMMAR", "MEASURES", "MODES", "MOST_SAMPLES", "NEAR_TIE",
-    "PAGED_MODES", "PROMPT_FILES", "QUANTIZATIONS", "RACE_ORDERS", "RUN_SUFFIX", "SCHEMES", "SOLITARY_MODES",
-    "TEXTS", "Agreement", "Arrival", "AwqRecipe", "Bill", "BlockEvent", "Comparison", "Completion", "Delta",
-    "Ended", "Engine", "EngineConfig", "EngineFace", "EngineHost", "EngineProcess", "FinishReason", "Fit", "Header",
-    "Heat", "HeatEvent", "HubModel", "InvalidInput", "JobDied", "Kind", "KvShares", "Lane", "LaneFailed",
-    "LaneFinished", "LaneLoading", "LaneStarted", "LoadCancelled", "LoadProgress", "LocalHost", "Log", "Machine",
-    "Measure", "MeasureCell", "MeasureRow", "Message", "Metrics", "ModelCard", "ModelEntry", "ModelInfo",
-    "ModelSpec", "Notice", "Parting", "Place", "Prompt", "QualityReport", "QualityRow", "Quantization", "Race",
-    "RaceEvent", "RaceFinished", "RaceResult", "Recommendation", "Record", "Refusal", "RequestIndex",
-    "RequestMetrics", "RequestView", "Roof", "Room", "Run", "SampleView", "SamplingParams", "Slo", "Spread",
-    "State", "Step", "StepStarted", "Stream", "Submission", "Submitted", "Suggestion", "Sweep", "SweepEvent",
-    "SweepFinished", "SweepOutcome", "SweepPoint", "SweepResult", "Telemetry", "Timings", "Trace", "TraceWriter",
-    "Verdict", "Work", "WorkCounter", "Workload", "WorkloadCard", "agreement", "agreements", "cached_models",
-    "check_recipe", "compare", "compare_race", "count_work", "demo_workload", "download", "examine",
-    "expand_template", "fits", "folder_model", "formulas", "hub_info", "hub_model", "inspect_model", "lane_name",
-    "lane_names", "lane_sentence", "lane_text", "lane_title", "list_workloads", "load_trace", "load_workload",
-    "measure", "measure_quality", "missing", "parse_lane", "parse_lanes", "quantize_to_awq", "quantized_bytes",
-    "ratio_text", "read_prompts", "read_text", "render", "request_metrics", "save_trace", "search_hub",
-    "shipped_models", "simple_kv", "sizes_up_to", "suited_calibration", "suited_text", "table", "template_size",
-    "time_of", "timings", "why_unsupported",
+    "PAGED_MODES", "PROMPT_FILES", "QUANTIZATIONS", "RACE_ORDERS", "RUN_SUFFIX", "SCHEMES", "SOLITARY_MODES", "TEXTS",
+    "Agreement", "Arrival", "AwqRecipe", "Bill", "BlockEvent", "Comparison", "Completion", "Delta", "Ended", "Engine",
+    "EngineConfig", "EngineFace", "EngineHost", "EngineProcess", "FinishReason", "Fit", "Header", "Heat", "HeatEvent",
+    "HubModel", "InvalidInput", "JobDied", "Kind", "KvShares", "Lane", "LaneFailed", "LaneFinished", "LaneLoading",
+    "LaneStarted", "LoadCancelled", "LoadProgress", "LocalHost", "Log", "Machine", "Measure", "MeasureCell",
+    "MeasureRow", "Message", "Metrics", "ModelCard", "ModelEntry", "ModelInfo", "ModelSpec", "Notice", "Parting",
+    "Place", "Prompt", "QualityReport", "QualityRow", "Quantization", "Race", "RaceEvent", "RaceFinished",
+    "RaceResult", "Recommendation", "Record", "Refusal", "RequestIndex", "RequestMetrics", "RequestView", "Roof",
+    "Room", "Run", "SampleView", "SamplingParams", "Slo", "Spread", "State", "Step", "StepStarted", "Stream",
+    "Submission", "Submitted", "Suggestion", "Sweep", "SweepEvent", "SweepFinished", "SweepOutcome", "SweepPoint",
+    "SweepResult", "Telemetry", "Timings", "Trace", "TraceWriter", "Verdict", "Work", "WorkCounter", "Workload",
+    "WorkloadCard", "agreement", "agreements", "cached_models", "check_recipe", "compare", "compare_race",
+    "count_work", "demo_workload", "download", "examine", "expand_template", "fits", "folder_model", "forget",
+    "formulas", "freed_by", "hub_info", "hub_model", "inspect_model", "lane_name", "lane_names", "lane_sentence",
+    "lane_text", "lane_title", "list_workloads", "load_trace", "load_workload", "measure", "measure_quality",
+    "missing", "model_info", "parse_lane", "parse_lanes", "quantize_to_awq", "quantized_bytes", "ratio_text",
+    "read_prompts", "read_text", "render", "request_metrics", "save_trace", "search_hub", "shipped_models",
+    "simple_kv", "sizes_up_to", "suited_calibration", "suited_text", "table", "template_size", "time_of", "timings",
+    "why_unsupported",
 ]  # fmt: skip
 
 

@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.config import EngineConfig
+from engine.config import EngineConfig, InvalidInput, ModelSpec
 from engine.memory_rules import pool_share, pool_size, step_bytes
+from engine.models.catalog import cached_models
 from engine.models.held_weights import awq_stays_packed, group_of, held_bytes
+from engine.models.hub import hub_info
 from engine.models.info import TORCH_BYTES, ModelInfo
-from engine.models.inspect import shipped_awq
+from engine.models.inspect import inspect_folder, name_of, resolve, shipped_awq
 from engine.quantization import SCHEMES, missing
 
 USUAL = EngineConfig()
@@ -63,6 +65,21 @@ def fits(
     included."""
     wanted = SCHEMES if quantizations is None else quantizations
     return [_fit(info, room, name, dtype, max_running, token_budget) for name in SCHEMES if name in wanted]
+
+
+def model_info(spec: ModelSpec) -> ModelInfo:
+    """A model's facts wherever it lies; of one on the hub its config and headers are fetched, or taken from the cache
+    where the hub does not answer. Blocks. Raises InvalidInput."""
+    folder = resolve(spec)
+    if folder is not None:
+        return inspect_folder(folder, name_of(spec, folder))
+    try:
+        return hub_info(spec.source, spec.revision)
+    except InvalidInput:
+        for entry in cached_models():
+            if entry.folder is not None and entry.source == spec.source and spec.revision in (None, entry.revision):
+                return inspect_folder(entry.folder, spec.source)
+        raise
 
 
 def load_dtype(info: ModelInfo, quantization: str, kind: str, dtype: str = "auto") -> str:

@@ -1,0 +1,127 @@
+"""`batchscope fit`: whether a model fits, and how, before any of its weights is read."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from typing import Any
+
+from app.commands.options import whole
+from app.estimate import nvidia_driver, room
+from app.words import bytes_words, count_words
+from engine import DTYPES, Fit, InvalidInput, ModelInfo, ModelSpec, Room, fits, model_info, simple_kv, why_unsupported
+
+LENGTH = 1024
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    fit = commands.add_parser(
+        "fit", help="what a model would take in each quantization, and whether it fits, before it is loaded"
+    )
+    fit.add_argument("model", nargs="?", default="demo", help="demo, a model folder or a hub id (default: demo)")
+    fit.add_argument("--revision", help="branch, tag or commit of a model on the hub")
+    fit.add_argument("--dtype", default="auto", choices=DTYPES)
+    fit.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
+    fit.add_argument("--length", type=whole, default=LENGTH, metavar="TOKENS", help=f"of a request (default: {LENGTH})")
+    fit.add_argument("--json", action="store_true", help="print all numbers as JSON")
+    fit.set_defaults(command=run_fit)
+
+
+def run_fit(options: argparse.Namespace) -> int:
+    if options.device.startswith("cuda") and not nvidia_driver():
+        raise InvalidInput(f"device={options.device!r}: no NVIDIA driver is here; use cpu")
+    spec = ModelSpec(options.model, dtype=options.dtype, device=options.device, revision=options.revision)
+    info, memory = model_info(spec), room(options.device)
+    length = min(options.length, info.context or options.length)
+    bills = fits(info, memory, dtype=options.dtype)
+    print(as_json(info, memory, bills, length) if options.json else as_text(info, memory, bills, length))
+    return 0
+
+
+def as_json(info: ModelInfo, memory: Room, bills: list[Fit], length: int) -> str:
+    facts: dict[str, Any] = {
+        name: getattr(info, name)
+        for name in (
+            "name", "architecture", "model_type", "parameters", "layers", "heads", "kv_heads", "head_dim", "hidden",
+            "vocabulary", "context", "window", "dtype", "chat", "licence",
+        )
+    }  # fmt: skip
+    facts |= {"unsupported": why_unsupported(info.model_type), "stored_bytes": info.weight_bytes}
+    facts["quantized"] = asdict(info.quantized) if info.quantized is not None else None
+    rows = [
+        asdict(bill) | {"requests": bill.requests(length), "simple_kv_token": simple_kv(info, BYTES[bill.dtype], 1, 1)}
+        for bill in bills
+    ]
+    return json.dumps({"model": facts, "room": asdict(memory), "length": length, "fits": rows}, indent=1)
+
+
+def as_text(info: ModelInfo, memory: Room, bills: list[Fit], length: int) -> str:
+    where = "the GPU" if memory.kind == "cuda" else "this machine"
+    lines = [info.name, "", *_table(bills, length), ""]
+    notes = {bill.note: [b.quantization for b in bills if b.note == bill.note] for bill in bills if bill.note}
+    lines += [f"{', '.join(names)}: {note}" for note, names in notes.items()]
+    lines += [
+        f"memory: {bytes_words(memory.free)} of {bytes_words(memory.total)} free on {where}; "
+        f"a request is {length:,} tokens",
+        *_rule_of_thumb(info, bills[0], length),
+        *_facts(info),
+    ]
+    return "\n".join(lines)
+
+
+def _table(bills: list[Fit], length: int) -> list[str]:
+    head = ("quantization", "dtype", "weights", "KV a token", "activations", "KV pool", f"requests of {length:,}", "")
+    rows = [head] + [
+        (
+            bill.quantization, bill.dtype, bytes_words(bill.weights), bytes_words(bill.kv_token),
+            bytes_words(bill.activations), bytes_words(bill.pool), f"{bill.requests(length):,}",
+            bill.available or ("fits" if bill.fits else "does not fit"),
+        )
+        for bill in bills
+    ]  # fmt: skip
+    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+
+    def line(row: tuple[str, ...]) -> str:
+        cells = zip(row, widths, range(len(row)), strict=True)
+        return "  ".join(cell.rjust(w) if 2 <= i <= 6 else cell.ljust(w) for cell, w, i in cells).rstrip()
+
+    return [line(row) for row in rows]
+
+
+def _rule_of_thumb(info: ModelInfo, bill: Fit, length: int) -> list[str]:
+    """What the well-known formula says of one request, beside what it really takes, and why they differ."""
+    simple, true = simple_kv(info, BYTES[bill.dtype], length, 1), bill.kv_token * length
+    said = (
+        f"KV of one request, {bill.dtype}: {bytes_words(true)}; the rule of thumb "
+        f"2 · bytes · layers · d_model · length · batch says {bytes_words(simple)}"
+    )
+    if info.kv_heads < info.heads:
+        why = (
+            f"with grouped-query attention {info.heads} query heads share the keys and values of {info.kv_heads}: "
+            f"{info.kv_heads} × {info.head_dim} numbers each, where the rule takes d_model = {info.hidden:,}"
+        )
+    elif true != simple:
+        why = (
+            f"heads are {info.head_dim} wide here: {info.kv_heads} × {info.head_dim} numbers each for keys and values, "
+            f"where the rule takes d_model = {info.hidden:,}"
+        )
+    else:
+        why = "every query head has keys and values of its own here, as the rule takes it"
+    return [said, f"  {why}"]
+
+
+def _facts(info: ModelInfo) -> list[str]:
+    stored = f", stored as {info.dtype}"
+    if info.quantized is not None:
+        stored = f", stored as {info.quantized.method}, {info.quantized.bits} bit, groups of {info.quantized.group}"
+    window = f", {info.window:,} in its sliding-window layers" if info.window else ""
+    why = why_unsupported(info.model_type)
+    return [
+        f"parameters: {info.parameters:,} ({count_words(info.parameters)}){stored}",
+        f"context: {info.context:,} tokens{window}" if info.context else "context: the model does not say",
+        f"architecture: {info.architecture}, {'not served: ' + why if why else 'served'}",
+        f"chat template: {'yes' if info.chat else 'no, send it plain text'}",
+        f"licence: {info.licence or 'not said in its files'}",
+    ]
