@@ -1,4 +1,4 @@
-"""A checkpoint's files up to its weights: fetched where needed, read, and what it is refused for."""
+"""A checkpoint's files up to its weights: read, and what it is refused for."""
 
 from __future__ import annotations
 
@@ -10,35 +10,6 @@ from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModelForCa
 
 from engine.config import InvalidInput, ModelSpec
 from engine.quantization import missing
-
-
-def fetch(spec: ModelSpec) -> Path:
-    """The hub's snapshot in the local cache, downloaded where needed: configs, tokenizer and safetensors only."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
-
-    wanted = ["*.json", "*.safetensors", "*.jinja", "tokenizer.model", "*.txt"]
-    if spec.trust_remote_code:
-        wanted.append("*.py")
-    try:
-        return Path(snapshot_download(spec.source, revision=spec.revision, allow_patterns=wanted))
-    except GatedRepoError as error:
-        raise InvalidInput(
-            f"{spec.source} is gated: accept its licence on its page, then log in with `hf auth login`"
-        ) from error
-    except RepositoryNotFoundError as error:
-        raise InvalidInput(f"the hub has no model {spec.source!r}, or it is private: check its name") from error
-    except (HfHubHTTPError, OSError, RuntimeError, ValueError) as error:
-        raise InvalidInput(
-            f"cannot fetch {spec.source!r}: the hub cannot be reached and the model is not in the local cache; "
-            "check the network, or give the path of a local folder"
-        ) from error
-    except Exception as error:  # httpx errors, which huggingface_hub passes on as they are
-        if type(error).__module__.split(".")[0] in ("httpx", "httpcore", "requests", "huggingface_hub"):
-            raise InvalidInput(
-                f"cannot fetch {spec.source!r}: {error}; check the network, or give the path of a local folder"
-            ) from error
-        raise
 
 
 def transformers_config(folder: Path, spec: ModelSpec) -> Any:

@@ -101,8 +101,8 @@ def told_of(error: Exception, id: str, revision: str | None = None) -> InvalidIn
             return _refused(error, id, log_in)
     if type(error).__module__.split(".")[0] in NETWORK:
         return Unreachable(
-            f"the hub cannot be reached at {constants.ENDPOINT} ({_first_line(error)}): check the network, or the "
-            "proxy; models that are on this machine need no hub"
+            f"the hub cannot be reached at {constants.ENDPOINT} ({_first_line(error)}): check the network, or give the "
+            "path of a local folder"
         )
     if isinstance(error, (json.JSONDecodeError, UnicodeDecodeError)):
         return Unreachable(

@@ -11,8 +11,9 @@ import torch
 from transformers import PreTrainedModel
 
 from engine.config import InvalidInput, ModelSpec
-from engine.models.checkpoint import fetch, quantization_of, read_tokenizer, transformers_config
+from engine.models.checkpoint import quantization_of, read_tokenizer, transformers_config
 from engine.models.describing import describe, end_tokens, serve_with_paged_attention
+from engine.models.hub import fetch
 from engine.models.inspect import ModelInfo, check_files, inspect_folder, name_of, resolve
 from engine.models.packed_linear import pack_linears
 from engine.models.weights import Report, Reporter, quiet, read_weights
@@ -41,7 +42,7 @@ def load(spec: ModelSpec, report: Report | None = None, cancelled: threading.Eve
     folder = resolve(spec)
     if folder is None:
         say("fetching from the hub")
-        folder = fetch(spec)
+        folder = fetch(spec, say)
         check_files(folder, spec.trust_remote_code)
     info = inspect_folder(folder, name_of(spec, folder))
     config = transformers_config(folder, spec)
