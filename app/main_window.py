@@ -23,22 +23,24 @@ from app.bridge import Bridge
 from app.dialogs import SettingsDialog, ShortcutsDialog
 from app.load_status import LoadStatus
 from app.pages.play import PlayPage
+from app.recent_models import RecentModels
 from app.saved_runs import SavedRuns
 from app.session import LENT_WORDS, Session, SessionState
 from app.widgets.banner import Banner
 from app.widgets.palette import CommandPalette
 from app.widgets.top_bar import TopBar
 from app.words import model_words, run_words, sentence
-from engine import RUN_SUFFIX, EngineConfig, ModelSpec, Notice, Record, Trace
+from engine import RUN_SUFFIX, SCHEMES, EngineConfig, ModelCard, ModelSpec, Notice, Record, Trace
 
 if TYPE_CHECKING:
     from app.pages.compare import ComparePage
+    from app.pages.models import ModelsPage
 
 SETTLED_MS = 3000
 FIRST_SIZE = (1600, 1000)
 PAGE_KEY = "window/page"
-PLAY, COMPARE = range(2)
-PAGES = (("Play", "Ctrl+1"), ("Compare", "Ctrl+2"))
+PLAY, COMPARE, MODELS = range(3)
+PAGES = (("Play", "Ctrl+1"), ("Compare", "Ctrl+2"), ("Models", "Ctrl+3"))
 
 
 class MainWindow(QMainWindow):
@@ -56,6 +58,8 @@ class MainWindow(QMainWindow):
         self._closing = self.finished = False
         self.page = PlayPage(session, bridge)
         self.compare: ComparePage | None = None  # built when it is first asked for
+        self.models: ModelsPage | None = None  # likewise
+        self.recents = RecentModels(self)
         self.menu = QMenu(self)
         self.menu.setObjectName("main_menu")
         self.banner = Banner()
@@ -63,8 +67,9 @@ class MainWindow(QMainWindow):
         self.top_bar = TopBar(self.menu, PAGES)
         self.pages = QStackedWidget()
         self.pages.addWidget(self.page)
-        self._place = QWidget()  # where the Compare page will stand
-        self.pages.addWidget(self._place)
+        self._places = {index: QWidget() for index in (COMPARE, MODELS)}  # where these pages will stand
+        for place in self._places.values():
+            self.pages.addWidget(place)
         body = QWidget()
         body.setProperty("role", "page")
         column = QVBoxLayout(body)
@@ -93,8 +98,10 @@ class MainWindow(QMainWindow):
         def go() -> None:
             self.page.complete()
             self.fill_menu()
-            if places.settings().value(PAGE_KEY) == PAGES[COMPARE][0]:
-                self.show_page(COMPARE)
+            names = [name for name, _ in PAGES]
+            kept = places.settings().value(PAGE_KEY)
+            if kept in names[COMPARE:]:
+                self.show_page(names.index(kept))
             if run is not None:
                 self.runs.open(run)
             else:
@@ -119,6 +126,8 @@ class MainWindow(QMainWindow):
             self.commands.append(own)
         self._action(f"{PAGES[PLAY][0]} page", lambda: self.show_page(PLAY), PAGES[PLAY][1])
         self._action(f"{PAGES[COMPARE][0]} page", lambda: self.show_page(COMPARE), PAGES[COMPARE][1])
+        self.models_action = self._action(f"{PAGES[MODELS][0]} page", lambda: self.show_page(MODELS), PAGES[MODELS][1])
+        self._action("Search for a model …", self._on_find_model)
         self._action("Stop, or cancel the load", self._on_escape, "Esc")
         self.open_action = self._action("Open a model, a run, a prompt file or a workload …", self._on_open, "Ctrl+O")
         self.run_action = self._action("Open a saved run …", lambda: self.runs.ask(self))
@@ -152,7 +161,7 @@ class MainWindow(QMainWindow):
     def fill_menu(self) -> None:
         """The menu, once the page has all its docks."""
         self.menu.clear()
-        for action in (self.open_action, self.run_action, self.live_action, self.unload_action):
+        for action in (self.models_action, self.open_action, self.run_action, self.live_action, self.unload_action):
             self.menu.addAction(action)
         self.menu.addSeparator()
         panels = self.menu.addMenu("Panels")
@@ -174,6 +183,7 @@ class MainWindow(QMainWindow):
         session.busy = lambda: self.bridge.busy and self.runs.path is None  # a saved run may have ended in its midst
         session.state_changed.connect(self._on_state)
         session.load_progressed.connect(self._on_progress)
+        session.model_loaded.connect(self._on_model_loaded)
         session.load_failed.connect(self._on_load_failed)
         session.trace_changed.connect(self._on_trace)
         session.config_changed.connect(self._say_state)
@@ -197,11 +207,15 @@ class MainWindow(QMainWindow):
         """Shows a page, and builds it where it is not there yet."""
         if index == COMPARE:
             self._build_compare()
+        elif index == MODELS:
+            self._build_models()
         self.pages.setCurrentIndex(index)
         self.top_bar.show_page(index)
         places.settings().setValue(PAGE_KEY, PAGES[index][0])
         if self.compare is not None and index == COMPARE:
             self.compare.setFocus()
+        elif self.models is not None and index == MODELS:
+            self.models.enter()
         elif index == PLAY:
             self.page.composer.prompt.setFocus()
 
@@ -210,26 +224,43 @@ class MainWindow(QMainWindow):
             from app.pages.compare import ComparePage
 
             self.compare = ComparePage(self.session)
-            self.pages.insertWidget(COMPARE, self.compare)
-            self.pages.removeWidget(self._place)
-            self._place.deleteLater()
-            for action in self.compare.actions():
-                self.commands.append(action)
+            self._put_page(COMPARE, self.compare)
         return self.compare
+
+    def _build_models(self) -> ModelsPage:
+        if self.models is None:
+            from app.pages.models import ModelsPage
+
+            self.models = ModelsPage(self.session, self.recents)
+            self.models.load_asked.connect(self.page.model.load_asked)
+            self.models.loaded.connect(self._on_loaded_from_models)
+            self._put_page(MODELS, self.models)
+        return self.models
+
+    def _put_page(self, index: int, page: QWidget) -> None:
+        place = self._places.pop(index)
+        self.pages.insertWidget(index, page)
+        self.pages.removeWidget(place)
+        place.deleteLater()
+        self.commands.extend(page.actions())
 
     # -- slots ----------------------------------------------------------------------------------------------------
 
     def open_path(self, path: str | Path) -> None:
         """Loads a model folder (or that of its config.json), shows a saved run, or takes prompts from a file.
 
-        On the Compare page, a file of prompts is a workload.
+        On the Compare page, a file of prompts is a workload; on the Models page, a folder is listed and looked at.
         """
         path = Path(path)
         if path.suffix == RUN_SUFFIX:
             self.runs.open(path)
             return
         if path.is_dir() or path.name == "config.json" or path.suffix == ".safetensors":
-            self.page.model.open_folder(str(path if path.is_dir() else path.parent))
+            folder = path if path.is_dir() else path.parent
+            if self.models is not None and self.models.isVisible():
+                self.models.open_folder(folder)
+            else:
+                self.page.model.open_folder(str(folder))
         elif self.compare is not None and self.compare.isVisible():
             if not self.compare.running:
                 self.compare.setup.open_file(path)
@@ -273,6 +304,21 @@ class MainWindow(QMainWindow):
             self.session.stop()
         elif self.isFullScreen():
             self.showNormal()
+
+    def _on_find_model(self) -> None:
+        self.show_page(MODELS)
+        self._build_models().start_search()
+
+    def _on_model_loaded(self, card: ModelCard) -> None:
+        self.recents.add(self.session.spec)
+
+    def _on_loaded_from_models(self, card: ModelCard) -> None:
+        """Who loads a model there wants to use it."""
+        self.show_page(PLAY)
+        held = "" if card.quantization == "none" else f"{SCHEMES[card.quantization].title}, "
+        where = "GPU" if card.device.startswith("cuda") else "CPU"
+        words = f"{held}{card.dtype} on the {where}. Ctrl+3 is the way back."
+        self.banner.tell("info", f"{model_words(card.source)} is loaded", words)
 
     def _on_demo(self) -> None:
         self.session.start(self.session.load(ModelSpec("demo"), self.session.config))
@@ -397,8 +443,9 @@ class MainWindow(QMainWindow):
                 places.settings().setValue("window/geometry", self.saveGeometry())
                 self.page.keep_layout()
             self.hide()
-            if self.compare is not None:
-                self.compare.close_down()
+            for page in (self.compare, self.models):
+                if page is not None:
+                    page.close_down()
             self.session.start(self._shut())
 
     async def _shut(self) -> None:

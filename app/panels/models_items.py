@@ -147,7 +147,8 @@ def entry_item(section: Section, entry: ModelEntry, info: ModelInfo | None, why:
 
 def stored_words(info: ModelInfo) -> str:
     """How the weights are stored: their precision, or the quantization that the checkpoint brings."""
-    return info.dtype
+    held = info.quantized
+    return info.dtype if held is None else f"{held.method.upper()} {held.bits} bit"
 
 
 def recent_item(recent: Recent, name: str, entry: ModelEntry | None, problem: str = "") -> Item:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import QEvent, QModelIndex, QObject, QPoint, Qt, Signal
+from PySide6.QtCore import QEvent, QItemSelectionModel, QModelIndex, QObject, QPoint, Qt, Signal
 from PySide6.QtGui import QAction, QKeyEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -189,6 +189,8 @@ class ModelsList(QFrame):
     def _on_current(self, current: QModelIndex) -> None:
         item = self.rows.item(current)
         if item is not None and not self._restoring:
+            # a view that gets the focus makes its first row the current one, but does not select it
+            self.view.selectionModel().select(current, QItemSelectionModel.SelectionFlag.ClearAndSelect)
             self._kept = item.key
             self.chosen.emit(item)
 
@@ -201,7 +203,7 @@ class ModelsList(QFrame):
         self._show_empty()
 
     def _show_empty(self) -> None:
-        none = not self.rows.rows
+        none = not self.rows.rows and bool(self.rows.words)
         self.view.setVisible(not none)
         self.empty.setVisible(none)
 

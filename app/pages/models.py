@@ -1,0 +1,509 @@
+"""The Models page: which models there are, here and on the hub, what each is, and in which quantization it fits."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtGui import QAction, QKeySequence, QResizeEvent
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QMessageBox, QScrollArea, QTabWidget, QVBoxLayout, QWidget
+
+from app import theme
+from app.downloads import Download, Downloads
+from app.panels.models_download import DownloadStrip
+from app.panels.models_facts import copied_words, facts, gated_words, place_words
+from app.panels.models_fit import FitPanel
+from app.panels.models_header import ModelHeader
+from app.panels.models_items import Item, Section
+from app.panels.models_library import ModelLibrary, inspect_entry
+from app.panels.models_list import ModelsList
+from app.panels.models_loading import LoadStrip
+from app.panels.models_rows import ModelRows
+from app.recent_models import RecentModels
+from app.session import Session, SessionState
+from app.widgets.banner import Banner
+from app.words import bytes_words, sentence
+from engine import (
+    HubModel,
+    InvalidInput,
+    ModelCard,
+    ModelInfo,
+    ModelSpec,
+    forget,
+    freed_by,
+    hub_info,
+    hub_model,
+    why_unsupported,
+)
+
+LIST, SHARE = 340, 0.36  # width of the list in pixels of the design, and its most of the page
+PAUSE_MS = 120  # before a row that was walked over is looked at
+DOWNLOAD_FIRST = "Download it first."
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The model that the right side is about. `info` is None while nothing is known; `hub` where it is not on this
+    machine; `error` why nothing is known."""
+
+    item: Item
+    info: ModelInfo | None = None
+    hub: HubModel | None = None
+    error: str = ""
+
+    @property
+    def here(self) -> bool:
+        """Whether its weights are on this machine."""
+        return self.hub is None and not self.item.problem
+
+    @property
+    def revision(self) -> str | None:
+        return self.hub.revision if self.hub is not None else self.item.revision
+
+
+class ModelsPage(QWidget):
+    """Builds the panels, joins their signals, and knows which model is chosen."""
+
+    load_asked = Signal(object)  # ModelSpec
+    loaded = Signal(object)  # ModelCard of a load that was asked for here
+    subject_changed = Signal(object)  # Subject
+
+    def __init__(self, session: Session, recents: RecentModels) -> None:
+        super().__init__()
+        self.setObjectName("models_page")
+        self.setProperty("role", "page")
+        self._session, self.recents = session, recents
+        self.downloads = Downloads(session, self)
+        self.rows = ModelRows(self._is_loaded)
+        self.rows.setParent(self)
+        self.library = ModelLibrary(session, recents, self.downloads, self.rows)
+        self.library.setParent(self)
+        self.list = ModelsList(self.rows)
+        self.header = ModelHeader()
+        self.download = DownloadStrip()
+        self.loading = LoadStrip(session)
+        self.fit = FitPanel(session)
+        self.notice = Banner()
+        self.subject: Subject | None = None
+        self._hub_facts: dict[tuple[str, str | None], tuple[HubModel, ModelInfo | str]] = {}
+        self._number = 0
+        self._asked: ModelSpec | None = None
+        self._begun = False
+        self._load_when_known = False
+        self._pause = QTimer(self, singleShot=True, interval=PAUSE_MS)
+        self._pause.timeout.connect(self._look)
+        self._make_actions()
+        self._lay_out()
+        self._connect()
+        self._on_theme()
+
+    def _make_actions(self) -> None:
+        self.search_action = QAction("Search for a model", self)
+        self.search_action.setShortcut(QKeySequence("Ctrl+F"))
+        self.rescan_action = QAction("Look again at the models that are here", self)
+        self.rescan_action.setShortcut(QKeySequence("F5"))
+        self.folder_action = QAction("Add a model folder …", self)
+        self.clear_action = QAction("Forget all recent models", self)
+        for action in (self.search_action, self.rescan_action, self.folder_action, self.clear_action):
+            self.addAction(action)
+
+    def _lay_out(self) -> None:
+        self.header.column.addWidget(self.download)
+        self.tabs = QTabWidget()
+        self.tabs.setObjectName("models_tabs")
+        self.tabs.setTabBarAutoHide(True)
+        self.tabs.setDocumentMode(True)
+        self.add_section("Fit", self.fit)
+        self.sections = QFrame()
+        self.sections.setProperty("role", "panel")
+        inner = QVBoxLayout(self.sections)
+        inner.setContentsMargins(0, 0, 0, 0)
+        inner.addWidget(self.tabs)
+        sheet = QWidget()
+        sheet.setProperty("role", "sheet")
+        self._sheet = QVBoxLayout(sheet)
+        self._sheet.setContentsMargins(0, 0, 0, 0)
+        self._sheet.addWidget(self.header)
+        self._sheet.addWidget(self.loading)
+        self._sheet.addWidget(self.sections)
+        self._sheet.addStretch(1)
+        self._scroll = QScrollArea()
+        self._scroll.setObjectName("models_scroll")
+        self._scroll.setWidgetResizable(True)
+        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self._scroll.setWidget(sheet)
+        self._right = QVBoxLayout()
+        self._right.addWidget(self.notice)
+        self._right.addWidget(self._scroll, 1)
+        self._row = QHBoxLayout(self)
+        self._row.addWidget(self.list)
+        self._row.addLayout(self._right, 1)
+
+    def add_section(self, title: str, widget: QWidget) -> None:
+        """Another tab below the chosen model's head."""
+        self.tabs.addTab(widget, title)
+
+    def _connect(self) -> None:
+        self.search_action.triggered.connect(self.start_search)
+        self.rescan_action.triggered.connect(self.library.rescan)
+        self.folder_action.triggered.connect(self.list.choose_folder)
+        self.clear_action.triggered.connect(self.recents.clear)
+        view = self.list
+        view.chosen.connect(self._on_chosen)
+        view.opened.connect(self._on_opened)
+        view.hub_asked.connect(self.library.search)
+        view.hub_cancelled.connect(self.library.cancel_search)
+        view.folder_added.connect(self.open_folder)
+        view.removed.connect(self._on_removed)
+        view.deletion_asked.connect(self._on_deletion_asked)
+        view.clear_asked.connect(self.recents.clear)
+        view.rescan_asked.connect(self.library.rescan)
+        self.library.scanned.connect(self._on_scanned)
+        self.library.search_begun.connect(lambda: self.list.say_searching(True))
+        self.library.search_ended.connect(self._on_search_ended)
+        self.library.hub_found.connect(self._on_hub_found)
+        self.downloads.changed.connect(self._on_download)
+        self.downloads.finished.connect(self._on_downloaded)
+        self.download.start_asked.connect(self._on_download_asked)
+        self.download.cancel_asked.connect(self._on_cancel_asked)
+        self.fit.load_asked.connect(self._on_load_asked)
+        self.fit.computed.connect(self._on_computed)
+        self.fit.told.connect(lambda words: self.notice.tell("info", words, ""))
+        self.fit.failed.connect(lambda words: self.notice.tell("error", words, ""))
+        session = self._session
+        session.model_loaded.connect(self._on_loaded)
+        session.load_failed.connect(self._on_load_failed)
+        session.state_changed.connect(lambda state: self.rows.refresh())
+        theme.changes.theme_changed.connect(self._on_theme)
+
+    # -- what a person does ---------------------------------------------------------------------------------------
+
+    def enter(self) -> None:
+        """The page comes on show."""
+        if not self._begun:
+            self._begun = True
+            self.library.rescan()
+        self.list.view.setFocus()
+
+    def start_search(self) -> None:
+        """Ctrl+F."""
+        self.list.search.setFocus(Qt.FocusReason.ShortcutFocusReason)
+        self.list.search.selectAll()
+
+    def open_folder(self, folder: Path) -> None:
+        """Lists a folder and chooses it."""
+        self.list.search.clear()
+        self.recents.add_folder(folder)
+        self._wanted = (Section.FOLDERS.value, str(folder.expanduser().absolute()), None)
+        self.library.rescan()
+
+    _wanted: tuple[str, str, str | None] | None = None  # a row to choose once it is there
+
+    def close_down(self) -> None:
+        """The window closes: downloads stop, and can go on at the next start."""
+        self._number += 1
+        self._pause.stop()
+        self.downloads.close()
+
+    def spec(self, quantization: str) -> ModelSpec | None:
+        """The chosen model in a quantization, as it is to be loaded."""
+        subject = self.subject
+        if subject is None:
+            return None
+        dtype, device = self.fit.chosen
+        spec = ModelSpec(subject.item.source, quantization, dtype, device, subject.revision)
+        settings = subject.item.settings
+        return replace(spec, trust_remote_code=True) if settings is not None and settings.trust_remote_code else spec
+
+    # -- the chosen model -----------------------------------------------------------------------------------------
+
+    def _on_chosen(self, item: Item) -> None:
+        self._load_when_known = False
+        self._number += 1
+        subject = self._known(item) or Subject(item)
+        self._show(subject)
+        if subject.info is None and not subject.error:
+            self._pause.start()
+
+    def _known(self, item: Item) -> Subject | None:
+        """What was found out before; None where the files or the hub must be asked."""
+        if not self._on_hub(item):
+            if item.problem:
+                return Subject(item, error=item.problem)
+            entry = item.entry
+            info = self.library.found.infos.get((entry.source, entry.revision)) if entry is not None else None
+            return Subject(item, info) if info is not None else None
+        known = self._hub_facts.get(item.model)
+        if known is None:
+            return None
+        hub, told = known
+        return Subject(item, None, hub, told) if isinstance(told, str) else Subject(item, told, hub)
+
+    def _on_hub(self, item: Item) -> bool:
+        """Whether its weights, or the rest of them, are still to be fetched."""
+        if "/" not in item.source or item.source.startswith(("/", "~", ".")):
+            return False
+        entry = self.library.found.entry(item.source, item.revision)
+        return entry is None or (entry.folder is None and bool(entry.problem))
+
+    def _look(self) -> None:
+        subject = self.subject
+        if subject is not None and not self._session.closing:
+            self._session.start(self._find_out(subject.item, self._number))
+
+    async def _find_out(self, item: Item, number: int) -> None:
+        """Reads its headers, from the disk or the hub."""
+        session = self._session
+        subject = Subject(item)
+        try:
+            if self._on_hub(item):
+                hub = await session.off_thread(lambda: hub_model(item.source, item.revision))
+                subject = Subject(item, hub=hub)
+                if number == self._number:
+                    self._show(subject)
+                told: ModelInfo | str
+                try:
+                    told = await session.off_thread(lambda: hub_info(hub.id, hub.revision))
+                    subject = Subject(item, told, hub)
+                except InvalidInput as error:
+                    told = str(error)
+                    subject = Subject(item, None, hub, told)
+                self._hub_facts[item.model] = hub, told
+            else:
+                entry = item.entry or self.library.found.entry(item.source, item.revision)
+                if entry is None:
+                    raise InvalidInput("it is not on this machine any more")
+                subject = Subject(item, await session.off_thread(lambda: inspect_entry(entry)))
+        except asyncio.CancelledError:
+            return
+        except (InvalidInput, OSError) as error:
+            subject = Subject(item, error=str(error))
+        if number == self._number and not session.closing:
+            self._show(subject)
+
+    def _show(self, subject: Subject) -> None:
+        """The right side, as far as it is known."""
+        self.subject = subject
+        item, info, hub = subject.item, subject.info, subject.hub
+        title = item.name if hub is None and item.section is not Section.RECENT else item.source.rsplit("/", 1)[-1]
+        if item.section is Section.RECENT and item.entry is not None:
+            title = item.entry.name
+        self.header.show_model(
+            title, place_words(item, info, hub), copied_words(item, info, hub),
+            facts(info, item, hub) if info is not None else (),
+        )  # fmt: skip
+        self._say(subject)
+        self._show_download(subject)
+        self.fit.show_model(
+            info, item.source, subject.revision, last=item.settings, why_not=self._why_not(subject)
+        )  # fmt: skip
+        self.sections.setVisible(info is not None)
+        self.subject_changed.emit(subject)
+
+    def _say(self, subject: Subject) -> None:
+        info, hub = subject.info, subject.hub
+        gated = gated_words(hub) if hub is not None else ""
+        if subject.error:
+            self.header.say("\n".join(part for part in (sentence(subject.error), gated) if part), "error")
+        elif hub is not None and hub.problem:
+            self.header.say(sentence(hub.problem), "error")
+        elif info is None:
+            self.header.say("Asking the hub …" if self._on_hub(subject.item) else "Reading its headers …")
+        elif why_unsupported(info.model_type):
+            self.header.say(sentence(why_unsupported(info.model_type)), "warning")
+        else:
+            self.header.say(gated)
+
+    def _why_not(self, subject: Subject) -> str:
+        if subject.hub is not None:
+            return DOWNLOAD_FIRST
+        info = subject.info
+        return subject.item.problem or (why_unsupported(info.model_type) if info is not None else "")
+
+    # -- downloads ------------------------------------------------------------------------------------------------
+
+    def _show_download(self, subject: Subject) -> None:
+        hub = subject.hub
+        entry = self.downloads.find(subject.item.source, subject.revision)
+        if entry is not None:
+            self.download.show_download(entry)
+        elif hub is not None and not hub.problem:
+            self.download.show_offer(hub.size, len(hub.files))
+        else:
+            self.download.hide()
+
+    def _on_download_asked(self) -> None:
+        subject = self.subject
+        if subject is None:
+            return
+        entry = self.downloads.find(subject.item.source, subject.revision)
+        hub = subject.hub
+        if entry is not None:
+            self.downloads.start(entry.id, entry.revision, entry.total)
+        elif hub is not None:
+            self.downloads.start(hub.id, hub.revision, hub.size)
+
+    def _on_cancel_asked(self) -> None:
+        subject = self.subject
+        entry = self.downloads.find(subject.item.source, subject.revision) if subject is not None else None
+        if entry is not None:
+            self.downloads.cancel(entry)
+
+    def _on_download(self, entry: Download) -> None:
+        subject = self.subject
+        if subject is not None and (entry.id, entry.revision) == (subject.item.source, subject.revision):
+            self._show_download(subject)
+
+    def _on_downloaded(self, entry: Download) -> None:
+        self.notice.tell(
+            "info", f"{entry.id} is on this machine", f"{bytes_words(entry.total)} in the Hugging Face cache."
+        )
+        subject = self.subject
+        if subject is not None and (entry.id, entry.revision) == (subject.item.source, subject.revision):
+            self._wanted = (Section.CACHE.value, entry.id, entry.revision)
+
+    # -- loading --------------------------------------------------------------------------------------------------
+
+    def _on_load_asked(self, quantization: str, dtype: str, device: str) -> None:
+        spec = self.spec(quantization)
+        if spec is not None:
+            self._asked = spec
+            self.notice.hide()
+            self.load_asked.emit(spec)
+
+    def _on_opened(self, item: Item) -> None:
+        """Enter: what a person most likely wants of the row."""
+        subject = self.subject
+        if subject is None or subject.item.key != item.key:
+            return
+        if subject.info is None and not subject.error:
+            self._load_when_known = True
+        elif self.download.isVisible() and subject.hub is not None:
+            self._on_download_asked()
+        elif self.fit.bills is not None and self.fit.best:
+            self._on_load_asked(self.fit.best, *self.fit.chosen)
+
+    def _on_computed(self) -> None:
+        if self._load_when_known and self.subject is not None:
+            self._load_when_known = False
+            self._on_opened(self.subject.item)
+
+    def _is_loaded(self, item: Item) -> bool:
+        session = self._session
+        spec = session.spec
+        return session.state in (SessionState.READY, SessionState.LENT) and item.model == (spec.source, spec.revision)
+
+    def _on_loaded(self, card: ModelCard) -> None:
+        self.rows.refresh()
+        if self._asked == self._session.spec:
+            self._asked = None
+            self.loaded.emit(card)
+
+    def _on_load_failed(self, message: str) -> None:
+        asked, self._asked = self._asked, None
+        if asked is not None and not message:
+            self.notice.tell("info", "The load was cancelled", "Nothing of it is left in memory.")
+
+    # -- the list -------------------------------------------------------------------------------------------------
+
+    def _on_scanned(self) -> None:
+        if self.library.found.error:
+            self.list.note.say(sentence(self.library.found.error), "warning")
+        if self._wanted is not None and self.list.choose(self._wanted):
+            self._wanted = None
+        subject = self.subject
+        if subject is None:
+            spec = self._session.spec
+            if not self.list.choose((Section.SHIPPED.value, spec.source, spec.revision)):
+                self._choose_first()
+            return
+        index = self.rows.find(subject.item.key)
+        item = self.rows.item(index)
+        if item is not None and item != subject.item:
+            self._on_chosen(item)  # its files are others now
+
+    def _choose_first(self) -> None:
+        items = [item for section in Section for item in self.rows.items(section)]
+        loaded = next((item for item in items if self._is_loaded(item)), None)
+        first = loaded or next((item for item in items if item.section is Section.SHIPPED), None)
+        if first is not None:
+            self.list.choose(first.key)
+
+    def _on_search_ended(self, error: str) -> None:
+        self.list.say_searching(False)
+        if error:
+            self.list.note.say(f"{sentence(error)}\nLocal models work without it.", "warning")
+        elif not self.rows.items(Section.HUB) and self.list.search.text():
+            self.list.note.say("The hub has no text-generation model with safetensors of this name.")
+
+    def _on_hub_found(self, items: list[Item]) -> None:
+        if items:
+            self.list.choose(items[0].key)
+            self.list.view.setFocus()
+
+    def _on_removed(self, item: Item) -> None:
+        match item.section:
+            case Section.RECENT if item.settings is not None:
+                self.recents.remove(item.settings)
+            case Section.FOLDERS if item.folder is not None:
+                self.recents.remove_folder(item.folder)
+            case Section.DOWNLOADS if item.download is not None:
+                self.downloads.cancel(item.download)
+                self.downloads.remove(item.download)
+
+    def _on_deletion_asked(self, item: Item) -> None:
+        if self._is_loaded(item):
+            self.notice.tell("warning", f"{item.name} is loaded", "Unload it before its files are deleted.")
+            return
+        self._session.start(self._ask_deletion(item))
+
+    async def _ask_deletion(self, item: Item) -> None:
+        entry = item.entry
+        if entry is None:
+            return
+        try:
+            freed = await self._session.off_thread(lambda: freed_by(entry))
+        except (InvalidInput, OSError) as error:
+            self.notice.tell("error", f"{item.name} cannot be deleted", sentence(str(error)))
+            return
+        box = QMessageBox(self)
+        box.setObjectName("delete_dialog")
+        box.setWindowTitle("Delete a model")
+        box.setText(f"Delete {item.name} from this machine?")
+        box.setInformativeText(f"This frees {bytes_words(freed)}. It can be downloaded again.")
+        delete = box.addButton("Delete", QMessageBox.ButtonRole.DestructiveRole)
+        box.addButton(QMessageBox.StandardButton.Cancel)
+        box.setDefaultButton(QMessageBox.StandardButton.Cancel)
+        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        delete.clicked.connect(lambda: self._session.start(self._delete(item)))
+        box.open()
+
+    async def _delete(self, item: Item) -> None:
+        entry = item.entry
+        assert entry is not None
+        try:
+            freed = await self._session.off_thread(lambda: forget(entry))
+        except (InvalidInput, OSError) as error:
+            self.notice.tell("error", f"{item.name} was not deleted", sentence(str(error)))
+        else:
+            self.notice.tell("info", f"{item.name} was deleted", f"{bytes_words(freed)} are free again.")
+        self.library.rescan()
+
+    # -- looks ----------------------------------------------------------------------------------------------------
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._place()
+
+    def _place(self) -> None:
+        self.list.setFixedWidth(max(theme.px(200), min(theme.px(LIST), round(self.width() * SHARE))))
+
+    def _on_theme(self) -> None:
+        px = theme.px
+        self._row.setContentsMargins(px(8), px(8), px(8), px(8))
+        for layout in (self._row, self._right, self._sheet):
+            layout.setSpacing(px(8))
+        self._place()

@@ -1,0 +1,152 @@
+"""The bills of the fit table: which to recommend, what each row says, and the table to export. No Qt."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from app.estimate import free_memory, on_gpu
+from app.words import bytes_words
+from engine import SCHEMES, Fit, ModelInfo, Room, fits, simple_kv
+
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Bills:
+    """Every way to load one model on one device. `given_back` of what is free is held by the loaded model, which makes
+    room for the next."""
+
+    info: ModelInfo
+    room: Room
+    fits: tuple[Fit, ...]
+    given_back: int = 0
+
+    @property
+    def recommended(self) -> str:
+        """The most precise that can be chosen and fits; "" where none does."""
+        good = [fit for fit in self.fits if fit.fits and not fit.available]
+        return max(good, key=lambda fit: _precision(fit.quantization), default=None).quantization if good else ""  # type: ignore[union-attr]
+
+    def fit(self, quantization: str) -> Fit | None:
+        return next((fit for fit in self.fits if fit.quantization == quantization), None)
+
+
+def _precision(quantization: str) -> float:
+    """What is not quantized first, then more bits, then fewer things rounded."""
+    order = ("torchao-int8", "int8", "int8-plain", "awq", "nf4", "nf4-double")
+    return 100.0 if quantization == "none" else SCHEMES[quantization].bits - 0.1 * order.index(quantization)
+
+
+def bills(info: ModelInfo, dtype: str, device: str, held: int, max_running: int, token_budget: int) -> Bills:
+    """Looks at the memory and computes; blocks for milliseconds. `held` bytes are given back by the loaded model."""
+    gpu = on_gpu(device)
+    free, total = free_memory(gpu)
+    held = min(held, total - free)
+    room = Room("cuda" if gpu else "cpu", free + held, total)
+    found = fits(info, room, dtype=dtype, max_running=max_running, token_budget=token_budget)
+    return Bills(info, room, tuple(found), held)
+
+
+def reason(fit: Fit, room: Room) -> str:
+    """Why it cannot be loaded, or does not fit; "" when it does."""
+    if fit.available:
+        return fit.available
+    if fit.fits:
+        return ""
+    needed = fit.weights + fit.activations
+    short = needed - room.free
+    if short <= 0:
+        return "nothing is left for the KV cache"
+    return f"does not fit: {bytes_words(needed)} before any KV cache, {bytes_words(short)} more than is free"
+
+
+def holds_words(fit: Fit, length: int) -> str:
+    """ "64 × 1,024": how many requests of a length the pool holds."""
+    return f"{fit.requests(length):,} × {length:,}"
+
+
+def row_words(fit: Fit, room: Room, length: int) -> str:
+    """The whole row, as it is read aloud."""
+    title = SCHEMES[fit.quantization].title
+    if fit.available:
+        return f"{title}: {fit.available}"
+    bill = f"weights {bytes_words(fit.weights)}, KV {bytes_words(fit.kv_token)} a token, " \
+           f"activations {bytes_words(fit.activations)}, pool {bytes_words(fit.pool)}"  # fmt: skip
+    if not fit.fits:
+        return f"{title} in {fit.dtype}: {reason(fit, room)}; {bill}"
+    return f"{title} in {fit.dtype}: fits, {holds_words(fit, length)} tokens; {bill}"
+
+
+def room_words(bills: Bills) -> str:
+    """ "CPU: 19 GB of 24 GB free, 0.4 GB of it once the loaded model has made room"."""
+    room = bills.room
+    name = "GPU" if room.kind == "cuda" else "Memory"
+    words = f"{name}: {bytes_words(room.free)} of {bytes_words(room.total)} free"
+    if bills.given_back > room.total // 200:
+        words += f", {bytes_words(bills.given_back)} of it given back by the loaded model"
+    return words
+
+
+def rule_words(info: ModelInfo, dtype: str, length: int, batch: int) -> tuple[str, str]:
+    """The rule of thumb beside the true KV, and why they differ."""
+    item = BYTES[dtype]
+    simple = simple_kv(info, item, length, batch)
+    true = info.kv_token_bytes(dtype) * length * batch
+    formula = (
+        f"KV cache of {batch:,} × {length:,} tokens in {dtype}: {bytes_words(true)}. Rule of thumb: 2 · bytes · "
+        f"layers · d_model · length · batch = 2 · {item} · {info.layers} · {info.hidden:,} · {length:,} · {batch:,} = "
+        f"{bytes_words(simple)}."
+    )
+    if info.kv_heads < info.heads:
+        times = info.heads / info.kv_heads
+        why = (
+            f"Grouped-query attention: {info.heads} query heads share {info.kv_heads} key and value "
+            f"head{'s' if info.kv_heads > 1 else ''}, so the cache is {times:.3g} × smaller"
+        )
+        if info.head_dim * info.heads != info.hidden:
+            why += f"; heads of {info.head_dim} instead of d_model / heads = {info.hidden / info.heads:.4g} do the rest"
+        return formula, why + "."
+    if true == simple:
+        return formula, "Every head has keys and values of its own, so both are the same."
+    return formula, f"Heads are {info.head_dim} wide, not d_model / heads = {info.hidden / info.heads:.4g}."
+
+
+@dataclass(frozen=True, slots=True)
+class FitTable:
+    """The table as it is exported: bytes exact in CSV and JSON, in words in Markdown."""
+
+    title: str
+    bills: Bills
+    length: int
+
+    def markdown(self) -> str:
+        head = ("quantization", "precision", "weights", "KV a token", "activations", "pool",
+                f"× {self.length:,} tokens", "")  # fmt: skip
+        rows = [
+            (SCHEMES[f.quantization].title, f.dtype, bytes_words(f.weights), bytes_words(f.kv_token),
+             bytes_words(f.activations), bytes_words(f.pool), f"{f.requests(self.length):,}",
+             reason(f, self.bills.room) or "fits")
+            for f in self.bills.fits
+        ]  # fmt: skip
+        lines = [f"{self.title}. {room_words(self.bills)}.", "", "| " + " | ".join(head) + " |",
+                 "|---|---|--:|--:|--:|--:|--:|---|"]  # fmt: skip
+        return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"
+
+    def csv(self) -> str:
+        out = io.StringIO()
+        writer = csv.DictWriter(out, list(self._rows()[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self._rows())
+        return out.getvalue()
+
+    def json(self) -> str:
+        room = self.bills.room
+        said = {"model": self.title, "device": room.kind, "free": room.free, "total": room.total, "rows": self._rows()}
+        return json.dumps(said, indent=2) + "\n"
+
+    def _rows(self) -> Sequence[dict[str, object]]:
+        return [{**asdict(f), "length": self.length, "requests": f.requests(self.length)} for f in self.bills.fits]

@@ -1,0 +1,98 @@
+"""The download of the chosen hub model: its button, how far it is, and how it goes on."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
+
+from app import theme
+from app.downloads import Download, DownloadState
+from app.panels.models_items import left_words, rate_words
+from app.widgets.labels import Note, set_role
+from app.widgets.line import Line
+from app.words import bytes_words, sentence
+
+
+class DownloadStrip(QWidget):
+    """One button that begins, cancels, resumes; hidden where there is nothing to fetch."""
+
+    start_asked = Signal()
+    cancel_asked = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setObjectName("models_download")
+        self.button = QPushButton("Download")
+        self.button.setObjectName("models_download_button")
+        self.progress = QProgressBar()
+        self.progress.setObjectName("models_download_progress")
+        self.progress.setAccessibleName("Download")
+        self.progress.setTextVisible(False)
+        self.words = Line("models_download_words")
+        self.error = Note("models_download_error", "error")
+        self._row = QHBoxLayout()
+        beside = QVBoxLayout()
+        beside.setSpacing(4)
+        beside.addStretch(1)
+        beside.addWidget(self.words)
+        beside.addWidget(self.progress)
+        beside.addStretch(1)
+        self._row.addWidget(self.button)
+        self._row.addLayout(beside, 1)
+        self._column = QVBoxLayout(self)
+        self._column.setContentsMargins(0, 0, 0, 0)
+        self._column.addLayout(self._row)
+        self._column.addWidget(self.error)
+        self._active = False
+        self.button.clicked.connect(lambda: (self.cancel_asked if self._active else self.start_asked).emit())
+        theme.changes.theme_changed.connect(self._on_theme)
+        self._on_theme()
+        self.hide()
+
+    def show_offer(self, size: int, files: int, note: str = "") -> None:
+        """Nothing of it is here yet."""
+        self._active = False
+        self._say_button(f"Download {bytes_words(size)}" if size else "Download", "primary")
+        self.progress.hide()
+        self.words.say(note or f"{files} file{'s' if files != 1 else ''}, into the Hugging Face cache")
+        self.error.say("")
+        self.show()
+
+    def show_download(self, entry: Download) -> None:
+        self._active = entry.active
+        self.progress.show()
+        self.error.say(sentence(entry.error))
+        figures = f"{bytes_words(entry.done)} of {bytes_words(entry.total)}" if entry.total else ""
+        match entry.state:
+            case DownloadState.WAITING:
+                self._say_button("Cancel", "")
+                self.words.say("Waits for the download before it")
+            case DownloadState.RUNNING if entry.cancelled.is_set():
+                self._say_button("Cancel", "")
+                self.words.say("Stopping …")
+            case DownloadState.RUNNING:
+                self._say_button("Cancel", "")
+                parts = (entry.stage if not entry.total else "", figures, rate_words(entry), left_words(entry))
+                self.words.say("  ·  ".join(part for part in parts if part) or "Asking the hub …")
+            case _:
+                self._say_button("Resume download" if entry.done else "Try again", "primary")
+                self.words.say(f"Stopped at {figures}; what is there is not fetched again" if entry.done else "")
+        self.button.setEnabled(not (entry.active and entry.cancelled.is_set()))
+        if entry.total:
+            self.progress.setRange(0, 1000)
+            self.progress.setValue(round(1000 * entry.share))
+        else:
+            self.progress.setRange(0, 0)
+        self.show()
+
+    def _say_button(self, words: str, role: str) -> None:
+        if self.button.text() != words:
+            self.button.setText(words)
+            self.button.setAccessibleName("Cancel the download" if words == "Cancel" else words)
+        if self.button.property("role") != role:
+            set_role(self.button, role)
+        self.button.setEnabled(True)
+
+    def _on_theme(self) -> None:
+        self._row.setSpacing(theme.px(12))
+        self._column.setSpacing(theme.px(6))

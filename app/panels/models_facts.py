@@ -1,0 +1,88 @@
+"""What is known of a model before it is loaded, in words. No Qt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.panels.models_items import Item, Section, age_words, big_words, stored_words
+from app.panels.models_reference import short_revision
+from app.words import bytes_words, count_words
+from engine import HubModel, ModelInfo, why_unsupported
+
+GATED = (
+    "This model is gated: its owner gives access {how}. Ask for it on {page}, then let this machine know who you are: "
+    "run `hf auth login`, or set HF_TOKEN, with a token from huggingface.co/settings/tokens."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """`tone`: "" or a role of the style sheet, warning or good. `tip` is its longer wording."""
+
+    name: str
+    value: str
+    tone: str = ""
+    tip: str = ""
+
+
+def facts(info: ModelInfo, item: Item, hub: HubModel | None) -> list[Fact]:
+    """A model's facts in the order in which people ask for them."""
+    why = why_unsupported(info.model_type)
+    keys = f"  ·  {info.kv_heads} KV" if info.kv_heads != info.heads else ""
+    mixture = f", {info.experts / max(1, info.parameters):.0%} of them in experts" if info.experts else ""
+    found = [
+        Fact("Architecture", info.architecture, "warning" if why else "", why or "served by paged attention"),
+        Fact("Parameters", count_words(info.parameters), tip=f"{info.parameters:,}{mixture}"),
+        Fact("Layers", f"{info.layers}  ·  d_model {info.hidden:,}",
+             tip=f"{info.layers} layers, d_model {info.hidden:,}, vocabulary {info.vocabulary:,}"),
+        Fact("Heads", f"{info.heads}{keys}  ·  {info.head_dim} wide",
+             tip=f"{info.heads} query heads share {info.kv_heads} key and value heads, each {info.head_dim} wide"),
+        Fact("Context", f"{info.context:,} tokens" if info.context else "not stated",
+             tip=f"sliding-window layers see {info.window:,} tokens" if info.window else ""),
+        Fact("Chat template", "yes" if info.chat else "none", tip="" if info.chat else "prompts go in as they are"),
+        Fact("Stored as", stored_words(info), tip=groups_words(info)),
+        Fact("Licence", (hub.licence if hub is not None else "") or info.licence or "not stated"),
+    ]  # fmt: skip
+    size = hub.size if hub is not None else item.entry.size if item.entry is not None else 0
+    found.append(Fact("To download" if hub is not None else "On disk", bytes_words(size or info.weight_bytes)))
+    changed = hub.updated if hub is not None else item.entry.changed if item.entry is not None else 0.0
+    if changed and item.section is not Section.SHIPPED:
+        found.append(Fact("Updated", age_words(changed)))
+    if hub is not None and hub.downloads:
+        found.append(Fact("Downloads", big_words(hub.downloads), tip=f"{hub.downloads:,} · {hub.likes:,} likes"))
+    return found
+
+
+def groups_words(info: ModelInfo) -> str:
+    """What is to be said of a checkpoint's own quantization."""
+    held = info.quantized
+    if held is None:
+        return ""
+    shared = "a scale a column" if held.group < 0 else f"{held.group} weights share a scale"
+    kept = f"; left as they were: {', '.join(held.kept)}" if held.kept else ""
+    return f"{held.method.upper()}, {held.bits} bits a weight, {shared}{kept}"
+
+
+def place_words(item: Item, info: ModelInfo | None, hub: HubModel | None) -> str:
+    """Where it is: a folder, or an id and its revision."""
+    revision = short_revision(hub.revision if hub is not None else item.revision)
+    if "/" in item.source and not item.source.startswith(("/", "~", ".")):
+        return f"{item.source}  ·  {revision}" if revision else item.source
+    folder = item.folder or (info.folder if info is not None else None)
+    return str(folder or item.source)
+
+
+def copied_words(item: Item, info: ModelInfo | None, hub: HubModel | None) -> str:
+    """What is copied: what `batchscope --model` takes, with the whole revision."""
+    if "/" in item.source and not item.source.startswith(("/", "~", ".")):
+        revision = hub.revision if hub is not None else item.revision
+        return f"{item.source}@{revision}" if revision else item.source
+    return place_words(item, info, hub)
+
+
+def gated_words(hub: HubModel) -> str:
+    """How to get a gated model; "" for one that anyone may fetch."""
+    if not hub.gated:
+        return ""
+    how = "to those whom they approve" if hub.gated == "manual" else "to whoever accepts its terms"
+    return GATED.format(how=how, page=f"https://huggingface.co/{hub.id}")

@@ -1,0 +1,292 @@
+"""Whether the chosen model fits: a row a quantization, and the rule of thumb beside the truth."""
+
+from __future__ import annotations
+
+import asyncio
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtGui import QKeyEvent, QKeySequence
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSizePolicy, QVBoxLayout, QWidget
+
+from app import theme
+from app.panels.export_menu import ExportMenu
+from app.panels.model import devices
+from app.panels.models_bills import Bills, FitTable, bills, room_words, rule_words
+from app.panels.models_fit_row import FitHead, FitRow
+from app.session import LENT_WORDS, Session, SessionState
+from app.widgets.controls import DropDown, PowerOfTwo
+from app.widgets.flow import Flow
+from app.widgets.labels import Note, label
+from app.widgets.line import Line
+from app.words import bytes_words, sentence
+from engine import DTYPES, QUANTIZATIONS, Fit, InvalidInput, ModelInfo, ModelSpec
+
+LENGTH, LONGEST = 1024, 1_048_576
+
+
+class FitPanel(QWidget):
+    """Computes off the GUI thread what `show_model` names. `why_not` tells why nothing of it can be loaded."""
+
+    load_asked = Signal(str, str, str)  # quantization, dtype, device
+    computed = Signal(object)  # Bills
+    told = Signal(str)
+    failed = Signal(str)
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self.setObjectName("fit_panel")
+        self._session = session
+        self._info: ModelInfo | None = None
+        self._source: tuple[str, str | None] = ("", None)
+        self._last: ModelSpec | None = None
+        self._why_not = ""
+        self._number = 0  # of what is computed; an older one's result is not wanted
+        self.bills: Bills | None = None
+        self.dtype = DropDown("fit_dtype", [("automatic" if d == "auto" else d, d) for d in DTYPES])
+        self.device = DropDown("fit_device", devices())
+        self.length = PowerOfTwo("fit_length", 16, LONGEST, LENGTH, " tokens")
+        self.export_button = QPushButton("Export")
+        self.export_button.setObjectName("fit_export")
+        self.export_menu = ExportMenu(self, self._table)
+        self.export_button.setMenu(self.export_menu)
+        self.room = Line("fit_room")
+        self.warning = Note("fit_warning", "warning")
+        self.head = FitHead()
+        self.rows = {name: FitRow(name) for name in QUANTIZATIONS}
+        self.rule, self.why = Note("fit_rule"), Note("fit_why")
+        self.table = QWidget()
+        self.table.setObjectName("fit_table")
+        self.table.setAccessibleName("What fits")
+        self._again = QTimer(self, singleShot=True, interval=150)
+        self._again.timeout.connect(self.compute)
+        self._lay_out()
+        self._connect()
+        self._on_theme()
+
+    def _lay_out(self) -> None:
+        bar = QWidget()
+        self._bar = Flow(bar, last_right=True)
+        for words, control, tip in (
+            ("Precision", self.dtype, "automatic: as stored on a GPU; on a CPU float32, or bfloat16 when quantized"),
+            ("Device", self.device, ""),
+            ("Requests of", self.length, "How long each request gets, prompt and answer together"),
+        ):
+            pair = QWidget()
+            row = QHBoxLayout(pair)
+            row.setContentsMargins(0, 0, 0, 0)
+            row.setSpacing(8)
+            named = label(words, "secondary")
+            named.setBuddy(control)
+            control.setAccessibleName(words)
+            pair.setToolTip(tip)
+            row.addWidget(named)
+            row.addWidget(control)
+            self._bar.addWidget(pair)
+        self._bar.addWidget(self.export_button)
+        self._bar_widget = bar
+        inner = QVBoxLayout(self.table)
+        inner.setContentsMargins(0, 0, 0, 0)
+        inner.setSpacing(0)
+        inner.addWidget(self.head)
+        for row_widget in self.rows.values():
+            inner.addWidget(row_widget)
+        self._column = QVBoxLayout(self)
+        self._column.addWidget(bar)
+        self._room_row = QHBoxLayout()
+        self._room_row.addWidget(self.room)
+        self._column.addLayout(self._room_row)
+        self._column.addWidget(self.warning)
+        self._column.addWidget(self.table)
+        self._column.addWidget(self.rule)
+        self._column.addWidget(self.why)
+        self._column.addStretch(1)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
+
+    def _connect(self) -> None:
+        self.dtype.currentIndexChanged.connect(self.compute)
+        self.device.currentIndexChanged.connect(self.compute)
+        self.length.valueChanged.connect(self._show)
+        for row in self.rows.values():
+            row.load_asked.connect(self._on_load)
+            row.moved.connect(lambda by, row=row: self._on_moved(row, by))
+        session = self._session
+        session.state_changed.connect(lambda state: self._again.start())
+        session.config_changed.connect(lambda config: self._again.start())
+        self.export_menu.done.connect(self.told)
+        self.export_menu.failed.connect(self.failed)
+        theme.changes.theme_changed.connect(self._on_theme)
+
+    # -- what is shown --------------------------------------------------------------------------------------------
+
+    def show_model(self, info: ModelInfo | None, source: str, revision: str | None, *, last: ModelSpec | None = None,
+                   why_not: str = "") -> None:  # fmt: skip
+        """Shows a model's fit; `last`: how it was loaded before, which its pickers begin with."""
+        other = (source, revision) != self._source
+        self._info, self._source, self._last, self._why_not = info, (source, revision), last, why_not
+        if other:
+            self.bills = None
+            if last is not None:
+                for box, value in ((self.dtype, last.dtype), (self.device, last.device)):
+                    box.blockSignals(True)
+                    box.setCurrentIndex(max(0, box.findData(value)))
+                    box.blockSignals(False)
+        self.compute()
+
+    @property
+    def chosen(self) -> tuple[str, str]:
+        """Precision and device, as in ModelSpec."""
+        return self.dtype.currentData(), self.device.currentData()
+
+    @property
+    def best(self) -> str:
+        """What to load when a person names no quantization: as it was loaded last where that fits, else the
+        recommended; "" where nothing can be."""
+        if self.bills is None or self._why_not:
+            return ""
+        last = self.bills.fit(self._last.quantization) if self._last is not None else None
+        return last.quantization if last is not None and last.fits and not last.available else self.bills.recommended
+
+    def compute(self) -> None:
+        """Looks at the memory anew."""
+        self._again.stop()
+        self._number += 1
+        if self._info is None or self._session.closing:
+            self._show()
+            return
+        self._session.start(self._compute(self._info, self._number))
+
+    async def _compute(self, info: ModelInfo, number: int) -> None:
+        session, config, (dtype, device) = self._session, self._session.config, self.chosen
+        try:
+            found = await session.off_thread(
+                lambda: bills(info, dtype, device, held_bytes(session), config.max_running, config.token_budget)
+            )
+        except (InvalidInput, OSError, ValueError) as error:
+            if number == self._number:
+                self.bills = None
+                self._show()
+                self.warning.say(sentence(str(error)), "warning")
+            return
+        except asyncio.CancelledError:
+            return
+        if number == self._number:
+            self.bills = found
+            self._show()
+            self.computed.emit(found)
+
+    def why_not(self) -> str:
+        """Why nothing can be loaded now, whatever fits."""
+        match self._session.state:
+            case SessionState.LENT:
+                return LENT_WORDS
+            case SessionState.LOADING:
+                return "Another model is loading."
+        return self._why_not
+
+    def _show(self) -> None:
+        found = self.bills
+        self.table.setVisible(found is not None)
+        self.export_button.setEnabled(found is not None)
+        if found is None:
+            self.room.say("")
+            for note in (self.warning, self.rule, self.why):
+                note.say("")
+            return
+        length, why_not = self.length.value(), self.why_not()
+        self.room.say(room_words(found))
+        for name, row in self.rows.items():
+            fit = found.fit(name)
+            row.setVisible(fit is not None)
+            if fit is not None:
+                last = self._last is not None and self._last.quantization == name
+                row.show_fit(
+                    fit, found.room, length, recommended=name == found.recommended, loaded=self._loaded(fit),
+                    last=last, why_not=why_not,
+                )  # fmt: skip
+        self._warn(found)
+        fit = found.fit(found.recommended) or found.fits[0]
+        for note, words in zip((self.rule, self.why), rule_words(found.info, fit.dtype, length, self._batch(fit))):
+            note.say(words)
+
+    def _batch(self, fit: Fit) -> int:
+        """How many requests the rule of thumb is told for: as many as run at once."""
+        return max(1, min(self._session.config.max_running, fit.requests(self.length.value())))
+
+    def _warn(self, found: Bills) -> None:
+        context, length = found.info.context, self.length.value()
+        if not found.recommended and not self._why_not:
+            least = min((f.weights + f.activations for f in found.fits if not f.available), default=0)
+            self.warning.say(
+                f"Nothing fits: the smallest needs {bytes_words(least)}, {bytes_words(found.room.free)} are free. "
+                "Close what else uses the memory, or choose a smaller model."
+                if least else "", "warning",
+            )  # fmt: skip
+        elif context and length > context:
+            self.warning.say(f"The model's context ends at {context:,} tokens: longer requests are cut.", "warning")
+        else:
+            self.warning.say("")
+
+    def _loaded(self, fit: Fit) -> bool:
+        card, spec = self._session.card, self._session.spec
+        if card is None or not self._session.ready or (spec.source, spec.revision) != self._source:
+            return False
+        return fit.quantization == spec.quantization and fit.dtype == card.dtype
+
+    def _table(self) -> FitTable | None:
+        if self.bills is None:
+            return None
+        source, revision = self._source
+        return FitTable(f"{source}@{revision}" if revision else source, self.bills, self.length.value())
+
+    # -- slots ----------------------------------------------------------------------------------------------------
+
+    def _on_load(self, quantization: str) -> None:
+        self.load_asked.emit(quantization, *self.chosen)
+
+    def _on_moved(self, row: FitRow, by: int) -> None:
+        shown = [each for each in self.rows.values() if each.isVisible()]
+        at = shown.index(row) + by
+        if 0 <= at < len(shown):
+            shown[at].setFocus(Qt.FocusReason.TabFocusReason)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.matches(QKeySequence.StandardKey.Copy) and self.bills is not None:
+            self.export_menu.copy("Markdown")
+        else:
+            super().keyPressEvent(event)
+
+    def _on_theme(self) -> None:
+        px = theme.px
+        self._column.setContentsMargins(px(8), px(12), px(8), px(12))
+        self._column.setSpacing(px(8))
+        inner = self._bar_widget.layout()
+        assert inner is not None
+        self._bar.gap = px(16)
+        self._bar.setContentsMargins(px(8), 0, px(8), 0)
+        for note in (self.warning, self.rule, self.why):
+            note.setContentsMargins(px(8), 0, px(8), 0)
+        self._room_row.setContentsMargins(px(8), 0, px(8), 0)
+        self.dtype.setFixedWidth(px(112))
+        self.device.setFixedWidth(px(112))
+        self.length.setFixedWidth(px(112))
+        self.head.restyle()
+        for row in self.rows.values():
+            row.restyle()
+
+
+def held_bytes(session: Session) -> int:
+    """What the loaded model would give back for the next one; looks at the engine's process."""
+    card, trace = session.card, session.trace
+    if card is None or trace is None or not trace.records:
+        return 0
+    header = trace.header
+    own = card.weight_bytes + header.blocks * header.config.block_size * card.kv_token_bytes
+    pid = session.engine_pid
+    if card.device.startswith("cuda") or pid is None:
+        return own
+    import psutil
+
+    try:
+        return min(own, int(psutil.Process(pid).memory_info().rss))  # pages that were never touched are free already
+    except psutil.Error:
+        return 0
