@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from engine.config import ModelSpec
-from engine.job import Report
+from engine.config import InvalidInput, ModelSpec
+from engine.job import Report, run_job
+from engine.texts import read_text, suited_text
 
 DEFAULT_TOKENS, DEFAULT_WINDOW = 2048, 512
 BATCH = 16  # rows of the batched speed
@@ -39,7 +40,7 @@ class QualityRow:
 @dataclass(frozen=True, slots=True)
 class QualityReport:
     """`rows` in the order asked for; `original` is what they are measured against. `tokens` were predicted, in windows
-    of `window`."""
+    of `window`; `note` says why that were fewer than asked for."""
 
     original: QualityRow
     rows: tuple[QualityRow, ...]
@@ -47,13 +48,28 @@ class QualityReport:
     tokens: int
     window: int
     machine: str
+    note: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        raise NotImplementedError
+        return {**asdict(self), "rows": [asdict(row) for row in self.rows]}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> QualityReport:
-        raise NotImplementedError
+        """Raises InvalidInput for what `to_json` did not write."""
+        try:
+            rows = tuple(_row(row) for row in values["rows"])
+            return cls(**{**values, "original": _row(values["original"]), "rows": rows})
+        except (KeyError, TypeError, AttributeError) as error:
+            raise InvalidInput(f"this is no quality report of this version: {error}; measure again") from error
+
+
+def _row(values: dict[str, Any]) -> QualityRow:
+    return QualityRow(**{**values, "spec": ModelSpec(**values["spec"])})
+
+
+def ranked(report: QualityReport) -> list[QualityRow]:
+    """The rows by what was measured: the nearest to the original first, of equals the smaller; failed ones last."""
+    return sorted(report.rows, key=lambda row: (bool(row.error), row.divergence, row.weight_bytes))
 
 
 def measure_quality(
@@ -67,8 +83,17 @@ def measure_quality(
     cancelled: threading.Event | None = None,
 ) -> QualityReport:
     """Loads the original, then each of `specs` in turn, in a child process, and measures them on `text` (a file's
-    path or
-    the name of a shipped text; None: the one that suits the model). Blocks. Raises InvalidInput, LoadCancelled,
-    JobDied;
-    a spec that cannot be loaded is a row with `error`."""
-    raise NotImplementedError
+    path or the name of a shipped text; None: the one that suits the model). Of a shipped text of chats, what the
+    assistant says is predicted, which is what chat models learn. Blocks. Raises InvalidInput, LoadCancelled, JobDied;
+    a spec that cannot be loaded is a row with `error`. Each stage that `report` hears begins with what is measured and
+    a colon."""
+    for name, value, low in (("tokens", tokens, 1), ("window", window, 2)):
+        if value < low:
+            raise InvalidInput(f"{name}={value}: must be a whole number of at least {low}")
+    text = text or suited_text(original.source)
+    read_text(text)  # a mistake costs no wait
+    arguments = {
+        "specs": [asdict(spec) for spec in specs], "original": asdict(original), "text": text, "tokens": tokens,
+        "window": window,
+    }  # fmt: skip
+    return QualityReport.from_json(run_job("engine.quality_measure:work", arguments, report, cancelled))

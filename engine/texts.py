@@ -15,6 +15,7 @@ TEXTS = {
     "prose": "plain English: narrative, explanation, dialogue, some code and figures",
     "calibration-stories": "other stories of the demo model's grammar, as chats: what its AWQ checkpoint was made with",
 }
+ANSWER, END = "<|assistant|>", "</s>"  # in the shipped chats, around what the assistant says
 Encode = Callable[[str], list[int]]
 
 
@@ -52,6 +53,21 @@ def samples(content: str) -> list[str]:
     stripped = content.strip()
     parts = re.split(r"\n[ \t]*\n" if re.search(r"\n[ \t]*\n", stripped) else "\n", stripped)
     return [part.strip() for part in parts if part.strip()]
+
+
+def scored_tokens(encode: Encode, content: str) -> tuple[list[int], list[bool]]:
+    """A text's token ids, and which are to be predicted: of chats as ours are written, for a tokenizer that knows their
+    marks, the answers with their ends, which is what the demo learned; else all."""
+    if ANSWER in content and len(encode(ANSWER)) == len(encode(END)) == 1:
+        (begin,), (end,) = encode(ANSWER), encode(END)
+        ids = [token for chat in token_ids(encode, samples(content)) for token in chat]
+        scored, answering = [], False
+        for token in ids:
+            scored.append(answering)
+            answering = token == begin or (answering and token != end)
+        return ids, scored
+    ids = encode(content)
+    return ids, [True] * len(ids)
 
 
 def token_ids(encode: Encode, parts: Iterable[str]) -> list[list[int]]:
