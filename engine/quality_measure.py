@@ -1,0 +1,251 @@
+"""The child's side of `engine.quality`: one model after another is loaded, predicts the text and decodes."""
+
+from __future__ import annotations
+
+import gc
+import shutil
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from importlib import import_module
+from math import exp
+from statistics import median
+from typing import IO, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine.bench.decode_steps import decode_steps
+from engine.config import EngineConfig, InvalidInput, ModelSpec, SamplingParams, Submission
+from engine.engine import Engine
+from engine.job import Report
+from engine.models import attention
+from engine.models.checkpoint import first_line
+from engine.models.inspect import inspect_model
+from engine.models.loading import LoadedModel
+from engine.progress import LoadCancelled, LoadProgress
+from engine.quality import BATCH, QualityReport, QualityRow
+from engine.quantization import SCHEMES
+from engine.texts import read_text, scored_tokens
+
+ROWS = 64  # positions whose distributions are compared at a time, in float64
+SPARE = 0.8  # of the free disk, for the original's distributions
+PROMPT, TRIAL, MOST, SECONDS = 16, 8, 128, 2.0  # of the speed: tokens of a prompt, of a trial; most tokens and seconds
+
+Say = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Tokens that are read together; `scored[i]`: token `i + 1` is predicted."""
+
+    ids: list[int]
+    scored: list[bool]
+
+
+def windows_of(ids: list[int], scored: list[bool], window: int, tokens: int) -> list[Window]:
+    """Windows that do not overlap, until `tokens` are predicted; each window's first token is not."""
+    found, left = [], tokens
+    for start in range(0, len(ids) - 1, window):
+        wanted = scored[start + 1 : start + window]
+        positions = [i for i, each in enumerate(wanted) if each][:left]
+        if positions:
+            end = positions[-1] + 1
+            found.append(Window(ids[start : start + end + 1], wanted[:end]))
+            left -= len(positions)
+        if left == 0:
+            break
+    return found
+
+
+class Yardstick:
+    """The text as token ids, and the original's distribution at each of them, as log-probabilities in a file."""
+
+    def __init__(self, content: str, tokens: int, window: int, file: IO[bytes]) -> None:
+        self._content, self._file = content, file
+        self._ids: list[int] = []
+        self._vocabulary = 0
+        self.windows: list[Window] = []
+        self.wanted, self.window, self.note = tokens, window, ""
+
+    @property
+    def tokens(self) -> int:
+        return sum(sum(w.scored) for w in self.windows)
+
+    def prepare(self, model: LoadedModel) -> None:
+        """With the original. Raises InvalidInput where the text is too short, or the disk too full."""
+        self._ids, scored = self._encoded(model)
+        if model.card.context:
+            self.window = min(self.window, model.card.context)
+        self._vocabulary = model.card.vocabulary
+        each = 4 * self._vocabulary
+        room = int(SPARE * shutil.disk_usage(tempfile.gettempdir()).free) // each
+        tokens = min(self.wanted, room)
+        self.windows = windows_of(self._ids, scored, self.window, tokens)
+        if self.tokens < min(ROWS, self.wanted):
+            why = (
+                "the text is too short" if room > ROWS else f"{tempfile.gettempdir()} is full: a token takes {each:,} B"
+            )
+            raise InvalidInput(f"{self.tokens} tokens could be predicted: {why}; choose more text, or make room")
+        if self.tokens < self.wanted:
+            reason = "the text has no more" if self.tokens < tokens else "more do not fit on the disk"
+            self.note = f"{self.tokens:,} of {self.wanted:,} tokens: {reason}"
+
+    def _encoded(self, model: LoadedModel) -> tuple[list[int], list[bool]]:
+        return scored_tokens(lambda text: model.tokenizer(text, verbose=False).input_ids, self._content)
+
+    def check(self, model: LoadedModel) -> None:
+        """Raises InvalidInput for a model whose tokens are not the original's."""
+        if model.card.vocabulary != self._vocabulary or self._encoded(model)[0] != self._ids:
+            raise InvalidInput("its tokens are not the original's: it is no quantization of this model")
+
+    def read(self, model: LoadedModel, say: Say, original: bool) -> tuple[float, float, float]:
+        """Perplexity, mean divergence from the original, and the share of positions where both agree."""
+        self._file.seek(0)
+        lost = divergence = agreed = done = 0.0
+        for window in self.windows:
+            say("predicting the text", int(done), self.tokens)
+            ids = torch.tensor([window.ids], device=model.device)
+            with _ordinary_attention(model), torch.inference_mode():
+                logits = model.module(input_ids=ids, use_cache=False).logits[0, :-1]
+            at = torch.tensor(window.scored, device=model.device).nonzero()[:, 0]
+            for rows in at.split(ROWS):
+                logs = logits[rows].double().log_softmax(-1).cpu()
+                targets = ids[0, 1:][rows].cpu()
+                lost -= logs.gather(1, targets[:, None]).sum().item()
+                if original:
+                    logs.float().numpy().tofile(self._file)
+                else:
+                    kl, same = self._compare(logs)
+                    divergence, agreed = divergence + kl, agreed + same
+                done += len(rows)
+        say("predicting the text", int(done), self.tokens)
+        return exp(lost / done), max(0.0, divergence / done), 1.0 if original else agreed / done
+
+    def _compare(self, logs: Tensor) -> tuple[float, float]:
+        """Sums over rows `[positions, vocabulary]`: KL(original || this), and where both have the same best token."""
+        theirs = np.fromfile(self._file, np.float32, logs.numel()).reshape(logs.shape)
+        expected = torch.from_numpy(theirs)
+        same = (expected.argmax(1) == logs.float().argmax(1)).sum().item()
+        wide = expected.double()
+        return (wide.exp() * (wide - logs)).sum().item(), same
+
+
+class _ordinary_attention:
+    """The module with transformers' own eager attention, which every model has; then ours again."""
+
+    def __init__(self, model: LoadedModel) -> None:
+        self._module = model.module
+
+    def __enter__(self) -> None:
+        self._module.set_attn_implementation("eager")
+
+    def __exit__(self, *_: object) -> None:
+        self._module.set_attn_implementation(attention.NAME)
+
+
+def decode_rate(engine: Engine, prompts: list[list[int]]) -> float:
+    """Tokens a second in steps where all prompts decode: the median step's, of at most SECONDS."""
+
+    def period(tokens: int) -> float:
+        before = len(engine.trace.steps)
+        params = SamplingParams(max_tokens=tokens, temperature=0, ignore_eos=True)
+        for stream in engine.submit_many([Submission(prompt, params) for prompt in prompts]):
+            stream.result()
+        timings = decode_steps(engine.trace.steps[before:], len(prompts))
+        return median(t.period for t in timings) if timings else 0.0
+
+    longest = min(MOST, engine.card.context - PROMPT) if engine.card.context else MOST
+    trial = period(min(TRIAL, longest))
+    more = min(longest, int(SECONDS / trial)) if trial else 0
+    if more > TRIAL:
+        trial = period(more)
+    return len(prompts) / trial if trial else 0.0
+
+
+def work(arguments: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Arguments and result as JSON: those of `measure_quality`, and a QualityReport."""
+    specs = [ModelSpec(**spec) for spec in arguments["specs"]]
+    _import_libraries(specs)
+    with tempfile.TemporaryFile() as file:
+        yardstick = Yardstick(read_text(arguments["text"]), arguments["tokens"], arguments["window"], file)
+        original, place = _measured(ModelSpec(**arguments["original"]), yardstick, "original", report, True)
+        rows = []
+        for i, spec in enumerate(specs, 1):
+            name = f"{spec.quantization if spec.quantization != 'none' else spec.dtype} ({i} of {len(specs)})"
+            try:
+                rows.append(_measured(spec, yardstick, name, report, False)[0])
+            except LoadCancelled:
+                raise
+            except Exception as error:  # each library raises its own: one that fails keeps no other from its row
+                words = str(error) if isinstance(error, InvalidInput) else first_line(error)
+                rows.append(QualityRow(spec, spec.quantization, spec.dtype, agreement=0.0, error=words))
+            _give_memory_back()
+    found = QualityReport(
+        original, tuple(rows), arguments["text"], yardstick.tokens, yardstick.window, place, yardstick.note
+    )
+    return found.to_json()
+
+
+def _measured(
+    spec: ModelSpec, yardstick: Yardstick, name: str, report: Report, original: bool
+) -> tuple[QualityRow, str]:
+    """A model's row, and the device in words. It is loaded here and gone on return: two are never in memory."""
+
+    def say(stage: str, done: int = 0, total: int = 0) -> None:
+        report(LoadProgress(f"{name}: {stage}", done, total))
+
+    # A pool for the longest that is decoded, and no more of the memory that the next model wants.
+    cache = BATCH * (PROMPT + MOST + EngineConfig().block_size) * _kv_token_bytes(spec)
+    config = EngineConfig(max_running=BATCH, token_budget=BATCH * PROMPT, kv_memory=cache or None)
+    with Engine(spec, config, progress=lambda p: report(replace(p, stage=f"{name}: {p.stage}"))) as engine:
+        model = engine.model
+        if original:
+            yardstick.prepare(model)
+        else:
+            yardstick.check(model)
+        perplexity, divergence, agreement = _apart(lambda: yardstick.read(model, say, original))
+        say("decoding")
+        tokens = [token for window in yardstick.windows for token in window.ids]
+        prompts = [[tokens[(i * PROMPT + j) % len(tokens)] for j in range(PROMPT)] for i in range(BATCH)]
+        card, place = engine.card, engine.trace.header.machine
+        row = QualityRow(
+            spec, card.quantization, card.dtype, perplexity, divergence, agreement, decode_rate(engine, prompts[:1]),
+            decode_rate(engine, prompts), card.load_seconds, card.weight_bytes,
+        )  # fmt: skip
+    threads = f"{place.threads} thread{'s' * (place.threads != 1)}"
+    words = place.gpu if card.device.startswith("cuda") else f"{place.cpu}, {threads}"
+    return row, words
+
+
+def _apart(do: Callable[[], tuple[float, float, float]]) -> tuple[float, float, float]:
+    """In a thread that ends with it: its OpenMP team would slow the engine's down."""
+    pool = ThreadPoolExecutor(1, "text")
+    try:
+        return pool.submit(do).result()
+    finally:
+        pool.shutdown(wait=False)
+
+
+def _kv_token_bytes(spec: ModelSpec) -> int:
+    """0 where that is not known before the load: a hub id."""
+    with suppress(InvalidInput):
+        return inspect_model(spec).kv_token_bytes("float32")
+    return 0
+
+
+def _import_libraries(specs: list[ModelSpec]) -> None:
+    """Ahead of the loads, whose seconds are told."""
+    for library in {SCHEMES[spec.quantization].library for spec in specs}:
+        with suppress(Exception):  # what is missing, or broken, is told by the load
+            if library:
+                import_module(library)
+
+
+def _give_memory_back() -> None:
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
