@@ -17,7 +17,9 @@ THEMES: list[tuple[str, object]] = [("as the system", "system"), ("dark", "dark"
 MORE_KEYS = (("Walk through sent prompts", "Ctrl+Up  Ctrl+Down"), ("Undo in a text", "Ctrl+Z"))
 
 
-class _Dialog(QDialog):
+class Dialog(QDialog):
+    """Deletes itself when it is closed; put widgets into `column`."""
+
     def __init__(self, parent: QWidget, name: str, title: str) -> None:
         super().__init__(parent)
         self.setObjectName(name)
@@ -39,7 +41,7 @@ class _Dialog(QDialog):
         self.column.addLayout(row)
 
 
-class SettingsDialog(_Dialog):
+class SettingsDialog(Dialog):
     """Theme and zoom; both take effect at once and are remembered."""
 
     def __init__(self, parent: QWidget) -> None:
@@ -64,7 +66,7 @@ class SettingsDialog(_Dialog):
         theme.set_zoom(self.zoom.currentData())
 
 
-class ShortcutsDialog(_Dialog):
+class ShortcutsDialog(Dialog):
     """What the keyboard does."""
 
     def __init__(self, parent: QWidget, actions: Sequence[QAction]) -> None:

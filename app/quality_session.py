@@ -50,13 +50,14 @@ class Way:
 @dataclass(frozen=True, slots=True)
 class Subject:
     """A model on show. `original` None: it is not known what an AWQ checkpoint was made of. `problem`: why nothing of
-    it can be measured. `needed` and `free`: bytes, of the original and of the memory."""
+    it can be measured. `dtype`, `needed` and `free`: the original's precision and bytes, and those of the memory."""
 
     spec: ModelSpec
     original: ModelSpec | None
     ways: tuple[Way, ...] = ()
     problem: str = ""
     awq: bool = False
+    dtype: str = ""
     needed: int = 0
     free: int = 0
 
@@ -110,7 +111,7 @@ def examine(spec: ModelSpec, original: ModelSpec | None = None) -> Subject:
     gpu = on_gpu(spec.device)
     free, total = free_memory(gpu)
     room = Room("cuda" if gpu else "cpu", free, total)
-    plain = replace(spec, quantization="none", dtype="auto")
+    plain, awq = replace(spec, quantization="none", dtype="auto"), False
     try:
         info = read_info(plain)
         awq = info.quantized is not None and info.quantized.method == "awq"
@@ -127,7 +128,7 @@ def examine(spec: ModelSpec, original: ModelSpec | None = None) -> Subject:
         if awq:
             bills["awq"] = checkpoint
     except (InvalidInput, OSError) as error:
-        return Subject(plain, original, problem=str(error), free=free)
+        return Subject(plain, original, problem=str(error), awq=awq, free=free)
     own = bills["none"]
     problem = own.available
     if not problem and not own.fits:
@@ -146,7 +147,7 @@ def examine(spec: ModelSpec, original: ModelSpec | None = None) -> Subject:
         way = _way("none", replace(original, dtype=ROUNDED), rounded, free)
         words = "the original's weights rounded to bfloat16: what 16 bits alone cost"
         ways.append(replace(way, key=ROUNDED, title=f"none, {ROUNDED}", sentence=words))
-    return Subject(plain, original, tuple(ways), problem, awq, own.weights + own.activations, free)
+    return Subject(plain, original, tuple(ways), problem, awq, own.dtype, own.weights + own.activations, free)
 
 
 def _way(key: str, spec: ModelSpec, bill: Fit, free: int) -> Way:
@@ -181,6 +182,12 @@ class QualitySession(QObject):
         self._begun = 0.0
 
     # -- the model on show ----------------------------------------------------------------------------------------
+
+    def forget(self) -> None:
+        """No model is on show."""
+        self.looking = self.subject = None
+        self.subject_changed.emit()
+        self.report_changed.emit()
 
     def show(self, spec: ModelSpec, original: ModelSpec | None = None) -> None:
         """Puts a model on show; `subject_changed` follows when its files are read."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QEvent, QLineF, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QHelpEvent, QKeyEvent, QMouseEvent, QPainter, QPen
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QToolTip, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QToolTip, QWidget
 
 from app import theme
 from app.panels.chart_metrics import nice_top
@@ -296,7 +296,7 @@ class QualityPlot(Plot):
 
 
 class QualityCharts(QWidget):
-    """Both plots side by side, each in its panel; a point chosen in one is chosen in both."""
+    """Both plots side by side; a point chosen in one is chosen in both."""
 
     chosen = Signal(int)
 
@@ -307,14 +307,8 @@ class QualityCharts(QWidget):
         self.speed = QualityPlot("quality_speed", "Quality against speed", "rate")
         self._row = QHBoxLayout(self)
         self._row.setContentsMargins(0, 0, 0, 0)
-        self._inner: list[QVBoxLayout] = []
         for plot in (self.memory, self.speed):
-            frame = QFrame()
-            frame.setProperty("role", "panel")
-            inner = QVBoxLayout(frame)
-            inner.addWidget(plot)
-            self._inner.append(inner)
-            self._row.addWidget(frame, 1)
+            self._row.addWidget(plot, 1)
             plot.chosen.connect(self.chosen)
         theme.changes.theme_changed.connect(self.restyle)
         self.restyle()
@@ -329,8 +323,6 @@ class QualityCharts(QWidget):
             plot.select(place)
 
     def restyle(self) -> None:
-        self._row.setSpacing(theme.px(8))
-        pad = theme.px(12)
-        for inner, plot in zip(self._inner, (self.memory, self.speed), strict=True):
-            inner.setContentsMargins(pad, pad, pad, pad - theme.px(2))
+        self._row.setSpacing(theme.px(24))
+        for plot in (self.memory, self.speed):
             plot.restyle()

@@ -68,7 +68,7 @@ class QualityMenu(QMenu):
             elif path.suffix.lower() == DRAWING:
                 write_drawing(self._picture, path, TITLE)
             else:
-                write_picture(self._picture, path, theme.current().window, ", ".join(FORMATS.values()))
+                write_picture(self._picture, path, theme.current().panel, ", ".join(FORMATS.values()))
         except OSError as error:
             self.failed.emit(f"The quality report was not saved to {path}: {error.strerror or error}.")
         else:

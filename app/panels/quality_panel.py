@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import (
     QFileDialog,
-    QFrame,
     QHBoxLayout,
     QProgressBar,
     QPushButton,
-    QScrollArea,
     QToolButton,
     QVBoxLayout,
     QWidget,
@@ -21,10 +20,10 @@ from app.panels.quality_menu import QualityMenu
 from app.panels.quality_setup import QualitySetup
 from app.panels.quality_table import QualityTableView
 from app.panels.quality_words import QualityTable, facts_words, measured_words, rows_of
-from app.quality_session import QualitySession
+from app.quality_session import QualitySession, Subject
 from app.session import Session
 from app.widgets.controls import DropDown
-from app.widgets.labels import Heading, Note, label, set_role
+from app.widgets.labels import Hairline, Heading, Note, label, set_role
 from app.widgets.line import Line
 from app.words import model_words, sentence
 from engine import ModelSpec
@@ -49,7 +48,8 @@ class QualityPanel(QWidget):
         self._session = session
         self.quality = QualitySession(session, self)
         self.setup = QualitySetup()
-        self.model = Line("quality_model", Qt.AlignmentFlag.AlignRight)
+        self.model = Line("quality_model", size=12)
+        self._wanted: ModelSpec | None = None  # to be put on show when the panel is
         self.begin = QPushButton("Measure")
         self.begin.setObjectName("quality_begin")
         self.undo = QPushButton("Clear")
@@ -79,6 +79,7 @@ class QualityPanel(QWidget):
         self.menu_button.setToolTip("Copy, or save as PNG, SVG, CSV, JSON or Markdown")
         self.menu_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self.menu_button.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self._why_not = NO_MODEL_WORDS
         self._lay_out()
         self.menu = QualityMenu(self, self.picture, self._table)
         self.menu_button.setMenu(self.menu)
@@ -88,35 +89,15 @@ class QualityPanel(QWidget):
         self._show_report()
 
     def _lay_out(self) -> None:
-        head = QFrame()
-        head.setProperty("role", "panel")
-        column = QVBoxLayout(head)
-        column.setContentsMargins(12, 10, 12, 10)
-        column.setSpacing(8)
-        top = QHBoxLayout()
-        top.setSpacing(8)
-        top.addWidget(label("COMPARE WITH THE ORIGINAL", "heading"))
-        top.addWidget(self.model, 1)
-        column.addLayout(top)
-        column.addWidget(self.setup)
         foot = QHBoxLayout()
         foot.setSpacing(8)
         foot.addWidget(self.begin)
         foot.addWidget(self.status, 1)
         foot.addWidget(self.undo)
-        column.addLayout(foot)
-        column.addWidget(self.progress)
-        column.addWidget(self.note)
         self.picture = QWidget()  # what is saved as a picture
         shown = QVBoxLayout(self.picture)
         shown.setContentsMargins(0, 0, 0, 0)
         shown.setSpacing(8)
-        shown.addWidget(self.charts, 1)
-        rows = QFrame()
-        rows.setProperty("role", "panel")
-        inner = QVBoxLayout(rows)
-        inner.setContentsMargins(12, 10, 12, 10)
-        inner.setSpacing(6)
         tools = QWidget()
         right = QHBoxLayout(tools)
         right.setContentsMargins(0, 0, 0, 0)
@@ -124,26 +105,18 @@ class QualityPanel(QWidget):
         right.addWidget(label("charts show", "note"))
         right.addWidget(self.up)
         right.addWidget(self.menu_button)
-        inner.addWidget(Heading("Measured", tools))
-        inner.addWidget(self.table)
-        inner.addWidget(self.facts)
-        inner.addWidget(self.on)
-        shown.addWidget(rows)
-        sheet = QWidget()
-        sheet.setProperty("role", "sheet")
-        body = QVBoxLayout(sheet)
-        body.setContentsMargins(0, 0, 0, 0)
-        body.setSpacing(8)
-        body.addWidget(head)
-        body.addWidget(self.picture, 1)
-        body.addWidget(self.empty, 1)
-        scroll = QScrollArea()
-        scroll.setWidgetResizable(True)
-        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        scroll.setWidget(sheet)
-        outer = QVBoxLayout(self)
-        outer.setContentsMargins(0, 0, 0, 0)
-        outer.addWidget(scroll)
+        self._head = Heading("Measured", tools)
+        for widget in (self.table, self.facts, self.charts, self.on):
+            shown.addWidget(widget, 1 if widget is self.charts else 0)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(12, 8, 12, 12)
+        column.setSpacing(8)
+        self._rule = Hairline()
+        for part in (self.model, self.setup, foot, self.progress, self.note, self._rule, self._head, self.picture):
+            column.addLayout(part) if isinstance(part, QHBoxLayout) else column.addWidget(part)
+        column.addWidget(self.empty)
+        column.setStretchFactor(self.picture, 1)
+        column.setStretchFactor(self.empty, 1)
 
     def _connect(self) -> None:
         quality = self.quality
@@ -167,14 +140,30 @@ class QualityPanel(QWidget):
 
     # -- what others ask ------------------------------------------------------------------------------------------
 
-    def show_model(self, spec: ModelSpec) -> None:
-        """Puts this model on show; what was measured of it is shown again."""
+    def show_model(self, spec: ModelSpec | None, why_not: str = "") -> None:
+        """Puts this model on show, as soon as the panel is; what was measured of it is shown again. None: none, and
+        `why_not` says what to do."""
         self.note.say("")
-        self.model.say(f"{model_words(spec.source)} · reading its files …")
-        self.quality.show(spec)
+        self._why_not = why_not or NO_MODEL_WORDS
+        self._wanted = spec
+        if spec is None:
+            self.quality.forget()
+        elif self.isVisible():
+            self._look()
 
     def close_down(self) -> None:
+        """The window closes."""
         self.quality.close()
+
+    def _look(self) -> None:
+        spec, self._wanted = self._wanted, None
+        if spec is not None and not self._session.closing:
+            self.model.say(f"{model_words(spec.source)}: reading its files …")
+            self.quality.show(spec)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._look()
 
     # -- slots ----------------------------------------------------------------------------------------------------
 
@@ -227,12 +216,7 @@ class QualityPanel(QWidget):
             self.model.say("")
         else:
             self.setup.show_subject(subject)
-            words = model_words(subject.spec.source)
-            if subject.spec.revision:
-                words += f" · {subject.spec.revision[:8]}"
-            if subject.awq and subject.original is not None:
-                words += f" · made of {model_words(subject.original.source)}"
-            self.model.say(words)
+            self.model.say(_subject_words(subject))
             if subject.problem:
                 self.note.say(sentence(subject.problem), "error")
         self._on_phase()
@@ -241,7 +225,9 @@ class QualityPanel(QWidget):
         report, up = self.quality.report, str(self.up.currentData())
         self.picture.setVisible(report is not None)
         self.empty.setVisible(report is None)
-        self.empty.setText(NO_MODEL_WORDS if self.quality.subject is None else EMPTY_WORDS)
+        for widget in (self._rule, self._head):
+            widget.setVisible(report is not None)
+        self.empty.setText(self._why_not if self.quality.subject is None else EMPTY_WORDS)
         self.charts.show_report(report, up)
         self.table.show_report(report)
         self.facts.say("" if report is None else "Choose a row or a point: all of its facts are said here.")
@@ -281,7 +267,7 @@ class QualityPanel(QWidget):
         """Another model came or went, and with it what is free."""
         subject = self.quality.subject
         self._show_buttons()
-        if subject is not None and not self._session.closing and not self.quality.running:
+        if subject is not None and self.isVisible() and not self._session.closing and not self.quality.running:
             self.quality.show(subject.spec, subject.original if subject.awq else None)
 
     def _on_phase(self) -> None:
@@ -289,8 +275,6 @@ class QualityPanel(QWidget):
         self.setup.set_busy(busy)
         self.progress.setVisible(busy)
         self._show_buttons()
-        if not busy and self._session.closing:
-            return
 
     def _on_progress(self, words: str, share: float) -> None:
         subject, measured = self.quality.subject, self.quality.measured
@@ -310,3 +294,14 @@ class QualityPanel(QWidget):
         self.charts.setMinimumHeight(theme.px(230))
         self.up.setFixedWidth(theme.px(150))
         self.empty.setMinimumHeight(theme.px(120))
+
+
+def _subject_words(subject: Subject) -> str:
+    """What is compared with what: "demo stories, each quantization against the original in float32"."""
+    name = model_words(subject.spec.source)
+    if subject.spec.revision:
+        name += f" at {subject.spec.revision[:8]}"
+    if subject.awq:
+        made = subject.original
+        return f"{name}, an AWQ checkpoint of {model_words(made.source) if made is not None else 'a model not known'}"
+    return f"{name}: each quantization against the original in {subject.dtype}" if subject.dtype else name

@@ -3,76 +3,21 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from pathlib import Path
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
-from app import places, theme
+from app import theme
+from app.panels.text_choice import TextChoice
 from app.quality_session import Plan, Subject
-from app.widgets.controls import DropDown, Number
+from app.widgets.controls import Number
 from app.widgets.flow import Flow
 from app.widgets.labels import Note, label
 from app.widgets.tick_box import TickBox
 from app.words import bytes_words, sentence
-from engine import TEXTS, suited_text
+from engine import suited_text
 
 TOKENS = 2048
-FILE = "file"  # the last entry of the texts
-
-
-class TextChoice(DropDown):
-    """The shipped texts, the files chosen so far, and a way to choose another. `text()` is a name or a path."""
-
-    text_changed = Signal()
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name, [*((text, text) for text in TEXTS), ("a file …", FILE)])
-        self.setMinimumContentsLength(14)
-        for i, words in enumerate(TEXTS.values()):
-            self.setItemData(i, sentence(words) + ".", Qt.ItemDataRole.ToolTipRole)
-        self._last = 0
-        self.activated.connect(self._on_activated)
-        self.currentIndexChanged.connect(self._on_index)
-        self._on_index()
-
-    def text(self) -> str:
-        data = self.currentData()
-        return str(self.itemData(self._last) if data == FILE else data)
-
-    def choose(self, text: str) -> None:
-        """This text, a name or a path."""
-        at = self.findData(text)
-        if at < 0:
-            at = self.count() - 1
-            self.insertItem(at, Path(text).name, text)
-            self.setItemData(at, text, Qt.ItemDataRole.ToolTipRole)
-        self.setCurrentIndex(at)
-
-    def ask(self) -> None:
-        """Asks for a file."""
-        dialog = QFileDialog(self.window(), "Choose a text", str(places.settings().value("quality/folder", "")))
-        dialog.setObjectName("text_dialog")
-        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
-        dialog.setNameFilters(["Texts (*.txt *.md)", "All files (*)"])
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.fileSelected.connect(self._on_file)
-        dialog.open()
-
-    def _on_file(self, path: str) -> None:
-        places.settings().setValue("quality/folder", str(Path(path).parent))
-        self.choose(path)
-
-    def _on_activated(self, index: int) -> None:
-        if self.itemData(index) == FILE:
-            self.setCurrentIndex(self._last)
-            self.ask()
-
-    def _on_index(self) -> None:
-        if self.currentData() != FILE:
-            self._last = self.currentIndex()
-            self.setToolTip(str(self.currentData(Qt.ItemDataRole.ToolTipRole) or ""))
-            self.text_changed.emit()
 
 
 class QualitySetup(QWidget):

@@ -188,4 +188,4 @@ def measured_words(report: QualityReport) -> str:
     """On what, how much, where: "measured on 2,048 tokens of stories in windows of 512 · CPU, 2 cores"."""
     text = report.text.rsplit("/", 1)[-1]
     words = f"Measured on {report.tokens:,} tokens of {text} in windows of {report.window:,}"
-    return f"{words} · {report.machine}" if report.machine else words
+    return " · ".join(part for part in (words, report.machine, report.note) if part)

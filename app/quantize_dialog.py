@@ -1,0 +1,451 @@
+"""Making an AWQ checkpoint: of which model, calibrated with what, into which folder; how far it is, what to do next."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+from PySide6.QtCore import QTimer, QUrl, Signal
+from PySide6.QtGui import QCloseEvent, QDesktopServices
+from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLayout, QLineEdit, QProgressBar, QPushButton, QWidget
+
+from app import places, theme
+from app.dialogs import Dialog
+from app.load_status import LoadStatus
+from app.long_work import LongWork, Outcome
+from app.panels.text_choice import TextChoice
+from app.quality_session import left_words, read_info
+from app.session import Session
+from app.widgets.controls import DropDown, Number
+from app.widgets.labels import Note, Row, set_role
+from app.widgets.line import Line
+from app.words import bytes_words, model_words, sentence
+from engine import (
+    AwqRecipe,
+    InvalidInput,
+    ModelSpec,
+    cached_models,
+    check_recipe,
+    quantize_to_awq,
+    quantized_bytes,
+    read_text,
+    shipped_models,
+    suited_calibration,
+)
+
+ABOUT = (
+    "4-bit weights, a scale every few inputs, chosen by running a text through the model. The checkpoint loads here "
+    "and in other engines."
+)
+GROUPS = (128, 64, 32)
+STORED = 2  # bytes of a weight that is not quantized: float16, as autoawq writes it
+LETTERS = 4  # of a text a token, roughly
+DEBOUNCE_MS = 300
+FOLDER = "folder"  # the last entry of the models
+Source = tuple[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What is known of a recipe before it begins. `size` and `original` are bytes on disk, `letters` those of the
+    text, `group` the largest that divides all layers, 0 where that is not known; `error` why it cannot begin."""
+
+    error: str = ""
+    size: int = 0
+    original: int = 0
+    letters: int = 0
+    group: int = 0
+
+
+def look_at(recipe: AwqRecipe) -> Look:
+    """Blocks on disk; never raises."""
+    size = original = letters = group = 0
+    with contextlib.suppress(InvalidInput, OSError):
+        letters = len(read_text(recipe.calibration))
+    with contextlib.suppress(InvalidInput, OSError):
+        info = read_info(ModelSpec(recipe.source, revision=recipe.revision))
+        group = next((g for g in GROUPS if not any(inputs % g for inputs, _ in info.linears)), 0)
+        size = quantized_bytes("awq", info.linears, STORED, recipe.group) + STORED * info.others
+        original = info.weight_bytes
+    try:
+        check_recipe(recipe)
+    except (InvalidInput, OSError) as error:
+        return Look(str(error), size, original, letters, group)
+    return Look("", size, original, letters, group)
+
+
+def suggested_folder(source: str) -> Path:
+    """A folder in the app's own that is not there yet."""
+    name = re.sub(r"[^\w.-]+", "-", Path(source).name or source).strip("-.") or "model"
+    folder, count = places.data() / "models" / f"{name}-awq", 2
+    while folder.exists():
+        folder, count = folder.with_name(f"{name}-awq-{count}"), count + 1
+    return folder
+
+
+class QuantizeDialog(Dialog):
+    """Use `open()`. Closing it while it works asks first, then stops the work."""
+
+    load_asked = Signal(object)  # ModelSpec of the checkpoint
+    made = Signal(object)  # its folder
+
+    def __init__(self, parent: QWidget, session: Session, spec: ModelSpec | None = None) -> None:
+        super().__init__(parent, "quantize_dialog", "Make an AWQ checkpoint")
+        self._session = session
+        self._work = LongWork(session, self)
+        self._made: Path | None = None
+        self._wants_to_close = False
+        self._own_folder = self._own_group = False  # whether a person chose them
+        self._look = Look()
+        self._asked = 0  # looks begun: only what the last one says counts
+        self._settled = False
+        self._layers_begun = 0.0
+        self.model = DropDown("quantize_model")
+        self.calibration = TextChoice("quantize_calibration")
+        self.calibration_facts = Note("quantize_calibration_facts")
+        self.group = DropDown("quantize_group", [(f"{g} inputs share a scale", g) for g in GROUPS])
+        self.samples = Number("quantize_samples", 1, 100_000, 128, "", 16)
+        self.length = Number("quantize_length", 16, 131_072, 512, " tokens", 64)
+        self.out = QLineEdit()
+        self.out.setObjectName("quantize_out")
+        self.browse = QPushButton("…")
+        self.browse.setObjectName("quantize_browse")
+        self.browse.setAccessibleName("Choose where the folder is made")
+        self.bill = Note("quantize_bill")
+        self.error = Note("quantize_error", "error")
+        self.status = Line("quantize_status")
+        self.progress = QProgressBar()
+        self.progress.setObjectName("quantize_progress")
+        self.progress.setAccessibleName("Layers that are quantized")
+        self.progress.setTextVisible(False)
+        self.question = Note("quantize_question", "warning")
+        self.begin, self.stop, self.load, self.show_folder, self.leave = (
+            QPushButton(words) for words in ("Make it", "Stop and close", "Load it", "Show folder", "Close")
+        )
+        self._lay_out()
+        self._fill_models()
+        self._debounce = QTimer(self, singleShot=True, interval=DEBOUNCE_MS)
+        self._debounce.timeout.connect(self._check)
+        self._connect()
+        self.choose(spec or ModelSpec("demo"))
+        self._on_theme()
+        self._show_buttons()
+        session.start(self._fill_cached())
+
+    def _lay_out(self) -> None:
+        about = Note("quantize_about")
+        about.say(ABOUT)
+        place = QWidget()
+        inner = QHBoxLayout(place)
+        inner.setContentsMargins(0, 0, 0, 0)
+        inner.setSpacing(4)
+        inner.addWidget(self.out, 1)
+        inner.addWidget(self.browse)
+        place.setFocusProxy(self.out)
+        self.out.setAccessibleName("Folder of the checkpoint")
+        self.column.setSpacing(8)
+        self.column.setSizeConstraint(
+            QLayout.SizeConstraint.SetNoConstraint
+        )  # else as high as the narrowest words
+        self.column.addWidget(about)
+        for text, control, tip in (
+            ("Model", self.model, "The model as it was trained: the demo, one of the cache, or a folder"),
+            ("Calibration", self.calibration, "What is run through the model to see which inputs matter most"),
+            ("Group", self.group, "Fewer inputs a scale: closer to the original, and a little larger"),
+            ("Samples", self.samples, "Paragraphs of the text that are used at most"),
+            ("Length", self.length, "Tokens of a sample that are used at most, and of a block that is run at once"),
+            ("Folder", place, "Where the checkpoint is written: a folder that is not there yet, or is empty"),
+        ):
+            self.column.addWidget(Row(text, control, tip))
+            if control is self.calibration:
+                self.column.addWidget(self.calibration_facts)
+        for widget in (self.bill, self.error, self.status, self.progress, self.question):
+            self.column.addWidget(widget)
+        self.progress.hide()
+        self.status.hide()
+        buttons = QHBoxLayout()
+        buttons.setSpacing(8)
+        buttons.addWidget(self.load)
+        buttons.addWidget(self.show_folder)
+        buttons.addStretch(1)
+        for name, button in (
+            ("stop", self.stop), ("leave", self.leave), ("begin", self.begin), ("load", self.load),
+            ("show", self.show_folder),
+        ):  # fmt: skip
+            button.setObjectName(f"quantize_{name}")
+            button.setAutoDefault(False)
+        buttons.addWidget(self.stop)
+        buttons.addWidget(self.leave)
+        buttons.addWidget(self.begin)
+        self.column.addSpacing(4)
+        self.column.addStretch(1)
+        self.column.addLayout(buttons)
+
+    def _connect(self) -> None:
+        self.model.activated.connect(self._on_model)
+        self.calibration.text_changed.connect(self._on_edited)
+        self.group.activated.connect(self._on_group)
+        self.samples.valueChanged.connect(self._on_edited)
+        self.length.valueChanged.connect(self._on_edited)
+        self.out.textEdited.connect(self._on_out)
+        self.out.textChanged.connect(self._on_edited)
+        self.browse.clicked.connect(self._ask_out)
+        self.begin.clicked.connect(self._on_begin)
+        self.leave.clicked.connect(self._on_leave)
+        self.stop.clicked.connect(self._on_stop)
+        self.load.clicked.connect(self._on_load)
+        self.show_folder.clicked.connect(self._on_show)
+        self._work.progressed.connect(self._on_progress)
+        self._work.ended.connect(self._on_ended)
+        theme.changes.theme_changed.connect(self._on_theme)
+
+    # -- what is chosen -------------------------------------------------------------------------------------------
+
+    def choose(self, spec: ModelSpec) -> None:
+        """Takes this model, with what suits it."""
+        source: Source = (spec.source, spec.revision)
+        at = self._find(source)
+        if at < 0:
+            at = max(0, self.model.count() - 1)
+            self.model.insertItem(at, model_words(spec.source), source)
+        self.model.setCurrentIndex(at)
+        self._last = at
+        self.model.setToolTip(spec.source)
+        self.calibration.choose(suited_calibration(spec.source))
+        self._own_group = False
+        if not self._own_folder:
+            self.out.setText(str(suggested_folder(spec.source)))
+        self._on_edited()
+
+    def recipe(self) -> AwqRecipe:
+        source, revision = self.model.currentData()
+        return AwqRecipe(
+            source, self.calibration.text(), Path(self.out.text().strip() or ".").expanduser(), revision,
+            int(self.group.currentData()), self.samples.value(), self.length.value(),
+        )  # fmt: skip
+
+    def _find(self, source: Source) -> int:
+        return next((i for i in range(self.model.count()) if self.model.itemData(i) == source), -1)
+
+    def _fill_models(self) -> None:
+        for entry in shipped_models():
+            if not entry.source.endswith("awq"):
+                self.model.addItem(model_words(entry.source), (entry.source, entry.revision))
+        self.model.addItem("a folder …", FOLDER)
+
+    async def _fill_cached(self) -> None:
+        """The models of the cache, which takes a moment to read."""
+        entries = await self._session.off_thread(cached_models)
+        if self._session.closing:
+            return
+        for entry in entries:
+            if not entry.problem and self._find((entry.source, entry.revision)) < 0:
+                self.model.insertItem(self.model.count() - 1, entry.name, (entry.source, entry.revision))
+
+    def _on_model(self, index: int) -> None:
+        if self.model.itemData(index) == FOLDER:
+            self.model.setCurrentIndex(self._last)
+            self._ask_folder("Choose a model folder", "model/folder", lambda folder: self.choose(ModelSpec(folder)))
+        else:
+            source, revision = self.model.itemData(index)
+            self.choose(ModelSpec(source, revision=revision))
+
+    def _ask_out(self) -> None:
+        def take(folder: str) -> None:
+            self._own_folder = True
+            self.out.setText(str(Path(folder) / suggested_folder(self.model.currentData()[0]).name))
+
+        self._ask_folder("Choose where the checkpoint's folder is made", "model/awq_folder", take)
+
+    def _ask_folder(self, title: str, key: str, take: object) -> None:
+        dialog = QFileDialog(self, title, str(places.settings().value(key, "")))
+        dialog.setObjectName("quantize_folder_dialog")
+        dialog.setFileMode(QFileDialog.FileMode.Directory)
+        dialog.fileSelected.connect(take)
+        dialog.fileSelected.connect(lambda folder: places.settings().setValue(key, str(Path(folder).parent)))
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
+
+    def _on_group(self) -> None:
+        self._own_group = True
+        self._on_edited()
+
+    def _on_out(self) -> None:
+        self._own_folder = True
+
+    def _on_edited(self) -> None:
+        self._made = None
+        self._settled = False
+        self._debounce.start()
+        self._show_buttons()
+
+    # -- what it will take ----------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        if not self._session.closing and not self._work.running:
+            self._asked += 1
+            self._session.start(self._looked(self.recipe(), self._asked))
+
+    async def _looked(self, recipe: AwqRecipe, asked: int) -> None:
+        look = await self._session.off_thread(lambda: look_at(recipe))
+        if asked != self._asked or self._session.closing or self._work.running:
+            return
+        if look.group and look.group != recipe.group and not self._own_group:
+            self._own_group = True  # suits this model; whoever changes it knows why
+            self.group.setCurrentIndex(self.group.findData(look.group))
+            self._check()
+            return
+        self._look, self._settled = look, not self._debounce.isActive()
+        self._say_look(recipe)
+        self._show_buttons()
+
+    def _say_look(self, recipe: AwqRecipe) -> None:
+        look = self._look
+        if look.letters:
+            tokens = look.letters // LETTERS
+            used = min(tokens, recipe.samples * recipe.length)
+            words = f"{look.letters:,} characters, ~{tokens:,} tokens"
+            self.calibration_facts.say(words if used == tokens else f"{words}, at most {used:,} of them are used")
+        else:
+            self.calibration_facts.say("")
+        if look.size:
+            self.bill.say(
+                f"~{bytes_words(look.size)} on disk, where the original takes {bytes_words(look.original)}. "
+                "How long it takes is told after the first layer."
+            )
+        else:
+            self.bill.say("")
+        if self._made is None:
+            self.error.say(sentence(look.error), "error")
+
+    # -- the making -----------------------------------------------------------------------------------------------
+
+    @property
+    def running(self) -> bool:
+        return self._work.running
+
+    def _on_begin(self) -> None:
+        recipe = self.recipe()
+        self.error.say("")
+        self._layers_begun = 0.0
+        self.progress.setRange(0, 0)
+        self.status.say("Starting …")
+        self._work.start(lambda report, cancelled: quantize_to_awq(recipe, report, cancelled))
+        self._show_buttons()
+
+    def _on_progress(self, status: LoadStatus) -> None:
+        words = sentence(status.stage)
+        if status.total > 0:
+            now = perf_counter()
+            self._layers_begun = self._layers_begun or now
+            self.progress.setRange(0, 1000)
+            self.progress.setValue(round(1000 * status.done / status.total))
+            if 0 < status.done < status.total:
+                left = (now - self._layers_begun) * (status.total - status.done) / status.done
+                words += f"  ·  ~{left_words(left)} left"
+        else:
+            self.progress.setRange(0, 0)
+        self.status.say(words)
+
+    def _on_ended(self, outcome: Outcome) -> None:
+        self.question.say("")
+        if self._wants_to_close:
+            self.done(0)
+            return
+        if outcome.cancelled:
+            self.error.say("Cancelled. Nothing of it is left on disk.", "note")
+        elif outcome.error:
+            self.error.say(sentence(outcome.error), "error")
+        else:
+            self._made = Path(outcome.result)
+            size = sum(path.stat().st_size for path in self._made.glob("*.safetensors"))
+            self.error.say(f"Made: {self._made}, {bytes_words(size)} of weights.", "note")
+            self.made.emit(self._made)
+        self._show_buttons()
+
+    def _show_buttons(self) -> None:
+        running, made = self._work.running, self._made is not None
+        asks = running and bool(self.question.text()) and not self._work.ending
+        for control in (
+            self.model, self.calibration, self.group, self.samples, self.length, self.out, self.browse,
+        ):  # fmt: skip
+            control.setEnabled(not running)
+        self.progress.setVisible(running)
+        self.status.setVisible(running)
+        self.load.setVisible(made and not running)
+        self.show_folder.setVisible(made and not running)
+        self.stop.setVisible(asks)
+        self.begin.setVisible(not running and not made)
+        self.begin.setEnabled(self._settled and not self._look.error)
+        set_role(self.begin, "primary")
+        set_role(self.load, "primary")
+        words = "Close"
+        if running:
+            words = "Stopping …" if self._work.ending else "Go on" if asks else "Cancel"
+        self.leave.setText(words)
+        self.leave.setEnabled(not self._work.ending)
+        self._fit()
+
+    def _fit(self) -> None:
+        """As high as what is shown in it now."""
+        self.column.activate()
+        width = max(self.width(), self.minimumWidth())
+        self.resize(width, self.column.heightForWidth(width))
+
+    def _on_leave(self) -> None:
+        """Cancels what runs; else closes."""
+        if not self.running:
+            self.reject()
+        elif self.question.text():
+            self.question.say("")
+            self._show_buttons()
+        else:
+            self._work.cancel()
+            self._show_buttons()
+
+    def _on_stop(self) -> None:
+        self._wants_to_close = True
+        self._work.cancel()
+        self.question.say("Stopping …")
+        self._show_buttons()
+
+    def _on_load(self) -> None:
+        if self._made is not None:
+            self.load_asked.emit(ModelSpec(str(self._made)))
+            self.accept()
+
+    def _on_show(self) -> None:
+        if self._made is not None:
+            QDesktopServices.openUrl(QUrl.fromLocalFile(str(self._made)))
+
+    # -- closing --------------------------------------------------------------------------------------------------
+
+    def reject(self) -> None:
+        """Esc and the window's cross: what runs is not thrown away without a word."""
+        if self._keeps():
+            return
+        self._debounce.stop()
+        super().reject()
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        if self._keeps():
+            event.ignore()
+        else:
+            super().closeEvent(event)
+
+    def _keeps(self) -> bool:
+        if not self.running or self._session.closing:
+            return False
+        if not self._work.ending:
+            self.question.say("The checkpoint is still being made. Closing stops it, and nothing of it is kept.")
+            self._show_buttons()
+            self.stop.setFocus()
+        return True
+
+    def _on_theme(self) -> None:
+        self.setMinimumWidth(theme.px(560))
+        self.calibration_facts.setIndent(theme.px(86) + 6)  # under its control
+        self._fit()
