@@ -87,5 +87,5 @@ def quantized_bytes(name: str, shapes: Iterable[tuple[int, int]], item: int, gro
                 each = inputs if group == -1 else group
                 total += weights // 2 + 5 * (weights // each) // 2
             case "torchao-int8":
-                total += weights + item * outputs
+                total += weights + 5 * outputs  # a float32 scale and an int8 zero a row, whatever the dtype
     return total

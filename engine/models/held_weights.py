@@ -28,6 +28,8 @@ def held_bytes(info: ModelInfo, quantization: str, dtype: str, kind: str) -> int
         linears = sum(_fused_bytes(quantization, inputs, outputs, item) for inputs, outputs in info.linears)
     else:
         linears = quantized_bytes(quantization, info.linears, item)
+    if kind == "cpu" and dtype == "float32" and info.tied:  # packed for oneDNN, the output layer is a copy
+        linears += info.vocabulary * info.hidden * item
     return linears + info.others * item
 
 
@@ -56,7 +58,7 @@ def _fused_bytes(quantization: str, inputs: int, outputs: int, item: int) -> int
     if outputs % FUSED_OUTPUTS or inputs % BLOCK:
         return quantized_bytes(quantization, [(inputs, outputs)], item)
     weights = inputs * outputs
-    return weights // 2 + weights // BLOCK * 2 + 64
+    return weights // 2 + weights // BLOCK * 2 + (68 if quantization == "nf4-double" else 64)
 
 
 @cache

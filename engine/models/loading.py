@@ -16,6 +16,7 @@ from engine.models.describing import describe, end_tokens, serve_with_paged_atte
 from engine.models.hub import fetch
 from engine.models.inspect import ModelInfo, check_files, inspect_folder, name_of, resolve
 from engine.models.packed_linear import pack_linears
+from engine.models.weight_count import held_bytes
 from engine.models.weights import Report, Reporter, quiet, read_weights
 from engine.trace.records import ModelCard
 
@@ -57,7 +58,7 @@ def load(spec: ModelSpec, report: Report | None = None, cancelled: threading.Eve
     eos = end_tokens(module, tokenizer)
     card = describe(module, tokenizer, spec.source, info.name, quantization, layer_kv, windows)
     pack_linears(module)
-    card = replace(card, load_seconds=time.perf_counter() - begun)
+    card = replace(card, weight_bytes=held_bytes(module), load_seconds=time.perf_counter() - begun)
     return LoadedModel(module, tokenizer, card, device, dtype, eos, layer_kv)
 
 
@@ -67,6 +68,7 @@ def wrap(module: PreTrainedModel, tokenizer: Any, name: str) -> LoadedModel:
     layer_kv, windows = serve_with_paged_attention(module, device)
     card = describe(module, tokenizer, name, name, "none", layer_kv, windows)
     pack_linears(module)
+    card = replace(card, weight_bytes=held_bytes(module))
     return LoadedModel(module, tokenizer, card, device, module.dtype, end_tokens(module, tokenizer), layer_kv)
 
 

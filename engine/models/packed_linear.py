@@ -27,6 +27,10 @@ class PackedLinear(nn.Module):
         """The plain weight `[out_features, in_features]`, a copy laid out anew at each call."""
         return self.packed.to_dense()
 
+    def extra_weights(self) -> dict[str, Tensor]:
+        """What is no parameter: beside it, a weight that is tied to an embedding lies there once more."""
+        return {"packed": self.packed}
+
     def forward(self, x: Tensor) -> Tensor:
         return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
 
