@@ -45,7 +45,9 @@ SEARCHED = ["downloads", "likes", "gated", "private", "lastModified", "tags", "s
 
 
 class Unreachable(InvalidInput):
-    """The hub does not answer, or not now: what is in the cache may do instead."""
+    """The hub does not answer, or not now: what is in the cache may do instead. `wait`: seconds that it asks for."""
+
+    wait = 0.0
 
 
 def session() -> Any:
@@ -122,7 +124,9 @@ def _refused(error: HfHubHTTPError, id: str, log_in: str) -> InvalidInput:
             wait = error.response.headers.get("Retry-After", "")
             when = f"in {wait} seconds" if wait.isdigit() else "in some minutes"
             more = "" if get_token() else "; who is logged in may ask more often"
-            return Unreachable(f"the hub takes no more requests from here for now ({status}): try again {when}{more}")
+            busy = Unreachable(f"the hub takes no more requests from here for now ({status}): try again {when}{more}")
+            busy.wait = float(wait) if wait.isdigit() else 0.0
+            return busy
         case _ if status >= 500:
             return Unreachable(f"the hub has trouble of its own ({status}): try again in some minutes")
     return InvalidInput(f"the hub refuses ({status}): {_first_line(error)}")

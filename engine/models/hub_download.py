@@ -24,6 +24,7 @@ from huggingface_hub.utils import WeakFileLock, build_hf_headers, hf_raise_for_s
 from engine.config import InvalidInput
 from engine.job import Report
 from engine.models.cache import (
+    PLANS,
     Plan,
     cache_folder,
     here_of,
@@ -84,7 +85,7 @@ def _whole(repository: Path, revision: str | None, pinned: bool = False) -> Path
 
 def _what_is_here(id: str, repository: Path, revision: str | None) -> str:
     commit = _commit(repository, revision)
-    plans = [read_plan(path) for path in (repository / "partial").glob("*.json")]
+    plans = [read_plan(path) for path in (repository / PLANS).glob("*.json")]
     for plan in plans:
         if plan is not None and (plan.commit == commit or plan.revision == (revision or "main")):
             return f"it was downloaded only in part, {in_units(plan.here(repository))} of {in_units(plan.size)}"
@@ -126,10 +127,9 @@ def _disk(repository: Path, plan: Plan) -> Iterator[None]:
                 f"the disk is full ({error.strerror}): {in_units(plan.here(repository))} of {in_units(plan.size)} are "
                 f"here and will not be fetched again; {remedy}"
             ) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise InvalidInput(
-                f"{cache} cannot be written ({error.strerror}): set HF_HOME to a folder of yours"
-            ) from error
+        if error.errno is not None:
+            words = f"{cache} cannot be written ({error.strerror}): set HF_HOME to a folder that you may write in"
+            raise InvalidInput(words) from error
         raise
 
 
@@ -191,7 +191,7 @@ class _Download:
             if digest.length < size:
                 before = digest.length
                 trouble = self._stream(part, digest, name, blob)
-                tries = 1 if digest.length > before else tries + 1
+                tries = 0 if digest.length > before else tries + 1
                 if digest.length < size:
                     self._pause(trouble, tries)
                     continue
@@ -204,7 +204,7 @@ class _Download:
                 )
             resumed, digest = False, _Digest(blob, size, None)
 
-    def _stream(self, part: BinaryIO, digest: _Digest, name: str, blob: str) -> Exception:
+    def _stream(self, part: BinaryIO, digest: _Digest, name: str, blob: str) -> Unreachable:
         """One request from where the part ends; returns what cut it short, if anything did."""
         headers = {**build_hf_headers(), "Accept-Encoding": "identity"}
         if digest.length:
@@ -232,20 +232,21 @@ class _Download:
             return self._trouble(error)
         return Unreachable("the connection ended early")
 
-    def _trouble(self, error: Exception) -> Exception:
+    def _trouble(self, error: Exception) -> Unreachable:
         """The error in words if another try may help; raises it otherwise."""
         told = told_of(error, self._id, self._plan.commit)
         if isinstance(told, Unreachable):
             return told
         raise told or error
 
-    def _pause(self, trouble: Exception, tries: int) -> None:
+    def _pause(self, trouble: Unreachable, tries: int) -> None:
+        """Waits before the next try; gives up after as many in vain as there are waits."""
         if tries > len(self._waits):
             raise InvalidInput(
                 f"{self._id}: the download broke off: {trouble}; what is here will not be fetched again"
             ) from trouble
-        self._stage = f"downloading: waiting for the hub, try {tries + 1} of {len(self._waits) + 1}"
-        if self._stop.wait(self._waits[tries - 1]):
+        self._stage = f"waiting for the hub, try {tries + 1} of {len(self._waits) + 1}"
+        if self._stop.wait(max(self._waits[max(tries, 1) - 1], min(trouble.wait, LONGEST_WAIT))):
             raise _Stopped
 
     def _link(self) -> Path:

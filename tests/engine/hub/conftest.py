@@ -58,6 +58,7 @@ def serving() -> Iterator[SmallHub]:
         Repository("batch/pickled-stories", {FIRST: {**texts, "pytorch_model.bin": b"a pickle"}}, {"main": FIRST}),
         Repository("batch/adapter", {FIRST: {"adapter_config.json": b"{}", "adapter_model.safetensors": b"x"}},
                    {"main": FIRST}),
+        Repository("batch/huge", {FIRST: files}, {"main": FIRST}, claims={"model.safetensors": 10**16}),
         Repository("batch/other", {FIRST: {"stories.gguf": b"GGUF"}}, {"main": FIRST}, tags=("gguf",)),
     ) as hub:  # fmt: skip
         yield hub

@@ -1,0 +1,15 @@
+"""A download in a process that may write no file larger than a limit, as on a disk that fills."""
+
+from __future__ import annotations
+
+import resource
+from typing import Any
+
+from engine.job import Report
+from engine.models import hub_download
+
+
+def work(arguments: dict[str, Any], report: Report) -> str:
+    limit = arguments.pop("limit")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    return hub_download.work(arguments, report)
