@@ -13,13 +13,14 @@ from engine import Fit, ModelSpec, Room, fits, inspect_model
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """Bytes of the weights beside the memory's free and total bytes; `facts` in words, a line each; `fit` the whole
-    bill, None without a model."""
+    bill, None without a model; `bills` those of all quantizations."""
 
     weights: int
     free: int
     total: int
     facts: tuple[str, ...]
     fit: Fit | None = None
+    bills: tuple[Fit, ...] = ()
 
     @property
     def fits(self) -> bool:
@@ -67,10 +68,11 @@ def empty(device: str) -> Estimate:
 def estimate(spec: ModelSpec) -> Estimate:
     """Reads the headers of a local model. Raises InvalidInput when it is none."""
     info, memory = inspect_model(spec), room(spec.device)
-    (fit,) = fits(info, memory, dtype=spec.dtype, quantizations=(spec.quantization,))
+    bills = tuple(fits(info, memory, dtype=spec.dtype))
+    fit = next(bill for bill in bills if bill.quantization == spec.quantization)
     facts = (
         f"{count_words(info.parameters)} parameters in {fit.dtype}",
         f"KV {bytes_words(fit.kv_token)} a token",
         *(sentence(words) for words in (fit.available, fit.note) if words),
     )
-    return Estimate(fit.weights, memory.free, memory.total, facts, fit)
+    return Estimate(fit.weights, memory.free, memory.total, facts, fit, bills)

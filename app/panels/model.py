@@ -6,6 +6,7 @@ import contextlib
 from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtGui import QStandardItemModel
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLineEdit, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from app import places
@@ -16,7 +17,7 @@ from app.widgets.controls import DropDown
 from app.widgets.labels import Heading, Note, Row, label, set_role
 from app.widgets.memory_bar import MemoryBar
 from app.words import SHIPPED, bytes_words, count_words, sentence
-from engine import DTYPES, SCHEMES, Header, InvalidInput, ModelCard, ModelSpec, Trace
+from engine import DTYPES, SCHEMES, Fit, Header, InvalidInput, ModelCard, ModelSpec, Trace
 
 FOLDER, HUB = "folder", "hub"
 PRECISION = "automatic: as stored on a GPU; on a CPU float32, or bfloat16 with quantized weights"
@@ -301,12 +302,25 @@ class ModelPanel(QWidget):
         fits = f"KV {bytes_words(pool)} · holds {max(1, held // each):,} × {each:,} tokens"
         self.facts.say(f"{fits}\n{count_words(card.parameters)} parameters · loaded in {card.load_seconds:.1f} s")
 
+    def _mark(self, bills: tuple[Fit, ...]) -> None:
+        """Says of each quantization what it is and takes; those that this model cannot have are greyed, with why."""
+        known = {bill.quantization: bill for bill in bills}
+        model = self.quantization.model()
+        assert isinstance(model, QStandardItemModel)
+        for at, scheme in enumerate(SCHEMES.values()):
+            bill, words = known.get(scheme.name), sentence(scheme.sentence)
+            if bill is not None and bill.available:
+                words += f"\nNot here: {bill.available}"
+            elif bill is not None:
+                words += f"\nWeights {bytes_words(bill.weights)}, {'fits' if bill.fits else 'does not fit'}"
+            model.item(at).setToolTip(words)
+            model.item(at).setEnabled(bill is None or not bill.available)
+
     def _inspect(self) -> None:
         if self._session.closing:
             return
         if self._header is not None and not self._changed():
             self._show_memory(self._header)
-            return
         spec = None
         if self.source.currentData() != HUB:
             with contextlib.suppress(InvalidInput):
@@ -322,6 +336,7 @@ class ModelPanel(QWidget):
             if self.source.currentData() == FOLDER:
                 self.error.say(sentence(str(error)))
             found = await self._session.off_thread(lambda: empty(device))
+        self._mark(found.bills)
         if self._header is not None and not self._changed():
             return
         self.bar.set_bytes(found.weights, 0, found.total - found.free, found.total)

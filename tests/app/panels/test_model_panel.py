@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from PySide6.QtGui import QStandardItemModel
 from pytestqt.qtbot import QtBot
 
+import resources
 from app.panels.model import ModelPanel
 from app.session import Session
-from engine import ModelSpec
+from engine import SCHEMES, ModelSpec
+
+WAIT = 20_000
 
 
 @pytest.mark.parametrize(
@@ -35,3 +39,22 @@ def test_code_of_another_model_is_not_trusted_with_it(qtbot: QtBot, session: Ses
     panel.set_spec(ModelSpec("owner/name", trust_remote_code=True))
     panel.path.setText("owner/other")
     assert panel.spec() == ModelSpec("owner/other")
+
+
+def test_quantizations_that_a_model_cannot_have_are_greyed_and_say_why(qtbot: QtBot, session: Session) -> None:
+    panel = ModelPanel(session)
+    qtbot.addWidget(panel)
+
+    def offered() -> dict[str, str]:
+        model = panel.quantization.model()
+        assert isinstance(model, QStandardItemModel)
+        return {
+            str(panel.quantization.itemData(i)): model.item(i).toolTip()
+            for i in range(panel.quantization.count())
+            if model.item(i).isEnabled()
+        }
+
+    qtbot.waitUntil(lambda: "Weights" in offered()["awq"], timeout=WAIT)
+    assert set(offered()) == set(SCHEMES)
+    panel.set_spec(ModelSpec(str(resources.path("models/stories-5m-awq"))))
+    qtbot.waitUntil(lambda: set(offered()) == {"none", "awq"}, timeout=WAIT)
