@@ -10,6 +10,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
 
+import resources
 from app import places
 from engine import InvalidInput, ModelSpec
 
@@ -30,8 +31,8 @@ def _same_model(one: ModelSpec, other: ModelSpec) -> bool:
 
 
 class RecentModels(QObject):
-    """Newest first, a model once with its last settings, at most `MOST`. The demo as it ships is not kept: it is always
-    on show."""
+    """Newest first, a model once with its last settings, at most `MOST`; a folder that was loaded is listed from then
+    on. The demo as it ships is not kept: it is always on show."""
 
     changed = Signal()
 
@@ -44,6 +45,8 @@ class RecentModels(QObject):
         """What was loaded now."""
         if spec == ModelSpec("demo"):
             return
+        if Path(spec.source).is_absolute() and Path(spec.source) not in self.folders and not _shipped(spec.source):
+            self.add_folder(Path(spec.source))
         others = (entry for entry in self.entries if not _same_model(entry.spec, spec))
         self._set([Recent(spec, time.time()), *others])
 
@@ -72,6 +75,10 @@ class RecentModels(QObject):
         self.folders = folders
         places.settings().setValue(FOLDERS_KEY, json.dumps([str(folder) for folder in folders]))
         self.changed.emit()
+
+
+def _shipped(source: str) -> bool:
+    return Path(source).is_relative_to(resources.path("models"))
 
 
 def _kept_list(key: str) -> list[object]:

@@ -8,7 +8,16 @@ from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QAction, QKeySequence, QResizeEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QMessageBox, QScrollArea, QTabWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QFrame,
+    QHBoxLayout,
+    QMessageBox,
+    QScrollArea,
+    QStackedWidget,
+    QTabBar,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app import theme
 from app.downloads import Download, Downloads
@@ -111,23 +120,27 @@ class ModelsPage(QWidget):
 
     def _lay_out(self) -> None:
         self.header.column.addWidget(self.download)
-        self.tabs = QTabWidget()
+        self.tabs = QTabBar()
         self.tabs.setObjectName("models_tabs")
-        self.tabs.setTabBarAutoHide(True)
-        self.tabs.setDocumentMode(True)
-        self.add_section("Fit", self.fit)
+        self.tabs.setAccessibleName("What is told of the model")
+        self.tabs.setAutoHide(True)
+        self.tabs.setExpanding(False)
+        self.stack = QStackedWidget()
         self.sections = QFrame()
         self.sections.setProperty("role", "panel")
-        inner = QVBoxLayout(self.sections)
-        inner.setContentsMargins(0, 0, 0, 0)
-        inner.addWidget(self.tabs)
+        self._inner = QVBoxLayout(self.sections)
+        self._inner.setSpacing(0)
+        self._inner.addWidget(self.tabs)
+        self._inner.addWidget(self.stack, 1)
+        self.tabs.currentChanged.connect(self.stack.setCurrentIndex)
+        self.add_section("Fit", self.fit)
         sheet = QWidget()
         sheet.setProperty("role", "sheet")
         self._sheet = QVBoxLayout(sheet)
         self._sheet.setContentsMargins(0, 0, 0, 0)
         self._sheet.addWidget(self.header)
         self._sheet.addWidget(self.loading)
-        self._sheet.addWidget(self.sections)
+        self._sheet.addWidget(self.sections, 1000)
         self._sheet.addStretch(1)
         self._scroll = QScrollArea()
         self._scroll.setObjectName("models_scroll")
@@ -144,7 +157,12 @@ class ModelsPage(QWidget):
 
     def add_section(self, title: str, widget: QWidget) -> None:
         """Another tab below the chosen model's head."""
-        self.tabs.addTab(widget, title)
+        self.stack.addWidget(widget)
+        self.tabs.addTab(title)
+
+    def show_section(self, widget: QWidget) -> None:
+        """Brings a section that was added to the front."""
+        self.tabs.setCurrentIndex(self.stack.indexOf(widget))
 
     def _connect(self) -> None:
         self.search_action.triggered.connect(self.start_search)
@@ -298,7 +316,8 @@ class ModelsPage(QWidget):
         self._say(subject)
         self._show_download(subject)
         self.fit.show_model(
-            info, item.source, subject.revision, last=item.settings, why_not=self._why_not(subject)
+            info, item.source, subject.revision, last=item.settings, why_not=self._why_not(subject),
+            advise=subject.hub is not None or not self._why_not(subject),
         )  # fmt: skip
         self.sections.setVisible(info is not None)
         self.subject_changed.emit(subject)
@@ -435,7 +454,7 @@ class ModelsPage(QWidget):
     def _on_search_ended(self, error: str) -> None:
         self.list.say_searching(False)
         if error:
-            self.list.note.say(f"{sentence(error)}\nLocal models work without it.", "warning")
+            self.list.note.say(f"{sentence(error).rstrip('.')}. Local models work without it.", "warning")
         elif not self.rows.items(Section.HUB) and self.list.search.text():
             self.list.note.say("The hub has no text-generation model with safetensors of this name.")
 
@@ -504,6 +523,7 @@ class ModelsPage(QWidget):
     def _on_theme(self) -> None:
         px = theme.px
         self._row.setContentsMargins(px(8), px(8), px(8), px(8))
+        self._inner.setContentsMargins(px(8), px(2), px(8), 0)
         for layout in (self._row, self._right, self._sheet):
             layout.setSpacing(px(8))
         self._place()

@@ -96,10 +96,11 @@ def rule_words(info: ModelInfo, dtype: str, length: int, batch: int) -> tuple[st
     item = BYTES[dtype]
     simple = simple_kv(info, item, length, batch)
     true = info.kv_token_bytes(dtype) * length * batch
+    said, ruled = (bytes_words(count).replace(" ", "\u00a0") for count in (true, simple))
     formula = (
-        f"KV cache of {batch:,} × {length:,} tokens in {dtype}: {bytes_words(true)}. Rule of thumb: 2 · bytes · "
+        f"KV cache of {batch:,} × {length:,} tokens in {dtype}: {said}. Rule of thumb: 2 · bytes · "
         f"layers · d_model · length · batch = 2 · {item} · {info.layers} · {info.hidden:,} · {length:,} · {batch:,} = "
-        f"{bytes_words(simple)}."
+        f"{ruled}."
     )
     if info.kv_heads < info.heads:
         times = info.heads / info.kv_heads

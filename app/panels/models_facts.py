@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.panels.models_items import Item, Section, age_words, big_words, stored_words
+from app.panels.models_items import Item, Section, age_words, stored_words
 from app.panels.models_reference import short_revision
 from app.words import bytes_words, count_words
 from engine import HubModel, ModelInfo, why_unsupported
@@ -17,11 +17,10 @@ GATED = (
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """`tone`: "" or a role of the style sheet, warning or good. `tip` is its longer wording."""
+    """`tip` is its longer wording."""
 
     name: str
     value: str
-    tone: str = ""
     tip: str = ""
 
 
@@ -31,7 +30,7 @@ def facts(info: ModelInfo, item: Item, hub: HubModel | None) -> list[Fact]:
     keys = f"  ·  {info.kv_heads} KV" if info.kv_heads != info.heads else ""
     mixture = f", {info.experts / max(1, info.parameters):.0%} of them in experts" if info.experts else ""
     found = [
-        Fact("Architecture", info.architecture, "warning" if why else "", why or "served by paged attention"),
+        Fact("Architecture", f"{info.architecture} {'✕' if why else '✓'}", why or "paged attention serves it"),
         Fact("Parameters", count_words(info.parameters), tip=f"{info.parameters:,}{mixture}"),
         Fact("Layers", f"{info.layers}  ·  d_model {info.hidden:,}",
              tip=f"{info.layers} layers, d_model {info.hidden:,}, vocabulary {info.vocabulary:,}"),
@@ -48,8 +47,6 @@ def facts(info: ModelInfo, item: Item, hub: HubModel | None) -> list[Fact]:
     changed = hub.updated if hub is not None else item.entry.changed if item.entry is not None else 0.0
     if changed and item.section is not Section.SHIPPED:
         found.append(Fact("Updated", age_words(changed)))
-    if hub is not None and hub.downloads:
-        found.append(Fact("Downloads", big_words(hub.downloads), tip=f"{hub.downloads:,} · {hub.likes:,} likes"))
     return found
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QKeyEvent, QKeySequence
+from PySide6.QtCore import QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QKeyEvent, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from app import theme
@@ -24,6 +24,21 @@ from engine import DTYPES, QUANTIZATIONS, Fit, InvalidInput, ModelInfo, ModelSpe
 LENGTH, LONGEST = 1024, 1_048_576
 
 
+class _Told(Note):
+    """Asks for the height that it needs at the width it has, where a label would guess a narrow one."""
+
+    def sizeHint(self) -> QSize:
+        return QSize(0, self.heightForWidth(max(self.width(), theme.px(200))))
+
+    def minimumSizeHint(self) -> QSize:
+        return self.sizeHint()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if event.size().width() != event.oldSize().width():
+            self.updateGeometry()
+
+
 class FitPanel(QWidget):
     """Computes off the GUI thread what `show_model` names. `why_not` tells why nothing of it can be loaded."""
 
@@ -39,7 +54,7 @@ class FitPanel(QWidget):
         self._info: ModelInfo | None = None
         self._source: tuple[str, str | None] = ("", None)
         self._last: ModelSpec | None = None
-        self._why_not = ""
+        self._why_not, self._advise = "", True
         self._number = 0  # of what is computed; an older one's result is not wanted
         self.bills: Bills | None = None
         self.dtype = DropDown("fit_dtype", [("automatic" if d == "auto" else d, d) for d in DTYPES])
@@ -50,10 +65,10 @@ class FitPanel(QWidget):
         self.export_menu = ExportMenu(self, self._table)
         self.export_button.setMenu(self.export_menu)
         self.room = Line("fit_room")
-        self.warning = Note("fit_warning", "warning")
+        self.warning = _Told("fit_warning", "warning")
         self.head = FitHead()
         self.rows = {name: FitRow(name) for name in QUANTIZATIONS}
-        self.rule, self.why = Note("fit_rule"), Note("fit_why")
+        self.rule, self.why = _Told("fit_rule"), _Told("fit_why")
         self.table = QWidget()
         self.table.setObjectName("fit_table")
         self.table.setAccessibleName("What fits")
@@ -119,10 +134,12 @@ class FitPanel(QWidget):
     # -- what is shown --------------------------------------------------------------------------------------------
 
     def show_model(self, info: ModelInfo | None, source: str, revision: str | None, *, last: ModelSpec | None = None,
-                   why_not: str = "") -> None:  # fmt: skip
-        """Shows a model's fit; `last`: how it was loaded before, which its pickers begin with."""
+                   why_not: str = "", advise: bool = True) -> None:  # fmt: skip
+        """Shows a model's fit; `last`: how it was loaded before, which its pickers begin with. `advise`: something is
+        recommended, even if it cannot be loaded at once."""
         other = (source, revision) != self._source
         self._info, self._source, self._last, self._why_not = info, (source, revision), last, why_not
+        self._advise = advise
         if other:
             self.bills = None
             if last is not None:
@@ -200,8 +217,8 @@ class FitPanel(QWidget):
             if fit is not None:
                 last = self._last is not None and self._last.quantization == name
                 row.show_fit(
-                    fit, found.room, length, recommended=name == found.recommended, loaded=self._loaded(fit),
-                    last=last, why_not=why_not,
+                    fit, found.room, length, recommended=self._advise and name == found.recommended,
+                    loaded=self._loaded(fit), last=last, why_not=why_not, offered=not self._why_not,
                 )  # fmt: skip
         self._warn(found)
         fit = found.fit(found.recommended) or found.fits[0]
@@ -257,7 +274,7 @@ class FitPanel(QWidget):
 
     def _on_theme(self) -> None:
         px = theme.px
-        self._column.setContentsMargins(px(8), px(12), px(8), px(12))
+        self._column.setContentsMargins(0, px(12), 0, px(12))
         self._column.setSpacing(px(8))
         inner = self._bar_widget.layout()
         assert inner is not None

@@ -153,14 +153,17 @@ class FitRow(QWidget):
         return QSize(theme.px(200), theme.px(HEIGHT))
 
     def show_fit(
-        self, fit: Fit, room: Room, length: int, *, recommended: bool, loaded: bool, last: bool, why_not: str
+        self, fit: Fit, room: Room, length: int, *, recommended: bool, loaded: bool, last: bool, why_not: str,
+        offered: bool,
     ) -> None:  # fmt: skip
-        """`last`: it was loaded this way before. `why_not`: nothing can be loaded now, whatever fits."""
+        """`last`: it was loaded this way before. `why_not`: nothing can be loaded now, whatever fits; not even
+        `offered` where that will not change by itself."""
         self.fit, self.room, self.length = fit, room, length
         self.recommended, self.loaded, self.last = recommended, loaded, last
         able = not fit.available and fit.fits
         self.button.setText("Loaded" if loaded else "Load")
         self.button.setEnabled(able and not loaded and not why_not)
+        self.button.setVisible(offered)
         self.button.setToolTip(why_not or reason(fit, room))
         role = "primary" if recommended and not loaded else ""
         if self.button.property("role") != role:
@@ -280,7 +283,9 @@ class FitRow(QWidget):
         painter.setClipPath(shape)
         painter.fillRect(area, theme.over(t.edge, t.panel))
         x = area.left()
-        parts = ((room.total - room.free, t.secondary, None), (fit.weights, t.accent, None),
+        others = QColor(t.secondary)
+        others.setAlphaF(0.5)
+        parts = ((room.total - room.free, theme.over(others, t.panel), None), (fit.weights, t.accent, None),
                  (fit.activations, t.text, Qt.BrushStyle.Dense4Pattern),
                  (fit.pool, t.good, Qt.BrushStyle.BDiagPattern))  # fmt: skip
         for count, color, pattern in parts:

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QSizePol
 
 from app import theme
 from app.panels.models_facts import Fact
-from app.widgets.labels import Note, label, set_role
+from app.widgets.labels import Note, label
 from app.widgets.line import Line
 
 
@@ -42,8 +42,6 @@ class FactGrid(QWidget):
             fact = facts[i] if there else Fact("", "")
             name.setText(fact.name)
             value.setText(fact.value)
-            if value.property("role") != fact.tone:
-                set_role(value, fact.tone)
             value.setAccessibleName(f"{fact.name}: {fact.value}")
             for each in (name, value):
                 each.setToolTip(fact.tip)
@@ -131,6 +129,7 @@ class ModelHeader(QFrame):
         self.setObjectName("models_header")
         self.setProperty("role", "panel")
         self._copy = ""
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Maximum)
         self.title = _Title("models_title")
         self.place = Line("models_place")
         self.copy = QPushButton("Copy")

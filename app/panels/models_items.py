@@ -137,7 +137,9 @@ def entry_item(section: Section, entry: ModelEntry, info: ModelInfo | None, why:
     if info is not None:
         detail = [bytes_words(entry.size or info.weight_bytes), f"{count_words(info.parameters)}", stored_words(info)]
         unsupported = why_unsupported(info.model_type)
-    if section is Section.CACHE:
+    if entry.problem or why:
+        detail = [entry.problem or why]
+    elif section is Section.CACHE:
         detail.append(short_revision(entry.revision))
     return Item(
         section, entry.source, entry.revision, entry.name, _joined(detail), entry=entry,
@@ -158,12 +160,12 @@ def recent_item(recent: Recent, name: str, entry: ModelEntry | None, problem: st
 
 
 def hub_item(model: HubModel, here: bool) -> Item:
-    gated = {"": "", "manual": "gated, asks its owner"}.get(model.gated, "gated")
     detail = [
+        "gated" if model.gated else "", "private" if model.private else "",
         bytes_words(model.size) if model.size else "",
         f"{big_words(model.downloads)} downloads" if model.downloads else "",
         f"{big_words(model.likes)} like{'s' if model.likes != 1 else ''}" if model.likes else "",
-        gated, "private" if model.private else "", model.licence,
+        model.licence,
     ]  # fmt: skip
     return Item(Section.HUB, model.id, model.revision or None, model.id, _joined(detail), hub=model, here=here)
 

@@ -134,9 +134,13 @@ class ModelLibrary(QObject):
         for section, entries in (
             (Section.SHIPPED, found.shipped), (Section.CACHE, found.cached), (Section.FOLDERS, found.folders),
         ):  # fmt: skip
-            rows.set_section(section, [self._entry_item(section, entry) for entry in entries])
+            shown = (entry for entry in entries if not self._told_as_download(entry))
+            rows.set_section(section, [self._entry_item(section, entry) for entry in shown])
         rows.set_section(Section.RECENT, [self._recent_item(recent) for recent in self.recents.entries])
         self._fill_hub()
+
+    def _told_as_download(self, entry: ModelEntry) -> bool:
+        return bool(entry.problem) and self.downloads.find(entry.source, entry.revision) is not None
 
     def _entry_item(self, section: Section, entry: ModelEntry) -> Item:
         key = entry.source, entry.revision
