@@ -8,9 +8,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from app.commands import compare, fit, replay, run, sweep
+from app.commands import compare, fit, models, quality, quantize, replay, run, sweep
 from app.commands.options import config_of, engine_options, model_options, spec_of, whole
-from engine import InvalidInput
+from engine import QUANTIZATIONS, InvalidInput
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,6 +44,9 @@ def parser() -> argparse.ArgumentParser:
     compare.add(commands)
     sweep.add(commands)
     replay.add(commands)
+    models.add(commands)
+    quantize.add(commands)
+    quality.add(commands)
     fit.add(commands)
 
     bench = commands.add_parser("bench", help="measure this engine, its peers and the bound; --ui: the window's cost")
@@ -52,6 +55,10 @@ def parser() -> argparse.ArgumentParser:
     bench.add_argument("--prompts", type=whole, nargs="+", default=[24, 64], metavar="N", help="batch sizes")
     bench.add_argument("--rounds", type=whole, default=3, help="how often each side is measured")
     bench.add_argument("--threads", type=whole, help="torch threads (default: the best for each)")
+    bench.add_argument(
+        "--quantization", nargs="+", choices=("all", *QUANTIZATIONS), metavar="NAME",
+        help=f"measure a model of 100 M parameters in these instead: all, or of {', '.join(QUANTIZATIONS)}",
+    )  # fmt: skip
     bench.add_argument("--json", action="store_true", help="print all numbers as JSON")
     bench.set_defaults(command=run_bench)
 
@@ -78,6 +85,13 @@ def run_bench(options: argparse.Namespace) -> int:
         from app.bench import main as measure_window
 
         return measure_window(json_output=options.json, rounds=options.rounds, panels=options.panels)
+    if options.quantization:
+        from engine.bench import quantized
+
+        chosen = QUANTIZATIONS if "all" in options.quantization else options.quantization
+        found = quantized.run(chosen, rounds=options.rounds, threads=options.threads)
+        print(found.json() if options.json else found.text())
+        return 0
     from engine.bench import cpu
 
     report = cpu.run(prompts=tuple(options.prompts), rounds=options.rounds, threads=options.threads)
