@@ -31,6 +31,7 @@ from engine import (
 )
 
 ORIGIN = "quantized_from.json"  # in an AWQ checkpoint that was made here: what it was made of
+READING = "predicting the text"  # the stage that counts tokens
 ROUNDED = "bfloat16"  # the way that is not quantized, only rounded
 
 
@@ -157,6 +158,33 @@ def _way(key: str, spec: ModelSpec, bill: Fit, free: int) -> Way:
     return Way(key, SCHEMES[key].title, SCHEMES[key].sentence, spec, reason, needed)
 
 
+class _Progress:
+    """The share of the whole, from stages that begin with what is measured and a colon: all are taken to go through the
+    stages of the first one, each as long as another."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._first: list[str] = []
+        self._whats: list[str] = []
+
+    @property
+    def begun(self) -> int:
+        """How many are under way or done."""
+        return len(self._whats)
+
+    def share(self, status: LoadStatus) -> float:
+        what, _, stage = status.stage.partition(": ")
+        if what not in self._whats:
+            self._whats.append(what)
+        if len(self._whats) == 1 and stage not in self._first:
+            self._first.append(stage)
+        part = status.done / status.total if status.total > 0 else 0.0
+        within = (self._first.index(stage) + part) / len(self._first) if stage in self._first else 0.0
+        if len(self._whats) == 1:
+            within = 0.0  # how many stages there are is not known yet
+        return min(1.0, (len(self._whats) - 1 + within) / self._count)
+
+
 class QualitySession(QObject):
     """One model on show, one measurement at a time. Reports are kept for as long as the session lasts."""
 
@@ -177,8 +205,8 @@ class QualitySession(QObject):
         self._reports: dict[tuple[str, str | None], QualityReport] = {}
         self._before: dict[tuple[str, str | None], list[QualityReport | None]] = {}
         self._measured: Subject | None = None  # what is being measured
-        self._count = 1
-        self._stages: list[str] = []
+        self._progress = _Progress(1)
+        self._share = 0.0
         self._begun = 0.0
 
     # -- the model on show ----------------------------------------------------------------------------------------
@@ -273,8 +301,8 @@ class QualitySession(QObject):
             return
         original = subject.original
         specs = [way.spec for way in subject.ways if way.key in plan.ways]
-        self._measured, self._count = subject, 1 + len(specs)
-        self._stages, self._begun = [], perf_counter()
+        self._measured, self._progress = subject, _Progress(1 + len(specs))
+        self._share, self._begun = 0.0, perf_counter()
         self._work.start(
             lambda report, cancelled: measure_quality(
                 specs, original, text=plan.text, tokens=plan.tokens, report=report, cancelled=cancelled
@@ -293,17 +321,14 @@ class QualitySession(QObject):
         self._work.close()
 
     def _on_progress(self, status: LoadStatus) -> None:
-        """A stage begins with what is loaded: the share of the whole is counted by that."""
-        what = status.stage.split(":", 1)[0]
-        if what not in self._stages:
-            self._stages.append(what)
-        part = status.done / status.total if status.total > 0 else 0.0
-        share = min(1.0, (len(self._stages) - 1 + part) / self._count)
+        self._share = max(self._share, self._progress.share(status))
         words = status.stage
-        if len(self._stages) > 2 or (len(self._stages) == 2 and part > 0.5):
-            left = (perf_counter() - self._begun) * (1 - share) / share
+        if status.total > 0 and words.endswith(READING):
+            words += f", {status.done:,} of {status.total:,} tokens"
+        if self._progress.begun > 1:
+            left = (perf_counter() - self._begun) * (1 - self._share) / self._share
             words += f"  ·  ~{left_words(left)} left"
-        self.progressed.emit(words, share)
+        self.progressed.emit(words, self._share)
 
     def _on_ended(self, outcome: Outcome) -> None:
         subject, self._measured = self._measured, None

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QColor, QGuiApplication
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog, QMenu
 
 from app import places
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from app.panels.insight import InsightPanel
 
 FORMATS = {"Picture": ".png", "Drawing": ".svg", "Table": ".csv"}
-CLEAR = QColor(0, 0, 0, 0)
 
 
 class InsightMenu(QMenu):
@@ -64,7 +63,7 @@ class InsightMenu(QMenu):
                 case ".svg":
                     write_drawing(panel.picture, path, panel.title)
                 case _:
-                    write_picture(panel.picture, path, CLEAR, ", ".join(FORMATS.values()))
+                    write_picture(panel.picture, path, ", ".join(FORMATS.values()))
         except OSError as error:
             panel.failed.emit(f"{panel.title} was not saved to {path}: {error.strerror or error}.")
         else:

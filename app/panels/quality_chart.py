@@ -209,6 +209,8 @@ class QualityPlot(Plot):
         rows = rows_of(self.report)
         half = px(RING) + 1
         taken = [QRectF(p.x() - half, p.y() - half, 2 * half, 2 * half) for p in self.places.values()]
+        if 0 in self.places:  # the line through the original
+            taken.append(QRectF(self.places[0].x() - 1, plot.top(), 2, plot.height()))
         self.boxes = {}
         painter.setFont(small.font)
         # points in a crowd choose first: they have the fewest places to go

@@ -66,9 +66,9 @@ class QualityMenu(QMenu):
             if kind:
                 path.write_text(text_of(table, kind), encoding="utf-8")
             elif path.suffix.lower() == DRAWING:
-                write_drawing(self._picture, path, TITLE)
+                write_drawing(self._picture, path, TITLE, theme.current().panel)
             else:
-                write_picture(self._picture, path, theme.current().panel, ", ".join(FORMATS.values()))
+                write_picture(self._picture, path, ", ".join(FORMATS.values()), theme.current().panel)
         except OSError as error:
             self.failed.emit(f"The quality report was not saved to {path}: {error.strerror or error}.")
         else:

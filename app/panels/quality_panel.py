@@ -32,6 +32,7 @@ EMPTY_WORDS = (
     "Perplexity, divergence from the original, speed, load time and bytes of each quantization, measured on a text: "
     "tick some, then measure."
 )
+BUSY_WORDS = "The table and the charts come when all are measured."
 NO_MODEL_WORDS = "Choose a model to compare its quantizations."
 UPS: list[tuple[str, object]] = [("KL divergence", "divergence"), ("perplexity", "perplexity")]
 
@@ -97,7 +98,7 @@ class QualityPanel(QWidget):
         self.picture = QWidget()  # what is saved as a picture
         shown = QVBoxLayout(self.picture)
         shown.setContentsMargins(0, 0, 0, 0)
-        shown.setSpacing(8)
+        shown.setSpacing(12)
         tools = QWidget()
         right = QHBoxLayout(tools)
         right.setContentsMargins(0, 0, 0, 0)
@@ -106,17 +107,20 @@ class QualityPanel(QWidget):
         right.addWidget(self.up)
         right.addWidget(self.menu_button)
         self._head = Heading("Measured", tools)
-        for widget in (self.table, self.facts, self.charts, self.on):
-            shown.addWidget(widget, 1 if widget is self.charts else 0)
+        for part in (self.table, self.charts, self.on):
+            shown.addWidget(part, 1 if part is self.charts else 0)
+        self._rule = Hairline()
         column = QVBoxLayout(self)
         column.setContentsMargins(12, 8, 12, 12)
         column.setSpacing(8)
-        self._rule = Hairline()
-        for part in (self.model, self.setup, foot, self.progress, self.note, self._rule, self._head, self.picture):
-            column.addLayout(part) if isinstance(part, QHBoxLayout) else column.addWidget(part)
-        column.addWidget(self.empty)
-        column.setStretchFactor(self.picture, 1)
-        column.setStretchFactor(self.empty, 1)
+        column.addWidget(self.model)
+        column.addWidget(self.setup)
+        column.addLayout(foot)
+        for widget in (self.progress, self.note, self._rule, self._head):
+            column.addWidget(widget)
+        column.addWidget(self.picture, 1)
+        column.addWidget(self.facts)
+        column.addWidget(self.empty, 1)
 
     def _connect(self) -> None:
         quality = self.quality
@@ -227,12 +231,17 @@ class QualityPanel(QWidget):
         self.empty.setVisible(report is None)
         for widget in (self._rule, self._head):
             widget.setVisible(report is not None)
-        self.empty.setText(self._why_not if self.quality.subject is None else EMPTY_WORDS)
+        self._say_empty()
         self.charts.show_report(report, up)
         self.table.show_report(report)
-        self.facts.say("" if report is None else "Choose a row or a point: all of its facts are said here.")
+        self.facts.setVisible(report is not None)
+        self.facts.say("Choose a row or a point: all of its facts are said here.")
         self.on.say(measured_words(report) if report is not None else "")
         self._show_buttons()
+
+    def _say_empty(self) -> None:
+        words = BUSY_WORDS if self.quality.running else EMPTY_WORDS
+        self.empty.setText(self._why_not if self.quality.subject is None else words)
 
     def _show_buttons(self) -> None:
         quality = self.quality
@@ -274,6 +283,7 @@ class QualityPanel(QWidget):
         busy = self.quality.running
         self.setup.set_busy(busy)
         self.progress.setVisible(busy)
+        self._say_empty()
         self._show_buttons()
 
     def _on_progress(self, words: str, share: float) -> None:

@@ -32,6 +32,7 @@ from app.panels.quality_words import (
     best_of,
     change_words,
     facts_words,
+    precision,
     rows_of,
     value_of,
     way_words,
@@ -77,7 +78,7 @@ class QualityModel(QAbstractTableModel):
             self.order = []
             return
         rows, by = rows_of(self.report), self.sorted_by
-        names: dict[int, str] = {i: self.name(row) if by == NAME else row.dtype for i, row in enumerate(rows)}
+        names: dict[int, str] = {i: self.name(row) if by == NAME else precision(row) for i, row in enumerate(rows)}
         values = {i: value_of(COLUMNS[by - FIGURES], row) if by >= FIGURES else None for i, row in enumerate(rows)}
         if by < FIGURES:
             self.order = sorted(names, key=lambda i: names[i].lower(), reverse=self.direction is UP)
@@ -119,7 +120,7 @@ class QualityModel(QAbstractTableModel):
         match role:
             case Qt.ItemDataRole.DisplayRole:
                 if column is None:
-                    return self.name(row) if index.column() == NAME else row.dtype
+                    return self.name(row) if index.column() == NAME else precision(row)
                 value = value_of(column, row)
                 return column.text(value) if value is not None else "–"
             case Qt.ItemDataRole.ToolTipRole:
@@ -194,8 +195,8 @@ class _Cell(QStyledItemDelegate):
             draw_scheme(painter, name, x + px(5), box.center().y(), px(8))
             painter.setPen(t.text)
             ink.draw(painter, x + px(18), baseline, ink.cut(words, box.width() - px(24)))
-        elif row.error and (index.column() != PRECISION or not row.dtype):
-            if index.column() == (FIGURES if row.dtype else PRECISION):
+        elif row.error and (index.column() != PRECISION or not precision(row)):
+            if index.column() == (FIGURES if precision(row) else PRECISION):
                 self._say_error(painter, option, index, row)
         elif index.column() == PRECISION:
             painter.setPen(t.secondary)

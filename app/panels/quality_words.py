@@ -22,6 +22,11 @@ def way_words(row: QualityRow) -> str:
     return f"{title}, {row.dtype}" if row.quantization == "none" else title
 
 
+def precision(row: QualityRow) -> str:
+    """The dtype; "" for what was never loaded, where "auto" is all that is known."""
+    return "" if row.dtype == "auto" else row.dtype
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """`value` None: there is nothing to say. `better` is +1 where more is better, -1 where less is, 0 where neither.
@@ -160,7 +165,7 @@ class QualityTable:
                     row.perplexity, change, row.divergence, row.agreement, row.rate, row.batch_rate, row.load_seconds,
                     row.weight_bytes,
                 )  # fmt: skip
-            rows.append(("original" if row is original else row.quantization, row.dtype, *figures, row.error))
+            rows.append(("original" if row is original else row.quantization, precision(row), *figures, row.error))
         return Facts(head, rows)
 
     def csv(self) -> str:
@@ -175,7 +180,7 @@ class QualityTable:
         for row in rows_of(self.report):
             name = "original" if row is self.report.original else way_words(row)
             if row.error:
-                lines.append(f"| {name} | {row.dtype} | {row.error} |{' |' * (len(head) - 3)}")
+                lines.append(f"| {name} | {precision(row)} | {row.error} |{' |' * (len(head) - 3)}")
                 continue
             values = [value_of(column, row) for column in COLUMNS]
             cells = ["–" if v is None else c.text(v) for c, v in zip(COLUMNS, values, strict=True)]
