@@ -41,9 +41,9 @@ from engine.models.catalog import ModelEntry, Place, cached_models, folder_model
 from engine.models.hub import HubModel, download, hub_info, hub_model, search_hub
 from engine.process import EngineProcess
 from engine.progress import LoadCancelled, LoadProgress
-from engine.quality import QualityReport, QualityRow, measure_quality
+from engine.quality import DEFAULT_TOKENS, QualityReport, QualityRow, measure_quality, ranked
 from engine.quantization import SCHEMES, Quantization, missing, quantized_bytes
-from engine.quantize import AwqRecipe, check_recipe, quantize_to_awq
+from engine.quantize import GROUPS, AwqRecipe, check_recipe, origin_of, quantize_to_awq
 from engine.race import RACE_ORDERS, Race, RaceEvent, RaceFinished, RaceResult
 from engine.run import Run
 from engine.stream import Completion, Delta, Stream
@@ -107,26 +107,26 @@ _LAZY = {
 }
 
 __all__ = [
-    "ARRIVALS", "DELIVERIES", "DTYPES", "LANE_GRAMMAR", "MEASURES", "MODES", "MOST_SAMPLES", "NEAR_TIE",
-    "PAGED_MODES", "PROMPT_FILES", "QUANTIZATIONS", "RACE_ORDERS", "RUN_SUFFIX", "SCHEMES", "SOLITARY_MODES", "TEXTS",
-    "Agreement", "Arrival", "AwqRecipe", "Bill", "BlockEvent", "Comparison", "Completion", "Delta", "Ended", "Engine",
-    "EngineConfig", "EngineFace", "EngineHost", "EngineProcess", "FinishReason", "Fit", "Header", "Heat", "HeatEvent",
-    "HubModel", "InvalidInput", "JobDied", "Kind", "KvShares", "Lane", "LaneFailed", "LaneFinished", "LaneLoading",
-    "LaneStarted", "LoadCancelled", "LoadProgress", "LocalHost", "Log", "Machine", "Measure", "MeasureCell",
-    "MeasureRow", "Message", "Metrics", "ModelCard", "ModelEntry", "ModelInfo", "ModelSpec", "Notice", "Parting",
-    "Place", "Prompt", "QualityReport", "QualityRow", "Quantization", "Race", "RaceEvent", "RaceFinished",
-    "RaceResult", "Recommendation", "Record", "Refusal", "RequestIndex", "RequestMetrics", "RequestView", "Roof",
-    "Room", "Run", "SampleView", "SamplingParams", "Slo", "Spread", "State", "Step", "StepStarted", "Stream",
-    "Submission", "Submitted", "Suggestion", "Sweep", "SweepEvent", "SweepFinished", "SweepOutcome", "SweepPoint",
-    "SweepResult", "Telemetry", "Timings", "Trace", "TraceWriter", "Verdict", "Work", "WorkCounter", "Workload",
-    "WorkloadCard", "agreement", "agreements", "cached_models", "check_recipe", "compare", "compare_race",
-    "count_work", "demo_workload", "download", "examine", "expand_template", "fits", "folder_model", "forget",
-    "formulas", "freed_by", "hub_info", "hub_model", "inspect_model", "lane_name", "lane_names", "lane_sentence",
-    "lane_text", "lane_title", "list_workloads", "load_trace", "load_workload", "measure", "measure_quality",
-    "missing", "model_info", "parse_lane", "parse_lanes", "quantize_to_awq", "quantized_bytes", "ratio_text",
-    "read_prompts", "read_text", "render", "request_metrics", "save_trace", "search_hub", "shipped_models",
-    "simple_kv", "sizes_up_to", "suited_calibration", "suited_text", "table", "template_size", "time_of", "timings",
-    "why_unsupported",
+    "ARRIVALS", "DEFAULT_TOKENS", "DELIVERIES", "DTYPES", "GROUPS", "LANE_GRAMMAR", "MEASURES", "MODES",
+    "MOST_SAMPLES", "NEAR_TIE", "PAGED_MODES", "PROMPT_FILES", "QUANTIZATIONS", "RACE_ORDERS", "RUN_SUFFIX",
+    "SCHEMES", "SOLITARY_MODES", "TEXTS", "Agreement", "Arrival", "AwqRecipe", "Bill", "BlockEvent", "Comparison",
+    "Completion", "Delta", "Ended", "Engine", "EngineConfig", "EngineFace", "EngineHost", "EngineProcess",
+    "FinishReason", "Fit", "Header", "Heat", "HeatEvent", "HubModel", "InvalidInput", "JobDied", "Kind", "KvShares",
+    "Lane", "LaneFailed", "LaneFinished", "LaneLoading", "LaneStarted", "LoadCancelled", "LoadProgress", "LocalHost",
+    "Log", "Machine", "Measure", "MeasureCell", "MeasureRow", "Message", "Metrics", "ModelCard", "ModelEntry",
+    "ModelInfo", "ModelSpec", "Notice", "Parting", "Place", "Prompt", "QualityReport", "QualityRow", "Quantization",
+    "Race", "RaceEvent", "RaceFinished", "RaceResult", "Recommendation", "Record", "Refusal", "RequestIndex",
+    "RequestMetrics", "RequestView", "Roof", "Room", "Run", "SampleView", "SamplingParams", "Slo", "Spread", "State",
+    "Step", "StepStarted", "Stream", "Submission", "Submitted", "Suggestion", "Sweep", "SweepEvent", "SweepFinished",
+    "SweepOutcome", "SweepPoint", "SweepResult", "Telemetry", "Timings", "Trace", "TraceWriter", "Verdict", "Work",
+    "WorkCounter", "Workload", "WorkloadCard", "agreement", "agreements", "cached_models", "check_recipe", "compare",
+    "compare_race", "count_work", "demo_workload", "download", "examine", "expand_template", "fits", "folder_model",
+    "forget", "formulas", "freed_by", "hub_info", "hub_model", "inspect_model", "lane_name", "lane_names",
+    "lane_sentence", "lane_text", "lane_title", "list_workloads", "load_trace", "load_workload", "measure",
+    "measure_quality", "missing", "model_info", "origin_of", "parse_lane", "parse_lanes", "quantize_to_awq",
+    "quantized_bytes", "ranked", "ratio_text", "read_prompts", "read_text", "render", "request_metrics", "save_trace",
+    "search_hub", "shipped_models", "simple_kv", "sizes_up_to", "suited_calibration", "suited_text", "table",
+    "template_size", "time_of", "timings", "why_unsupported",
 ]  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import shutil
@@ -15,7 +16,9 @@ from pathlib import Path
 
 from engine.config import InvalidInput, ModelSpec
 from engine.job import Report, run_job
-from engine.models.inspect import read_config, resolve, weight_files
+from engine.models.architectures import why_unsupported
+from engine.models.headers import read_headers, weight_files
+from engine.models.inspect import read_config, resolve
 from engine.texts import Encode, read_text, samples, token_ids
 
 GROUPS = (32, 64, 128)
@@ -85,6 +88,8 @@ def _check_architecture(folder: Path) -> None:
     if "quantization_config" in config:
         method = config["quantization_config"].get("quant_method", "some way")
         raise InvalidInput(f"{folder} is quantized already ({method}): give the original that it was made of")
+    if why := why_unsupported(kind):
+        raise InvalidInput(f"{why} (what is quantized here is to run here)")
     known = autoawq_types()
     if kind not in known:
         raise InvalidInput(
@@ -117,14 +122,9 @@ def autoawq_types() -> set[str]:
 
 def _linears(folder: Path) -> Iterator[tuple[str, int, int]]:
     """Name, inputs and outputs of each linear of the layers, from the headers of the files."""
-    from safetensors import safe_open
-
-    for path in weight_files(folder):
-        with safe_open(path, framework="np") as file:
-            for name in file.keys():  # noqa: SIM118
-                shape = file.get_slice(name).get_shape()
-                if len(shape) == 2 and re.search(r"\.\d+\..+\.weight$", name):
-                    yield name, shape[1], shape[0]
+    for name, (shape, _) in read_headers(weight_files(folder)).items():
+        if len(shape) == 2 and re.search(r"\.\d+\..+\.weight$", name):
+            yield name, shape[1], shape[0]
 
 
 def _check_widths(folder: Path, group: int) -> None:
@@ -152,6 +152,15 @@ def _check_out(out: Path, folder: Path) -> None:
     free = shutil.disk_usage(parent).free
     if free < need:
         raise InvalidInput(f"out={out}: up to {need / 1e9:.1f} GB are written and {free / 1e9:.1f} GB are free there")
+
+
+def origin_of(folder: Path) -> ModelSpec | None:
+    """What a checkpoint that was made here was made of, where its folder tells."""
+    try:
+        told = json.loads((folder / ORIGIN).read_text(encoding="utf-8"))
+        return ModelSpec(told["source"], revision=told["revision"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 def calibration_ids(encode: Encode, content: str, recipe: AwqRecipe) -> list[list[int]]:

@@ -16,12 +16,14 @@ REFRESH = 0.2  # seconds
 
 
 class Bar:
-    """A progress bar, for loads and for runs."""
+    """A progress bar, for loads and for runs. Not `counted`: what is counted changes on the way; a share is shown."""
 
-    def __init__(self, quiet: bool) -> None:
+    def __init__(self, quiet: bool, counted: bool = True) -> None:
         from tqdm import tqdm
 
-        self._bar: Any = tqdm(total=1, disable=True if quiet else None, leave=False, unit="B", unit_scale=True)
+        form = None if counted else "{desc} {percentage:3.0f}%|{bar}| {elapsed}"
+        off = True if quiet else None
+        self._bar: Any = tqdm(total=1, disable=off, leave=False, unit="B", unit_scale=True, bar_format=form)
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from PySide6.QtGui import QColor
+from typing import TYPE_CHECKING
 
-from app.theme import Theme
 from engine import FinishReason, RequestView, State
+
+if TYPE_CHECKING:  # the command line says figures in the same words, and needs no Qt
+    from PySide6.QtGui import QColor
+
+    from app.theme import Theme
 
 
 def state_words(view: RequestView) -> str:

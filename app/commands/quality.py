@@ -1,0 +1,149 @@
+"""`batchscope quality`: what quantizations of a model cost, measured on a text."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from app.commands.options import check_model, output_options, whole
+from app.commands.progress import Bar, interrupt_as_event
+from app.panels.quality_words import COLUMNS, QualityTable, change_words, measured_words, rows_of, value_of, way_words
+from engine import (
+    DEFAULT_TOKENS,
+    DTYPES,
+    QUANTIZATIONS,
+    TEXTS,
+    InvalidInput,
+    JobDied,
+    LoadCancelled,
+    ModelSpec,
+    QualityReport,
+    measure_quality,
+    missing,
+    model_info,
+    origin_of,
+    ranked,
+)
+
+WAYS = (*QUANTIZATIONS, *DTYPES[1:])
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    quality = commands.add_parser(
+        "quality", help="measure what quantizations cost in quality, and give in memory and speed",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="what is printed, nearest to the original first:\n"
+        + "\n".join(f"  {column.name:<16} {column.formula}" for column in COLUMNS).replace("%", "%%"),
+    )  # fmt: skip
+    quality.add_argument("--model", default="demo", help="demo, a model folder or a hub id (default: demo)")
+    quality.add_argument(
+        "--quantizations", metavar="KIND,KIND…", default="all",
+        help=f"all that can be had here, or some of {', '.join(WAYS)}; a precision stands for none in it",
+    )  # fmt: skip
+    quality.add_argument(
+        "--original", metavar="SOURCE", help="what to measure against (default: the model, or what it was made of)"
+    )
+    quality.add_argument(
+        "--text", metavar="FILE|NAME",
+        help=f"a text file, or one of {', '.join(TEXTS)} (default: the one that suits the model)",
+    )  # fmt: skip
+    quality.add_argument(
+        "--tokens", type=whole, default=DEFAULT_TOKENS, metavar="N",
+        help=f"most tokens to predict (default: {DEFAULT_TOKENS})",
+    )  # fmt: skip
+    quality.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
+    quality.add_argument("--revision", help="branch, tag or commit of a model on the hub")
+    output_options(quality)
+    quality.set_defaults(command=run_quality)
+
+
+def run_quality(options: argparse.Namespace) -> int:
+    model = ModelSpec(options.model, device=options.device, revision=options.revision)
+    check_model(model)
+    original, specs = asked_for(model, options.original, options.quantizations)
+    check_model(original)
+    quiet = options.json or options.csv or options.markdown
+    try:
+        with interrupt_as_event() as interrupted, Bar(quiet, counted=False) as bar:
+            report = measure_quality(
+                specs, original, text=options.text, tokens=options.tokens, report=bar.loading, cancelled=interrupted
+            )
+    except LoadCancelled:
+        print("batchscope: stopped; nothing was measured to its end", file=sys.stderr)
+        return 130
+    except JobDied as error:
+        print(f"batchscope: {error}; if memory ran out, choose a smaller model", file=sys.stderr)
+        return 1
+    table = QualityTable(replace(report, rows=tuple(ranked(report))))
+    if options.json:
+        print(QualityTable(report).json(), end="")
+    elif options.csv:
+        print(table.csv(), end="")
+    elif options.markdown:
+        print(table.markdown(), end="")
+    else:
+        print(text(table.report))
+    return 1 if any(row.error for row in report.rows) else 0
+
+
+def asked_for(model: ModelSpec, source: str | None, ways: str) -> tuple[ModelSpec, list[ModelSpec]]:
+    """The original, and what is measured against it. Raises InvalidInput."""
+    folder = _awq_folder(model)
+    stored = folder is not None
+    original = replace(model, source=source, revision=None) if source else model
+    if folder is not None and source is None:
+        found = origin_of(folder)
+        if found is None:
+            raise InvalidInput(
+                f"{model.source} is quantized, and does not say what it was made of: give --original SOURCE"
+            )
+        original = replace(found, device=model.device)
+    if ways == "all":
+        kinds = [kind for kind in QUANTIZATIONS[1:] if kind != "awq" and not missing(kind)]
+        kinds += ["awq"] if stored or model.source == "demo" else []
+        kinds += ["bfloat16"]
+    else:
+        kinds = [kind.strip() for kind in ways.split(",") if kind.strip()]
+    for kind in kinds:
+        if kind not in WAYS:
+            raise InvalidInput(f"--quantizations {kind!r}: must be all, or some of {', '.join(WAYS)}")
+
+    def spec(kind: str) -> ModelSpec:
+        if kind in DTYPES:
+            return replace(original, dtype=kind)
+        if kind == "awq" and stored:
+            return model
+        return replace(original, quantization=kind)
+
+    return original, [spec(kind) for kind in dict.fromkeys(kinds)]
+
+
+def _awq_folder(model: ModelSpec) -> Path | None:
+    """Of a checkpoint that was quantized beforehand; None for one that was not, or whose files are on the hub."""
+    try:
+        info = model_info(model)
+    except InvalidInput:
+        return None
+    return info.folder if info.quantized is not None else None
+
+
+def text(report: QualityReport) -> str:
+    """The table in columns, for a terminal."""
+    head = ["", COLUMNS[0].name, "change", *(column.name for column in COLUMNS[1:])]
+    lines, failed = [head], []
+    for row in rows_of(report):
+        name = f"original, {row.dtype}" if row is report.original else way_words(row)
+        if row.error:
+            failed.append(f"{name} failed: {row.error}")
+            continue
+        values = [value_of(column, row) for column in COLUMNS]
+        cells = ["–" if v is None else column.text(v) for column, v in zip(COLUMNS, values)]
+        lines.append([name, cells[0], change_words(row, report.original) or "–", *cells[1:]])
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    rows = [
+        "  ".join([f"{line[0]:<{widths[0]}}", *(f"{cell:>{width}}" for cell, width in zip(line[1:], widths[1:]))])
+        for line in lines
+    ]
+    return "\n".join([measured_words(report), "", *rows, *(["", *failed] if failed else [])])

@@ -1,0 +1,78 @@
+"""`batchscope quantize`: an AWQ checkpoint of a model."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from app.commands.options import whole
+from app.commands.progress import Bar, interrupt_as_event
+from app.words import bytes_words
+from engine import (
+    GROUPS,
+    TEXTS,
+    AwqRecipe,
+    InvalidInput,
+    JobDied,
+    LoadCancelled,
+    ModelSpec,
+    check_recipe,
+    model_info,
+    quantize_to_awq,
+    suited_calibration,
+)
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    quantize = commands.add_parser(
+        "quantize", help="make a 4-bit AWQ checkpoint of a model, with calibration",
+        description="Makes an AWQ checkpoint with autoawq (pip install 'batchscope[awq]'): a folder that loads here "
+        "and in other engines. It takes the model's memory and about half as much again; a minute for the demo model, "
+        "hours for billions of parameters without a GPU. Ctrl+C stops it and leaves nothing behind.",
+    )  # fmt: skip
+    quantize.add_argument("model", metavar="MODEL", help="demo, a model folder, or a hub id that was downloaded before")
+    quantize.add_argument("--to", choices=("awq",), default="awq", help="the format (default: awq)")
+    quantize.add_argument(
+        "--calibration", metavar="FILE|NAME",
+        help="text like that which the model will meet, a sample a paragraph or line: a file, or one of "
+        f"{', '.join(TEXTS)} (default: the one that suits the model)",
+    )  # fmt: skip
+    quantize.add_argument("--out", type=Path, required=True, metavar="DIR", help="a folder that does not exist")
+    quantize.add_argument(
+        "--group", type=int, default=128, metavar="N",
+        help=f"inputs that share a scale: {', '.join(map(str, GROUPS))} (default: 128)",
+    )  # fmt: skip
+    quantize.add_argument("--samples", type=whole, default=128, metavar="N", help="most samples used (default: 128)")
+    quantize.add_argument("--length", type=whole, default=512, metavar="N", help="tokens a block (default: 512)")
+    quantize.add_argument("--revision", help="branch, tag or commit of a model on the hub")
+    quantize.set_defaults(command=run_quantize)
+
+
+def run_quantize(options: argparse.Namespace) -> int:
+    recipe = AwqRecipe(
+        options.model, options.calibration or suited_calibration(options.model), options.out, options.revision,
+        options.group, options.samples, options.length,
+    )  # fmt: skip
+    check_recipe(recipe)
+    try:
+        with interrupt_as_event() as interrupted, Bar(quiet=False, counted=False) as bar:
+            folder = quantize_to_awq(recipe, bar.loading, interrupted)
+    except LoadCancelled:
+        print("batchscope: stopped; nothing was left behind", file=sys.stderr)
+        return 130
+    except JobDied as error:
+        print(f"batchscope: {error}; if memory ran out, fewer --samples take less", file=sys.stderr)
+        return 1
+    made = model_info(ModelSpec(str(folder)))
+    print(f"{folder}\n{_sizes(recipe, made.weight_bytes)}")
+    print(f"load it with --model {folder}; measure it with: batchscope quality --model {folder}")
+    return 0
+
+
+def _sizes(recipe: AwqRecipe, made: int) -> str:
+    try:
+        before = model_info(ModelSpec(recipe.source, revision=recipe.revision)).weight_bytes
+    except InvalidInput:  # a hub id
+        return f"weights {bytes_words(made)}"
+    return f"weights {bytes_words(made)}, of {bytes_words(before)} before"
