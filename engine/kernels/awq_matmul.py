@@ -1,11 +1,12 @@
 """Triton kernels for linear layers whose weights AWQ packed to 4 bits: the layout is told in
 `engine.models.quantization.awq_layout`.
 
-Up to FUSED_ROWS rows, one kernel reads the packed weights and multiplies at once. The eight columns of an int32 word
-become eight products with the same tile of x, so no weight moves between threads: product c is columns 8 * word + c.
 A code less its zero is a whole number of at most 15, exact in any dtype; a group's scale multiplies its sum in float32.
-For few rows the inputs are split over programs, so that all of the GPU reads; a second kernel adds their sums up in a
-fixed order. More rows are bound by arithmetic: there a kernel unpacks the weights and cuBLAS multiplies.
+Up to 16 rows the packed weights are what costs: an int32 word's eight columns become eight products with the same tile
+of x, product c being columns 8 * word + c, so that a thread unpacks what it multiplies and nothing is exchanged. From
+17 rows on they are laid side by side and multiplied at once. Where the outputs fill too few programs for the GPU the
+inputs are split too, and a second kernel adds the sums up in a fixed order. Many rows are bound by arithmetic: for them
+a kernel unpacks the weights and cuBLAS multiplies.
 """
 
 from __future__ import annotations
@@ -20,42 +21,67 @@ from engine.kernels.jit import jit, tl
 
 COLUMNS = 8  # that share an int32 word
 LEAST_K = 16  # of a tensor core's product: groups are multiples of it
-FUSED_ROWS = 128  # from about here on, unpacking once and cuBLAS are faster (reasoned, not yet measured)
+FUSED_ROWS = 128  # from about here on unpacking once and cuBLAS should be faster: reasoned, not measured
+SINGLE_ROWS = 16  # up to which columns are multiplied one by one
 ADDED = 1024  # elements that a program of `add_parts_kernel` adds up
 
 
 @jit
-def whole(bits: tl.tensor, DTYPE: tl.constexpr) -> tl.tensor:
-    """Codes 0 to 15 as a float that much above a power of two: made by setting bits, cheaper than a conversion."""
-    if DTYPE == tl.float16:  # noqa: SIM300
-        value = (bits | 0x6400).to(tl.int16).to(tl.float16, bitcast=True)  # 1024 + code
-    elif DTYPE == tl.bfloat16:  # noqa: SIM300
-        value = (bits | 0x4300).to(tl.int16).to(tl.bfloat16, bitcast=True)  # 128 + code
-    else:
-        value = (bits | 0x4B000000).to(tl.float32, bitcast=True)  # 2 ** 23 + code
-    return value
-
-
-@jit
 def steps(words: tl.tensor, zeros: tl.tensor, SHIFT: tl.constexpr, DTYPE: tl.constexpr) -> tl.tensor:
-    """Code less zero of one column of each word, exact. `words` [K, words], `zeros` [words]."""
-    return whole((words >> SHIFT) & 15, DTYPE) - whole((zeros >> SHIFT) & 15, DTYPE)[None, :]
+    """Code less zero of one column of each word, exact. `words` [K, words], `zeros` [words].
+
+    Codes become floats by setting the bits of a power of two above them, which is cheaper than a conversion.
+    """
+    if DTYPE == tl.float16:  # noqa: SIM300
+        if SHIFT % 8 == 4:  # 1024 + 16 * code: a byte serves both its codes
+            code = ((words >> (SHIFT - 4)) & 0xF0 | 0x6400).to(tl.int16).to(tl.float16, bitcast=True)
+            zero = ((zeros >> SHIFT) & 15).to(tl.float16) + 64.0
+            step = code * 0.0625 - zero[None, :]
+        else:  # 1024 + code
+            code = ((words >> SHIFT) & 15 | 0x6400).to(tl.int16).to(tl.float16, bitcast=True)
+            zero = ((zeros >> SHIFT) & 15 | 0x6400).to(tl.int16).to(tl.float16, bitcast=True)
+            step = code - zero[None, :]
+    elif DTYPE == tl.bfloat16:  # noqa: SIM300
+        code = ((words >> SHIFT) & 15 | 0x4300).to(tl.int16).to(tl.bfloat16, bitcast=True)  # 128 + code
+        zero = ((zeros >> SHIFT) & 15 | 0x4300).to(tl.int16).to(tl.bfloat16, bitcast=True)
+        step = code - zero[None, :]
+    else:
+        step = (((words >> SHIFT) & 15) - ((zeros >> SHIFT) & 15)[None, :]).to(tl.float32)
+    return step
 
 
 @jit
-def add_column(
-    total: tl.tensor,
+def side_by_side(
+    t0: tl.tensor, t1: tl.tensor, t2: tl.tensor, t3: tl.tensor, t4: tl.tensor, t5: tl.tensor, t6: tl.tensor,
+    t7: tl.tensor, ROWS: tl.constexpr, WORDS: tl.constexpr,
+) -> tl.tensor:  # fmt: skip
+    """Columns 0 to 7 of each word, eight [ROWS, WORDS], as [ROWS, WORDS * 8] in the order of the outputs."""
+    even = tl.join(tl.join(t0, t4), tl.join(t2, t6))
+    odd = tl.join(tl.join(t1, t5), tl.join(t3, t7))
+    return tl.join(even, odd).reshape(ROWS, WORDS * 8)
+
+
+@jit
+def add_columns(
+    even: tl.tensor,
+    odd: tl.tensor,
     x: tl.tensor,
     words: tl.tensor,
     zeros: tl.tensor,
     scales: tl.tensor,
     mask: tl.tensor,
-    COLUMN: tl.constexpr,
-) -> tl.tensor:
-    """`total` [M, words] plus x times one column of each word; `scales` are the pointers to column 0's."""
-    SHIFT: tl.constexpr = 16 * (COLUMN & 1) + 4 * (COLUMN >> 1)
-    product = tl.dot(x, steps(words, zeros, SHIFT, x.dtype), input_precision="ieee")
-    return total + product * tl.load(scales + COLUMN, mask=mask, other=0.0).to(tl.float32)[None, :]
+    PAIR: tl.constexpr,
+) -> tuple[tl.tensor, tl.tensor]:
+    """Totals [M, words] of columns 2 * PAIR and 2 * PAIR + 1 of each word, plus x times them.
+
+    `scales` are pointers to the words' pairs of scales, held as int32.
+    """
+    pair = tl.load(scales + PAIR, mask=mask, other=0)
+    low = pair.to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
+    high = (pair >> 16).to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
+    even += tl.dot(x, steps(words, zeros, 4 * PAIR, x.dtype), input_precision="ieee") * low[None, :]
+    odd += tl.dot(x, steps(words, zeros, 16 + 4 * PAIR, x.dtype), input_precision="ieee") * high[None, :]
+    return even, odd
 
 
 @jit(do_not_specialize=["rows"])
@@ -64,7 +90,7 @@ def awq_matmul_kernel(
     x: tl.tensor,
     qweight: tl.tensor,
     qzeros: tl.tensor,
-    scales: tl.tensor,
+    scales: tl.tensor,  # two in an int32, unless JOINED
     bias: tl.tensor,
     rows: tl.tensor,
     inputs: tl.tensor,
@@ -73,6 +99,7 @@ def awq_matmul_kernel(
     part_inputs: tl.tensor,  # inputs of a program, a multiple of BLOCK_K
     GROUP: tl.constexpr,  # a multiple of BLOCK_K
     HAS_BIAS: tl.constexpr,
+    JOINED: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_W: tl.constexpr,
     BLOCK_K: tl.constexpr,
@@ -85,32 +112,42 @@ def awq_matmul_kernel(
     first = part * part_inputs
     last = tl.minimum(first + part_inputs, inputs)
     x_rows = x + m.to(tl.int64)[:, None] * x_stride
-    columns = w * 8
 
-    t0 = tl.zeros([BLOCK_M, BLOCK_W], tl.float32)
-    t1, t2, t3, t4, t5, t6, t7 = t0, t0, t0, t0, t0, t0, t0
-    for start in tl.range(first, last, BLOCK_K):
-        k = start + tl.arange(0, BLOCK_K)
-        tile = tl.load(x_rows + k[None, :], mask=filled[:, None], other=0.0)
-        packed = tl.load(qweight + k.to(tl.int64)[:, None] * words + w[None, :], mask=mine[None, :], other=0)
-        group = start // GROUP  # scales are too few to leave int32
-        zeros = tl.load(qzeros + group * words + w, mask=mine, other=0)
-        scale = scales + group * words * 8 + columns
-        t0 = add_column(t0, tile, packed, zeros, scale, mine, 0)
-        t1 = add_column(t1, tile, packed, zeros, scale, mine, 1)
-        t2 = add_column(t2, tile, packed, zeros, scale, mine, 2)
-        t3 = add_column(t3, tile, packed, zeros, scale, mine, 3)
-        t4 = add_column(t4, tile, packed, zeros, scale, mine, 4)
-        t5 = add_column(t5, tile, packed, zeros, scale, mine, 5)
-        t6 = add_column(t6, tile, packed, zeros, scale, mine, 6)
-        t7 = add_column(t7, tile, packed, zeros, scale, mine, 7)
-
-    # Columns 8 * word + c with c = 4 * i + 2 * j + l lie side by side once they are joined in this order.
-    even = tl.join(tl.join(t0, t4), tl.join(t2, t6))  # [M, words, i, j]
-    odd = tl.join(tl.join(t1, t5), tl.join(t3, t7))
-    total = tl.join(even, odd).reshape(BLOCK_M, BLOCK_W * 8)
     n = tl.program_id(1) * BLOCK_W * 8 + tl.arange(0, BLOCK_W * 8)
     within = n < words * 8
+
+    if JOINED:
+        total = tl.zeros([BLOCK_M, BLOCK_W * 8], tl.float32)
+        for start in tl.range(first, last, BLOCK_K):
+            k = start + tl.arange(0, BLOCK_K)
+            tile = tl.load(x_rows + k[None, :], mask=filled[:, None], other=0.0)
+            packed = tl.load(qweight + k.to(tl.int64)[:, None] * words + w[None, :], mask=mine[None, :], other=0)
+            group = start // GROUP  # scales are too few to leave int32
+            zeros = tl.load(qzeros + group * words + w, mask=mine, other=0)
+            scale = tl.load(scales + group * words * 8 + n, mask=within, other=0.0).to(tl.float32)
+            weights = side_by_side(
+                steps(packed, zeros, 0, x.dtype.element_ty), steps(packed, zeros, 16, x.dtype.element_ty),
+                steps(packed, zeros, 4, x.dtype.element_ty), steps(packed, zeros, 20, x.dtype.element_ty),
+                steps(packed, zeros, 8, x.dtype.element_ty), steps(packed, zeros, 24, x.dtype.element_ty),
+                steps(packed, zeros, 12, x.dtype.element_ty), steps(packed, zeros, 28, x.dtype.element_ty),
+                BLOCK_K, BLOCK_W,
+            )  # fmt: skip
+            total += tl.dot(tile, weights, input_precision="ieee") * scale[None, :]
+    else:
+        t0 = tl.zeros([BLOCK_M, BLOCK_W], tl.float32)
+        t1, t2, t3, t4, t5, t6, t7 = t0, t0, t0, t0, t0, t0, t0
+        for start in tl.range(first, last, BLOCK_K):
+            k = start + tl.arange(0, BLOCK_K)
+            tile = tl.load(x_rows + k[None, :], mask=filled[:, None], other=0.0)
+            packed = tl.load(qweight + k.to(tl.int64)[:, None] * words + w[None, :], mask=mine[None, :], other=0)
+            group = start // GROUP  # scales are too few to leave int32
+            zeros = tl.load(qzeros + group * words + w, mask=mine, other=0)
+            pairs = scales + (group * words + w) * 4
+            t0, t1 = add_columns(t0, t1, tile, packed, zeros, pairs, mine, 0)
+            t2, t3 = add_columns(t2, t3, tile, packed, zeros, pairs, mine, 1)
+            t4, t5 = add_columns(t4, t5, tile, packed, zeros, pairs, mine, 2)
+            t6, t7 = add_columns(t6, t7, tile, packed, zeros, pairs, mine, 3)
+        total = side_by_side(t0, t1, t2, t3, t4, t5, t6, t7, BLOCK_M, BLOCK_W)
     if HAS_BIAS:
         total += tl.load(bias + n, mask=within, other=0.0).to(tl.float32)[None, :]
     row = (part * rows + m).to(tl.int64)
@@ -160,7 +197,7 @@ def awq_unpack_kernel(
     codes = (tl.load(qweight + row + (n // 8)[None, :], mask=mask[None, :], other=0) >> shift[None, :]) & 15
     zeros = (tl.load(qzeros + group * words + n // 8, mask=mask, other=0) >> shift) & 15
     scale = tl.load(scales + group * words * 8 + n, mask=mask, other=0.0).to(tl.float32)
-    weights = (whole(codes, tl.float32) - whole(zeros, tl.float32)[None, :]) * scale[None, :]
+    weights = (codes - zeros[None, :]).to(tl.float32) * scale[None, :]
     tl.store(out + row * 8 + n[None, :], weights, mask=mask[None, :])
 
 
@@ -175,8 +212,12 @@ class Tiling:
     num_stages: int
 
 
-# By the most rows. A warp's product is 8 words wide, so more warps than words // 8 would do the same work twice.
-TILINGS = {16: Tiling(16, 32, 128, 4, 4), 32: Tiling(32, 32, 128, 4, 3), FUSED_ROWS: Tiling(64, 32, 64, 4, 3)}
+# By the most rows. A warp of the first covers 8 words, 64 columns; none spills registers on sm_80, 89, 90 and 100.
+TILINGS = {
+    SINGLE_ROWS: Tiling(16, 32, 128, 4, 4),
+    32: Tiling(32, 16, 128, 4, 3),
+    FUSED_ROWS: Tiling(64, 16, 64, 4, 3),
+}
 # IEEE products of float32 have no tensor cores: small tiles keep them in registers.
 FLOAT32 = Tiling(16, 16, 16, 4, 2)
 UNPACK_N, UNPACK_K = 256, 32
@@ -197,10 +238,10 @@ def tiling(rows: int, group: int, dtype: torch.dtype) -> Tiling:
 def parts(programs: int, blocks: int, processors: int) -> int:
     """Over how many programs to split the inputs, of `blocks` blocks, where `programs` tiles cover the outputs.
 
-    Enough for four programs a processor; each keeps at least two blocks, so that one loads while one is multiplied.
+    As many as run at once, two on a processor (their registers allow no more): one program above that would make the
+    GPU wait for it.
     """
-    wanted = -(-4 * processors // programs)
-    return max(1, min(wanted, blocks // 2))
+    return max(1, min(2 * processors // programs, blocks))
 
 
 def awq_matmul(
@@ -239,6 +280,7 @@ def launches(
     (rows, inputs), words = x.shape, qweight.shape[1]
     group = inputs // qzeros.shape[0]
     tiles = tiling(rows, group, x.dtype)
+    joined = tiles.block_m > SINGLE_ROWS
     grid = (-(-rows // tiles.block_m), -(-words // tiles.block_w))
     blocks = inputs // tiles.block_k
     split = parts(grid[0] * grid[1], blocks, processors)
@@ -250,7 +292,7 @@ def launches(
         "x": x,
         "qweight": qweight,
         "qzeros": qzeros,
-        "scales": scales,
+        "scales": scales if joined else scales.view(torch.int32),
         "bias": bias if split == 1 else None,
         "rows": rows,
         "inputs": inputs,
@@ -259,6 +301,7 @@ def launches(
         "part_inputs": part_inputs,
         "GROUP": group,
         "HAS_BIAS": split == 1 and bias is not None,
+        "JOINED": joined,
         "BLOCK_M": tiles.block_m,
         "BLOCK_W": tiles.block_w,
         "BLOCK_K": tiles.block_k,
