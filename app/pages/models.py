@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
 
 from app import theme
 from app.downloads import Download, Downloads
+from app.pages.models_quality import QualitySection
 from app.panels.models_download import DownloadStrip
 from app.panels.models_facts import copied_words, facts, gated_words, place_words
 from app.panels.models_fit import FitPanel
@@ -106,6 +107,7 @@ class ModelsPage(QWidget):
         self._make_actions()
         self._lay_out()
         self._connect()
+        self.quality = QualitySection(self, session)
         self._on_theme()
 
     def _make_actions(self) -> None:
@@ -225,6 +227,7 @@ class ModelsPage(QWidget):
         self._number += 1
         self._pause.stop()
         self.downloads.close()
+        self.quality.close_down()
 
     def spec(self, quantization: str) -> ModelSpec | None:
         """The chosen model in a quantization, as it is to be loaded."""

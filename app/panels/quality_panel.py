@@ -147,6 +147,9 @@ class QualityPanel(QWidget):
     def show_model(self, spec: ModelSpec | None, why_not: str = "") -> None:
         """Puts this model on show, as soon as the panel is; what was measured of it is shown again. None: none, and
         `why_not` says what to do."""
+        subject = self.quality.subject
+        if subject is not None and subject.spec == spec and self._wanted is None:
+            return
         self.note.say("")
         self._why_not = why_not or NO_MODEL_WORDS
         self._wanted = spec
@@ -163,6 +166,7 @@ class QualityPanel(QWidget):
         spec, self._wanted = self._wanted, None
         if spec is not None and not self._session.closing:
             self.model.say(f"{model_words(spec.source)}: reading its files …")
+            self.model.show()
             self.quality.show(spec)
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -221,6 +225,7 @@ class QualityPanel(QWidget):
         else:
             self.setup.show_subject(subject)
             self.model.say(_subject_words(subject))
+        self.model.setVisible(subject is not None and subject.awq)
             if subject.problem:
                 self.note.say(sentence(subject.problem), "error")
         self._on_phase()
@@ -255,22 +260,13 @@ class QualityPanel(QWidget):
         self.begin.setVisible(quality.subject is not None or busy)
         self.begin.setToolTip(refusal)
         if not busy:
-            rows = len(self.setup.plan().ways)
-            other = f"{rows} quantization{'' if rows == 1 else 's'} and the original"
-            self.status.say(
-                refusal
-                or (
-                    f"{other}, one after another"
-                    if not self._requests_run()
-                    else f"{other}. Requests run on the Play page: speeds will be lower"
-                )
-            )
+            words = self.setup.words(self._session.card is not None)
+            if self._session.ready and self._session.busy():
+                words += ". Requests run on the Play page: speeds will be lower"
+            self.status.say(refusal or words)
         self.undo.setVisible(not busy and (quality.report is not None or quality.can_undo))
         self.undo.setText("Undo clear" if self._undoes else "Clear")
         self.undo.setAccessibleName("Bring the cleared comparison back" if self._undoes else "Clear the comparison")
-
-    def _requests_run(self) -> bool:
-        return self._session.ready and self._session.busy()
 
     def _on_session(self) -> None:
         """Another model came or went, and with it what is free."""
@@ -301,17 +297,13 @@ class QualityPanel(QWidget):
             self.facts.say(sentence(facts_words(rows_of(report)[place], report)))
 
     def _on_theme(self) -> None:
-        self.charts.setMinimumHeight(theme.px(230))
+        self.charts.setMinimumHeight(theme.px(215))
         self.up.setFixedWidth(theme.px(150))
         self.empty.setMinimumHeight(theme.px(120))
 
 
 def _subject_words(subject: Subject) -> str:
-    """What is compared with what: "demo stories, each quantization against the original in float32"."""
-    name = model_words(subject.spec.source)
-    if subject.spec.revision:
-        name += f" at {subject.spec.revision[:8]}"
-    if subject.awq:
-        made = subject.original
-        return f"{name}, an AWQ checkpoint of {model_words(made.source) if made is not None else 'a model not known'}"
-    return f"{name}: each quantization against the original in {subject.dtype}" if subject.dtype else name
+    """What an AWQ checkpoint is compared with."""
+    made = subject.original
+    of = f"{model_words(made.source)} in {subject.dtype or 'its precision'}" if made is not None else "a model not known"
+    return f"{model_words(subject.spec.source)}, an AWQ checkpoint of {of}"

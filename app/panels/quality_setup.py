@@ -12,7 +12,7 @@ from app.panels.text_choice import TextChoice
 from app.quality_session import Plan, Subject
 from app.widgets.controls import Number
 from app.widgets.flow import Flow
-from app.widgets.labels import Note, label
+from app.widgets.labels import label
 from app.widgets.tick_box import TickBox
 from app.words import bytes_words, sentence
 from engine import suited_text
@@ -41,7 +41,6 @@ class QualitySetup(QWidget):
         self.tokens = Number("quality_tokens", 128, 1_048_576, TOKENS, " tokens", 512)
         self.tokens.setAccessibleName("Tokens to measure")
         self.tokens.setToolTip("How many tokens of the text are predicted: more take longer and vary less")
-        self.need = Note("quality_need")
         self.original = QPushButton("Choose the original …")
         self.original.setObjectName("quality_original")
         self.make = QPushButton("Make an AWQ checkpoint …")
@@ -61,7 +60,6 @@ class QualitySetup(QWidget):
         column.setSpacing(8)
         column.addLayout(self._flow)
         column.addLayout(what)
-        column.addWidget(self.need)
         self.text.text_changed.connect(self._on_edited)
         self.tokens.valueChanged.connect(self._on_edited)
         self.original.clicked.connect(self.original_asked)
@@ -95,7 +93,6 @@ class QualitySetup(QWidget):
         self.original.setText("Choose the original …" if subject.original is None else "Another original …")
         self.make.setVisible(not subject.awq and subject.original is not None)
         self._showing = False
-        self._say_need()
 
     def set_busy(self, busy: bool) -> None:
         """Nothing can be edited while it is measured."""
@@ -126,19 +123,16 @@ class QualitySetup(QWidget):
 
     def _on_edited(self) -> None:
         if not self._showing:
-            self._say_need()
             self.edited.emit()
 
-    def _say_need(self) -> None:
-        subject = self._subject
-        if subject is None or subject.problem or subject.original is None:
-            self.need.say("")
-            return
-        held = self.plan().ways
-        self.need.say(
-            f"One after another is loaded beside the model on the Play page: ~{bytes_words(subject.need(held))} "
-            f"at most, {bytes_words(subject.free)} are free."
-        )
+    def words(self, beside: bool) -> str:
+        """What will be done, and what it takes; `beside`: while a model is loaded."""
+        subject, ways = self._subject, self.plan().ways
+        if subject is None:
+            return ""
+        what = f"{len(ways)} quantization{'' if len(ways) == 1 else 's'} and the original, one after another"
+        where = " beside the model on the Play page" if beside else ""
+        return f"{what}{where}: ~{bytes_words(subject.need(ways))} at most, {bytes_words(subject.free)} are free"
 
     def _on_theme(self) -> None:
         self.text.setMinimumWidth(theme.px(160))
