@@ -80,8 +80,9 @@ def write_plan(repository: Path, plan: Plan) -> None:
 
 
 def in_units(size: float) -> str:
-    """Bytes for people: "4.6 GB"."""
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= factor:
-            return f"{size / factor:.1f} {unit}"
-    return f"{size:.0f} bytes"
+    """Bytes for people, three figures in steps of 1,024: "4.62 GB"."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.3g} {unit}"
+        size /= 1024
+    return f"{size:,.3g} TB" if size < 1000 else f"{size:,.0f} TB"

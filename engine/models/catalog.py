@@ -127,7 +127,7 @@ def cached_models() -> list[ModelEntry]:
         if not partial and folder.name not in whole and folder.is_dir():
             partial = [_damaged(folder)]
         found += [(entry.changed, entry) for entry in partial]
-    return [entry for _, entry in sorted(found, key=lambda pair: (-pair[0], pair[1].source))]
+    return [entry for _, entry in sorted(found, key=lambda pair: (-pair[0], -pair[1].changed, pair[1].source))]
 
 
 def _scan() -> HFCacheInfo | None:
@@ -140,7 +140,9 @@ def _scan() -> HFCacheInfo | None:
 
 
 def _used(revision: CachedRevisionInfo) -> float:
-    return max((file.blob_last_accessed for file in revision.files), default=revision.last_modified)
+    """When its weights were last read; a config is read to list it."""
+    read = [file.blob_last_accessed for file in revision.files if Path(file.file_name).suffix in WEIGHTS]
+    return max(read, default=revision.last_modified)
 
 
 def _cached(repo: CachedRepoInfo, revision: CachedRevisionInfo) -> ModelEntry | None:

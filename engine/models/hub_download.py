@@ -51,7 +51,7 @@ def work(arguments: dict[str, Any], report: Report) -> str:
     """`id`, `revision`, `pickles`, `code`, `waits` (optional) -> the snapshot's folder."""
     id, revision = arguments["id"], arguments["revision"]
     repository = repository_of(id)
-    if (folder := _whole(repository, revision, pinned=True)) is not None:
+    if not arguments["code"] and (folder := _whole(repository, revision, pinned=True)) is not None:
         return str(folder)
     report(LoadProgress("asking the hub"))
     try:
@@ -89,7 +89,9 @@ def _what_is_here(id: str, repository: Path, revision: str | None) -> str:
     for plan in plans:
         if plan is not None and (plan.commit == commit or plan.revision == (revision or "main")):
             return f"it was downloaded only in part, {in_units(plan.here(repository))} of {in_units(plan.size)}"
-    if commit is not None and (repository / "snapshots" / commit).is_dir():
+    if commit is not None and (folder := repository / "snapshots" / commit).is_dir():
+        if any(folder.glob("*.bin")):
+            return "its weights are in the local cache as pickle: convert them to safetensors, and load that folder"
         return "it was downloaded only in part"
     return "it is not in the local cache"
 

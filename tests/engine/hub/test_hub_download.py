@@ -224,15 +224,20 @@ def test_a_gated_model_is_fetched_by_those_let_in(hub: SmallHub, monkeypatch: py
     assert fault(download("batch/secret-stories")) == ""
 
 
-def test_pickles_are_fetched_only_when_asked_for_and_then_a_load_says_to_convert_them(hub: SmallHub) -> None:
+def test_pickles_are_fetched_only_when_asked_for_and_then_a_load_says_to_convert_them(
+    hub: SmallHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(InvalidInput, match="only there as pickle"):
         download("batch/pickled-stories")
     folder = download("batch/pickled-stories", pickles=True)
     assert (folder / "pytorch_model.bin").read_bytes() == b"a pickle"
-    with pytest.raises(InvalidInput, match="convert"):
+    with pytest.raises(InvalidInput, match="download it with pickles and convert it yourself"):
         load(ModelSpec("batch/pickled-stories"))
     (entry,) = cached_models()
     assert "convert them to safetensors first" in entry.problem
+    unplug(monkeypatch)
+    with pytest.raises(InvalidInput, match="convert them to safetensors, and load that folder"):
+        load(ModelSpec("batch/pickled-stories"))
 
 
 def test_a_models_own_code_is_fetched_only_for_a_load_that_trusts_it(hub: SmallHub) -> None:

@@ -1,0 +1,128 @@
+"""`batchscope models`: what is on this machine, what the hub has, and a download from it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from textwrap import wrap
+from typing import Any
+
+from app.commands.options import whole
+from app.commands.progress import Bar, interrupt_as_event
+from app.words import bytes_words
+from engine import (
+    HubModel,
+    InvalidInput,
+    LoadCancelled,
+    ModelEntry,
+    cached_models,
+    download,
+    hub_model,
+    search_hub,
+    shipped_models,
+)
+
+MARGIN = "    "
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    models = commands.add_parser("models", help="the models on this machine; --search and --download: those on the hub")
+    what = models.add_mutually_exclusive_group()
+    what.add_argument("--search", metavar="QUERY", help="models on the Hugging Face hub whose names match")
+    what.add_argument("--download", metavar="ID", help="fetch a model, e.g. owner/name, or go on where it stopped")
+    models.add_argument("--revision", metavar="REV", help="with --download: a branch, a tag or a commit")
+    models.add_argument(
+        "--pickles", action="store_true", help="with --download: weights as pickle too, which must be converted to load"
+    )
+    models.add_argument("--limit", type=whole, default=30, metavar="N", help="with --search: at most N (default: 30)")
+    models.add_argument("--json", action="store_true", help="print it as JSON")
+    models.set_defaults(command=run_models)
+
+
+def run_models(options: argparse.Namespace) -> int:
+    for name in ("revision", "pickles"):
+        if getattr(options, name) and not options.download:
+            raise InvalidInput(f"--{name}: is of a download; give --download ID too")
+    if options.download:
+        return fetch(options)
+    if options.search is not None:
+        found = search_hub(options.search, options.limit)
+        show(options.json, found, search_text)
+    else:
+        show(options.json, [*shipped_models(), *cached_models()], text)
+    return 0
+
+
+def show(as_json: bool, items: Sequence[Any], words: Callable[[Sequence[Any]], str]) -> None:
+    print(json.dumps([asdict(item) for item in items], indent=1, default=str) if as_json else words(items))
+
+
+def fetch(options: argparse.Namespace) -> int:
+    """Ctrl+C keeps what has come."""
+    with interrupt_as_event() as interrupted:
+        try:
+            model = hub_model(options.download, options.revision)
+            if not options.json:
+                print(f"{model.id} at {model.revision[:12]}: {bytes_words(model.size)}, {_terms(model)}")
+        except InvalidInput:  # the download says why, or has no need of the hub
+            model = None
+        with Bar(quiet=options.json) as bar:
+            try:
+                folder = download(
+                    options.download, model.revision if model is not None and options.revision else options.revision,
+                    pickles=options.pickles, report=bar.loading, cancelled=interrupted,
+                )  # fmt: skip
+            except LoadCancelled:
+                print(
+                    "batchscope: stopped; what has come is kept, and the same command goes on with it", file=sys.stderr
+                )
+                return 130
+    print(json.dumps({"id": options.download, "revision": folder.name, "folder": str(folder)}, indent=1)
+          if options.json else f"it is in {folder}\nrun it: batchscope run --model {options.download}")  # fmt: skip
+    return 0
+
+
+def _terms(model: HubModel) -> str:
+    return f"licence {model.licence or 'not named'}" + (", gated" if model.gated else "")
+
+
+def text(entries: Sequence[ModelEntry]) -> str:
+    rows = [
+        (e.source if e.source != str(e.folder) else e.name, (e.revision or "")[:12], e.place.value, bytes_words(e.size),
+         _day(e.changed), e.problem)
+        for e in entries
+    ]  # fmt: skip
+    return _table(("model", "revision", "place", "size", "changed"), rows)
+
+
+def search_text(found: Sequence[HubModel]) -> str:
+    if not found:
+        return "the hub has no text-generation model with safetensors whose name matches"
+    rows = [(m.id, f"{m.downloads:,}", f"{m.likes:,}", m.licence, _day(m.updated), _gate(m)) for m in found]
+    return _table(("model", "downloads", "likes", "licence", "updated"), rows)
+
+
+def _gate(model: HubModel) -> str:
+    return "gated: accept its licence on its page, then `hf auth login`" if model.gated else ""
+
+
+def _day(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d") if seconds else ""
+
+
+def _table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """Columns, and under a row its last value where there is one: a remark."""
+    columns = list(zip(titles, *(row[:-1] for row in rows)))
+    widths = [max(map(len, column)) for column in columns]
+    lines = []
+    for row in (titles + ("",), *rows):
+        lines.append("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+        if row[-1]:
+            lines += wrap(row[-1], max(40, shutil.get_terminal_size().columns - 1), initial_indent=MARGIN,
+                          subsequent_indent=MARGIN, break_long_words=False)  # fmt: skip
+    return "\n".join(lines)
