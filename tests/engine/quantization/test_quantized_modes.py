@@ -1,0 +1,79 @@
+"""A quantized model says the same in every batching mode: exactly in float32, by its logits in bfloat16."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import takewhile
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine import MODES, PAGED_MODES, Engine, EngineConfig, ModelSpec, SamplingParams
+from engine.bench.rounded_awq import save_rounded_awq
+from engine.models.loading import load
+from tests.engine.test_exactness import Reference, prompts
+
+NEW_TOKENS = 10
+GREEDY = SamplingParams(max_tokens=NEW_TOKENS, temperature=0, ignore_eos=True)
+SWITCHES = [(mode, False) for mode in MODES] + [(mode, True) for mode in PAGED_MODES]
+ARCHITECTURES = ("llama", "qwen3", "gemma2")
+EXACT = ("nf4", "nf4-double", "awq", "int8-plain", "torchao-int8")
+
+Folder = Callable[[str, str], Path]
+Said = list[tuple[list[int], list[float]]]  # the tokens and log-probabilities of each prompt
+
+
+@pytest.fixture(scope="module")
+def folder(tiny_folder: Callable[[str], Path]) -> Folder:
+    """The checkpoint of a tiny model that a quantization is loaded from."""
+
+    def of(name: str, quantization: str) -> Path:
+        plain = tiny_folder(name)
+        awq = plain.with_name(f"{name} awq")
+        if quantization == "awq" and not awq.exists():
+            save_rounded_awq(plain, awq, group=32)
+        return awq if quantization == "awq" else plain
+
+    return of
+
+
+def said_in_every_mode(folder: Path, quantization: str, dtype: str) -> dict[tuple[str, bool], Said]:
+    said = {}
+    with Engine(ModelSpec(str(folder), quantization, dtype, "cpu"), EngineConfig(max_running=4), threads=1) as engine:
+        assert engine.card.quantization == quantization
+        assert engine.card.dtype == dtype
+        for mode, caching in SWITCHES:
+            config = EngineConfig(mode, 4, 32, block_size=4, prefix_caching=caching, longest_wait=0.01)
+            engine.begin(config)
+            streams = [engine.submit(prompt, GREEDY) for prompt in prompts()]
+            done = [stream.result(timeout=60) for stream in streams]
+            said[mode, caching] = [(list(c.token_ids), list(c.logprobs)) for c in done]
+    return said
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.parametrize("quantization", EXACT)
+def test_in_float32_every_mode_gives_the_tokens_of_transformers(quantization: str, name: str, folder: Folder) -> None:
+    path = folder(name, quantization)
+    module = load(ModelSpec(str(path), quantization, "float32", "cpu")).module
+    module.set_attn_implementation("eager")
+    expected = [Reference(module)(prompt, NEW_TOKENS)[0] for prompt in prompts()]
+    assert len({token for tokens in expected for token in tokens}) >= 10
+    for switch, said in said_in_every_mode(path, quantization, "float32").items():
+        assert [tokens for tokens, _ in said] == expected, switch
+
+
+@pytest.mark.parametrize(("quantization", "dtype"), [*((q, "bfloat16") for q in (*EXACT, "int8")), ("int8", "float32")])
+def test_elsewhere_modes_differ_by_rounding_alone(quantization: str, dtype: str, folder: Folder) -> None:
+    """Until two modes part, each token's log-probability is nearly the same in both; they part only where two tokens
+    are nearly as likely."""
+    said = said_in_every_mode(folder("llama", quantization), quantization, dtype)
+    expected = said["sequential", False]
+    differences = []
+    for given in said.values():
+        for (tokens, logprobs), (others, other_logprobs) in zip(given, expected):
+            alike = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(tokens, others))))
+            differences += [abs(a - b) for a, b in zip(logprobs[: alike + 1], other_logprobs)]
+    assert max(differences) < 0.35
+    assert torch.tensor(differences).median() < 0.03
