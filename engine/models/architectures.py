@@ -59,7 +59,7 @@ def _installed_types() -> frozenset[str]:
     texts = [
         p.read_text(encoding="utf-8") for p in folder.glob("*.py") if p.stem in ("auto_mappings", "configuration_auto")
     ]
-    return frozenset(name for text in texts for name in re.findall(r'"([a-z0-9_-]+)"', text))
+    return frozenset(name for text in texts for name in re.findall(r'"([A-Za-z0-9_.-]+)"', text))
 
 
 def _version() -> str:

@@ -1,0 +1,223 @@
+"""The bill before a load is what the load then takes, for every quantization that can be loaded here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import resources
+from engine import QUANTIZATIONS, EngineConfig, InvalidInput, ModelSpec, machine
+from engine.activations import computed_bytes
+from engine.fit import Fit, Room, fits, load_dtype, model_info, simple_kv
+from engine.kv_budget import pool_blocks
+from engine.models import held_weights
+from engine.models.held_weights import held_bytes
+from engine.models.info import ModelInfo, StoredQuantization, inspect_parts
+from engine.models.inspect import inspect_folder, inspect_model
+from engine.models.loading import load
+from engine.models.quantization import awq_linear, bits
+from engine.quantization import missing
+
+GB = 1 << 30
+AMPLE = Room("cpu", 64 * GB, 64 * GB)
+SHIPPED_AWQ = resources.path("models/stories-5m-awq")
+AT_LOAD = [name for name in QUANTIZATIONS if name != "awq"]
+SEVERAL = ["llama wide heads", "gemma2", "phi3", "qwen3 moe", "gpt2", "opt"]
+
+
+def fit(info: ModelInfo, quantization: str = "none", room: Room = AMPLE, **options: object) -> Fit:
+    (found,) = fits(info, room, quantizations=[quantization], **options)  # type: ignore[arg-type]
+    return found
+
+
+def check_against_a_load(info: ModelInfo, spec: ModelSpec) -> None:
+    if missing(spec.quantization):
+        pytest.skip(missing(spec.quantization))
+    found = fit(info, spec.quantization, dtype=spec.dtype)
+    card = load(spec).card
+    assert found.dtype == card.dtype
+    assert found.kv_token == card.kv_token_bytes
+    assert info.parameters == card.parameters
+    assert found.weights == pytest.approx(card.weight_bytes, rel=0.001)  # 3 % are allowed
+
+
+@pytest.mark.parametrize("quantization", AT_LOAD)
+def test_the_demo_model_takes_what_its_bill_says(quantization: str) -> None:
+    check_against_a_load(inspect_model("demo"), ModelSpec("demo", quantization, device="cpu"))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float16"])
+def test_other_precisions_take_what_their_bill_says(dtype: str) -> None:
+    for quantization in ("none", "nf4"):
+        check_against_a_load(inspect_model("demo"), ModelSpec("demo", quantization, dtype, "cpu"))
+
+
+@pytest.mark.skipif(not SHIPPED_AWQ.is_dir(), reason="the AWQ demo checkpoint is not here")
+@pytest.mark.parametrize("dtype", ["auto", "float32", "float16"])
+def test_the_demo_models_awq_checkpoint_takes_what_its_bill_says(dtype: str) -> None:
+    awq = ModelSpec("demo", "awq", dtype, "cpu")
+    check_against_a_load(inspect_model(awq), awq)
+    check_against_a_load(inspect_model("demo"), awq)  # the plain one's bill knows of the one beside it
+    note = fit(inspect_model(awq), "awq", dtype=dtype).note
+    assert ("unpacked once at load" in note) == (dtype != "auto")
+
+
+@pytest.mark.parametrize("quantization", ["none", "int8-plain", "nf4-double", "torchao-int8"])
+@pytest.mark.parametrize("name", SEVERAL)
+def test_tiny_models_take_what_their_bill_says(
+    name: str, quantization: str, tiny_folder: Callable[[str], Path]
+) -> None:
+    folder = tiny_folder(name)
+    info = inspect_folder(folder, name)
+    if quantization == "torchao-int8" and info.conv1d:
+        assert "torchao does not convert the layers of gpt2" in fit(info, quantization).available
+        return
+    check_against_a_load(info, ModelSpec(str(folder), quantization, device="cpu"))
+
+
+# The rules that a load follows as well.
+
+
+def test_the_pool_is_the_one_that_the_engine_makes(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = load(ModelSpec("demo", device="cpu"))
+    info = inspect_model("demo")
+    for free in (GB // 8, 64 * GB):  # a quarter of what is free; what the running requests could ever fill
+        monkeypatch.setattr(machine, "memory", lambda: (64 * GB, free))  # noqa: B023
+        config = EngineConfig()
+        held = pool_blocks(model, config) * config.block_size
+        assert fit(info, room=Room("cpu", free + fit(info).weights, 64 * GB)).tokens == held
+
+
+def test_activations_are_estimated_by_the_rule_of_the_engine() -> None:
+    model = load(ModelSpec("demo", device="cpu"))
+    assert fit(inspect_model("demo")).activations == computed_bytes(model, 2048, 64)
+    assert fit(inspect_model("demo"), max_running=8).activations == computed_bytes(model, 2048, 8)
+
+
+def test_a_gpus_pool_takes_more_of_what_is_free() -> None:
+    info = inspect_model("demo")
+    on_cpu, on_gpu = (fit(info, room=Room(kind, GB // 8, GB), dtype="bfloat16") for kind in ("cpu", "cuda"))
+    assert on_gpu.pool == pytest.approx(0.85 / 0.25 * on_cpu.pool, rel=0.001)
+
+
+def test_sizes_that_kernels_take_are_those_of_the_layers_that_call_them() -> None:
+    assert held_weights.INT4_GROUPS == awq_linear.INT4_GROUPS
+    assert held_weights.INT4_OUTPUTS == awq_linear.INT4_OUTPUTS
+    assert held_weights.KERNEL_GROUPS == awq_linear.KERNEL_GROUPS
+    assert held_weights.FUSED_OUTPUTS == bits.FUSED_OUTPUTS
+    if missing("nf4") == "":
+        from bitsandbytes.functional import has_avx512bf16
+
+        assert held_weights.has_bfloat16_products() == bool(has_avx512bf16())
+
+
+# What fits, and what cannot be chosen.
+
+LARGE = {
+    "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
+    "num_key_value_heads": 8, "num_hidden_layers": 32, "vocab_size": 128256, "max_position_embeddings": 8192,
+}  # fmt: skip
+
+
+def large(**changes: object) -> ModelInfo:
+    """Llama 3 8B, as its config and headers tell it."""
+    shapes = {
+        "self_attn.q_proj": (4096, 4096), "self_attn.k_proj": (1024, 4096), "self_attn.v_proj": (1024, 4096),
+        "self_attn.o_proj": (4096, 4096), "mlp.gate_proj": (14336, 4096), "mlp.up_proj": (14336, 4096),
+        "mlp.down_proj": (4096, 14336), "input_layernorm": (4096,), "post_attention_layernorm": (4096,),
+    }  # fmt: skip
+    headers = {f"model.layers.{i}.{n}.weight": (shape, "BF16") for i in range(32) for n, shape in shapes.items()}
+    for name in ("model.embed_tokens", "lm_head"):
+        headers[f"{name}.weight"] = ((128256, 4096), "BF16")
+    headers["model.norm.weight"] = ((4096,), "BF16")
+    return inspect_parts(LARGE | changes, headers, "8B")
+
+
+def test_a_large_models_bill_on_a_card_of_twelve_gigabytes() -> None:
+    info = large()
+    assert info.parameters == 8_030_261_248
+    assert info.kv_token_bytes("bfloat16") == 131_072
+    bills = {bill.quantization: bill for bill in fits(info, Room("cuda", 12 * GB, 12 * GB))}
+    assert list(bills) == list(QUANTIZATIONS)
+    assert {name: bill.fits for name, bill in bills.items()} == {
+        "none": False, "int8": True, "int8-plain": True, "nf4": True, "nf4-double": True, "awq": True,
+        "torchao-int8": True,
+    }  # fmt: skip
+    assert bills["none"].weights == 2 * info.parameters
+    assert bills["none"].requests(1024) == 0
+    nf4, int8 = bills["nf4"], bills["int8"]
+    assert nf4.weights < int8.weights < bills["none"].weights
+    assert nf4.requests(1024) > int8.requests(1024) > 0
+    assert nf4.tokens * nf4.kv_token == nf4.pool <= 0.85 * (12 * GB - nf4.weights)
+    assert bills["awq"].available == "no AWQ checkpoint: make one with batchscope quantize"
+
+
+def test_the_rule_of_thumb_is_too_much_by_the_heads_that_share() -> None:
+    info = large()
+    assert simple_kv(info, 2, 1000, 4) == 2 * 2 * 32 * 4096 * 1000 * 4
+    assert simple_kv(info, 2, 1, 1) == info.kv_token_bytes("bfloat16") * 32 // 8
+
+
+def test_a_memory_that_is_full_holds_nothing() -> None:
+    bill = fit(inspect_model("demo"), room=Room("cpu", 1 << 20, GB))
+    assert (bill.fits, bill.tokens, bill.pool, bill.requests(16)) == (False, 0, 0, 0)
+
+
+def test_auto_is_the_checkpoints_precision_on_a_gpu_and_the_fastest_on_a_cpu() -> None:
+    info = large()
+    assert load_dtype(info, "none", "cuda") == load_dtype(info, "nf4", "cuda") == "bfloat16"
+    assert load_dtype(info, "none", "cpu") == "float32"
+    assert load_dtype(info, "nf4", "cpu") == "bfloat16"
+    assert load_dtype(info, "none", "cpu", "float16") == "float16"
+
+
+def awq(group: int = 128) -> ModelInfo:
+    return replace(large(), quantized=StoredQuantization("awq", 4, group))
+
+
+def test_a_checkpoint_that_is_awq_already_is_not_quantized_again() -> None:
+    bills = {bill.quantization: bill for bill in fits(awq(), AMPLE)}
+    assert bills["none"].available == bills["awq"].available == ""
+    assert bills["none"].weights == bills["awq"].weights
+    assert bills["none"].dtype == "bfloat16"
+    assert "is loaded as such" in bills["none"].note
+    for name in ("int8", "int8-plain", "nf4", "nf4-double", "torchao-int8"):
+        assert bills[name].available == "this checkpoint is AWQ already: nothing to quantize"
+
+
+def test_awq_says_where_it_saves_no_memory() -> None:
+    dense = 4 * awq().parameters
+    assert fit(awq(), "awq", dtype="float32").weights == dense
+    assert "with float32 on a CPU" in fit(awq(), "awq", dtype="float32").note
+    assert "with groups of 16 on a CPU" in fit(awq(16), "awq").note
+    on_gpu = Room("cuda", 80 * GB, 80 * GB)
+    assert fit(awq(16), "awq", on_gpu).note == ""
+    assert fit(awq(8), "awq", on_gpu).weights == 2 * awq().parameters
+    assert "with float32 on a GPU" in fit(awq(), "awq", on_gpu, dtype="float32").note
+
+
+def test_other_quantized_checkpoints_are_refused_by_name() -> None:
+    info = replace(large(), quantized=StoredQuantization("gptq", 4, 128))
+    assert {bill.available for bill in fits(info, AMPLE)} == {
+        "this checkpoint is quantized with gptq, which is not read here: choose the original"
+    }
+
+
+def test_experts_that_stay_as_they_are_are_told(tiny_folder: Callable[[str], Path]) -> None:
+    info = inspect_folder(tiny_folder("mixtral"), "mixtral")
+    assert fit(info).note == ""
+    assert "of the weights, stay in bfloat16" in fit(info, "nf4").note
+    assert held_bytes(info, "nf4", "bfloat16", "cpu") > 2 * info.experts
+
+
+# Where a model lies.
+
+
+def test_a_models_facts_are_found_in_a_folder(tiny_folder: Callable[[str], Path]) -> None:
+    assert model_info(ModelSpec(str(tiny_folder("llama")))).layers == 2
+    assert model_info(ModelSpec("demo")).name == "demo stories 5M"
+    with pytest.raises(InvalidInput, match="no model 'nonsense'"):
+        model_info(ModelSpec("nonsense"))
