@@ -98,6 +98,7 @@ class QuantizeDialog(Dialog):
         self._work = LongWork(session, self)
         self._made: Path | None = None
         self._wants_to_close = False
+        self._gone = False  # closed: Qt deletes it while what it asked for may still be under way
         self._own_folder = self._own_group = False  # whether a person chose them
         self._look = Look()
         self._asked = 0  # looks begun: only what the last one says counts
@@ -147,9 +148,7 @@ class QuantizeDialog(Dialog):
         place.setFocusProxy(self.out)
         self.out.setAccessibleName("Folder of the checkpoint")
         self.column.setSpacing(8)
-        self.column.setSizeConstraint(
-            QLayout.SizeConstraint.SetNoConstraint
-        )  # else as high as the narrowest words
+        self.column.setSizeConstraint(QLayout.SizeConstraint.SetNoConstraint)  # else as high as the narrowest words
         self.column.addWidget(about)
         for text, control, tip in (
             ("Model", self.model, "The model as it was trained: the demo, one of the cache, or a folder"),
@@ -239,7 +238,7 @@ class QuantizeDialog(Dialog):
     async def _fill_cached(self) -> None:
         """The models of the cache, which takes a moment to read."""
         entries = await self._session.off_thread(cached_models)
-        if self._session.closing:
+        if self._gone:
             return
         for entry in entries:
             if not entry.problem and self._find((entry.source, entry.revision)) < 0:
@@ -285,13 +284,13 @@ class QuantizeDialog(Dialog):
     # -- what it will take ----------------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        if not self._session.closing and not self._work.running:
+        if not self._gone and not self._session.closing and not self._work.running:
             self._asked += 1
             self._session.start(self._looked(self.recipe(), self._asked))
 
     async def _looked(self, recipe: AwqRecipe, asked: int) -> None:
         look = await self._session.off_thread(lambda: look_at(recipe))
-        if asked != self._asked or self._session.closing or self._work.running:
+        if self._gone or asked != self._asked or self._work.running:
             return
         if look.group and look.group != recipe.group and not self._own_group:
             self._own_group = True  # suits this model; whoever changes it knows why
@@ -425,10 +424,13 @@ class QuantizeDialog(Dialog):
 
     def reject(self) -> None:
         """Esc and the window's cross: what runs is not thrown away without a word."""
-        if self._keeps():
-            return
+        if not self._keeps():
+            super().reject()
+
+    def done(self, result: int) -> None:
+        self._gone = True
         self._debounce.stop()
-        super().reject()
+        super().done(result)
 
     def closeEvent(self, event: QCloseEvent) -> None:
         if self._keeps():

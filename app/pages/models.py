@@ -312,9 +312,10 @@ class ModelsPage(QWidget):
         title = item.name if hub is None and item.section is not Section.RECENT else item.source.rsplit("/", 1)[-1]
         if item.section is Section.RECENT and item.entry is not None:
             title = item.entry.name
+        entry = item.entry or self.library.found.entry(item.source, item.revision)
         self.header.show_model(
             title, place_words(item, info, hub), copied_words(item, info, hub),
-            facts(info, item, hub) if info is not None else (),
+            facts(info, entry, hub) if info is not None else (),
         )  # fmt: skip
         self._say(subject)
         self._show_download(subject)
@@ -333,7 +334,8 @@ class ModelsPage(QWidget):
         elif hub is not None and hub.problem:
             self.header.say(sentence(hub.problem), "error")
         elif info is None:
-            self.header.say("Asking the hub …" if self._on_hub(subject.item) else "Reading its headers …")
+            words = "Asking the hub …" if self._on_hub(subject.item) else "Reading its headers …"
+            self.header.say("\n".join(part for part in (words, gated) if part))
         elif why_unsupported(info.model_type):
             self.header.say(sentence(why_unsupported(info.model_type)), "warning")
         else:
@@ -353,7 +355,11 @@ class ModelsPage(QWidget):
         if entry is not None:
             self.download.show_download(entry)
         elif hub is not None and not hub.problem:
-            self.download.show_offer(hub.size, len(hub.files))
+            part = self.library.found.entry(hub.id, hub.revision)
+            if part is not None and part.size:
+                self.download.show_rest(part.size, hub.size)
+            else:
+                self.download.show_offer(hub.size, len(hub.files))
         else:
             self.download.hide()
 

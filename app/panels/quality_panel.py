@@ -225,9 +225,9 @@ class QualityPanel(QWidget):
         else:
             self.setup.show_subject(subject)
             self.model.say(_subject_words(subject))
-        self.model.setVisible(subject is not None and subject.awq)
             if subject.problem:
                 self.note.say(sentence(subject.problem), "error")
+        self.model.setVisible(subject is not None and subject.awq)
         self._on_phase()
 
     def _show_report(self) -> None:
@@ -304,6 +304,7 @@ class QualityPanel(QWidget):
 
 def _subject_words(subject: Subject) -> str:
     """What an AWQ checkpoint is compared with."""
-    made = subject.original
-    of = f"{model_words(made.source)} in {subject.dtype or 'its precision'}" if made is not None else "a model not known"
+    made, of = subject.original, "a model not known"
+    if made is not None:
+        of = f"{model_words(made.source)} in {subject.dtype or 'its precision'}"
     return f"{model_words(subject.spec.source)}, an AWQ checkpoint of {of}"
