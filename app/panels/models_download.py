@@ -58,6 +58,11 @@ class DownloadStrip(QWidget):
         self.error.say("")
         self.show()
 
+    def show_rest(self, here: int, size: int) -> None:
+        """A part of it is here, from a download that was cut short."""
+        self.show_offer(size, 0, f"{bytes_words(here)} of {bytes_words(size)} are here and are not fetched again")
+        self._say_button("Resume download", "primary")
+
     def show_download(self, entry: Download) -> None:
         self._active = entry.active
         self.progress.show()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.panels.models_items import Item, Section, age_words, stored_words
+from app.panels.models_items import Item, age_words, stored_words
 from app.panels.models_reference import short_revision
 from app.words import bytes_words, count_words
-from engine import HubModel, ModelInfo, why_unsupported
+from engine import HubModel, ModelEntry, ModelInfo, Place, why_unsupported
 
 GATED = (
     "This model is gated: its owner gives access {how}. Ask for it on {page}, then let this machine know who you are: "
@@ -24,8 +24,9 @@ class Fact:
     tip: str = ""
 
 
-def facts(info: ModelInfo, item: Item, hub: HubModel | None) -> list[Fact]:
-    """A model's facts in the order in which people ask for them."""
+def facts(info: ModelInfo, entry: ModelEntry | None, hub: HubModel | None) -> list[Fact]:
+    """A model's facts in the order in which people ask for them. `entry` is its place on this machine, `hub` that on
+    the hub where it is still to be fetched."""
     why = why_unsupported(info.model_type)
     keys = f"  ·  {info.kv_heads} KV" if info.kv_heads != info.heads else ""
     mixture = f", {info.experts / max(1, info.parameters):.0%} of them in experts" if info.experts else ""
@@ -42,11 +43,12 @@ def facts(info: ModelInfo, item: Item, hub: HubModel | None) -> list[Fact]:
         Fact("Stored as", stored_words(info), tip=groups_words(info)),
         Fact("Licence", (hub.licence if hub is not None else "") or info.licence or "not stated"),
     ]  # fmt: skip
-    size = hub.size if hub is not None else item.entry.size if item.entry is not None else 0
+    size = hub.size if hub is not None else entry.size if entry is not None else 0
     found.append(Fact("To download" if hub is not None else "On disk", bytes_words(size or info.weight_bytes)))
-    changed = hub.updated if hub is not None else item.entry.changed if item.entry is not None else 0.0
-    if changed and item.section is not Section.SHIPPED:
-        found.append(Fact("Updated", age_words(changed)))
+    if hub is not None and hub.updated:
+        found.append(Fact("Updated", age_words(hub.updated)))
+    elif entry is not None and entry.place is Place.FOLDER:
+        found.append(Fact("Changed", age_words(entry.changed)))
     return found
 
 

@@ -12,7 +12,7 @@ from app.downloads import Download, DownloadState
 from app.panels.models_reference import short_revision
 from app.recent_models import Recent
 from app.words import bytes_words, count_words
-from engine import SCHEMES, HubModel, ModelEntry, ModelInfo, ModelSpec, why_unsupported
+from engine import SCHEMES, HubModel, ModelEntry, ModelInfo, ModelSpec, Place, why_unsupported
 
 
 class Section(StrEnum):
@@ -33,6 +33,7 @@ class Mark(StrEnum):
     LOADED = "loaded"
     HERE = "on this machine"
     UNSUPPORTED = "not supported"
+    PARTIAL = "not all here"
     PROBLEM = "cannot be loaded"
 
 
@@ -70,6 +71,12 @@ class Item:
         return self.entry.folder if self.entry is not None else None
 
     @property
+    def partial(self) -> bool:
+        """Whether its download was cut short, and can go on."""
+        entry = self.entry
+        return entry is not None and entry.place is Place.CACHE and entry.folder is None and bool(entry.problem)
+
+    @property
     def removable(self) -> bool:
         """Whether Delete takes it off the list."""
         return self.section in (Section.RECENT, Section.FOLDERS, Section.DOWNLOADS)
@@ -77,6 +84,8 @@ class Item:
     def mark(self, loaded: bool) -> Mark:
         if loaded:
             return Mark.LOADED
+        if self.partial:
+            return Mark.PARTIAL
         if self.problem:
             return Mark.PROBLEM
         if self.unsupported:
@@ -138,13 +147,18 @@ def entry_item(section: Section, entry: ModelEntry, info: ModelInfo | None, why:
         detail = [bytes_words(entry.size or info.weight_bytes), f"{count_words(info.parameters)}", stored_words(info)]
         unsupported = why_unsupported(info.model_type)
     if entry.problem or why:
-        detail = [entry.problem or why]
+        detail = [short_problem(entry, entry.problem or why)]
     elif section is Section.CACHE:
         detail.append(short_revision(entry.revision))
     return Item(
         section, entry.source, entry.revision, entry.name, _joined(detail), entry=entry,
         problem=entry.problem or why, unsupported=unsupported,
     )  # fmt: skip
+
+
+def short_problem(entry: ModelEntry, problem: str) -> str:
+    """Without the path, which the row's name tells."""
+    return problem.replace(f"{entry.folder}/", "").replace(f"{entry.folder} ", "")
 
 
 def stored_words(info: ModelInfo) -> str:

@@ -163,7 +163,7 @@ class RowPainter(QStyledItemDelegate):
         first = top + self.name.ascent
         second = top + self.name.height + gap + self.small.ascent
         room = inner.width() - self._paint_mark(painter, inner.right(), first, mark)
-        quiet = mark in (Mark.PROBLEM, Mark.UNSUPPORTED)
+        quiet = mark in (Mark.PROBLEM, Mark.PARTIAL, Mark.UNSUPPORTED)
         painter.setFont(self.name.font)
         painter.setPen(t.secondary if quiet else t.text)
         self.name.draw(painter, inner.left(), first, self.name.cut(item.name, room, Qt.TextElideMode.ElideMiddle))
@@ -183,7 +183,7 @@ class RowPainter(QStyledItemDelegate):
             return 0.0
         t, px = theme.current(), theme.px
         colors: dict[Mark, QColor] = {Mark.LOADED: t.good, Mark.HERE: t.secondary, Mark.UNSUPPORTED: t.warn,
-                                      Mark.PROBLEM: t.bad}  # fmt: skip
+                                      Mark.PARTIAL: t.warn, Mark.PROBLEM: t.bad}  # fmt: skip
         width = self.small.width(mark.value)
         painter.setFont(self.small.font)
         painter.setPen(colors[mark])

@@ -24,7 +24,9 @@ from app.bridge import Bridge
 from app.main_window import MainWindow
 from app.session import THREADS, Session
 from engine import EngineConfig, ModelSpec
+from tests.app.loopback_hub import hub, served
 
+__all__ = ["hub", "served"]  # fixtures of another file
 LOAD_MS = 60_000
 
 
