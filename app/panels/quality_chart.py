@@ -70,7 +70,9 @@ def divergence_axis(values: Sequence[float]) -> Axis:
     pad = max(0.12 * (high - low), 0.15)
     low, high, floor = low - pad, high + pad, 0.2
     axis = Axis(low, high, (), True, floor)
-    marks = ticks(low, high)
+    marks = [10.0**n for n in range(math.ceil(low), math.floor(high) + 1)]
+    if len(marks) < 2:
+        marks = ticks(low, high)
     every = -(-len(marks) // 4)
     return Axis(low, high, ((0.0, "0"), *((axis.share(v), f"{v:g}") for v in marks[::every])), True, floor)
 
