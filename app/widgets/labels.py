@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QSizePolicy, QWidget
+from PySide6.QtWidgets import QAbstractButton, QFrame, QHBoxLayout, QLabel, QSizePolicy, QWidget
 
 
 def set_role(widget: QWidget, role: str) -> None:
@@ -57,7 +57,8 @@ class Row(QWidget):
 
     def __init__(self, text: str, control: QWidget, tip: str = "") -> None:
         super().__init__()
-        self.label = label(text, "row")
+        # A switch stands at the far edge, so its label need not end with the column of labels.
+        self.label = label(text, "secondary" if isinstance(control, QAbstractButton) else "row")
         self.label.setBuddy(control)
         self.control = control
         if not control.accessibleName():
