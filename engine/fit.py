@@ -77,7 +77,8 @@ def model_info(spec: ModelSpec) -> ModelInfo:
         return hub_info(spec.source, spec.revision)
     except InvalidInput:
         for entry in cached_models():
-            if entry.folder is not None and entry.source == spec.source and spec.revision in (None, entry.revision):
+            wanted = entry.source == spec.source and spec.revision in (None, entry.revision)
+            if wanted and entry.folder is not None and not entry.problem:
                 return inspect_folder(entry.folder, spec.source)
         raise
 
