@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import gc
 import sys
+import traceback
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -2, -3, -8
 MIB = 1 << 20
@@ -26,3 +29,22 @@ def keep_freed_memory() -> str:
     if not all(mallopt(name, value) == 1 for name, value in settings):
         return "as the system has it"
     return "glibc, one arena, freed blocks of up to 32 MiB kept"
+
+
+def give_back() -> None:
+    """Returns to the system what is freed but kept, cycles of objects included."""
+    gc.collect()
+    if sys.platform.startswith("linux"):
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)
+
+
+def let_go(error: BaseException | None) -> None:
+    """Frees what an error holds on to, however long it is kept itself: the variables of the functions that it ended,
+    and of those that ended the errors it came from."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
+    give_back()

@@ -18,7 +18,7 @@ import torch
 
 from engine import machine
 from engine.activations import activation_bytes
-from engine.allocator import keep_freed_memory
+from engine.allocator import keep_freed_memory, let_go
 from engine.bill import bill_of
 from engine.blocks import BlockPool
 from engine.config import EngineConfig, InvalidInput, ModelSpec, Prompt, SamplingParams, Submission
@@ -74,6 +74,9 @@ class Engine:
             try:
                 self._load(spec, config or EngineConfig(), progress, cancelled)
             except BaseException as error:
+                if vars(self).pop("model", None) is not None:  # whoever keeps the error keeps this engine
+                    vars(self).pop("runner", None)
+                    let_go(error)
                 ready.set_exception(error)
             else:
                 ready.set_result(None)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
+from engine.allocator import give_back, let_go
 from engine.config import InvalidInput, ModelSpec
 from engine.models.checkpoint import quantization_of, read_tokenizer, transformers_config
 from engine.models.describing import describe, end_tokens, serve_with_paged_attention
@@ -35,9 +36,19 @@ class LoadedModel:
 
 
 def load(spec: ModelSpec, report: Report | None = None, cancelled: threading.Event | None = None) -> LoadedModel:
-    """Loads `spec`. Raises InvalidInput for what a person can mend, LoadCancelled when `cancelled` is set."""
+    """Loads `spec`. Raises InvalidInput for what a person can mend, LoadCancelled when `cancelled` is set; memory is
+    then as it was."""
+    try:
+        return _load(spec, Reporter(report, cancelled))
+    except BaseException as error:
+        let_go(error)
+        if torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
+        raise
+
+
+def _load(spec: ModelSpec, say: Reporter) -> LoadedModel:
     begun = time.perf_counter()
-    say = Reporter(report, cancelled)
     device = _device(spec)
     say("looking at the model")
     folder = resolve(spec)
@@ -58,6 +69,8 @@ def load(spec: ModelSpec, report: Report | None = None, cancelled: threading.Eve
     eos = end_tokens(module, tokenizer)
     card = describe(module, tokenizer, spec.source, info.name, quantization, layer_kv, windows)
     pack_linears(module)
+    if quantization != "none":
+        give_back()  # what quantizing took beside the weights
     card = replace(card, weight_bytes=held_bytes(module), load_seconds=time.perf_counter() - begun)
     return LoadedModel(module, tokenizer, card, device, dtype, eos, layer_kv)
 

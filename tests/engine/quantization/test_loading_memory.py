@@ -1,0 +1,119 @@
+"""A load that fails or is cancelled leaves memory as it was, in whatever quantization."""
+
+from __future__ import annotations
+
+import gc
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from engine import Engine, EngineConfig, EngineProcess, InvalidInput, LoadCancelled, LoadProgress, ModelSpec
+from engine.bench.quantized import no_bars, save_subject
+from engine.bench.rounded_awq import save_rounded_awq
+from engine.bench.subject import Shape
+
+SHAPE = Shape(hidden=1024, layers=4, heads=8, kv_heads=4, intermediate=2048, vocabulary=8192)  # 54 M parameters
+MIB = 1 << 20
+QUANTIZATIONS = ("none", "int8", "nf4", "torchao-int8", "awq")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    root = tmp_path_factory.mktemp("memory")
+    with no_bars():
+        plain = save_subject(root / "plain", SHAPE)
+        awq = save_rounded_awq(plain, root / "awq")
+    return lambda quantization: awq if quantization == "awq" else plain
+
+
+def tensors() -> int:
+    """Bytes of all tensors that Python knows."""
+    gc.collect()
+    found = [o for o in gc.get_objects() if issubclass(type(o), torch.Tensor)]
+    return sum(o.nbytes for o in found if o.layout is torch.strided and o.device.type == "cpu")
+
+
+def resident() -> int:
+    return psutil.Process().memory_info().rss
+
+
+@pytest.fixture
+def memory_as_it_was(folder: Callable[[str], Path], request: pytest.FixtureRequest) -> Iterator[None]:
+    """After a load that went well, as that imports libraries, which stay."""
+    quantization = request.getfixturevalue("quantization")
+    Engine(ModelSpec(str(folder(quantization)), quantization, device="cpu"), threads=1).close()
+    known, held = tensors(), resident()
+    yield
+    assert tensors() <= known + MIB
+    assert resident() <= held + 20 * MIB  # of about 100 to 200 that the model takes
+
+
+class Cancelling:
+    """Sets `event` when a load has read some share of the bytes."""
+
+    def __init__(self, share: float) -> None:
+        self.event, self.share, self.last, self.set_at = threading.Event(), share, 0, 0.0
+
+    def __call__(self, progress: LoadProgress) -> None:
+        if progress.stage == "reading weights":
+            assert progress.done >= self.last, "bytes only grow"
+            self.last = progress.done
+            if progress.done > self.share * progress.total and not self.event.is_set():
+                self.set_at = time.perf_counter()
+                self.event.set()
+
+
+@pytest.mark.parametrize("quantization", QUANTIZATIONS)
+@pytest.mark.usefixtures("memory_as_it_was")
+def test_a_cancelled_load_leaves_memory_as_it_was(quantization: str, folder: Callable[[str], Path]) -> None:
+    cancelling = Cancelling(0.5)
+    with pytest.raises(LoadCancelled) as kept:
+        Engine(
+            ModelSpec(str(folder(quantization)), quantization, device="cpu"),
+            progress=cancelling, cancelled=cancelling.event, threads=1,
+        )  # fmt: skip
+    assert time.perf_counter() - cancelling.set_at < 2.0  # about one on a quiet machine
+    assert kept.value is not None, "the error is still held, and with it where it came from"
+    assert 0 < cancelling.last < 110 * MIB
+
+
+@pytest.mark.parametrize("quantization", QUANTIZATIONS)
+@pytest.mark.usefixtures("memory_as_it_was")
+def test_a_load_that_fails_at_its_end_leaves_memory_as_it_was(
+    quantization: str, folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """All is read when it turns out that a weight is of no use."""
+    copy = Path(shutil.copytree(folder(quantization), tmp_path / "model"))
+    state = load_file(copy / "model.safetensors")
+    state["model.stray.weight"] = torch.zeros(4, 4)
+    save_file(state, copy / "model.safetensors", {"format": "pt"})
+    del state
+    with pytest.raises(InvalidInput, match=r"unexpected model\.stray\.weight") as kept:
+        Engine(ModelSpec(str(copy), quantization, device="cpu"), threads=1)
+    assert kept.value is not None
+
+
+@pytest.mark.parametrize("quantization", ["nf4"])
+@pytest.mark.usefixtures("memory_as_it_was")
+def test_a_model_without_room_for_its_cache_leaves_memory_as_it_was(
+    quantization: str, folder: Callable[[str], Path]
+) -> None:
+    with pytest.raises(InvalidInput) as kept:
+        Engine(ModelSpec(str(folder(quantization)), quantization, device="cpu"), EngineConfig(kv_memory=1), threads=1)
+    assert kept.value is not None
+
+
+def test_a_cancelled_load_of_a_child_process_ends_the_child_at_once(folder: Callable[[str], Path]) -> None:
+    cancelling = Cancelling(0.2)
+    before = {child.pid for child in psutil.Process().children()}
+    with pytest.raises(LoadCancelled):
+        EngineProcess(ModelSpec(str(folder("nf4")), "nf4"), progress=cancelling, cancelled=cancelling.event)
+    assert time.perf_counter() - cancelling.set_at < 2.0  # about one on a quiet machine
+    assert {child.pid for child in psutil.Process().children()} == before
