@@ -11,7 +11,7 @@ a kernel unpacks the weights and cuBLAS multiplies.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -218,21 +218,13 @@ TILINGS = {
     32: Tiling(32, 16, 128, 4, 3),
     FUSED_ROWS: Tiling(64, 16, 64, 4, 3),
 }
-# IEEE products of float32 have no tensor cores: small tiles keep them in registers.
-FLOAT32 = Tiling(16, 16, 16, 4, 2)
 UNPACK_N, UNPACK_K = 256, 32
 
 
-def tiling(rows: int, group: int, dtype: torch.dtype) -> Tiling:
+def tiling(rows: int, group: int) -> Tiling:
     """The tiling of a launch; inputs at a time divide the group."""
-    chosen = FLOAT32 if dtype == torch.float32 else next(TILINGS[most] for most in TILINGS if rows <= most)
-    return Tiling(
-        chosen.block_m,
-        chosen.block_w,
-        min(chosen.block_k, group & -group),
-        chosen.num_warps,
-        chosen.num_stages,
-    )
+    chosen = next(TILINGS[most] for most in TILINGS if rows <= most)
+    return replace(chosen, block_k=min(chosen.block_k, group & -group))
 
 
 def parts(programs: int, blocks: int, processors: int) -> int:
@@ -247,7 +239,7 @@ def parts(programs: int, blocks: int, processors: int) -> int:
 def awq_matmul(
     x: Tensor, qweight: Tensor, qzeros: Tensor, scales: Tensor, bias: Tensor | None = None, out: Tensor | None = None
 ) -> Tensor:
-    """x [..., inputs] times the packed weights, plus the bias, in x's dtype; sums are float32.
+    """x [..., inputs] times the packed weights, plus the bias, in x's dtype, float16 or bfloat16; sums are float32.
 
     The group is a multiple of 16. `out` [..., outputs], contiguous, is written and returned where it is given. Gives
     the same bits each time, and never waits for the device, so it can be captured in a CUDA graph.
@@ -279,7 +271,7 @@ def launches(
     """The kernels of one product with grids and arguments, reading shapes and strides alone."""
     (rows, inputs), words = x.shape, qweight.shape[1]
     group = inputs // qzeros.shape[0]
-    tiles = tiling(rows, group, x.dtype)
+    tiles = tiling(rows, group)
     joined = tiles.block_m > SINGLE_ROWS
     grid = (-(-rows // tiles.block_m), -(-words // tiles.block_w))
     blocks = inputs // tiles.block_k
@@ -320,6 +312,8 @@ def launches(
         "PARTS": split,
         "HAS_BIAS": bias is not None,
         "BLOCK": ADDED,
+        "num_warps": 4,
+        "enable_fp_fusion": True,
     }
     return [
         (awq_matmul_kernel, (*grid, split), product),

@@ -1,7 +1,12 @@
-"""Every kernel compiles for the GPUs it is launched on, and fits their shared memory; no GPU is needed for that."""
+"""Every kernel compiles for the GPUs it is launched on, and fits their shared memory; no GPU is needed for that.
+
+The AWQ kernels spill no registers either, read from what cuobjdump says of the machine code.
+"""
 
 from __future__ import annotations
 
+import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +19,7 @@ triton = pytest.importorskip("triton")
 from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler import ASTSource  # noqa: E402
 
-from engine.kernels import paged_attention, store_kv  # noqa: E402
+from engine.kernels import awq_matmul, paged_attention, store_kv  # noqa: E402
 
 SHARED_MEMORY = {80: 163 * 1024, 89: 99 * 1024, 90: 227 * 1024, 100: 227 * 1024}  # bytes a block may have, by sm
 POINTERS = {
@@ -125,3 +130,53 @@ def test_storing_keys_and_values_compiles_and_fits(sm: int, dtype: torch.dtype) 
     cache = torch.empty(1000, 16, 8, 128, dtype=dtype, device="meta")
     arguments = store_kv.launch(k, k, cache, cache, torch.empty(64, dtype=torch.int64, device="meta"))[1]
     check(compile_launch(store_kv.store_kv_kernel, arguments, sm), sm)
+
+
+def check_nothing_spills(compiled: Any, folder: Path) -> None:
+    """Spilled registers are the only local memory of these kernels: STACK and LOCAL in what cuobjdump says."""
+    cubin = folder / "kernel.cubin"
+    cubin.write_bytes(compiled.asm["cubin"])
+    cuobjdump = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
+    usage = subprocess.run([cuobjdump, "-res-usage", cubin], capture_output=True, text=True, check=True).stdout
+    assert re.findall(r"(?:STACK|LOCAL):(\d+)", usage) == ["0", "0"], usage
+
+
+def awq_launches(rows: int, group: int, dtype: torch.dtype) -> list[tuple[Any, dict[str, Any]]]:
+    """Kernels and arguments of a product of an 8B model's size, on tensors that hold nothing."""
+    inputs, outputs = 4096, 4096
+    x, out = (torch.empty(rows, width, dtype=dtype, device="meta") for width in (inputs, outputs))
+    qweight = torch.empty(inputs, outputs // 8, dtype=torch.int32, device="meta")
+    qzeros = torch.empty(inputs // group, outputs // 8, dtype=torch.int32, device="meta")
+    scales = torch.empty(inputs // group, outputs, dtype=torch.float16, device="meta")
+    made = awq_matmul.launches(out, x, qweight, qzeros, scales, None, processors=132)
+    return [(kernel, arguments) for kernel, _, arguments in made]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "fp16"])
+@pytest.mark.parametrize("rows", [1, 17, 64])
+@pytest.mark.parametrize("sm", [80, 89, 90, 100])
+def test_awq_products_compile_and_fit_without_spills(sm: int, rows: int, dtype: torch.dtype, tmp_path: Path) -> None:
+    for kernel, arguments in awq_launches(rows, 128, dtype):
+        compiled = compile_launch(kernel, arguments, sm)
+        check(compiled, sm)
+        check_nothing_spills(compiled, tmp_path)
+
+
+@pytest.mark.parametrize("group", [32, 64, 4096])
+@pytest.mark.parametrize("rows", [1, 17, 64])
+def test_awq_products_of_other_groups_compile_and_fit_without_spills(rows: int, group: int, tmp_path: Path) -> None:
+    kernel, arguments = awq_launches(rows, group, torch.bfloat16)[0]
+    compiled = compile_launch(kernel, arguments, 90)
+    check(compiled, 90)
+    check_nothing_spills(compiled, tmp_path)
+
+
+@pytest.mark.parametrize("sm", [80, 90, 100])
+def test_unpacking_awq_compiles_without_spills(sm: int, tmp_path: Path) -> None:
+    qweight, qzeros = (torch.empty(rows, 512, dtype=torch.int32, device="meta") for rows in (4096, 32))
+    scales = torch.empty(32, 4096, dtype=torch.float16, device="meta")
+    out = torch.empty(4096, 4096, dtype=torch.bfloat16, device="meta")
+    arguments = awq_matmul.unpack_launch(out, qweight, qzeros, scales)[1]
+    compiled = compile_launch(awq_matmul.awq_unpack_kernel, arguments, sm)
+    check(compiled, sm)
+    check_nothing_spills(compiled, tmp_path)

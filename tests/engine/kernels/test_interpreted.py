@@ -15,8 +15,9 @@ pytest.importorskip("triton")
 
 
 @pytest.mark.timeout(300)
-def test_kernels_in_the_interpreter_agree_with_the_oracle() -> None:
-    checks = Path(__file__).with_name("interpreted_checks.py")
+@pytest.mark.parametrize("name", ["interpreted_checks.py", "interpreted_awq_checks.py"])
+def test_kernels_in_the_interpreter_agree_with_the_oracle(name: str) -> None:
+    checks = Path(__file__).with_name(name)
     run = subprocess.run(
         # Rows of a tile that hold no token divide 0 by 0 and overflow, and are not stored: NumPy warns, a GPU does not.
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore::RuntimeWarning", str(checks)],
