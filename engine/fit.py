@@ -108,7 +108,7 @@ def _fit(info: ModelInfo, room: Room, name: str, dtype: str, slots: int, token_b
         info, available = shipped, ""
     kind = load_dtype(info, name, room.kind, dtype)
     item = TORCH_BYTES[kind]
-    held_as = "awq" if is_awq(info) else name
+    held_as = "awq" if is_awq(info) and name == "none" else name
     weights = held_bytes(info, held_as, kind, room.kind)
     if held_as == "awq":
         told = "this checkpoint is AWQ, and is loaded as such" if name == "none" else ""

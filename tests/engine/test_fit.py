@@ -186,6 +186,8 @@ def test_a_checkpoint_that_is_awq_already_is_not_quantized_again() -> None:
     assert "is loaded as such" in bills["none"].note
     for name in ("int8", "int8-plain", "nf4", "nf4-double", "torchao-int8"):
         assert bills[name].available == "this checkpoint is AWQ already: nothing to quantize"
+        assert bills[name].note == ""
+        assert bills[name].weights == fit(large(), name).weights  # what the original's would be
 
 
 def test_awq_says_where_it_saves_no_memory() -> None:
