@@ -13,8 +13,9 @@ from typing import Any
 
 from engine.config import InvalidInput
 from engine.job import Report
+from engine.models.checkpoint import first_line
 from engine.models.inspect import read_config
-from engine.progress import LoadProgress
+from engine.progress import LoadCancelled, LoadProgress
 from engine.quantize import ORIGIN, AwqRecipe, calibration_ids
 from engine.texts import read_text
 
@@ -68,6 +69,10 @@ def _quantize(recipe: AwqRecipe, folder: Path, part: Path, report: Report) -> No
         raise InvalidInput("there is not enough memory to quantize this model here; fewer samples take less") from error
     except OSError as error:
         raise InvalidInput(f"cannot write the checkpoint: {error.strerror or error}") from error
+    except (LoadCancelled, InvalidInput):
+        raise
+    except Exception as error:  # its assertions have no words
+        raise RuntimeError(f"autoawq stopped: {first_line(error)}") from error
     for pattern in COPIED:
         for path in folder.glob(pattern):
             shutil.copyfile(path, part / path.name)

@@ -86,10 +86,10 @@ class Yardstick:
         tokens = min(self.wanted, room)
         self.windows = windows_of(self._ids, scored, self.window, tokens)
         if self.tokens < min(ROWS, self.wanted):
-            why = (
-                "the text is too short" if room > ROWS else f"{tempfile.gettempdir()} is full: a token takes {each:,} B"
-            )
-            raise InvalidInput(f"{self.tokens} tokens could be predicted: {why}; choose more text, or make room")
+            if room < ROWS:
+                folder = tempfile.gettempdir()
+                raise InvalidInput(f"{folder} is full: the original's predictions take {each:,} bytes a token there")
+            raise InvalidInput(f"the text has {self.tokens} tokens to predict: choose one of at least {ROWS}")
         if self.tokens < self.wanted:
             reason = "the text has no more" if self.tokens < tokens else "more do not fit on the disk"
             self.note = f"{self.tokens:,} of {self.wanted:,} tokens: {reason}"

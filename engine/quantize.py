@@ -24,7 +24,7 @@ from engine.texts import Encode, read_text, samples, token_ids
 GROUPS = (32, 64, 128)
 REMEDY = "pip install 'batchscope[awq]'"
 ORIGIN = "quantized_from.json"  # beside a checkpoint that was made here: what it was made of
-PACKED = 8  # outputs of a layer that share an int32
+PACKED, TOGETHER = 8, 64  # outputs that share an int32; outputs clipped together, but for queries' and keys'
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +92,10 @@ def _check_architecture(folder: Path) -> None:
         raise InvalidInput(f"{why} (what is quantized here is to run here)")
     known = autoawq_types()
     if kind not in known:
+        able = sorted(each for each in known - set(REFUSED) if not why_unsupported(each))
         raise InvalidInput(
-            f"model type {kind!r}: autoawq cannot quantize it; it can {', '.join(sorted(known - set(REFUSED)))}. "
-            "int8 and nf4 quantize any model while it loads"
+            f"model type {kind!r}: autoawq cannot quantize it, only {', '.join(able)}; "
+            "int8 and nf4 quantize it while it loads"
         )
     if kind in REFUSED:
         raise InvalidInput(f"model type {kind!r}: {REFUSED[kind]}; int8 and nf4 quantize it while it loads")
@@ -103,6 +104,7 @@ def _check_architecture(folder: Path) -> None:
 _EXPERTS = "it has experts, which autoawq does not find in today's transformers"
 _SCALED = "autoawq would scale its activation function, a kind of layer that no ordinary model has a place for"
 REFUSED = {
+    "opt": "autoawq asks it for rotary embeddings, which it does not have",
     **dict.fromkeys(("mixtral", "qwen3_moe", "deepseek_v2", "deepseek_v3"), _EXPERTS),
     **dict.fromkeys(("bloom", "falcon", "gpt_bigcode", "gpt_neox", "gptj", "internlm2", "mpt", "starcoder2"), _SCALED),
 }
@@ -136,8 +138,9 @@ def _check_widths(folder: Path, group: int) -> None:
             rest = [g for g in GROUPS if not any(width % g for _, width, _ in linears)]
             remedy = f"choose group {' or '.join(map(str, rest))}" if rest else "no group that autoawq has does"
             raise InvalidInput(f"group={group}: does not divide the {inputs} inputs of {name}; {remedy}")
-        if outputs % PACKED:
-            raise InvalidInput(f"{name} has {outputs} outputs, which AWQ packs by {PACKED}: it cannot be quantized")
+        multiple = PACKED if re.search(r"\b[qk]_proj\b", name) else TOGETHER
+        if outputs % multiple:
+            raise InvalidInput(f"{name} has {outputs} outputs, and autoawq does multiples of {multiple} only")
 
 
 def _check_out(out: Path, folder: Path) -> None:
