@@ -1,0 +1,513 @@
+"""The Models page over the real engine, real folders, and a small hub on loopback."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QAction, QGuiApplication
+from PySide6.QtWidgets import QAbstractButton, QApplication, QComboBox, QLineEdit, QMessageBox, QPushButton, QSpinBox
+from pytestqt.qtbot import QtBot
+
+import resources
+from app import places, theme
+from app.main_window import MODELS, PLAY, MainWindow
+from app.pages.models import ModelsPage
+from app.panels.models_bills import holds_words, reason, rule_words
+from app.panels.models_fit_row import place_columns
+from app.panels.models_items import Item, Mark, Section, age_words, big_words, matches
+from app.panels.models_reference import Reference, hub_reference, short_revision
+from app.recent_models import MOST, RECENT_KEY, RecentModels
+from app.session import SessionState
+from engine import Fit, ModelSpec, Room, cached_models, inspect_model
+from tests.engine.hub.conftest import FIRST, SECOND
+from tests.engine.hub.small_hub import SmallHub
+
+WAIT = 60_000
+DEMO = resources.path("models/stories-5m")
+NOWHERE = "http://127.0.0.1:9"
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty Hugging Face cache, and no hub unless a test serves one."""
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    monkeypatch.delenv("HF_HUB_CACHE", raising=False)
+    monkeypatch.setenv("HF_ENDPOINT", NOWHERE)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+
+def models_page(qtbot: QtBot, window: MainWindow) -> ModelsPage:
+    """The page, with what is on this machine listed and the first model's fit told."""
+    window.show_page(MODELS)
+    page = window.models
+    assert page is not None
+    qtbot.waitUntil(lambda: page.fit.bills is not None and page.fit.table.isVisible(), timeout=WAIT)
+    return page
+
+
+def choose(qtbot: QtBot, page: ModelsPage, section: Section, source: str, revision: str | None = None) -> None:
+    """Chooses a row and waits until all that can be known of it is on show."""
+    assert page.list.choose((section.value, source, revision)), f"no row {source} in {section}"
+    qtbot.waitUntil(lambda: page.subject is not None and bool(page.subject.info or page.subject.error), timeout=WAIT)
+    assert page.subject is not None
+    assert page.subject.item.source == source
+    if page.subject.info is not None:
+        qtbot.waitUntil(lambda: page.fit.bills is not None, timeout=WAIT)
+
+
+def ask_hub(qtbot: QtBot, page: ModelsPage, words: str) -> None:
+    page.list.search.setText(words)
+    with qtbot.waitSignal(page.library.search_ended, timeout=WAIT):
+        qtbot.keyClick(page.list.search, Qt.Key.Key_Return)
+
+
+def names(page: ModelsPage, section: Section) -> list[str]:
+    """Of the rows on show."""
+    return [row.name for row in page.rows.rows if isinstance(row, Item) and row.section is section]
+
+
+def sparse_llama(folder: Path, layers: int = 80, hidden: int = 8192, kind: str = "llama") -> Path:
+    """A folder of a model's true size whose weights are a hole in a file."""
+    shutil.copytree(DEMO, folder)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config |= {
+        "num_hidden_layers": layers, "hidden_size": hidden, "num_attention_heads": hidden // 128, "model_type": kind,
+        "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 3 * hidden, "vocab_size": 32_000,
+        "max_position_embeddings": 8192,
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    shapes = {"model.embed_tokens.weight": [32_000, hidden], "model.norm.weight": [hidden]}
+    for layer in range(layers):
+        stem = f"model.layers.{layer}"
+        shapes |= {
+            f"{stem}.self_attn.q_proj.weight": [hidden, hidden], f"{stem}.self_attn.k_proj.weight": [1024, hidden],
+            f"{stem}.self_attn.v_proj.weight": [1024, hidden], f"{stem}.self_attn.o_proj.weight": [hidden, hidden],
+            f"{stem}.mlp.gate_proj.weight": [3 * hidden, hidden], f"{stem}.mlp.up_proj.weight": [3 * hidden, hidden],
+            f"{stem}.mlp.down_proj.weight": [hidden, 3 * hidden], f"{stem}.input_layernorm.weight": [hidden],
+            f"{stem}.post_attention_layernorm.weight": [hidden],
+        }  # fmt: skip
+    header, end = {}, 0
+    for name, shape in shapes.items():
+        begin, end = end, end + 2 * (shape[0] * shape[1] if len(shape) > 1 else shape[0])
+        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    with (folder / "model.safetensors").open("wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.truncate(8 + len(text) + end)
+    return folder
+
+
+# What a person typed.
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("Qwen/Qwen3-0.6B", Reference("Qwen/Qwen3-0.6B")),
+        ("  Qwen/Qwen3-0.6B@c1899de ", Reference("Qwen/Qwen3-0.6B", "c1899de")),
+        ("https://huggingface.co/Qwen/Qwen3-0.6B", Reference("Qwen/Qwen3-0.6B")),
+        ("huggingface.co/Qwen/Qwen3-0.6B/tree/v1.0?x=1", Reference("Qwen/Qwen3-0.6B", "v1.0")),
+        ("https://hf.co/a/b/blob/main/config.json", Reference("a/b", "main")),
+        ("http://127.0.0.1:8000/a/b/", Reference("a/b")),
+        ("https://huggingface.co/datasets/squad/plain", None),
+        ("small stories", None),
+        ("qwen", None),
+        ("/models/qwen", None),
+    ],
+)
+def test_a_hub_id_is_understood_however_it_is_pasted(text: str, meant: Reference | None) -> None:
+    assert hub_reference(text) == meant
+
+
+def test_figures_of_the_list_are_said_shortly() -> None:
+    assert [big_words(n) for n in (7, 812, 1_200, 41_000, 1_240_000)] == ["7", "812", "1.2 k", "41 k", "1.2 M"]
+    now = 1e9
+    assert [age_words(now - s, now) for s in (1, 61, 7200, 90_000, 15 * 86_400)] == [
+        "just now", "1 minute ago", "2 hours ago", "yesterday", "2 weeks ago",
+    ]  # fmt: skip
+    assert short_revision("c" * 40) == "ccccccc"
+    assert short_revision("main") == "main"
+    item = Item(Section.HUB, "Qwen/Qwen3-0.6B", None, "Qwen/Qwen3-0.6B", "apache-2.0", problem="it is broken")
+    assert matches(item, "qwen APACHE")
+    assert not matches(item, "qwen mit")
+    assert item.mark(loaded=False) is Mark.PROBLEM
+    assert item.words().endswith("it is broken")
+
+
+# What is remembered.
+
+
+def test_recent_models_are_kept_newest_first_a_model_once_with_its_last_settings(qtbot: QtBot) -> None:
+    recents = RecentModels()
+    recents.add(ModelSpec("demo"))
+    assert not recents.entries, "the demo as it ships is always on show"
+    specs = [ModelSpec(f"owner/model-{i}", "nf4", "bfloat16", "cpu", "main") for i in range(MOST + 2)]
+    for spec in specs:
+        recents.add(spec)
+    again = ModelSpec(specs[5].source, "int8", revision="main")
+    recents.add(again)
+    kept = RecentModels()
+    assert [entry.spec for entry in kept.entries[:2]] == [again, specs[-1]]
+    assert len(kept.entries) == MOST
+    assert sum(entry.spec.source == again.source for entry in kept.entries) == 1
+    kept.remove(again)
+    assert RecentModels().entries[0].spec == specs[-1]
+    kept.clear()
+    assert not RecentModels().entries
+
+
+def test_settings_that_cannot_be_read_are_no_reason_to_fail(qtbot: QtBot) -> None:
+    good = {"used": 5.0, "source": "owner/name", "quantization": "nf4"}
+    for kept in ("{not json", json.dumps({"a": 1}), json.dumps([3, {"source": "x", "quantization": "int3"}, good])):
+        places.settings().setValue(RECENT_KEY, kept)
+        recents = RecentModels()
+        assert [e.spec for e in recents.entries] == ([ModelSpec("owner/name", "nf4")] if "int3" in kept else [])
+
+
+# The bills.
+
+
+def test_reasons_and_the_rule_of_thumb_are_told_in_words() -> None:
+    gib = 1 << 30
+    room = Room("cpu", 8 * gib, 16 * gib)
+    big = Fit("none", "float32", 30 * gib, 1024, gib, 0, 0, False)
+    assert reason(big, room) == "does not fit: 31 GB before any KV cache, 23 GB more than is free"
+    assert reason(Fit("nf4", "bfloat16", 1, 1, 1, 1, 1, False, "install it"), room) == "install it"
+    fine = Fit("nf4", "bfloat16", gib, 1024, 1, gib, 70_000, True)
+    assert reason(fine, room) == ""
+    assert holds_words(fine, 1024) == "68 × 1,024"
+    info = inspect_model("demo")
+    formula, why = rule_words(info, "float32", 1024, 64)
+    assert "2 · 4 · 6 · 256 · 1,024 · 64 = 768" in formula
+    assert formula.startswith("KV cache of 64 × 1,024 tokens in float32: 384")
+    assert "8 query heads share 4" in why
+    assert "2 × smaller" in why
+
+
+def test_columns_of_the_fit_table_give_way_in_their_order_and_never_overlap() -> None:
+    for zoom in (1.0, 2.0):
+        theme.set_zoom(zoom)
+        before = 0
+        for width in range(400, 2000, 20):
+            columns = place_columns(width)
+            assert {"name", "holds"} <= set(columns)
+            assert len(columns) >= before
+            before = len(columns)
+            ends = [x + wide for x, wide in columns.values()]
+            assert all(end <= begin for end, (begin, _) in zip(ends, list(columns.values())[1:]))
+            if width > 400 * zoom:
+                assert ends[-1] <= width
+        assert before == 8
+
+
+# The page.
+
+
+def test_what_ships_is_listed_and_its_facts_and_fit_are_told_without_a_network(
+    qtbot: QtBot, window: MainWindow
+) -> None:
+    page = models_page(qtbot, window)
+    assert names(page, Section.SHIPPED)[0] == "demo stories 5M"
+    assert page.header.title.accessibleName() == "demo stories 5M"
+    told = page.header.facts.words()
+    assert "Architecture: LlamaForCausalLM ✓" in told
+    assert "Heads: 8  ·  4 KV  ·  32 wide" in told
+    assert "Context: 1,024 tokens" in told
+    none = page.fit.rows["none"]
+    assert none.recommended
+    assert none.button.property("role") == "primary"
+    assert "fits, 64 × 1,024 tokens" in none.accessibleName()
+    page.fit.length.setValue(512)
+    assert "128 × 512" in none.accessibleName()
+    page.fit.dtype.setCurrentIndex(page.fit.dtype.findData("bfloat16"))
+    qtbot.waitUntil(lambda: none.fit is not None and none.fit.dtype == "bfloat16", timeout=WAIT)
+    qtbot.mouseClick(page.header.copy, Qt.MouseButton.LeftButton)
+    assert QGuiApplication.clipboard().text() == str(DEMO)
+    page.fit.export_menu.copy("Markdown")
+    assert "| none | bfloat16 |" in QGuiApplication.clipboard().text()
+    page.fit.export_menu.copy("CSV")
+    assert QGuiApplication.clipboard().text().startswith("quantization,dtype,weights,")
+    page.fit.export_menu.copy("JSON")
+    assert json.loads(QGuiApplication.clipboard().text())["rows"][0]["quantization"] == "none"
+
+
+def test_a_load_shows_itself_goes_to_play_and_is_remembered(qtbot: QtBot, ready: MainWindow) -> None:
+    page = models_page(qtbot, ready)
+    row = page.fit.rows["none"]
+    assert row.button.text() == "Loaded"
+    assert page.rows.items(Section.SHIPPED)[0].mark(page._is_loaded(page.rows.items(Section.SHIPPED)[0])) is Mark.LOADED
+    qtbot.mouseClick(page.fit.rows["torchao-int8"].button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: ready.session.state is SessionState.LOADING)
+    assert page.loading.isVisible()
+    qtbot.waitUntil(lambda: ready.pages.currentIndex() == PLAY, timeout=WAIT)
+    assert ready.banner.title.text() == "demo stories is loaded"
+    assert "int8, torchao" in ready.banner.text.text()
+    ready.show_page(MODELS)
+    assert not page.loading.isVisible()
+    qtbot.waitUntil(lambda: page.fit.rows["torchao-int8"].button.text() == "Loaded", timeout=WAIT)
+    recent = page.rows.items(Section.RECENT)
+    assert [item.settings for item in recent] == [ModelSpec("demo", "torchao-int8")]
+    assert recent[0].detail == "int8, torchao  ·  just now"
+    choose(qtbot, page, Section.RECENT, "demo")
+    qtbot.waitUntil(lambda: page.fit.rows["torchao-int8"].last)
+    assert page.fit.best == "torchao-int8"
+    qtbot.keyClick(page.list.view, Qt.Key.Key_Delete)
+    assert names(page, Section.RECENT) == []
+
+
+def test_a_load_that_is_cancelled_or_fails_leaves_the_page_with_words(
+    qtbot: QtBot, window: MainWindow, tmp_path: Path
+) -> None:
+    page = models_page(qtbot, window)
+    page.fit.rows["none"].load()
+    qtbot.waitUntil(lambda: page.loading.isVisible(), timeout=WAIT)
+    qtbot.waitUntil(lambda: not page.fit.rows["none"].button.isEnabled())
+    page.loading.cancel.click()
+    with qtbot.waitSignal(window.session.load_failed, timeout=WAIT):
+        pass
+    assert window.pages.currentIndex() == MODELS
+    assert page.notice.title.text() == "The load was cancelled"
+    assert not page.loading.isVisible()
+    folder = tmp_path / "later-broken"
+    shutil.copytree(DEMO, folder)
+    page.open_folder(folder)
+    qtbot.waitUntil(lambda: page.subject is not None and page.subject.item.source == str(folder), timeout=WAIT)
+    qtbot.waitUntil(lambda: page.fit.rows["none"].button.isEnabled(), timeout=WAIT)
+    (folder / "model.safetensors").write_bytes(b"")
+    with qtbot.waitSignal(window.session.load_failed, timeout=WAIT):
+        page.fit.rows["none"].load()
+    assert window.banner.title.text() == "The model was not loaded"
+    qtbot.keyClick(page, Qt.Key.Key_F5)
+    page.rescan_action.trigger()
+    qtbot.waitUntil(lambda: page.subject is not None and bool(page.subject.error), timeout=WAIT)
+    assert not page.sections.isVisible()
+
+
+def test_folders_are_added_by_path_and_what_is_wrong_with_them_is_said(
+    qtbot: QtBot, window: MainWindow, tmp_path: Path
+) -> None:
+    good, broken, other = tmp_path / "good", tmp_path / "broken", sparse_llama(tmp_path / "other", 2, 256, "bloom")
+    shutil.copytree(DEMO, good)
+    shutil.copytree(DEMO, broken)
+    weights = broken / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1_000_000])
+    page = models_page(qtbot, window)
+    for folder in (good, broken, other):
+        page.list.search.setText(str(folder))
+        qtbot.keyClick(page.list.search, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: len(names(page, Section.FOLDERS)) == 3, timeout=WAIT)
+    choose(qtbot, page, Section.FOLDERS, str(broken))
+    assert "cut short" in page.header.words.text()
+    assert not page.sections.isVisible()
+    choose(qtbot, page, Section.FOLDERS, str(other))
+    assert "bloom" in page.header.words.text()
+    assert "Architecture: LlamaForCausalLM ✕" in page.header.facts.words()
+    marks = {item.name: item.mark(loaded=False) for item in page.rows.items(Section.FOLDERS)}
+    assert marks == {"good": Mark.NONE, "broken": Mark.PROBLEM, "other": Mark.UNSUPPORTED}
+    assert not any(row.button.isVisible() or row.recommended for row in page.fit.rows.values())
+    choose(qtbot, page, Section.FOLDERS, str(good))
+    assert all(row.button.isVisible() for row in page.fit.rows.values())
+    qtbot.keyClick(page.list.view, Qt.Key.Key_Delete)
+    qtbot.waitUntil(lambda: names(page, Section.FOLDERS) == ["other", "broken"], timeout=WAIT)
+    assert good.is_dir(), "its files stay"
+    assert RecentModels().folders == [other, broken]
+
+
+def test_a_model_too_large_says_by_how_much_before_a_weight_is_read(
+    qtbot: QtBot, window: MainWindow, tmp_path: Path
+) -> None:
+    folder = sparse_llama(tmp_path / "a-hundred-b", 120)
+    page = models_page(qtbot, window)
+    window.open_path(folder)
+    qtbot.waitUntil(lambda: page.subject is not None and page.subject.item.source == str(folder), timeout=WAIT)
+    qtbot.waitUntil(lambda: page.fit.bills is not None, timeout=WAIT)
+    assert page.fit.warning.text().startswith("Nothing fits: the smallest needs")
+    none = page.fit.rows["none"]
+    assert none.second_line()[0][0].startswith("does not fit: ")
+    assert not none.button.isEnabled()
+    assert page.fit.best == ""
+
+
+def test_typing_filters_and_the_keyboard_alone_is_enough(qtbot: QtBot, ready: MainWindow) -> None:
+    page = models_page(qtbot, ready)
+    page.search_action.trigger()
+    assert QApplication.focusWidget() is page.list.search or not ready.isActiveWindow()
+    qtbot.keyClicks(page.list.search, "draft")
+    assert names(page, Section.SHIPPED) == ["demo draft 0.8M"]
+    qtbot.keyClick(page.list.search, Qt.Key.Key_Down)
+    qtbot.waitUntil(lambda: page.subject is not None and page.subject.item.source == "demo-draft", timeout=WAIT)
+    qtbot.waitUntil(lambda: page.fit.bills is not None, timeout=WAIT)
+    page.list.search.setText("no such words")
+    assert page.list.empty.isVisible()
+    assert page.subject is not None
+    assert page.subject.item.source == "demo-draft", "the right side stays"
+    page.list.search.clear()
+    assert page.list.current is not None
+    assert page.list.current.source == "demo-draft"
+    qtbot.keyClick(page.list.view, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: ready.session.ready and ready.session.spec.source == "demo-draft", timeout=WAIT)
+    ready.show_page(MODELS)
+    first, second = page.fit.rows["none"], page.fit.rows["int8"]
+    assert first.nextInFocusChain() is not None
+    first.setFocus()
+    with qtbot.waitSignal(first.moved):
+        qtbot.keyClick(first, Qt.Key.Key_Down)
+    qtbot.waitUntil(second.button.isEnabled, timeout=WAIT)
+    qtbot.keyClick(second, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: ready.session.spec.quantization == "int8", timeout=WAIT)
+    ready.session.cancel_load()
+    qtbot.waitUntil(lambda: ready.session.state is not SessionState.LOADING, timeout=WAIT)
+
+
+def test_all_that_can_be_used_has_a_name_in_both_themes_and_at_every_size(qtbot: QtBot, window: MainWindow) -> None:
+    page = models_page(qtbot, window)
+    for kind in (QPushButton, QComboBox, QSpinBox, QLineEdit, QAbstractButton):
+        for widget in page.findChildren(kind):
+            named = widget.objectName() and not widget.objectName().startswith("qt_")
+            if named and widget.isVisibleTo(window):
+                words = widget.accessibleName() or (widget.text() if isinstance(widget, QAbstractButton) else "")
+                assert words, f"{widget.objectName()} has no name for a screen reader"
+                assert widget.focusPolicy() != Qt.FocusPolicy.NoFocus
+    for name, zoom, size in (("light", 1.0, (1280, 800)), ("dark", 2.0, (1600, 1000)), ("light", 0.75, (2400, 1300))):
+        theme.set_theme(name)
+        theme.set_zoom(zoom)
+        window.resize(*size)
+        QApplication.processEvents()
+        assert not page.grab().isNull()
+        widest = page.sections.width()
+        assert all(row.width() <= widest for row in page.fit.rows.values())
+        assert page.list.view.horizontalScrollBar().maximum() == 0
+        menu = page.list.menu(page.list.current)
+        assert [a.text().split("\t")[0] for a in menu.actions() if a.text()][:1] == ["Add a folder…"]
+        menu.deleteLater()
+
+
+def test_the_page_and_its_commands_import_no_torch() -> None:
+    program = "import app.pages.models, sys; print('torch' in sys.modules, 'transformers' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["False", "False"]
+
+
+# The hub.
+
+
+def test_without_a_network_the_hub_says_so_and_all_else_works(qtbot: QtBot, window: MainWindow) -> None:
+    page = models_page(qtbot, window)
+    ask_hub(qtbot, page, "qwen")
+    assert "cannot be reached" in page.list.note.text()
+    assert page.list.note.text().endswith("Local models work without it.")
+    assert not page.list.progress.isVisible()
+    page.list.search.clear()
+    choose(qtbot, page, Section.SHIPPED, "demo-draft")
+    assert page.fit.rows["none"].button.isEnabled()
+    page.recents.add(ModelSpec("owner/gone", "nf4"))
+    choose(qtbot, page, Section.RECENT, "owner/gone")
+    assert "cannot be reached" in page.header.words.text()
+
+
+def test_a_hub_model_is_found_judged_fetched_loaded_and_deleted(
+    qtbot: QtBot, hub: SmallHub, window: MainWindow
+) -> None:
+    page = models_page(qtbot, window)
+    page.list.ask.click()
+    assert "Type what to search for" in page.list.note.text()
+    ask_hub(qtbot, page, "stories")
+    assert names(page, Section.HUB)[:2] == ["batch/stories-5m", "batch/stories"]
+    choose(qtbot, page, Section.HUB, "batch/stories", SECOND)
+    assert "Licence: apache-2.0" in page.header.facts.words()
+    assert page.header.place.accessibleName() == "batch/stories  ·  2222222"
+    weights = len(hub.repositories["batch/stories"].commits[SECOND]["model.safetensors"])
+    assert hub.sent("model.safetensors") < weights / 3, "its header alone is read"
+    assert page.download.button.text() == "Download 1.75 MB"
+    assert not any(row.button.isVisible() for row in page.fit.rows.values())
+    assert page.fit.rows["none"].recommended
+    with qtbot.waitSignal(page.downloads.finished, timeout=WAIT):
+        qtbot.keyClick(page.list.view, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: names(page, Section.CACHE) == ["batch/stories"], timeout=WAIT)
+    qtbot.waitUntil(lambda: page.fit.rows["none"].button.isVisible(), timeout=WAIT)
+    assert not page.download.isVisible()
+    assert page.subject is not None
+    assert page.subject.here
+    item = next(item for item in page.rows.items(Section.HUB) if item.source == "batch/stories")
+    assert item.mark(loaded=False) is Mark.HERE
+    with qtbot.waitSignal(page.loaded, timeout=WAIT):
+        page.fit.rows["none"].load()
+    assert window.session.spec == ModelSpec("batch/stories", revision=SECOND)
+
+    window.show_page(MODELS)
+    page.list.search.clear()
+    choose(qtbot, page, Section.CACHE, "batch/stories", SECOND)
+    assert page.list.current is not None
+    page._on_deletion_asked(page.list.current)
+    assert page.notice.title.text() == "batch/stories is loaded"
+    unloading = window.session.start(window.session.unload())
+    qtbot.waitUntil(unloading.done, timeout=WAIT)
+    delete = next(a for a in page.list.menu(page.list.current).actions() if a.text().startswith("Delete"))
+    assert isinstance(delete, QAction)
+    delete.trigger()
+    qtbot.waitUntil(lambda: page.findChild(QMessageBox) is not None, timeout=WAIT)
+    box = page.findChild(QMessageBox)
+    assert isinstance(box, QMessageBox)
+    assert "frees 1.75 MB" in box.informativeText()
+    next(b for b in box.buttons() if b.text() == "Delete").click()
+    qtbot.waitUntil(lambda: names(page, Section.CACHE) == [], timeout=WAIT)
+    assert cached_models() == []
+
+
+def test_a_revision_is_pinned_and_a_stopped_download_goes_on_from_the_list(
+    qtbot: QtBot, hub: SmallHub, window: MainWindow
+) -> None:
+    page = models_page(qtbot, window)
+    ask_hub(qtbot, page, f"{hub.address}/batch/stories/tree/v1")
+    qtbot.waitUntil(lambda: page.subject is not None and page.subject.revision == FIRST, timeout=WAIT)
+    ask_hub(qtbot, page, "batch/stories-5m")
+    qtbot.waitUntil(lambda: page.download.isVisible() and page.fit.bills is not None, timeout=WAIT)
+    hub.pace = 0.05
+    page.download.button.click()
+    entry = page.downloads.running
+    assert entry is not None
+    qtbot.waitUntil(lambda: entry.done > 0, timeout=WAIT)
+    assert page.download.button.text() == "Cancel"
+    assert names(page, Section.DOWNLOADS) == ["batch/stories-5m"] or page.list.search.text()
+    page.download.button.click()
+    qtbot.waitUntil(lambda: not entry.active, timeout=WAIT)
+    assert page.download.button.text() == "Resume download"
+    page.list.search.clear()
+    page.library.rescan()
+    choose(qtbot, page, Section.DOWNLOADS, "batch/stories-5m", FIRST)
+    qtbot.keyClick(page.list.view, Qt.Key.Key_Delete)
+    qtbot.waitUntil(lambda: names(page, Section.CACHE) == ["batch/stories-5m"], timeout=WAIT)
+    part = page.rows.items(Section.CACHE)[0]
+    assert part.mark(loaded=False) is Mark.PARTIAL
+    hub.pace = 0.0
+    choose(qtbot, page, Section.CACHE, "batch/stories-5m", FIRST)
+    assert page.download.button.text() == "Resume download"
+    with qtbot.waitSignal(page.downloads.finished, timeout=WAIT):
+        page.download.button.click()
+    qtbot.waitUntil(lambda: page.fit.rows["none"].button.isVisible(), timeout=WAIT)
+
+
+def test_a_gated_model_is_explained_and_a_search_can_be_given_up(
+    qtbot: QtBot, hub: SmallHub, window: MainWindow
+) -> None:
+    page = models_page(qtbot, window)
+    ask_hub(qtbot, page, "batch/gated-stories")
+    qtbot.waitUntil(lambda: page.subject is not None and bool(page.subject.error), timeout=WAIT)
+    assert "hf auth login" in page.header.words.text()
+    assert page.rows.items(Section.HUB)[0].detail.startswith("gated")
+    page.list.search.setText("stories")
+    qtbot.keyClick(page.list.search, Qt.Key.Key_Return)
+    assert page.list.ask.text() == "Cancel the search"
+    page.list.ask.click()
+    assert page.list.ask.text() == "Search the hub"
+    assert names(page, Section.HUB) == ["batch/gated-stories"], "what it answers later is not wanted"
+    qtbot.waitUntil(lambda: not window.session._tasks, timeout=WAIT)
+    assert names(page, Section.HUB) == ["batch/gated-stories"]
