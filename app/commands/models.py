@@ -70,11 +70,11 @@ def fetch(options: argparse.Namespace) -> int:
             if not options.json:
                 print(f"{model.id} at {model.revision[:12]}: {bytes_words(model.size)}, {_terms(model)}")
         except InvalidInput:  # the download says why, or has no need of the hub
-            model = None
+            pass
         with Bar(quiet=options.json) as bar:
             try:
                 folder = download(
-                    options.download, model.revision if model is not None and options.revision else options.revision,
+                    options.download, options.revision,
                     pickles=options.pickles, report=bar.loading, cancelled=interrupted,
                 )  # fmt: skip
             except LoadCancelled:

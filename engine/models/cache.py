@@ -38,12 +38,17 @@ class Plan:
     files: dict[str, tuple[int, str]]
 
     @property
+    def blobs(self) -> dict[str, int]:
+        """Bytes of each blob: files that are alike share one."""
+        return {blob: size for size, blob in self.files.values()}
+
+    @property
     def size(self) -> int:
-        return sum(size for size, _ in self.files.values())
+        return sum(self.blobs.values())
 
     def here(self, repository: Path) -> int:
         """Bytes of it that are on disk."""
-        return sum(here_of(repository / "blobs" / blob) for _, blob in self.files.values())
+        return sum(here_of(repository / "blobs" / blob) for blob in self.blobs)
 
 
 def here_of(blob: Path) -> int:

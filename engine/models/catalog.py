@@ -218,7 +218,7 @@ def _forget(entry: ModelEntry, act: bool) -> int:
             strategy.execute()
     plan_path = plan_file(repository, entry.revision or "")
     if (plan := read_plan(plan_path)) is not None:
-        blobs = [repository / "blobs" / blob for _, blob in plan.files.values() if blob not in kept]
+        blobs = [repository / "blobs" / blob for blob in plan.blobs if blob not in kept]
         freed += sum(here_of(blob) for blob in blobs)
         if act:
             for blob in blobs:

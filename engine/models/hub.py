@@ -87,7 +87,7 @@ def download(
 
 def fetch(spec: ModelSpec, say: Callable[[str, int, int], None]) -> Path:
     """The snapshot folder of a hub model that is to be loaded, downloaded where needed. `say` hears stage, bytes and
-    total, and may raise LoadCancelled."""
+    total some times a second, and may raise LoadCancelled."""
     cancelled = threading.Event()
 
     def report(progress: LoadProgress) -> None:

@@ -15,7 +15,7 @@ import shutil
 import threading
 from collections.abc import Iterator
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -53,9 +53,8 @@ def work(arguments: dict[str, Any], report: Report) -> str:
     repository = repository_of(id)
     if not arguments["code"] and (folder := _whole(repository, revision, pinned=True)) is not None:
         return str(folder)
-    report(LoadProgress("asking the hub"))
     try:
-        plan = _plan(id, revision, arguments["pickles"], arguments["code"])
+        plan = _asked(id, arguments, report)
     except Unreachable as error:
         if (folder := _whole(repository, revision)) is not None:
             return str(folder)
@@ -94,6 +93,17 @@ def _what_is_here(id: str, repository: Path, revision: str | None) -> str:
             return "its weights are in the local cache as pickle: convert them to safetensors, and load that folder"
         return "it was downloaded only in part"
     return "it is not in the local cache"
+
+
+def _asked(id: str, arguments: dict[str, Any], report: Report) -> Plan:
+    """The plan, with word that we wait, so that who listens can cancel."""
+    pool = ThreadPoolExecutor(1, "ask")
+    asked = pool.submit(_plan, id, arguments["revision"], arguments["pickles"], arguments["code"])
+    pool.shutdown(wait=False)
+    while True:
+        report(LoadProgress("asking the hub"))
+        if wait([asked], BEAT).done:
+            return asked.result()
 
 
 def _plan(id: str, revision: str | None, pickles: bool, code: bool) -> Plan:
@@ -144,7 +154,7 @@ class _Download:
 
     def __init__(self, id: str, repository: Path, plan: Plan, waits: tuple[float, ...]) -> None:
         self._id, self._repository, self._plan, self._waits = id, repository, plan, waits
-        self._here = {blob: here_of(repository / "blobs" / blob) for _, blob in plan.files.values()}
+        self._here = {blob: here_of(repository / "blobs" / blob) for blob in plan.blobs}
         self._stage = "downloading"
         self._stop = threading.Event()
 
@@ -153,16 +163,27 @@ class _Download:
         (self._repository / "blobs").mkdir(exist_ok=True)
         locks = self._repository.parent / ".locks" / self._repository.name
         locks.mkdir(parents=True, exist_ok=True)
-        sizes = {blob: (size, name) for name, (size, blob) in self._plan.files.items()}  # the same twice: once
+        names = {blob: name for name, (_, blob) in self._plan.files.items()}
         pool = ThreadPoolExecutor(AT_ONCE, "fetch")
         try:
-            small_first = sorted((size, name, blob) for blob, (size, name) in sizes.items())
-            futures = [pool.submit(self._file, name, blob, size, locks) for size, name, blob in small_first]
+            small_first = sorted(self._plan.blobs.items(), key=lambda pair: pair[1])
+            futures = [pool.submit(self._file, names[blob], blob, size, locks) for blob, size in small_first]
             self._watch(futures, report)
         finally:  # a thread that waits for the network ends with the process
             self._stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
+            if self._plan.here(self._repository) == 0:
+                self._leave_no_trace()
         return self._link()
+
+    def _leave_no_trace(self) -> None:
+        """Of a download that was refused before its first byte."""
+        plan_file(self._repository, self._plan.commit).unlink(missing_ok=True)
+        for blob in self._plan.blobs:
+            part_of(self._repository / "blobs" / blob).unlink(missing_ok=True)
+        for folder in (self._repository / PLANS, self._repository / "blobs", self._repository):
+            with suppress(OSError):  # other revisions are there
+                folder.rmdir()
 
     def _watch(self, futures: list[Future[None]], report: Report) -> None:
         waiting = set(futures)

@@ -66,11 +66,21 @@ def test_without_a_cache_there_is_nothing_and_no_error(cache: Path) -> None:
 
 
 def test_the_cache_is_where_huggingface_hub_has_it(tmp_path: Path) -> None:
-    program = "from engine.models.cache import cache_folder as f; from huggingface_hub import constants as c; "
-    program += "assert str(f()) == c.HF_HUB_CACHE, (f(), c.HF_HUB_CACHE)"
+    """In a process of its own: huggingface_hub reads the environment when it is imported."""
+    settings = [{}, {"HF_HOME": "~/other"}, {"XDG_CACHE_HOME": str(tmp_path)}, {"HF_HUB_CACHE": "$HOME/models"}]
+    program = f"""
+import importlib, os
+from huggingface_hub import constants
+from engine.models.cache import cache_folder
+for given in {settings}:
+    os.environ.update(given)
+    importlib.reload(constants)
+    assert str(cache_folder()) == constants.HF_HUB_CACHE, (given, cache_folder(), constants.HF_HUB_CACHE)
+    for name in given:
+        del os.environ[name]
+"""
     plain = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGINGFACE", "XDG_CACHE"))}
-    for given in ({}, {"HF_HOME": "~/other"}, {"XDG_CACHE_HOME": str(tmp_path)}, {"HF_HUB_CACHE": "$HOME/models"}):
-        subprocess.run([sys.executable, "-c", program], env={**plain, **given}, check=True)
+    subprocess.run([sys.executable, "-c", program], env=plain, check=True)
 
 
 def test_a_cached_revision_is_an_entry_the_latest_used_first(cache: Path) -> None:

@@ -76,7 +76,7 @@ class SmallHub:
 
     `cuts` lists, by file name, after how many bytes the connections to it break, one an answer. `errors` lists, by a
     part of the path, the answers (status, headers) to give first. `damaged` files are sent with a byte changed.
-    `pace` is seconds between chunks. `ranges` False: whole files whatever is asked.
+    `pace` is seconds between chunks, `silence` before any answer. `ranges` False: whole files whatever is asked.
     """
 
     def __init__(self, *repositories: Repository) -> None:
@@ -98,7 +98,7 @@ class SmallHub:
         self.cuts: dict[str, list[int]] = {}
         self.errors: dict[str, list[tuple[int, dict[str, str]]]] = {}
         self.damaged: set[str] = set()
-        self.pace = 0.0
+        self.pace = self.silence = 0.0
         self.ranges = True
 
     def files_asked(self) -> list[str]:
@@ -141,6 +141,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer()
 
     def _answer(self) -> None:
+        time.sleep(self.hub.silence)
         split = urlsplit(self.path)
         path = unquote(split.path)
         asked = Request(self.command, path, parse_qs(split.query), self.headers.get("Range", ""))
