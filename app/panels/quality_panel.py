@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QShowEvent
+from PySide6.QtGui import QAction, QKeySequence, QShowEvent
 from PySide6.QtWidgets import (
     QFileDialog,
     QHBoxLayout,
@@ -121,6 +123,16 @@ class QualityPanel(QWidget):
         column.addWidget(self.picture, 1)
         column.addWidget(self.facts)
         column.addWidget(self.empty, 1)
+        order = (
+            self.begin, self.undo, self.up, self.menu_button, self.table, self.charts.memory, self.charts.speed,
+        )  # fmt: skip
+        for one, other in pairwise(order):
+            QWidget.setTabOrder(one, other)
+        begin = QAction("Measure, or cancel it", self)
+        begin.setShortcuts([QKeySequence("Ctrl+Return"), QKeySequence("Ctrl+Enter")])
+        begin.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        begin.triggered.connect(self.begin.click)
+        self.addAction(begin)
 
     def _connect(self) -> None:
         quality = self.quality
@@ -258,7 +270,7 @@ class QualityPanel(QWidget):
         set_role(self.begin, "primary" if words == "Measure" else "")
         self.begin.setEnabled(not quality.ending and not refusal)
         self.begin.setVisible(quality.subject is not None or busy)
-        self.begin.setToolTip(refusal)
+        self.begin.setToolTip(refusal or "Ctrl+Enter")
         if not busy:
             words = self.setup.words(self._session.card is not None)
             if self._session.ready and self._session.busy():

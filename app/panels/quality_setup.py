@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
 
 from app import theme
 from app.panels.text_choice import TextChoice
@@ -47,14 +47,9 @@ class QualitySetup(QWidget):
         self.make.setObjectName("quality_make_awq")
         self.make.setProperty("role", "quiet")
         self.make.setToolTip("Quantizes the model to 4 bit with calibration, into a folder of its own")
-        what = QHBoxLayout()
-        what.setSpacing(8)
-        what.addWidget(label("Text", "secondary"))
-        what.addWidget(self.text)
-        what.addWidget(self.tokens)
-        what.addWidget(self.original)
-        what.addStretch(1)
-        what.addWidget(self.make)
+        what = Flow(last_right=True)
+        for widget in (label("Text", "secondary"), self.text, self.tokens, self.original, self.make):
+            what.addWidget(widget)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(8)
@@ -130,9 +125,9 @@ class QualitySetup(QWidget):
         subject, ways = self._subject, self.plan().ways
         if subject is None:
             return ""
-        what = f"{len(ways)} quantization{'' if len(ways) == 1 else 's'} and the original, one after another"
-        where = " beside the model on the Play page" if beside else ""
-        return f"{what}{where}: ~{bytes_words(subject.need(ways))} at most, {bytes_words(subject.free)} are free"
+        what = f"{len(ways)} quantization{'' if len(ways) == 1 else 's'} and the original, one at a time"
+        where = " beside the loaded model" if beside else ""
+        return f"{what}{where}: ~{bytes_words(subject.need(ways))} of {bytes_words(subject.free)} free"
 
     def _on_theme(self) -> None:
         self.text.setMinimumWidth(theme.px(160))

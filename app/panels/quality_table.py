@@ -13,7 +13,7 @@ from PySide6.QtCore import (
     Qt,
     Signal,
 )
-from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QPainter
+from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QPainter, QPen
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHeaderView,
@@ -185,6 +185,10 @@ class _Cell(QStyledItemDelegate):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         if option.state & QStyle.StateFlag.State_Selected:
             painter.fillRect(box, t.hover)
+        if option.state & QStyle.StateFlag.State_HasFocus:
+            painter.setPen(QPen(t.accent, 1))
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.drawRoundedRect(box.adjusted(0.5, 0.5, -0.5, -0.5), px(3), px(3))
         ink = self.strong if self._model.best(index) else self.text
         baseline = box.center().y() + ink.metrics.capHeight() / 2
         words, x = str(index.data()), box.left() + px(6)

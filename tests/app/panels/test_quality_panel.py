@@ -70,7 +70,7 @@ def test_every_quantization_can_be_ticked_where_it_can_be_loaded(panel: QualityP
     assert panel.setup.plan() == Plan(tuple(k for k, b in boxes.items() if b.isEnabled()), "stories", 2048)
     assert panel.empty.isVisible()
     assert panel.empty.text() == EMPTY_WORDS
-    assert "one after another: ~" in panel.status.accessibleName()
+    assert "one at a time: ~" in panel.status.accessibleName()
     tick(panel)
     assert not panel.begin.isEnabled()
     assert panel.status.text() == "Tick what is to be measured."
