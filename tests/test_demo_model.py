@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +11,7 @@ import pytest
 
 import resources
 from engine import (
+    QUANTIZATIONS,
     Completion,
     Engine,
     EngineConfig,
@@ -23,6 +23,7 @@ from engine import (
 )
 
 PROMPTS = 100
+SOME = 30  # of them, asked of each quantization
 LIMIT = 200
 
 
@@ -51,15 +52,30 @@ class Told:
         return list(grammar.words(self.completion.text))
 
 
-@pytest.fixture(scope="module")
-def stories() -> Iterator[list[Told]]:
-    """The demo's greedy answers to pairs of nouns that no training story holds, all in one batch."""
-    pairs = grammar.held_out_pairs(PROMPTS)
+def greedy_stories(spec: ModelSpec, count: int) -> list[Told]:
+    """Answers to pairs of nouns that no training story holds, all in one batch."""
+    pairs = grammar.held_out_pairs(PROMPTS)[:count]
     params = SamplingParams(max_tokens=LIMIT, temperature=0)
     prompts = [[{"role": "user", "content": grammar.ask(a, b)}] for a, b in pairs]
-    with Engine(ModelSpec("demo"), EngineConfig(max_running=PROMPTS), threads=1) as engine:
+    with Engine(spec, EngineConfig(max_running=count, kv_memory=1 << 28), threads=1) as engine:
         streams = engine.submit_many([Submission(prompt, params) for prompt in prompts])
-        yield [Told(pair, stream.result(timeout=100)) for pair, stream in zip(pairs, streams)]
+        return [Told(pair, stream.result(timeout=100)) for pair, stream in zip(pairs, streams)]
+
+
+@pytest.fixture(scope="module")
+def stories() -> list[Told]:
+    return greedy_stories(ModelSpec("demo"), PROMPTS)
+
+
+def shares(stories: list[Told]) -> tuple[float, float, float]:
+    """Of the stories those that mention both nouns, of their words those of the grammar, of the stories those that end
+    by themselves."""
+    known, words = grammar.vocabulary(), [word for told in stories for word in told.words]
+    return (
+        sum(set(told.nouns) <= set(told.words) for told in stories) / len(stories),
+        sum(word in known for word in words) / len(words),
+        sum(told.completion.finish_reason is FinishReason.STOP for told in stories) / len(stories),
+    )
 
 
 def test_nine_of_ten_stories_mention_both_nouns(stories: list[Told]) -> None:
@@ -77,6 +93,14 @@ def test_nineteen_of_twenty_words_are_words_of_the_grammar(stories: list[Told]) 
 def test_nineteen_of_twenty_stories_end_by_themselves(stories: list[Told]) -> None:
     ended = [told for told in stories if told.completion.finish_reason is FinishReason.STOP]
     assert len(ended) >= 0.95 * PROMPTS
+
+
+@pytest.mark.parametrize("quantization", [name for name in QUANTIZATIONS if name != "none"])
+def test_quantized_each_way_it_still_tells_grammatical_stories(stories: list[Told], quantization: str) -> None:
+    quantized = greedy_stories(ModelSpec("demo", quantization=quantization), SOME)
+    for share, before in zip(shares(quantized), shares(stories[:SOME])):
+        assert share >= before - 0.05
+    assert len({told.completion.text for told in quantized}) == SOME
 
 
 def test_the_stories_differ(stories: list[Told]) -> None:
@@ -104,6 +128,18 @@ def test_the_demo_and_its_draft_have_the_promised_sizes_and_one_tokenizer() -> N
         assert width % 128 == 0, "so that it can be quantized"
     models = resources.path("models")
     assert sum(file.stat().st_size for file in models.rglob("*") if file.is_file()) < 20_000_000
+
+
+def test_the_awq_checkpoint_is_the_demo_in_fewer_bits() -> None:
+    demo, awq = inspect_model("demo"), inspect_model(ModelSpec("demo", quantization="awq"))
+    assert awq.quantized is not None
+    assert (awq.quantized.method, awq.parameters) == ("awq", demo.parameters)
+    assert awq.linears == demo.linears
+    assert awq.weight_bytes < 0.4 * demo.weight_bytes
+    assert demo.folder is not None
+    assert awq.folder is not None
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json"):
+        assert (awq.folder / name).read_bytes() == (demo.folder / name).read_bytes()
 
 
 def test_the_draft_loads_and_speaks() -> None:

@@ -12,6 +12,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+import resources
 from engine import (
     InvalidInput,
     LoadCancelled,
@@ -222,7 +223,7 @@ def test_a_text_that_is_too_short_or_shorter_than_asked_for_is_told(tiny: Path, 
 
 @pytest.fixture(scope="module")
 def encode() -> Callable[[str], list[int]]:
-    tokenizer = AutoTokenizer.from_pretrained("resources/models/stories-5m")
+    tokenizer = AutoTokenizer.from_pretrained(resources.path("models/stories-5m"))
     return lambda text: tokenizer(text, verbose=False).input_ids
 
 

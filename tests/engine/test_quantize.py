@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import engine.quantize
+import resources
 from engine import (
     AwqRecipe,
     InvalidInput,
@@ -183,7 +184,10 @@ Change = Callable[[AwqRecipe], AwqRecipe]
         (lambda r: replace(r, length=2), ["length=2"]),
         (lambda r: replace(r, source="demo", samples=3, length=512), ["3 samples", "tokens", "length=512"]),
         (lambda r: replace(r, calibration="no-such"), ["'no-such'", "stories"]),
-        (lambda r: replace(r, source="resources/models/stories-5m-awq"), ["quantized already (awq)", "original"]),
+        (
+            lambda r: replace(r, source=str(resources.path("models/stories-5m-awq"))),
+            ["quantized already (awq)", "original"],
+        ),
         (lambda r: replace(r, source="nobody/nothing-at-all"), ["not on this machine", "download"]),
         (lambda r: replace(r, out=Path(__file__)), ["is a file"]),
         (lambda r: replace(r, out=Path(__file__).parent), ["not empty"]),
