@@ -88,7 +88,7 @@ def test_all_means_every_quantization_that_can_be_had_here() -> None:
     names = [spec.quantization for spec in specs]
     assert set(names) == {name for name in QUANTIZATIONS if not missing(name)}
     assert replace(specs[-1], dtype="auto") == original, "the original rounded to bfloat16"
-    _, others = asked_for(ModelSpec("some/model"), "demo", "all")
+    _, others = asked_for(ModelSpec("demo-draft"), None, "all")
     assert "awq" not in [spec.quantization for spec in others]
 
 

@@ -35,6 +35,8 @@ from tests.engine.tiny_models import TinyModel, _llama_like, change_config, save
 
 QWEN: TinyModel = _llama_like("Qwen2", hidden_size=128, std=0.12)
 
+AWQ = str(resources.path("models/stories-5m-awq"))
+
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
