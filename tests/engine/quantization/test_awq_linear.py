@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from engine.models.packed_linear import PackedLinear, pack_linears
 from engine.models.quantization.awq_layout import round_to_nearest
-from engine.models.quantization.awq_linear import AwqLinear, Int4Linear, make_ready, ready, stays_packed
+from engine.models.quantization.awq_linear import INT4_ROWS, AwqLinear, Int4Linear, make_ready, ready, stays_packed
 from engine.quantization import quantized_bytes
 from tests.engine.quantization.scalar_awq import decode
 
@@ -48,9 +48,9 @@ def test_a_dense_layer_is_packed_like_any_other_in_float32() -> None:
 
 
 @pytest.mark.parametrize("group", [32, 64, 128])
-@pytest.mark.parametrize("count", [1, 3, 4, 17, 70])
+@pytest.mark.parametrize("count", [1, 3, 4, 17, INT4_ROWS, INT4_ROWS + 1, 200])
 def test_the_int4_product_is_as_near_the_exact_one_as_dense_bfloat16(group: int, count: int) -> None:
-    layer = made_layer(256, 48, group, torch.bfloat16)
+    layer = made_layer(256, 192, group, torch.bfloat16)
     int4 = ready(layer, torch.bfloat16)
     assert isinstance(int4, Int4Linear)
     x = rows(count, 256).bfloat16()
@@ -58,7 +58,7 @@ def test_the_int4_product_is_as_near_the_exact_one_as_dense_bfloat16(group: int,
     exact = functional.linear(x.double(), weight, layer.bias.double())
     dense = functional.linear(x, weight.bfloat16(), layer.bias)
     assert (int4(x) - exact).norm() <= 2 * (dense - exact).norm()
-    assert int4(x[:, None]).shape == (count, 1, 48)
+    assert int4(x[:, None]).shape == (count, 1, 192)
 
 
 def test_a_row_of_the_int4_product_does_not_depend_on_the_rows_beside_it() -> None:
@@ -68,6 +68,25 @@ def test_a_row_of_the_int4_product_does_not_depend_on_the_rows_beside_it() -> No
     apart = torch.cat([int4(row[None]) for row in x])
     torch.testing.assert_close(together, apart, rtol=2**-7, atol=2**-7)  # a step of bfloat16
     assert torch.equal(int4(x[:5]), int4(torch.cat([x[:5], 1000 * x[5:9]]))[:5])
+
+
+def test_many_rows_multiply_the_same_weights_unpacked() -> None:
+    layer = made_layer(256, 128, 64)
+    layer.scales[0] = 0
+    int4 = ready(layer, torch.bfloat16)
+    assert isinstance(int4, Int4Linear)
+    assert int4.block, "torch lays int4 weights out in a way that is not known here: prefill is slow"
+    layer.scales = layer.scales.bfloat16().half()  # the one thing that the form rounds; these are far from subnormal
+    expected = rows(INT4_ROWS + 1, 256).bfloat16() @ layer.weight_in(torch.bfloat16).t()
+    assert torch.equal(int4(rows(INT4_ROWS + 1, 256).bfloat16()), expected)
+
+
+def test_sizes_that_fill_no_block_are_never_unpacked() -> None:
+    int4 = ready(made_layer(256, 48, 64), torch.bfloat16)
+    assert isinstance(int4, Int4Linear)
+    assert int4.block == 0
+    many = int4(rows(INT4_ROWS + 1, 256).bfloat16())
+    torch.testing.assert_close(many[:5], int4(rows(INT4_ROWS + 1, 256).bfloat16()[:5]), rtol=2**-7, atol=2**-7)
 
 
 @pytest.mark.parametrize(("inputs", "outputs", "group"), [(128, 24, 32), (96, 48, -1), (48, 48, 16)])
