@@ -68,10 +68,12 @@ def read_weights(
                 use_safetensors=True,
                 trust_remote_code=trust_remote_code,
                 output_loading_info=True,
+                ignore_mismatched_sizes=True,  # they are refused below, by name
                 **_options(quantization, config, dtype),
             )
             if not placed and device.type != "cpu":
                 module.to(device)
+            _refuse_strays(folder, config, module, loading)
             _settle(module, quantization, dtype, lambda: say("preparing weights", total, total))
     except (LoadCancelled, InvalidInput):
         raise
@@ -79,7 +81,6 @@ def read_weights(
         if isinstance(error, torch.cuda.OutOfMemoryError):
             raise InvalidInput(f"{info.name} does not fit in the GPU's memory: {first_line(error)}") from error
         raise InvalidInput(f"{folder} cannot be loaded: {first_line(error)}") from error
-    _refuse_strays(folder, config, loading)
     say("reading weights", total, total)
     return module.eval().requires_grad_(False)
 
@@ -118,19 +119,32 @@ def _settle(module: PreTrainedModel, quantization: str, dtype: torch.dtype, befo
             settle(module, before)
 
 
-def _refuse_strays(folder: Path, config: Any, loading: dict[str, Any]) -> None:
+def _refuse_strays(folder: Path, config: Any, module: PreTrainedModel, loading: dict[str, Any]) -> None:
     """Raises InvalidInput unless the weights are exactly those that the config's architecture has."""
     found = {
-        kind: sorted(str(key[0] if isinstance(key, tuple) else key) for key in loading.get(kind) or ())
-        for kind in ("missing_keys", "mismatched_keys", "unexpected_keys")
+        kind: sorted(str(key[0] if isinstance(key, tuple) else key) for key in loading.get(f"{kind}_keys") or ())
+        for kind in ("missing", "mismatched", "unexpected")
     }
-    found["unexpected_keys"] = [key for key in found["unexpected_keys"] if not REMADE.search(key)]
-    said = [f"{kind.removesuffix('_keys')} {keys[0]} (of {len(keys)})" for kind, keys in found.items() if keys]
+    found["unexpected"] = [key for key in found["unexpected"] if not REMADE.search(key)]
+    found["mismatched"] = found["mismatched"] or _misshapen(module)
+    said = [f"{kind} {keys[0]} (of {len(keys)})" for kind, keys in found.items() if keys]
     if said:
         raise InvalidInput(
             f"{folder}: its weights are not those of the model that config.json describes ({config.model_type}): "
             f"{', '.join(said)}; fetch the model again, all its files from one place"
         )
+
+
+def _misshapen(module: PreTrainedModel) -> list[str]:
+    """Linear layers that were quantized from a matrix of another shape: of those transformers does not say it."""
+    names = []
+    for name, part in module.named_modules():
+        weight: Any = getattr(part, "weight", None)
+        if isinstance(part, torch.nn.Linear) and weight is not None:
+            state = getattr(weight, "quant_state", None)  # of bitsandbytes' packed 4-bit weights
+            if tuple(weight.shape if state is None else state.shape) != (part.out_features, part.in_features):
+                names.append(f"{name}.weight")
+    return sorted(names)
 
 
 @contextmanager

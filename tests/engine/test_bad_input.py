@@ -190,9 +190,105 @@ def test_bloom_with_its_own_weights_is_refused_as_well(tmp_path: Path) -> None:
     assert "does not use transformers' attention interface" in refusal(tmp_path)
 
 
-def test_a_quantized_checkpoint_is_refused(demo_copy: Path) -> None:
-    change_config(demo_copy, quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True})
-    assert "quantized" in refusal(demo_copy)
+@pytest.mark.parametrize("method", ["bitsandbytes", "gptq", "fp8", "compressed-tensors", "mxfp4"])
+@pytest.mark.parametrize("asked", ["none", "nf4"])
+def test_a_checkpoint_quantized_in_another_way_is_refused_by_its_name(method: str, asked: str, demo_copy: Path) -> None:
+    change_config(demo_copy, quantization_config={"quant_method": method, "load_in_4bit": True, "bits": 4})
+    message = refusal(demo_copy, quantization=asked)
+    assert f"is quantized already, as {method!r}, which is not supported" in message
+    assert "use the original model" in message
+
+
+def test_awq_of_a_checkpoint_that_is_not_says_how_to_make_one(demo_copy: Path) -> None:
+    message = refusal(demo_copy, quantization="awq")
+    assert f"{demo_copy} is not an AWQ checkpoint: make one with `batchscope quantize {demo_copy} --to awq`" in message
+
+
+@pytest.mark.parametrize("asked", ["int8", "int8-plain", "nf4", "nf4-double", "torchao-int8"])
+def test_an_awq_checkpoint_is_not_quantized_again(asked: str, demo_copy: Path) -> None:
+    change_config(demo_copy, quantization_config={"quant_method": "awq", "bits": 4, "group_size": 64})
+    message = refusal(demo_copy, quantization=asked)
+    assert f"is quantized already, as AWQ, and cannot be quantized again as {asked}" in message
+
+
+@pytest.mark.parametrize(
+    ("library", "asked", "remedy"),
+    [
+        ("bitsandbytes", "nf4", "pip install bitsandbytes accelerate"),
+        ("bitsandbytes", "int8", "pip install bitsandbytes accelerate"),
+        ("torchao", "torchao-int8", "pip install 'batchscope[torchao]'"),
+    ],
+)
+def test_a_quantization_whose_library_is_not_installed_says_what_to_install(
+    library: str, asked: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    message = refusal("demo", quantization=asked)
+    assert f"quantization={asked!r}: {library} is not installed: {remedy}" in message
+
+
+def rewrite_weights(folder: Path, change: Callable[[dict[str, torch.Tensor]], None]) -> None:
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(folder / "model.safetensors")
+    change(tensors)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"]}, "missing model.layers.0.self_attn.k_norm"),
+        ({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}, "missing "),
+        ({"num_hidden_layers": 7}, "missing model.layers.6.input_layernorm.weight"),
+        ({"num_hidden_layers": 5}, "unexpected model.layers.5.input_layernorm.weight"),
+        ({"intermediate_size": 512}, "mismatched model.layers.0.mlp.down_proj.weight"),
+    ],
+)
+@pytest.mark.parametrize("asked", ["none", "nf4"])
+def test_a_config_that_promises_another_model_than_the_weights_is_refused(
+    changes: dict[str, Any], said: str, asked: str, demo_copy: Path
+) -> None:
+    change_config(demo_copy, **changes)
+    message = refusal(demo_copy, quantization=asked)
+    kind = changes.get("model_type", "llama")
+    assert f"its weights are not those of the model that config.json describes ({kind})" in message
+    assert said in message
+    assert "fetch the model again, all its files from one place" in message
+
+
+@pytest.mark.parametrize("asked", ["int8", "int8-plain", "nf4-double", "torchao-int8"])
+def test_no_quantization_takes_weights_of_another_shape(asked: str, demo_copy: Path) -> None:
+    """transformers itself loads them without a word."""
+    change_config(demo_copy, intermediate_size=512)
+    assert "mismatched model.layers.0.mlp.down_proj.weight (of 18)" in refusal(demo_copy, quantization=asked)
+
+
+def test_weights_that_the_model_has_no_place_for_are_refused(demo_copy: Path) -> None:
+    def add(tensors: dict[str, torch.Tensor]) -> None:
+        tensors["model.layers.0.self_attn.extra.weight"] = torch.zeros(4, 4)
+
+    rewrite_weights(demo_copy, add)
+    assert "unexpected model.layers.0.self_attn.extra.weight (of 1)" in refusal(demo_copy)
+
+
+def test_buffers_that_old_versions_saved_are_passed_over(demo_copy: Path) -> None:
+    def add(tensors: dict[str, torch.Tensor]) -> None:
+        for i in range(6):
+            tensors[f"model.layers.{i}.self_attn.rotary_emb.inv_freq"] = torch.zeros(16)
+            tensors[f"model.layers.{i}.attention.masked_bias"] = torch.tensor(-1e9)
+
+    rewrite_weights(demo_copy, add)
+    engine.engine.load(ModelSpec(str(demo_copy), device="cpu"))
+
+
+def test_a_tied_output_layer_may_be_in_the_file_as_well(demo_copy: Path) -> None:
+    def add(tensors: dict[str, torch.Tensor]) -> None:
+        tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].clone()
+
+    rewrite_weights(demo_copy, add)
+    for asked in ("none", "nf4", "int8", "torchao-int8"):
+        engine.engine.load(ModelSpec(str(demo_copy), asked, device="cpu"))
 
 
 def test_a_hub_id_without_network_says_so(tmp_path: Path) -> None:

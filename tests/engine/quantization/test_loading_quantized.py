@@ -1,0 +1,154 @@
+"""Each quantization loads, is what its name says, takes the bytes that are told of it, and counts true weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from engine import QUANTIZATIONS, Engine, EngineConfig, ModelSpec, SamplingParams
+from engine.bench.quantized import no_bars
+from engine.bench.rounded_awq import save_rounded_awq
+from engine.models.held_weights import has_bfloat16_products
+from engine.models.loading import LoadedModel, load
+from engine.models.packed_linear import PackedLinear
+from engine.models.quantization.bits import Dequantized4bitLinear
+from engine.models.weight_count import held_bytes
+from engine.quantization import quantized_bytes
+from tests.engine.tiny_models import VOCABULARY, TinyModel, _llama_like, save_tiny_model
+
+AT_LOAD = tuple(name for name in QUANTIZATIONS if name not in ("none", "awq"))
+LAYER = [(64, 64)] * 2 + [(64, 32)] * 2 + [(64, 128)] * 2 + [(128, 64)]  # inputs, outputs: tiny Llama's
+SHAPES = LAYER * 2
+BODY = sum(inputs * outputs for inputs, outputs in SHAPES)
+NORMS = 5 * 64
+GREEDY = SamplingParams(max_tokens=8, temperature=0, ignore_eos=True)
+
+
+@pytest.fixture(scope="module")
+def llama(tiny_folder: Callable[[str], Path]) -> Path:
+    return tiny_folder("llama")
+
+
+@pytest.fixture(scope="module")
+def awq(llama: Path) -> Path:
+    with no_bars():
+        return save_rounded_awq(llama, llama.with_name("llama rounded awq"), group=32)
+
+
+def loaded(folder: Path, quantization: str, dtype: str = "auto") -> LoadedModel:
+    return load(ModelSpec(str(folder), quantization, dtype, "cpu"))
+
+
+def linear(model: LoadedModel) -> Any:
+    return model.module.model.layers[1].mlp.down_proj
+
+
+@pytest.mark.parametrize("quantization", QUANTIZATIONS)
+@pytest.mark.parametrize("dtype", ["auto", "float32", "float16"])
+def test_the_card_counts_true_weights_whatever_holds_them(
+    quantization: str, dtype: str, llama: Path, awq: Path
+) -> None:
+    model = loaded(awq if quantization == "awq" else llama, quantization, dtype)
+    card = model.card
+    assert card.quantization == quantization
+    assert card.dtype == {"auto": "float32" if quantization == "none" else "bfloat16"}.get(dtype, dtype)
+    assert card.parameters == BODY + 2 * 64 * VOCABULARY + NORMS
+    assert (card.body_parameters, card.head_parameters) == (BODY, 64 * VOCABULARY)
+    assert card.weight_bytes == held_bytes(model.module)
+    others = (2 * 64 * VOCABULARY + NORMS) * model.dtype.itemsize
+    assert card.bytes_per_weight * BODY == pytest.approx(card.weight_bytes - others)
+
+
+@pytest.mark.parametrize("quantization", ["none", *AT_LOAD])
+def test_weights_take_the_bytes_of_the_formula_exactly(quantization: str, llama: Path) -> None:
+    model = loaded(llama, quantization, "float32")
+    others = (2 * 64 * VOCABULARY + NORMS) * 4
+    assert model.card.weight_bytes == quantized_bytes(quantization, SHAPES, 4) + others
+
+
+@pytest.mark.skipif(not has_bfloat16_products(), reason="the layout is for processors that multiply bfloat16")
+@pytest.mark.parametrize("quantization", ["nf4", "nf4-double"])
+def test_in_bfloat16_the_scales_are_bfloat16_too(quantization: str, llama: Path) -> None:
+    """As the fused product of bitsandbytes asks; of double quantization it leaves an offset, unused."""
+    model = loaded(llama, quantization)
+    others = (2 * 64 * VOCABULARY + NORMS) * 2
+    each = 64 + (4 if quantization == "nf4-double" else 0)
+    assert model.card.weight_bytes == BODY // 2 + 2 * BODY // 64 + each * len(SHAPES) + others
+
+
+def test_awq_takes_what_the_int4_product_holds(awq: Path) -> None:
+    others = (2 * 64 * VOCABULARY + NORMS) * 2
+    assert loaded(awq, "none").card.weight_bytes == BODY // 2 + 4 * BODY // 32 + others
+    assert loaded(awq, "none", "float32").card.weight_bytes == 2 * others + 4 * BODY, "unpacked at load"
+
+
+@pytest.mark.parametrize("quantization", ["nf4", "nf4-double"])
+@pytest.mark.parametrize("rows", [1, 5, 200])
+def test_in_float32_a_4_bit_product_is_that_of_its_weights_in_float32(
+    quantization: str, rows: int, llama: Path
+) -> None:
+    """bitsandbytes' own layer would compute it in bfloat16, some thousand times coarser."""
+    from bitsandbytes.functional import dequantize_4bit
+
+    layer = linear(loaded(llama, quantization, "float32"))
+    assert isinstance(layer, Dequantized4bitLinear)
+    weight = dequantize_4bit(layer.weight.data, layer.weight.quant_state)
+    x = torch.randn(rows, 128, generator=torch.Generator().manual_seed(rows))
+    exact = x.double() @ weight.double().T
+    torch.testing.assert_close(layer(x).double(), exact, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("quantization", "worst"), [("int8", 0.01), ("int8-plain", 0.01), ("torchao-int8", 0.01), ("nf4", 0.1)]
+)
+def test_quantized_products_are_near_those_of_the_original(quantization: str, worst: float, llama: Path) -> None:
+    original, layer = linear(loaded(llama, "none")), linear(loaded(llama, quantization, "float32"))
+    assert isinstance(original, PackedLinear)
+    assert not isinstance(layer, PackedLinear), "what a quantizer made or filled is left to it"
+    x = torch.randn(64, 128, generator=torch.Generator().manual_seed(1))
+    x[:, 7] *= 20  # an outlier
+    with torch.inference_mode():
+        exact, near = original(x), layer(x)
+    assert 1e-4 < (near - exact).norm() / exact.norm() < worst * (8 if quantization == "int8-plain" else 1)
+
+
+def test_columns_of_outliers_are_kept_apart_only_where_the_threshold_says_so(llama: Path) -> None:
+    x = torch.randn(16, 128, generator=torch.Generator().manual_seed(1))
+    x[:, 7] *= 50
+    with torch.inference_mode():
+        exact = linear(loaded(llama, "none"))(x)
+        worse, better = ((linear(loaded(llama, name, "float32"))(x) - exact).norm() for name in ("int8-plain", "int8"))
+    assert better < worse / 3
+
+
+@pytest.mark.parametrize("quantization", AT_LOAD)
+@pytest.mark.parametrize("name", ["qwen2", "gpt2", "phi3", "gemma3", "qwen3 moe", "opt"])
+def test_other_architectures_load_and_generate(
+    name: str, quantization: str, tiny_folder: Callable[[str], Path]
+) -> None:
+    """Biases, Conv1D layers, fused projections, experts that stay as they are."""
+    with Engine(ModelSpec(str(tiny_folder(name)), quantization, device="cpu"), EngineConfig(), threads=1) as engine:
+        assert engine.card.quantization == quantization
+        assert len(engine.submit([5, 6, 7], GREEDY).result(timeout=60).token_ids) == 8
+
+
+@pytest.mark.parametrize("quantization", AT_LOAD)
+def test_sizes_that_no_fused_product_takes_load_and_generate(quantization: str, tmp_path: Path) -> None:
+    odd: TinyModel = _llama_like("Llama", hidden_size=72, head_dim=18, intermediate_size=100, vocab_size=VOCABULARY)
+    with no_bars():
+        save_tiny_model(odd, tmp_path)
+    with Engine(ModelSpec(str(tmp_path), quantization, device="cpu"), EngineConfig(), threads=1) as engine:
+        assert len(engine.submit([5, 6, 7], GREEDY).result(timeout=60).token_ids) == 8
+
+
+def test_a_tied_output_layer_is_left_as_it_is(tmp_path: Path) -> None:
+    with no_bars():
+        save_tiny_model(_llama_like("Llama", tie_word_embeddings=True), tmp_path)
+    model = loaded(tmp_path, "nf4")
+    assert model.module.lm_head.weight is model.module.model.embed_tokens.weight
+    assert model.card.parameters == BODY + 64 * VOCABULARY + NORMS
+    assert model.card.head_parameters == 64 * VOCABULARY
