@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
-    QMessageBox,
     QScrollArea,
     QStackedWidget,
     QTabBar,
@@ -22,55 +20,29 @@ from PySide6.QtWidgets import (
 from app import theme
 from app.downloads import Download, Downloads
 from app.pages.models_quality import QualitySection
+from app.panels.models_deletion import Deletion
 from app.panels.models_download import DownloadStrip
 from app.panels.models_facts import copied_words, facts, gated_words, place_words
 from app.panels.models_fit import FitPanel
 from app.panels.models_header import ModelHeader
 from app.panels.models_items import Item, Section
-from app.panels.models_library import ModelLibrary, inspect_entry
+from app.panels.models_library import ModelLibrary
 from app.panels.models_list import ModelsList
 from app.panels.models_loading import LoadStrip
 from app.panels.models_rows import ModelRows
+from app.panels.models_subject import Subject, SubjectFinder
 from app.recent_models import RecentModels
 from app.session import Session, SessionState
 from app.widgets.banner import Banner
 from app.words import bytes_words, sentence
 from engine import (
-    HubModel,
-    InvalidInput,
     ModelCard,
-    ModelInfo,
     ModelSpec,
-    forget,
-    freed_by,
-    hub_info,
-    hub_model,
     why_unsupported,
 )
 
 LIST, SHARE = 340, 0.36  # width of the list in pixels of the design, and its most of the page
-PAUSE_MS = 120  # before a row that was walked over is looked at
 DOWNLOAD_FIRST = "Download it first."
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """The model that the right side is about. `info` is None while nothing is known; `hub` where it is not on this
-    machine; `error` why nothing is known."""
-
-    item: Item
-    info: ModelInfo | None = None
-    hub: HubModel | None = None
-    error: str = ""
-
-    @property
-    def here(self) -> bool:
-        """Whether its weights are on this machine."""
-        return self.hub is None and not self.item.problem
-
-    @property
-    def revision(self) -> str | None:
-        return self.hub.revision if self.hub is not None else self.item.revision
 
 
 class ModelsPage(QWidget):
@@ -92,18 +64,19 @@ class ModelsPage(QWidget):
         self.library.setParent(self)
         self.list = ModelsList(self.rows)
         self.header = ModelHeader()
-        self.download = DownloadStrip()
+        self.download = DownloadStrip(self.downloads)
         self.loading = LoadStrip(session)
         self.fit = FitPanel(session)
         self.notice = Banner()
+        self.deletion = Deletion(self, session, self.notice, self._is_loaded)
+        self.deletion.done.connect(self.library.rescan)
         self.subject: Subject | None = None
-        self._hub_facts: dict[tuple[str, str | None], tuple[HubModel, ModelInfo | str]] = {}
-        self._number = 0
+        self.finder = SubjectFinder(session, self.library)
+        self.finder.setParent(self)
         self._asked: ModelSpec | None = None
         self._begun = False
         self._load_when_known = False
-        self._pause = QTimer(self, singleShot=True, interval=PAUSE_MS)
-        self._pause.timeout.connect(self._look)
+        self._wanted: tuple[str, str, str | None] | None = None  # a row to choose once it is there
         self._make_actions()
         self._lay_out()
         self._connect()
@@ -178,17 +151,15 @@ class ModelsPage(QWidget):
         view.hub_cancelled.connect(self.library.cancel_search)
         view.folder_added.connect(self.open_folder)
         view.removed.connect(self._on_removed)
-        view.deletion_asked.connect(self._on_deletion_asked)
+        view.deletion_asked.connect(self.deletion.ask)
         view.clear_asked.connect(self.recents.clear)
         view.rescan_asked.connect(self.library.rescan)
+        self.finder.found.connect(self._show)
         self.library.scanned.connect(self._on_scanned)
         self.library.search_begun.connect(lambda: self.list.say_searching(True))
         self.library.search_ended.connect(self._on_search_ended)
         self.library.hub_found.connect(self._on_hub_found)
-        self.downloads.changed.connect(self._on_download)
         self.downloads.finished.connect(self._on_downloaded)
-        self.download.start_asked.connect(self._on_download_asked)
-        self.download.cancel_asked.connect(self._on_cancel_asked)
         self.fit.load_asked.connect(self._on_load_asked)
         self.fit.computed.connect(self._on_computed)
         self.fit.told.connect(lambda words: self.notice.tell("info", words, ""))
@@ -220,12 +191,9 @@ class ModelsPage(QWidget):
         self._wanted = (Section.FOLDERS.value, str(folder.expanduser().absolute()), None)
         self.library.rescan()
 
-    _wanted: tuple[str, str, str | None] | None = None  # a row to choose once it is there
-
     def close_down(self) -> None:
         """The window closes: downloads stop, and can go on at the next start."""
-        self._number += 1
-        self._pause.stop()
+        self.finder.close()
         self.downloads.close()
         self.quality.close_down()
 
@@ -243,67 +211,7 @@ class ModelsPage(QWidget):
 
     def _on_chosen(self, item: Item) -> None:
         self._load_when_known = False
-        self._number += 1
-        subject = self._known(item) or Subject(item)
-        self._show(subject)
-        if subject.info is None and not subject.error:
-            self._pause.start()
-
-    def _known(self, item: Item) -> Subject | None:
-        """What was found out before; None where the files or the hub must be asked."""
-        if not self._on_hub(item):
-            if item.problem:
-                return Subject(item, error=item.problem)
-            entry = item.entry
-            info = self.library.found.infos.get((entry.source, entry.revision)) if entry is not None else None
-            return Subject(item, info) if info is not None else None
-        known = self._hub_facts.get(item.model)
-        if known is None:
-            return None
-        hub, told = known
-        return Subject(item, None, hub, told) if isinstance(told, str) else Subject(item, told, hub)
-
-    def _on_hub(self, item: Item) -> bool:
-        """Whether its weights, or the rest of them, are still to be fetched."""
-        if "/" not in item.source or item.source.startswith(("/", "~", ".")):
-            return False
-        entry = self.library.found.entry(item.source, item.revision)
-        return entry is None or (entry.folder is None and bool(entry.problem))
-
-    def _look(self) -> None:
-        subject = self.subject
-        if subject is not None and not self._session.closing:
-            self._session.start(self._find_out(subject.item, self._number))
-
-    async def _find_out(self, item: Item, number: int) -> None:
-        """Reads its headers, from the disk or the hub."""
-        session = self._session
-        subject = Subject(item)
-        try:
-            if self._on_hub(item):
-                hub = await session.off_thread(lambda: hub_model(item.source, item.revision))
-                subject = Subject(item, hub=hub)
-                if number == self._number:
-                    self._show(subject)
-                told: ModelInfo | str
-                try:
-                    told = await session.off_thread(lambda: hub_info(hub.id, hub.revision))
-                    subject = Subject(item, told, hub)
-                except InvalidInput as error:
-                    told = str(error)
-                    subject = Subject(item, None, hub, told)
-                self._hub_facts[item.model] = hub, told
-            else:
-                entry = item.entry or self.library.found.entry(item.source, item.revision)
-                if entry is None:
-                    raise InvalidInput("it is not on this machine any more")
-                subject = Subject(item, await session.off_thread(lambda: inspect_entry(entry)))
-        except asyncio.CancelledError:
-            return
-        except (InvalidInput, OSError) as error:
-            subject = Subject(item, error=str(error))
-        if number == self._number and not session.closing:
-            self._show(subject)
+        self.finder.find(item)
 
     def _show(self, subject: Subject) -> None:
         """The right side, as far as it is known."""
@@ -318,7 +226,8 @@ class ModelsPage(QWidget):
             facts(info, entry, hub) if info is not None else (),
         )  # fmt: skip
         self._say(subject)
-        self._show_download(subject)
+        part = entry.size if entry is not None and entry.folder is None else 0
+        self.download.show_model(item.source, subject.revision, hub, part)
         self.fit.show_model(
             info, item.source, subject.revision, last=item.settings, why_not=self._why_not(subject),
             advise=subject.hub is not None or not self._why_not(subject),
@@ -334,7 +243,7 @@ class ModelsPage(QWidget):
         elif hub is not None and hub.problem:
             self.header.say(sentence(hub.problem), "error")
         elif info is None:
-            words = "Asking the hub …" if self._on_hub(subject.item) else "Reading its headers …"
+            words = "Asking the hub …" if self.finder.on_hub(subject.item) else "Reading its headers …"
             self.header.say("\n".join(part for part in (words, gated) if part))
         elif why_unsupported(info.model_type):
             self.header.say(sentence(why_unsupported(info.model_type)), "warning")
@@ -346,44 +255,6 @@ class ModelsPage(QWidget):
             return DOWNLOAD_FIRST
         info = subject.info
         return subject.item.problem or (why_unsupported(info.model_type) if info is not None else "")
-
-    # -- downloads ------------------------------------------------------------------------------------------------
-
-    def _show_download(self, subject: Subject) -> None:
-        hub = subject.hub
-        entry = self.downloads.find(subject.item.source, subject.revision)
-        if entry is not None:
-            self.download.show_download(entry)
-        elif hub is not None and not hub.problem:
-            part = self.library.found.entry(hub.id, hub.revision)
-            if part is not None and part.size:
-                self.download.show_rest(part.size, hub.size)
-            else:
-                self.download.show_offer(hub.size, len(hub.files))
-        else:
-            self.download.hide()
-
-    def _on_download_asked(self) -> None:
-        subject = self.subject
-        if subject is None:
-            return
-        entry = self.downloads.find(subject.item.source, subject.revision)
-        hub = subject.hub
-        if entry is not None:
-            self.downloads.start(entry.id, entry.revision, entry.total)
-        elif hub is not None:
-            self.downloads.start(hub.id, hub.revision, hub.size)
-
-    def _on_cancel_asked(self) -> None:
-        subject = self.subject
-        entry = self.downloads.find(subject.item.source, subject.revision) if subject is not None else None
-        if entry is not None:
-            self.downloads.cancel(entry)
-
-    def _on_download(self, entry: Download) -> None:
-        subject = self.subject
-        if subject is not None and (entry.id, entry.revision) == (subject.item.source, subject.revision):
-            self._show_download(subject)
 
     def _on_downloaded(self, entry: Download) -> None:
         self.notice.tell(
@@ -410,7 +281,7 @@ class ModelsPage(QWidget):
         if subject.info is None and not subject.error:
             self._load_when_known = True
         elif self.download.isVisible() and subject.hub is not None:
-            self._on_download_asked()
+            self.download.start()
         elif self.fit.bills is not None and self.fit.best:
             self._on_load_asked(self.fit.best, *self.fit.chosen)
 
@@ -481,44 +352,6 @@ class ModelsPage(QWidget):
             case Section.DOWNLOADS if item.download is not None:
                 self.downloads.cancel(item.download)
                 self.downloads.remove(item.download)
-
-    def _on_deletion_asked(self, item: Item) -> None:
-        if self._is_loaded(item):
-            self.notice.tell("warning", f"{item.name} is loaded", "Unload it before its files are deleted.")
-            return
-        self._session.start(self._ask_deletion(item))
-
-    async def _ask_deletion(self, item: Item) -> None:
-        entry = item.entry
-        if entry is None:
-            return
-        try:
-            freed = await self._session.off_thread(lambda: freed_by(entry))
-        except (InvalidInput, OSError) as error:
-            self.notice.tell("error", f"{item.name} cannot be deleted", sentence(str(error)))
-            return
-        box = QMessageBox(self)
-        box.setObjectName("delete_dialog")
-        box.setWindowTitle("Delete a model")
-        box.setText(f"Delete {item.name} from this machine?")
-        box.setInformativeText(f"This frees {bytes_words(freed)}. It can be downloaded again.")
-        delete = box.addButton("Delete", QMessageBox.ButtonRole.DestructiveRole)
-        box.addButton(QMessageBox.StandardButton.Cancel)
-        box.setDefaultButton(QMessageBox.StandardButton.Cancel)
-        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        delete.clicked.connect(lambda: self._session.start(self._delete(item)))
-        box.open()
-
-    async def _delete(self, item: Item) -> None:
-        entry = item.entry
-        assert entry is not None
-        try:
-            freed = await self._session.off_thread(lambda: forget(entry))
-        except (InvalidInput, OSError) as error:
-            self.notice.tell("error", f"{item.name} was not deleted", sentence(str(error)))
-        else:
-            self.notice.tell("info", f"{item.name} was deleted", f"{bytes_words(freed)} are free again.")
-        self.library.rescan()
 
     # -- looks ----------------------------------------------------------------------------------------------------
 

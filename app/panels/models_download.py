@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from app import theme
-from app.downloads import Download, DownloadState
+from app.downloads import Download, Downloads, DownloadState
 from app.panels.models_items import left_words, rate_words
 from app.widgets.labels import Note, set_role
 from app.widgets.line import Line
 from app.words import bytes_words, sentence
+from engine import HubModel
 
 
 class DownloadStrip(QWidget):
     """One button that begins, cancels, resumes; hidden where there is nothing to fetch."""
 
-    start_asked = Signal()
-    cancel_asked = Signal()
-
-    def __init__(self) -> None:
+    def __init__(self, downloads: Downloads) -> None:
         super().__init__()
+        self._downloads = downloads
+        self._model: tuple[str, str | None] = ("", None)
+        self._hub: HubModel | None = None
+        self._part = 0
         self.setObjectName("models_download")
         self.button = QPushButton("Download")
         self.button.setObjectName("models_download_button")
@@ -44,10 +45,47 @@ class DownloadStrip(QWidget):
         self._column.addLayout(self._row)
         self._column.addWidget(self.error)
         self._active = False
-        self.button.clicked.connect(lambda: (self.cancel_asked if self._active else self.start_asked).emit())
+        self.button.clicked.connect(self._on_clicked)
+        downloads.changed.connect(self._on_changed)
         theme.changes.theme_changed.connect(self._on_theme)
         self._on_theme()
         self.hide()
+
+    def show_model(self, source: str, revision: str | None, hub: HubModel | None, part: int) -> None:
+        """Takes up the chosen model. `hub`: what is to be fetched, None where nothing is; `part` bytes of it are here
+        from a download that was cut short."""
+        self._model, self._hub, self._part = (source, revision), hub, part
+        self._show()
+
+    def start(self) -> None:
+        """Begins, or goes on."""
+        entry, hub = self._downloads.find(*self._model), self._hub
+        if entry is not None:
+            self._downloads.start(entry.id, entry.revision, entry.total)
+        elif hub is not None:
+            self._downloads.start(hub.id, hub.revision, hub.size)
+
+    def _on_clicked(self) -> None:
+        entry = self._downloads.find(*self._model)
+        if self._active and entry is not None:
+            self._downloads.cancel(entry)
+        else:
+            self.start()
+
+    def _on_changed(self, entry: Download) -> None:
+        if (entry.id, entry.revision) == self._model:
+            self._show()
+
+    def _show(self) -> None:
+        entry, hub = self._downloads.find(*self._model), self._hub
+        if entry is not None:
+            self.show_download(entry)
+        elif hub is None or hub.problem:
+            self.hide()
+        elif self._part:
+            self.show_rest(self._part, hub.size)
+        else:
+            self.show_offer(hub.size, len(hub.files))
 
     def show_offer(self, size: int, files: int, note: str = "") -> None:
         """Nothing of it is here yet."""

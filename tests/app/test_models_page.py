@@ -239,20 +239,20 @@ def test_what_ships_is_listed_and_its_facts_and_fit_are_told_without_a_network(
     assert json.loads(QGuiApplication.clipboard().text())["rows"][0]["quantization"] == "none"
 
 
-def test_a_load_shows_itself_goes_to_play_and_is_remembered(qtbot: QtBot, ready: MainWindow) -> None:
-    page = models_page(qtbot, ready)
-    row = page.fit.rows["none"]
-    assert row.button.text() == "Loaded"
-    assert page.rows.items(Section.SHIPPED)[0].mark(page._is_loaded(page.rows.items(Section.SHIPPED)[0])) is Mark.LOADED
+def test_a_load_shows_itself_goes_to_play_and_is_remembered(qtbot: QtBot, window: MainWindow) -> None:
+    page = models_page(qtbot, window)
+    demo = page.rows.items(Section.SHIPPED)[0]
+    assert demo.mark(page.rows.loaded(demo)) is Mark.NONE
     qtbot.mouseClick(page.fit.rows["torchao-int8"].button, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: ready.session.state is SessionState.LOADING)
+    qtbot.waitUntil(lambda: window.session.state is SessionState.LOADING)
     assert page.loading.isVisible()
-    qtbot.waitUntil(lambda: ready.pages.currentIndex() == PLAY, timeout=WAIT)
-    assert ready.banner.title.text() == "demo stories is loaded"
-    assert "int8, torchao" in ready.banner.text.text()
-    ready.show_page(MODELS)
+    qtbot.waitUntil(lambda: window.pages.currentIndex() == PLAY, timeout=WAIT)
+    assert window.banner.title.text() == "demo stories is loaded"
+    assert "int8, torchao" in window.banner.text.text()
+    window.show_page(MODELS)
     assert not page.loading.isVisible()
     qtbot.waitUntil(lambda: page.fit.rows["torchao-int8"].button.text() == "Loaded", timeout=WAIT)
+    assert demo.mark(page.rows.loaded(demo)) is Mark.LOADED
     recent = page.rows.items(Section.RECENT)
     assert [item.settings for item in recent] == [ModelSpec("demo", "torchao-int8")]
     assert recent[0].detail == "int8, torchao  ·  just now"
@@ -336,10 +336,10 @@ def test_a_model_too_large_says_by_how_much_before_a_weight_is_read(
     assert page.fit.best == ""
 
 
-def test_typing_filters_and_the_keyboard_alone_is_enough(qtbot: QtBot, ready: MainWindow) -> None:
-    page = models_page(qtbot, ready)
+def test_typing_filters_and_the_keyboard_alone_is_enough(qtbot: QtBot, window: MainWindow) -> None:
+    page = models_page(qtbot, window)
     page.search_action.trigger()
-    assert QApplication.focusWidget() is page.list.search or not ready.isActiveWindow()
+    assert QApplication.focusWidget() is page.list.search or not window.isActiveWindow()
     qtbot.keyClicks(page.list.search, "draft")
     assert names(page, Section.SHIPPED) == ["demo draft 0.8M"]
     qtbot.keyClick(page.list.search, Qt.Key.Key_Down)
@@ -353,8 +353,8 @@ def test_typing_filters_and_the_keyboard_alone_is_enough(qtbot: QtBot, ready: Ma
     assert page.list.current is not None
     assert page.list.current.source == "demo-draft"
     qtbot.keyClick(page.list.view, Qt.Key.Key_Return)
-    qtbot.waitUntil(lambda: ready.session.ready and ready.session.spec.source == "demo-draft", timeout=WAIT)
-    ready.show_page(MODELS)
+    qtbot.waitUntil(lambda: window.session.ready and window.session.spec.source == "demo-draft", timeout=WAIT)
+    window.show_page(MODELS)
     first, second = page.fit.rows["none"], page.fit.rows["int8"]
     assert first.nextInFocusChain() is not None
     first.setFocus()
@@ -362,9 +362,9 @@ def test_typing_filters_and_the_keyboard_alone_is_enough(qtbot: QtBot, ready: Ma
         qtbot.keyClick(first, Qt.Key.Key_Down)
     qtbot.waitUntil(second.button.isEnabled, timeout=WAIT)
     qtbot.keyClick(second, Qt.Key.Key_Return)
-    qtbot.waitUntil(lambda: ready.session.spec.quantization == "int8", timeout=WAIT)
-    ready.session.cancel_load()
-    qtbot.waitUntil(lambda: ready.session.state is not SessionState.LOADING, timeout=WAIT)
+    qtbot.waitUntil(lambda: window.session.spec.quantization == "int8", timeout=WAIT)
+    window.session.cancel_load()
+    qtbot.waitUntil(lambda: window.session.state is not SessionState.LOADING, timeout=WAIT)
 
 
 def test_all_that_can_be_used_has_a_name_in_both_themes_and_at_every_size(qtbot: QtBot, window: MainWindow) -> None:
@@ -446,7 +446,7 @@ def test_a_hub_model_is_found_judged_fetched_loaded_and_deleted(
     page.list.search.clear()
     choose(qtbot, page, Section.CACHE, "batch/stories", SECOND)
     assert page.list.current is not None
-    page._on_deletion_asked(page.list.current)
+    page.deletion.ask(page.list.current)
     assert page.notice.title.text() == "batch/stories is loaded"
     unloading = window.session.start(window.session.unload())
     qtbot.waitUntil(unloading.done, timeout=WAIT)

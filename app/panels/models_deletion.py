@@ -1,0 +1,59 @@
+"""Deleting a model from the Hugging Face cache, after a question that names the bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtWidgets import QMessageBox, QWidget
+
+from app.panels.models_items import Item
+from app.session import Session
+from app.widgets.banner import Banner
+from app.words import bytes_words, sentence
+from engine import InvalidInput, ModelEntry, forget, freed_by
+
+
+class Deletion(QObject):
+    """Asks over `window`, and tells on `notice`. `loaded` says of a row whether its model is the loaded one."""
+
+    done = Signal()
+
+    def __init__(self, window: QWidget, session: Session, notice: Banner, loaded: Callable[[Item], bool]) -> None:
+        super().__init__(window)
+        self._window, self._session, self._notice, self._loaded = window, session, notice, loaded
+
+    def ask(self, item: Item) -> None:
+        """Refuses what is loaded; else asks."""
+        entry = item.entry
+        if self._loaded(item):
+            self._notice.tell("warning", f"{item.name} is loaded", "Unload it before its files are deleted.")
+        elif entry is not None:
+            self._session.start(self._ask(entry))
+
+    async def _ask(self, entry: ModelEntry) -> None:
+        try:
+            freed = await self._session.off_thread(lambda: freed_by(entry))
+        except (InvalidInput, OSError) as error:
+            self._notice.tell("error", f"{entry.name} cannot be deleted", sentence(str(error)))
+            return
+        box = QMessageBox(self._window)
+        box.setObjectName("delete_dialog")
+        box.setWindowTitle("Delete a model")
+        box.setText(f"Delete {entry.name} from this machine?")
+        box.setInformativeText(f"This frees {bytes_words(freed)}. It can be downloaded again.")
+        delete = box.addButton("Delete", QMessageBox.ButtonRole.DestructiveRole)
+        box.addButton(QMessageBox.StandardButton.Cancel)
+        box.setDefaultButton(QMessageBox.StandardButton.Cancel)
+        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        delete.clicked.connect(lambda: self._session.start(self._delete(entry)))
+        box.open()
+
+    async def _delete(self, entry: ModelEntry) -> None:
+        try:
+            freed = await self._session.off_thread(lambda: forget(entry))
+        except (InvalidInput, OSError) as error:
+            self._notice.tell("error", f"{entry.name} was not deleted", sentence(str(error)))
+        else:
+            self._notice.tell("info", f"{entry.name} was deleted", f"{bytes_words(freed)} are free again.")
+        self.done.emit()

@@ -1,0 +1,121 @@
+"""What the chosen row's model is: known from the scan, read off its headers, or asked of the hub."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from app.panels.models_items import Item
+from app.panels.models_library import ModelLibrary, inspect_entry
+from app.session import Session
+from engine import HubModel, InvalidInput, ModelInfo, hub_info, hub_model
+
+PAUSE_MS = 120  # before a row that was walked over is looked at
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The model that the page is about. `info` is None while nothing is known; `hub` where it is not on this
+    machine; `error` why nothing is known."""
+
+    item: Item
+    info: ModelInfo | None = None
+    hub: HubModel | None = None
+    error: str = ""
+
+    @property
+    def here(self) -> bool:
+        """Whether its weights are on this machine."""
+        return self.hub is None and not self.item.problem
+
+    @property
+    def revision(self) -> str | None:
+        return self.hub.revision if self.hub is not None else self.item.revision
+
+
+class SubjectFinder(QObject):
+    """Tells of the row named last, as more and more becomes known of it."""
+
+    found = Signal(object)  # Subject
+
+    def __init__(self, session: Session, library: ModelLibrary) -> None:
+        super().__init__()
+        self._session, self._library = session, library
+        self._hub_facts: dict[tuple[str, str | None], tuple[HubModel, ModelInfo | str]] = {}
+        self._item: Item | None = None
+        self._number = 0  # of the row named last: what is found out of an earlier one is not told
+        self._pause = QTimer(self, singleShot=True, interval=PAUSE_MS)
+        self._pause.timeout.connect(self._look)
+
+    def find(self, item: Item) -> None:
+        """Tells at once what is known, and later the rest."""
+        self._item = item
+        self._number += 1
+        subject = self._known(item) or Subject(item)
+        if subject.info is None and not subject.error:
+            self._pause.start()
+        self.found.emit(subject)
+
+    def close(self) -> None:
+        """Tells no more."""
+        self._number += 1
+        self._pause.stop()
+
+    def on_hub(self, item: Item) -> bool:
+        """Whether its weights, or the rest of them, are still to be fetched."""
+        if "/" not in item.source or item.source.startswith(("/", "~", ".")):
+            return False
+        entry = self._library.found.entry(item.source, item.revision)
+        return entry is None or (entry.folder is None and bool(entry.problem))
+
+    def _known(self, item: Item) -> Subject | None:
+        """What was found out before; None where the files or the hub must be asked."""
+        if not self.on_hub(item):
+            if item.problem:
+                return Subject(item, error=item.problem)
+            entry = item.entry
+            info = self._library.found.infos.get((entry.source, entry.revision)) if entry is not None else None
+            return Subject(item, info) if info is not None else None
+        known = self._hub_facts.get(item.model)
+        if known is None:
+            return None
+        hub, told = known
+        return Subject(item, None, hub, told) if isinstance(told, str) else Subject(item, told, hub)
+
+    def _look(self) -> None:
+        if self._item is not None and not self._session.closing:
+            self._session.start(self._find_out(self._item, self._number))
+
+    async def _find_out(self, item: Item, number: int) -> None:
+        try:
+            subject = await (self._ask_hub(item, number) if self.on_hub(item) else self._read(item))
+        except asyncio.CancelledError:
+            return
+        except (InvalidInput, OSError) as error:
+            subject = Subject(item, error=str(error))
+        self._tell(subject, number)
+
+    async def _read(self, item: Item) -> Subject:
+        entry = item.entry or self._library.found.entry(item.source, item.revision)
+        if entry is None:
+            raise InvalidInput("it is not on this machine any more")
+        return Subject(item, await self._session.off_thread(lambda: inspect_entry(entry)))
+
+    async def _ask_hub(self, item: Item, number: int) -> Subject:
+        hub = await self._session.off_thread(lambda: hub_model(item.source, item.revision))
+        self._tell(Subject(item, hub=hub), number)
+        try:
+            info = await self._session.off_thread(lambda: hub_info(hub.id, hub.revision))
+        except InvalidInput as error:  # its files are gated, or none that can be read
+            subject = Subject(item, None, hub, str(error))
+            self._hub_facts[item.model] = hub, str(error)
+        else:
+            subject = Subject(item, info, hub)
+            self._hub_facts[item.model] = hub, info
+        return subject
+
+    def _tell(self, subject: Subject, number: int) -> None:
+        if number == self._number and not self._session.closing:
+            self.found.emit(subject)
