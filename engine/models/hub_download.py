@@ -8,7 +8,6 @@ then: nothing half-downloaded can be taken for whole.
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import re
 import shutil
@@ -23,6 +22,7 @@ from huggingface_hub.utils import WeakFileLock, build_hf_headers, hf_raise_for_s
 
 from engine.config import InvalidInput
 from engine.job import Report
+from engine.models.blob_digest import BlobDigest
 from engine.models.cache import (
     PLANS,
     Plan,
@@ -208,7 +208,7 @@ class _Download:
     def _grow(self, part: BinaryIO, name: str, blob: str, size: int) -> None:
         """Fetches what is missing; what was there is begun anew if the whole turns out to be something else."""
         resumed = part.tell() > 0
-        digest = _Digest(blob, size, Path(part.name))
+        digest = BlobDigest(blob, size, Path(part.name))
         tries = 0
         while True:
             if digest.length < size:
@@ -225,9 +225,9 @@ class _Download:
                 raise InvalidInput(
                     f"{self._id}: {name} arrived damaged (its hash is not what the hub promises): download it again"
                 )
-            resumed, digest = False, _Digest(blob, size, None)
+            resumed, digest = False, BlobDigest(blob, size, None)
 
-    def _stream(self, part: BinaryIO, digest: _Digest, name: str, blob: str) -> Unreachable:
+    def _stream(self, part: BinaryIO, digest: BlobDigest, name: str, blob: str) -> Unreachable:
         """One request from where the part ends; returns what cut it short, if anything did."""
         headers = {**build_hf_headers(), "Accept-Encoding": "identity"}
         if digest.length:
@@ -286,27 +286,3 @@ class _Download:
             ref.write_text(self._plan.commit, encoding="utf-8")
         plan_file(self._repository, self._plan.commit).unlink(missing_ok=True)
         return snapshot
-
-
-class _Digest:
-    """The hash that names a blob, as it grows: SHA-256 of large files, git's SHA-1 of others."""
-
-    def __init__(self, blob: str, size: int, begun: Path | None) -> None:
-        self._blob, self._size = blob, size
-        self.begin()
-        if begun is not None:
-            with begun.open("rb") as file:
-                while chunk := file.read(1 << 20):
-                    self.add(chunk)
-
-    def begin(self) -> None:
-        self.length = 0
-        git = b"blob %d\0" % self._size
-        self._hash = hashlib.sha256() if len(self._blob) == 64 else hashlib.sha1(git, usedforsecurity=False)
-
-    def add(self, chunk: bytes) -> None:
-        self._hash.update(chunk)
-        self.length += len(chunk)
-
-    def matches(self) -> bool:
-        return self._hash.hexdigest() == self._blob
