@@ -13,15 +13,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from engine.kernels.awq_matmul import awq_matmul
+from engine.models.held_weights import awq_stays_packed
 from engine.models.quantization.awq_layout import COLUMNS, dequantize, unpack
 
-INT4_GROUPS = (32, 64, 128, 256)  # that ATen's int4 product takes
-INT4_OUTPUTS = 16  # it takes multiples of this
 INT4_MIDDLE = 8  # the code that it takes for 0
 INT4_BLOCKS = (64, 32)  # outputs that it lays side by side, by the width of the processor's vectors
 INT4_ROWS = 80  # up to which it is faster than unpacking for oneDNN's product: measured with AVX-512 (64 to 80)
-KERNEL_DTYPES = (torch.float16, torch.bfloat16)
-KERNEL_GROUPS = 16  # our kernel takes multiples of this
 
 
 class AwqLinear(nn.Module):
@@ -88,11 +85,6 @@ class Int4Linear(nn.Module):
     packed: Tensor
     scales: Tensor
 
-    @staticmethod
-    def takes(linear: AwqLinear) -> bool:
-        """Whether ATen's product takes this layer's sizes."""
-        return linear.group in INT4_GROUPS and linear.out_features % INT4_OUTPUTS == 0
-
     @property
     def stored_bytes(self) -> int:
         """Bytes of the weights with their offsets and scales, as held now."""
@@ -138,9 +130,8 @@ def dense(linear: AwqLinear, dtype: torch.dtype) -> nn.Linear:
 
 def stays_packed(linear: AwqLinear, device: torch.device, dtype: torch.dtype) -> bool:
     """Whether this layer keeps to 4 bits on a device in a dtype, or takes a dense layer's memory."""
-    if device.type == "cuda":
-        return dtype in KERNEL_DTYPES and linear.group % KERNEL_GROUPS == 0
-    return device.type == "cpu" and dtype is torch.bfloat16 and Int4Linear.takes(linear)
+    sizes = (linear.in_features, linear.out_features, linear.group)
+    return awq_stays_packed(*sizes, str(dtype).removeprefix("torch."), device.type)
 
 
 def ready(linear: AwqLinear, dtype: torch.dtype) -> nn.Module:
