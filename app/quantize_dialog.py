@@ -278,6 +278,8 @@ class QuantizeDialog(Dialog):
     def _on_edited(self) -> None:
         self._made = None
         self._settled = False
+        if self.error.property("role") == "note":  # of one that was made, or cancelled
+            self.error.say("")
         self._debounce.start()
         self._show_buttons()
 

@@ -257,8 +257,13 @@ class QualityPanel(QWidget):
         self._show_buttons()
 
     def _say_empty(self) -> None:
+        subject = self.quality.subject
         words = BUSY_WORDS if self.quality.running else EMPTY_WORDS
-        self.empty.setText(self._why_not if self.quality.subject is None else words)
+        if subject is None:
+            words = self._why_not
+        elif subject.problem or subject.original is None:
+            words = ""  # that is said above
+        self.empty.setText(words)
 
     def _show_buttons(self) -> None:
         quality = self.quality
@@ -275,7 +280,8 @@ class QualityPanel(QWidget):
             words = self.setup.words(self._session.card is not None)
             if self._session.ready and self._session.busy():
                 words += ". Requests run on the Play page: speeds will be lower"
-            self.status.say(refusal or words)
+            problem = quality.subject is not None and quality.subject.problem
+            self.status.say("" if problem else refusal or words)
         self.undo.setVisible(not busy and (quality.report is not None or quality.can_undo))
         self.undo.setText("Undo clear" if self._undoes else "Clear")
         self.undo.setAccessibleName("Bring the cleared comparison back" if self._undoes else "Clear the comparison")

@@ -70,7 +70,7 @@ class QualitySetup(QWidget):
     def show_subject(self, subject: Subject) -> None:
         """Its ways as tick boxes; those that cannot be measured say why."""
         self._showing = True
-        fresh = self._subject is None or self._subject.key != subject.key
+        fresh = self._subject is None or (self._subject.key, self._subject.original) != (subject.key, subject.original)
         self._subject = subject
         if [*self.boxes] != [way.key for way in subject.ways]:
             self._make_boxes([(way.key, way.title) for way in subject.ways])
@@ -83,7 +83,7 @@ class QualitySetup(QWidget):
             box.setToolTip(tip)
             box.setAccessibleDescription(tip)
         if fresh:
-            self.text.choose(suited_text(subject.spec.source))
+            self.text.choose(suited_text((subject.original or subject.spec).source))
         self.original.setVisible(subject.awq)
         self.original.setText("Choose the original …" if subject.original is None else "Another original …")
         self.make.setVisible(not subject.awq and subject.original is not None)

@@ -193,6 +193,8 @@ def test_a_cancelled_one_can_be_begun_again(qtbot: QtBot, dialog: QuantizeDialog
     assert dialog.begin.isVisible()
     assert dialog.begin.isEnabled()
     assert not list((own_settings / "models").glob("*"))
+    dialog.samples.setValue(17)
+    assert not dialog.error.text(), "that was about the one before"
 
 
 def test_a_folder_is_suggested_that_is_not_there_yet(own_settings: Path) -> None:

@@ -114,6 +114,7 @@ def test_a_checkpoint_of_nobody_knows_what_asks_for_its_original(
         panel.choose_original("demo")
     assert panel.begin.isEnabled()
     assert "of demo stories in float32" in panel.model.text()
+    assert panel.setup.plan().text == "stories", "the text that suits the original"
 
 
 def test_a_model_that_memory_does_not_hold_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
