@@ -141,7 +141,7 @@ class ModelsPage(QWidget):
 
     def _connect(self) -> None:
         self.search_action.triggered.connect(self.start_search)
-        self.rescan_action.triggered.connect(self.library.rescan)
+        self.rescan_action.triggered.connect(self.rescan)
         self.folder_action.triggered.connect(self.list.choose_folder)
         self.clear_action.triggered.connect(self.recents.clear)
         view = self.list
@@ -153,7 +153,7 @@ class ModelsPage(QWidget):
         view.removed.connect(self._on_removed)
         view.deletion_asked.connect(self.deletion.ask)
         view.clear_asked.connect(self.recents.clear)
-        view.rescan_asked.connect(self.library.rescan)
+        view.rescan_asked.connect(self.rescan)
         self.finder.found.connect(self._show)
         self.library.scanned.connect(self._on_scanned)
         self.library.search_begun.connect(lambda: self.list.say_searching(True))
@@ -183,6 +183,11 @@ class ModelsPage(QWidget):
         """Ctrl+F."""
         self.list.search.setFocus(Qt.FocusReason.ShortcutFocusReason)
         self.list.search.selectAll()
+
+    def rescan(self) -> None:
+        """F5: looks at this machine anew, and asks the hub again what it would not tell."""
+        self.library.rescan()
+        self.finder.ask_again()
 
     def open_folder(self, folder: Path) -> None:
         """Lists a folder and chooses it."""
@@ -227,7 +232,8 @@ class ModelsPage(QWidget):
         )  # fmt: skip
         self._say(subject)
         part = entry.size if entry is not None and entry.folder is None else 0
-        self.download.show_model(item.source, subject.revision, hub, part)
+        refused = hub is not None and bool(hub.gated and subject.error)
+        self.download.show_model(item.source, subject.revision, None if refused else hub, part)
         self.fit.show_model(
             info, item.source, subject.revision, last=item.settings, why_not=self._why_not(subject),
             advise=subject.hub is not None or not self._why_not(subject),
@@ -238,8 +244,10 @@ class ModelsPage(QWidget):
     def _say(self, subject: Subject) -> None:
         info, hub = subject.info, subject.hub
         gated = gated_words(hub) if hub is not None else ""
-        if subject.error:
-            self.header.say("\n".join(part for part in (sentence(subject.error), gated) if part), "error")
+        if subject.error and gated:
+            self.header.say(f"{gated} {sentence(subject.error)}. F5 asks again.", "warning")
+        elif subject.error:
+            self.header.say(sentence(subject.error), "error")
         elif hub is not None and hub.problem:
             self.header.say(sentence(hub.problem), "error")
         elif info is None:

@@ -9,11 +9,6 @@ from app.panels.models_reference import short_revision
 from app.words import bytes_words, count_words
 from engine import HubModel, ModelEntry, ModelInfo, Place, why_unsupported
 
-GATED = (
-    "This model is gated: its owner gives access {how}. Ask for it on {page}, then let this machine know who you are: "
-    "run `hf auth login`, or set HF_TOKEN, with a token from huggingface.co/settings/tokens."
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Fact:
@@ -80,8 +75,11 @@ def copied_words(item: Item, info: ModelInfo | None, hub: HubModel | None) -> st
 
 
 def gated_words(hub: HubModel) -> str:
-    """How to get a gated model; "" for one that anyone may fetch."""
-    if not hub.gated:
-        return ""
-    how = "to those whom they approve" if hub.gated == "manual" else "to whoever accepts its terms"
-    return GATED.format(how=how, page=f"https://huggingface.co/{hub.id}")
+    """How access to a gated model is given; "" for one that anyone may fetch."""
+    match hub.gated:
+        case "":
+            return ""
+        case "manual":
+            return "Gated: its owner gives access to those whom they approve."
+        case _:
+            return "Gated: whoever accepts its terms has access."

@@ -58,6 +58,13 @@ class SubjectFinder(QObject):
             self._pause.start()
         self.found.emit(subject)
 
+    def ask_again(self) -> None:
+        """What the hub told is forgotten; a row of which nothing is known is looked into anew."""
+        known = self._known(self._item) if self._item is not None else None
+        self._hub_facts.clear()
+        if self._item is not None and (known is None or known.hub is not None):
+            self.find(self._item)
+
     def close(self) -> None:
         """Tells no more."""
         self._number += 1

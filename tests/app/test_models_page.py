@@ -27,7 +27,7 @@ from app.recent_models import MOST, RECENT_KEY, RecentModels
 from app.session import SessionState
 from engine import Fit, ModelSpec, Room, cached_models, inspect_model
 from tests.engine.hub.conftest import FIRST, SECOND
-from tests.engine.hub.small_hub import SmallHub
+from tests.engine.hub.small_hub import TOKEN, SmallHub
 
 WAIT = 60_000
 DEMO = resources.path("models/stories-5m")
@@ -496,12 +496,18 @@ def test_a_revision_is_pinned_and_a_stopped_download_goes_on_from_the_list(
 
 
 def test_a_gated_model_is_explained_and_a_search_can_be_given_up(
-    qtbot: QtBot, hub: SmallHub, window: MainWindow
+    qtbot: QtBot, hub: SmallHub, window: MainWindow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = models_page(qtbot, window)
     ask_hub(qtbot, page, "batch/gated-stories")
     qtbot.waitUntil(lambda: page.subject is not None and bool(page.subject.error), timeout=WAIT)
+    assert page.header.words.text().startswith("Gated: its owner gives access to those whom they approve.")
     assert "hf auth login" in page.header.words.text()
+    assert not page.download.isVisible()
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    page.rescan_action.trigger()
+    qtbot.waitUntil(lambda: page.subject is not None and page.subject.info is not None, timeout=WAIT)
+    assert page.download.button.text() == "Download 1.75 MB"
     assert page.rows.items(Section.HUB)[0].detail.startswith("gated")
     page.list.search.setText("stories")
     qtbot.keyClick(page.list.search, Qt.Key.Key_Return)
