@@ -1,4 +1,5 @@
-"""`python -m engine.bench.gpu`: the GPU tests, then decode speed against what the memory's bandwidth allows.
+"""`python -m engine.bench.gpu`: the GPU tests, then decode speed against what the memory's bandwidth allows,
+of a small model, and of a large one dense and quantized.
 
 Needs torch, transformers, triton and numpy. The results are also written as JSON to tests/benchmarks/results.
 """
@@ -13,19 +14,23 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import torch
 from transformers import PreTrainedModel
 
 from engine import machine
 from engine.bench.decode_steps import decode_steps
+from engine.bench.gpu_quantized import large_models
 from engine.bench.subject import Case, Lengths, Shape, make_case, plain_tokenizer
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.models.loading import wrap
 
 BATCHES = (1, 8, 64, 256)
+LARGE_BATCHES = (1, 8)
 PROMPT, NEW = 256, 128  # tokens of each request
+HEADINGS = f"{'batch':>6} {'context':>8} {'step ms':>9} {'tok/s':>10} {'bound ms':>9} {'× bound':>8}"
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "tests" / "benchmarks" / "results"
 
@@ -96,6 +101,33 @@ def measure(engine: Engine, batch: int, bandwidth: float) -> Decode:
     return Decode(batch, context, median(periods), read / bandwidth, len(periods))
 
 
+def decode_large(bandwidth: float) -> dict[str, Any]:
+    """Prints and returns the decoding of a model of Llama-3.1-8B's shape, dense and quantized, and each one's tokens a
+    second against the dense one's."""
+    print("\nRandom model of Llama-3.1-8B's shape, computing in bfloat16")
+    print(f"{'':>6} {'weights GB':>10} {HEADINGS} {'× dense':>8}")
+    found: dict[str, Any] = {}
+    dense: dict[int, float] = {}
+    for name, module in large_models():
+        if isinstance(module, str):
+            print(f"{name:>6} not measured: {module}", flush=True)
+            found[name] = {"absent": module}
+            continue
+        model = wrap(module, plain_tokenizer(module.config.vocab_size), f"random Llama 8B, {name}", name)
+        del module
+        config = EngineConfig(max_running=max(LARGE_BATCHES), prefix_caching=False, kv_memory=2 << 30)
+        decodes = []
+        with Engine(model, config) as engine:
+            for batch in LARGE_BATCHES:
+                decode = measure(engine, batch, bandwidth)
+                times = dense.setdefault(batch, decode.seconds) / decode.seconds
+                print(f"{name:>6} {model.card.weight_bytes / 1e9:10.2f} {decode.text} {times:8.2f}", flush=True)
+                decodes.append({**asdict(decode), "times_dense": times})
+        found[name] = {"weight_bytes": model.card.weight_bytes, "decode": decodes}
+        del model, engine
+    return found
+
+
 def run_tests() -> int | None:
     """pytest's exit status over tests/gpu, or None where either is missing."""
     folder = ROOT / "tests" / "gpu"
@@ -115,12 +147,15 @@ def main() -> int:
     model = wrap(random_qwen3(), plain_tokenizer(151_936), "random Qwen3-0.6B")
     card = model.card
     print(f"{card.parameters / 1e6:.0f} M parameters in {card.dtype}; prompts of {PROMPT}, {NEW} new tokens each")
-    print(f"{'batch':>6} {'context':>8} {'step ms':>9} {'tok/s':>10} {'bound ms':>9} {'× bound':>8}")
+    print(HEADINGS)
     decodes = []
     with Engine(model, EngineConfig(max_running=max(BATCHES), prefix_caching=False)) as engine:
         for batch in BATCHES:
             decodes.append(measure(engine, batch, bandwidth))
             print(decodes[-1].text, flush=True)
+    del model, engine
+    torch.cuda.empty_cache()
+    large = decode_large(bandwidth)
     RESULTS.mkdir(parents=True, exist_ok=True)
     name = gpu.name.lower().replace(" ", "-")
     path = RESULTS / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}.json"
@@ -132,6 +167,7 @@ def main() -> int:
         "weight_bytes": card.weight_bytes,
         "kv_token_bytes": card.kv_token_bytes,
         "decode": [asdict(decode) for decode in decodes],
+        "large": large,
     }
     path.write_text(json.dumps(values, indent=1) + "\n")
     print(f"Written to {path.relative_to(ROOT)}")

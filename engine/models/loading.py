@@ -75,11 +75,12 @@ def _load(spec: ModelSpec, say: Reporter) -> LoadedModel:
     return LoadedModel(module, tokenizer, card, device, dtype, eos, layer_kv)
 
 
-def wrap(module: PreTrainedModel, tokenizer: Any, name: str) -> LoadedModel:
-    """A module that is in memory already (a random one in a benchmark, say) as a loaded model."""
+def wrap(module: PreTrainedModel, tokenizer: Any, name: str, quantization: str = "none") -> LoadedModel:
+    """A module that is in memory already (a random one in a benchmark, say) as a loaded model; `quantization` is how it
+    was quantized."""
     device = module.device
     layer_kv, windows = serve_with_paged_attention(module, device)
-    card = describe(module, tokenizer, name, name, "none", layer_kv, windows)
+    card = describe(module, tokenizer, name, name, quantization, layer_kv, windows)
     pack_linears(module)
     card = replace(card, weight_bytes=held_bytes(module))
     return LoadedModel(module, tokenizer, card, device, module.dtype, end_tokens(module, tokenizer), layer_kv)
