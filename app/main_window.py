@@ -300,6 +300,8 @@ class MainWindow(QMainWindow):
             self.session.cancel_load()
         elif self.compare is not None and self.compare.isVisible() and self.compare.running:
             self.compare.stop()
+        elif self.models is not None and self.models.isVisible() and self.models.quality.running:
+            self.models.quality.stop()
         elif self.bridge.busy and self.page.isVisible():
             self.session.stop()
         elif self.isFullScreen():

@@ -1,74 +1,20 @@
-"""Comparing a model's quantizations with the original: what can be measured, the measuring, and what was measured."""
+"""Comparing a model's quantizations with the original: the measuring, how far it is, and what was measured."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from time import perf_counter
 
 from PySide6.QtCore import QObject, Signal
 
-from app.estimate import free_memory, on_gpu
 from app.load_status import LoadStatus
 from app.long_work import LongWork, Outcome
-from app.room import RUNTIME
+from app.quality_subject import Subject, examine
 from app.session import LENT_WORDS, Session, SessionState
-from app.words import bytes_words, model_words
-from engine import (
-    SCHEMES,
-    Fit,
-    InvalidInput,
-    ModelInfo,
-    ModelSpec,
-    QualityReport,
-    Room,
-    cached_models,
-    fits,
-    inspect_model,
-    measure_quality,
-)
+from app.words import left_words, model_words
+from engine import ModelSpec, QualityReport, measure_quality
 
-ORIGIN = "quantized_from.json"  # in an AWQ checkpoint that was made here: what it was made of
 READING = "predicting the text"  # the stage that counts tokens
-ROUNDED = "bfloat16"  # the way that is not quantized, only rounded
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """One way to load the model that can be measured. `reason`: why it cannot be, with the remedy. `needed`: bytes that
-    it takes."""
-
-    key: str
-    title: str
-    sentence: str
-    spec: ModelSpec
-    reason: str = ""
-    needed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """A model on show. `original` None: it is not known what an AWQ checkpoint was made of. `problem`: why nothing of
-    it can be measured. `dtype`, `needed` and `free`: the original's precision and bytes, and those of the memory."""
-
-    spec: ModelSpec
-    original: ModelSpec | None
-    ways: tuple[Way, ...] = ()
-    problem: str = ""
-    awq: bool = False
-    dtype: str = ""
-    needed: int = 0
-    free: int = 0
-
-    @property
-    def key(self) -> tuple[str, str | None]:
-        return self.spec.source, self.spec.revision
-
-    def need(self, keys: Sequence[str]) -> int:
-        """Bytes that measuring these takes at most: one after another is in memory."""
-        return max([self.needed, *(way.needed for way in self.ways if way.key in keys)]) + RUNTIME
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,84 +24,6 @@ class Plan:
     ways: tuple[str, ...]
     text: str | None
     tokens: int
-
-
-def folder_of(spec: ModelSpec) -> Path | None:
-    """Where a hub model lies in the cache; None for one that is not there, or is no hub model. Blocks on disk."""
-    found = (e for e in cached_models() if e.source == spec.source and spec.revision in (None, e.revision))
-    return next((entry.folder for entry in found), None)
-
-
-def read_info(spec: ModelSpec) -> ModelInfo:
-    """A model's facts, also those of one in the cache. Raises InvalidInput; blocks on disk."""
-    try:
-        return inspect_model(spec)
-    except InvalidInput:
-        folder = folder_of(spec)
-        if folder is None:
-            raise
-        return inspect_model(replace(spec, source=str(folder), revision=None))
-
-
-def origin_of(folder: Path) -> ModelSpec | None:
-    """What an AWQ checkpoint was made of, where its folder tells and that is still there."""
-    try:
-        told = json.loads((folder / ORIGIN).read_text(encoding="utf-8"))
-        return ModelSpec(str(told["source"]), revision=told.get("revision"))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
-
-
-def examine(spec: ModelSpec, original: ModelSpec | None = None) -> Subject:
-    """What of a model can be compared with what. `original`: what an AWQ checkpoint was made of, where a person says
-    so. Blocks on disk; never raises."""
-    gpu = on_gpu(spec.device)
-    free, total = free_memory(gpu)
-    room = Room("cuda" if gpu else "cpu", free, total)
-    plain, awq = replace(spec, quantization="none", dtype="auto"), False
-    try:
-        info = read_info(plain)
-        awq = info.quantized is not None and info.quantized.method == "awq"
-        checkpoint = fits(info, room, quantizations=["awq"])[0]
-        if awq:
-            original = original or (origin_of(info.folder) if info.folder is not None else None)
-            if original is None:
-                return Subject(plain, None, awq=True, free=free)
-            original = replace(original, device=spec.device)
-            info = read_info(original)
-        else:
-            original = plain
-        bills = {bill.quantization: bill for bill in fits(info, room)}
-        if awq:
-            bills["awq"] = checkpoint
-    except (InvalidInput, OSError) as error:
-        return Subject(plain, original, problem=str(error), awq=awq, free=free)
-    own = bills["none"]
-    problem = own.available
-    if not problem and not own.fits:
-        problem = (
-            f"The original takes {bytes_words(own.weights + own.activations)}, and {bytes_words(free)} are free: "
-            "give memory back (unload the model on the Play page, close other programs), or choose a smaller model."
-        )
-    ways = []
-    for key, bill in bills.items():
-        if key == "none":
-            continue
-        own_spec = plain if awq and key == "awq" else replace(original, quantization=key)
-        ways.append(_way(key, own_spec, bill, free))
-    if own.dtype != ROUNDED:
-        rounded = fits(info, room, dtype=ROUNDED, quantizations=["none"])[0]
-        way = _way("none", replace(original, dtype=ROUNDED), rounded, free)
-        words = "the original's weights rounded to bfloat16: what 16 bits alone cost"
-        ways.append(replace(way, key=ROUNDED, title=f"none, {ROUNDED}", sentence=words))
-    return Subject(plain, original, tuple(ways), problem, awq, own.dtype, own.weights + own.activations, free)
-
-
-def _way(key: str, spec: ModelSpec, bill: Fit, free: int) -> Way:
-    needed, reason = bill.weights + bill.activations, bill.available
-    if not reason and needed > free:
-        reason = f"takes {bytes_words(needed)}, and {bytes_words(free)} are free"
-    return Way(key, SCHEMES[key].title, SCHEMES[key].sentence, spec, reason, needed)
 
 
 class _Progress:
@@ -343,8 +211,3 @@ class QualitySession(QObject):
             self._set_report(subject.key, outcome.result)
             on_show = self.subject is not None and self.subject.key == subject.key
             self.told.emit("" if on_show else f"{model_words(subject.spec.source)} is measured.", "note")
-
-
-def left_words(seconds: float) -> str:
-    """Seconds that are left, roughly: "20 s", "3 min"."""
-    return f"{max(1, round(seconds))} s" if seconds < 90 else f"{round(seconds / 60)} min"

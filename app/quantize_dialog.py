@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import re
-from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
@@ -17,73 +14,22 @@ from app.dialogs import Dialog
 from app.load_status import LoadStatus
 from app.long_work import LongWork, Outcome
 from app.panels.text_choice import TextChoice
-from app.quality_session import left_words, read_info
+from app.quantize_look import GROUPS, Look, look_at, suggested_folder
 from app.session import Session
 from app.widgets.controls import DropDown, Number
 from app.widgets.labels import Note, Row, set_role
 from app.widgets.line import Line
-from app.words import bytes_words, model_words, sentence
-from engine import (
-    AwqRecipe,
-    InvalidInput,
-    ModelSpec,
-    cached_models,
-    check_recipe,
-    quantize_to_awq,
-    quantized_bytes,
-    read_text,
-    shipped_models,
-    suited_calibration,
-)
+from app.words import bytes_words, left_words, model_words, sentence
+from engine import AwqRecipe, ModelSpec, cached_models, quantize_to_awq, shipped_models, suited_calibration
 
 ABOUT = (
     "4-bit weights, a scale every few inputs, chosen by running a text through the model. The checkpoint loads here "
     "and in other engines."
 )
-GROUPS = (128, 64, 32)
-STORED = 2  # bytes of a weight that is not quantized: float16, as autoawq writes it
 LETTERS = 4  # of a text a token, roughly
 DEBOUNCE_MS = 300
 FOLDER = "folder"  # the last entry of the models
 Source = tuple[str, str | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What is known of a recipe before it begins. `size` and `original` are bytes on disk, `letters` those of the
-    text, `group` the largest that divides all layers, 0 where that is not known; `error` why it cannot begin."""
-
-    error: str = ""
-    size: int = 0
-    original: int = 0
-    letters: int = 0
-    group: int = 0
-
-
-def look_at(recipe: AwqRecipe) -> Look:
-    """Blocks on disk; never raises."""
-    size = original = letters = group = 0
-    with contextlib.suppress(InvalidInput, OSError):
-        letters = len(read_text(recipe.calibration))
-    with contextlib.suppress(InvalidInput, OSError):
-        info = read_info(ModelSpec(recipe.source, revision=recipe.revision))
-        group = next((g for g in GROUPS if not any(inputs % g for inputs, _ in info.linears)), 0)
-        size = quantized_bytes("awq", info.linears, STORED, recipe.group) + STORED * info.others
-        original = info.weight_bytes
-    try:
-        check_recipe(recipe)
-    except (InvalidInput, OSError) as error:
-        return Look(str(error), size, original, letters, group)
-    return Look("", size, original, letters, group)
-
-
-def suggested_folder(source: str) -> Path:
-    """A folder in the app's own that is not there yet."""
-    name = re.sub(r"[^\w.-]+", "-", Path(source).name or source).strip("-.") or "model"
-    folder, count = places.data() / "models" / f"{name}-awq", 2
-    while folder.exists():
-        folder, count = folder.with_name(f"{name}-awq-{count}"), count + 1
-    return folder
 
 
 class QuantizeDialog(Dialog):

@@ -25,6 +25,11 @@ def count_words(count: int) -> str:
     return f"{count / 1e6:.0f} M" if count >= 10e6 else f"{count / 1e6:.2g} M"
 
 
+def left_words(seconds: float) -> str:
+    """Seconds that are left, roughly: "20 s", "3 min"."""
+    return f"{max(1, round(seconds))} s" if seconds < 90 else f"{round(seconds / 60)} min"
+
+
 def model_words(source: str) -> str:
     """A model by the name people know it by: the demo, a folder's name, a hub id."""
     if source in SHIPPED:

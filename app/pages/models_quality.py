@@ -51,6 +51,14 @@ class QualitySection(QObject):
         self.dialog.finished.connect(self._on_closed)
         self.dialog.open()
 
+    @property
+    def running(self) -> bool:
+        """Whether something is being measured."""
+        return self.panel.quality.running
+
+    def stop(self) -> None:
+        self.panel.quality.cancel()
+
     def close_down(self) -> None:
         """The window closes."""
         self.panel.close_down()

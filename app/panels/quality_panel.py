@@ -22,7 +22,8 @@ from app.panels.quality_menu import QualityMenu
 from app.panels.quality_setup import QualitySetup
 from app.panels.quality_table import QualityTableView
 from app.panels.quality_words import QualityTable, facts_words, measured_words, rows_of
-from app.quality_session import QualitySession, Subject
+from app.quality_session import QualitySession
+from app.quality_subject import Subject
 from app.session import Session
 from app.widgets.controls import DropDown
 from app.widgets.labels import Hairline, Heading, Note, label, set_role

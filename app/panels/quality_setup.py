@@ -9,7 +9,8 @@ from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
 
 from app import theme
 from app.panels.text_choice import TextChoice
-from app.quality_session import Plan, Subject
+from app.quality_session import Plan
+from app.quality_subject import Subject
 from app.widgets.controls import Number
 from app.widgets.flow import Flow
 from app.widgets.labels import label

@@ -1,5 +1,5 @@
-"""A quality report in words: its columns with their formulas, what is best in each, and the table that is exported. No
-Qt in here."""
+"""A quality report in words: its columns with their formulas, what is best in each, and the table that is
+exported."""
 
 from __future__ import annotations
 

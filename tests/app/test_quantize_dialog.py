@@ -16,7 +16,8 @@ from pytestqt.qtbot import QtBot
 
 import resources
 from app.main_window import MODELS, MainWindow
-from app.quantize_dialog import QuantizeDialog, suggested_folder
+from app.quantize_dialog import QuantizeDialog
+from app.quantize_look import suggested_folder
 from app.session import Session
 from engine import ModelSpec, inspect_model
 
@@ -223,7 +224,12 @@ def test_the_models_page_opens_it_once_and_closing_the_window_ends_what_is_measu
     dialog.reject()
     assert section.dialog is None
     section.panel.begin.click()
-    assert section.panel.quality.running
+    assert section.running
+    window._on_escape()
+    qtbot.waitUntil(lambda: not section.running, timeout=WAIT)
+    assert section.panel.note.text().startswith("Cancelled")
+    section.panel.begin.click()
+    assert section.running
     with qtbot.waitSignal(window.closed, timeout=WAIT):
         window.close()
     assert not section.panel.quality.running

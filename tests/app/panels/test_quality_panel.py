@@ -17,7 +17,8 @@ from pytestqt.qtbot import QtBot
 import resources
 from app.load_status import LoadStatus
 from app.panels.quality_panel import EMPTY_WORDS, QualityPanel
-from app.quality_session import Plan, _Progress, examine, origin_of
+from app.quality_session import Plan, _Progress
+from app.quality_subject import examine, origin_of
 from app.session import LENT_WORDS, Session
 from engine import SCHEMES, ModelSpec
 from tests.app.conftest import wait_until
