@@ -21,7 +21,6 @@ from engine import (
     InvalidInput,
     ModelEntry,
     ModelInfo,
-    Place,
     cached_models,
     folder_model,
     hub_model,
@@ -40,26 +39,28 @@ class Found:
     shipped: Sequence[ModelEntry] = ()
     cached: Sequence[ModelEntry] = ()
     folders: Sequence[ModelEntry] = ()
+    recent: Sequence[ModelEntry] = ()  # folders that were loaded before and are not listed
     infos: dict[Key, ModelInfo] = field(default_factory=dict)
     problems: dict[Key, str] = field(default_factory=dict)
     error: str = ""  # of the cache as a whole
 
     def entries(self) -> list[ModelEntry]:
-        return [*self.shipped, *self.cached, *self.folders]
+        return [*self.shipped, *self.cached, *self.folders, *self.recent]
 
     def entry(self, source: str, revision: str | None) -> ModelEntry | None:
         """That of a model; any revision where none is named."""
         return next((e for e in self.entries() if e.source == source and revision in (None, e.revision)), None)
 
 
-def look(folders: Sequence[Path], known: Found) -> Found:
+def look(folders: Sequence[Path], recent: Sequence[Path], known: Found) -> Found:
     """Looks at this machine; blocks on disk. What is `known` and has not changed is not read again."""
     error = ""
     try:
         cached = cached_models()
     except (InvalidInput, OSError) as failure:
         cached, error = [], str(failure)
-    found = Found(shipped_models(), cached, [folder_model(folder) for folder in folders], error=error)
+    listed, unlisted = [folder_model(f) for f in folders], [folder_model(f) for f in recent if f not in folders]
+    found = Found(shipped_models(), cached, listed, unlisted, error=error)
     before = {(e.source, e.revision): e for e in known.entries()}
     for entry in found.entries():
         key = entry.source, entry.revision
@@ -99,7 +100,12 @@ class ModelLibrary(QObject):
         downloads.changed.connect(lambda entry: self._fill_downloads())
         downloads.removed.connect(lambda entry: self._fill_downloads())
         downloads.finished.connect(lambda entry: self.rescan())
-        self._folders = list(recents.folders)
+        self._looked_at = self._paths()
+
+    def _paths(self) -> tuple[list[Path], list[Path]]:
+        """The folders that are listed, and those among the recent models."""
+        sources = (recent.spec.source for recent in self.recents.entries)
+        return list(self.recents.folders), [Path(source) for source in sources if Path(source).is_absolute()]
 
     # -- this machine ---------------------------------------------------------------------------------------------
 
@@ -112,9 +118,9 @@ class ModelLibrary(QObject):
             self._session.start(self._scan())
 
     async def _scan(self) -> None:
-        folders, known = list(self.recents.folders), self.found
+        (folders, recent), known = self._paths(), self.found
         try:
-            self.found = await self._session.off_thread(lambda: look(folders, known))
+            self.found = await self._session.off_thread(lambda: look(folders, recent, known))
         except asyncio.CancelledError:
             return
         finally:
@@ -148,13 +154,9 @@ class ModelLibrary(QObject):
 
     def _recent_item(self, recent: Recent) -> Item:
         spec = recent.spec
-        entry, problem = self.found.entry(spec.source, spec.revision), ""
-        if entry is None and spec.source.startswith(("/", "~", ".")):
-            folder = Path(spec.source).expanduser()
-            entry = ModelEntry(spec.source, folder.name, Place.FOLDER, folder)
-            if not folder.is_dir():
-                problem = "the folder is not there any more"
-        elif entry is not None:
+        entry = self.found.entry(spec.source, spec.revision)
+        problem = ""
+        if entry is not None:
             problem = entry.problem or self.found.problems.get((entry.source, entry.revision), "")
         return recent_item(recent, entry.name if entry is not None else model_words(spec.source), entry, problem)
 
@@ -162,8 +164,8 @@ class ModelLibrary(QObject):
         self.rows.set_section(Section.DOWNLOADS, [download_item(entry) for entry in self.downloads.entries])
 
     def _on_recents(self) -> None:
-        if self.recents.folders != self._folders:
-            self._folders = list(self.recents.folders)
+        if self._paths() != self._looked_at:
+            self._looked_at = self._paths()
             self.rescan()
         self.fill()
 

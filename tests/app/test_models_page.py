@@ -318,6 +318,10 @@ def test_folders_are_added_by_path_and_what_is_wrong_with_them_is_said(
     qtbot.keyClick(page.list.view, Qt.Key.Key_Delete)
     qtbot.waitUntil(lambda: names(page, Section.FOLDERS) == ["other", "broken"], timeout=WAIT)
     assert good.is_dir(), "its files stay"
+    page.recents.add(ModelSpec(str(tmp_path / "gone"), "nf4"))
+    page.recents.remove_folder(tmp_path / "gone")
+    qtbot.waitUntil(lambda: any(item.problem for item in page.rows.items(Section.RECENT)), timeout=WAIT)
+    assert "no folder" in page.rows.items(Section.RECENT)[0].problem
     assert RecentModels().folders == [other, broken]
 
 
