@@ -1,4 +1,4 @@
-"""The command line: batchscope [window] · run · compare · sweep · replay · models · fit · quantize · quality · bench · doctor."""
+"""The command line: batchscope [window], run, compare, sweep, replay, models, fit, quantize, quality, bench, doctor."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def cached_models() -> list[ModelEntry]:
     for folder in sorted(cache_folder().resolve().glob("models--*")):
         partial = [_partial(folder, plan) for plan in sorted((folder / PLANS).glob("*.json"))]
         if not partial and folder.name not in whole and folder.is_dir():
-            partial = [_damaged(folder)]
+            partial = [entry for entry in [_damaged(folder)] if entry.size]
         found += [(entry.changed, entry) for entry in partial]
     return [entry for _, entry in sorted(found, key=lambda pair: (-pair[0], -pair[1].changed, pair[1].source))]
 

@@ -43,6 +43,7 @@ AT_ONCE = 4  # files
 WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before each new try of a file from which nothing comes
 LONGEST_WAIT = 60.0  # seconds that the hub may ask us to wait
 BEAT = 0.1  # seconds between words on how far it is
+SETTLING = 1.0  # seconds that files under way have to notice that another was refused
 COMMIT = re.compile(r"[0-9a-f]{40}")
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -165,6 +166,7 @@ class _Download:
         locks.mkdir(parents=True, exist_ok=True)
         names = {blob: name for name, (_, blob) in self._plan.files.items()}
         pool = ThreadPoolExecutor(AT_ONCE, "fetch")
+        futures: list[Future[None]] = []
         try:
             small_first = sorted(self._plan.blobs.items(), key=lambda pair: pair[1])
             futures = [pool.submit(self._file, names[blob], blob, size, locks) for blob, size in small_first]
@@ -173,6 +175,7 @@ class _Download:
             self._stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
             if self._plan.here(self._repository) == 0:
+                wait(futures, SETTLING)
                 self._leave_no_trace()
         return self._link()
 
