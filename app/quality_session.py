@@ -177,7 +177,7 @@ class QualitySession(QObject):
             )
         )
         self.phase_changed.emit()
-        self.progressed.emit("getting ready", 0.0)
+        self.progressed.emit("starting a process that loads the models", 0.0)
 
     def cancel(self) -> None:
         if self.running:

@@ -306,6 +306,7 @@ class QualityPanel(QWidget):
         if measured is not None and subject is not None and measured.key != subject.key:
             words = f"{model_words(measured.spec.source)}  ·  {words}"
         self.status.say(words)
+        self.progress.setRange(0, 1000 if share > 0 else 0)  # 0: at work, nobody knows how far
         self.progress.setValue(round(1000 * share))
 
     def _select(self, place: int) -> None:
