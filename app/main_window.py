@@ -193,6 +193,7 @@ class MainWindow(QMainWindow):
         session.room_made.connect(lambda words: self.banner.tell("info", sentence(words), ""))
         self.bridge.records_arrived.connect(self._on_records)
         self.page.composer.path_dropped.connect(self.open_path)
+        self.page.model.models_asked.connect(lambda: self.show_page(MODELS))
         self.page.told.connect(lambda words: self.banner.tell("info", words, ""))
         self.page.failed.connect(lambda words: self.banner.tell("error", words, ""))
         self.runs.opened.connect(self._on_run_opened)

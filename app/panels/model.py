@@ -38,6 +38,7 @@ class ModelPanel(QWidget):
     """Edits a `ModelSpec` and shows the loaded model. The session does the loading."""
 
     load_asked = Signal(object)  # ModelSpec
+    models_asked = Signal()  # the page of all models is to come on show
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -69,8 +70,12 @@ class ModelPanel(QWidget):
         self.error = Note("model_error", "error")
         self.load = QPushButton("Load")
         self.load.setObjectName("model_load")
-        self.open = QPushButton("Open model…")
+        self.open = QPushButton("Open folder…")
         self.open.setObjectName("model_open")
+        self.all = QPushButton("All models …")
+        self.all.setObjectName("model_all")
+        self.all.setProperty("role", "quiet")
+        self.all.setToolTip("What is here and on the hub, what fits, and what each quantization costs in quality")
         self._lay_out()
         self._debounce = QTimer(self, singleShot=True, interval=300)
         self._debounce.timeout.connect(self._inspect)
@@ -83,6 +88,7 @@ class ModelPanel(QWidget):
         self.browse.clicked.connect(self.choose_folder)
         self.open.clicked.connect(self.choose_folder)
         self.load.clicked.connect(self._on_load)
+        self.all.clicked.connect(self.models_asked)
         session.state_changed.connect(self._on_state)
         session.load_progressed.connect(self._on_progress)
         session.load_failed.connect(self._on_failed)
@@ -95,7 +101,7 @@ class ModelPanel(QWidget):
         column = QVBoxLayout(self)
         column.setContentsMargins(12, 0, 12, 12)
         column.setSpacing(8)
-        column.addWidget(Heading("Model"))
+        column.addWidget(Heading("Model", self.all))
         column.addWidget(Row("Source", self.source))
         place = QWidget()
         inner = QHBoxLayout(place)

@@ -7,6 +7,7 @@ from PySide6.QtGui import QStandardItemModel
 from pytestqt.qtbot import QtBot
 
 import resources
+from app.main_window import MainWindow
 from app.panels.model import ModelPanel
 from app.session import Session
 from engine import SCHEMES, ModelSpec
@@ -58,3 +59,9 @@ def test_quantizations_that_a_model_cannot_have_are_greyed_and_say_why(qtbot: Qt
     assert set(offered()) == set(SCHEMES)
     panel.set_spec(ModelSpec(str(resources.path("models/stories-5m-awq"))))
     qtbot.waitUntil(lambda: set(offered()) == {"none", "awq"}, timeout=WAIT)
+
+
+def test_the_panel_leads_to_all_models(qtbot: QtBot, window: MainWindow) -> None:
+    window.page.model.all.click()
+    assert window.models is not None
+    assert window.models.isVisible()
