@@ -27,9 +27,12 @@ class Bills:
 
     @property
     def recommended(self) -> str:
-        """The most precise that can be chosen and fits; "" where none does."""
-        good = [fit for fit in self.fits if fit.fits and not fit.available]
-        return max(good, key=lambda fit: _precision(fit.quantization), default=None).quantization if good else ""  # type: ignore[union-attr]
+        """The most precise that can be chosen and fits; "" where none does. A checkpoint that is quantized already is
+        called what it is."""
+        good = [fit.quantization for fit in self.fits if fit.fits and not fit.available]
+        if self.info.quantized is not None and self.info.quantized.method in good:
+            return self.info.quantized.method
+        return max(good, key=_precision, default="")
 
     def fit(self, quantization: str) -> Fit | None:
         return next((fit for fit in self.fits if fit.quantization == quantization), None)

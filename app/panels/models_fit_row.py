@@ -193,9 +193,7 @@ class FitRow(QWidget):
             parts.append(("recommended", t.accent))
         if self.last:
             parts.append(("used last", t.text))
-        if fit.note:
-            parts.append((fit.note, t.secondary))
-        return [*parts, (SCHEMES[fit.quantization].sentence, t.secondary)]
+        return [*parts, (fit.note or SCHEMES[fit.quantization].sentence, t.secondary)]
 
     # -- painting -------------------------------------------------------------------------------------------------
 

@@ -413,6 +413,10 @@ def test_without_a_network_the_hub_says_so_and_all_else_works(qtbot: QtBot, wind
     choose(qtbot, page, Section.SHIPPED, "demo-draft")
     assert page.fit.rows["none"].button.isEnabled()
     page.recents.add(ModelSpec("owner/gone", "nf4"))
+    choose(qtbot, page, Section.SHIPPED, str(resources.path("models/stories-5m-awq")))
+    assert page.fit.bills is not None
+    assert page.fit.bills.recommended == "awq"
+    assert page.fit.rows["int8"].second_line()[0][0] == "this checkpoint is AWQ already: nothing to quantize"
     choose(qtbot, page, Section.RECENT, "owner/gone")
     assert "cannot be reached" in page.header.words.text()
 
