@@ -247,7 +247,10 @@ class FitPanel(QWidget):
         card, spec = self._session.card, self._session.spec
         if card is None or not self._session.ready or (spec.source, spec.revision) != self._source:
             return False
-        return fit.quantization == spec.quantization and fit.dtype == card.dtype
+        names = {spec.quantization}
+        if self._info is not None and self._info.quantized is not None:
+            names |= {"none", card.quantization}  # two names for what such a checkpoint is loaded as
+        return fit.quantization in names and fit.dtype == card.dtype
 
     def _table(self) -> FitTable | None:
         if self.bills is None:
