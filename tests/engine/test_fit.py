@@ -18,7 +18,6 @@ from engine.models.held_weights import held_bytes
 from engine.models.info import ModelInfo, StoredQuantization, inspect_parts
 from engine.models.inspect import inspect_folder, inspect_model
 from engine.models.loading import load
-from engine.models.quantization import awq_linear, bits
 from engine.quantization import missing
 
 GB = 1 << 30
@@ -103,11 +102,7 @@ def test_a_gpus_pool_takes_more_of_what_is_free() -> None:
     assert on_gpu.pool == pytest.approx(0.85 / 0.25 * on_cpu.pool, rel=0.001)
 
 
-def test_sizes_that_kernels_take_are_those_of_the_layers_that_call_them() -> None:
-    assert held_weights.INT4_GROUPS == awq_linear.INT4_GROUPS
-    assert held_weights.INT4_OUTPUTS == awq_linear.INT4_OUTPUTS
-    assert held_weights.KERNEL_GROUPS == awq_linear.KERNEL_GROUPS
-    assert held_weights.FUSED_OUTPUTS == bits.FUSED_OUTPUTS
+def test_processors_that_multiply_bfloat16_are_those_of_bitsandbytes() -> None:
     if missing("nf4") == "":
         from bitsandbytes.functional import has_avx512bf16
 

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from engine.models.held_weights import FUSED_OUTPUTS
+
 OUTLIERS = 6.0  # from which size a column of the inputs is multiplied in 16 bit: the paper's choice
-FUSED_OUTPUTS = 32  # that the fused CPU kernel takes at a time
 
 
 def bits_config(name: str, dtype: torch.dtype) -> Any:
