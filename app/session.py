@@ -150,7 +150,7 @@ class Session(QObject):
 
         The present model stays until the new one is ready where memory holds both. Where it does not, `room_made` says
         so, the present one is given back first, and is loaded again should the new one fail or be cancelled; while
-        requests run on it, the load is refused.
+        requests run on it, the load is refused. Requests that run until the new one is ready end then, with a notice.
         """
         if self.state is SessionState.LOADING:
             return False
@@ -164,15 +164,21 @@ class Session(QObject):
         gave_back = False
         try:
             await self.off_thread(lambda: check_files(spec))
-            if self._engine is not None:
+            if self._engine is not None and self._engine.alive:
                 gave_back = await self._make_room(spec, before[0])
             engine = await self._build()
         except LoadCancelled:
             return await self._load_failed("", before, gave_back)
         except Exception as error:  # whatever it was, the person is told and the window goes on
             return await self._load_failed(_words(error), before, gave_back)
+        cut = self._engine is not None and self._engine.alive and self.busy()
         await self._give_back()
         self._take(engine)
+        if cut:
+            self.notice_raised.emit(
+                f"{model_words(spec.source)} is loaded. The requests that still ran on the model before it have ended; "
+                "their texts are kept."
+            )
         return True
 
     def _expect(self) -> None:
@@ -241,9 +247,11 @@ class Session(QObject):
                 words = f"{words}; nor could {model_words(self.spec.source)} be loaded again: {_words(error)}"
                 self._set_state(SessionState.EMPTY)
         else:
-            if self._engine is not None:
+            engine = self._engine
+            if engine is not None:
                 self.spec, self.config = before
-            self._set_state(SessionState.EMPTY if self._engine is None else SessionState.READY)
+            self._set_state(SessionState.EMPTY if engine is None else SessionState.READY)
+            self._on_watch()  # it may have died before the load, or meanwhile
         self.load_failed.emit(words)
         return False
 

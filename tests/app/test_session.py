@@ -278,6 +278,43 @@ def test_a_killed_engine_is_told_and_texts_are_kept(qtbot: QtBot, doomed: Sessio
         wait_for_the_end(qtbot, doomed)
 
 
+def test_a_dead_engine_stays_dead_when_another_model_cannot_be_loaded(
+    qtbot: QtBot, doomed: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    little_memory(monkeypatch, 1 << 20)
+    with qtbot.waitSignal(doomed.engine_died, timeout=WAIT):
+        kill_engine(doomed)
+    rooms: list[str] = []
+    doomed.room_made.connect(rooms.append)
+    with qtbot.waitSignals([doomed.engine_died, doomed.load_failed], timeout=WAIT):
+        doomed.start(doomed.load(ModelSpec(str(tmp_path / "nothing"))))
+    assert (doomed.state, doomed.spec) == (SessionState.DIED, ModelSpec("demo"))
+    restarting = doomed.start(doomed.restart())
+    qtbot.waitUntil(restarting.done, timeout=WAIT)
+    assert doomed.ready
+    assert rooms == [], "what is dead holds nothing"
+
+
+def test_an_engine_that_dies_while_another_model_loads_is_told(qtbot: QtBot, doomed: Session) -> None:
+    doomed.load_progressed.connect(lambda _: (kill_engine(doomed), doomed.cancel_load()))
+    with qtbot.waitSignals([doomed.engine_died, doomed.load_failed], timeout=WAIT):
+        doomed.start(doomed.load(ModelSpec("demo-draft")))
+    assert doomed.state is SessionState.DIED
+
+
+def test_requests_that_still_run_when_the_next_model_is_ready_end_with_a_word(qtbot: QtBot, doomed: Session) -> None:
+    send(qtbot, doomed, *(chat("a fox", LONG) for _ in range(8)))
+    wait_for_first_tokens(qtbot, doomed, 8)
+    before = doomed.trace
+    assert before is not None
+    doomed.busy = lambda: True  # those are short, and may be over before the model is there
+    with qtbot.waitSignal(doomed.notice_raised, timeout=WAIT) as told:
+        doomed.start(doomed.load(ModelSpec("demo-draft")))
+    assert "have ended" in told.args[0]
+    assert doomed.ready
+    assert all(view.text and view.ended is not None for view in before.requests.values())
+
+
 def test_closing_while_requests_run_keeps_what_was_said(qtbot: QtBot, doomed: Session) -> None:
     send(qtbot, doomed, *(chat("a fox", LONG) for _ in range(8)))
     wait_for_first_tokens(qtbot, doomed, 8)
