@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import QEvent, QItemSelectionModel, QModelIndex, QObject, QPoint, Qt, Signal
-from PySide6.QtGui import QAction, QKeyEvent
+from PySide6.QtGui import QAction, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
+    QBoxLayout,
     QFileDialog,
     QFrame,
     QHBoxLayout,
@@ -21,7 +22,7 @@ from PySide6.QtWidgets import (
 
 from app import places, theme
 from app.panels.models_items import Item, Section
-from app.panels.models_reference import folder_reference
+from app.panels.models_reference import folder_reference, is_path
 from app.panels.models_rows import ModelRows, RowPainter
 from app.widgets.labels import Note, label
 from engine import Place
@@ -150,6 +151,7 @@ class ModelsList(QFrame):
         words = "Cancel the search" if searching else "Search the hub"
         self.ask.setText(words)
         self.ask.setAccessibleName(words)
+        self._place_buttons()
         if searching:
             self.note.say("")
 
@@ -174,6 +176,8 @@ class ModelsList(QFrame):
         if folder is not None:
             self.search.clear()
             self.folder_added.emit(folder)
+        elif is_path(self.search.text()):
+            self.note.say(f"There is no folder {self.search.text().strip()}: check its path.", "warning")
         elif self.search.text().strip():
             self.hub_asked.emit(self.search.text().strip())
 
@@ -242,11 +246,24 @@ class ModelsList(QFrame):
             add("Forget all recent models", self.clear_asked.emit)
         return menu
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._place_buttons()
+
+    def _place_buttons(self) -> None:
+        """Side by side where their words fit, else one above the other."""
+        wide = 2 * max(self.ask.sizeHint().width(), self.add.sizeHint().width()) + theme.px(8)
+        room = self.width() - theme.px(12)
+        way = QBoxLayout.Direction.LeftToRight if wide <= room else QBoxLayout.Direction.TopToBottom
+        if self._buttons.direction() is not way:
+            self._buttons.setDirection(way)
+
     def _on_theme(self) -> None:
         px = theme.px
         self._column.setContentsMargins(px(8), px(12), px(4), px(8))
         self._column.setSpacing(px(8))
         self._buttons.setSpacing(px(8))
+        self._place_buttons()
         self._painter.restyle()
         self.view.doItemsLayout()
 

@@ -32,13 +32,20 @@ def hub_reference(text: str) -> Reference | None:
     return Reference(found[1].removesuffix(".git"), found[2])
 
 
+def is_path(text: str) -> bool:
+    """Whether a person means a folder, be it there or not."""
+    return text.strip().startswith(("/", "~", "./", "../"))
+
+
 def folder_reference(text: str) -> Path | None:
     """A folder that is there, by its path; None for anything else."""
-    text = text.strip()
-    if not text.startswith(("/", "~", "./", "../")):
+    if not is_path(text):
         return None
-    path = Path(text).expanduser()
-    return path if path.is_dir() else None
+    try:
+        path = Path(text.strip()).expanduser()
+        return path if path.is_dir() else None
+    except (OSError, RuntimeError):  # too long a name; nobody's home
+        return None
 
 
 def short_revision(revision: str | None) -> str:

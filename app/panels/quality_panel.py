@@ -114,7 +114,7 @@ class QualityPanel(QWidget):
             shown.addWidget(part, 1 if part is self.charts else 0)
         self._rule = Hairline()
         column = QVBoxLayout(self)
-        column.setContentsMargins(12, 8, 12, 12)
+        column.setContentsMargins(8, 8, 8, 12)
         column.setSpacing(8)
         column.addWidget(self.model)
         column.addWidget(self.setup)

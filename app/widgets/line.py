@@ -33,6 +33,7 @@ class Line(QWidget):
         return self._shown
 
     def say(self, text: str) -> None:
+        text = " ".join(text.splitlines())  # names may have more than one line
         if text != self._whole:
             self._whole = text
             self.setAccessibleName(text)

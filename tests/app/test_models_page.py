@@ -22,7 +22,7 @@ from app.pages.models import ModelsPage
 from app.panels.models_bills import holds_words, reason, rule_words
 from app.panels.models_fit_row import place_columns
 from app.panels.models_items import Item, Mark, Section, age_words, big_words, matches
-from app.panels.models_reference import Reference, hub_reference, short_revision
+from app.panels.models_reference import Reference, folder_reference, hub_reference, is_path, short_revision
 from app.recent_models import MOST, RECENT_KEY, RecentModels
 from app.session import SessionState
 from engine import Fit, ModelSpec, Room, cached_models, inspect_model
@@ -140,6 +140,14 @@ def test_figures_of_the_list_are_said_shortly() -> None:
     assert not matches(item, "qwen mit")
     assert item.mark(loaded=False) is Mark.PROBLEM
     assert item.words().endswith("it is broken")
+
+
+def test_a_path_that_leads_nowhere_is_no_folder_and_no_error() -> None:
+    for text in ("~nobody-of-that-name/x", "/" + "a" * 300, "/no\0where", "/no/where"):
+        assert folder_reference(text) is None
+        assert is_path(text)
+    assert not is_path("owner/name")
+    assert folder_reference(f" {DEMO} ") == DEMO
 
 
 # What is remembered.
@@ -380,12 +388,14 @@ def test_all_that_can_be_used_has_a_name_in_both_themes_and_at_every_size(qtbot:
                 words = widget.accessibleName() or (widget.text() if isinstance(widget, QAbstractButton) else "")
                 assert words, f"{widget.objectName()} has no name for a screen reader"
                 assert widget.focusPolicy() != Qt.FocusPolicy.NoFocus
-    for name, zoom, size in (("light", 1.0, (1280, 800)), ("dark", 2.0, (1600, 1000)), ("light", 0.75, (2400, 1300))):
+    for name, zoom, size in (("light", 1.0, (1280, 800)), ("dark", 2.0, (1024, 700)), ("light", 0.75, (2400, 1300))):
         theme.set_theme(name)
         theme.set_zoom(zoom)
         window.resize(*size)
         QApplication.processEvents()
         assert not page.grab().isNull()
+        for button in (page.list.ask, page.list.add):
+            assert button.width() >= button.sizeHint().width(), f"{button.text()!r} is cut"
         widest = page.sections.width()
         assert all(row.width() <= widest for row in page.fit.rows.values())
         assert page.list.view.horizontalScrollBar().maximum() == 0
@@ -409,6 +419,9 @@ def test_without_a_network_the_hub_says_so_and_all_else_works(qtbot: QtBot, wind
     assert "cannot be reached" in page.list.note.text()
     assert page.list.note.text().endswith("Local models work without it.")
     assert not page.list.progress.isVisible()
+    page.list.search.setText("~nobody-of-that-name/model")
+    qtbot.keyClick(page.list.search, Qt.Key.Key_Return)
+    assert page.list.note.text() == "There is no folder ~nobody-of-that-name/model: check its path."
     page.list.search.clear()
     choose(qtbot, page, Section.SHIPPED, "demo-draft")
     assert page.fit.rows["none"].button.isEnabled()
