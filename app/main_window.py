@@ -29,8 +29,8 @@ from app.session import LENT_WORDS, Session, SessionState
 from app.widgets.banner import Banner
 from app.widgets.palette import CommandPalette
 from app.widgets.top_bar import TopBar
-from app.words import model_words, run_words, sentence
-from engine import RUN_SUFFIX, SCHEMES, EngineConfig, ModelCard, ModelSpec, Notice, Record, Trace
+from app.words import held_words, model_words, run_words, sentence
+from engine import RUN_SUFFIX, EngineConfig, ModelCard, ModelSpec, Notice, Record, Trace
 
 if TYPE_CHECKING:
     from app.pages.compare import ComparePage
@@ -318,9 +318,8 @@ class MainWindow(QMainWindow):
     def _on_loaded_from_models(self, card: ModelCard) -> None:
         """Who loads a model there wants to use it."""
         self.show_page(PLAY)
-        held = "" if card.quantization == "none" else f"{SCHEMES[card.quantization].title}, "
         where = "GPU" if card.device.startswith("cuda") else "CPU"
-        words = f"{held}{card.dtype} on the {where}. Ctrl+3 is the way back."
+        words = f"{held_words(card)} on the {where}. Ctrl+3 is the way back."
         self.banner.tell("info", f"{model_words(card.source)} is loaded", words)
 
     def _on_demo(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine import Header
+from engine import SCHEMES, Header, ModelCard
 
 SHIPPED = {"demo": "demo stories", "demo-draft": "demo draft"}
 
@@ -37,6 +37,11 @@ def model_words(source: str) -> str:
     return Path(source).name if source.startswith(("/", "~", ".")) else source
 
 
+def held_words(card: ModelCard) -> str:
+    """How a model's weights are held: "float32", "nf4, bfloat16"."""
+    return card.dtype if card.quantization == "none" else f"{SCHEMES[card.quantization].title}, {card.dtype}"
+
+
 def run_words(header: Header) -> str:
     """ "demo stories 5 M · float32 · CPU, 2 cores · continuous, paged"."""
     card, machine = header.model, header.machine
@@ -44,10 +49,9 @@ def run_words(header: Header) -> str:
         where = machine.gpu or "GPU"
     else:
         where = f"CPU, {machine.cores} core{'s' if machine.cores != 1 else ''}"
-    precision = card.dtype if card.quantization == "none" else f"{card.quantization}, {card.dtype}"
     cache = "paged" if header.config.mode in ("continuous", "chunked") else "contiguous"
     name = f"{model_words(card.source)} {count_words(card.parameters)}"
-    return "   ·   ".join((name, precision, where, f"{header.config.mode}, {cache}"))
+    return "   ·   ".join((name, held_words(card), where, f"{header.config.mode}, {cache}"))
 
 
 def sentence(text: str) -> str:

@@ -52,7 +52,8 @@ def parting_words(parting: Parting) -> str:
 
 
 class AgreementLight(QPushButton):
-    """Green and round: the same; amber and three-cornered: near-ties; red and crossed: they differ."""
+    """Green and round: the same; amber and three-cornered: near-ties; red and crossed: they differ, grey where their
+    weights do."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,15 +64,24 @@ class AgreementLight(QPushButton):
         self._names: Sequence[str] = ()
         self._agreements: Sequence[Agreement | None] = ()
         self._verdict: Verdict | None = None
+        self._expected = False
         self._sheet: Popover | None = None
         self.clicked.connect(self._on_clicked)
         self.set_agreements((), ())
 
-    def set_agreements(self, names: Sequence[str], agreements: Sequence[Agreement | None]) -> None:
-        """Each lane against the first."""
+    def set_agreements(
+        self, names: Sequence[str], agreements: Sequence[Agreement | None], other_weights: Sequence[bool] = ()
+    ) -> None:
+        """Each lane against the first. `other_weights` says of which lanes other tokens are no fault: they are told
+        where all others agree, and quietly."""
         self._names, self._agreements = names, agreements
+        others = other_weights or [False] * len(agreements)
+        strict = [a for a, other in zip(agreements, others, strict=True) if not other]
         self._verdict = worst(agreements)
+        self._expected = self._verdict is not None and worst(strict) in (None, Verdict.SAME) and any(others)
         words = light_words(agreements)
+        if self._expected and self._verdict is not Verdict.SAME:
+            words += ", from other weights"
         self.setText("      " + words)
         self.setAccessibleName(words)
         self.setVisible(bool(agreements))
@@ -95,7 +105,7 @@ class AgreementLight(QPushButton):
             case Verdict.DIFFERS:
                 pen = painter.pen()
                 pen.setStyle(Qt.PenStyle.SolidLine)
-                pen.setColor(t.bad)
+                pen.setColor(t.secondary if self._expected else t.bad)
                 pen.setWidthF(theme.px(2))
                 painter.setPen(pen)
                 painter.drawLine(c + QPointF(-r, -r), c + QPointF(r, r))

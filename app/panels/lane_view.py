@@ -24,8 +24,8 @@ from app.panels.timeline import Timeline
 from app.race_session import LaneShow, LaneState
 from app.widgets.labels import Note, label, set_role
 from app.widgets.line import Line
-from app.words import bytes_words, sentence
-from engine import Ended, Record, Step
+from app.words import bytes_words, held_words, model_words, sentence
+from engine import SCHEMES, Ended, Record, Step
 
 if TYPE_CHECKING:
     from app.race_session import RaceSession
@@ -54,7 +54,7 @@ class LaneView(QFrame):
         self._stale = True
         self.title = label(show.title, "brand")
         self.sentence = Line("lane_sentence")
-        self.sentence.say(show.sentence)
+        self._say_what()
         self.status = label("", "secondary", "lane_status")
         self._told, self._steps = 0, Column(np.int64)  # records told, and which of them are steps
         self.timeline = Timeline(step_reader=self._step_at)
@@ -151,6 +151,22 @@ class LaneView(QFrame):
         for place in self._places.values():
             place.close_down()
 
+    def _say_what(self) -> None:
+        """What the mode does; before it how the weights are held, and of which model, where the lanes differ in that.
+        The precision is known once they are loaded."""
+        spec, specs, trace = (
+            self.lane.lane.spec,
+            {each.lane.spec for each in self._race.lanes},
+            self.lane.playback.trace,
+        )
+        words = [self.lane.sentence]
+        if len(specs) > 1:
+            known = trace is not None and trace.records
+            words.insert(0, held_words(trace.header.model) if known else SCHEMES[spec.quantization].title)
+        if len({(each.source, each.revision) for each in specs}) > 1:
+            words.insert(0, model_words(spec.source))
+        self.sentence.say("  ·  ".join(words))
+
     def _repeat(self) -> str:
         repeats = self._race.repeats
         return f"  ·  run {self.lane.repeat + 1} of {repeats}" if repeats > 1 else ""
@@ -167,6 +183,7 @@ class LaneView(QFrame):
     def _on_trace(self) -> None:
         self._told, self._steps = 0, Column(np.int64)
         self.timeline.clear()
+        self._say_what()
 
     def _on_recorded(self, records: list[Record]) -> None:
         for place, record in enumerate(records, self._told):

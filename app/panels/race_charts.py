@@ -259,7 +259,12 @@ class StripChart(RaceChart):
         painter.setFont(ink.font)
         painter.setPen(t.text)
         left = mark + theme.px(6)
-        ink.draw(painter, left, baseline, ink.cut(lane.name, width - taken - left - theme.px(12)))
+        ink.draw(
+            painter,
+            left,
+            baseline,
+            ink.cut(lane.name, width - taken - left - theme.px(12), Qt.TextElideMode.ElideMiddle),
+        )
 
     def _strip(
         self, painter: QPainter, lane: RaceLane, values: Array, band: QRectF, axis: tuple[float, float]

@@ -174,7 +174,7 @@ class ResultTable(QFrame):
         header = self.table.horizontalHeader()
         header.setSectionsClickable(False)
         header.setMinimumSectionSize(40)
-        header.setTextElideMode(Qt.TextElideMode.ElideRight)
+        header.setTextElideMode(Qt.TextElideMode.ElideMiddle)  # lanes may differ in their last word
         self.empty = label("The table comes when every lane is done.", "secondary", "result_empty")
         self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.all = QPushButton("all measures")
@@ -209,7 +209,10 @@ class ResultTable(QFrame):
         self.empty.setVisible(report is None)
         self.all.setVisible(report is not None)
         names = report.comparison.names if report is not None else ()
-        self.light.set_agreements(names, report.agreements if report is not None else ())
+        if report is None:
+            self.light.set_agreements((), ())
+        else:
+            self.light.set_agreements(names, report.agreements, report.other_weights)
         self._stretch()
 
     def _stretch(self) -> None:

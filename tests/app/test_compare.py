@@ -20,11 +20,11 @@ from app.bench_race import race_frames
 from app.borrower import Phase
 from app.main_window import COMPARE, PLAY, MainWindow
 from app.pages.compare import ComparePage
-from app.panels.agreement_light import light_words
+from app.panels.agreement_light import AgreementLight, light_words
 from app.race_choice import LaneChoice, RaceChoice
 from app.race_session import LaneState
 from app.session import LENT_WORDS, SessionState
-from engine import Agreement, EngineConfig, FinishReason, load_trace
+from engine import Agreement, EngineConfig, FinishReason, Parting, load_trace
 
 WAIT = 60_000
 
@@ -90,6 +90,21 @@ def test_two_lanes_are_raced_stopped_half_way_raced_again_and_the_table_is_expor
     runs = sorted(places.runs().glob("*.bsrun"))
     assert len(runs) == 3, "every finished lane is kept as a run"
     assert {len(load_trace(run).requests) for run in runs} == {8}
+
+
+def test_quantizations_are_told_apart_and_their_other_tokens_are_no_fault(qtbot: QtBot, ready: MainWindow) -> None:
+    page = compare_page(ready, "continuous:4", "continuous:4:quantization=nf4", count=4)
+    page.start()
+    qtbot.waitUntil(
+        lambda: [view.sentence.text().split("  ·  ")[0] for view in page.views[1:]] == ["nf4"], timeout=WAIT
+    )
+    over(qtbot, page)
+    assert [view.sentence.text().split("  ·  ")[0] for view in page.views] == ["float32", "nf4, bfloat16"]
+    report = page.race.report
+    assert report is not None
+    assert report.other_weights == (False, True)
+    words = page.result.light.text()
+    assert "same tokens" in words or words.endswith(", from other weights")
 
 
 def test_a_replay_plays_all_lanes_from_the_start_and_can_be_scrubbed(qtbot: QtBot, ready: MainWindow) -> None:
@@ -284,3 +299,16 @@ def test_the_light_does_not_speak_for_a_lane_that_was_not_played() -> None:
     assert light_words([None, same]) == "same tokens in every lane"
     assert light_words([None, None, same]) == "same tokens in 2 of 3 lanes"
     assert light_words([None, None]) == "one lane: no tokens to compare"
+
+
+def test_the_light_is_quiet_only_where_no_other_lane_differs(qtbot: QtBot) -> None:
+    parting = Parting(0, 0, 3, (1, 2), ("a", "b"))
+    same, other = Agreement(compared=4), Agreement(compared=4, partings=(parting,))
+    light = AgreementLight()
+    qtbot.addWidget(light)
+    light.set_agreements(("one", "two", "three"), (None, same, other), (False, False, True))
+    assert light.text().strip() == "tokens differ in 1 of 4, from other weights"
+    light.set_agreements(("one", "two", "three"), (None, other, other), (False, False, True))
+    assert light.text().strip() == "tokens differ in 1 of 4"
+    light.set_agreements(("one", "two"), (None, same), (False, True))
+    assert light.text().strip() == "same tokens in every lane"
