@@ -42,23 +42,26 @@ def run_job(
 ) -> Any:
     """Runs `work` ("package.module:function") in a child and returns its result; blocks.
 
-    `report` hears LoadProgress on a thread of its own. Raises InvalidInput as the job does, LoadCancelled when
-    `cancelled` is set, and JobDied. On cancelling, the child gets SIGTERM, which a job sees as LoadCancelled, and
-    PATIENCE to tidy up.
+    `report` hears LoadProgress on a thread of its own; what it raises ends the job and is raised here. Raises
+    InvalidInput as the job does, LoadCancelled when `cancelled` is set, and JobDied. On cancelling, the child gets
+    SIGTERM, which a job sees as LoadCancelled, and PATIENCE to tidy up.
     """
     read, write = os.pipe()
     code = f"import sys; sys.path[:] = {sys.path!r}; from engine.job import serve; serve({work!r}, {write})"
     outcome: dict[str, Any] = {}
+    unheard: list[BaseException] = []  # what `report` raised
 
     def listen() -> None:
         with os.fdopen(read, encoding="utf-8") as lines:
-            for line in lines:
+            for line in lines:  # to the end, whatever `report` does: the child would block on a full pipe
                 message = json.loads(line)
-                if "progress" in message:
-                    if report is not None:
-                        report(LoadProgress(**message["progress"]))
-                else:
+                if "progress" not in message:
                     outcome.update(message)
+                elif report is not None and not unheard:
+                    try:
+                        report(LoadProgress(**message["progress"]))
+                    except BaseException as error:
+                        unheard.append(error)
 
     with tempfile.TemporaryFile() as printed:
         child = subprocess.Popen(
@@ -78,7 +81,7 @@ def run_job(
                     child.wait(GLANCE)
                     break
                 except subprocess.TimeoutExpired:
-                    if cancelled is not None and cancelled.is_set():
+                    if unheard or (cancelled is not None and cancelled.is_set()):
                         _end(child)
                         break
         except BaseException:
@@ -88,6 +91,8 @@ def run_job(
             with contextlib.suppress(BrokenPipeError):
                 child.stdin.close()
             listener.join()
+        if unheard:
+            raise unheard[0]
         if "result" in outcome:
             return outcome["result"]
         if cancelled is not None and cancelled.is_set():
@@ -132,8 +137,16 @@ def serve(work: str, descriptor: int) -> None:
             except OSError:
                 os._exit(1)  # the parent is gone
 
+    terminated = threading.Event()
+
     def on_terminate(*_: object) -> None:
+        terminated.set()
         raise LoadCancelled("it was cancelled")
+
+    def report(progress: LoadProgress) -> None:
+        if terminated.is_set():  # and a library took the exception for one of its own
+            raise LoadCancelled("it was cancelled")
+        say({"progress": asdict(progress)})
 
     signal.signal(signal.SIGTERM, on_terminate)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C in a terminal is the parent's to act on
@@ -149,7 +162,7 @@ def serve(work: str, descriptor: int) -> None:
     try:
         module, _, name = work.partition(":")
         function: Work = getattr(import_module(module), name)
-        say({"result": function(arguments, lambda progress: say({"progress": asdict(progress)}))})
+        say({"result": function(arguments, report)})
     except LoadCancelled:
         pass
     except InvalidInput as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import psutil
 import pytest
 
 from engine.config import InvalidInput
-from engine.job import JobDied, Report, run_job
+from engine.job import PATIENCE, JobDied, Report, run_job
 from engine.progress import LoadCancelled, LoadProgress
 
 HERE = "tests.engine.test_job"
@@ -52,6 +53,16 @@ def linger(arguments: Any, report: Report) -> Any:
         path.unlink()
 
 
+def swallow(arguments: Any, report: Report) -> Any:
+    """As libraries do that try one thing and then another."""
+    report(LoadProgress("trying"))
+    with contextlib.suppress(Exception):
+        time.sleep(60)
+    while True:
+        report(LoadProgress("trying something else"))
+        time.sleep(0.01)
+
+
 def test_a_job_runs_in_another_process_and_tells_how_far_it_is() -> None:
     heard: list[LoadProgress] = []
     result = run_job(f"{HERE}:count_to", {"to": 4}, heard.append)
@@ -83,6 +94,22 @@ def test_a_cancelled_job_tidies_up_and_is_gone(tmp_path: Path) -> None:
     with pytest.raises(LoadCancelled):
         run_job(f"{HERE}:linger", {"file": str(file)}, on_progress, cancelled)
     assert not file.exists()
+
+
+def test_what_the_listener_raises_ends_the_job_and_is_raised_here(tmp_path: Path) -> None:
+    def on_progress(_: LoadProgress) -> None:
+        raise BrokenPipeError("the terminal is gone")
+
+    with pytest.raises(BrokenPipeError, match="the terminal is gone"):
+        run_job(f"{HERE}:linger", {"file": str(tmp_path / "working")}, on_progress)
+    assert not (tmp_path / "working").exists()
+
+
+def test_a_cancellation_that_a_library_swallows_is_seen_at_the_next_report() -> None:
+    cancelled, begun = threading.Event(), time.monotonic()
+    with pytest.raises(LoadCancelled):
+        run_job(f"{HERE}:swallow", None, lambda _: cancelled.set(), cancelled)
+    assert time.monotonic() - begun < PATIENCE
 
 
 def test_a_job_ends_with_the_process_that_asked_for_it(tmp_path: Path) -> None:
