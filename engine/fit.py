@@ -153,6 +153,8 @@ def _available(info: ModelInfo, name: str) -> str:
     stored = info.quantized
     if stored is not None and stored.method != "awq":
         return f"this checkpoint is quantized with {stored.method}, which is not read here: choose the original"
+    if stored is not None and stored.problem:
+        return stored.problem
     if name == "none":
         return ""
     if name == "awq":

@@ -81,9 +81,12 @@ def read_tokenizer(folder: Path, spec: ModelSpec) -> Any:
     try:
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=spec.trust_remote_code)
     except Exception as error:  # tokenizers raises bare Exception for a broken tokenizer.json
-        raise InvalidInput(f"{folder}: the tokenizer cannot be read: {first_line(error)}") from error
+        raise InvalidInput(
+            f"{folder}: the tokenizer cannot be read: {first_line(error)}; fetch the model's tokenizer files again"
+        ) from error
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, short enough for a message of ours."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+    """What an error says, short enough for a message of ours; of one that only announces it, the second line too."""
+    first, *more = (str(error).strip() or type(error).__name__).splitlines()
+    return (f"{first} {more[0].strip()}" if first.endswith(":") and more else first)[:300]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import struct
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -73,9 +72,10 @@ def read_headers(files: list[Path]) -> dict[str, tuple[tuple[int, ...], str]]:
             end = 8 + length
             for name, entry in header.items():
                 shape = tuple(entry["shape"])
-                prod(shape)
-                found[name] = (shape, entry["dtype"])
-                end = max(end, 8 + length + entry["data_offsets"][1])
+                if not all(isinstance(size, int) and size >= 0 for size in shape):
+                    raise ValueError(f"{name} has the shape {list(shape)}")
+                found[name] = (shape, str(entry["dtype"]))
+                end = max(end, 8 + length + int(entry["data_offsets"][1]))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, struct.error) as error:
             raise InvalidInput(f"{path} is not a safetensors file: {error}; fetch the model again") from error
         if path.stat().st_size < end:

@@ -10,6 +10,7 @@ from typing import Any
 
 from engine.config import InvalidInput
 from engine.memory_rules import MLP_WIDTHS
+from engine.models.quantization.awq_settings import awq_settings, check_group, check_names
 from engine.models.weight_names import sort_weights
 
 DTYPE_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
@@ -25,12 +26,14 @@ Headers = Mapping[str, tuple[tuple[int, ...], str]]
 @dataclass(frozen=True, slots=True)
 class StoredQuantization:
     """How a checkpoint was quantized beforehand: `method` as its config says ("awq", "gptq" ...), `bits` of a weight,
-    `group` inputs that share a scale (-1: all of a column), `kept` names of modules that were left as they were."""
+    `group` inputs that share a scale (-1: all of a column), `kept` names of modules that were left as they were.
+    `problem`: why an AWQ checkpoint cannot be run here, "" where it can."""
 
     method: str
     bits: int
     group: int
     kept: tuple[str, ...] = ()
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,8 @@ def inspect_parts(
         found = (text.get(name) for name in names)
         return next((value for value in map(_largest, found) if value), 0)
 
-    quantized = _stored_quantization(config)
+    quantized = _stored_quantization(config, headers)
+    named = config.get("architectures")
     conv1d = config["model_type"] in CONV1D
     tied = bool(text.get("tie_word_embeddings", False))
     bits = quantized.bits if quantized is not None and quantized.method in ("awq", "gptq") else 0
@@ -140,7 +144,7 @@ def inspect_parts(
     return ModelInfo(
         name=name,
         folder=folder,
-        architecture=(config.get("architectures") or [config["model_type"]])[0],
+        architecture=str(named[0]) if isinstance(named, list) and named else config["model_type"],
         model_type=config["model_type"],
         parameters=weights.parameters,
         weight_bytes=sum(size for _, size in tensors.values()),
@@ -173,7 +177,7 @@ def _largest(value: object) -> int:
     return max((each for each in values if isinstance(each, int) and not isinstance(each, bool)), default=0)
 
 
-def _stored_quantization(config: Mapping[str, Any]) -> StoredQuantization | None:
+def _stored_quantization(config: Mapping[str, Any], headers: Headers) -> StoredQuantization | None:
     values = config.get("quantization_config")
     if not isinstance(values, Mapping):
         return None
@@ -184,4 +188,20 @@ def _stored_quantization(config: Mapping[str, Any]) -> StoredQuantization | None
         bits if isinstance(bits, int) else 0,
         group if isinstance(group, int) else 0,
         tuple(map(str, values.get("modules_to_not_convert") or ())),
+        _awq_problem(config, headers),
     )
+
+
+def _awq_problem(config: Mapping[str, Any], headers: Headers) -> str:
+    """What a load would refuse an AWQ checkpoint for."""
+    try:
+        settings = awq_settings(config)
+        if settings is not None:
+            check_names(headers, config["model_type"])
+            for name, (zeros, _) in headers.items():
+                module = name.removesuffix(".qzeros")
+                if module != name and f"{module}.qweight" in headers:
+                    check_group(settings, module, headers[f"{module}.qweight"][0][0], zeros[0])
+    except InvalidInput as error:
+        return str(error)
+    return ""

@@ -97,8 +97,11 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise InvalidInput(f"{folder} is no model: it has no config.json; choose the folder that holds one")
     config = read_json(path)
-    if not isinstance(config, dict) or "model_type" not in config:
+    if not isinstance(config, dict) or not isinstance(config.get("model_type"), str):
         raise InvalidInput(f"{path} names no model_type: it is not a transformers model")
+    stored = config.get("quantization_config")
+    if stored is not None and not isinstance(stored, dict):
+        raise InvalidInput(f"{path}: quantization_config={stored!r} does not say how; fetch the model again")
     return config
 
 
@@ -123,6 +126,8 @@ def shipped_awq(info: ModelInfo) -> ModelInfo | None:
 def inspect_folder(folder: Path, name: str) -> ModelInfo:
     """A model folder's facts. Raises InvalidInput for a broken config, a shard missing or cut short."""
     headers = read_headers(weight_files(folder))
+    if not headers:
+        raise InvalidInput(f"{folder} holds no weights: fetch the model again")
     index = folder / INDEX
     if index.is_file() and not (folder / "model.safetensors").is_file():
         absent = sorted(set(read_json(index)["weight_map"]) - set(headers))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +22,7 @@ from engine.models.info import ModelInfo, StoredQuantization, inspect_parts
 from engine.models.inspect import inspect_folder, inspect_model
 from engine.models.loading import load
 from engine.quantization import missing
+from tests.engine.tiny_models import change_config
 
 GB = 1 << 30
 AMPLE = Room("cpu", 64 * GB, 64 * GB)
@@ -194,6 +198,30 @@ def test_awq_says_where_it_saves_no_memory() -> None:
     assert fit(awq(16), "awq", on_gpu).note == ""
     assert fit(awq(8), "awq", on_gpu).weights == 2 * awq().parameters
     assert "with float32 on a GPU" in fit(awq(), "awq", on_gpu, dtype="float32").note
+
+
+@pytest.mark.parametrize(
+    ("stored", "words"),
+    [
+        ({"bits": 8}, "bits=8"), ({"version": "gemv"}, "version='gemv'"), ({"group_size": 64}, "hold groups of 128"),
+        ({"group_size": "128"}, "group_size='128'"),
+    ],
+)  # fmt: skip
+def test_awq_that_a_load_would_refuse_is_told_beforehand(stored: dict[str, Any], words: str, tmp_path: Path) -> None:
+    folder = tmp_path / "awq"
+    shutil.copytree(resources.path("models/stories-5m-awq"), folder)
+    settings = json.loads((folder / "config.json").read_text())["quantization_config"]
+    change_config(folder, quantization_config={**settings, **stored})
+    info = inspect_model(str(folder))
+    assert words in fit(info).available
+    with pytest.raises(InvalidInput) as refusal:
+        load(ModelSpec(str(folder)))
+    assert words in str(refusal.value)
+
+
+def test_a_dense_checkpoint_that_says_awq_is_told_beforehand(demo_copy: Path) -> None:
+    change_config(demo_copy, quantization_config={"quant_method": "awq"})
+    assert "not packed" in fit(inspect_model(str(demo_copy))).available
 
 
 def test_other_quantized_checkpoints_are_refused_by_name() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ from engine.config import InvalidInput, ModelSpec
 from engine.models.headers import INDEX, read_headers, weight_files
 from engine.models.info import inspect_parts
 from engine.models.inspect import inspect_folder, inspect_model, licence_of, name_of, resolve
-from tests.engine.tiny_models import TINY_MODELS
+from tests.engine.tiny_models import TINY_MODELS, change_config
 
 SHIPPED_AWQ = resources.path("models/stories-5m-awq")
 needs_awq = pytest.mark.skipif(not SHIPPED_AWQ.is_dir(), reason="the AWQ demo checkpoint is not here")
@@ -238,6 +239,33 @@ def test_broken_shards_are_refused_by_name(spoil: Callable[[Path], None], words:
     assert "fetch the model again" in str(refused.value)
 
 
+@pytest.mark.parametrize("shape", [[-3, 4], ["x"], [1.5], "ab"])
+def test_a_tensor_whose_shape_cannot_be_is_named(shape: object, demo_copy: Path) -> None:
+    header = json.dumps({"a.weight": {"shape": shape, "dtype": "F32", "data_offsets": [0, 8]}}).encode()
+    (demo_copy / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(8))
+    with pytest.raises(InvalidInput, match=r"a\.weight has the shape .*; fetch the model again"):
+        inspect_folder(demo_copy, "demo")
+
+
+def test_a_file_without_tensors_is_no_model(demo_copy: Path) -> None:
+    (demo_copy / "model.safetensors").write_bytes(struct.pack("<Q", 2) + b"{}")
+    with pytest.raises(InvalidInput, match="holds no weights"):
+        inspect_folder(demo_copy, "demo")
+
+
+@pytest.mark.parametrize("named", [5, "LlamaForCausalLM", [], None])
+def test_an_architecture_that_is_no_list_of_names_is_told_by_the_model_type(named: object, demo_copy: Path) -> None:
+    change_config(demo_copy, architectures=named)
+    assert inspect_folder(demo_copy, "demo").architecture == "llama"
+
+
+@pytest.mark.parametrize("stored", ["awq", [1], 4])
+def test_a_quantization_that_says_nothing_is_refused(stored: object, demo_copy: Path) -> None:
+    change_config(demo_copy, quantization_config=stored)
+    with pytest.raises(InvalidInput, match=r"quantization_config=.* does not say how"):
+        inspect_folder(demo_copy, "demo")
+
+
 def test_headers_are_read_without_their_metadata(demo_copy: Path) -> None:
     headers = read_headers([demo_copy / "model.safetensors"])
     assert "__metadata__" not in headers
@@ -263,6 +291,7 @@ def test_the_licence_is_the_one_that_the_model_card_names(readme: str, licence: 
 
 
 def test_without_a_model_card_the_licence_files_first_words_are_told(demo_copy: Path) -> None:
+    (demo_copy / "README.md").unlink()
     assert inspect_folder(demo_copy, "demo").licence == ""
     (demo_copy / "LICENSE").write_text("\n   Apache License\n   Version 2.0\n")
     assert inspect_folder(demo_copy, "demo").licence == "Apache License"
