@@ -11,10 +11,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from engine.config import InvalidInput
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from engine.config import InvalidInput, ModelSpec
 from engine.job import Report
-from engine.models.checkpoint import first_line
+from engine.models.checkpoint import first_line, read_tokenizer, transformers_config
 from engine.models.inspect import read_config
+from engine.models.weights import refuse_strays
 from engine.progress import LoadCancelled, LoadProgress
 from engine.quantize import ORIGIN, AwqRecipe, calibration_ids
 from engine.texts import read_text
@@ -32,6 +35,10 @@ def work(arguments: dict[str, Any], report: Report) -> None:
         arguments["samples"], arguments["length"],
     )  # fmt: skip
     try:
+        try:
+            part.mkdir(parents=True)
+        except OSError as error:
+            raise InvalidInput(f"{part.parent} cannot be written ({error.strerror}): choose another folder") from error
         _quantize(recipe, folder, part, report)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
@@ -40,17 +47,20 @@ def work(arguments: dict[str, Any], report: Report) -> None:
 
 def _quantize(recipe: AwqRecipe, folder: Path, part: Path, report: Report) -> None:
     import torch
-    from transformers import AutoTokenizer
 
     report(LoadProgress("reading the calibration text"))
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    spec = ModelSpec(str(folder))
+    transformers_config(folder, spec)
+    tokenizer = read_tokenizer(folder, spec)
     ids = calibration_ids(lambda text: tokenizer(text, verbose=False).input_ids, read_text(recipe.calibration), recipe)
     report(LoadProgress("loading the model"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        import awq.models.base
         import awq.quantize.quantizer
         from awq import AutoAWQForCausalLM
     awq.quantize.quantizer.tqdm = lambda layers, **_: _told(layers, report)
+    awq.models.base.transformers.AutoModelForCausalLM = Whole
     torch.manual_seed(0)
     try:
         model = AutoAWQForCausalLM.from_pretrained(str(folder), trust_remote_code=False, device_map=None)
@@ -65,12 +75,12 @@ def _quantize(recipe: AwqRecipe, folder: Path, part: Path, report: Report) -> No
         report(LoadProgress("writing the checkpoint"))
         model.model.config.use_cache = read_config(folder).get("use_cache", True)  # autoawq switches it off
         model.save_quantized(str(part))
+    except (LoadCancelled, InvalidInput):
+        raise
     except MemoryError as error:
         raise InvalidInput("there is not enough memory to quantize this model here; fewer samples take less") from error
     except OSError as error:
         raise InvalidInput(f"cannot write the checkpoint: {error.strerror or error}") from error
-    except (LoadCancelled, InvalidInput):
-        raise
     except Exception as error:  # its assertions have no words
         raise RuntimeError(f"autoawq stopped: {first_line(error)}") from error
     for pattern in COPIED:
@@ -82,6 +92,18 @@ def _quantize(recipe: AwqRecipe, folder: Path, part: Path, report: Report) -> No
         "versions": {name: version(name) for name in ("autoawq", "transformers", "torch")},
     }  # fmt: skip
     (part / ORIGIN).write_text(json.dumps(origin, indent=2) + "\n")
+
+
+class Whole:
+    """What autoawq loads a model by: all its weights, or InvalidInput. By itself it would make up what is missing."""
+
+    @staticmethod
+    def from_pretrained(folder: str, **arguments: Any) -> PreTrainedModel:
+        module, loading = AutoModelForCausalLM.from_pretrained(
+            folder, output_loading_info=True, ignore_mismatched_sizes=True, **arguments
+        )
+        refuse_strays(Path(folder), module.config, module, loading)
+        return module
 
 
 def _told(layers: Iterable[int], report: Report) -> Iterator[int]:

@@ -7,16 +7,18 @@ import json
 import os
 import re
 import shutil
-import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from uuid import uuid4
 
 from engine.config import InvalidInput, ModelSpec
 from engine.job import Report, run_job
 from engine.models.architectures import why_unsupported
+from engine.models.cache import in_units
 from engine.models.headers import read_headers, weight_files
 from engine.models.inspect import read_config, resolve
 from engine.texts import Encode, read_text, samples, token_ids
@@ -60,9 +62,14 @@ def check_recipe(recipe: AwqRecipe) -> None:
     if (folder / "tokenizer.json").exists():
         from tokenizers import Tokenizer
 
-        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        try:
+            tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        except Exception as error:  # it raises bare Exception
+            raise InvalidInput(
+                f"{folder / 'tokenizer.json'} cannot be read: {error}; fetch the model's tokenizer files again"
+            ) from error
         calibration_ids(lambda text: tokenizer.encode(text).ids, content, recipe)
-    _check_out(recipe.out, folder)
+    _check_out(recipe.out.expanduser(), folder)
 
 
 def model_folder(recipe: AwqRecipe) -> Path:
@@ -85,8 +92,8 @@ def model_folder(recipe: AwqRecipe) -> Path:
 def _check_architecture(folder: Path) -> None:
     config = read_config(folder)
     kind = config["model_type"]
-    if "quantization_config" in config:
-        method = config["quantization_config"].get("quant_method", "some way")
+    if (stored := config.get("quantization_config")) is not None:
+        method = stored.get("quant_method", "some way")
         raise InvalidInput(f"{folder} is quantized already ({method}): give the original that it was made of")
     if why := why_unsupported(kind):
         raise InvalidInput(f"{why} (what is quantized here is to run here)")
@@ -154,7 +161,9 @@ def _check_out(out: Path, folder: Path) -> None:
     need = sum(path.stat().st_size for path in weight_files(folder))  # an upper bound: what is not quantized stays
     free = shutil.disk_usage(parent).free
     if free < need:
-        raise InvalidInput(f"out={out}: up to {need / 1e9:.1f} GB are written and {free / 1e9:.1f} GB are free there")
+        raise InvalidInput(
+            f"out={out}: up to {in_units(need)} are written and {in_units(free)} are free there; choose another disk"
+        )
 
 
 def origin_of(folder: Path) -> ModelSpec | None:
@@ -189,11 +198,8 @@ def quantize_to_awq(recipe: AwqRecipe, report: Report | None = None, cancelled: 
     left in `out` when it fails or is cancelled. Raises InvalidInput, LoadCancelled, JobDied."""
     check_recipe(recipe)
     out = recipe.out.expanduser().resolve()
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        part = Path(tempfile.mkdtemp(prefix=f".{out.name}-", suffix=".part", dir=out.parent))
-    except OSError as error:
-        raise InvalidInput(f"out={recipe.out}: cannot be made: {error.strerror}; choose another folder") from error
+    made = [folder for folder in out.parents if not folder.exists()]
+    part = out.parent / f".{out.name}-{uuid4().hex[:8]}.part"  # the child makes it, and removes it if we are gone
     arguments = {
         "source": recipe.source, "revision": recipe.revision, "folder": str(model_folder(recipe)),
         "calibration": recipe.calibration, "part": str(part), "group": recipe.group, "samples": recipe.samples,
@@ -201,10 +207,16 @@ def quantize_to_awq(recipe: AwqRecipe, report: Report | None = None, cancelled: 
     }  # fmt: skip
     try:
         run_job("engine.awq_maker:work", arguments, report, cancelled)
-        part.chmod(0o755)  # mkdtemp's is for its owner alone, and so is a file of weights
         for path in part.iterdir():
-            path.chmod(0o644)
-        part.replace(out)
-    finally:
+            path.chmod(0o644)  # a file of weights is written for its owner alone
+        try:
+            part.replace(out)
+        except OSError as error:
+            raise InvalidInput(f"out={recipe.out}: something else was put there meanwhile; choose another") from error
+    except BaseException:
         shutil.rmtree(part, ignore_errors=True)
+        with suppress(OSError):  # somebody else uses them by now
+            for folder in made:
+                folder.rmdir()
+        raise
     return out

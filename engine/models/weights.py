@@ -73,7 +73,7 @@ def read_weights(
             )
             if not placed and device.type != "cpu":
                 module.to(device)
-            _refuse_strays(folder, config, module, loading)
+            refuse_strays(folder, config, module, loading)
             _settle(module, quantization, dtype, lambda: say("preparing weights", total, total))
     except (LoadCancelled, InvalidInput):
         raise
@@ -119,7 +119,7 @@ def _settle(module: PreTrainedModel, quantization: str, dtype: torch.dtype, befo
             settle(module, before)
 
 
-def _refuse_strays(folder: Path, config: Any, module: PreTrainedModel, loading: dict[str, Any]) -> None:
+def refuse_strays(folder: Path, config: Any, module: PreTrainedModel, loading: dict[str, Any]) -> None:
     """Raises InvalidInput unless the weights are exactly those that the config's architecture has."""
     found = {
         kind: sorted(str(key[0] if isinstance(key, tuple) else key) for key in loading.get(f"{kind}_keys") or ())

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -126,7 +130,23 @@ def test_cancelling_leaves_nothing(recipe: AwqRecipe) -> None:
             cancelled.set()
 
     with pytest.raises(LoadCancelled):
-        quantize_to_awq(recipe, stop_at_the_first_layer, cancelled)
+        quantize_to_awq(replace(recipe, out=recipe.out / "in" / "new folders"), stop_at_the_first_layer, cancelled)
+    assert list(recipe.out.parent.iterdir()) == []
+
+
+def test_a_process_that_is_ended_while_libraries_are_imported_leaves_nothing(recipe: AwqRecipe) -> None:
+    command = [sys.executable, "-m", "app", "quantize", recipe.source, "--out", str(recipe.out), "--group", "64"]
+    parent = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    try:
+        deadline, children = time.monotonic() + 30, list[psutil.Process]()
+        while not children and time.monotonic() < deadline:
+            children = psutil.Process(parent.pid).children()
+            time.sleep(0.02)
+        (child,) = children
+    finally:
+        parent.terminate()
+        parent.wait()
+    child.wait(20)
     assert list(recipe.out.parent.iterdir()) == []
 
 
@@ -140,6 +160,33 @@ def test_a_failure_leaves_nothing_and_says_who_stopped(recipe: AwqRecipe, origin
     with pytest.raises(JobDied, match="autoawq stopped"):
         quantize_to_awq(replace(recipe, source=str(broken), out=folder / "out"))
     assert list(folder.iterdir()) == []
+
+
+def test_weights_that_are_not_the_configs_are_refused_and_not_made_up(recipe: AwqRecipe, original: Path) -> None:
+    broken = recipe.out.parent / "broken"
+    shutil.copytree(original, broken)
+    tensors = load_file(broken / "model.safetensors")
+    del tensors["model.layers.1.self_attn.q_proj.bias"]
+    save_file(tensors, broken / "model.safetensors", {"format": "pt"})
+    with pytest.raises(InvalidInput, match=r"missing model\.layers\.1\.self_attn\.q_proj\.bias"):
+        quantize_to_awq(replace(recipe, source=str(broken)))
+    assert not recipe.out.exists()
+
+
+def test_a_broken_tokenizer_is_refused_beforehand(recipe: AwqRecipe, original: Path) -> None:
+    broken = recipe.out.parent / "broken"
+    shutil.copytree(original, broken)
+    (broken / "tokenizer.json").write_text("")
+    with pytest.raises(InvalidInput, match=r"tokenizer\.json cannot be read: .*; fetch"):
+        check_recipe(replace(recipe, source=str(broken)))
+
+
+def test_an_out_in_the_home_folder_is_looked_at_there(recipe: AwqRecipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(recipe.out.parent))
+    recipe.out.mkdir()
+    (recipe.out / "something").touch()
+    with pytest.raises(InvalidInput, match="the folder is not empty"):
+        check_recipe(replace(recipe, out=Path("~/out")))
 
 
 def test_every_architecture_that_is_offered_was_tried() -> None:
