@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from textwrap import wrap
@@ -64,24 +65,19 @@ def show(as_json: bool, items: Sequence[Any], words: Callable[[Sequence[Any]], s
 
 def fetch(options: argparse.Namespace) -> int:
     """Ctrl+C keeps what has come."""
-    with interrupt_as_event() as interrupted:
+    with suppress(InvalidInput):  # the download says why, or has no need of the hub
+        model = hub_model(options.download, options.revision)
+        if not options.json:
+            print(f"{model.id} at {model.revision[:12]}: {bytes_words(model.size)}, {_terms(model)}")
+    with interrupt_as_event() as interrupted, Bar(quiet=options.json) as bar:
         try:
-            model = hub_model(options.download, options.revision)
-            if not options.json:
-                print(f"{model.id} at {model.revision[:12]}: {bytes_words(model.size)}, {_terms(model)}")
-        except InvalidInput:  # the download says why, or has no need of the hub
-            pass
-        with Bar(quiet=options.json) as bar:
-            try:
-                folder = download(
-                    options.download, options.revision,
-                    pickles=options.pickles, report=bar.loading, cancelled=interrupted,
-                )  # fmt: skip
-            except LoadCancelled:
-                print(
-                    "batchscope: stopped; what has come is kept, and the same command goes on with it", file=sys.stderr
-                )
-                return 130
+            folder = download(
+                options.download, options.revision,
+                pickles=options.pickles, report=bar.loading, cancelled=interrupted,
+            )  # fmt: skip
+        except LoadCancelled:
+            print("batchscope: stopped; what has come is kept, and the same command goes on with it", file=sys.stderr)
+            return 130
     print(json.dumps({"id": options.download, "revision": folder.name, "folder": str(folder)}, indent=1)
           if options.json else f"it is in {folder}\nrun it: batchscope run --model {options.download}")  # fmt: skip
     return 0
