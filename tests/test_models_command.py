@@ -62,6 +62,7 @@ def test_a_download_as_json_names_the_folder_and_a_revision_is_heeded(
         (["--download", "batch/nothing"], "the hub has no model 'batch/nothing'"),
         (["--download", "batch/gated-stories"], "is gated: accept its licence on"),
         (["--download", "batch/pickled-stories"], "only there as pickle"),
+        (["--download", ""], "no model ''"),
         (["--revision", "v1"], "--revision: is of a download; give --download ID too"),
     ],
 )

@@ -100,6 +100,20 @@ def test_of_an_awq_checkpoint_the_original_is_what_is_quantized_otherwise(made: 
     assert asked_for(spec, "demo", "nf4")[0] == ModelSpec("demo")
 
 
+def test_against_another_original_it_is_still_the_model_that_is_quantized() -> None:
+    model, other = ModelSpec("demo"), ModelSpec("demo-draft")
+    found = asked_for(model, other.source, "none,nf4,awq,float16")
+    assert found == (
+        other,
+        [
+            model,
+            replace(model, quantization="nf4"),
+            replace(model, quantization="awq"),
+            replace(model, dtype="float16"),
+        ],
+    )
+
+
 def test_a_checkpoint_that_does_not_say_what_it_was_made_of_needs_the_original(
     made: tuple[Path, str], tmp_path: Path
 ) -> None:
@@ -115,6 +129,7 @@ def test_a_checkpoint_that_does_not_say_what_it_was_made_of_needs_the_original(
     [
         (["quality", "--model", "/no/such"], ["/no/such", "check the path"]),
         (["quality", "--quantizations", "int3"], ["'int3'", "nf4", "bfloat16"]),
+        (["quality", "--quantizations", ","], ["','", "names none", "nf4"]),
         (["quality", "--text", "no-such"], ["'no-such'", "stories, prose"]),
         (["quality", "--original", "/no/such"], ["/no/such"]),
         (["quantize", "demo", "--out", str(HERE)], [f"out={HERE}", "not empty"]),

@@ -47,9 +47,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run_models(options: argparse.Namespace) -> int:
     for name in ("revision", "pickles"):
-        if getattr(options, name) and not options.download:
+        if getattr(options, name) and options.download is None:
             raise InvalidInput(f"--{name}: is of a download; give --download ID too")
-    if options.download:
+    if options.download is not None:
         return fetch(options)
     if options.search is not None:
         found = search_hub(options.search, options.limit)

@@ -106,16 +106,20 @@ def asked_for(model: ModelSpec, source: str | None, ways: str) -> tuple[ModelSpe
         kinds += ["bfloat16"]
     else:
         kinds = [kind.strip() for kind in ways.split(",") if kind.strip()]
+    if not kinds:
+        raise InvalidInput(f"--quantizations {ways!r}: names none; give all, or some of {', '.join(WAYS)}")
     for kind in kinds:
         if kind not in WAYS:
             raise InvalidInput(f"--quantizations {kind!r}: must be all, or some of {', '.join(WAYS)}")
 
+    dense = original if stored else model
+
     def spec(kind: str) -> ModelSpec:
         if kind in DTYPES:
-            return replace(original, dtype=kind)
+            return replace(dense, dtype=kind)
         if kind == "awq" and stored:
             return model
-        return replace(original, quantization=kind)
+        return replace(dense, quantization=kind)
 
     return original, [spec(kind) for kind in dict.fromkeys(kinds)]
 
