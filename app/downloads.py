@@ -200,6 +200,7 @@ def _kept() -> list[Download]:
         return [
             Download(str(k["id"]), str(k["revision"]), int(k["total"]), DownloadState.STOPPED, int(k["done"]))
             for k in kept
+            if 0 <= k["done"] <= k["total"] or not k["total"]
         ]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, OverflowError):
         return []

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import qasync
-from PySide6.QtCore import Qt, QTimer, QUrl, Signal
+from PySide6.QtCore import QByteArray, Qt, QTimer, QUrl, Signal
 from PySide6.QtGui import QAction, QCloseEvent, QDesktopServices, QDragEnterEvent, QDropEvent, QIcon, QKeySequence
 from PySide6.QtWidgets import QApplication, QFileDialog, QMainWindow, QMenu, QStackedWidget, QVBoxLayout, QWidget
 
@@ -86,7 +86,7 @@ class MainWindow(QMainWindow):
         self._say_state()
         self.resize(*FIRST_SIZE)
         geometry = places.settings().value("window/geometry")
-        if geometry is not None:
+        if isinstance(geometry, QByteArray):  # else the file was written by something else
             self.restoreGeometry(geometry)
         self.page.composer.prompt.setFocus()
 

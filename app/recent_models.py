@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -39,7 +40,8 @@ class RecentModels(QObject):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.entries: list[Recent] = _kept_entries()
-        self.folders: list[Path] = [Path(text) for text in _kept_list(FOLDERS_KEY) if isinstance(text, str)]
+        kept = (Path(text) for text in _kept_list(FOLDERS_KEY) if isinstance(text, str) and "\0" not in text)
+        self.folders: list[Path] = [folder for folder in kept if folder.is_absolute()]
 
     def add(self, spec: ModelSpec) -> None:
         """What was loaded now."""
@@ -95,8 +97,9 @@ def _kept_entries() -> list[Recent]:
     for kept in _kept_list(RECENT_KEY):
         if isinstance(kept, dict):
             try:
-                used = float(kept.pop("used", 0.0))
-                entries.append(Recent(ModelSpec(**kept), used))
+                used, spec = float(kept.pop("used", 0.0)), ModelSpec(**kept)
+                if math.isfinite(used) and isinstance(spec.revision, str | None):
+                    entries.append(Recent(spec, used))
             except (InvalidInput, TypeError, ValueError, AttributeError):
                 continue
     return entries[:MOST]

@@ -276,7 +276,7 @@ class ModelsPage(QWidget):
 
     def _on_load_asked(self, quantization: str, dtype: str, device: str) -> None:
         spec = self.spec(quantization)
-        if spec is not None:
+        if spec is not None and self._session.state is not SessionState.LOADING:  # the rows hear of it a little later
             self._asked = spec
             self.notice.hide()
             self.load_asked.emit(spec)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QByteArray, Qt, Signal
 from PySide6.QtGui import QAction, QKeyEvent
 from PySide6.QtWidgets import QScrollArea, QVBoxLayout, QWidget
 
@@ -97,7 +97,7 @@ class PlayPage(QWidget):
             self.docks[insight.name].visibilityChanged.connect(self._tell_titles)
         self.layout_of.prompt()
         kept = places.settings().value(LAYOUT_KEY)
-        if kept is not None:
+        if isinstance(kept, QByteArray):  # else the file was written by something else
             self.area.restoreState(kept, LAYOUT_VERSION)
             self.cursor_bar.inside.setChecked(str(places.settings().value(INSIDE_KEY, "")).lower() == "true")
         columns = places.settings().value(COLUMNS_KEY)

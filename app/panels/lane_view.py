@@ -154,15 +154,11 @@ class LaneView(QFrame):
     def _say_what(self) -> None:
         """What the mode does; before it how the weights are held, and of which model, where the lanes differ in that.
         The precision is known once they are loaded."""
-        spec, specs, trace = (
-            self.lane.lane.spec,
-            {each.lane.spec for each in self._race.lanes},
-            self.lane.playback.trace,
-        )
+        spec, trace = self.lane.lane.spec, self.lane.playback.trace
+        specs = {each.lane.spec for each in self._race.lanes}
         words = [self.lane.sentence]
         if len(specs) > 1:
-            known = trace is not None and trace.records
-            words.insert(0, held_words(trace.header.model) if known else SCHEMES[spec.quantization].title)
+            words.insert(0, held_words(trace.header.model) if trace.records else SCHEMES[spec.quantization].title)
         if len({(each.source, each.revision) for each in specs}) > 1:
             words.insert(0, model_words(spec.source))
         self.sentence.say("  ·  ".join(words))

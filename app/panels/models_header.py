@@ -94,6 +94,8 @@ class FactGrid(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._place(self.width(), move=True)
+        if event.size().width() != event.oldSize().width():
+            self.updateGeometry()  # the height that is asked for was that of another width
 
     def _on_theme(self) -> None:
         self.updateGeometry()

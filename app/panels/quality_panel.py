@@ -11,6 +11,7 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QProgressBar,
     QPushButton,
+    QSizePolicy,
     QToolButton,
     QVBoxLayout,
     QWidget,
@@ -68,6 +69,7 @@ class QualityPanel(QWidget):
         self.note = Note("quality_note")
         self.empty = label("", "secondary", "quality_empty")
         self.empty.setWordWrap(True)
+        self.empty.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)  # a path may be very long
         self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.charts = QualityCharts()
         self.table = QualityTableView()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from dataclasses import dataclass
@@ -70,12 +71,14 @@ def shipped_models() -> list[ModelEntry]:
 
 def folder_model(folder: Path) -> ModelEntry:
     """A local folder as an entry; never raises: what is wrong with it is its `problem`."""
-    folder = folder.expanduser()
+    with contextlib.suppress(RuntimeError):  # of a ~name that nobody has
+        folder = folder.expanduser()
     name = folder.name or str(folder)
-    if not folder.is_dir():
-        reason = f"{folder} is a file: choose the folder that holds it" if folder.exists() else f"no folder {folder}"
-        return ModelEntry(str(folder), name, Place.FOLDER, folder, problem=reason)
     try:
+        if not folder.is_dir():
+            is_file = folder.exists()
+            reason = f"{folder} is a file: choose the folder that holds it" if is_file else f"no folder {folder}"
+            return ModelEntry(str(folder), name, Place.FOLDER, folder, problem=reason)
         return ModelEntry(str(folder), name, Place.FOLDER, folder, None, *_measured(folder), fault(folder))
     except OSError as error:
         return ModelEntry(str(folder), name, Place.FOLDER, folder, problem=f"{folder} cannot be read: {error.strerror}")

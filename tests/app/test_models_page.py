@@ -17,13 +17,15 @@ from pytestqt.qtbot import QtBot
 
 import resources
 from app import places, theme
+from app.downloads import KEY as DOWNLOADS_KEY
+from app.downloads import Downloads
 from app.main_window import MODELS, PLAY, MainWindow
 from app.pages.models import ModelsPage
 from app.panels.models_bills import holds_words, reason, rule_words
 from app.panels.models_fit_row import place_columns
 from app.panels.models_items import Item, Mark, Section, age_words, big_words, matches
 from app.panels.models_reference import Reference, folder_reference, hub_reference, is_path, short_revision
-from app.recent_models import MOST, RECENT_KEY, RecentModels
+from app.recent_models import FOLDERS_KEY, MOST, RECENT_KEY, RecentModels
 from app.session import SessionState
 from engine import Fit, ModelSpec, Room, cached_models, inspect_model
 from tests.engine.hub.conftest import FIRST, SECOND
@@ -142,6 +144,17 @@ def test_figures_of_the_list_are_said_shortly() -> None:
     assert item.words().endswith("it is broken")
 
 
+def test_a_second_load_while_one_is_under_way_asks_for_nothing(qtbot: QtBot, window: MainWindow) -> None:
+    page = models_page(qtbot, window)
+    asked: list[ModelSpec] = []
+    page.load_asked.connect(asked.append)
+    page.fit.load_asked.emit("none", "auto", "auto")
+    qtbot.waitUntil(lambda: window.session.state is SessionState.LOADING)
+    page.fit.load_asked.emit("nf4", "auto", "auto")  # a click before the rows have heard of the first
+    qtbot.waitUntil(lambda: window.pages.currentIndex() == PLAY, timeout=WAIT)
+    assert [spec.quantization for spec in asked] == ["none"]
+
+
 def test_a_path_that_leads_nowhere_is_no_folder_and_no_error() -> None:
     for text in ("~nobody-of-that-name/x", "/" + "a" * 300, "/no\0where", "/no/where"):
         assert folder_reference(text) is None
@@ -172,12 +185,24 @@ def test_recent_models_are_kept_newest_first_a_model_once_with_its_last_settings
     assert not RecentModels().entries
 
 
-def test_settings_that_cannot_be_read_are_no_reason_to_fail(qtbot: QtBot) -> None:
+def test_settings_that_cannot_be_read_are_no_reason_to_fail(qtbot: QtBot, request: pytest.FixtureRequest) -> None:
     good = {"used": 5.0, "source": "owner/name", "quantization": "nf4"}
     for kept in ("{not json", json.dumps({"a": 1}), json.dumps([3, {"source": "x", "quantization": "int3"}, good])):
         places.settings().setValue(RECENT_KEY, kept)
         recents = RecentModels()
         assert [e.spec for e in recents.entries] == ([ModelSpec("owner/name", "nf4")] if "int3" in kept else [])
+    folders, odd = ["/gone", "", "relative", {"a": 1}, "/nul\0"], {**good, "used": 1e400}
+    for key, value in (
+        (FOLDERS_KEY, folders), (RECENT_KEY, [odd, {**good, "revision": 7}, good]),
+        (DOWNLOADS_KEY, [{"id": "a/b", "revision": "main", "total": -4, "done": 1e30}]),
+    ):  # fmt: skip
+        places.settings().setValue(key, json.dumps(value))
+    for key in ("window/geometry", "window/layout"):
+        places.settings().setValue(key, "another version's")
+    assert RecentModels().folders == [Path("/gone")]
+    assert [e.used for e in RecentModels().entries] == [5.0]
+    window: MainWindow = request.getfixturevalue("window")
+    assert Downloads(window.session).entries == []
 
 
 # The bills.
@@ -333,6 +358,22 @@ def test_folders_are_added_by_path_and_what_is_wrong_with_them_is_said(
     assert RecentModels().folders == [other, broken]
 
 
+def test_a_very_long_name_makes_nothing_wider_than_the_page(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> None:
+    page = models_page(qtbot, window)
+    there = tmp_path / ("model-" * 40)
+    shutil.copytree(DEMO, there)
+    for folder in (Path("/" + "a" * 300), there):
+        page.open_folder(folder)
+        qtbot.waitUntil(
+            lambda f=folder: page.subject is not None and page.subject.item.source == str(f),  # type: ignore[misc]
+            timeout=WAIT,
+        )
+        QApplication.processEvents()
+        sheet = page.sections.parentWidget()
+        assert sheet is not None
+        assert sheet.width() <= page.width()
+
+
 def test_a_model_too_large_says_by_how_much_before_a_weight_is_read(
     qtbot: QtBot, window: MainWindow, tmp_path: Path
 ) -> None:
@@ -388,7 +429,11 @@ def test_all_that_can_be_used_has_a_name_in_both_themes_and_at_every_size(qtbot:
                 words = widget.accessibleName() or (widget.text() if isinstance(widget, QAbstractButton) else "")
                 assert words, f"{widget.objectName()} has no name for a screen reader"
                 assert widget.focusPolicy() != Qt.FocusPolicy.NoFocus
-    for name, zoom, size in (("light", 1.0, (1280, 800)), ("dark", 2.0, (1024, 700)), ("light", 0.75, (2400, 1300))):
+    grid = page.header.facts
+    for name, zoom, size in (
+        ("light", 1.0, (1280, 800)), ("dark", 2.0, (1024, 700)), ("light", 0.75, (2400, 1300)),
+        ("dark", 1.0, (1100, 760)),
+    ):  # fmt: skip
         theme.set_theme(name)
         theme.set_zoom(zoom)
         window.resize(*size)
@@ -396,6 +441,7 @@ def test_all_that_can_be_used_has_a_name_in_both_themes_and_at_every_size(qtbot:
         assert not page.grab().isNull()
         for button in (page.list.ask, page.list.add):
             assert button.width() >= button.sizeHint().width(), f"{button.text()!r} is cut"
+        qtbot.waitUntil(lambda: grid.height() >= grid.heightForWidth(grid.width()))
         widest = page.sections.width()
         assert all(row.width() <= widest for row in page.fit.rows.values())
         assert page.list.view.horizontalScrollBar().maximum() == 0

@@ -195,6 +195,8 @@ def test_a_folder_says_what_is_wrong_with_it_and_never_raises(tmp_path: Path, de
     assert folder_model(demo_copy).problem == f"no folder {demo_copy}"
     (tmp_path / "file").write_text("")
     assert "is a file" in folder_model(tmp_path / "file").problem
+    assert "cannot be read" in folder_model(tmp_path / ("a" * 300)).problem
+    assert folder_model(Path("~nobody-of-that-name/x")).problem
     assert cache_folder() != demo_copy
 
 
