@@ -12,9 +12,7 @@ from app.long_work import LongWork, Outcome
 from app.quality_subject import Subject, examine
 from app.session import LENT_WORDS, Session, SessionState
 from app.words import left_words, model_words
-from engine import ModelSpec, QualityReport, measure_quality
-
-READING = "predicting the text"  # the stage that counts tokens
+from engine import READING, ModelSpec, QualityReport, measure_quality
 
 
 @dataclass(frozen=True, slots=True)

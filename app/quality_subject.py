@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,9 +19,9 @@ from engine import (
     cached_models,
     fits,
     inspect_model,
+    origin_of,
 )
 
-ORIGIN = "quantized_from.json"  # in an AWQ checkpoint that was made here: what it was made of
 ROUNDED = "bfloat16"  # the way that is not quantized, only rounded
 
 
@@ -77,15 +76,6 @@ def read_info(spec: ModelSpec) -> ModelInfo:
         if folder is None:
             raise
         return inspect_model(replace(spec, source=str(folder), revision=None))
-
-
-def origin_of(folder: Path) -> ModelSpec | None:
-    """What an AWQ checkpoint was made of, where its folder tells and that is still there."""
-    try:
-        told = json.loads((folder / ORIGIN).read_text(encoding="utf-8"))
-        return ModelSpec(str(told["source"]), revision=told.get("revision"))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
 
 
 def examine(spec: ModelSpec, original: ModelSpec | None = None) -> Subject:

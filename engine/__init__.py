@@ -41,7 +41,7 @@ from engine.models.catalog import ModelEntry, Place, cached_models, folder_model
 from engine.models.hub import HubModel, download, hub_info, hub_model, search_hub
 from engine.process import EngineProcess
 from engine.progress import LoadCancelled, LoadProgress
-from engine.quality import DEFAULT_TOKENS, QualityReport, QualityRow, measure_quality, ranked
+from engine.quality import DEFAULT_TOKENS, READING, QualityReport, QualityRow, measure_quality, ranked
 from engine.quantization import SCHEMES, Quantization, missing, quantized_bytes
 from engine.quantize import GROUPS, AwqRecipe, check_recipe, origin_of, quantize_to_awq
 from engine.race import RACE_ORDERS, Race, RaceEvent, RaceFinished, RaceResult
@@ -108,7 +108,7 @@ _LAZY = {
 
 __all__ = [
     "ARRIVALS", "DEFAULT_TOKENS", "DELIVERIES", "DTYPES", "GROUPS", "LANE_GRAMMAR", "MEASURES", "MODES",
-    "MOST_SAMPLES", "NEAR_TIE", "PAGED_MODES", "PROMPT_FILES", "QUANTIZATIONS", "RACE_ORDERS", "RUN_SUFFIX",
+    "MOST_SAMPLES", "NEAR_TIE", "PAGED_MODES", "PROMPT_FILES", "QUANTIZATIONS", "RACE_ORDERS", "READING", "RUN_SUFFIX",
     "SCHEMES", "SOLITARY_MODES", "TEXTS", "Agreement", "Arrival", "AwqRecipe", "Bill", "BlockEvent", "Comparison",
     "Completion", "Delta", "Ended", "Engine", "EngineConfig", "EngineFace", "EngineHost", "EngineProcess",
     "FinishReason", "Fit", "Header", "Heat", "HeatEvent", "HubModel", "InvalidInput", "JobDied", "Kind", "KvShares",

@@ -14,6 +14,7 @@ from engine.texts import read_text, suited_text
 
 DEFAULT_TOKENS, DEFAULT_WINDOW = 2048, 512
 BATCH = 16  # rows of the batched speed
+READING = "predicting the text"  # the stage that counts tokens
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from engine.models.checkpoint import first_line
 from engine.models.inspect import inspect_model
 from engine.models.loading import LoadedModel
 from engine.progress import LoadCancelled, LoadProgress
-from engine.quality import BATCH, QualityReport, QualityRow
+from engine.quality import BATCH, READING, QualityReport, QualityRow
 from engine.quantization import SCHEMES
 from engine.texts import read_text, scored_tokens
 
@@ -107,7 +107,7 @@ class Yardstick:
         self._file.seek(0)
         lost = divergence = agreed = done = 0.0
         for window in self.windows:
-            say("predicting the text", int(done), self.tokens)
+            say(READING, int(done), self.tokens)
             ids = torch.tensor([window.ids], device=model.device)
             with _ordinary_attention(model), torch.inference_mode():
                 logits = model.module(input_ids=ids, use_cache=False).logits[0, :-1]
@@ -122,7 +122,7 @@ class Yardstick:
                     kl, same = self._compare(logs)
                     divergence, agreed = divergence + kl, agreed + same
                 done += len(rows)
-        say("predicting the text", int(done), self.tokens)
+        say(READING, int(done), self.tokens)
         return exp(lost / done), max(0.0, divergence / done), 1.0 if original else agreed / done
 
     def _compare(self, logs: Tensor) -> tuple[float, float]:

@@ -170,7 +170,7 @@ def origin_of(folder: Path) -> ModelSpec | None:
     """What a checkpoint that was made here was made of, where its folder tells."""
     try:
         told = json.loads((folder / ORIGIN).read_text(encoding="utf-8"))
-        return ModelSpec(told["source"], revision=told["revision"])
+        return ModelSpec(str(told["source"]), revision=told.get("revision"))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 

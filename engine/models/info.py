@@ -80,10 +80,6 @@ class ModelInfo:
         """Bytes of one token's K and V: 2 x layers x kv_heads x head_dim x bytes of the dtype (layers being alike)."""
         return self.kv_values * TORCH_BYTES[dtype]
 
-    def bytes_as(self, dtype: str) -> int:
-        """Bytes of the weights when held in another dtype, none of them quantized."""
-        return self.parameters * TORCH_BYTES[dtype]
-
 
 def inspect_parts(
     config: Mapping[str, Any],

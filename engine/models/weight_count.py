@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
-ACTIVE = ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k")
+from engine.models.info import ACTIVE, EXPERTS
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ import resources
 from app.load_status import LoadStatus
 from app.panels.quality_panel import EMPTY_WORDS, QualityPanel
 from app.quality_session import Plan, _Progress
-from app.quality_subject import examine, origin_of
+from app.quality_subject import examine
 from app.session import LENT_WORDS, Session
-from engine import SCHEMES, ModelSpec
+from engine import SCHEMES, ModelSpec, origin_of
 from tests.app.conftest import wait_until
 from tests.app.panels.quality_reports import REPORT
 
