@@ -60,6 +60,10 @@ def resolve(spec: ModelSpec) -> Path | None:
                 )
             return None
         folder = Path(spec.source).expanduser()
+    if spec.revision:
+        raise InvalidInput(
+            f"revision={spec.revision!r}: {spec.source} is here and has no revisions; leave it out, or give a hub id"
+        )
     if not folder.exists():
         raise InvalidInput(f"no folder {folder}: check the path of the model")
     if not folder.is_dir():

@@ -17,6 +17,7 @@ import torch
 import transformers
 
 import engine.engine
+import resources
 from engine import Engine, EngineConfig, FinishReason, InvalidInput, ModelSpec, SamplingParams, read_prompts
 from tests.engine.conftest import SMALL
 from tests.engine.tiny_models import VOCABULARY, TinyModel, change_config, save_tiny_model
@@ -49,6 +50,11 @@ def test_a_file_in_place_of_a_folder_is_named(demo_copy: Path) -> None:
 
 def test_a_word_that_is_neither_a_folder_nor_a_hub_id_is_named() -> None:
     assert re.match("no model 'demmo': give demo, the path of a folder, or a hub id", refusal("demmo"))
+
+
+@pytest.mark.parametrize("source", ["demo", str(resources.path("models/stories-draft"))])
+def test_a_revision_of_what_is_no_hub_model_is_refused(source: str) -> None:
+    assert re.match("revision='v1': .* has no revisions; leave it out", refusal(source, revision="v1"))
 
 
 def test_a_folder_that_is_no_model_is_told_what_it_lacks(tmp_path: Path) -> None:
