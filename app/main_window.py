@@ -55,7 +55,7 @@ class MainWindow(QMainWindow):
         self.setAcceptDrops(True)
         self.session, self.bridge = session, bridge
         self.keeps_layout = True
-        self._closing = self.finished = False
+        self._closing = self.finished = self._makes_room = False
         self.page = PlayPage(session, bridge)
         self.compare: ComparePage | None = None  # built when it is first asked for
         self.models: ModelsPage | None = None  # likewise
@@ -190,7 +190,7 @@ class MainWindow(QMainWindow):
         session.config_changed.connect(lambda config: self.page.sampling.set_mode(config.mode))
         session.engine_died.connect(self._on_died)
         session.notice_raised.connect(self._on_notice)
-        session.room_made.connect(lambda words: self.banner.tell("info", sentence(words), ""))
+        session.room_made.connect(self._on_room_made)
         self.bridge.records_arrived.connect(self._on_records)
         self.page.composer.path_dropped.connect(self.open_path)
         self.page.model.models_asked.connect(lambda: self.show_page(MODELS))
@@ -362,9 +362,17 @@ class MainWindow(QMainWindow):
         self.unload_action.setEnabled(state in (SessionState.READY, SessionState.DIED))
         if state in (SessionState.LOADING, SessionState.READY) and self.banner.property("level") == "error":
             self.banner.hide()
+        if self._makes_room and state is not SessionState.LOADING:
+            self._makes_room = False
+            self.banner.hide()
         if state is SessionState.LENT:
             self.page.composer.send_button.setToolTip(LENT_WORDS)
         self._say_state()
+
+    def _on_room_made(self, words: str) -> None:
+        """Stays on show for as long as it is true."""
+        self._makes_room = True
+        self.banner.tell("info", sentence(words), "")
 
     def _say_state(self) -> None:
         session, trace = self.session, self.session.trace

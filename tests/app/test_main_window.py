@@ -85,6 +85,21 @@ def test_escape_cancels_a_load_and_the_panel_says_so(qtbot: QtBot, window: MainW
     assert not panel.progress.isVisible()
 
 
+def test_a_model_makes_room_with_a_word_that_goes_when_it_is_back(
+    qtbot: QtBot, ready: MainWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, session = psutil.virtual_memory(), ready.session
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: found._replace(available=1 << 20))
+    session.load_progressed.connect(lambda status: session.cancel_load() if session.spec.source != "demo" else None)
+    with qtbot.waitSignals([session.room_made, session.load_failed], timeout=WAIT):
+        session.start(session.load(ModelSpec("demo-draft")))
+        qtbot.waitUntil(ready.banner.isVisible, timeout=WAIT)
+        assert "makes room" in ready.banner.title.text()
+    assert session.ready
+    assert session.spec == ModelSpec("demo")
+    assert not ready.banner.isVisible()
+
+
 def test_a_folder_that_is_no_model_is_told_in_the_panel(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> None:
     window.open_path(tmp_path)
     qtbot.waitUntil(lambda: "config.json" in window.page.model.error.text(), timeout=WAIT)
