@@ -162,7 +162,8 @@ class Timeline(TimelineSpan):
         self._stale()
 
     def _place(self) -> None:
-        self._gutter = math.ceil(self._ink.width("0" * max(2, len(str(self.slots))))) + theme.px(8)
+        digits = "0" * max(2, len(str(self.slots)))
+        self._gutter = math.ceil(self._ink.width(digits)) + theme.px(9)  # a pixel is left before the first digit
         self._margin = math.ceil(self._ink.width("0"))
         self._area = None
         if self.slots != self._placed:  # each call has the whole window laid out anew
