@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from engine.quantization import SCHEMES
@@ -21,6 +23,7 @@ SOLITARY_MODES = ("recompute", "sequential")
 DELIVERIES = ("stream", "batch")
 MOST_SAMPLES = 64
 QUANTIZATIONS = tuple(SCHEMES)
+PINNED = re.compile(r"([\w.-]+/[\w.-]+)@([\w./-]+)")  # a hub id and its revision
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
@@ -46,10 +49,10 @@ def _check_number(name: str, value: object, low: float, high: float, rule: str) 
 class ModelSpec:
     """Which model and how it is held.
 
-    `source` is "demo", "demo-draft", a local folder or a hub id. `quantization` "none" takes the weights as they are
-    stored, an AWQ checkpoint's too; "awq" of "demo" is the AWQ checkpoint that ships. `dtype`, that of all that is not
-    quantized and of the arithmetic, "auto" is the checkpoint's on a GPU, and on a CPU float32, or bfloat16 with
-    quantized weights. `device` is "auto", "cpu", "cuda" or "cuda:N".
+    `source` is "demo", "demo-draft", a local folder or a hub id, which may end with "@" and its `revision`.
+    `quantization` "none" takes the weights as they are stored, an AWQ checkpoint's too; "awq" of "demo" is the AWQ
+    checkpoint that ships. `dtype`, that of all that is not quantized and of the arithmetic, "auto" is the checkpoint's
+    on a GPU, and on a CPU float32, or bfloat16 with quantized weights. `device` is "auto", "cpu", "cuda" or "cuda:N".
     """
 
     source: str = "demo"
@@ -61,6 +64,11 @@ class ModelSpec:
 
     def __post_init__(self) -> None:
         _check(bool(self.source.strip()), "source", self.source, "name a model: demo, a folder or a hub id")
+        pinned = PINNED.fullmatch(self.source)
+        if pinned and not Path(self.source).exists():
+            _check(self.revision in (None, pinned[2]), "revision", self.revision, f"{self.source} names another")
+            object.__setattr__(self, "source", pinned[1])
+            object.__setattr__(self, "revision", pinned[2])
         _check(
             self.quantization in QUANTIZATIONS,
             "quantization",

@@ -30,7 +30,7 @@ from app.panels.models_items import Section
 from app.session import Session
 from engine import EngineConfig, ModelSpec
 
-SIZE = (1440, 860)
+SIZE, TALL = (1440, 860), (1440, 1080)
 PATIENCE = 600.0  # seconds
 LLAMA: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
@@ -41,7 +41,7 @@ LLAMA: dict[str, Any] = {
 
 def shape_of_llama(folder: Path) -> None:
     """A model folder without weights: the data of its safetensors is a hole in the file."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     hidden, wide, keys, words = 4096, 14336, 8 * 128, 128256
     shapes: dict[str, tuple[int, ...]] = {
         "model.embed_tokens.weight": (words, hidden), "model.norm.weight": (hidden,), "lm_head.weight": (words, hidden),
@@ -104,6 +104,7 @@ async def draw(folder: Path, shape: Path, light: bool) -> None:
     window.grab().save(str(folder / f"models-fit{ending}.png"))
     page.list.choose((Section.SHIPPED.value, "demo", None))
     await until(lambda: shown(Section.SHIPPED, "demo"))
+    window.resize(*TALL)
     page.show_section(page.quality.panel)
     await asyncio.sleep(1)
     page.quality.panel.begin.click()
@@ -124,8 +125,8 @@ def main() -> None:
     given = options.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
-        os.environ |= {"BATCHSCOPE_DATA": f"{scratch}/data", "HF_HOME": f"{scratch}/hf"}
-        shape = Path(scratch) / "Llama-3.1-8B-shape"
+        os.environ |= {"BATCHSCOPE_DATA": f"{scratch}/data", "HF_HOME": f"{scratch}/hf", "HOME": scratch}
+        shape = Path(scratch) / "models" / "Llama-3.1-8B-shape"
         shape_of_llama(shape)
         make_application()
         qasync.run(draw(given.folder, shape, given.light))

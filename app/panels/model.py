@@ -141,19 +141,14 @@ class ModelPanel(QWidget):
             raise InvalidInput(
                 "Choose a model folder." if kind == FOLDER else "Type a hub id, such as Qwen/Qwen3-0.6B."
             )
-        revision = None
         if kind == FOLDER:
             source = str(Path(source).expanduser())
-        elif kind == HUB:
-            source, _, pinned = source.partition("@")
-            revision = pinned or None
         return ModelSpec(
             source,
             quantization=self.quantization.currentData(),
             dtype=self.dtype.currentData(),
             device=self.device.currentData(),
-            revision=revision,
-            trust_remote_code=source == self._trusted,
+            trust_remote_code=source.partition("@")[0] == self._trusted,
         )
 
     def set_spec(self, spec: ModelSpec) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
-from app.panels.models_items import Item, age_words, stored_words
+from app.panels.models_items import Item, Section, age_words, stored_words
 from app.panels.models_reference import short_revision
 from app.words import bytes_words, count_words
 from engine import HubModel, ModelEntry, ModelInfo, Place, why_unsupported
@@ -62,8 +63,11 @@ def place_words(item: Item, info: ModelInfo | None, hub: HubModel | None) -> str
     revision = short_revision(hub.revision if hub is not None else item.revision)
     if "/" in item.source and not item.source.startswith(("/", "~", ".")):
         return f"{item.source}  ·  {revision}" if revision else item.source
-    folder = item.folder or (info.folder if info is not None else None)
-    return str(folder or item.source)
+    if item.section is Section.SHIPPED:
+        return f"{item.source}  ·  ships with Batchscope" if "/" not in item.source else "ships with Batchscope"
+    folder = item.folder or (info.folder if info is not None else None) or Path(item.source)
+    home = Path.home()
+    return str(Path("~") / folder.relative_to(home) if folder.is_relative_to(home) else folder)
 
 
 def copied_words(item: Item, info: ModelInfo | None, hub: HubModel | None) -> str:
@@ -71,7 +75,9 @@ def copied_words(item: Item, info: ModelInfo | None, hub: HubModel | None) -> st
     if "/" in item.source and not item.source.startswith(("/", "~", ".")):
         revision = hub.revision if hub is not None else item.revision
         return f"{item.source}@{revision}" if revision else item.source
-    return place_words(item, info, hub)
+    if item.section is Section.SHIPPED:
+        return item.source
+    return str(item.folder or (info.folder if info is not None else None) or item.source)
 
 
 def gated_words(hub: HubModel) -> str:

@@ -37,7 +37,9 @@ class RaceRules(Popover):
         for number in self.limits.values():
             number.setSpecialValueText("no limit")
         self.column.addWidget(Heading("Alike for every lane"))
-        self.column.addWidget(Row("KV memory", self.kv, "Tokens that the first lane's KV cache can hold; each other lane gets as many bytes"))
+        self.column.addWidget(
+            Row("KV memory", self.kv, "Tokens in the first lane's cache; every lane gets as many bytes")
+        )
         self.column.addWidget(Row("Prompts", self.count, "How many of the workload's prompts; more begin it again"))
         self.column.addWidget(Row("Repeats", self.repeats, "How often each lane is run; the table shows the spread"))
         self.column.addWidget(Row("Order", self.order, "Which lane is run first"))

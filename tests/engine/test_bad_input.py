@@ -52,6 +52,13 @@ def test_a_word_that_is_neither_a_folder_nor_a_hub_id_is_named() -> None:
     assert re.match("no model 'demmo': give demo, the path of a folder, or a hub id", refusal("demmo"))
 
 
+def test_a_hub_id_may_end_with_its_revision() -> None:
+    assert ModelSpec("owner/name@refs/pr/1") == ModelSpec("owner/name", revision="refs/pr/1")
+    with pytest.raises(InvalidInput, match="revision='v2': owner/name@v1 names another"):
+        ModelSpec("owner/name@v1", revision="v2")
+    assert ModelSpec("/models/llama@home").source == "/models/llama@home"
+
+
 @pytest.mark.parametrize("source", ["demo", str(resources.path("models/stories-draft"))])
 def test_a_revision_of_what_is_no_hub_model_is_refused(source: str) -> None:
     assert re.match("revision='v1': .* has no revisions; leave it out", refusal(source, revision="v1"))
