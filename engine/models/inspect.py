@@ -129,7 +129,7 @@ def shipped_awq(info: ModelInfo) -> ModelInfo | None:
 
 def inspect_folder(folder: Path, name: str) -> ModelInfo:
     """A model folder's facts. Raises InvalidInput for a broken config, a shard missing or cut short."""
-    headers = read_headers(weight_files(folder))
+    config, headers = read_config(folder), read_headers(weight_files(folder))
     if not headers:
         raise InvalidInput(f"{folder} holds no weights: fetch the model again")
     index = folder / INDEX
@@ -139,7 +139,7 @@ def inspect_folder(folder: Path, name: str) -> ModelInfo:
             raise InvalidInput(f"{index} promises {absent[0]}, which no file holds: fetch the model again")
     tokenizer = folder / "tokenizer_config.json"
     return inspect_parts(
-        read_config(folder),
+        config,
         headers,
         name,
         folder=folder,

@@ -1,4 +1,4 @@
-"""A child that is killed ends its requests, a window that is killed ends its child. Twenty times: ends are races."""
+"""A child that is killed ends its requests, a window that is killed ends its child. Many times: ends are races."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_window_that_is_killed_while_its_engine_starts_takes_it_along() -> Non
 
 
 def test_a_window_that_is_killed_while_its_engine_speaks_takes_it_along() -> None:
-    for _ in range(TIMES - 14):
+    for _ in range(TIMES // 2):
         with window() as parent:
             assert parent.stdout is not None
             assert any(line.strip() == "speaking" for line in parent.stdout)
