@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QFileDialog, QMenu, QWidget
+from PySide6.QtWidgets import QMenu, QWidget
 
-from app import places
+from app.panels.save_dialog import ask_where, remember
 
 FORMATS = {"Markdown": ".md", "CSV": ".csv", "JSON": ".json"}
 
@@ -58,22 +58,14 @@ class ExportMenu(QMenu):
 
     def ask(self) -> None:
         """Asks where to save; the file's ending says how."""
-        dialog = QFileDialog(self.parentWidget(), "Save the table", str(places.settings().value("export/folder", "")))
-        dialog.setObjectName("export_dialog")
-        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
-        dialog.setNameFilters([f"{kind} (*{ending})" for kind, ending in FORMATS.items()])
-        dialog.setDefaultSuffix("md")
-        dialog.selectFile("race.md")
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.fileSelected.connect(self.save)
-        dialog.open()
+        ask_where(self.parentWidget(), "export_dialog", "Save the table", FORMATS, "Markdown", "race", self.save)
 
     def save(self, path: str | Path) -> None:
         path, table = Path(path), self._table()
         if table is None:
             return
         kind = next((kind for kind, ending in FORMATS.items() if ending == path.suffix.lower()), "Markdown")
-        places.settings().setValue("export/folder", str(path.parent))
+        remember(path)
         try:
             path.write_text(text_of(table, kind), encoding="utf-8")
         except OSError as error:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QFileDialog, QMenu
+from PySide6.QtWidgets import QMenu
 
-from app import places
 from app.panels.picture_file import write_drawing, write_picture
+from app.panels.save_dialog import ask_where, remember
 
 if TYPE_CHECKING:
     from app.panels.insight import InsightPanel
@@ -40,22 +39,14 @@ class InsightMenu(QMenu):
 
     def ask(self, kind: str) -> None:
         """Asks where to; the file's ending says how."""
-        folder = str(places.settings().value("export/folder", ""))
-        dialog = QFileDialog(self._panel, f"Export: {self._panel.title}", folder)
-        dialog.setObjectName("insight_export_dialog")
-        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
-        dialog.setNameFilters([f"{each} (*{ending})" for each, ending in FORMATS.items()])
-        dialog.selectNameFilter(f"{kind} (*{FORMATS[kind]})")
-        dialog.setDefaultSuffix(FORMATS[kind][1:])
-        dialog.selectFile(f"{self._panel.objectName()}{FORMATS[kind]}")
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.fileSelected.connect(self.save)
-        dialog.open()
+        panel = self._panel
+        title, stem = f"Export: {panel.title}", panel.objectName()
+        ask_where(panel, "insight_export_dialog", title, FORMATS, kind, stem, self.save)
 
     def save(self, path: str | Path) -> None:
         """Writes the panel to a file; `done` or `failed` says what came of it."""
         path, panel = Path(path), self._panel
-        places.settings().setValue("export/folder", str(path.parent))
+        remember(path)
         try:
             match path.suffix.lower():
                 case ".csv":

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QFileDialog, QMenu, QWidget
+from PySide6.QtWidgets import QMenu, QWidget
 
-from app import places, theme
+from app import theme
 from app.panels.export_menu import FORMATS as TABLES
 from app.panels.export_menu import text_of
 from app.panels.picture_file import DRAWING, PICTURE, write_drawing, write_picture
 from app.panels.quality_words import QualityTable
+from app.panels.save_dialog import ask_where, remember
 
 FORMATS = {"Picture": PICTURE, "Drawing": DRAWING, **TABLES}
 TITLE = "Quality of quantizations"
@@ -44,23 +45,15 @@ class QualityMenu(QMenu):
 
     def ask(self, kind: str) -> None:
         """Asks where to; the file's ending says how."""
-        dialog = QFileDialog(self.parentWidget(), f"Save: {TITLE}", str(places.settings().value("export/folder", "")))
-        dialog.setObjectName("quality_export_dialog")
-        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
-        dialog.setNameFilters([f"{each} (*{ending})" for each, ending in FORMATS.items()])
-        dialog.selectNameFilter(f"{kind} (*{FORMATS[kind]})")
-        dialog.setDefaultSuffix(FORMATS[kind][1:])
-        dialog.selectFile(f"quality{FORMATS[kind]}")
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.fileSelected.connect(self.save)
-        dialog.open()
+        title = f"Save: {TITLE}"
+        ask_where(self.parentWidget(), "quality_export_dialog", title, FORMATS, kind, "quality", self.save)
 
     def save(self, path: str | Path) -> None:
         """Writes a file; `done` or `failed` says what came of it."""
         path, table = Path(path), self._table()
         if table is None:
             return
-        places.settings().setValue("export/folder", str(path.parent))
+        remember(path)
         kind = next((kind for kind, ending in TABLES.items() if ending == path.suffix.lower()), "")
         try:
             if kind:
