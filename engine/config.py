@@ -90,7 +90,8 @@ class EngineConfig:
     waited `longest_wait` seconds. `delivery` "batch" (static and dynamic) holds all text back until the whole batch is
     done. KV blocks hold `block_size` tokens; `kv_memory` is the pool's size in bytes (None: from what is free).
     `prefix_caching` (paged modes) shares full blocks between prompts that begin alike. `depth` is how many steps are
-    launched ahead of the one whose tokens are being read (None: 1 on a GPU, 0 on a CPU).
+    launched ahead of the one whose tokens are being read (None: 1 on a GPU, 0 on a CPU). `cuda_graphs` (paged modes):
+    decode steps are captured at load and replayed, where there is a GPU and the model can be captured.
     """
 
     mode: str = "continuous"
@@ -104,6 +105,7 @@ class EngineConfig:
     prefix_caching: bool = False
     speculation: str | None = None
     depth: int | None = None
+    cuda_graphs: bool = True
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -131,6 +133,7 @@ class EngineConfig:
             self.delivery,
             f"mode {self.mode!r} has no batch that ends together; use static or dynamic, or deliver as a stream",
         )
+        _check(isinstance(self.cuda_graphs, bool), "cuda_graphs", self.cuda_graphs, "must be True or False")
         _check(isinstance(self.prefix_caching, bool), "prefix_caching", self.prefix_caching, "must be True or False")
         _check(
             not self.prefix_caching or self.paged,

@@ -80,6 +80,7 @@ _CONFIG_KEYS = {
     "deliver": _Key("delivery", str, "stream or batch", BATCHED_MODES),
     "block": _Key("block_size", int, "a power of two"),
     "depth": _Key("depth", int, "0 or 1"),
+    "graphs": _Key("cuda_graphs", _switch, "yes or no", PAGED_MODES),
     "seed": _Key("seed", int, "a whole number"),
 }
 _SPEC_KEYS = {
@@ -167,14 +168,18 @@ def lane_text(lane: Lane) -> str:
         if key == "budget":
             default = max(default, config.max_running)
         if value != default and config.mode in rule.modes:
-            parts.append(f"{key}={value}")
+            parts.append(f"{key}={_word(value)}")
     for key, rule in _SPEC_KEYS.items():
         value, default = getattr(spec, rule.field), getattr(ModelSpec(), rule.field)
         if value != default:
-            parts.append(f"{key}={_escape('yes' if value is True else value)}")
+            parts.append(f"{key}={_escape(_word(value))}")
     if lane.name:
         parts.append(f"name={_escape(lane.name)}")
     return ":".join(parts)
+
+
+def _word(value: Any) -> str:
+    return ("no", "yes")[value] if isinstance(value, bool) else str(value)
 
 
 def _escape(value: str) -> str:
@@ -204,6 +209,8 @@ def lane_name(lane: Lane, size: bool = True) -> str:
         parts.append(f"blocks of {config.block_size}")
     if config.depth is not None:
         parts.append(f"depth {config.depth}")
+    if not config.cuda_graphs and config.paged:
+        parts.append("no graphs")
     if spec.source != ModelSpec().source:
         parts.append(PurePath(spec.source).name or spec.source)
     parts += [v for v in (spec.quantization, spec.dtype) if v not in ("none", "auto")]

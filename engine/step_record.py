@@ -85,6 +85,7 @@ def step_record(
         kv_internal=kv.internal,
         kv_external=kv.external,
         attention=launched.attention if launched is not None else 0.0,
+        graph=launched.graph if launched is not None else 0,
     )
     seconds["record"] = time.perf_counter() - begun
     return record

@@ -35,13 +35,14 @@ class Results:
 @dataclass(slots=True)
 class Launched:
     """A step that the device is computing. `seconds` a phase: prepare, forward, sample; `read` adds wait. `attention`:
-    those of forward that were spent in attention, where that can be told."""
+    those of forward that were spent in attention, where that can be told. `graph`: the rows of the graph replayed."""
 
     plan: StepPlan
     started: float
     step: int = -1
     seconds: dict[str, float] = field(default_factory=dict)
     attention: float = 0.0
+    graph: int = 0
     _sampled: Sampled | None = None
     _event: torch.cuda.Event | None = None
 

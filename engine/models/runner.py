@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -44,6 +44,20 @@ class Runner(ABC):
         self._device = model.device
         self._last_token = torch.zeros(config.max_running, dtype=torch.long, device=self._device)
         self._sampler = Sampler(config.max_running, model.card.vocabulary, self._device)
+
+    @property
+    def graphs(self) -> tuple[int, ...]:
+        """The numbers of rows for which decode steps are captured as CUDA graphs."""
+        return ()
+
+    @property
+    def graphs_off(self) -> str:
+        """Why there are none; empty where there are, or where there could not be any."""
+        return ""
+
+    def capture(self, report: Callable[[int, int], None]) -> None:
+        """Captures what is replayed later; `report` hears how many captures are done, of how many. May raise what
+        `report` raises."""
 
     @abstractmethod
     def _prepare(self, plan: StepPlan) -> Inputs:

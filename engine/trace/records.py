@@ -14,7 +14,7 @@ import numpy as np
 
 from engine.config import EngineConfig, Message, SamplingParams
 
-VERSION = 3
+VERSION = 4
 Array = np.ndarray[Any, Any]
 
 
@@ -132,8 +132,8 @@ class Roof:
 class Bill:
     """Where the device's memory goes after load and warm-up, in bytes that add up to `total`.
 
-    `activations`: the most that a step at the token budget took beyond weights and pool; `runtime`: what this
-    process holds besides; `other`: other processes.
+    `activations`: the most that a step at the token budget took beyond weights and pool; `graphs`: what captured CUDA
+    graphs hold; `runtime`: what this process holds besides; `other`: other processes.
     """
 
     total: int
@@ -143,11 +143,13 @@ class Bill:
     runtime: int
     other: int
     free: int
+    graphs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The first record. `created` is Unix time in seconds; `blocks` is the KV pool's size."""
+    """The first record. `created` is Unix time in seconds; `blocks` is the KV pool's size. `graphs` are the numbers of
+    rows for which a decode step was captured as a CUDA graph, `graphs_off` why there are none."""
 
     model: ModelCard
     config: EngineConfig
@@ -158,6 +160,8 @@ class Header:
     depth: int
     roof: Roof | None = None
     bill: Bill | None = None
+    graphs: tuple[int, ...] = ()
+    graphs_off: str = ""
     version: int = VERSION
 
 
@@ -205,7 +209,8 @@ class Step:
 
     `seconds` a phase: plan, prepare, forward, sample, wait, commit, record; launched at `started` one after another up
     to sample, and read back with wait and commit up to `ended`. `attention`: those of `forward` that were spent in
-    attention; 0 where that is not known, as on a GPU, which the host only launches.
+    attention; 0 where that is not known, as on a GPU, which the host only launches. `graph`: the rows of the CUDA graph
+    that was replayed, those of the step and dummies; 0 where none was.
     `running`, `waiting` count branches after the step; `free_blocks` and `cached_blocks` likewise. The pool's tokens
     of four kinds: `kv_used`; `kv_reserved` (not used yet, still reachable under max_tokens); `kv_internal` (held,
     never reachable); `kv_external` (free, but of no use to the head of the queue, which was refused for want of more).
@@ -253,6 +258,7 @@ class Step:
     kv_internal: int = 0
     kv_external: int = 0
     attention: float = 0.0
+    graph: int = 0
 
     @property
     def rows(self) -> int:
