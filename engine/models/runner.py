@@ -55,7 +55,7 @@ class Runner(ABC):
         """Why there are none; empty where there are, or where there could not be any."""
         return ""
 
-    def capture(self, report: Callable[[int, int], None]) -> None:
+    def capture(self, report: Callable[[int, int], None]) -> None:  # noqa: B027
         """Captures what is replayed later; `report` hears how many captures are done, of how many. May raise what
         `report` raises."""
 
