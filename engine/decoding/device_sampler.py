@@ -1,0 +1,85 @@
+"""The sampler of a GPU: the rule of `engine.decoding.sampler` by kernels, so that the host never waits."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from engine.decoding.sampler import LOWEST_TEMPERATURE, Sampled
+from engine.kernels.sampling import sample
+from engine.models.launched import to_device
+from engine.request import Branch
+
+_GREEDY = struct.unpack("8i", struct.pack("<fifffiii", 0.0, 0, 1.0, 0.0, 1.0, 0, 0, 0))
+
+
+def parameter_words(branch: Branch) -> tuple[int, ...]:
+    """What the kernels know of a branch, as WORDS signed 32-bit numbers: temperature, top-k, top-p, min-p, repetition
+    penalty (floats by their bits), the branch's index, and the low and high half of its request's seed."""
+    params, seed = branch.request.params, branch.request.seed & (1 << 64) - 1
+    temperature = max(params.temperature, LOWEST_TEMPERATURE) if params.temperature else 0.0
+    top_k = min(params.top_k, 2**31 - 1)
+    packed = struct.pack(
+        "<fifffiII",
+        temperature, top_k, params.top_p, params.min_p, params.repetition_penalty, branch.index,
+        seed & 0xFFFFFFFF, seed >> 32,
+    )  # fmt: skip
+    return struct.unpack("<8i", packed)
+
+
+class DeviceSampler:
+    """Samples the rows of a step by what the device holds of their slots.
+
+    `parameters` int32 `[slots + 1, WORDS]`: a slot's row must be `parameter_words` of its branch; the last slot is a
+    greedy dummy.
+    """
+
+    def __init__(self, slots: int, vocabulary: int, device: torch.device) -> None:
+        self.parameters = torch.tensor([_GREEDY] * (slots + 1), dtype=torch.int32).to(device)
+        self._slots, self._vocabulary, self._device = slots, vocabulary, device
+        # Without a repetition penalty nothing reads it.
+        self._seen = torch.zeros(1, 1, dtype=torch.uint8, device=device)
+        self._last_tokens = torch.zeros(slots + 1, dtype=torch.int64, device=device)
+
+    def begin(self, branch: Branch) -> None:
+        """Called when a branch's first token is computed, on admission: what it has seen is its known tokens."""
+        if branch.request.params.repetition_penalty == 1.0:
+            return
+        if self._seen.shape[1] != self._vocabulary:
+            self._seen = torch.zeros(self._slots + 1, self._vocabulary, dtype=torch.uint8, device=self._device)
+        seen = self._seen[branch.slot]
+        seen.zero_()
+        seen.index_fill_(0, to_device(sorted(set(branch.tokens)), self._device), 1)
+
+    def __call__(
+        self,
+        logits: Tensor,
+        slots: Tensor,
+        positions: Tensor,
+        branches: Sequence[Branch],
+        last_tokens: Tensor | None = None,
+    ) -> Sampled:
+        """logits `[rows, vocabulary]` of the branches' last tokens, in float32 or half of it, columns adjacent; slots
+        and positions int32 `[rows]` on the device, a position being the number of tokens before the one drawn.
+
+        Each token is also kept at its slot of `last_tokens`, int64 `[slots + 1]`.
+        """
+        params = [b.request.params for b in branches]
+        tokens, logprobs = sample(
+            logits,
+            slots,
+            positions,
+            self.parameters,
+            self._seen,
+            self._last_tokens if last_tokens is None else last_tokens,
+            limited=any(p.temperature and (p.top_k or p.top_p < 1 or p.min_p) for p in params),
+        )
+        most = max(p.logprobs for p in params)
+        if not most:
+            return Sampled(tokens, logprobs)
+        values, ids = logits.topk(min(most, logits.shape[-1]), -1)
+        normalizer = logits.gather(-1, tokens[:, None]).float() - logprobs[:, None]
+        return Sampled(tokens, logprobs, ids, values.float() - normalizer)

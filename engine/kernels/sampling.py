@@ -1,0 +1,451 @@
+"""Triton kernels that draw a step's tokens: the rule of `engine.decoding.sampler`, without a word from the host.
+
+What a row asks for is read from its slot's parameters on the device, so that one compiled kernel serves every mix and
+a row's bits are the same whatever its batch mates ask for. Sums are taken in a fixed order.
+
+`scan` reads the logits once, a chunk a program. `groups`, for rows with limits alone, lists the groups of neighbouring
+tokens that can hold a kept one, judging by each group's highest value: about as many as top-k, and few for a top-p
+over a peaked distribution. `pick`, a program a row, then reads either the listed groups, to find the lowest value that
+is kept and the token, or, without limits, the one chunk that holds the token.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.kernels.jit import jit, next_power_of_two, tl
+
+WORDS = 8  # int32 words of a slot's parameters
+CHUNK = 4096  # tokens of a program of `scan`: 32 a thread
+GROUP = 32  # neighbouring tokens that share a highest value
+MOST_GROUPS = 8192  # of a row that a program of `groups` holds in registers
+TILE = 64  # groups that a program of `pick` reads at a time
+
+# Low bits that are the same in every float32 made of such a number: thresholds need not be searched among them.
+UNUSED_BITS = {torch.float32: 0, torch.float16: 13, torch.bfloat16: 16}
+
+
+@jit
+def as_float(words: tl.tensor) -> tl.tensor:
+    return words.to(tl.float32, bitcast=True)
+
+
+@jit
+def rank(value: tl.tensor, unused: tl.tensor) -> tl.tensor:
+    """The place of a float32 among those that differ beyond their unused low bits, as int64: ordered as they are."""
+    bits = value.to(tl.int32, bitcast=True)
+    return (bits ^ ((bits >> 31) & 0x7FFFFFFF)).to(tl.int64) >> unused
+
+
+@jit
+def value_at(place: tl.tensor, unused: tl.tensor) -> tl.tensor:
+    """The float32 at a rank: the one whose unused bits are alike, so of those that share it the one nearest to 0."""
+    key = (place << unused) | tl.where(place < 0, (1 << unused) - 1, 0)
+    bits = key.to(tl.int32)
+    return as_float(bits ^ ((bits >> 31) & 0x7FFFFFFF))
+
+
+@jit
+def adjusted(raw: tl.tensor, seen: tl.tensor, mask: tl.tensor, penalty: tl.tensor) -> tl.tensor:
+    """Logits after the repetition penalty; zeros are positive, since ranks tell two zeros apart. `seen` are pointers,
+    read only where there is a penalty."""
+    x = raw
+    if penalty != 1.0:
+        punished = tl.where(x > 0, tl.div_rn(x, penalty + tl.zeros_like(x)), x * penalty)
+        x = tl.where(tl.load(seen, mask=mask, other=0) != 0, punished, x)
+    return tl.where(x == 0, 0.0, x)
+
+
+@jit
+def has_limits(temperature, top_k, top_p, min_p, vocabulary):  # type: ignore[no-untyped-def]
+    return (temperature > 0) & (((top_k > 0) & (top_k < vocabulary)) | (top_p < 1) | (min_p > 0))
+
+
+@jit
+def uniform(seed: tl.tensor, branch: tl.tensor, position: tl.tensor) -> tl.tensor:
+    """`engine.decoding.sampler.noise`, bit for bit: uint64 key, float64 result."""
+    golden = tl.full([], 0x9E3779B97F4A7C15, tl.uint64)
+    state = seed
+    for i in tl.static_range(3):
+        word = golden if i == 0 else (branch if i == 1 else position).to(tl.int64).to(tl.uint64) + 1
+        state += word * golden
+        state = (state ^ (state >> 30)) * tl.full([], 0xBF58476D1CE4E5B9, tl.uint64)
+        state = (state ^ (state >> 27)) * tl.full([], 0x94D049BB133111EB, tl.uint64)
+        state = state ^ (state >> 31)
+    return ((state >> 11).to(tl.int64).to(tl.float64) + 0.5) * (1.0 / 9007199254740992.0)
+
+
+@jit
+def scan_kernel(
+    logits: tl.tensor,
+    slots: tl.tensor,
+    parameters: tl.tensor,
+    seen: tl.tensor,
+    figures: tl.tensor,  # float32 [rows, 4, chunks]: raw highest, raw sum, adjusted highest, sum of tempered weights
+    firsts: tl.tensor,  # int32 [rows, chunks]: the first of those with the adjusted highest
+    highest: tl.tensor,  # float32 [rows, groups], of rows with limits
+    row_stride: tl.tensor,
+    vocabulary: tl.tensor,
+    WORDS: tl.constexpr,
+    CHUNK: tl.constexpr,
+    GROUP: tl.constexpr,
+) -> None:
+    row = tl.program_id(0).to(tl.int64)
+    chunk = tl.program_id(1)
+    chunks = tl.num_programs(1)
+    slot = tl.load(slots + row).to(tl.int64)
+    words = parameters + slot * WORDS
+    temperature = as_float(tl.load(words))
+    top_k = tl.load(words + 1)
+    top_p = as_float(tl.load(words + 2))
+    min_p = as_float(tl.load(words + 3))
+    penalty = as_float(tl.load(words + 4))
+
+    group = chunk * (CHUNK // GROUP) + tl.arange(0, CHUNK // GROUP)
+    at = group[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
+    inside = at < vocabulary
+    raw = tl.load(logits + row * row_stride + at, mask=inside, other=float("-inf")).to(tl.float32)
+    # A chunk of -inf alone has no weights, and must not subtract -inf from itself.
+    raw_top = tl.max(tl.max(raw, 1), 0)
+    raw_sum = tl.sum(tl.sum(tl.exp(raw - tl.where(raw_top == float("-inf"), 0.0, raw_top)), 1), 0)
+
+    x = adjusted(raw, seen + slot * vocabulary + at, inside, penalty)
+    tops = tl.max(x, 1)
+    top = tl.max(tops, 0)
+    first = tl.min(tl.min(tl.where(x == top, at, vocabulary - 1), 1), 0)
+    weight = raw_sum
+    if (temperature > 0) & ((temperature != 1.0) | (penalty != 1.0)):
+        inverse = 1.0 / temperature
+        weight = tl.sum(tl.sum(tl.exp((x - tl.where(top == float("-inf"), 0.0, top)) * inverse), 1), 0)
+
+    out = figures + row * 4 * chunks + chunk
+    tl.store(out, raw_top)
+    tl.store(out + chunks, raw_sum)
+    tl.store(out + 2 * chunks, top)
+    tl.store(out + 3 * chunks, weight)
+    tl.store(firsts + row * chunks + chunk, first)
+    if has_limits(temperature, top_k, top_p, min_p, vocabulary):
+        tl.store(highest + row * chunks * (CHUNK // GROUP) + group, tops)
+
+
+@jit
+def groups_kernel(
+    slots: tl.tensor,
+    parameters: tl.tensor,
+    figures: tl.tensor,
+    highest: tl.tensor,
+    listed: tl.tensor,  # int32 [rows, groups]: those that can hold a kept token, in order
+    counts: tl.tensor,  # int32 [rows]: how many they are
+    bounds: tl.tensor,  # float32 [rows]: what is kept is at least this
+    vocabulary: tl.tensor,
+    chunks: tl.tensor,
+    groups: tl.tensor,
+    WORDS: tl.constexpr,
+    BLOCK_CHUNKS: tl.constexpr,
+    BLOCK_GROUPS: tl.constexpr,
+    UNUSED: tl.constexpr,
+) -> None:
+    row = tl.program_id(0).to(tl.int64)
+    words = parameters + tl.load(slots + row).to(tl.int64) * WORDS
+    temperature = as_float(tl.load(words))
+    top_k = tl.load(words + 1)
+    top_p = as_float(tl.load(words + 2))
+    min_p = as_float(tl.load(words + 3))
+    penalty = as_float(tl.load(words + 4))
+    if has_limits(temperature, top_k, top_p, min_p, vocabulary):
+        group = tl.arange(0, BLOCK_GROUPS)
+        tops = tl.load(highest + row * groups + group, mask=group < groups, other=float("-inf"))
+        top = tl.max(tops, 0)
+        if (top_k > 0) & (top_k < vocabulary):
+            # The k-th highest of the groups' highest values: k tokens at least are as high.
+            unused = tl.where(penalty == 1.0, UNUSED, 0).to(tl.int64)
+            low = rank(tl.full([], float("-inf"), tl.float32), unused) - 1
+            high = rank(top, unused)
+            while high - low > 1:
+                middle = (low + high) >> 1
+                fewer = tl.sum((tops > value_at(middle, unused)).to(tl.int32), 0) < top_k
+                high = tl.where(fewer, middle, high)
+                low = tl.where(fewer, low, middle)
+            bound = value_at(high, unused)
+        else:
+            # Tokens lighter than this would together not weigh what top-p drops. Rounding is allowed for.
+            share = min_p
+            if top_p < 1:
+                chunk = tl.arange(0, BLOCK_CHUNKS)
+                there = figures + row * 4 * chunks + chunk
+                high_of = tl.load(there + 2 * chunks, mask=chunk < chunks, other=float("-inf"))
+                weight_of = tl.load(there + 3 * chunks, mask=chunk < chunks, other=0.0)
+                total = tl.sum(weight_of * tl.exp((high_of - top) / temperature), 0)
+                share = (1.0 - top_p) * total / vocabulary
+            below = temperature * tl.log(tl.minimum(share, 1.0))
+            bound = top + below - 1e-5 * (tl.abs(top) - below)
+        chosen = (tops >= bound) & (group < groups)
+        place = tl.cumsum(chosen.to(tl.int32), 0) - 1
+        tl.store(listed + row * groups + place, group, mask=chosen)
+        tl.store(counts + row, tl.sum(chosen.to(tl.int32), 0))
+        tl.store(bounds + row, bound)
+
+
+@jit
+def tokens_of_tile(listed, tile, count, first, TILE: tl.constexpr, GROUP: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The tokens of a tile of groups, in order, `[TILE * GROUP]`: of the listed ones, whose number is `count`; beyond
+    them of `first` and its followers."""
+    index = tl.arange(0, TILE * GROUP)
+    entry = tile * TILE + index // GROUP
+    group = tl.load(listed + entry, mask=entry < count, other=0)
+    group = tl.where(entry < count, group, first + entry)
+    return group * GROUP + index % GROUP
+
+
+@jit
+def lowest_kept(  # type: ignore[no-untyped-def]
+    row_logits, row_seen, listed, count, vocabulary, penalty, top, inverse, unused, low, limit,
+    MASS: tl.constexpr, TILE: tl.constexpr, GROUP: tl.constexpr,
+):  # fmt: skip
+    """The lowest value of at least `low` above which there are fewer tokens than `limit`, or less MASS.
+
+    A search over ranks, four parts at a time; tokens are those of the listed groups.
+    """
+    left = rank(low, unused) - 1
+    right = rank(top, unused)  # nothing is above the highest
+    while right - left > 1:
+        step = tl.maximum((right - left) >> 2, 1)
+        first, second, third = left + step, tl.minimum(left + 2 * step, right), tl.minimum(left + 3 * step, right)
+        a, b, c = value_at(first, unused), value_at(second, unused), value_at(third, unused)
+        above_a = tl.zeros([TILE * GROUP], tl.float32)
+        above_b, above_c = above_a, above_a
+        for tile in range(tl.cdiv(count, TILE)):
+            at = tokens_of_tile(listed, tile, count, vocabulary, TILE, GROUP)
+            mask = at < vocabulary
+            raw = tl.load(row_logits + at, mask=mask, other=float("-inf")).to(tl.float32)
+            x = adjusted(raw, row_seen + at, mask, penalty)
+            if MASS:
+                weight = tl.exp((x - top) * inverse)
+            else:
+                weight = tl.full([TILE * GROUP], 1.0, tl.float32)  # whole numbers, exact up to 2 ** 24
+            above_a += tl.where(x > a, weight, 0.0)
+            above_b += tl.where(x > b, weight, 0.0)
+            above_c += tl.where(x > c, weight, 0.0)
+        under_a, under_b = tl.sum(above_a, 0) < limit, tl.sum(above_b, 0) < limit
+        under_c = tl.sum(above_c, 0) < limit
+        left = tl.where(under_a, left, tl.where(under_b, first, tl.where(under_c, second, third)))
+        right = tl.where(under_a, first, tl.where(under_b, second, tl.where(under_c, third, right)))
+    return value_at(right, unused)
+
+
+@jit
+def pick_kernel(
+    logits: tl.tensor,
+    slots: tl.tensor,
+    positions: tl.tensor,
+    parameters: tl.tensor,
+    seen: tl.tensor,
+    figures: tl.tensor,
+    firsts: tl.tensor,
+    listed: tl.tensor,
+    counts: tl.tensor,
+    bounds: tl.tensor,
+    tokens: tl.tensor,  # int64 [rows]
+    logprobs: tl.tensor,  # float32 [rows]
+    last_tokens: tl.tensor,  # int64 [slots + 1]
+    row_stride: tl.tensor,
+    vocabulary: tl.tensor,
+    chunks: tl.tensor,
+    groups: tl.tensor,
+    WORDS: tl.constexpr,
+    CHUNK: tl.constexpr,
+    GROUP: tl.constexpr,
+    TILE: tl.constexpr,
+    BLOCK_CHUNKS: tl.constexpr,
+    UNUSED: tl.constexpr,
+) -> None:
+    row = tl.program_id(0).to(tl.int64)
+    slot = tl.load(slots + row).to(tl.int64)
+    words = parameters + slot * WORDS
+    temperature = as_float(tl.load(words))
+    top_k = tl.load(words + 1)
+    top_p = as_float(tl.load(words + 2))
+    min_p = as_float(tl.load(words + 3))
+    penalty = as_float(tl.load(words + 4))
+    row_logits = logits + row * row_stride
+    row_seen = seen + slot * vocabulary
+
+    chunk = tl.arange(0, BLOCK_CHUNKS)
+    present = chunk < chunks
+    there = figures + row * 4 * chunks + chunk
+    tops = tl.load(there + 2 * chunks, mask=present, other=float("-inf"))
+    top = tl.max(tops, 0)
+    first = tl.load(firsts + row * chunks + chunk, mask=present & (tops == top), other=vocabulary - 1)
+    token = tl.min(first, 0)
+
+    if temperature > 0:
+        seed = tl.load(words + 6).to(tl.uint32, bitcast=True).to(tl.uint64)
+        seed |= tl.load(words + 7).to(tl.uint32, bitcast=True).to(tl.uint64) << 32
+        number = uniform(seed, tl.load(words + 5), tl.load(positions + row))
+        inverse = 1.0 / temperature
+        weights = tl.load(there + 3 * chunks, mask=present, other=0.0) * tl.exp((tops - top) * inverse)
+        limited = has_limits(temperature, top_k, top_p, min_p, vocabulary)
+        row_listed = listed + row * groups
+        if limited:
+            unused = tl.where(penalty == 1.0, UNUSED, 0).to(tl.int64)
+            count = tl.load(counts + row)
+            floor = tl.load(bounds + row)
+            total = tl.sum(weights, 0)
+            if (top_k > 0) & (top_k < vocabulary):
+                floor = lowest_kept(
+                    row_logits, row_seen, row_listed, count, vocabulary, penalty, top, inverse, unused, floor,
+                    top_k.to(tl.float32), False, TILE, GROUP,
+                )  # fmt: skip
+                kept = tl.zeros([TILE * GROUP], tl.float32)
+                for tile in range(tl.cdiv(count, TILE)):
+                    at = tokens_of_tile(row_listed, tile, count, vocabulary, TILE, GROUP)
+                    mask = at < vocabulary
+                    raw = tl.load(row_logits + at, mask=mask, other=float("-inf")).to(tl.float32)
+                    x = adjusted(raw, row_seen + at, mask, penalty)
+                    kept += tl.where(x >= floor, tl.exp((x - top) * inverse), 0.0)
+                total = tl.sum(kept, 0)
+            if top_p < 1:
+                floor = lowest_kept(
+                    row_logits, row_seen, row_listed, count, vocabulary, penalty, top, inverse, unused, floor,
+                    top_p * total, True, TILE, GROUP,
+                )  # fmt: skip
+            sums = tl.zeros([TILE * GROUP], tl.float64)
+            for tile in range(tl.cdiv(count, TILE)):
+                at = tokens_of_tile(row_listed, tile, count, vocabulary, TILE, GROUP)
+                mask = at < vocabulary
+                raw = tl.load(row_logits + at, mask=mask, other=float("-inf")).to(tl.float32)
+                x = adjusted(raw, row_seen + at, mask, penalty)
+                weight = tl.exp((x - top) * inverse)
+                sums += tl.where((x >= floor) & (weight >= min_p), weight, 0.0).to(tl.float64)
+            mark = number * tl.sum(sums, 0)
+            tiles = tl.cdiv(count, TILE)
+            begin = vocabulary + 0
+        else:
+            floor = tl.full([], float("-inf"), tl.float32)
+            running = tl.cumsum(weights.to(tl.float64), 0)
+            mark = number * tl.sum(tl.where(chunk == chunks - 1, running, 0.0), 0)
+            there_chunk = tl.min(tl.where((running > mark) & (weights > 0), chunk, BLOCK_CHUNKS), 0)
+            last_chunk = tl.max(tl.where(weights > 0, chunk, 0), 0)
+            there_chunk = tl.minimum(there_chunk, last_chunk)
+            mark -= tl.sum(tl.where(chunk == there_chunk - 1, running, 0.0), 0)
+            count = 0
+            tiles = CHUNK // GROUP // TILE
+            begin = there_chunk * (CHUNK // GROUP)
+        before = tl.full([], 0.0, tl.float64)
+        found = vocabulary + 0
+        last = token  # rounding may leave the mark beyond every sum: then it is the last that has a weight
+        tile = 0
+        while (found == vocabulary) & (tile < tiles):
+            at = tokens_of_tile(row_listed, tile, count, begin, TILE, GROUP)
+            mask = at < vocabulary
+            raw = tl.load(row_logits + at, mask=mask, other=float("-inf")).to(tl.float32)
+            x = adjusted(raw, row_seen + at, mask, penalty)
+            weight = tl.exp((x - top) * inverse)
+            weight = tl.where((x >= floor) & (weight >= min_p), weight, 0.0)
+            running = before + tl.cumsum(weight.to(tl.float64), 0)
+            # A running sum of many threads may differ in its last bits between neighbours: a weight is asked for.
+            found = tl.min(tl.where((running > mark) & (weight > 0), at, vocabulary), 0)
+            heaviest = tl.max(tl.where(weight > 0, at, -1), 0)
+            last = tl.where(heaviest >= 0, heaviest, last)
+            before += tl.sum(weight.to(tl.float64), 0)
+            tile += 1
+        token = tl.where(found < vocabulary, found, last)
+    tl.store(tokens + row, token.to(tl.int64))
+    tl.store(last_tokens + slot, token.to(tl.int64))
+    if penalty != 1.0:
+        tl.store(row_seen + token, 1)
+    raw_tops = tl.load(there, mask=present, other=float("-inf"))
+    raw_top = tl.max(raw_tops, 0)
+    raw_sum = tl.sum(tl.load(there + chunks, mask=present, other=0.0) * tl.exp(raw_tops - raw_top), 0)
+    raw_token = tl.load(row_logits + token).to(tl.float32)
+    tl.store(logprobs + row, raw_token - raw_top - tl.log(raw_sum))
+
+
+def sample(
+    logits: Tensor,
+    slots: Tensor,
+    positions: Tensor,
+    parameters: Tensor,
+    seen: Tensor,
+    last_tokens: Tensor,
+    *,
+    limited: bool,
+) -> tuple[Tensor, Tensor]:
+    """Draws a token a row: tokens int64 `[rows]`, and their log-probabilities float32 `[rows]` under the raw logits.
+
+    logits `[rows, vocabulary]` with adjacent columns; slots and positions int32 `[rows]`; parameters int32
+    `[slots + 1, WORDS]`; seen uint8 `[slots + 1, vocabulary]`, read and written for slots with a repetition penalty
+    alone; last_tokens int64 `[slots + 1]`, where the tokens are kept too. `limited` tells whether any row limits its
+    tokens by top-k, top-p or min-p. Nothing waits for the device.
+    """
+    made, tokens, logprobs = launches(logits, slots, positions, parameters, seen, last_tokens, limited=limited)
+    for kernel, grid, arguments in made:
+        kernel[grid](**arguments)
+    return tokens, logprobs
+
+
+def launches(
+    logits: Tensor,
+    slots: Tensor,
+    positions: Tensor,
+    parameters: Tensor,
+    seen: Tensor,
+    last_tokens: Tensor,
+    *,
+    limited: bool,
+) -> tuple[list[tuple[Any, tuple[int, ...], dict[str, Any]]], Tensor, Tensor]:
+    """The kernels of `sample` in order, each with its grid and arguments, and the tensors that they fill."""
+    rows, vocabulary = logits.shape
+    group = GROUP * next_power_of_two(-(-vocabulary // (GROUP * MOST_GROUPS)))
+    chunks = -(-vocabulary // CHUNK)
+    groups = chunks * (CHUNK // group)
+
+    def empty(*shape: int, dtype: torch.dtype) -> Tensor:
+        return torch.empty(shape, dtype=dtype, device=logits.device)
+
+    figures, firsts = empty(rows, 4, chunks, dtype=torch.float32), empty(rows, chunks, dtype=torch.int32)
+    highest, listed = empty(rows, groups, dtype=torch.float32), empty(rows, groups, dtype=torch.int32)
+    counts, bounds = empty(rows, dtype=torch.int32), empty(rows, dtype=torch.float32)
+    tokens, logprobs = empty(rows, dtype=torch.int64), empty(rows, dtype=torch.float32)
+    shared: dict[str, Any] = {
+        "slots": slots,
+        "parameters": parameters,
+        "figures": figures,
+        "vocabulary": vocabulary,
+        "WORDS": WORDS,
+        "enable_fp_fusion": False,  # a row's bits are the same in every kernel
+    }
+    over_chunks = {"chunks": chunks, "groups": groups, "BLOCK_CHUNKS": next_power_of_two(chunks)}
+    by_value = {"UNUSED": UNUSED_BITS[logits.dtype], "listed": listed, "counts": counts, "bounds": bounds}
+    source = {"logits": logits, "seen": seen, "firsts": firsts, "row_stride": logits.stride(0)}
+    tiles = {"CHUNK": CHUNK, "GROUP": group}
+    scan = {**shared, **source, **tiles, "highest": highest, "num_warps": 4}
+    choose = {
+        **shared,
+        **over_chunks,
+        **by_value,
+        "highest": highest,
+        "BLOCK_GROUPS": next_power_of_two(groups),
+        "num_warps": 8,
+    }
+    pick = {
+        **shared,
+        **source,
+        **tiles,
+        **over_chunks,
+        **by_value,
+        "positions": positions,
+        "tokens": tokens,
+        "logprobs": logprobs,
+        "last_tokens": last_tokens,
+        "TILE": TILE * GROUP // group,
+        "num_warps": 8,
+    }
+    made: list[tuple[Any, tuple[int, ...], dict[str, Any]]] = [(scan_kernel, (rows, chunks), scan)]
+    if limited:
+        made.append((groups_kernel, (rows,), choose))
+    made.append((pick_kernel, (rows,), pick))
+    return made, tokens, logprobs
