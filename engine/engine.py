@@ -23,6 +23,7 @@ from engine.bill import bill_of
 from engine.blocks import BlockPool
 from engine.config import EngineConfig, InvalidInput, ModelSpec, Prompt, SamplingParams, Submission
 from engine.decoding.detokenizer import DetokenizerFactory
+from engine.faults import DeviceLost, Fault, fault_of, first_line
 from engine.intake import Intake, Prepared
 from engine.kv_budget import pool_blocks
 from engine.models.launched import Launched, Results
@@ -50,7 +51,12 @@ class Engine:
     `progress` hears LoadProgress while it loads; setting `cancelled` ends the load with LoadCancelled. `threads` is
     how many torch uses on a CPU (None: what a step gains by, up to `most_threads`, measured at load). Raises
     InvalidInput for what the caller can mend.
+
+    `alive` turns False when the thread ends, and `error` says why. `lost`: a GPU reported an error that stays with
+    this process, where no engine can use it again; so `restart` is never True here.
     """
+
+    restart = False
 
     def __init__(
         self,
@@ -63,7 +69,7 @@ class Engine:
         most_threads: int | None = None,
     ) -> None:
         self._threads, self._most_threads = threads, most_threads
-        self.alive, self.error = True, ""
+        self.alive, self.error, self.lost = True, "", False
         self._wake = threading.Condition()
         self._inbox: deque[Callable[[], None]] = deque()
         self._closing = False
@@ -248,17 +254,24 @@ class Engine:
     def _loop(self) -> None:
         try:
             self._work()
-        except Exception as error:  # a defect of ours: nobody may wait for an engine that is gone
-            with self._wake:
-                self.alive, self.error = False, f"the engine stopped: {type(error).__name__}: {error}"
-            now = time.perf_counter() - self._origin
-            self.trace.append(Notice(now, "error", self.error))
-            for request in self.scheduler.requests.values():
-                for branch in request.branches:
-                    if not branch.finished:
-                        self.trace.append(Ended(now, request.id, FinishReason.ERROR, "", self.error, branch.index))
-            self.trace.complete = True
+        except DeviceLost as error:
+            self.lost = True
+            self._stop(str(error))
+        except Exception as error:  # a defect of ours
+            self._stop(f"the engine stopped: {type(error).__name__}: {error}")
             raise
+
+    def _stop(self, error: str) -> None:
+        """Nobody may wait for an engine that is gone."""
+        with self._wake:
+            self.alive, self.error = False, error
+        now = time.perf_counter() - self._origin
+        self.trace.append(Notice(now, "error", self.error))
+        for request in self.scheduler.requests.values():
+            for branch in request.branches:
+                if not branch.finished:
+                    self.trace.append(Ended(now, request.id, FinishReason.ERROR, "", self.error, branch.index))
+        self.trace.complete = True
 
     def _work(self) -> None:
         stepped = True
@@ -296,8 +309,7 @@ class Engine:
             try:
                 launched = self.runner.launch(plan)
             except Exception as error:
-                self._fail(error)
-                self.scheduler.abandon(plan, f"the step failed: {error}")
+                self._fail(error, plan)
             else:
                 launched.seconds["plan"] = planned - begun
                 launched.step, launched.started = number, begun
@@ -315,8 +327,7 @@ class Engine:
         try:
             results = launched.read()
         except Exception as error:
-            self._fail(error)
-            self.scheduler.abandon(launched.plan, f"the step failed: {error}")
+            self._fail(error, launched.plan)
             return
         begun = time.perf_counter()
         committed = self.scheduler.commit(launched.plan, emissions(launched.plan, results))
@@ -328,9 +339,13 @@ class Engine:
         )  # fmt: skip
         self.trace.append(record)
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: Exception, plan: StepPlan) -> None:
+        """Ends the rows of a step that failed; raises DeviceLost where no other step will do better."""
+        if fault_of(error, self.model.device) is Fault.DEVICE:
+            raise DeviceLost(f"the GPU reported an unrecoverable error ({first_line(error)})") from error
         detail = "".join(traceback.format_exception_only(error)).strip()
         self.trace.append(Notice(time.perf_counter() - self._origin, "error", f"a step failed: {detail}"))
+        self.scheduler.abandon(plan, f"the step failed: {error}")
 
     def _record_ended(self) -> None:
         now = time.perf_counter() - self._origin

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from engine.config import EngineConfig, ModelSpec, Submission
 from engine.progress import LoadProgress
@@ -14,9 +14,15 @@ from engine.trace.records import ModelCard
 from engine.trace.trace import Trace
 from engine.workload import Workload
 
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
 
 class EngineFace(Protocol):
-    """What `Engine` and `EngineProcess` have in common, as far as comparisons and the window need it."""
+    """What `Engine` and `EngineProcess` have in common, as far as comparisons and the window need it.
+
+    `restart`: it ended, and why it did is mended by loading again at once (see EngineProcess).
+    """
 
     @property
     def trace(self) -> Trace: ...
@@ -26,6 +32,8 @@ class EngineFace(Protocol):
     def alive(self) -> bool: ...
     @property
     def error(self) -> str: ...
+    @property
+    def restart(self) -> bool: ...
     def submit_many(self, submissions: Sequence[Submission]) -> list[Stream]: ...
     def cancel(self, requests: Iterable[int] | None = None) -> None: ...
     def begin(self, config: EngineConfig) -> Trace: ...
@@ -54,7 +62,7 @@ class LocalHost:
     def __init__(self, threads: int | None = None) -> None:
         self._threads = threads
         self._spec: ModelSpec | None = None
-        self._engine: EngineFace | None = None
+        self._engine: Engine | None = None
 
     def open(
         self,
@@ -66,6 +74,8 @@ class LocalHost:
         engine = self._engine
         if engine is not None and engine.alive and self._spec == spec:
             return engine
+        if engine is not None and engine.lost:
+            raise RuntimeError(f"{engine.error}: nothing can be loaded in this process any more; start it again")
         from engine.engine import Engine
 
         self.close()  # its memory is needed

@@ -21,6 +21,11 @@ def pool_size(share: int, block_bytes: int, slots: int, context: int, block_size
     return min(slots * blocks_for(context or UNKNOWN_CONTEXT, block_size), share // block_bytes)
 
 
+def kv_capacity(blocks: int, block_size: int, length: int) -> int:
+    """How many requests of `length` tokens a pool of so many blocks holds at once."""
+    return blocks // blocks_for(length, block_size) if length > 0 else 0
+
+
 def step_bytes(tokens: int, rows: int, hidden: int, head_dim: int, mlp: int, vocabulary: int, item: int) -> int:
     """What a step of `tokens` tokens in `rows` requests takes beyond weights and pool, estimated from shapes: the gated
     MLP of one layer, `mlp` wide, while the embeddings, the layer's input, the residual, its norm, the rotary angles and

@@ -44,7 +44,9 @@ class EngineProcess:
     """An Engine in a process of its own. The constructor returns when the model is loaded; see Engine for the rest.
 
     `alive` turns False when the child is gone; then every open request has ended with reason "error" and its text so
-    far, and `error` says what happened. Raises InvalidInput and LoadCancelled as Engine does, and EngineDied.
+    far, and `error` says what happened. `restart` is True where that was an error of the GPU which stays with the child
+    ("an illegal memory access"): a fresh process can use the GPU again. Raises InvalidInput and LoadCancelled as Engine
+    does, and EngineDied.
     """
 
     def __init__(
@@ -59,7 +61,7 @@ class EngineProcess:
     ) -> None:
         self.config = config or EngineConfig()
         self.card: ModelCard
-        self.alive, self.error = True, ""
+        self.alive, self.error, self.restart = True, "", False
         self._progress = progress
         self._closing = False
         self._calls: dict[int, Future[Any]] = {}
@@ -195,8 +197,8 @@ class EngineProcess:
                 self._ready.set_result(card)
             case ("failed", error):
                 self._ready.set_exception(error)
-            case ("stopped", error):
-                self.error = error
+            case ("stopped", error, restart):
+                self.error, self.restart = error, restart
 
     def _answer(self, call: int, result: Any) -> None:
         self._calls.pop(call).set_result(result)
@@ -264,8 +266,8 @@ class Host:
         while not self._closing.wait(BATCH_INTERVAL):
             alive = self._engine.alive
             self._drain()
-            if not alive:  # a defect of ours ended its thread; the process goes too, and the parent is told why
-                self._send("stopped", self._engine.error)
+            if not alive:  # a lost device or a defect of ours ended its thread; the process goes too, and says why
+                self._send("stopped", self._engine.error, self._engine.lost)
                 os._exit(1)
         self._engine.close()
         self._drain()

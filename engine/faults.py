@@ -1,0 +1,75 @@
+"""What went wrong in a step: too little memory, a device that is lost, or anything else."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum, auto
+
+import torch
+
+_ALLOCATORS = re.compile(  # what allocators say that raise a plain RuntimeError
+    r"can't allocate memory|not enough memory|out of memory|CUDA_ERROR_OUT_OF_MEMORY|CUBLAS_STATUS_ALLOC_FAILED", re.I
+)
+_DEVICE = re.compile(r"\bCUDA\b|\bCUBLAS_|\bcuDNN\b|\bCUDNN_|device-side assert")
+_ASKED = re.compile(r"tried to allocate ([\d.]+) (bytes|[KMGT]iB)", re.I)
+_FREE = re.compile(r"of which ([\d.]+ [KMGT]?i?B\w*) is free")
+
+
+class Fault(Enum):
+    """MEMORY: nothing was computed, a smaller step may be. DEVICE: the process can never use the device again. STEP:
+    the step alone."""
+
+    MEMORY = auto()
+    DEVICE = auto()
+    STEP = auto()
+
+
+class DeviceLost(RuntimeError):
+    """The device reported an error that stays with the process: another process can use it, this one cannot."""
+
+
+def fault_of(error: BaseException, device: torch.device) -> Fault:
+    """Tells what an error of a step is.
+
+    Most errors of CUDA are sticky: every later call in the process fails with the same. So a call that cannot fail
+    otherwise tells whether the device still answers, after any error on a GPU and after any that speaks of CUDA.
+    """
+    text = str(error)
+    told = isinstance(error, torch.AcceleratorError) or _DEVICE.search(text) is not None
+    if (device.type == "cuda" or told) and not _answers(device):
+        return Fault.DEVICE
+    memory = isinstance(error, (torch.OutOfMemoryError, MemoryError))
+    if memory or (isinstance(error, RuntimeError) and _ALLOCATORS.search(text)):
+        return Fault.MEMORY
+    return Fault.STEP
+
+
+def _answers(device: torch.device) -> bool:
+    try:
+        torch.cuda.synchronize(device)
+    except Exception:  # of which kind depends on the call that failed first
+        return False
+    return True
+
+
+def first_line(error: BaseException) -> str:
+    """An error in one line: what follows are hints for who debugs CUDA."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def memory_asked(error: BaseException) -> str:
+    """What an allocator that ran out of memory says of it, in short."""
+    text = str(error)
+    asked, free = _ASKED.search(text), _FREE.search(text)
+    if asked is None:
+        return first_line(error)
+    amount = _size(int(float(asked[1]))) if asked[2].lower() == "bytes" else f"{asked[1]} {asked[2]}"
+    return f"{amount} more was asked for" + (f", {free[1]} was free" if free else "")
+
+
+def _size(size: float) -> str:
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:,.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:,.1f} TiB"

@@ -1,0 +1,135 @@
+"""What an error of a step is, and what becomes of the engine when its device is lost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from engine import (
+    Engine,
+    EngineConfig,
+    EngineProcess,
+    FinishReason,
+    InvalidInput,
+    LocalHost,
+    ModelSpec,
+    Notice,
+    SamplingParams,
+)
+from engine.faults import Fault, fault_of, first_line, memory_asked
+from tests.engine.ending_processes import FOX, LONG, gone
+from tests.engine.tiny_models import change_config
+
+CPU = torch.device("cpu")
+ILLEGAL = "CUDA error: an illegal memory access was encountered"
+HINTS = "\nCUDA kernel errors might be asynchronously reported at some other API call"
+
+
+def the_error_of(do: Callable[[], object]) -> Exception:
+    with pytest.raises(Exception) as caught:
+        do()
+    return caught.value
+
+
+def test_what_the_allocator_refuses_is_told_from_other_errors() -> None:
+    refused = the_error_of(lambda: torch.empty(1 << 44))
+    assert fault_of(refused, CPU) is Fault.MEMORY
+    assert memory_asked(refused) == "64.0 TiB more was asked for"
+    assert fault_of(MemoryError(), CPU) is Fault.MEMORY
+    assert fault_of(the_error_of(lambda: torch.zeros(2) @ torch.zeros(3)), CPU) is Fault.STEP
+    assert fault_of(ValueError("not enough memory of what was said"), CPU) is Fault.STEP
+
+
+def test_a_gpus_allocator_is_understood() -> None:
+    text = (
+        "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB of which 1.19 GiB is "
+        "free. Including non-PyTorch memory, this process has 77.90 GiB memory in use."
+    )
+    assert memory_asked(torch.OutOfMemoryError(text)) == "2.00 GiB more was asked for, 1.19 GiB was free"
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, torch.AcceleratorError])
+def test_an_error_of_cuda_after_which_nothing_answers_is_the_devices(kind: type[Exception]) -> None:
+    error = kind(ILLEGAL + HINTS)
+    assert fault_of(error, CPU) is Fault.DEVICE, "no CUDA answers here"
+    assert first_line(error) == ILLEGAL
+
+
+def test_an_engine_whose_device_is_lost_says_so_and_ends() -> None:
+    with Engine(ModelSpec("demo-draft"), EngineConfig(max_running=4, depth=1), threads=1) as engine:
+        forwards = 0
+
+        def lose(module: torch.nn.Module, args: Any, outputs: Any) -> None:
+            nonlocal forwards
+            forwards += 1
+            if forwards == 5:
+                raise torch.AcceleratorError(ILLEGAL + HINTS)
+
+        engine.model.module.register_forward_hook(lose)
+        streams = [engine.submit(FOX, LONG) for _ in range(2)]
+        for stream in streams:
+            completion = stream.result(timeout=20)
+            assert completion.finish_reason is FinishReason.ERROR
+            assert completion.error == f"the GPU reported an unrecoverable error ({ILLEGAL})"
+            assert completion.text, "what was said is kept"
+        engine._thread.join(timeout=10)
+        assert (engine.alive, engine.lost, engine.restart) == (False, True, False)
+        assert [n.text for n in engine.trace.records if isinstance(n, Notice)] == [streams[0].result().error]
+        assert engine.trace.complete
+        with pytest.raises(InvalidInput, match="the GPU reported an unrecoverable error"):
+            engine.submit(FOX, LONG)
+
+
+def test_a_host_whose_engine_lost_the_device_loads_no_other() -> None:
+    spec, config = ModelSpec("demo-draft"), EngineConfig(max_running=4)
+
+    def lose(module: torch.nn.Module, args: Any, outputs: Any) -> None:
+        raise RuntimeError(ILLEGAL)
+
+    with LocalHost(threads=1) as host:
+        engine = host.open(spec, config, print, threading.Event())
+        assert isinstance(engine, Engine)
+        engine.model.module.register_forward_hook(lose)
+        assert engine.submit(FOX, LONG).result(timeout=20).finish_reason is FinishReason.ERROR
+        engine._thread.join(timeout=10)
+        with pytest.raises(RuntimeError, match="nothing can be loaded in this process any more"):
+            host.open(spec, config, print, threading.Event())
+
+
+LOSING = '''
+import torch
+from transformers import LlamaForCausalLM
+
+class Losing(LlamaForCausalLM):
+    """Says of token 3000 what a driver says of a kernel that wrote where it must not."""
+
+    def forward(self, input_ids=None, **kwargs):
+        if bool((input_ids == 3000).any()):
+            raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered\\nmore")
+        return super().forward(input_ids=input_ids, **kwargs)
+'''
+
+
+def test_a_process_that_lost_the_device_tells_its_parent_to_start_another(demo_copy: Path) -> None:
+    (demo_copy / "losing.py").write_text(LOSING)
+    change_config(demo_copy, auto_map={"AutoModelForCausalLM": "losing.Losing"})
+    spec = ModelSpec(str(demo_copy), trust_remote_code=True)
+    with EngineProcess(spec, EngineConfig(max_running=4), threads=1) as engine:
+        running = engine.submit(FOX, LONG)
+        next(iter(running))
+        assert not engine.restart
+        lost = engine.submit([5, 3000, 7], SamplingParams(max_tokens=4))
+        for stream in (running, lost):
+            assert stream.result(timeout=20).finish_reason is FinishReason.ERROR
+            assert stream.result().error == f"the GPU reported an unrecoverable error ({ILLEGAL})"
+        assert running.result().text
+        assert gone(engine.pid)
+        engine._receiver.join(timeout=10)
+        assert engine.restart
+        assert not engine.alive
+        assert engine.error == lost.result().error
