@@ -15,7 +15,7 @@ pytest.importorskip("triton")
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", ["interpreted_checks.py", "interpreted_awq_checks.py"])
+@pytest.mark.parametrize("name", ["interpreted_checks.py", "interpreted_awq_checks.py", "interpreted_fused_checks.py"])
 def test_kernels_in_the_interpreter_agree_with_the_oracle(name: str) -> None:
     checks = Path(__file__).with_name(name)
     run = subprocess.run(

@@ -1,0 +1,133 @@
+"""Triton kernel of RMSNorm (https://arxiv.org/abs/1910.07467): y = x / sqrt(mean(x²) + eps), times a weight, in one
+launch. Sums and quotients are float32; where a result is rounded to the dtype is told by `Rounding`."""
+
+from __future__ import annotations
+
+from enum import Enum
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.kernels.jit import jit, next_power_of_two, tl
+
+WIDEST = 16_384  # elements of a row, held in registers
+TILE = 1024  # elements of a program whose rows are short
+A_THREAD = 8  # elements: 16 bytes of a 16-bit dtype, one load
+MOST_WARPS = 16
+
+
+class Rounding(Enum):
+    """Where the normed row and its product with the weight are rounded to the dtype."""
+
+    NONE = "no weight"
+    TWICE = "weight * round(normed)"  # Llama, Qwen, Mistral
+    ONCE = "round(normed * weight)"  # OLMo 2, GPT-OSS
+    ONE_PLUS = "round(normed * (1 + weight))"  # Gemma 1 to 3
+
+
+NUMBERS = {rounding: number for number, rounding in enumerate(Rounding)}
+
+
+@jit(do_not_specialize=["rows", "inner"])
+def rms_norm_kernel(
+    out: tl.tensor,  # row r lies at r * out_stride
+    x: tl.tensor,  # row r lies at r // inner * outer_stride + r % inner * inner_stride
+    weight: tl.tensor,
+    rows: tl.tensor,
+    inner: tl.tensor,
+    outer_stride: tl.tensor,
+    inner_stride: tl.tensor,
+    out_stride: tl.tensor,
+    eps: tl.tensor,
+    ROUNDING: tl.constexpr,
+    WIDTH: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_WIDTH: tl.constexpr,
+) -> None:
+    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    column = tl.arange(0, BLOCK_WIDTH)
+    inside = (row < rows)[:, None] & (column < WIDTH)[None, :]
+    at = row // inner * outer_stride + row % inner * inner_stride
+    values = tl.load(x + at[:, None] + column[None, :], mask=inside, other=0.0).to(tl.float32)
+    mean = tl.sum(values * values, axis=1) / WIDTH
+    normed = values * tl.rsqrt(mean + eps)[:, None]
+    if ROUNDING != 0:
+        scale = tl.load(weight + column, mask=column < WIDTH, other=0.0).to(tl.float32)[None, :]
+        if ROUNDING == 1:  # the number of `Rounding.TWICE`
+            normed = normed.to(out.dtype.element_ty).to(tl.float32) * scale
+        elif ROUNDING == 2:
+            normed = normed * scale
+        else:
+            normed = normed * (1.0 + scale)
+    tl.store(out + row[:, None] * out_stride + column[None, :], normed.to(out.dtype.element_ty), mask=inside)
+
+
+def rms_norm(x: Tensor, weight: Tensor | None, eps: float, rounding: Rounding) -> Tensor:
+    """The normed rows of `x` [..., width], of its dtype; `weight` [width] or None. A dense `x` of any order of its
+    dimensions gives a result that lies as it does, other views a contiguous one. Nothing waits for the device."""
+    if x.stride(-1) != 1 or x.shape[-1] == 0:
+        x = x.contiguous()
+    out = torch.empty_like(x)
+    if out.stride() != x.stride():  # a view with gaps
+        out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    if x.numel():
+        grid, arguments = launch(out, x, weight, eps, rounding)
+        rms_norm_kernel[grid](**arguments)
+    return out
+
+
+def launch(
+    out: Tensor, x: Tensor, weight: Tensor | None, eps: float, rounding: Rounding
+) -> tuple[tuple[int], dict[str, Any]]:
+    """The grid and the arguments of one launch. `out` is dense: it lies as `x` does, or is contiguous."""
+    width = x.shape[-1]
+    assert width <= WIDEST
+    rows = x.numel() // width
+    if out.stride() == x.stride():  # dense: rows lie one after another, whatever the order of the dimensions
+        outer, inner, outer_stride, inner_stride = 1, rows, 0, width
+    else:
+        found = two_levels(x)
+        if found is None:
+            x = x.contiguous()
+            found = 1, rows, 0, width
+        outer, inner, outer_stride, inner_stride = found
+    assert outer * inner == rows
+    block_width = next_power_of_two(width)
+    block_rows = max(1, TILE // block_width)
+    arguments = {
+        "out": out,
+        "x": x,
+        "weight": weight,
+        "rows": rows,
+        "inner": inner,
+        "outer_stride": outer_stride,
+        "inner_stride": inner_stride,
+        "out_stride": width,
+        "eps": eps,
+        "ROUNDING": NUMBERS[rounding],
+        "WIDTH": width,
+        "BLOCK_ROWS": block_rows,
+        "BLOCK_WIDTH": block_width,
+        "num_warps": max(1, min(MOST_WARPS, block_rows * block_width // (32 * A_THREAD))),
+        "enable_fp_fusion": False,  # torch rounds each product by itself
+    }
+    return (-(-rows // block_rows),), arguments
+
+
+def two_levels(x: Tensor) -> tuple[int, int, int, int] | None:
+    """(outer, inner, outer stride, inner stride) by which the rows of a view lie, or None where it takes more."""
+    levels: list[tuple[int, int]] = []  # (size, stride), inmost last
+    for size, stride in zip(x.shape[:-1], x.stride()[:-1]):
+        if size == 1:
+            continue
+        if levels and levels[-1][1] == size * stride:
+            levels[-1] = (levels[-1][0] * size, stride)
+        else:
+            levels.append((size, stride))
+    if len(levels) > 2:
+        return None
+    outer, inner = ([(1, 0), (1, 0)] + levels)[-2:]
+    assert outer[0] * inner[0] == prod(x.shape[:-1])
+    return outer[0], inner[0], outer[1], inner[1]

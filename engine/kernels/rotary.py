@@ -1,0 +1,153 @@
+"""Triton kernel of rotary position embedding (https://arxiv.org/abs/2104.09864): queries and keys in one launch, each
+head's dimension i turned with dimension i + head_dim / 2, as transformers' models of the Llama kind do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.kernels.jit import jit, next_power_of_two, tl
+
+PAIRS = 1024  # of dimensions that a program turns: 8 a thread of four warps
+
+
+@jit
+def turn_heads(
+    out: tl.tensor,
+    x: tl.tensor,
+    first: tl.tensor,
+    heads: tl.tensor,
+    out_stride: tl.tensor,
+    x_stride: tl.tensor,
+    low_cos: tl.tensor,
+    low_sin: tl.tensor,
+    high_cos: tl.tensor,
+    high_sin: tl.tensor,
+    dim: tl.tensor,
+    HALF: tl.constexpr,
+    BLOCK_HEADS: tl.constexpr,
+) -> None:
+    """Turns heads [first, first + BLOCK_HEADS) of one token by its tables [1, dims]. A product is rounded to the dtype
+    of the tables, which is the wider one, a sum to that of x."""
+    head = first + tl.arange(0, BLOCK_HEADS)[:, None]
+    inside = (head < heads) & (dim < HALF)
+    at = x + head.to(tl.int64) * x_stride + dim
+    low = tl.load(at, mask=inside, other=0.0).to(tl.float32)
+    high = tl.load(at + HALF, mask=inside, other=0.0).to(tl.float32)
+    dtype = high_sin.dtype
+    low, high = (
+        (low * low_cos.to(tl.float32)).to(dtype).to(tl.float32)
+        - (high * low_sin.to(tl.float32)).to(dtype).to(tl.float32),
+        (high * high_cos.to(tl.float32)).to(dtype).to(tl.float32)
+        + (low * high_sin.to(tl.float32)).to(dtype).to(tl.float32),
+    )
+    to = out + head.to(tl.int64) * out_stride + dim
+    tl.store(to, low.to(out.dtype.element_ty), mask=inside)
+    tl.store(to + HALF, high.to(out.dtype.element_ty), mask=inside)
+
+
+@jit(do_not_specialize=["q_heads", "k_heads", "q_programs"])
+def rotary_kernel(
+    q_out: tl.tensor,  # [batch, tokens, heads, head_dim], contiguous
+    k_out: tl.tensor,
+    q: tl.tensor,
+    k: tl.tensor,
+    cos: tl.tensor,
+    sin: tl.tensor,
+    q_heads: tl.tensor,
+    k_heads: tl.tensor,
+    q_programs: tl.tensor,  # that a token's queries take; its keys take those after
+    q_batch_stride: tl.tensor,
+    q_head_stride: tl.tensor,
+    q_token_stride: tl.tensor,
+    k_batch_stride: tl.tensor,
+    k_head_stride: tl.tensor,
+    k_token_stride: tl.tensor,
+    cos_batch_stride: tl.tensor,
+    cos_token_stride: tl.tensor,
+    sin_batch_stride: tl.tensor,
+    sin_token_stride: tl.tensor,
+    HALF: tl.constexpr,  # half of head_dim
+    HIGH: tl.constexpr,  # where the tables' second half begins: HALF, or 0 where it is the first
+    BLOCK_HEADS: tl.constexpr,
+    BLOCK_HALF: tl.constexpr,
+) -> None:
+    token, program, batch = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2).to(tl.int64)
+    row = batch * tl.num_programs(0) + token
+    dim = tl.arange(0, BLOCK_HALF)[None, :]
+    there = dim < HALF
+    cos_at = cos + batch * cos_batch_stride + token * cos_token_stride + dim
+    sin_at = sin + batch * sin_batch_stride + token * sin_token_stride + dim
+    low_cos, high_cos = tl.load(cos_at, mask=there, other=0.0), tl.load(cos_at + HIGH, mask=there, other=0.0)
+    low_sin, high_sin = tl.load(sin_at, mask=there, other=0.0), tl.load(sin_at + HIGH, mask=there, other=0.0)
+    if program < q_programs:
+        turn_heads(
+            q_out + row * q_heads * HALF * 2, q + batch * q_batch_stride + token * q_token_stride,
+            program * BLOCK_HEADS, q_heads, HALF * 2, q_head_stride,
+            low_cos, low_sin, high_cos, high_sin, dim, HALF, BLOCK_HEADS,
+        )  # fmt: skip
+    else:
+        turn_heads(
+            k_out + row * k_heads * HALF * 2, k + batch * k_batch_stride + token * k_token_stride,
+            (program - q_programs) * BLOCK_HEADS, k_heads, HALF * 2, k_head_stride,
+            low_cos, low_sin, high_cos, high_sin, dim, HALF, BLOCK_HEADS,
+        )  # fmt: skip
+
+
+def rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+    """Queries and keys [batch, heads, tokens, head_dim], turned; new tensors that lie as [batch, tokens, heads,
+    head_dim]. `cos` and `sin` [batch or 1, tokens, head_dim], or half as wide where both halves of a head share them,
+    of the dtype of q or float32. Nothing waits for the device."""
+    q, k, cos, sin = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, cos, sin))
+    q_out, k_out = (
+        torch.empty(x.shape[0], x.shape[2], x.shape[1], x.shape[3], dtype=x.dtype, device=x.device) for x in (q, k)
+    )
+    if q.numel():
+        grid, arguments = launch(q_out, k_out, q, k, cos, sin)
+        rotary_kernel[grid](**arguments)
+    return q_out.transpose(1, 2), k_out.transpose(1, 2)
+
+
+def launch(
+    q_out: Tensor, k_out: Tensor, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor
+) -> tuple[tuple[int, int, int], dict[str, Any]]:
+    """The grid and the arguments of one launch, reading shapes and strides alone."""
+    batch, q_heads, tokens, head_dim = q.shape
+    half, k_heads = head_dim // 2, k.shape[1]
+    block_half = next_power_of_two(half)
+    block_heads = max(1, PAIRS // block_half)
+    q_programs, k_programs = -(-q_heads // block_heads), -(-k_heads // block_heads)
+
+    def stride(x: Tensor, dimension: int) -> int:
+        """0 where there is one: its stride says nothing, and must not choose what is compiled."""
+        return x.stride(dimension) if x.shape[dimension] > 1 else 0
+
+    arguments = {
+        "q_out": q_out,
+        "k_out": k_out,
+        "q": q,
+        "k": k,
+        "cos": cos,
+        "sin": sin,
+        "q_heads": q_heads,
+        "k_heads": k_heads,
+        "q_programs": q_programs,
+        "q_batch_stride": stride(q, 0),
+        "q_head_stride": stride(q, 1),
+        "q_token_stride": stride(q, 2),
+        "k_batch_stride": stride(k, 0),
+        "k_head_stride": stride(k, 1),
+        "k_token_stride": stride(k, 2),
+        "cos_batch_stride": stride(cos, 0),
+        "cos_token_stride": stride(cos, 1),
+        "sin_batch_stride": stride(sin, 0),
+        "sin_token_stride": stride(sin, 1),
+        "HALF": half,
+        "HIGH": half if cos.shape[-1] == head_dim else 0,
+        "BLOCK_HEADS": block_heads,
+        "BLOCK_HALF": block_half,
+        "enable_fp_fusion": False,  # torch rounds each product by itself
+    }
+    return (tokens, q_programs + k_programs, batch), arguments

@@ -1,0 +1,96 @@
+"""Triton kernel of a gated MLP's middle: act(gate) * up in one launch, for the activations that decoders use.
+
+The activation is computed in float32 and rounded to the dtype, then multiplied and rounded again, as two separate
+operations of torch do.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.kernels.jit import jit, tl
+from engine.kernels.rms_norm import two_levels
+
+BLOCK = 1024  # columns of a program: 8 a thread of four warps
+
+
+class Activation(Enum):
+    SILU = "silu"
+    GELU_TANH = "gelu_pytorch_tanh"
+    GELU = "gelu"
+
+
+NUMBERS = {activation: number for number, activation in enumerate(Activation)}
+
+
+@jit
+def act_mul_kernel(
+    out: tl.tensor,  # [rows, columns], contiguous
+    gate: tl.tensor,
+    up: tl.tensor,
+    gate_stride: tl.tensor,
+    up_stride: tl.tensor,
+    columns: tl.tensor,
+    ACTIVATION: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = column < columns
+    x = tl.load(gate + row * gate_stride + column, mask=inside, other=0.0).to(tl.float32)
+    factor = tl.load(up + row * up_stride + column, mask=inside, other=0.0).to(tl.float32)
+    if ACTIVATION == 0:
+        acted = x / (1.0 + tl.exp(-x))
+    elif ACTIVATION == 1:
+        # 0.5 * (1 + tanh(z)) is 1 / (1 + exp(-2 z)); z = sqrt(2 / pi) * (x + 0.044715 x³)
+        acted = x / (1.0 + tl.exp(-1.5957691216057308 * (x + 0.044715 * x * x * x)))
+    else:
+        acted = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
+    acted = acted.to(out.dtype.element_ty).to(tl.float32)
+    tl.store(out + row * columns + column, (acted * factor).to(out.dtype.element_ty), mask=inside)
+
+
+def act_mul(gate: Tensor, up: Tensor, activation: Activation) -> Tensor:
+    """act(gate) * up, contiguous; both [..., columns], one shape and dtype. Halves of one product are read where they
+    lie. Nothing waits for the device."""
+    gate, up = _in_rows(gate), _in_rows(up)
+    out = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)
+    if out.numel():
+        grid, arguments = launch(out, gate, up, activation)
+        act_mul_kernel[grid](**arguments)
+    return out
+
+
+def launch(out: Tensor, gate: Tensor, up: Tensor, activation: Activation) -> tuple[tuple[int, int], dict[str, Any]]:
+    """The grid and the arguments of one launch on tensors whose rows lie evenly."""
+    columns = gate.shape[-1]
+    arguments = {
+        "out": out,
+        "gate": gate,
+        "up": up,
+        "gate_stride": _row_stride(gate),
+        "up_stride": _row_stride(up),
+        "columns": columns,
+        "ACTIVATION": NUMBERS[activation],
+        "BLOCK": BLOCK,
+        "enable_fp_fusion": False,  # torch rounds each product by itself
+    }
+    return (gate.numel() // columns, -(-columns // BLOCK)), arguments
+
+
+def _in_rows(x: Tensor) -> Tensor:
+    """`x`, or a copy where its rows do not lie evenly."""
+    if x.is_contiguous():
+        return x
+    found = two_levels(x)
+    return x if x.stride(-1) == 1 and found is not None and found[0] == 1 else x.contiguous()
+
+
+def _row_stride(x: Tensor) -> int:
+    """Elements from a row to the next. That of a single row is its length, or the kernel would be compiled for it."""
+    found = None if x.is_contiguous() else two_levels(x)
+    return found[3] if found is not None and found[1] > 1 else x.shape[-1]

@@ -1,0 +1,130 @@
+"""Checks of the fused small kernels that `test_interpreted.py` runs with TRITON_INTERPRET=1, in a process of their own.
+
+float32 and float16 only: the interpreter's bfloat16 is wrong (Triton 3.9).
+"""
+
+import os
+
+import pytest
+import torch
+
+if os.environ.get("TRITON_INTERPRET") != "1":
+    pytest.skip("run by test_interpreted.py", allow_module_level=True)
+
+from engine.kernels.rms_norm import WIDEST, Rounding, rms_norm
+from engine.kernels.rotary import rotate
+from engine.kernels.silu_mul import Activation, act_mul
+from tests.engine.kernels.fused_case import LAYOUTS, acted, check, normed, rotated
+
+DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=["fp32", "fp16"])
+LAID = pytest.mark.parametrize("layout", LAYOUTS)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def draw(*shape: int, seed: int = 0, scale: float = 1.0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)) * scale
+
+
+@DTYPES
+@pytest.mark.parametrize("rounding", Rounding)
+@pytest.mark.parametrize("width", [1, 2, 64, 80, 128, 200, 256, 1000, 4096, WIDEST])
+def test_rows_of_every_width_are_normed(width: int, rounding: Rounding, dtype: torch.dtype) -> None:
+    weight = None if rounding is Rounding.NONE else draw(width, seed=1).to(dtype)
+    for rows in (1, 3, 17) if width <= 256 else (2,):
+        for scale in (1e-3, 1.0, 100.0):
+            x = draw(rows, width, seed=rows, scale=scale).to(dtype)
+            check(rms_norm(x, weight, 1e-6, rounding), normed(x, weight, 1e-6, rounding))
+
+
+@DTYPES
+def test_a_row_of_zeros_stays_zero(dtype: torch.dtype) -> None:
+    assert not rms_norm(torch.zeros(3, 64, dtype=dtype), torch.ones(64, dtype=dtype), 1e-6, Rounding.TWICE).any()
+
+
+def test_each_rounding_is_that_of_torch_bit_for_bit_where_sums_are_exact() -> None:
+    x = torch.cat([torch.ones(5, 32), -torch.ones(5, 32)], dim=-1).half() * torch.tensor([[0.5], [1], [2], [4], [8]])
+    x, weight = x.half(), draw(64).half()
+    unit = x.float() * torch.rsqrt(x.float().square().mean(-1, keepdim=True) + 0.3)
+    assert torch.equal(rms_norm(x, weight, 0.3, Rounding.TWICE), weight * unit.half())
+    assert torch.equal(rms_norm(x, weight, 0.3, Rounding.ONCE), (weight * unit).half())
+    assert torch.equal(rms_norm(x, weight, 0.3, Rounding.ONE_PLUS), (unit * (1 + weight.float())).half())
+    assert torch.equal(rms_norm(x, None, 0.3, Rounding.NONE), unit.half())
+    assert not torch.equal(weight * unit.half(), (weight * unit).half())
+
+
+@DTYPES
+@LAID
+@pytest.mark.parametrize("shape", [(1, 5, 3, 64), (2, 4, 3, 80), (1, 1, 8, 128), (3, 2, 1, 16)])
+def test_rows_are_normed_where_they_lie(shape: tuple[int, ...], layout: str, dtype: torch.dtype) -> None:
+    x, weight = LAYOUTS[layout](draw(*shape).to(dtype)), draw(shape[-1], seed=1).to(dtype)
+    out = rms_norm(x, weight, 1e-6, Rounding.TWICE)
+    check(out, normed(x, weight, 1e-6, Rounding.TWICE))
+    assert out.shape == x.shape
+
+
+@DTYPES
+@pytest.mark.parametrize("activation", Activation)
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (1, 1024), (3, 100), (2, 2500)])
+def test_gates_of_every_size_are_acted_on(rows: int, columns: int, activation: Activation, dtype: torch.dtype) -> None:
+    for scale in (1e-3, 1.0, 20.0):
+        gate = draw(rows, columns, scale=scale).to(dtype)
+        up = draw(rows, columns, seed=1).to(dtype)
+        check(act_mul(gate, up, activation), acted(gate, up, activation))
+
+
+@DTYPES
+@LAID
+def test_gates_are_read_where_they_lie(layout: str, dtype: torch.dtype) -> None:
+    gate, up = LAYOUTS[layout](draw(2, 3, 4, 48).to(dtype)), draw(2, 3, 4, 48, seed=1).to(dtype)
+    check(act_mul(gate, up, Activation.SILU), acted(gate, up, Activation.SILU))
+    check(act_mul(up, gate, Activation.SILU), acted(up, gate, Activation.SILU))
+
+
+def test_the_activation_is_rounded_before_the_product_as_torch_does() -> None:
+    gate, up = draw(4, 1000).half(), draw(4, 1000, seed=1).half()
+    apart = torch.nn.functional.silu(gate) * up
+    assert (act_mul(gate, up, Activation.SILU) != apart).float().mean() < 0.01
+    assert (acted(gate, up, Activation.SILU).half() != apart).float().mean() > 0.1
+
+
+@DTYPES
+@LAID
+@pytest.mark.parametrize("half_tables", [False, True])
+@pytest.mark.parametrize(
+    ("batch", "tokens", "q_heads", "k_heads", "head_dim"),
+    [(1, 7, 4, 2, 64), (1, 1, 32, 8, 128), (2, 3, 5, 1, 80), (1, 4, 40, 40, 32), (2, 1, 3, 3, 256), (1, 2, 1, 1, 2)],
+)
+def test_queries_and_keys_are_turned_where_they_lie(
+    batch: int, tokens: int, q_heads: int, k_heads: int, head_dim: int, half_tables: bool, layout: str,
+    dtype: torch.dtype,
+) -> None:  # fmt: skip
+    q = LAYOUTS[layout](draw(batch, tokens, q_heads, head_dim).to(dtype)).transpose(1, 2)
+    k = draw(batch, tokens, k_heads, head_dim, seed=1).to(dtype).transpose(1, 2)
+    wide = head_dim // 2 if half_tables else head_dim
+    for tables in {dtype, torch.float32}:
+        cos, sin = draw(batch, tokens, wide, seed=2).to(tables), draw(batch, tokens, wide, seed=3).to(tables)
+        if layout == "contiguous":  # one table for all of the batch
+            cos, sin = (x[:1].expand(batch, -1, -1) for x in (cos, sin))
+        for out, x in zip(rotate(q, k, cos, sin), (q, k)):
+            check(out, rotated(x, cos, sin))
+            assert out.dtype == dtype
+            assert out.transpose(1, 2).is_contiguous()
+
+
+def test_turned_heads_have_torchs_bits() -> None:
+    q, k, cos, sin = (draw(1, 6, *heads, 64, seed=seed).half() for seed, heads in enumerate(((4,), (2,), (), ())))
+    q, k = q.transpose(1, 2), k.transpose(1, 2)
+    low, high = q.chunk(2, dim=-1)
+    expected = q * cos[:, None] + torch.cat([-high, low], dim=-1) * sin[:, None]
+    assert torch.equal(rotate(q, k, cos, sin)[0], expected)
+
+
+def test_what_is_empty_needs_no_launch() -> None:
+    assert rms_norm(torch.zeros(0, 64), None, 1e-6, Rounding.NONE).shape == (0, 64)
+    assert act_mul(torch.zeros(2, 0, 64), torch.zeros(2, 0, 64), Activation.SILU).shape == (2, 0, 64)
+    q, tables = torch.zeros(1, 4, 0, 64), torch.zeros(1, 0, 64)
+    assert rotate(q, q[:, :2], tables, tables)[1].shape == (1, 2, 0, 64)
