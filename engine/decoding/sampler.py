@@ -1,11 +1,15 @@
 """From logits to tokens, for a whole batch at once.
 
-Order of transforms as in transformers: repetition penalty, temperature, top-k, top-p, min-p. The noise of a token is
-one uniform number that is a function of (seed, branch, position), so batch mates and preemption change nothing.
+Order of transforms as in transformers: repetition penalty, temperature, top-k, top-p, min-p. Top-k keeps what is as
+high as the k-th highest, top-p what has less than its share of the weight above it, min-p what weighs at least its part
+of the highest. The token is the one, in vocabulary order, at which the running sum of the kept weights passes the
+noise's share of their total: the same on every device, rounding aside. The noise of a token is one uniform number that
+is a function of (seed, branch, position), so batch mates and preemption change nothing.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,7 +21,7 @@ from torch.nn.functional import cross_entropy
 from engine.config import SamplingParams
 from engine.request import Branch
 
-CANDIDATES = 128  # enough for most top-p nuclei; a row that needs more is sorted whole
+CANDIDATES = 128  # enough for most top-p nuclei; where they are not, more are looked at
 LOWEST_TEMPERATURE = 1e-8  # below it float32 overflows, and the choice is greedy long before
 _MASK = (1 << 64) - 1
 
@@ -106,61 +110,89 @@ class Sampler:
         # The position of the token being drawn is the branch's length without it.
         noises = [noise(b.request.seed, b.index, len(b.tokens) + b.in_flight - 1) for b in branches]
         uniform = torch.from_numpy(np.array(noises)).to(logits.device)[:, None]
-        temperatures = [max(p.temperature, LOWEST_TEMPERATURE) for p in params]
-        scaled = (logits - logits.amax(-1, keepdim=True)) / _column(temperatures, logits)
-        # A row's own values choose its way: the two ways lay out the tokens in different orders, so a way that batch
-        # mates chose would give another token for the same noise.
+        temperatures = _column([max(p.temperature, LOWEST_TEMPERATURE) for p in params], logits)
         limited = [p.top_p < 1 or 0 < p.top_k < self._vocabulary for p in params]
-        if all(limited):
-            return self._draw_limited(scaled, uniform, params)
-        if not any(limited):
-            return _pick(_drop_below_min_p(scaled.exp(), params), uniform)
         tokens = torch.empty(len(params), dtype=torch.long, device=logits.device)
-        for way in (True, False):
-            rows = [i for i, is_limited in enumerate(limited) if is_limited is way]
-            index, chosen = torch.tensor(rows, device=logits.device), [params[i] for i in rows]
-            if way:
-                tokens[index] = self._draw_limited(scaled[index], uniform[index], chosen)
-            else:
-                tokens[index] = _pick(_drop_below_min_p(scaled[index].exp(), chosen), uniform[index])
+        for draw, is_for in ((_draw_among_highest, True), (_draw_among_all, False)):
+            rows = [i for i, is_limited in enumerate(limited) if is_limited is is_for]
+            if len(rows) == len(params):
+                return draw(logits, temperatures, uniform, params)
+            if rows:
+                index, chosen = torch.tensor(rows, device=logits.device), [params[i] for i in rows]
+                tokens[index] = draw(logits[index], temperatures[index], uniform[index], chosen)
         return tokens
 
-    def _draw_limited(self, scaled: Tensor, uniform: Tensor, params: Sequence[SamplingParams]) -> Tensor:
-        """For rows with top-k or top-p: over the most likely tokens, in order. `scaled` is at most 0."""
-        vocabulary = scaled.shape[-1]
-        top_k = [min(p.top_k or vocabulary, vocabulary) for p in params]
-        top_p = [p.top_p for p in params]
-        values, ids = self._candidates(scaled, top_k, top_p)
-        weights = values.exp()
-        rank = torch.arange(values.shape[-1], device=scaled.device)[None]
-        weights = weights.masked_fill(rank >= torch.tensor(top_k, device=scaled.device)[:, None], 0.0)
-        before = weights.cumsum(-1) - weights
-        total = self._mass(scaled, weights, top_k)
-        # The token that passes top_p is kept, and so is the most likely one.
-        weights = weights.masked_fill((before >= _column(top_p, scaled) * total) & (rank > 0), 0.0)
-        weights = _drop_below_min_p(weights, params)
-        return ids.gather(-1, _pick(weights, uniform)[:, None])[:, 0]
 
-    def _mass(self, scaled: Tensor, weights: Tensor, top_k: list[int]) -> Tensor:
-        """Each row's whole weight after top-k, relative to its most likely token, `[rows, 1]`."""
-        if weights.shape[-1] == scaled.shape[-1]:
-            return weights.sum(-1, keepdim=True)
-        whole = scaled.exp().sum(-1, keepdim=True)
-        limited = torch.tensor([k < scaled.shape[-1] for k in top_k], device=scaled.device)[:, None]
-        return torch.where(limited, weights.sum(-1, keepdim=True), whole)
+def _draw_among_all(logits: Tensor, temperatures: Tensor, uniform: Tensor, params: Sequence[SamplingParams]) -> Tensor:
+    return _pick(_drop_below_min_p(_weights(logits, temperatures), params), uniform)
 
-    def _candidates(self, scaled: Tensor, top_k: list[int], top_p: list[float]) -> tuple[Tensor, Tensor]:
-        """The most likely tokens of each row, enough of them that no row's top-k or top-p needs another."""
-        vocabulary = scaled.shape[-1]
-        if max(top_k) < vocabulary:
-            return scaled.topk(max(top_k), -1)
-        limited = [k for k in top_k if k < vocabulary]
-        if vocabulary > 4 * CANDIDATES and max(limited, default=0) <= CANDIDATES:
-            values, ids = scaled.topk(CANDIDATES, -1)
-            kept = (values.logsumexp(-1) - scaled.logsumexp(-1)).exp()
-            if bool((kept >= torch.tensor(top_p, device=scaled.device)).all()):
-                return values, ids
-        return scaled.sort(-1, descending=True)
+
+def _draw_among_highest(
+    logits: Tensor, temperatures: Tensor, uniform: Tensor, params: Sequence[SamplingParams]
+) -> Tensor:
+    """For rows with top-k or top-p: looks at the highest logits alone, where they are enough."""
+    vocabulary = logits.shape[-1]
+    top_k = [min(p.top_k or vocabulary, vocabulary) for p in params]
+    most = max((k for k in top_k if k < vocabulary), default=0)
+    limits = _Limits(
+        torch.tensor(top_k, device=logits.device)[:, None],
+        _column([p.top_p if p.top_p < 1 else math.inf for p in params], logits),
+        temperatures,
+        _weights(logits, temperatures).sum(-1, keepdim=True) if max(top_k) == vocabulary else None,
+        vocabulary,
+    )
+    # As many equal values beyond the border as there usually are; top-p alone may need any number.
+    count = most + max(most // 2, 16) if max(top_k) < vocabulary else max(2 * most, CANDIDATES)
+    if 4 * count < vocabulary:
+        values, ids = logits.topk(count, -1)
+        lowest, border = limits.lowest_kept(values)
+        if bool((values[:, -1:] < border).all()):
+            kept = values >= lowest
+            widest = int(kept.sum(-1).max())
+            weights = _weights(values, temperatures).masked_fill_(~kept, 0.0)[:, :widest]
+            ids, order = ids[:, :widest].sort(-1)
+            weights = _drop_below_min_p(weights, params).gather(-1, order)
+            return ids.gather(-1, _pick(weights, uniform)[:, None])[:, 0]
+    lowest, _ = limits.lowest_kept(_descending(logits))
+    weights = _weights(logits, temperatures).masked_fill_(logits < lowest, 0.0)
+    return _pick(_drop_below_min_p(weights, params), uniform)
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """Rows' top-k and top-p, `[rows, 1]`. `whole` is the weight of all tokens, of use for rows without top-k."""
+
+    top_k: Tensor
+    top_p: Tensor
+    temperatures: Tensor
+    whole: Tensor | None
+    vocabulary: int
+
+    def lowest_kept(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Of a row's highest values, in descending order, the lowest that is kept; and what the last must be below for
+        the first to be right. Both `[rows, 1]`."""
+        by_number = self.top_k < self.vocabulary
+        kth = values.gather(-1, (self.top_k - 1).clamp_max(values.shape[-1] - 1))
+        weights = _weights(values, self.temperatures).masked_fill_(values < kth, 0.0)
+        running = weights.cumsum(-1)
+        total = running[:, -1:]  # the same bits however many values there are
+        if self.whole is not None:
+            total = torch.where(by_number, total, self.whole)
+        # Of equal values the first says whether all are kept: what is before it is what is above them.
+        nucleus = (running - weights < self.top_p * total).sum(-1, keepdim=True).clamp_min(1)
+        lowest = torch.maximum(kth, values.gather(-1, nucleus - 1))
+        return lowest, torch.where(by_number, kth, lowest)
+
+
+def _descending(logits: Tensor) -> Tensor:
+    if logits.device.type == "cpu":
+        return torch.from_numpy(np.sort(logits.numpy())).flip(-1)  # a tenth of the time of torch's
+    return logits.sort(-1, descending=True).values
+
+
+def _weights(logits: Tensor, temperatures: Tensor) -> Tensor:
+    """Weights relative to a row's highest, `[rows, tokens]`."""
+    return (logits - logits.amax(-1, keepdim=True)).div_(temperatures).exp_()
 
 
 def _column(values: Sequence[float], like: Tensor) -> Tensor:

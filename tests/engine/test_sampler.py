@@ -121,6 +121,27 @@ def test_top_p_over_a_flat_distribution_needs_more_than_the_usual_candidates(mon
     torch.testing.assert_close(found, expected, atol=2 / 8192, rtol=0)
 
 
+@pytest.mark.parametrize("params", [{"top_k": 3}, {"top_p": 0.5}, {"top_k": 2, "top_p": 0.6}])
+@pytest.mark.parametrize("vocabulary", [40, 4000])
+def test_of_equal_tokens_at_the_border_all_are_kept(
+    params: dict[str, Any], vocabulary: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight equal tokens beside the highest: the third, and the one that passes the half, is among them."""
+    logits = torch.full((vocabulary,), -1e4)
+    logits[5:35:4], logits[20] = 0.0, math.log(3)
+    uniforms = (torch.arange(1100, dtype=torch.float64) + 0.5) / 1100
+    found = drawn(logits, SamplingParams(**params), [1], uniforms, monkeypatch)
+    assert torch.bincount(found, minlength=vocabulary).unique().tolist() == [0, 100, 300]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_tokens_follow_the_noise_in_the_order_of_the_vocabulary(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that every way to draw, on every device, gives the same token for the same noise."""
+    uniforms = (torch.arange(300, dtype=torch.float64) + 0.5) / 300
+    found = drawn(logits_of(3000, 8), SamplingParams(**CASES[case]), [5, 9], uniforms, monkeypatch)
+    assert found.tolist() == sorted(found.tolist())
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
