@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.words import bytes_words, count_words, sentence
-from engine import Fit, ModelSpec, Room, fits, inspect_model
+from engine import EngineConfig, Fit, ModelSpec, Room, fits, inspect_model
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """Bytes of the weights beside the memory's free and total bytes; `facts` in words, a line each; `fit` the whole
-    bill, None without a model; `bills` those of all quantizations."""
+    bill, None without a model; `bills` those of all quantizations; `context` that of the model in tokens, 0 where it
+    does not say."""
 
     weights: int
     free: int
@@ -21,6 +22,7 @@ class Estimate:
     facts: tuple[str, ...]
     fit: Fit | None = None
     bills: tuple[Fit, ...] = ()
+    context: int = 0
 
     @property
     def fits(self) -> bool:
@@ -65,14 +67,16 @@ def empty(device: str) -> Estimate:
     return Estimate(0, *free_memory(on_gpu(device)), ())
 
 
-def estimate(spec: ModelSpec) -> Estimate:
+def estimate(spec: ModelSpec, config: EngineConfig | None = None) -> Estimate:
     """Reads the headers of a local model. Raises InvalidInput when it is none."""
-    info, memory = inspect_model(spec), room(spec.device)
-    bills = tuple(fits(info, memory, dtype=spec.dtype))
+    info, memory, config = inspect_model(spec), room(spec.device), config or EngineConfig()
+    bills = tuple(
+        fits(info, memory, dtype=spec.dtype, max_running=config.slots, token_budget=config.token_budget)
+    )  # fmt: skip
     fit = next(bill for bill in bills if bill.quantization == spec.quantization)
     facts = (
+        f"KV {bytes_words(fit.kv_token)} a token{f' · context {info.context:,}' if info.context else ''}",
         f"{count_words(info.parameters)} parameters in {fit.dtype}",
-        f"KV {bytes_words(fit.kv_token)} a token",
         *(sentence(words) for words in (fit.available, fit.note) if words),
     )
-    return Estimate(fit.weights, memory.free, memory.total, facts, fit, bills)
+    return Estimate(fit.weights, memory.free, memory.total, facts, fit, bills, info.context)

@@ -5,20 +5,37 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from app.words import bytes_words
 from engine import LoadProgress
 
+COUNTED = ("capturing graphs",)  # stages that count things; all others count bytes
 SETTLE = 0.5  # seconds of a stage before its rest can be estimated
 
 
 @dataclass(frozen=True, slots=True)
 class LoadStatus:
-    """How far a load is: bytes, seconds since it began, and seconds that are left where that can be said."""
+    """How far a load is: bytes, or things in stages that are `COUNTED`; seconds since it began, and seconds that are
+    left where that can be said."""
 
     stage: str
     done: int
     total: int
     elapsed: float
     remaining: float | None
+
+    @property
+    def counted(self) -> bool:
+        """Whether `done` and `total` are no bytes."""
+        return self.stage in COUNTED
+
+    @property
+    def words(self) -> str:
+        """ "reading weights · 1.2 GB of 15 GB", "capturing graphs 3 of 35"."""
+        if not self.total:
+            return self.stage
+        if self.counted:
+            return f"{self.stage} {self.done:,} of {self.total:,}"
+        return f"{self.stage} · {bytes_words(self.done)} of {bytes_words(self.total)}"
 
 
 class LoadMeter:

@@ -10,7 +10,7 @@ import math
 import random
 import zlib
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -108,6 +108,41 @@ def header(streams: int, blocks: int, block_size: int = BLOCK) -> Header:
     return Header(
         model, config, machine, {"batchscope": "synthetic"}, created=0.0, blocks=blocks, depth=0, roof=roof, bill=bill
     )
+
+
+GRAPHS = (1, 2, 4, *range(8, 257, 8))  # rows for which decode steps are captured
+GPU_MEMORY, GRAPH_BYTES = 80 << 30, 420 << 20
+
+
+def gpu_header(streams: int, blocks: int, block_size: int = BLOCK, off: str = "") -> Header:
+    """As `header`, of a model with 8 B parameters on a made-up GPU; `off`: why nothing was captured there."""
+    plain = header(streams, blocks, block_size)
+    model = replace(
+        plain.model, parameters=8_000_000_000, layers=32, heads=32, kv_heads=8, head_dim=128, hidden=4096,
+        context=131_072, dtype="bfloat16", device="cuda:0", weight_bytes=16_060_522_496,
+        kv_token_bytes=2 * 32 * 8 * 128 * 2, load_seconds=9.2,
+    )  # fmt: skip
+    machine = replace(plain.machine, gpu="generated GPU", gpu_memory=GPU_MEMORY)
+    pool, graphs = blocks * block_size * model.kv_token_bytes, 0 if off else GRAPH_BYTES
+    activations, runtime, other = 1_240 << 20, 1_530 << 20, 610 << 20
+    free = GPU_MEMORY - model.weight_bytes - pool - graphs - activations - runtime - other
+    bill = Bill(GPU_MEMORY, model.weight_bytes, pool, activations, runtime, other, free, graphs)
+    return replace(
+        plain, model=model, machine=machine, bill=bill, depth=1, graphs=() if off else GRAPHS, graphs_off=off
+    )  # fmt: skip
+
+
+def on_gpu(records: list[Record], off: str = "") -> list[Record]:
+    """A generated trace as if it had run on the GPU of `gpu_header`: decode steps replay the next larger graph."""
+    first = records[0]
+    assert isinstance(first, Header)
+    told = gpu_header(first.config.max_running, first.blocks, first.config.block_size, off)
+    return [told, *(_replayed(record, told.graphs) if isinstance(record, Step) else record for record in records[1:])]
+
+
+def _replayed(step: Step, graphs: tuple[int, ...]) -> Step:
+    decodes = bool(step.rows) and bool((step.kind == Kind.DECODE).all())
+    return replace(step, graph=next((rows for rows in graphs if rows >= step.rows), 0)) if decodes else step
 
 
 def synthetic_trace(

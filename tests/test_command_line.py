@@ -22,6 +22,12 @@ def test_run_prints_the_metrics_table_and_the_texts(prompts: Path, capsys: pytes
     assert "2 of 2 completed" in out
     for word in ("fox", "kite", "cow", "drum", "TTFT", "TPOT", "ITL", "E2E latency", "tok/s"):
         assert word in out
+    bill = out[out.index("memory of this machine") : out.index("requests ")].splitlines()
+    assert [line.split("  ")[1] for line in bill[1:8]] == [
+        "weights", "KV pool", "activations", "runtime", "others", "free", "in all",
+    ]  # fmt: skip
+    assert "fits 128 requests × 512 tokens · 64 × 1,024 (context); KV 6 KB a token" in out
+    assert "graphs" not in out, "nothing is captured on a CPU"
 
 
 def test_run_as_json_holds_metrics_and_answers_and_the_file_holds_the_run(
@@ -36,6 +42,11 @@ def test_run_as_json_holds_metrics_and_answers_and_the_file_holds_the_run(
     printed = json.loads(capsys.readouterr().out)
     assert [a["finish_reason"] for a in printed["answers"]] == ["length"] * 4
     assert printed["metrics"]["output_tokens"] == 36
+    memory = printed["memory"]
+    bill = memory["bill"]
+    assert sum(count for name, count in bill.items() if name != "total") == bill["total"]
+    assert memory["fits"] == {"512": memory["blocks"] // 32, "1024": memory["blocks"] // 64}
+    assert (memory["graphs"], memory["graphs_off"]) == ([], "")
     trace = load_trace(out)
     assert [v.text for v in trace.requests.values()] == [a["text"] for a in printed["answers"]]
     assert measure(trace).output_tokens == 36

@@ -80,6 +80,10 @@ def engine_options(to: argparse.ArgumentParser) -> None:
     to.add_argument("--block-size", type=int, default=default.block_size, help="tokens a KV block holds")
     kv_memory_option(to)
     to.add_argument("--depth", type=int, help="steps launched ahead: 0 or 1 (default: 1 on a GPU, else 0)")
+    to.add_argument(
+        "--no-cuda-graphs", dest="cuda_graphs", action="store_false",
+        help="paged modes on a GPU: launch decode steps anew instead of replaying captured ones",
+    )  # fmt: skip
     seed_option(to, "of the sampling, and of the workload")
     threads_option(to)
 
@@ -168,6 +172,7 @@ def config_of(options: argparse.Namespace) -> EngineConfig:
         delivery=options.delivery,
         prefix_caching=options.prefix_caching,
         depth=options.depth,
+        cuda_graphs=options.cuda_graphs,
         seed=options.seed or 0,
     )
 

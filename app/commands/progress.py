@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
+from app.load_status import COUNTED
 from engine import LaneFailed, LaneFinished, LaneLoading, LaneStarted, LoadProgress, RaceEvent, Run, SweepEvent
 
 REFRESH = 0.2  # seconds
@@ -33,7 +34,8 @@ class Bar:
         self._bar.close()
 
     def loading(self, progress: LoadProgress) -> None:
-        self._show(progress.stage, progress.done, progress.total or 1, "B")
+        unit = "" if progress.stage in COUNTED else "B"
+        self._show(progress.stage, progress.done, progress.total or 1, unit)
 
     def follow(self, run: Run, name: str = "") -> None:
         """Returns when the run is over."""

@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from app.commands import memory
 from app.commands.options import (
     config_of,
     engine_options,
@@ -127,7 +128,8 @@ def _print(trace: Trace, options: argparse.Namespace, spec: ModelSpec, slo: Slo)
             for v in views
             for sample in v.samples
         ]
-        print(json.dumps({"metrics": metrics.to_json(), "answers": answers}, ensure_ascii=False, indent=1))
+        said = {"metrics": metrics.to_json(), "memory": memory.as_json(trace.header), "answers": answers}
+        print(json.dumps(said, ensure_ascii=False, indent=1))
         return
     header = trace.header
     if options.csv:
@@ -138,7 +140,8 @@ def _print(trace: Trace, options: argparse.Namespace, spec: ModelSpec, slo: Slo)
             print(f"[{v.request}] {v.messages[-1]['content'] if v.messages else v.prompt}")
             print(*(sample.text for sample in v.samples), sep="\n", end="\n\n")
     model = header.model
-    print(f"{model.name} · {model.dtype} · {model.device} · {header.config.mode} · {header.machine.cpu}")
+    print(f"{model.name} · {model.dtype} · {model.device} · {header.config.mode} · {header.machine.cpu}\n")
+    print(f"{memory.as_text(header)}\n")
     print(table(metrics))
     for v in views:
         if v.error:

@@ -13,7 +13,7 @@ from app import theme
 from app.panels.chart_series import BIN, Array, ChartSeries, Extremes, Percentiles
 from app.panels.request_words import duration, number
 from app.theme import Theme
-from app.widgets.memory_bar import bytes_words
+from app.words import bytes_words
 
 NICE = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
 Line = tuple[Array, Array]  # the lowest and highest value of each bin

@@ -24,8 +24,8 @@ from app.panels.timeline import Timeline
 from app.race_session import LaneShow, LaneState
 from app.widgets.labels import Note, label, set_role
 from app.widgets.line import Line
-from app.words import bytes_words, held_words, model_words, sentence
-from engine import SCHEMES, Ended, Record, Step
+from app.words import held_words, model_words, sentence
+from engine import SCHEMES, Ended, Notice, Record, Step
 
 if TYPE_CHECKING:
     from app.race_session import RaceSession
@@ -57,6 +57,7 @@ class LaneView(QFrame):
         self._say_what()
         self.status = label("", "secondary", "lane_status")
         self._told, self._steps = 0, Column(np.int64)  # records told, and which of them are steps
+        self._notice = ""  # what the lane's trace told a person to know last
         self.timeline = Timeline(step_reader=self._step_at)
         self.timeline.empty_text = ""
         self.strip = StreamStrip()
@@ -177,14 +178,20 @@ class LaneView(QFrame):
             race.seek(race.longest if moment == inf else moment - (self.lane.playback.origin or 0.0))
 
     def _on_trace(self) -> None:
-        self._told, self._steps = 0, Column(np.int64)
+        self._told, self._steps, self._notice = 0, Column(np.int64), ""
         self.timeline.clear()
         self._say_what()
 
     def _on_recorded(self, records: list[Record]) -> None:
         for place, record in enumerate(records, self._told):
-            if isinstance(record, Step):
-                self._steps.append(place)
+            match record:
+                case Step():
+                    self._steps.append(place)
+                case Notice(level="warning" | "error"):
+                    self._notice = sentence(record.text)
+                    self._on_changed()
+                case _:
+                    pass
         self._told += len(records)
         self.timeline.feed(records, self.lane.playback.origin or 0.0)
 
@@ -217,17 +224,14 @@ class LaneView(QFrame):
     def _on_changed(self) -> None:
         lane = self.lane
         failed = lane.state is LaneState.FAILED
-        self.error.say(f"{sentence(lane.error)}" if failed else "")
+        self.error.say(sentence(lane.error) if failed else self._notice, "error" if failed else "warning")
         self.panel.setVisible(not failed)
         self.body.setVisible(not failed)
         self._show_strip()
         set_role(self.status, "error" if failed else "secondary")
         match lane.state:
             case LaneState.LOADING if lane.load is not None:
-                words = f"loading the model · {lane.load.stage}"
-                if lane.load.total:
-                    words += f" · {bytes_words(lane.load.done)} of {bytes_words(lane.load.total)}"
-                self._say(words)
+                self._say(f"loading the model · {lane.load.words}")
             case LaneState.RUNNING:
                 self._say("running" + self._repeat())
             case LaneState.DONE:

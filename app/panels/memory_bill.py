@@ -12,9 +12,9 @@ from PySide6.QtWidgets import QToolButton, QWidget
 
 from app import theme
 from app.facts import Cell, Facts
+from app.memory_device import device_bill
 from app.panels.insight import InsightPanel
 from app.panels.memory_area import MemoryArea
-from app.panels.memory_device import device_bill
 from app.panels.memory_device_bar import DeviceBar
 from app.panels.memory_ledger import WIDTH, MemoryLedger
 from app.panels.memory_series import KINDS, MemorySeries, Moment

@@ -9,20 +9,12 @@ from PySide6.QtGui import QHelpEvent, QPainter, QPaintEvent, QPolygonF
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app import theme
+from app.memory_device import ABOUT, DeviceBill, Item
 from app.panels import memory_looks
 from app.panels.ink import Ink
-from app.panels.memory_device import DeviceBill
 from app.panels.memory_series import KINDS, Moment
 from app.words import bytes_words
 
-TIPS = {
-    "weights": "the model's weights",
-    "KV pool": "blocks × block size × bytes of one token's K and V",
-    "activations": "the most that a step at the token budget took beyond weights and pool",
-    "runtime": "what this process holds besides",
-    "other": "other processes",
-    "free": "what any process could still take",
-}
 GAP = 12
 
 
@@ -69,22 +61,14 @@ class DeviceBar(QWidget):
         if said != self._said:
             self._said, self.bill, self._moment = said, bill, moment
             self.setAccessibleDescription(
-                ", ".join(f"{name} {bytes_words(count)}" for _, name, count in self._entries())
+                ", ".join(f"{item.name} {bytes_words(item.count)}" for item in self._entries())
                 + (f". {bill.source}" if bill is not None else "")
             )
             self.update()
 
-    def _entries(self) -> list[tuple[str, str, int]]:
-        """The legend: look, name, bytes."""
-        bill = self.bill
-        if bill is None:
-            return []
-        own = [("weights", "weights", bill.weights), ("used", "KV pool", bill.kv_pool)]
-        if not bill.total:
-            return own
-        if bill.activations is not None:
-            own.append(("activations", "activations", bill.activations))
-        return [*own, ("runtime", "runtime", bill.runtime), ("other", "other", bill.other), ("free", "free", bill.free)]
+    def _entries(self) -> list[Item]:
+        """The legend."""
+        return self.bill.items if self.bill is not None else []
 
     def _flow(self, width: int, brief: bool = False) -> list[list[tuple[float, str, str]]]:
         """The legend's lines: (x, look, words). A `brief` one tells the whole alone."""
@@ -92,7 +76,7 @@ class DeviceBar(QWidget):
         if bill is None:
             return []
         box = self._box() + px(5)
-        words = [(look, f"{name} {bytes_words(count)}") for look, name, count in self._entries()]
+        words = [(item.look, f"{item.name} {bytes_words(item.count)}") for item in self._entries()]
         words.append(("", f"of {bytes_words(bill.total)}, {bill.source}" if bill.total else bill.source))
         if brief and bill.total:
             words = [("weights", f"process {bytes_words(bill.own)}"), *words[-2:]]
@@ -127,7 +111,7 @@ class DeviceBar(QWidget):
             own = min(max(own, px(2)), width)
             others = min(max(others, px(2)) if bill.other else 0.0, width - own)
             self._part(painter, QRectF(0, 0, own, whole.height()), "own", f"this process {bytes_words(bill.own)}")
-            self._part(painter, QRectF(own, 0, others, whole.height()), "other", self._tip("other", bill.other))
+            self._part(painter, QRectF(own, 0, others, whole.height()), "other", self._tip("others", bill.other))
             rest = QRectF(own + others, 0, width - own - others, whole.height())
             self._part(painter, rest, "free", self._tip("free", bill.free))
             y = px(13)
@@ -161,20 +145,19 @@ class DeviceBar(QWidget):
         """Weights, the pool by its kinds, and what else the process holds."""
         bill = self.bill
         assert bill is not None
-        entries = [(look, name, count) for look, name, count in self._entries() if name not in ("other", "free")]
-        whole, gap = max(1, sum(count for *_, count in entries)), theme.px(1)
+        whole, gap = max(1, sum(item.count for item in bill.own_items)), theme.px(1)
         x = 0.0
-        for look, name, count in entries:
-            width = count / whole * box.width()
+        for item in bill.own_items:
+            width = item.count / whole * box.width()
             part = QRectF(x, box.top(), max(1.0, width - gap), box.height())
             x += width
-            if not count:
+            if not item.count:
                 continue
-            if name == "KV pool":
+            if item.name == "KV pool":
                 self._pool(painter, part)
-                self._parts.append((part, self._tip(name, count)))
+                self._parts.append((part, self._tip(item.name, item.count)))
             else:
-                self._part(painter, part, look, self._tip(name, count))
+                self._part(painter, part, item.look, self._tip(item.name, item.count))
 
     def _pool(self, painter: QPainter, part: QRectF) -> None:
         moment, x = self._moment, part.left()
@@ -197,7 +180,7 @@ class DeviceBar(QWidget):
     def _tip(self, name: str, count: int) -> str:
         bill = self.bill
         merged = name == "runtime" and bill is not None and bill.activations is None
-        about = "what this process holds besides, activations included" if merged else TIPS[name]
+        about = "what this process holds besides, activations included" if merged else ABOUT[name]
         return f"{name} {bytes_words(count)}: {about}"
 
     def event(self, event: QEvent) -> bool:

@@ -13,9 +13,9 @@ from app import theme
 from app.panels import memory_looks
 from app.panels.ink import Ink
 from app.panels.memory_area import dash
-from app.panels.memory_device import fits
 from app.panels.memory_series import KINDS, MemorySeries, Moment
 from app.words import bytes_words
+from engine import kv_capacity
 
 WIDTH = 292
 TIPS = {
@@ -68,10 +68,10 @@ def fits_words(series: MemorySeries, moment: Moment | None) -> tuple[str, ...]:
         return ("",)
     blocks, size = header.blocks, series.block_size
     mean = moment.done_tokens / moment.done if moment is not None and moment.done else 0.0
-    whole = f"{fits(blocks, size, context):,} × {context:,} tokens (context)" if context else ""
+    whole = f"{kv_capacity(blocks, size, context):,} × {context:,} tokens (context)" if context else ""
     if not mean:
         return (f"Fits {whole}",) if whole else ("",)
-    some = f"{fits(blocks, size, mean):,} × {mean:,.0f}"
+    some = f"{kv_capacity(blocks, size, max(1, round(mean))):,} × {mean:,.0f}"
     return (
         f"Fits {some} tokens (mean so far) · {whole}" if whole else f"Fits {some} tokens (mean so far)",
         f"Fits {some} tokens (mean) · {whole.replace(' tokens', '')}",

@@ -1,4 +1,4 @@
-"""How each kind of memory looks, told apart by pattern as well as colour: solid, light hatch, cross hatch, outline."""
+"""How each kind of memory looks, told apart by pattern as well as colour: solid, hatch, dots, bars, outline."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ class Pattern(Enum):
     BACK = auto()  # the hatch that falls
     CROSS = auto()
     DOTS = auto()
+    BARS = auto()  # upright
     OUTLINE = auto()
 
 
 PATTERNS = {
     "used": Pattern.SOLID, "reserved": Pattern.HATCH, "internal": Pattern.CROSS, "external": Pattern.OUTLINE,
-    "weights": Pattern.SOLID, "activations": Pattern.DOTS, "runtime": Pattern.BACK, "other": Pattern.HATCH,
+    "weights": Pattern.SOLID, "activations": Pattern.DOTS, "graphs": Pattern.BARS, "runtime": Pattern.BACK,
+    "other": Pattern.HATCH,
 }  # fmt: skip
 
 
@@ -56,11 +58,12 @@ def fill(painter: QPainter, shape: QPainterPath | QRectF, kind: str) -> None:
 
 _GROUND = {
     Pattern.SOLID: 1.0, Pattern.HATCH: 0.16, Pattern.BACK: 0.16, Pattern.CROSS: 0.18, Pattern.DOTS: 0.16,
-    Pattern.OUTLINE: 0.0,
+    Pattern.BARS: 0.16, Pattern.OUTLINE: 0.0,
 }  # fmt: skip
 _QT_STYLES = {
     Pattern.HATCH: Qt.BrushStyle.BDiagPattern, Pattern.BACK: Qt.BrushStyle.FDiagPattern,
     Pattern.CROSS: Qt.BrushStyle.DiagCrossPattern, Pattern.DOTS: Qt.BrushStyle.Dense6Pattern,
+    Pattern.BARS: Qt.BrushStyle.VerPattern,
 }  # fmt: skip
 
 
@@ -130,9 +133,9 @@ def _cover(pattern: Pattern, period: int, scale: float) -> Array:
     stroke = STROKE * scale
     y, x = np.mgrid[:period, :period]
 
-    def line(phase: Array) -> Array:
+    def line(phase: Array, slope: float = np.sqrt(0.5)) -> Array:
         phase = phase % period
-        distance = np.minimum(phase, period - phase) * np.sqrt(0.5)
+        distance = np.minimum(phase, period - phase) * slope
         return np.asarray(np.clip(stroke / 2 + 0.5 - distance, 0, 1))
 
     match pattern:
@@ -142,6 +145,8 @@ def _cover(pattern: Pattern, period: int, scale: float) -> Array:
             return line(x - y)
         case Pattern.CROSS:
             return np.maximum(line(x + y), line(x - y))
+        case Pattern.BARS:
+            return line(x, 1.0)
         case _:
             middle = (period - 1) / 2
             return np.clip(stroke * 0.9 + 0.5 - np.hypot(x - middle, y - middle), 0, 1)

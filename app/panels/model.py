@@ -12,10 +12,11 @@ from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLineEdit, QProgressBar,
 from app import places
 from app.estimate import empty, estimate, nvidia_driver
 from app.load_status import LoadStatus
+from app.memory_device import graph_words
+from app.panels.model_bill import ModelBill
 from app.session import Session, SessionState
 from app.widgets.controls import DropDown
-from app.widgets.labels import Heading, Note, Row, label, set_role
-from app.widgets.memory_bar import MemoryBar
+from app.widgets.labels import Heading, Note, Row, set_role
 from app.words import SHIPPED, bytes_words, count_words, sentence
 from engine import DTYPES, SCHEMES, Fit, Header, InvalidInput, ModelCard, ModelSpec, Trace
 
@@ -58,9 +59,7 @@ class ModelPanel(QWidget):
         self.quantization = DropDown("model_quantization", [(q.title, q.name) for q in SCHEMES.values()])
         self.dtype = DropDown("model_dtype", [("automatic" if d == "auto" else d, d) for d in DTYPES])
         self.device = DropDown("model_device", devices())
-        self.bar = MemoryBar()
-        self.memory = label("", "row", "model_memory")
-        self.memory.setProperty("role", "figure")
+        self.bill = ModelBill()
         self.facts = Note("model_facts")
         self.stage = Note("model_stage")
         self.progress = QProgressBar()
@@ -115,12 +114,7 @@ class ModelPanel(QWidget):
         column.addWidget(Row("Quantization", self.quantization))
         column.addWidget(Row("Precision", self.dtype, PRECISION))
         column.addWidget(Row("Device", self.device))
-        head = QHBoxLayout()
-        head.addWidget(label("Memory", "secondary"))
-        head.addStretch(1)
-        head.addWidget(self.memory)
-        column.addLayout(head)
-        column.addWidget(self.bar)
+        column.addWidget(self.bill)
         column.addWidget(self.facts)
         column.addWidget(self.stage)
         column.addWidget(self.progress)
@@ -261,11 +255,10 @@ class ModelPanel(QWidget):
         self._show_button()
 
     def _on_progress(self, status: LoadStatus) -> None:
-        words = status.stage
+        words = status.words
         if status.total > 0:
             self.progress.setRange(0, 1000)
             self.progress.setValue(round(1000 * status.done / status.total))
-            words += f" · {bytes_words(status.done)} of {bytes_words(status.total)}"
         else:
             self.progress.setRange(0, 0)
         if status.remaining is not None:
@@ -291,17 +284,15 @@ class ModelPanel(QWidget):
     # -- memory ---------------------------------------------------------------------------------------------------
 
     def _show_memory(self, header: Header) -> None:
-        card, config = header.model, header.config
-        pool = header.blocks * config.block_size * card.kv_token_bytes
-        gpu = card.device.startswith("cuda")
-        total = header.machine.gpu_memory if gpu else header.machine.memory
-        own = card.weight_bytes + pool
-        self.bar.set_bytes(card.weight_bytes, pool, 0, total)
-        self.memory.setText(f"{bytes_words(own)} of {bytes_words(total)}")
-        held = header.blocks * config.block_size
-        each = min(card.context, 1024)
-        fits = f"KV {bytes_words(pool)} · holds {max(1, held // each):,} × {each:,} tokens"
-        self.facts.say(f"{fits}\n{count_words(card.parameters)} parameters · loaded in {card.load_seconds:.1f} s")
+        card = header.model
+        self.bill.show_loaded(header)
+        context = f" · context {card.context:,}" if card.context else ""
+        lines = [
+            f"KV {bytes_words(card.kv_token_bytes)} a token{context}",
+            graph_words(header),
+            f"{count_words(card.parameters)} parameters · loaded in {card.load_seconds:.1f} s",
+        ]
+        self.facts.say("\n".join(filter(None, lines)))
 
     def _mark(self, bills: tuple[Fit, ...]) -> None:
         """Says of each quantization what it is and takes; those that this model cannot have are greyed, with why."""
@@ -330,9 +321,11 @@ class ModelPanel(QWidget):
 
     async def _estimate(self, spec: ModelSpec | None) -> None:
         """Shows what the model would take, or the memory alone when that cannot be known."""
-        device = self.device.currentData()
+        device, config = self.device.currentData(), self._session.config
         try:
-            found = await self._session.off_thread(lambda: estimate(spec) if spec is not None else empty(device))
+            found = await self._session.off_thread(
+                lambda: estimate(spec, config) if spec is not None else empty(device)
+            )
         except (InvalidInput, OSError) as error:
             if self.source.currentData() == FOLDER:
                 self.error.say(sentence(str(error)))
@@ -340,7 +333,5 @@ class ModelPanel(QWidget):
         self._mark(found.bills)
         if self._header is not None and not self._changed():
             return
-        self.bar.set_bytes(found.weights, 0, found.total - found.free, found.total)
-        fits = f"~{bytes_words(found.weights)} · {'fits' if found.fits else 'does not fit'}"
-        self.memory.setText(fits if found.weights else f"{bytes_words(found.free)} free")
+        self.bill.show_estimate(found, config)
         self.facts.say("\n".join(found.facts))

@@ -8,7 +8,7 @@ from app import theme
 from app.load_status import LoadStatus
 from app.session import Session, SessionState
 from app.widgets.line import Line
-from app.words import bytes_words, model_words
+from app.words import model_words
 
 
 class LoadStrip(QFrame):
@@ -49,11 +49,10 @@ class LoadStrip(QFrame):
             self.words.say(f"Loading {model_words(self._session.spec.source)}  ·  starting the engine …")
 
     def _on_progress(self, status: LoadStatus) -> None:
-        parts = [f"Loading {model_words(self._session.spec.source)}", status.stage]
+        parts = [f"Loading {model_words(self._session.spec.source)}", status.words.replace(" · ", "  ·  ")]
         if status.total > 0:
             self.progress.setRange(0, 1000)
             self.progress.setValue(round(1000 * status.done / status.total))
-            parts.append(f"{bytes_words(status.done)} of {bytes_words(status.total)}")
         else:
             self.progress.setRange(0, 0)
         if status.remaining is not None:

@@ -210,7 +210,14 @@ class StepStory:
             return "no rows"
         padding = f" + {self.padding:,} padding" if self.padding else ""
         tokens = f"{counted(self.tokens_in, 'token')} in{padding}, {self.tokens_out:,} out"
-        return f"{counted(len(self), 'row')} · {tokens}"
+        return " · ".join(filter(None, (f"{counted(len(self), 'row')} · {tokens}", self.graph_words)))
+
+    @property
+    def graph_words(self) -> str:
+        """ "replayed a graph of 64 rows (3 dummies)"; "eager" where it could have been one; empty where none is."""
+        if self.step.graph or not len(self):
+            return graph_words(self.step.graph, len(self))
+        return "eager" if self.header is not None and self.header.graphs else ""
 
     @property
     def quiet_words(self) -> str:
@@ -219,6 +226,13 @@ class StepStory:
         if waiting:
             return f"Nobody was refused; {waiting:,} wait after this step."
         return "Nobody was refused, and nobody waits."
+
+
+def graph_words(graph: int, rows: int) -> str:
+    """ "replayed a graph of 64 rows (3 dummies)"; empty where none was."""
+    dummies = graph - rows
+    filled = f" ({dummies:,} dumm{'y' if dummies == 1 else 'ies'})" if dummies > 0 else ""
+    return f"replayed a graph of {counted(graph, 'row')}{filled}" if graph else ""
 
 
 def sample_name(request: int, branch: int, samples: int) -> str:

@@ -37,6 +37,7 @@ class Row:
     tokens: Mapping[str, int]
     seconds: Mapping[str, float]
     attention: float
+    graph: int = 0  # rows of the CUDA graph that was replayed
 
     @property
     def rows(self) -> int:
@@ -69,7 +70,7 @@ class Segments:
 
 
 class TimelineSteps:
-    """Columns of all steps of a trace, in order; about 170 bytes a step."""
+    """Columns of all steps of a trace, in order; about 175 bytes a step."""
 
     def __init__(self) -> None:
         self.clear()
@@ -80,7 +81,7 @@ class TimelineSteps:
         self._begin, self._end = Column(np.float64), Column(np.float64)  # as the slots show it
         self._started, self._ended = Column(np.float64), Column(np.float64)
         self._rows = tuple(Column(np.int32) for _ in Kind)
-        self._waiting = Column(np.int32)
+        self._waiting, self._graph = Column(np.int32), Column(np.int32)
         self._tokens = tuple(Column(np.int32) for _ in TOKENS)
         self._tail = Column(np.float64)  # when wait begins
         # Running totals of seconds, each one longer than the steps: what was spent before a step.
@@ -116,6 +117,7 @@ class TimelineSteps:
         self._started.append(max(started, self._started.values[-1]) if self._started.count else started)
         self._ended.append(ended)
         self._waiting.append(step.waiting)
+        self._graph.append(step.graph)
         rows = np.bincount(step.kind, minlength=len(Kind))
         for column, count in zip(self._rows, rows.tolist()):
             column.append(count)
@@ -147,7 +149,7 @@ class TimelineSteps:
             int(self._number.values[place]), float(self._started.values[place]), float(self._ended.values[place]),
             prefill, decode, held, int(self._waiting.values[place]),
             {name: int(column.values[place]) for name, column in zip(TOKENS, self._tokens)}, seconds,
-            float(self._length("attention", here)[0]),
+            float(self._length("attention", here)[0]), int(self._graph.values[place]),
         )  # fmt: skip
 
     def in_sight(self, begin: float, end: float) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from app.panels.timeline_words import (
     cell_words,
     length_words,
     mark_words,
+    replayed_words,
     rows_words,
     stall_words,
     step_words,
@@ -40,11 +41,13 @@ def tip(view: TimelineView, position: QPointF) -> str:
     if place < 0:
         return ""
     if bands.tokens.holds(y):
-        return token_words(view.steps.row(place), view.budget)
+        row = view.steps.row(place)
+        return f"{token_words(row, view.budget)}{replayed_words(row)}"
     for i, band in enumerate(bands.lanes):
         if band.holds(y):
             return _of_device(view, place) if i else _of_host(view, place, time)
-    return step_words(view.steps.row(place)) if bands.words.holds(y) else ""
+    row = view.steps.row(place)
+    return f"{step_words(row)}{replayed_words(row)}" if bands.words.holds(y) else ""
 
 
 def _of_slot(view: TimelineView, position: QPointF, time: float) -> str:
@@ -65,13 +68,13 @@ def _of_host(view: TimelineView, place: int, time: float) -> str:
         words += f", {length_words(float(near.end[i] - near.begin[i]))}"
         if name == "forward" and row.attention > 0:
             words += f", {length_words(row.attention)} of it attention"
-        return f"{words}\nstep {row.step:,} · {rows_words(row)}"
+        return f"{words}\nstep {row.step:,} · {rows_words(row)}{replayed_words(row)}"
     return f"no phase of a step is here\nthe last step before: {view.steps.row(place).step:,}"
 
 
 def _of_device(view: TimelineView, place: int) -> str:
     row = view.steps.row(place)
     return (
-        f"step {row.step:,} · {rows_words(row)}\nThe GPU computed no longer than from forward's launch until its "
-        "tokens were read: the host cannot see more."
+        f"step {row.step:,} · {rows_words(row)}{replayed_words(row)}\nThe GPU computed no longer than from forward's "
+        "launch until its tokens were read: the host cannot see more."
     )

@@ -8,6 +8,7 @@ from decimal import Decimal
 import numpy as np
 
 from app.column import Array
+from app.panels.step_story import graph_words
 from app.panels.timeline_cells import Cell
 from app.panels.timeline_marks import MARK_WORDS, Mark
 from app.panels.timeline_steps import PHASES, Row
@@ -106,6 +107,12 @@ def rows_words(row: Row) -> str:
     if row.tokens["padding"]:
         words += f" + {row.tokens['padding']:,} padding"
     return words
+
+
+def replayed_words(row: Row) -> str:
+    """A line of its own on the CUDA graph that was replayed; empty where none was."""
+    words = graph_words(row.graph, row.rows)
+    return f"\n{words}" if words else ""
 
 
 def phase_words(row: Row) -> str:

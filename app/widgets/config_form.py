@@ -7,6 +7,7 @@ from dataclasses import replace
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
+from app.estimate import nvidia_driver
 from app.widgets.controls import DropDown, Number, Switch
 from app.widgets.labels import Note, Row
 from engine import MODES, PAGED_MODES, SOLITARY_MODES, EngineConfig
@@ -23,6 +24,7 @@ class ConfigForm(QWidget):
 
     def __init__(self, name: str) -> None:
         super().__init__()
+        self._on_gpu = nvidia_driver()  # elsewhere nothing can be captured, whatever is chosen
         self.mode = DropDown(f"{name}_mode", [(mode, mode) for mode in MODES])
         for i, words in enumerate(MODES.values()):
             self.mode.setItemData(i, _capital(words), Qt.ItemDataRole.ToolTipRole)
@@ -35,6 +37,7 @@ class ConfigForm(QWidget):
         self.budget = Number(f"{name}_budget", 1, 1_048_576, 2048, " tokens", 256)
         self.delivery = DropDown(f"{name}_delivery", DELIVERY)
         self.prefix = Switch(f"{name}_prefix", "Prefix caching")
+        self.graphs = Switch(f"{name}_graphs", "CUDA graphs")
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(8)
@@ -48,12 +51,14 @@ class ConfigForm(QWidget):
             ("Budget", self.budget, "How many tokens one step may compute, prompts and new tokens together"),
             ("Text comes", self.delivery, "Token by token, or held back until the whole batch is done"),
             ("Prefix caching", self.prefix, "Prompts that begin alike share their blocks"),
+            ("CUDA graphs", self.graphs, "Decode steps are captured at load and replayed, not launched anew"),
         ):
             row = self._rows[control] = Row(text, control, tip)
             column.addWidget(row)
         self.mode.currentIndexChanged.connect(self._on_mode)
         self.delivery.currentIndexChanged.connect(self.edited)
         self.prefix.toggled.connect(self.edited)
+        self.graphs.toggled.connect(self.edited)
         for number in (self.running, self.wait, self.join, self.budget):
             number.valueChanged.connect(self.edited)
         self.set_config(EngineConfig())
@@ -74,6 +79,7 @@ class ConfigForm(QWidget):
             longest_wait=self.wait.value() / 1000,
             delivery=self.delivery.currentData() if mode in GATHERED else "stream",
             prefix_caching=self.prefix.isChecked() and mode in PAGED_MODES,
+            cuda_graphs=self.graphs.isChecked() or mode not in PAGED_MODES,
         )
 
     def set_config(self, config: EngineConfig) -> None:
@@ -87,6 +93,7 @@ class ConfigForm(QWidget):
             self.budget.setValue(config.token_budget)
         if config.mode in PAGED_MODES:
             self.prefix.setChecked(config.prefix_caching)
+            self.graphs.setChecked(config.cuda_graphs)
         if config.mode in GATHERED:
             self.delivery.setCurrentIndex(self.delivery.findData(config.delivery))
         self._show_rows()
@@ -101,6 +108,7 @@ class ConfigForm(QWidget):
             self.budget: mode in JOINING,
             self.delivery: mode in GATHERED,
             self.prefix: mode in PAGED_MODES,
+            self.graphs: mode in PAGED_MODES and (self._on_gpu or not self.graphs.isChecked()),
         }
         for control, row in self._rows.items():
             row.setVisible(shown[control])

@@ -81,6 +81,23 @@ def test_lanes_are_added_edited_moved_and_removed(qtbot: QtBot, setup: RaceSetup
     assert len({lane.split(" ")[0] for lane in names(setup)}) == race_choice.MOST_LANES, "each adds another mode"
 
 
+def test_graphs_switched_off_stay_so_until_they_are_switched_on(qtbot: QtBot, setup: RaceSetup) -> None:
+    setup.picker.set_lanes((LaneChoice.parse("continuous:graphs=no"), LaneChoice.parse("static:8")))
+    setup.picker.lanes_changed.emit()
+    assert [c.lane.config.cuda_graphs for c in race_choice.recall().lanes] == [False, True]
+    setup.picker.chips[0].name.click()
+    form = setup.picker.editor.form
+    assert form.graphs.isVisible()
+    assert not form.graphs.isChecked()
+    form.running.setValue(4)
+    assert names(setup)[0] == "continuous · 4 · no graphs"
+    form.graphs.click()
+    assert names(setup)[0] == "continuous · 4"
+    form.mode.setCurrentIndex(form.mode.findData("static"))
+    assert not form.graphs.isVisible()
+    setup.picker.editor.hide()
+
+
 def test_a_chip_is_dropped_in_another_place(qtbot: QtBot, setup: RaceSetup) -> None:
     pick(setup, "burst")
     setup.resize(1600, setup.sizeHint().height())

@@ -14,9 +14,9 @@ from PySide6.QtGui import QColor
 from pytestqt.qtbot import QtBot
 
 from app import theme
+from app.memory_device import device_bill
 from app.panels import memory_bill, memory_looks
 from app.panels.memory_bill import MemoryBill
-from app.panels.memory_device import device_bill, fits
 from app.panels.memory_raster import stacked
 from app.panels.memory_series import KINDS, MemorySeries
 from app.scope import Scope
@@ -282,12 +282,6 @@ def test_the_bill_of_the_device_adds_up(traces) -> None:
     taken = card.weight_bytes + pool + sum(rest[:2]) + (1 << 30)
     measured = device_bill(on_gpu, Telemetry(1.0, 50.0, 1 << 30, 64 << 30, 50.0, taken, total))
     assert (measured.other, measured.free, measured.total) == (1 << 30, total - taken, total)
-
-
-def test_a_request_fits_in_whole_blocks() -> None:
-    assert fits(100, 16, 16) == 100
-    assert fits(100, 16, 17) == 50
-    assert fits(3, 16, 100) == 0
 
 
 # -- the panel ----------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from app.panels.step_refusals import SENTENCES, refusal_words
 from app.panels.step_story import StepStory, Waste
 from app.panels.step_times import step_times
 from app.scope import Scope
-from app.synthetic import synthetic_trace
+from app.synthetic import on_gpu, synthetic_trace
 from engine import (
     Arrival,
     BlockEvent,
@@ -192,6 +193,27 @@ def test_the_head_line_counts_what_the_record_says(show: Show, traces) -> None:
     panel.scope.catch_up()
     assert "rows" not in panel.summary._whole, "a narrow head says when, the sheet says how much"
     assert panel.view.sheet._laid[0].paragraph.text == story.size_words
+
+
+def test_a_replayed_graph_is_told_with_its_dummies_and_nothing_where_none_could_be(show: Show) -> None:
+    records = on_gpu(synthetic_trace(streams=12, tokens_per_second=2000, seconds=0.2))
+    told = list(stories(Trace(records)))
+    replayed = [story for story in told if story.step.graph]
+    assert replayed
+    for story in told:
+        step = story.step
+        if step.graph:
+            assert step.rows <= 12 < step.graph == 16
+            assert f"replayed a graph of 16 rows ({16 - step.rows} dummies)" in story.size_words
+        else:
+            assert story.size_words.endswith(" · eager")
+    exact = replace(replayed[0].step, graph=replayed[0].step.rows)
+    panel = show(Trace([records[0], *(r for r in records if isinstance(r, Submitted)), exact]))
+    assert panel.summary._whole.endswith(f"replayed a graph of {exact.rows} rows")
+    assert [row for row in panel.facts().rows if row[0] == "graph"]
+    plain = stories(Trace(on_gpu(synthetic_trace(streams=12, seconds=0.05), off="it waits")[:20]))
+    assert not any(story.graph_words for story in plain if not story.step.graph)
+    assert not any(story.graph_words for story in stories(Trace(synthetic_trace(streams=12, seconds=0.05))))
 
 
 def test_chunks_are_counted_through_a_prompt(traces) -> None:

@@ -25,6 +25,7 @@ from app.panels.timeline_steps import LAUNCH, PHASES, TOKENS, TimelineSteps
 from app.panels.timeline_tracks import crisp, host_shares, nice_top, stacked, token_scale
 from app.panels.timeline_view import LEAPS
 from app.scope import Scope
+from app.synthetic import on_gpu, synthetic_trace
 from app.synthetic_lanes import MODES, lane_trace
 from engine import (
     Ended,
@@ -672,6 +673,17 @@ def test_another_trace_begins_anew(runs: dict[str, Trace], opened: Open) -> None
     picture(panel.view)
 
 
+def test_a_tooltip_tells_of_a_replayed_graph_and_its_dummies(opened: Open) -> None:
+    panel = opened(Trace(on_gpu(synthetic_trace(streams=12, tokens_per_second=2000, seconds=0.3))))
+    view, bands = panel.view, panel.view.bands()
+    place = next(i for i in range(len(panel.steps)) if panel.steps.row(i).graph)
+    row = panel.steps.row(place)
+    x = view.x_at(float(view.cells.step_begins[place] + view.cells.step_ends[place]) / 2)
+    words = f"replayed a graph of 16 rows ({16 - row.rows} dummies)"
+    for band in (bands.tokens, *bands.lanes):
+        assert words in view.tip(QPointF(x, band.top + 3))
+
+
 def test_lanes_of_a_device_are_two(runs: dict[str, Trace], opened: Open) -> None:
     records = list(runs["chunked"].records)
     header = runs["chunked"].header
@@ -684,6 +696,7 @@ def test_lanes_of_a_device_are_two(runs: dict[str, Trace], opened: Open) -> None
     assert panel.summary.accessibleName().startswith("at least ")
     x = view.x_at(float(view.cells.step_begins[9] + view.cells.step_ends[9]) / 2)
     assert "no longer than" in view.tip(QPointF(x, view.bands().lanes[1].top + 3))
+    assert "graph" not in view.tip(QPointF(x, view.bands().lanes[1].top + 3))
     times = np.linspace(0.0, view.cells.end, 50)
     assert (np.diff(panel.steps.device(times)) <= np.diff(times) + 1e-9).all()
     spans = np.stack((times[:-1], times[1:]), axis=1)

@@ -1,0 +1,54 @@
+"""The itemised bill of memory on the command line: where the device's bytes go, and how many requests fit."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from app.memory_device import device_bill, graph_words, lengths
+from app.words import bytes_words
+from engine import Header, kv_capacity
+
+
+def as_text(header: Header) -> str:
+    """An item a line, aligned; then what the pool has room for, and which decode steps were captured."""
+    bill, card = device_bill(header, None), header.model
+    where = header.machine.gpu or "GPU" if card.device.startswith("cuda") else "this machine"
+    lines = [f"memory of {where}, at load" if bill.total else "memory"]
+    rows = [(item.name, bytes_words(item.count), item.count) for item in bill.items]
+    if bill.total:
+        rows.append(("in all", bytes_words(bill.total), bill.total))
+    names, figures = (max(len(row[i]) for row in rows) for i in (0, 1))  # type: ignore[arg-type]
+    for name, figure, count in rows:
+        share = f"{100 * count / bill.total:5.1f} %" if bill.total else ""
+        lines.append(f"  {name:<{names}}  {figure:>{figures}}  {share}".rstrip())
+    if room := capacity(header):
+        (length, count), *others = room.items()
+        parts = [f"{count:,} request{'' if count == 1 else 's'} × {length:,} tokens"]
+        parts += [f"{count:,} × {length:,}" for length, count in others]
+        context = " (context)" if card.context else ""
+        lines.append(f"  fits {' · '.join(parts)}{context}; KV {bytes_words(card.kv_token_bytes)} a token")
+    if words := graph_words(header):
+        lines.append(f"  {words[:1].lower()}{words[1:]}")
+    return "\n".join(lines)
+
+
+def as_json(header: Header) -> dict[str, Any]:
+    """The same in bytes; `fits` by tokens of a request."""
+    return {
+        "device": header.model.device,
+        "bill": asdict(header.bill) if header.bill is not None else None,
+        "blocks": header.blocks,
+        "block_size": header.config.block_size,
+        "kv_token_bytes": header.model.kv_token_bytes,
+        "fits": {str(length): count for length, count in capacity(header).items()},
+        "graphs": list(header.graphs),
+        "graphs_off": header.graphs_off,
+    }
+
+
+def capacity(header: Header) -> dict[int, int]:
+    """How many requests the pool has room for, by their length in tokens; empty in the mode that keeps no cache."""
+    if header.config.mode == "recompute":
+        return {}
+    return {n: kv_capacity(header.blocks, header.config.block_size, n) for n in lengths(header.model.context)}

@@ -1,0 +1,138 @@
+"""Where the device's bytes go, part by part, how long requests may be, and which decode steps were captured: the
+figures and their words. No Qt in here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from engine import Header, Telemetry
+
+LENGTHS = (512, 2048, 8192)  # tokens of a request that people ask of, beside the model's context
+ABOUT = {
+    "weights": "the model's parameters, read in every step",
+    "KV pool": "the keys and values of all tokens that requests have so far: blocks × block size × bytes of one token",
+    "activations": "what a step works with: the most that one at the token budget took beyond weights and pool",
+    "graphs": "what captured CUDA graphs hold, so that decode steps can be replayed instead of launched anew",
+    "runtime": "what this process holds besides: libraries, the CUDA context, freed memory that is kept for later",
+    "others": "other processes",
+    "free": "what any process could still take",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One line of a bill: `look` as `memory_looks` paints it, its name and bytes."""
+
+    look: str
+    name: str
+    count: int
+
+    @property
+    def about(self) -> str:
+        return ABOUT[self.name]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceBill:
+    """Bytes that add up to `total`; where `total` is 0 only weights and pool are known. `source` says whence they are.
+
+    `runtime` is what this process holds besides; where `activations` is None, they are in it.
+    """
+
+    weights: int
+    kv_pool: int
+    activations: int | None = None
+    runtime: int = 0
+    other: int = 0
+    free: int = 0
+    total: int = 0
+    source: str = ""
+    graphs: int = 0
+
+    @property
+    def own(self) -> int:
+        """What this process takes."""
+        return self.weights + self.kv_pool + (self.activations or 0) + self.graphs + self.runtime
+
+    @property
+    def own_items(self) -> list[Item]:
+        """What this process takes, by what it is; graphs where there are any."""
+        items = [Item("weights", "weights", self.weights), Item("used", "KV pool", self.kv_pool)]
+        if self.total:
+            items += [Item("activations", "activations", self.activations)] if self.activations is not None else []
+            items += [Item("graphs", "graphs", self.graphs)] if self.graphs else []
+            items.append(Item("runtime", "runtime", self.runtime))
+        return items
+
+    @property
+    def items(self) -> list[Item]:
+        """All that is known of the device's memory, what is free last."""
+        if not self.total:
+            return self.own_items
+        return [*self.own_items, Item("other", "others", self.other), Item("free", "free", self.free)]
+
+
+def device_bill(header: Header, measured: Telemetry | None) -> DeviceBill:
+    """The bill at load, with what telemetry measured since: on a CPU runtime, others and what is free; on a GPU others
+    and what is free.
+
+    The pool's pages that were never written to are the pool's here, though the system still counts them as free; of
+    activations, which are a peak, there is never more than fits.
+    """
+    bill, pool = header.bill, header.blocks * header.config.block_size * header.model.kv_token_bytes
+    if bill is not None:
+        known = DeviceBill(
+            bill.weights, bill.kv_pool, bill.activations, bill.runtime, bill.other, bill.free, bill.total, "at load",
+            bill.graphs,
+        )  # fmt: skip
+    else:
+        known = DeviceBill(header.model.weight_bytes, pool, source="weights and pool only: this trace has no bill")
+    if measured is None:
+        return known
+    if header.model.device.startswith("cuda"):
+        return _on_gpu(known, measured)
+    return _on_cpu(known, measured)
+
+
+def _on_cpu(known: DeviceBill, measured: Telemetry) -> DeviceBill:
+    total, own, free = measured.memory_total, measured.memory, measured.memory_free
+    if not (total and own and free):
+        return known
+    fixed = known.weights + known.kv_pool + (known.activations or 0)
+    other = max(0, total - own - free)
+    return _fitted(replace(known, runtime=max(0, own - fixed), other=other, total=total, source="measured"))
+
+
+def _on_gpu(known: DeviceBill, measured: Telemetry) -> DeviceBill:
+    if not (measured.gpu_memory and measured.gpu_memory_total):
+        return known
+    other = max(0, measured.gpu_memory - known.own)
+    return _fitted(replace(known, other=other, total=measured.gpu_memory_total, source="measured"))
+
+
+def _fitted(bill: DeviceBill) -> DeviceBill:
+    """The rest is free; where there is less than none, the parts that are no certain bytes give way."""
+    free = bill.total - bill.own - bill.other
+    if free < 0 and bill.activations:
+        give = min(bill.activations, -free)
+        bill, free = replace(bill, activations=bill.activations - give), free + give
+    if free < 0:
+        give = min(bill.other, -free)
+        bill, free = replace(bill, other=bill.other - give), free + give
+    return replace(bill, free=max(0, free), total=bill.total if free >= 0 else bill.total - free)
+
+
+def lengths(context: int) -> tuple[int, ...]:
+    """The lengths of a request that a model has room for, its whole context last (0: it does not say)."""
+    return (*(n for n in LENGTHS if n < context or not context), *([context] if context else []))
+
+
+def graph_words(header: Header) -> str:
+    """ "Decode graphs: 1–256 rows (35)", or why there are none; empty on a CPU, where there cannot be any."""
+    graphs = header.graphs
+    if graphs:
+        low, high = min(graphs), max(graphs)
+        rows = f"{low:,}–{high:,} rows" if low < high else f"{low:,} row{'s' if low > 1 else ''}"
+        return f"Decode graphs: {rows} ({len(graphs):,})"
+    on_gpu = header.model.device.startswith("cuda")
+    return f"Decode graphs: off, {header.graphs_off}" if on_gpu and header.graphs_off else ""

@@ -1,0 +1,269 @@
+"""What the chosen model takes of its device's memory: a bar with its items and their figures, and how many requests of
+a length the KV pool has room for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import QHelpEvent, QPainter, QPainterPath, QPaintEvent, QPen
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QToolTip, QVBoxLayout, QWidget
+
+from app import places, theme
+from app.estimate import Estimate
+from app.memory_device import DeviceBill, Item, device_bill, lengths
+from app.panels import memory_looks
+from app.panels.ink import Ink
+from app.widgets.controls import DropDown
+from app.widgets.labels import label
+from app.words import bytes_words
+from engine import EngineConfig, Header, kv_capacity
+
+LENGTH_KEY = "model/request length"
+CERTAIN = ("others", "free")  # known even where the rest is estimated
+CONTEXT = 0  # stands for the model's own, whatever it is
+BAR, GAP, APART = 10, 6, 10  # pixels of the design: the bar's height, below it, between two columns
+
+
+class BillBar(QWidget):
+    """One bar over the whole memory, and each item's look, name and figure, in two columns where there is room."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setObjectName("model_bill_bar")
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.items: list[Item] = []
+        self._total, self._sign = 0, ""
+        self.restyle()
+        theme.changes.theme_changed.connect(self.restyle)
+
+    def restyle(self) -> None:
+        self._ink = Ink(theme.ui(12))
+        self.updateGeometry()
+        self.update()
+
+    def show_items(self, items: list[Item], total: int, sign: str) -> None:
+        """`sign` stands before each figure: "~" where they are estimated."""
+        self.items, self._total, self._sign = items, total, sign
+        words = ", ".join(f"{item.name} {self._figure(item)}" for item in items)
+        self.setAccessibleName(f"Memory: {words}, of {bytes_words(total)}")
+        if self.sizeHint().height() != self.height():
+            self.updateGeometry()
+        self.update()
+
+    def _figure(self, item: Item) -> str:
+        return f"{'' if item.name in CERTAIN else self._sign}{bytes_words(item.count)}"
+
+    # -- places ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _pitch(self) -> int:
+        return math.ceil(self._ink.height) + theme.px(3)
+
+    @property
+    def _box(self) -> int:
+        return round(self._ink.metrics.capHeight()) + theme.px(1)
+
+    def columns(self, width: float) -> list[tuple[float, float, list[Item]]]:
+        """Left edge, width and items of each column."""
+        half = -(-len(self.items) // 2)
+        parts = [self.items[:half], self.items[half:]]
+        needed = [max(map(self._needed, part), default=0.0) for part in parts]
+        if sum(needed) + theme.px(APART) > width:
+            return [(0.0, width, self.items)]
+        spare = (width - theme.px(APART) - sum(needed)) / 2
+        first = needed[0] + spare
+        return [(0.0, first, parts[0]), (first + theme.px(APART), needed[1] + spare, parts[1])]
+
+    def _needed(self, item: Item) -> float:
+        sign = "" if item.name in CERTAIN else self._sign
+        figure = max(self._ink.width(self._figure(item)), self._ink.width(f"{sign}000 MB"))
+        return self._box + theme.px(5) + self._ink.width(item.name) + theme.px(6) + figure
+
+    def _rows(self) -> int:
+        return max((len(items) for *_, items in self.columns(self.width())), default=0)
+
+    def sizeHint(self) -> QSize:
+        rows = self._rows()
+        return QSize(theme.px(160), theme.px(BAR) + (theme.px(GAP) + rows * self._pitch if rows else 0))
+
+    def minimumSizeHint(self) -> QSize:
+        return self.sizeHint()
+
+    def resizeEvent(self, event: object) -> None:
+        if self.sizeHint().height() != self.height():
+            self.updateGeometry()
+
+    def segments(self) -> list[tuple[QRectF, Item]]:
+        """Where each item is on the bar; none is too thin to be seen."""
+        whole, thin, x = float(self.width()), theme.px(2), 0.0
+        wides = [item.count / self._total * whole if self._total else 0.0 for item in self.items]
+        wides = [max(wide, thin) if item.count else 0.0 for wide, item in zip(wides, self.items, strict=True)]
+        if self.items and self.items[-1].name == "free":
+            wides[-1] = max(0.0, whole - sum(wides[:-1]))
+        found = []
+        for wide, item in zip(wides, self.items, strict=True):
+            found.append((QRectF(x, 0, min(wide, whole - x), theme.px(BAR)), item))
+            x = min(whole, x + wide)
+        return found
+
+    def _lines(self) -> list[tuple[QRectF, Item]]:
+        top = theme.px(BAR) + theme.px(GAP)
+        return [
+            (QRectF(left, top + row * self._pitch, wide, self._pitch), item)
+            for left, wide, items in self.columns(self.width())
+            for row, item in enumerate(items)
+        ]
+
+    # -- painting -------------------------------------------------------------------------------------------------
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        t, px, ink = theme.current(), theme.px, self._ink
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        area = QRectF(0, 0, self.width(), px(BAR))
+        shape = QPainterPath()
+        shape.addRoundedRect(area, px(2), px(2))
+        painter.setClipPath(shape)
+        for part, item in self.segments():
+            if item.name == "free" or not item.count:
+                continue
+            gap = 1.0 if part.width() > px(3) else 0.0
+            memory_looks.fill(painter, part.adjusted(0, 0, -gap, 0), item.look)
+        painter.setClipping(False)
+        painter.setPen(QPen(theme.over(t.edge, t.panel), 1))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.drawRoundedRect(area.adjusted(0.5, 0.5, -0.5, -0.5), px(2), px(2))
+        painter.setFont(ink.font)
+        for line, item in self._lines():
+            baseline = line.top() + (line.height() - ink.height) / 2 + ink.ascent
+            box = QRectF(line.left(), round(baseline - self._box + px(0.5)), self._box, self._box)
+            memory_looks.fill(painter, box, item.look)
+            painter.setPen(t.secondary)
+            ink.draw(painter, box.right() + px(5), baseline, item.name)
+            figure = self._figure(item)
+            painter.setPen(t.text)
+            ink.draw(painter, line.right() - ink.width(figure), baseline, figure)
+        painter.end()
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
+            QToolTip.showText(event.globalPos(), self.tooltip(QPointF(event.pos())), self)
+            return True
+        return super().event(event)
+
+    def tooltip(self, at: QPointF) -> str:
+        """What the item there is, in plain words."""
+        for part, item in (*self.segments(), *self._lines()):
+            if part.contains(at):
+                share = f", {100 * item.count / self._total:.0f} %" if self._total else ""
+                return f"{item.name} {self._figure(item)}{share}: {item.about}"
+        return ""
+
+
+class ModelBill(QWidget):
+    """The bill of the loaded model, or an estimate of the chosen one. The length of a request is remembered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setObjectName("model_bill")
+        self.memory = label("", "figure", "model_memory")
+        self.bar = BillBar()
+        self.holds = label("", "secondary", "model_holds")
+        self.length = DropDown("model_length")
+        self.length.setAccessibleName("Length of a request")
+        self.length.setMinimumContentsLength(4)
+        self._holds: Callable[[int], int] = lambda length: 0
+        self._context, self._running = 0, 1
+        head = QHBoxLayout()
+        head.addWidget(label("Memory", "secondary"))
+        head.addStretch(1)
+        head.addWidget(self.memory)
+        self._row = QWidget()
+        row = QHBoxLayout(self._row)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(6)
+        row.addWidget(self.holds)
+        row.addWidget(self.length, 1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(8)
+        column.addLayout(head)
+        column.addWidget(self.bar)
+        column.addWidget(self._row)
+        self._row.hide()
+        self.length.activated.connect(self._on_length)
+        self.length.currentIndexChanged.connect(self._say_holds)
+
+    # -- what is shown --------------------------------------------------------------------------------------------
+
+    def show_loaded(self, header: Header) -> None:
+        """The bill at load."""
+        bill, config, context = device_bill(header, None), header.config, header.model.context
+        whole = f" of {bytes_words(bill.total)}" if bill.total else ""
+        self.memory.setText(f"{bytes_words(bill.own)}{whole}")
+        self.bar.show_items(bill.items, bill.total or bill.own, "")
+
+        def holds(length: int) -> int:
+            return kv_capacity(header.blocks, config.block_size, length)
+
+        self._offer(holds if config.mode != "recompute" else None, context, config.slots)
+
+    def show_estimate(self, found: Estimate, config: EngineConfig) -> None:
+        """What the chosen model would take, or the memory as it is where nothing is known of a model."""
+        fit, others = found.fit, found.total - found.free
+        if fit is None:
+            self.memory.setText(f"{bytes_words(found.free)} free")
+            bill = DeviceBill(0, 0, 0, 0, others, found.free, found.total)
+            self.bar.show_items(bill.items[-2:], found.total, "")
+            self._offer(None, 0, 1)
+            return
+        taken = fit.weights + fit.pool + fit.activations
+        self.memory.setText(f"~{bytes_words(taken)} · {'fits' if fit.fits else 'does not fit'}")
+        bill = DeviceBill(
+            fit.weights, fit.pool, fit.activations, 0, others, max(0, found.free - taken), found.total
+        )  # fmt: skip
+        items = [item for item in bill.items if item.name != "runtime"]
+        self.bar.show_items(items, max(found.total, others + taken), "~")
+        holds = fit.requests if fit.fits and config.mode != "recompute" else None
+        self._offer(holds, found.context, config.slots)
+
+    def _offer(self, holds: Callable[[int], int] | None, context: int, running: int) -> None:
+        """Lengths that a request of this model may have; `holds` tells how many of a length the pool has room for, and
+        is None where there is no pool."""
+        self._holds, self._context, self._running = holds or (lambda length: 0), context, running
+        self._row.setVisible(holds is not None)
+        self.length.blockSignals(True)
+        self.length.clear()
+        for tokens in lengths(context):
+            whole = tokens == context
+            self.length.addItem("context" if whole else f"{tokens:,} tokens", CONTEXT if whole else tokens)
+        kept = self.length.findData(_kept_length())
+        self.length.setCurrentIndex(kept if kept >= 0 else self.length.count() - 1)
+        self.length.blockSignals(False)
+        self._say_holds()
+
+    def _say_holds(self) -> None:
+        tokens = self.length.currentData() or self._context
+        if not tokens:
+            return
+        count = self._holds(tokens)
+        requests = f"{count:,} request{'' if count == 1 else 's'}"
+        self.holds.setText(f"Fits {requests} ×")
+        tip = (
+            f"The KV pool has room for {requests} of {tokens:,} tokens at once, prompt and answer together.\n"
+            f"At most {self._running:,} run at once, as set under Batching."
+        )
+        self._row.setToolTip(tip)
+        self.length.setAccessibleDescription(tip)
+
+    def _on_length(self) -> None:
+        places.settings().setValue(LENGTH_KEY, self.length.currentData())
+
+
+def _kept_length() -> int:
+    try:
+        return int(str(places.settings().value(LENGTH_KEY, CONTEXT)))
+    except ValueError:  # written by something else
+        return CONTEXT
