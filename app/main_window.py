@@ -22,6 +22,7 @@ from app import places, style_sheet, theme
 from app.bridge import Bridge
 from app.dialogs import SettingsDialog, ShortcutsDialog
 from app.load_status import LoadStatus
+from app.notices import Notices
 from app.pages.play import PlayPage
 from app.recent_models import RecentModels
 from app.saved_runs import SavedRuns
@@ -30,7 +31,7 @@ from app.widgets.banner import Banner
 from app.widgets.palette import CommandPalette
 from app.widgets.top_bar import TopBar
 from app.words import held_words, model_words, run_words, sentence
-from engine import RUN_SUFFIX, EngineConfig, ModelCard, ModelSpec, Notice, Record, Trace
+from engine import RUN_SUFFIX, EngineConfig, ModelCard, ModelSpec, Trace
 
 if TYPE_CHECKING:
     from app.pages.compare import ComparePage
@@ -55,7 +56,7 @@ class MainWindow(QMainWindow):
         self.setAcceptDrops(True)
         self.session, self.bridge = session, bridge
         self.keeps_layout = True
-        self._closing = self.finished = self._makes_room = False
+        self._closing = self.finished = False
         self.page = PlayPage(session, bridge)
         self.compare: ComparePage | None = None  # built when it is first asked for
         self.models: ModelsPage | None = None  # likewise
@@ -64,6 +65,7 @@ class MainWindow(QMainWindow):
         self.menu.setObjectName("main_menu")
         self.banner = Banner()
         self.runs = SavedRuns(session, bridge, self.banner, self)
+        self.notices = Notices(session, bridge, self.banner, self.runs, self)
         self.top_bar = TopBar(self.menu, PAGES)
         self.pages = QStackedWidget()
         self.pages.addWidget(self.page)
@@ -188,10 +190,6 @@ class MainWindow(QMainWindow):
         session.trace_changed.connect(self._on_trace)
         session.config_changed.connect(self._say_state)
         session.config_changed.connect(lambda config: self.page.sampling.set_mode(config.mode))
-        session.engine_died.connect(self._on_died)
-        session.notice_raised.connect(self._on_notice)
-        session.room_made.connect(self._on_room_made)
-        self.bridge.records_arrived.connect(self._on_records)
         self.page.composer.path_dropped.connect(self.open_path)
         self.page.model.models_asked.connect(lambda: self.show_page(MODELS))
         self.page.told.connect(lambda words: self.banner.tell("info", words, ""))
@@ -360,19 +358,9 @@ class MainWindow(QMainWindow):
 
     def _on_state(self, state: SessionState) -> None:
         self.unload_action.setEnabled(state in (SessionState.READY, SessionState.DIED))
-        if state in (SessionState.LOADING, SessionState.READY) and self.banner.property("level") == "error":
-            self.banner.hide()
-        if self._makes_room and state is not SessionState.LOADING:
-            self._makes_room = False
-            self.banner.hide()
         if state is SessionState.LENT:
             self.page.composer.send_button.setToolTip(LENT_WORDS)
         self._say_state()
-
-    def _on_room_made(self, words: str) -> None:
-        """Stays on show for as long as it is true."""
-        self._makes_room = True
-        self.banner.tell("info", sentence(words), "")
 
     def _say_state(self) -> None:
         session, trace = self.session, self.session.trace
@@ -393,8 +381,10 @@ class MainWindow(QMainWindow):
                 self.top_bar.status.say(f"{model_words(session.spec.source)} · the engine has stopped")
 
     def _on_progress(self, status: LoadStatus) -> None:
-        share = f" · {100 * status.done / status.total:.0f} %" if status.total else ""
-        self.top_bar.status.say(f"loading {model_words(self.session.spec.source)} · {status.stage}{share}")
+        words = status.words
+        if status.total and not status.counted:
+            words = f"{status.stage} · {100 * status.done / status.total:.0f} %"
+        self.top_bar.status.say(f"loading {model_words(self.session.spec.source)} · {words}")
 
     def _on_trace(self, trace: Trace) -> None:
         if self.runs.path is None:
@@ -404,31 +394,6 @@ class MainWindow(QMainWindow):
     def _on_load_failed(self, message: str) -> None:
         if message and not self.page.model.isVisible():
             self.banner.tell("error", "The model was not loaded", sentence(message))
-
-    def _on_died(self, message: str) -> None:
-        shown = {} if self.runs.path is not None else self.bridge.requests  # a saved run's were not cut
-        cut = sum(view.ended is None or view.error != "" for view in shown.values())
-        kept = "All texts so far were kept"
-        if cut:
-            kept += f", also those of the {cut:,} requests that were running" if cut > 1 else ", also the one under way"
-        self.banner.tell(
-            "error",
-            "The engine has stopped",
-            f"{sentence(message)}. {kept}.",
-            details=f"run file: {self.session.run_file}",
-            action=("Restart", self._on_restart),
-        )
-
-    def _on_restart(self) -> None:
-        self.session.start(self.session.restart())
-
-    def _on_notice(self, text: str) -> None:
-        self.banner.tell("warning", sentence(text), "")
-
-    def _on_records(self, records: list[Record]) -> None:
-        for record in records:
-            if isinstance(record, Notice) and record.level == "warning":
-                self.banner.tell("warning", sentence(record.text), "")
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if any(url.isLocalFile() for url in event.mimeData().urls()):

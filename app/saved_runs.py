@@ -30,6 +30,7 @@ class SavedRuns(QObject):
         self._cancelled = threading.Event()
         self._reading = 0
         self._told = 0  # per cent
+        self._mentioned: list[str] = []
         session.submitted.connect(self._on_submitted)
 
     @property
@@ -107,10 +108,21 @@ class SavedRuns(QObject):
             self._banner.tell("info", f"Reading {path.stem}", words, action=("Cancel", self.cancel))
 
     def _show(self, trace: Trace, path: Path) -> None:
-        self.path = path
+        self.path, self._mentioned = path, []
         self._bridge.show(trace)
-        self._banner.tell(
-            "info", f"A saved run: {path.stem}", "Space plays it, comma and period step through it.",
-            action=("Back to the engine", self.close),
-        )  # fmt: skip
+        self._tell_run(path)
         self.opened.emit()
+
+    def mention(self, time: float, text: str) -> None:
+        """Something that the run on show told a person to know, seconds after its beginning."""
+        self._mentioned.append(f"{max(0.0, time):,.1f} s: {text}.")
+        if self.path is not None:
+            self._tell_run(self.path)
+
+    def _tell_run(self, path: Path) -> None:
+        told = self._mentioned
+        more = f" (and {len(told) - 1:,} more such words)" if len(told) > 1 else ""
+        words = ["Space plays it, comma and period step through it.", *([f"At {told[0]}{more}"] if told else [])]
+        self._banner.tell(
+            "info", f"A saved run: {path.stem}", "\n".join(words), action=("Back to the engine", self.close)
+        )  # fmt: skip

@@ -7,6 +7,7 @@ could cause: failures arrive as signals with words.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
 import threading
@@ -45,6 +46,7 @@ T = TypeVar("T")
 WATCH_MS = 200
 THREADS = 8  # a load, downloads and measurements hold one each
 MOST_TORCH_THREADS = max(1, (os.cpu_count() or 2) - 1)  # a core is left to the window: who shares one slows all others
+AGAIN = 60.0  # seconds from one restart to the next: an engine that is lost sooner stays so
 LENT_WORDS = "A race is running; stop it on the Compare page first."
 
 
@@ -84,6 +86,7 @@ class Session(QObject):
     submitted = Signal(object)  # list[int], ids of the requests
     submit_failed = Signal(str)
     engine_died = Signal(str)
+    engine_restarts = Signal(str)  # it died of what a fresh process mends, and is loaded again by itself: why
     notice_raised = Signal(str)  # a warning that stops nothing
     room_made = Signal(str)  # the model there was is given back before another is loaded: why, and what if that fails
 
@@ -106,6 +109,8 @@ class Session(QObject):
         self._one_at_a_time = asyncio.Lock()
         self.closing = False
         self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="session")
+        self._restarted = -math.inf  # when it was last started again by itself
+        self._death = ""  # the words with which the last engine died
         self._meter = LoadMeter()
         self._progress: LoadProgress | None = None
         self._watch = QTimer(self)
@@ -119,6 +124,12 @@ class Session(QObject):
     @property
     def ready(self) -> bool:
         return self.state is SessionState.READY
+
+    @property
+    def death(self) -> str:
+        """The words with which the engine died, or the one before it; "" where none did."""
+        present = self._engine.error if self._engine is not None else ""
+        return present or self._death
 
     @property
     def engine_pid(self) -> int | None:
@@ -460,7 +471,14 @@ class Session(QObject):
 
     def _on_watch(self) -> None:
         engine = self._engine
-        if engine is not None and not engine.alive and self.ready:
-            self._watch.stop()
-            self._set_state(SessionState.DIED)
-            self.engine_died.emit(engine.error)
+        if engine is None or engine.alive or not self.ready:
+            return
+        self._watch.stop()
+        self._death, now = engine.error, time.monotonic()
+        if engine.restart and now - self._restarted > AGAIN:
+            self._restarted = now
+            self.engine_restarts.emit(engine.error)
+            self.start(self.restart())
+            return
+        self._set_state(SessionState.DIED)
+        self.engine_died.emit(engine.error)

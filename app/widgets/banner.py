@@ -24,6 +24,8 @@ class Banner(QFrame):
         self._action: Callable[[], object] | None = None
         self._mark = label("", "error")
         self.title = label("", "title", "banner_title")
+        self.title.setWordWrap(True)
+        self.title.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self.text = QLabel()
         self.text.setObjectName("banner_text")
         self.text.setProperty("role", "secondary")

@@ -1,0 +1,75 @@
+"""What the banner says of the engine without being asked: that it died or is started again, that a model makes room,
+and what the trace tells a person to know."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QObject
+
+from app.bridge import Bridge
+from app.saved_runs import SavedRuns
+from app.session import Session, SessionState
+from app.widgets.banner import Banner
+from app.words import sentence
+from engine import Notice, Record
+
+
+class Notices(QObject):
+    """Listens to the session and to the trace on show."""
+
+    def __init__(self, session: Session, bridge: Bridge, banner: Banner, runs: SavedRuns, parent: QObject) -> None:
+        super().__init__(parent)
+        self._session, self._bridge, self._banner, self._runs = session, bridge, banner, runs
+        self._makes_room = False
+        self._restarts = ""  # why the engine is being started again, until it is there
+        session.state_changed.connect(self._on_state)
+        session.engine_died.connect(self._on_died)
+        session.engine_restarts.connect(self._on_restarts)
+        session.notice_raised.connect(lambda text: banner.tell("warning", sentence(text), ""))
+        session.room_made.connect(self._on_room_made)
+        bridge.records_arrived.connect(self._on_records)
+
+    def _on_state(self, state: SessionState) -> None:
+        if state in (SessionState.LOADING, SessionState.READY) and self._banner.property("level") == "error":
+            self._banner.hide()
+        if self._makes_room and state is not SessionState.LOADING:
+            self._makes_room = False
+            self._banner.hide()
+        if self._restarts and state is SessionState.READY:
+            self._banner.tell("info", "The engine was started again", self._restarts)
+        if state is not SessionState.LOADING:
+            self._restarts = ""
+
+    def _on_room_made(self, words: str) -> None:
+        """Stays on show for as long as it is true."""
+        self._makes_room = True
+        self._banner.tell("info", sentence(words), "")
+
+    def _on_restarts(self, error: str) -> None:
+        self._restarts = f"{sentence(error)}. The requests that ran have ended. All texts so far were kept."
+        self._banner.tell("warning", "The engine is being started again", self._restarts)
+
+    def _on_died(self, error: str) -> None:
+        shown = {} if self._runs.path is not None else self._bridge.requests  # a saved run's were not cut
+        cut = sum(view.ended is None or view.error != "" for view in shown.values())
+        kept = "All texts so far were kept"
+        if cut:
+            kept += f", also those of the {cut:,} requests that were running" if cut > 1 else ", also the one under way"
+        self._banner.tell(
+            "error",
+            "The engine has stopped",
+            f"{sentence(error)}. {kept}.",
+            details=f"run file: {self._session.run_file}",
+            action=("Restart", lambda: self._session.start(self._session.restart())),
+        )
+
+    def _on_records(self, records: list[Record]) -> None:
+        for record in records:
+            match record:
+                case Notice(level="warning" | "error") if self._runs.path is not None:
+                    self._runs.mention(record.time - self._bridge.scope.origin, record.text)
+                case Notice(level="error") if record.text == self._session.death:
+                    pass  # told as such
+                case Notice(level="warning" | "error"):
+                    self._banner.tell(record.level, sentence(record.text), "")
+                case _:
+                    pass
