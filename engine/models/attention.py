@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
@@ -12,6 +12,9 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from engine.kernels import cpu
+
+if TYPE_CHECKING:
+    from engine.kernels.packed_rows import PackedRows
 
 NAME = "batchscope"
 
@@ -105,6 +108,7 @@ class PagedBatch:
     context_lengths: Tensor | None = None
     block_tables: Tensor | None = None
     slots: Tensor | None = None
+    packed: PackedRows | None = None
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: Options) -> Tensor:
         q, k, v = query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
@@ -141,7 +145,7 @@ def _attend_cpu(
 def _attend_triton(
     batch: PagedBatch, q: Tensor, k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, options: Options
 ) -> Tensor:
-    from engine.kernels.paged_attention import paged_attention
+    from engine.kernels.paged_attention import PackedRows, paged_attention
     from engine.kernels.store_kv import store_kv
 
     assert batch.slots is not None
@@ -149,7 +153,11 @@ def _attend_triton(
     assert batch.query_starts is not None
     assert batch.context_lengths is not None
     store_kv(k, v, k_cache, v_cache, batch.slots)
+    if batch.packed is None:
+        rows = len(batch.context_lengths)
+        short = rows if len(q) == rows else 0  # a decode step
+        batch.packed = PackedRows(batch.query_starts, batch.context_lengths, batch.block_tables, short=short)
     return paged_attention(
-        q, k_cache, v_cache, batch.block_tables, batch.query_starts, batch.context_lengths,
+        q, k_cache, v_cache, batch.packed,
         scale=options.scale, sliding_window=options.window, softcap=options.softcap, sinks=options.sinks,
     )  # fmt: skip

@@ -4,6 +4,7 @@ float32 and float16 only: the interpreter's product of bfloat16 tiles is wrong (
 """
 
 import os
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,8 +12,7 @@ import torch
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("run by test_interpreted.py", allow_module_level=True)
 
-from engine.kernels import reference
-from engine.kernels.paged_attention import paged_attention
+from engine.kernels.paged_attention import PackedRows, paged_attention
 from engine.kernels.store_kv import store_kv
 from tests.engine.kernels.paged_case import Shape, make_case, make_store, random_shape
 
@@ -63,31 +63,31 @@ def test_a_group_larger_than_a_tile_is_served() -> None:
 
 def test_scores_too_large_for_an_exponential_overflow_nothing() -> None:
     case = make_case(Shape(((1, 30), (20, 20)), softcap=50.0, sinks=True), 0)
-    case.arguments[0].mul_(1000)
+    case.q.mul_(1000)
     case.check(paged_attention)
 
 
 def test_all_rows_idle_leave_the_output_as_it_was() -> None:
     q, cache = torch.zeros(4, 2, 32), torch.full((1, 16, 1, 32), torch.nan)
     out = torch.full_like(q, 7.0)
-    idle = (torch.full((3, 2), -1).int(), torch.zeros(4).int(), torch.zeros(3).int())
-    paged_attention(q, cache, cache, *idle, scale=1.0, out=out)
+    for short in (0, 3):
+        idle = PackedRows(torch.zeros(4).int(), torch.zeros(3).int(), torch.full((3, 2), -1).int(), short=short)
+        paged_attention(q, cache, cache, idle, scale=1.0, out=out)
     assert (out == 7.0).all()
 
 
 def test_no_tokens_need_no_launch() -> None:
     q, cache = torch.zeros(0, 2, 32), torch.zeros(1, 16, 1, 32)
-    idle = (torch.full((1, 2), -1).int(), torch.zeros(2).int(), torch.zeros(1).int())
-    assert paged_attention(q, cache, cache, *idle, scale=1.0).shape == (0, 2, 32)
+    idle = PackedRows(torch.zeros(2).int(), torch.zeros(1).int(), torch.full((1, 2), -1).int())
+    assert paged_attention(q, cache, cache, idle, scale=1.0).shape == (0, 2, 32)
     store_kv(q, q, cache, cache, torch.zeros(0, dtype=torch.int64))
 
 
 def test_a_query_laid_out_heads_first_is_read_by_its_strides() -> None:
     case = make_case(Shape(MIXED), 3)
-    q = case.arguments[0].transpose(0, 1).contiguous().transpose(0, 1)
+    q = case.q.transpose(0, 1).contiguous().transpose(0, 1)
     assert not q.is_contiguous()
-    out = paged_attention(q, *case.arguments[1:], **case.options)
-    torch.testing.assert_close(out, reference.paged_attention(*case.arguments, **case.options), rtol=2e-5, atol=2e-5)
+    replace(case, q=q).check(paged_attention)
 
 
 @pytest.mark.parametrize("seed", range(30))

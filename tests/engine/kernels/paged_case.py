@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from engine.kernels import reference
+from engine.kernels.packed_rows import SHORT, PackedRows
 
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}  # of values near one
 
@@ -28,22 +29,51 @@ class Shape:
     sinks: bool = False
     dtype: torch.dtype = torch.float32
     heads_first: bool = False  # the cache is stored as [blocks, kv_heads, block_size, head_dim]
+    table_rows: bool = False  # tables lie in another order than the rows, among others
 
 
 @dataclass(frozen=True)
 class Case:
-    """One problem: the arguments of `paged_attention`, positional and by keyword."""
+    """One problem. The oracle reads `tables`, the rows' own; a launch `block_tables`, by `table_rows`."""
 
-    arguments: tuple[Tensor, ...]
+    q: Tensor
+    k_cache: Tensor
+    v_cache: Tensor
+    tables: Tensor
+    query_starts: Tensor
+    context_lengths: Tensor
+    block_tables: Tensor
+    table_rows: Tensor | None
+    short: int
     options: dict[str, Any]
 
-    def check(self, paged_attention: Callable[..., Tensor]) -> None:
+    def rows(self, short: int | None = None) -> PackedRows:
+        """The rows as a step would have them; all that may be are short unless `short` says otherwise."""
+        return PackedRows(
+            self.query_starts,
+            self.context_lengths,
+            self.block_tables,
+            self.table_rows,
+            self.short if short is None else short,
+        )
+
+    def run(self, paged_attention: Callable[..., Tensor], short: int | None = None, **given: Any) -> Tensor:
+        """The kernel's output, NaN where it wrote nothing."""
+        out = torch.full_like(self.q, torch.nan)
+        rows = self.rows(short)
+        assert paged_attention(self.q, self.k_cache, self.v_cache, rows, **self.options, **given, out=out) is out
+        return out
+
+    def expected(self) -> Tensor:
+        q = self.q.double()
+        metadata = (self.tables, self.query_starts, self.context_lengths)
+        return reference.paged_attention(q, self.k_cache, self.v_cache, *metadata, **self.options)
+
+    def check(self, paged_attention: Callable[..., Tensor], short: int | None = None, **given: Any) -> None:
         """Fails unless the kernel agrees with the oracle in every element of a NaN-poisoned output."""
-        q = self.arguments[0]
-        out = torch.full_like(q, torch.nan)
-        assert paged_attention(*self.arguments, **self.options, out=out) is out
-        expected = reference.paged_attention(q.double(), *self.arguments[1:], **self.options)
-        torch.testing.assert_close(out.double(), expected, rtol=TOLERANCE[q.dtype], atol=TOLERANCE[q.dtype])
+        tolerance = TOLERANCE[self.q.dtype]
+        out = self.run(paged_attention, short, **given)
+        torch.testing.assert_close(out.double(), self.expected(), rtol=tolerance, atol=tolerance)
 
 
 def make_case(shape: Shape, seed: int, device: str = "cpu") -> Case:
@@ -75,9 +105,21 @@ def make_case(shape: Shape, seed: int, device: str = "cpu") -> Case:
     query_starts = torch.tensor([0, *(queries for queries, _ in shape.rows)]).cumsum(0).int()
     context_lengths = torch.tensor([context for _, context in shape.rows], dtype=torch.int32)
     sinks = torch.randn(heads, generator=random).to(shape.dtype).to(device) if shape.sinks else None
-    arguments = (q.to(shape.dtype), k_cache, v_cache, block_tables, query_starts, context_lengths)
+    short = 0
+    while short < len(shape.rows) and shape.rows[short][0] <= SHORT:
+        short += 1
+    launched, table_rows = block_tables, None
+    if shape.table_rows:
+        table_rows = torch.randperm(2 * len(shape.rows), generator=random)[: len(shape.rows)].int()
+        launched = torch.full((2 * len(shape.rows), block_tables.shape[1]), -1, dtype=torch.int32)
+        launched[table_rows] = block_tables
     return Case(
-        tuple(_on(device, tensor) for tensor in arguments),
+        *(
+            _on(device, tensor)
+            for tensor in (q.to(shape.dtype), k_cache, v_cache, block_tables, query_starts, context_lengths, launched)
+        ),
+        None if table_rows is None else table_rows.to(device),
+        short,
         {
             "scale": shape.head_dim**-0.5,
             "sliding_window": shape.sliding_window,
@@ -109,6 +151,7 @@ def random_shape(seed: int, dtype: torch.dtype, *, most_rows: int = 4, longest: 
         sinks=pick(False, True),
         dtype=dtype,
         heads_first=pick(False, True),
+        table_rows=pick(False, True),
     )
 
 

@@ -20,6 +20,7 @@ from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler import ASTSource  # noqa: E402
 
 from engine.kernels import awq_matmul, paged_attention, store_kv  # noqa: E402
+from engine.kernels.packed_rows import PackedRows  # noqa: E402
 
 SHARED_MEMORY = {80: 163 * 1024, 89: 99 * 1024, 90: 227 * 1024, 100: 227 * 1024}  # bytes a block may have, by sm
 POINTERS = {
@@ -68,19 +69,19 @@ def attention_arguments(
     q = torch.empty(tokens, heads, head_dim, dtype=dtype, device="meta")
     cache = torch.empty(1000, 16, 8, head_dim, dtype=dtype, device="meta")
     table, starts, contexts = (torch.empty(s, dtype=torch.int32, device="meta") for s in [(rows, 64), rows + 1, rows])
-    return paged_attention.launch(
+    return paged_attention.launches(
         q,
         q,
         cache,
         cache,
-        table,
-        starts,
-        contexts,
+        PackedRows(starts, contexts, table, short=rows if tokens == rows else 0),
         scale=0.1,
         sliding_window=128 if everything else None,
         softcap=30.0 if everything else None,
         sinks=torch.empty(heads, dtype=dtype, device="meta") if everything else None,
-    )[1]
+        sm=90,
+        processors=132,
+    )[1][2]
 
 
 def check(compiled: Any, sm: int) -> None:

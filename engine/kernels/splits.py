@@ -1,0 +1,244 @@
+"""Long contexts are split over several programs: how many is decided on the GPU, so that a CUDA graph stays valid.
+
+A work item is a query tile of a row and one part of the keys that the tile sees (split-KV, or FlashDecoding: Dao,
+Haziza, Massa and Sizov 2023). `plan_splits_kernel` numbers the items once a step; `merge_splits_kernel` adds the parts
+of a tile up in a fixed order, so the same step gives the same bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from engine.kernels.jit import jit, next_power_of_two, tl
+
+BLOCK_ROWS = 256  # rows that a search or the plan reads at a time
+BLOCK_SPLITS = 16  # parts that a merge reads at a time
+MERGED_ROWS = 4  # rows of M that a program merges one after another, at most
+
+
+@jit
+def find_item(
+    starts: tl.tensor,
+    query_starts: tl.tensor,
+    rows: tl.tensor,
+    item: tl.tensor,
+    BLOCK_TOKENS: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
+    """A numbered item's row, its index within the row, the row's first token and query length, the item's query tile,
+    its split, and of how many.
+
+    Row r owns the items [starts[r], starts[r + 1]), the last query tile's first: it sees the most keys. Reading all
+    starts at once waits for memory once, where a binary search waits for a chain of loads.
+    """
+    row = -1
+    for first in range(0, rows, BLOCK_ROWS):
+        at = first + tl.arange(0, BLOCK_ROWS)
+        begun = tl.load(starts + at, mask=at < rows, other=2147483647) <= item
+        row += tl.sum(begun.to(tl.int32), axis=0)
+    start = tl.load(starts + row)
+    items = tl.load(starts + row + 1) - start
+    row_start = tl.load(query_starts + row)
+    queries = tl.load(query_starts + row + 1) - row_start
+    tiles = (queries + BLOCK_TOKENS - 1) // BLOCK_TOKENS
+    splits = items // tiles
+    index = item - start
+    return row, index, row_start, queries, tiles - 1 - index // splits, index % splits, splits
+
+
+@jit
+def row_tiles(
+    query_starts: tl.tensor,
+    context_lengths: tl.tensor,
+    at: tl.tensor,
+    rows: tl.tensor,
+    sliding_window: tl.tensor,
+    HAS_WINDOW: tl.constexpr,
+    BLOCK_TOKENS: tl.constexpr,
+    BLOCK_KEYS: tl.constexpr,
+) -> tuple[tl.tensor, tl.tensor]:
+    """Query tiles of rows, and the key tiles that their queries see together; none of rows without queries."""
+    inside = at < rows
+    queries = tl.load(query_starts + at + 1, mask=inside, other=0) - tl.load(query_starts + at, mask=inside, other=0)
+    visible = tl.load(context_lengths + at, mask=inside, other=0)
+    if HAS_WINDOW:
+        visible = tl.minimum(visible, sliding_window + queries - 1)
+    return (queries + BLOCK_TOKENS - 1) // BLOCK_TOKENS, (visible + BLOCK_KEYS - 1) // BLOCK_KEYS
+
+
+@jit(do_not_specialize=["query_starts", "context_lengths", "rows", "sliding_window", "target", "least"])
+def plan_splits_kernel(
+    plan: tl.tensor,  # int32 [2, rows + 1]: where each row's items begin, and where its parts
+    query_starts: tl.tensor,
+    context_lengths: tl.tensor,
+    rows: tl.tensor,
+    sliding_window: tl.tensor,
+    target: tl.tensor,  # work items wanted
+    least: tl.tensor,  # key tiles of an item
+    HAS_WINDOW: tl.constexpr,
+    BLOCK_TOKENS: tl.constexpr,
+    BLOCK_KEYS: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+) -> None:
+    """One program. Items exceed query tiles by less than `target`, and parts are at most twice that excess."""
+    lanes = tl.arange(0, BLOCK_ROWS)
+    sums = tl.zeros([BLOCK_ROWS], tl.int64)
+    for first in range(0, rows, BLOCK_ROWS):
+        tiles, keys = row_tiles(
+            query_starts, context_lengths, first + lanes, rows, sliding_window, HAS_WINDOW, BLOCK_TOKENS, BLOCK_KEYS
+        )
+        sums += tiles.to(tl.int64) * keys
+    chunk = tl.maximum((tl.sum(sums, axis=0) + target - 1) // target, least).to(tl.int32)  # key tiles of an item
+
+    starts, part_starts = plan, plan + rows + 1
+    tl.store(starts, 0)
+    tl.store(part_starts, 0)
+    item = tl.sum(tl.zeros([BLOCK_ROWS], tl.int32), axis=0)  # a zero on the device, as what is added to it
+    part = item
+    for first in range(0, rows, BLOCK_ROWS):
+        at = first + lanes
+        tiles, keys = row_tiles(
+            query_starts, context_lengths, at, rows, sliding_window, HAS_WINDOW, BLOCK_TOKENS, BLOCK_KEYS
+        )
+        splits = tl.maximum((keys + chunk - 1) // chunk, 1)
+        items = tiles * splits
+        parts = tl.where(splits > 1, items, 0)
+        tl.store(starts + at + 1, item + tl.cumsum(items, axis=0), mask=at < rows)
+        tl.store(part_starts + at + 1, part + tl.cumsum(parts, axis=0), mask=at < rows)
+        item += tl.sum(items, axis=0)
+        part += tl.sum(parts, axis=0)
+
+
+@jit(do_not_specialize=["plan", "query_starts", "rows"])
+def merge_splits_kernel(
+    out: tl.tensor,
+    weighted: tl.tensor,  # fp32 [parts, kv_heads, BLOCK_M, HEAD_DIM]
+    peaks: tl.tensor,  # fp32 [parts, kv_heads, BLOCK_M]
+    totals: tl.tensor,
+    plan: tl.tensor,
+    query_starts: tl.tensor,
+    rows: tl.tensor,
+    out_token_stride: tl.tensor,
+    out_head_stride: tl.tensor,
+    KV_HEADS: tl.constexpr,
+    GROUP: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_DIM: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_SPLITS: tl.constexpr,
+    PROGRAMS: tl.constexpr,  # of each part
+) -> None:
+    """The programs of a tile's parts share the tile's rows of M out among them: each merges all parts of its own."""
+    BLOCK_TOKENS: tl.constexpr = BLOCK_M // GROUP
+    program = tl.program_id(0)
+    kv_head = program % KV_HEADS
+    share = program // KV_HEADS % PROGRAMS
+    part = program // (KV_HEADS * PROGRAMS)
+    part_starts = plan + rows + 1
+    if part >= tl.load(part_starts + rows):
+        return
+    _, _, row_start, queries, tile, split, splits = find_item(
+        part_starts, query_starts, rows, part, BLOCK_TOKENS, BLOCK_ROWS
+    )
+    first_part = part - split
+    filled = tl.minimum(queries - tile * BLOCK_TOKENS, BLOCK_TOKENS) * GROUP
+
+    dims = tl.arange(0, BLOCK_DIM)
+    lanes = tl.arange(0, BLOCK_SPLITS)
+    for m in range(split * PROGRAMS + share, filled, splits * PROGRAMS):
+        peak = tl.max(tl.full([BLOCK_SPLITS], -1.0e30, tl.float32), axis=0)
+        total = tl.sum(tl.zeros([BLOCK_SPLITS], tl.float32), axis=0)
+        value = tl.zeros([BLOCK_DIM], tl.float32)
+        for first in tl.range(0, splits, BLOCK_SPLITS):
+            inside = first + lanes < splits
+            at = ((first_part + first + lanes).to(tl.int64) * KV_HEADS + kv_head) * BLOCK_M + m
+            part_peaks = tl.load(peaks + at, mask=inside, other=-1.0e30)
+            part_totals = tl.load(totals + at, mask=inside, other=0.0)
+            values = tl.load(
+                weighted + at[:, None] * HEAD_DIM + dims[None, :],
+                mask=inside[:, None] & (dims < HEAD_DIM)[None, :],
+                other=0.0,
+            )
+            new_peak = tl.maximum(peak, tl.max(part_peaks, axis=0))
+            weights = tl.exp2(part_peaks - new_peak)
+            decline = tl.exp2(peak - new_peak)
+            total = total * decline + tl.sum(weights * part_totals, axis=0)
+            value = value * decline + tl.sum(weights[:, None] * values, axis=0)
+            peak = new_peak
+        token = (row_start + tile * BLOCK_TOKENS + m // GROUP).to(tl.int64)
+        head = (kv_head * GROUP + m % GROUP).to(tl.int64)
+        tl.store(out + token * out_token_stride + head * out_head_stride + dims, value / total, mask=dims < HEAD_DIM)
+
+
+@dataclass(frozen=True, slots=True)
+class Partials:
+    """Softmax states of parts of contexts, float32."""
+
+    weighted: Tensor  # [parts, kv_heads, block_m, head_dim]
+    peaks: Tensor  # [parts, kv_heads, block_m]
+    totals: Tensor
+
+
+def plan_launch(
+    starts: Tensor,
+    query_starts: Tensor,
+    context_lengths: Tensor,
+    *,
+    sliding_window: int | None,
+    target: int,
+    least: int,
+    block_tokens: int,
+    block_keys: int,
+) -> tuple[Any, tuple[int], dict[str, Any]]:
+    """The kernel, grid and arguments that number the rows' work items, `target` of them wanted, each of at least
+    `least` key tiles, into `starts` int32 [2, rows + 1]."""
+    arguments = {
+        "plan": starts,
+        "query_starts": query_starts,
+        "context_lengths": context_lengths,
+        "rows": len(context_lengths),
+        "sliding_window": sliding_window or 0,
+        "target": target,
+        "least": least,
+        "HAS_WINDOW": sliding_window is not None,
+        "BLOCK_TOKENS": block_tokens,
+        "BLOCK_KEYS": block_keys,
+        "BLOCK_ROWS": BLOCK_ROWS,
+        "num_warps": 4,
+        "enable_fp_fusion": True,  # said outright: Triton's default changes in 3.10
+    }
+    return plan_splits_kernel, (1,), arguments
+
+
+def merge_launch(
+    out: Tensor, partials: Partials, starts: Tensor, query_starts: Tensor
+) -> tuple[Any, tuple[int], dict[str, Any]]:
+    """The kernel, grid and arguments that merge the parts; programs beyond the parts that there are return at once."""
+    parts, kv_heads, block_m, head_dim = partials.weighted.shape
+    programs = max(1, block_m // (2 * MERGED_ROWS))  # a tile that is split has two parts at least
+    arguments = {
+        "out": out,
+        "weighted": partials.weighted,
+        "peaks": partials.peaks,
+        "totals": partials.totals,
+        "plan": starts,
+        "query_starts": query_starts,
+        "rows": starts.shape[1] - 1,
+        "out_token_stride": out.stride(0),
+        "out_head_stride": out.stride(1),
+        "KV_HEADS": kv_heads,
+        "GROUP": out.shape[1] // kv_heads,
+        "HEAD_DIM": head_dim,
+        "BLOCK_M": block_m,
+        "BLOCK_DIM": next_power_of_two(head_dim),
+        "BLOCK_ROWS": BLOCK_ROWS,
+        "BLOCK_SPLITS": BLOCK_SPLITS,
+        "PROGRAMS": programs,
+        "num_warps": 4,
+        "enable_fp_fusion": True,
+    }
+    return merge_splits_kernel, (parts * kv_heads * programs,), arguments
