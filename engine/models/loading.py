@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import PreTrainedModel
@@ -21,6 +22,9 @@ from engine.models.weight_count import held_bytes
 from engine.models.weights import Report, Reporter, quiet, read_weights
 from engine.trace.records import ModelCard
 
+if TYPE_CHECKING:
+    from engine.models.fusing import Fusion
+
 
 @dataclass(slots=True)
 class LoadedModel:
@@ -33,6 +37,7 @@ class LoadedModel:
     dtype: torch.dtype
     eos: frozenset[int]
     layer_kv: list[tuple[int, int]]  # (kv_heads, head_dim) of each layer's cache
+    fusion: Fusion | None = None  # None where no kernels of ours run: on a CPU
 
 
 def load(spec: ModelSpec, report: Report | None = None, cancelled: threading.Event | None = None) -> LoadedModel:
@@ -71,19 +76,33 @@ def _load(spec: ModelSpec, say: Reporter) -> LoadedModel:
     pack_linears(module)
     if quantization != "none":
         give_back()  # what quantizing took beside the weights
+    fusion = _fuse(module, say)
     card = replace(card, weight_bytes=held_bytes(module), load_seconds=time.perf_counter() - begun)
-    return LoadedModel(module, tokenizer, card, device, dtype, eos, layer_kv)
+    return LoadedModel(module, tokenizer, card, device, dtype, eos, layer_kv, fusion)
 
 
-def wrap(module: PreTrainedModel, tokenizer: Any, name: str, quantization: str = "none") -> LoadedModel:
+def wrap(
+    module: PreTrainedModel, tokenizer: Any, name: str, quantization: str = "none", fused: bool = True
+) -> LoadedModel:
     """A module that is in memory already (a random one in a benchmark, say) as a loaded model; `quantization` is how it
-    was quantized."""
+    was quantized; `fused` as `load` does it, else its small operations stay transformers' own."""
     device = module.device
     layer_kv, windows = serve_with_paged_attention(module, device)
     card = describe(module, tokenizer, name, name, quantization, layer_kv, windows)
     pack_linears(module)
     card = replace(card, weight_bytes=held_bytes(module))
-    return LoadedModel(module, tokenizer, card, device, module.dtype, end_tokens(module, tokenizer), layer_kv)
+    fusion = _fuse(module, Reporter(None, None)) if fused else None
+    return LoadedModel(module, tokenizer, card, device, module.dtype, end_tokens(module, tokenizer), layer_kv, fusion)
+
+
+def _fuse(module: PreTrainedModel, say: Reporter) -> Fusion | None:
+    """Fuses where our kernels run: on a GPU, and on CPU tensors in Triton's interpreter."""
+    if module.device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
+        return None
+    from engine.models.fusing import fuse
+
+    say("fusing small operations")
+    return fuse(module)
 
 
 def _device(spec: ModelSpec) -> torch.device:

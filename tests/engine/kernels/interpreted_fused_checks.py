@@ -31,11 +31,11 @@ def draw(*shape: int, seed: int = 0, scale: float = 1.0) -> torch.Tensor:
 
 @DTYPES
 @pytest.mark.parametrize("rounding", Rounding)
-@pytest.mark.parametrize("width", [1, 2, 64, 80, 128, 200, 256, 1000, 4096, WIDEST])
+@pytest.mark.parametrize("width", [1, 64, 80, 200, 1000, WIDEST])
 def test_rows_of_every_width_are_normed(width: int, rounding: Rounding, dtype: torch.dtype) -> None:
     weight = None if rounding is Rounding.NONE else draw(width, seed=1).to(dtype)
-    for rows in (1, 3, 17) if width <= 256 else (2,):
-        for scale in (1e-3, 1.0, 100.0):
+    for rows in (1, 17) if width <= 256 else (2,):
+        for scale in (1e-3, 100.0):
             x = draw(rows, width, seed=rows, scale=scale).to(dtype)
             check(rms_norm(x, weight, 1e-6, rounding), normed(x, weight, 1e-6, rounding))
 
@@ -91,17 +91,8 @@ def test_the_activation_is_rounded_before_the_product_as_torch_does() -> None:
     assert (acted(gate, up, Activation.SILU).half() != apart).float().mean() > 0.1
 
 
-@DTYPES
-@LAID
-@pytest.mark.parametrize("half_tables", [False, True])
-@pytest.mark.parametrize(
-    ("batch", "tokens", "q_heads", "k_heads", "head_dim"),
-    [(1, 7, 4, 2, 64), (1, 1, 32, 8, 128), (2, 3, 5, 1, 80), (1, 4, 40, 40, 32), (2, 1, 3, 3, 256), (1, 2, 1, 1, 2)],
-)
-def test_queries_and_keys_are_turned_where_they_lie(
-    batch: int, tokens: int, q_heads: int, k_heads: int, head_dim: int, half_tables: bool, layout: str,
-    dtype: torch.dtype,
-) -> None:  # fmt: skip
+def check_turned(shape: tuple[int, int, int, int, int], layout: str, half_tables: bool, dtype: torch.dtype) -> None:
+    batch, tokens, q_heads, k_heads, head_dim = shape
     q = LAYOUTS[layout](draw(batch, tokens, q_heads, head_dim).to(dtype)).transpose(1, 2)
     k = draw(batch, tokens, k_heads, head_dim, seed=1).to(dtype).transpose(1, 2)
     wide = head_dim // 2 if half_tables else head_dim
@@ -113,6 +104,22 @@ def test_queries_and_keys_are_turned_where_they_lie(
             check(out, rotated(x, cos, sin))
             assert out.dtype == dtype
             assert out.transpose(1, 2).is_contiguous()
+
+
+@DTYPES
+@pytest.mark.parametrize("half_tables", [False, True])
+@pytest.mark.parametrize(
+    "shape", [(1, 7, 4, 2, 64), (1, 1, 32, 8, 128), (1, 4, 40, 40, 32), (2, 1, 3, 3, 256), (1, 2, 1, 1, 2)]
+)
+def test_queries_and_keys_of_every_shape_are_turned(
+    shape: tuple[int, int, int, int, int], half_tables: bool, dtype: torch.dtype
+) -> None:
+    check_turned(shape, "contiguous", half_tables, dtype)
+
+
+@LAID
+def test_queries_are_turned_where_they_lie(layout: str) -> None:
+    check_turned((2, 3, 5, 1, 80), layout, False, torch.float16)
 
 
 def test_turned_heads_have_torchs_bits() -> None:

@@ -13,11 +13,13 @@ import pytest
 
 pytest.importorskip("triton")
 
+CHECKS = ["checks", "awq_checks", "fused_checks", "fusing_checks"]
+
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", ["interpreted_checks.py", "interpreted_awq_checks.py", "interpreted_fused_checks.py"])
+@pytest.mark.parametrize("name", CHECKS)
 def test_kernels_in_the_interpreter_agree_with_the_oracle(name: str) -> None:
-    checks = Path(__file__).with_name(name)
+    checks = Path(__file__).with_name(f"interpreted_{name}.py")
     run = subprocess.run(
         # Rows of a tile that hold no token divide 0 by 0 and overflow, and are not stored: NumPy warns, a GPU does not.
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore::RuntimeWarning", str(checks)],

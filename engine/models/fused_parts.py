@@ -1,0 +1,294 @@
+"""Parts of transformers' models with one of our kernels inside, each proved to compute what the part computes.
+
+A part is fused by giving this instance a subclass of its own class: no class and no module of transformers changes, and
+weights are still read where they are when they are used. Whatever a subclass was not proved for (another dtype, more
+arguments, gradients) its parent's forward computes.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from engine.kernels.rms_norm import WIDEST, Rounding, rms_norm
+from engine.kernels.rotary import rotate
+from engine.kernels.silu_mul import Activation, act_mul
+
+ROTATE = "apply_rotary_pos_emb"  # the global name by which transformers' attention rotates
+EPSILONS = ("variance_epsilon", "eps", "epsilon", "norm_eps")
+ACTIVATIONS = ("act_fn", "activation_fn", "act")
+GATED = (("gate_proj", "up_proj", "down_proj"), ("gate_up_proj", "down_proj"))
+MARK = "_fused"  # an attribute of the classes made here
+ANY_WIDTH = 128  # that a norm without a weight is proved with
+MAGNITUDES = (1e-3, 3e-2, 1.0, 30.0, 1e3)  # from where epsilon rules to where squares leave float16
+# Two roundings to the dtype, relative.
+TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
+
+
+class LeftAlone(Exception):
+    """A part stays as it is; the message says why, for a person."""
+
+
+@dataclass(slots=True)
+class Use:
+    """Whether a kernel was ever launched in the place that it was proved for."""
+
+    served: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The dtype and the device that parts are proved for."""
+
+    dtype: torch.dtype
+    device: torch.device
+
+    def serves(self, x: Tensor) -> bool:
+        return x.dtype is self.dtype and x.device.type == self.device.type and not torch.is_grad_enabled()
+
+    def draw(self, *shape: int, seed: int = 0) -> Tensor:
+        """Normal noise, the same each time; the process's own noise is left alone."""
+        noise = torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+        return noise.to(self.device, self.dtype)
+
+    def magnitudes(self, width: int) -> Tensor:
+        """Rows of noise `[2 * magnitudes, width]`, small and large."""
+        scales = torch.tensor(MAGNITUDES).repeat(2)[:, None]
+        noise = torch.randn(len(scales), width, generator=torch.Generator().manual_seed(1))
+        return (noise * scales).to(self.device, self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class FusedPart:
+    """The class that fuses a part, what of it our kernel computes, and its use."""
+
+    cls: type[nn.Module]
+    kernel: str
+    use: Use
+
+
+def fuse_part(part: nn.Module, setting: Setting) -> FusedPart | None:
+    """The class to give `part`, or None where it is nothing that we have a kernel for. Raises LeftAlone for a part that
+    looks like one, but is not proved to be."""
+    make = _maker(part)
+    if make is None:
+        return None
+    if "forward" in vars(part) or hasattr(type(part), MARK):
+        raise LeftAlone("its forward was replaced already")
+    try:
+        return make(part, setting)
+    except LeftAlone:
+        raise
+    except Exception as error:  # a model's own code and a compiler ran: whatever they raise, eager code remains
+        words = str(error).strip().splitlines() or [""]
+        raise LeftAlone(f"the proof failed: {type(error).__name__}: {words[0][:200]}") from error
+
+
+def _maker(part: nn.Module) -> Callable[[nn.Module, Setting], FusedPart] | None:
+    if type(part).__name__.endswith("Norm") and not type(part).__module__.startswith("torch."):
+        return fused_norm
+    if any(all(isinstance(getattr(part, name, None), nn.Module) for name in names) for names in GATED):
+        return fused_mlp
+    if ROTATE in getattr(getattr(type(part).forward, "__code__", None), "co_names", ()):
+        return fused_attention
+    return None
+
+
+def _subclass(part: nn.Module, forward: Callable[..., Any], kernel: str, use: Use) -> FusedPart:
+    own = type(part)
+    names = {"forward": forward, MARK: True, "__module__": own.__module__, "__qualname__": own.__qualname__}
+    return FusedPart(type(own.__name__, (own,), names), kernel, use)
+
+
+def fused_norm(norm: nn.Module, setting: Setting) -> FusedPart:
+    own: Callable[..., Tensor] = type(norm).forward
+    weight = getattr(norm, "weight", None)
+    epsilon = next((name for name in EPSILONS if isinstance(getattr(norm, name, None), float)), None)
+    if epsilon is None:
+        raise LeftAlone("it tells no epsilon")
+    held = [*norm.parameters(), *norm.buffers()]
+    if len(held) > 1 or (weight is not None and (weight.dim() != 1 or len(weight) > WIDEST)):
+        raise LeftAlone("it holds more than one weight of its width")
+    width = ANY_WIDTH if weight is None else len(weight)
+    x = setting.magnitudes(width)
+    probe = copy.copy(norm)
+    if weight is not None:  # drawn, or weights of one or zero would hide what is done with them
+        weight = (1.0 + 0.5 * setting.draw(width, seed=2)).to(weight.dtype)
+        probe.__dict__["_parameters"] = {"weight": weight}
+    expected = own(probe, x)
+    eps = getattr(norm, epsilon)
+    rounding = _rounding(x, weight, eps, expected)
+    if not _equal(rms_norm(x, weight, eps, rounding), expected):
+        raise LeftAlone("our norm computes something else")
+    use = Use()
+
+    def forward(self: nn.Module, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if args or kwargs or not setting.serves(x) or x.shape[-1] > WIDEST:
+            return own(self, x, *args, **kwargs)
+        use.served = True
+        return rms_norm(x, getattr(self, "weight", None), getattr(self, epsilon), rounding)
+
+    return _subclass(norm, forward, "norm", use)
+
+
+def _rounding(x: Tensor, weight: Tensor | None, eps: float, expected: Tensor) -> Rounding:
+    """The rounding that gives most of `expected` bit for bit, told by torch: nothing is compiled to be thrown away."""
+    unit = x.float() * torch.rsqrt(x.float().square().mean(-1, keepdim=True) + eps)
+    if weight is None:
+        made = {Rounding.NONE: unit.to(x.dtype)}
+    else:
+        made = {
+            Rounding.TWICE: weight * unit.to(x.dtype),
+            Rounding.ONCE: (weight.float() * unit).to(x.dtype),
+            Rounding.ONE_PLUS: (unit * (1.0 + weight.float())).to(x.dtype),
+        }
+    near = {rounding: out for rounding, out in made.items() if _equal(out, expected)}
+    if not near:
+        raise LeftAlone("it is no root mean square norm that we know")
+    return min(near, key=lambda rounding: int((near[rounding] != expected).sum()))
+
+
+def _equal(out: Any, expected: Any) -> bool:
+    """Equal but for rounding, and of one dtype and shape."""
+    if not isinstance(expected, Tensor) or out.dtype != expected.dtype or out.shape != expected.shape:
+        return False
+    tolerance = TOLERANCE[out.dtype]
+    return torch.allclose(out.float(), expected.float(), rtol=tolerance, atol=tolerance / 100)
+
+
+def fused_mlp(mlp: nn.Module, setting: Setting) -> FusedPart:
+    own: Callable[..., Tensor] = type(mlp).forward
+    act = next((name for name in ACTIVATIONS if callable(getattr(mlp, name, None))), None)
+    if act is None:
+        raise LeftAlone("its activation is not where we look for it")
+    activation = _activation(getattr(mlp, act), setting)
+    joined = hasattr(mlp, "gate_up_proj")
+    use = Use()
+
+    def forward(self: Any, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if args or kwargs or not setting.serves(x):
+            return own(self, x, *args, **kwargs)
+        use.served = True
+        gate, up = self.gate_up_proj(x).chunk(2, dim=-1) if joined else (self.gate_proj(x), self.up_proj(x))
+        return self.down_proj(act_mul(gate, up, activation))
+
+    width = getattr(mlp.gate_up_proj if joined else mlp.gate_proj, "in_features", None)
+    if not isinstance(width, int):
+        raise LeftAlone("its linear layers do not tell their width")
+    x = setting.draw(1, 6, width) * torch.tensor([0.1, 1.0, 3.0], device=setting.device).repeat(2)[:, None]
+    x = x.to(setting.dtype)
+    expected = own(mlp, x)
+    if not expected.any():
+        raise LeftAlone("it puts out zeros, which prove nothing")
+    out = forward(mlp, x)
+    if out.dtype != expected.dtype or out.shape != expected.shape:
+        raise LeftAlone("it puts out another dtype or shape than ours")
+    # Sums of many products: what rounds differently inside is seen against the largest of them.
+    if (out.float() - expected.float()).abs().max() > TOLERANCE[out.dtype] * expected.float().abs().max():
+        raise LeftAlone("it is no plain gated MLP")
+    use.served = False
+    return _subclass(mlp, forward, "gate", use)
+
+
+def _activation(act: Callable[[Tensor], Tensor], setting: Setting) -> Activation:
+    """Which activation `act` is. Raises LeftAlone where it is none of ours, or our kernel disagrees."""
+    gate, up = setting.magnitudes(500), setting.draw(10, 500, seed=3)
+    acted = act(gate)
+    found = {
+        Activation.SILU: torch.nn.functional.silu(gate),
+        Activation.GELU_TANH: torch.nn.functional.gelu(gate, approximate="tanh"),
+        Activation.GELU: torch.nn.functional.gelu(gate),
+    }
+    # Where a gelu is all but zero its own two ways of being computed differ: hence the larger absolute tolerance.
+    near = {
+        activation: out
+        for activation, out in found.items()
+        if out.dtype == acted.dtype and torch.allclose(out.float(), acted.float(), rtol=TOLERANCE[out.dtype], atol=1e-6)
+    }
+    if not near:
+        raise LeftAlone("its activation is none that we have a kernel for")
+    activation = min(near, key=lambda one: float((near[one].float() - acted.float()).abs().sum()))
+    made, expected = act_mul(gate, up, activation).float(), (acted * up).float()
+    if not torch.allclose(made, expected, rtol=TOLERANCE[setting.dtype], atol=1e-5):
+        raise LeftAlone("our activation computes something else")
+    return activation
+
+
+class Rotation:
+    """Stands in the place of `apply_rotary_pos_emb` of one kind of attention."""
+
+    def __init__(self, own: Callable[..., Any], head_dim: int, setting: Setting, use: Use) -> None:
+        self._own, self._head_dim, self._setting, self._use = own, head_dim, setting, use
+        self._tables = {table for table in self._possible() if self._proved(*table)}
+        if not self._tables:
+            raise LeftAlone("its rotary embedding turns other pairs than ours")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if kwargs or len(args) != 4 or not self._fits(*args):
+            return self._own(*args, **kwargs)
+        self._use.served = True
+        return rotate(*args)
+
+    def _fits(self, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> bool:
+        return (
+            q.dim() == k.dim() == 4
+            and cos.dim() == 3
+            and self._setting.serves(q)
+            and k.dtype is q.dtype
+            and (cos.shape[-1], cos.dtype) in self._tables
+            and sin.shape == cos.shape
+            and sin.dtype is cos.dtype
+            and q.shape[-1] == k.shape[-1] == self._head_dim
+            and q.shape[2] == k.shape[2] == cos.shape[1]
+            and q.shape[0] == k.shape[0]
+            and cos.shape[0] in (1, q.shape[0])
+        )
+
+    def _possible(self) -> set[tuple[int, torch.dtype]]:
+        """Tables may be as wide as a head or half of it, and stay float32 (OLMo 2)."""
+        return {
+            (width, dtype)
+            for width in (self._head_dim, self._head_dim // 2)
+            for dtype in (self._setting.dtype, torch.float32)
+        }
+
+    def _proved(self, width: int, dtype: torch.dtype) -> bool:
+        q, k = (self._setting.draw(2, 5, heads, self._head_dim, seed=heads).transpose(1, 2) for heads in (4, 2))
+        cos, sin = (self._setting.draw(2, 5, width, seed=seed).to(dtype) for seed in (5, 6))
+        try:
+            expected = self._own(q, k, cos, sin)
+        except (RuntimeError, ValueError, TypeError, IndexError):
+            return False  # not tables that it takes
+        if [(x.shape, x.dtype) for x in expected] != [(x.shape, x.dtype) for x in (q, k)]:
+            return False
+        tolerance = TOLERANCE[self._setting.dtype]
+        return all(
+            torch.allclose(out.float(), own.float(), rtol=tolerance, atol=tolerance)
+            for out, own in zip(rotate(q, k, cos, sin), expected)
+        )
+
+
+def fused_attention(attention: nn.Module, setting: Setting) -> FusedPart:
+    own = type(attention).forward
+    if not isinstance(own, FunctionType) or hasattr(own, "__wrapped__"):
+        raise LeftAlone("its forward is wrapped in another function")
+    rotation = own.__globals__.get(ROTATE)
+    head_dim = getattr(attention, "head_dim", None)
+    if not callable(rotation) or not isinstance(head_dim, int) or head_dim % 2:
+        raise LeftAlone("it does not tell the width of its heads")
+    use = Use()
+    ours = Rotation(rotation, head_dim, setting, use)
+    forward = FunctionType(
+        own.__code__, {**own.__globals__, ROTATE: ours}, own.__name__, own.__defaults__, own.__closure__
+    )
+    forward.__kwdefaults__ = own.__kwdefaults__
+    forward.__annotations__ = own.__annotations__
+    forward.__qualname__ = own.__qualname__
+    forward.__doc__ = own.__doc__
+    return _subclass(attention, forward, "rotation", use)

@@ -1,0 +1,149 @@
+"""Fuses the small operations of a loaded model: norms, the gates of its MLPs, rotary embeddings, each one launch.
+
+It knows no model's name. Every distinct part is proved by itself on random inputs, then the whole model on a short
+prompt; what is not proved stays as transformers computes it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from engine.models.attention import Options
+from engine.models.fused_parts import FusedPart, LeftAlone, Setting, fuse_part
+
+PROMPT = 8  # tokens of the whole model's proof
+# Root mean square of a token's logits' difference, relative, its median over the tokens: one that a mixture of experts
+# sends elsewhere at a tie differs a lot and proves nothing. A wrong rotation or norm gives about 1.
+TOLERANCE = {torch.float32: 1e-3, torch.float16: 2e-2, torch.bfloat16: 1e-1}
+UNUSED = "it is not called with what it was proved for"
+
+
+@dataclass(slots=True)
+class Fusion:
+    """What was fused: the number of parts by the name of their class and of the kernel. `left`: those that look as if
+    they could have been, with why they were not. `undone`: why the whole model was put back as it was."""
+
+    fused: Counter[tuple[str, str]] = field(default_factory=Counter)
+    left: Counter[tuple[str, str]] = field(default_factory=Counter)
+    undone: str = ""
+    _swapped: list[tuple[nn.Module, type[nn.Module], FusedPart]] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """One line for a log."""
+        done = ", ".join(f"{kernel} of {count} {name}" for (name, kernel), count in self.fused.items()) or "nothing"
+        left = "".join(f"; {count} {name} left as they are: {why}" for (name, why), count in self.left.items())
+        return f"fused: {done}{left}" + (f"; all put back: {self.undone}" if self.undone else "")
+
+    def undo(self) -> None:
+        """Puts every part back as it was."""
+        for part, own, _ in self._swapped:
+            part.__class__ = own
+        self._swapped.clear()
+        self.fused.clear()
+
+    def swap(self, part: nn.Module, fused: FusedPart) -> None:
+        self._swapped.append((part, type(part), fused))
+        self.fused[type(part).__name__, fused.kernel] += 1
+        part.__class__ = fused.cls
+
+    def put_back_unused(self) -> None:
+        """Puts back the parts whose kernel was not launched."""
+        kept = []
+        for part, own, fused in self._swapped:
+            if fused.use.served:
+                kept.append((part, own, fused))
+                continue
+            part.__class__ = own
+            self.fused[own.__name__, fused.kernel] -= 1
+            self.left[own.__name__, UNUSED] += 1
+        self._swapped[:] = kept
+        self.fused = +self.fused
+
+
+class Causal:
+    """Ordinary causal attention within one sequence: the whole model's proof needs no cache."""
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: Options) -> Tensor:
+        return nn.functional.scaled_dot_product_attention(
+            query, key, value, is_causal=True, scale=options.scale, enable_gqa=True
+        ).transpose(1, 2)
+
+
+def fuse(module: PreTrainedModel) -> Fusion:
+    """Fuses what can be proved of a model that our attention serves, in place. Other models of its classes are not
+    touched, nor are gradients: where they are asked for, transformers' own code runs. Raises nothing of a proof."""
+    setting = Setting(module.dtype, module.device)
+    fusion = Fusion()
+    with torch.inference_mode(), _current_device(setting.device):
+        try:
+            before = _logits(module)
+            _swap_all(module, setting, fusion)
+            if fusion.fused:
+                difference = _difference(before, _logits(module))
+                if not difference <= TOLERANCE[setting.dtype]:
+                    fusion.undone = f"the model's logits differ by {difference:.2g} of their spread"
+                fusion.put_back_unused()
+        except Exception as error:  # a model's own code ran: whatever it raises, it runs unfused as before
+            fusion.undone = f"the model's proof failed: {type(error).__name__}: {error}"[:300]
+        if fusion.undone:
+            fusion.undo()
+    if setting.device.type == "cuda":
+        torch.cuda.empty_cache()
+    return fusion
+
+
+def _swap_all(module: nn.Module, setting: Setting, fusion: Fusion) -> None:
+    known: dict[Hashable, FusedPart | str | None] = {}
+    for part in list(module.modules())[1:]:
+        likeness = _likeness(part)
+        if likeness not in known:
+            try:
+                known[likeness] = fuse_part(part, setting)
+            except LeftAlone as why:
+                known[likeness] = str(why)
+        found = known[likeness]
+        if isinstance(found, FusedPart):
+            fusion.swap(part, found)
+        elif found is not None:
+            fusion.left[type(part).__name__, found] += 1
+
+
+def _likeness(part: nn.Module) -> Hashable:
+    """What parts share that one proof serves: class, settings, and the kinds of all that they are made of."""
+    settings = frozenset(
+        (name, value)
+        for name, value in vars(part).items()
+        if isinstance(value, (bool, int, float, str)) and name != "layer_idx"
+    )
+    made_of = tuple(type(child) for child in part.modules())
+    held = tuple((tuple(weight.shape), weight.dtype) for weight in part.parameters())
+    return type(part), settings, made_of, held, "forward" in vars(part)
+
+
+def _logits(module: PreTrainedModel) -> Tensor:
+    """The logits `[tokens, vocabulary]` of a short prompt, float32, each token's around zero."""
+    vocabulary = int(module.config.get_text_config().vocab_size)
+    ids = torch.randint(min(vocabulary, 1000), (1, PROMPT), generator=torch.Generator().manual_seed(0))
+    positions = torch.arange(PROMPT, device=module.device)[None]
+    logits = module(
+        input_ids=ids.to(module.device), position_ids=positions, use_cache=False, batch=Causal()
+    ).logits[0].float()  # fmt: skip
+    return logits - logits.mean(-1, keepdim=True)
+
+
+def _difference(before: Tensor, after: Tensor) -> float:
+    """NaN where either is not finite."""
+    return float(((after - before).norm(dim=-1) / before.norm(dim=-1)).median())
+
+
+def _current_device(device: torch.device) -> AbstractContextManager[object]:
+    """Triton launches on the thread's current GPU, which need not be the model's."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()

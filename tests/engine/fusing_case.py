@@ -1,0 +1,90 @@
+"""What is fused of each tiny model, and the check that it changes no more than rounding and can be undone."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from engine.models.describing import serve_with_paged_attention
+from engine.models.fusing import Causal, Fusion, fuse
+from tests.engine.tiny_models import TINY_MODELS, VOCABULARY, make_tiny_model
+
+FUSED: dict[str, dict[str, int]] = {
+    "llama": {"norm": 5, "gate": 2, "rotation": 2},
+    "llama wide heads": {"norm": 5, "gate": 2, "rotation": 2},
+    "qwen2": {"norm": 5, "gate": 2, "rotation": 2},
+    "qwen3": {"norm": 9, "gate": 2, "rotation": 2},
+    "mistral": {"norm": 5, "gate": 2, "rotation": 2},
+    "gemma2": {"norm": 9, "gate": 2, "rotation": 2},
+    "gemma3": {"norm": 19, "gate": 3, "rotation": 3},
+    "phi3": {"norm": 5, "gate": 2, "rotation": 2},
+    "olmo2": {"norm": 9, "gate": 2, "rotation": 2},
+    "mixtral": {"norm": 5, "rotation": 2},
+    "qwen3 moe": {"norm": 9, "rotation": 2},
+    "starcoder2": {"rotation": 2},  # LayerNorm, and an MLP without a gate
+    "granite": {"norm": 5, "gate": 2, "rotation": 2},
+    "smollm3": {"norm": 5, "gate": 2, "rotation": 1},  # the other layer has no positions
+    "cohere": {"gate": 2},  # norms that subtract the mean, and other pairs turned
+    "gpt-oss": {"norm": 5, "rotation": 2},
+    "glm4": {"norm": 9, "gate": 2},  # half of each head turned, in other pairs
+    "gpt2": {},
+    "gpt-neox": {},
+    "opt": {},
+}
+LOGITS = {torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 5e-2}  # of their spread
+
+
+def served(name: str, dtype: torch.dtype = torch.float32, device: str = "cpu", seed: int = 0) -> PreTrainedModel:
+    """A tiny model with our attention set."""
+    module = make_tiny_model(TINY_MODELS[name], seed).to(device, dtype)
+    serve_with_paged_attention(module, module.device)
+    return module
+
+
+@torch.inference_mode()
+def logits(module: PreTrainedModel) -> Tensor:
+    ids = torch.randint(VOCABULARY, (2, 5), generator=torch.Generator().manual_seed(3)).to(module.device)
+    positions = torch.arange(5, 10, device=module.device)[None]
+    return module(input_ids=ids, position_ids=positions, use_cache=False, batch=Causal()).logits
+
+
+def classes(module: PreTrainedModel) -> list[type]:
+    return [type(part) for part in module.modules()]
+
+
+def by_kernel(fusion: Fusion) -> Counter[str]:
+    count: Counter[str] = Counter()
+    for (_, kernel), parts in fusion.fused.items():
+        count[kernel] += parts
+    return count
+
+
+def difference(after: Tensor, before: Tensor) -> float:
+    return float((after.double() - before.double()).norm() / before.double().std() / before.numel() ** 0.5)
+
+
+def check_fused(name: str, dtype: torch.dtype, device: str = "cpu") -> None:
+    """Fails unless what is expected is fused, nothing else changes, and undoing gives the same bits as before."""
+    module, other = served(name, dtype, device), served(name, dtype, device, seed=1)
+    code = sys.modules[type(module).__module__]
+    held = dict(vars(code))
+    before, others, own = logits(module), logits(other), classes(module)
+
+    fusion = fuse(module)
+    assert by_kernel(fusion) == FUSED[name], fusion.text
+    assert not fusion.undone
+    assert (classes(module) != own) == bool(FUSED[name])
+    assert difference(logits(module), before) <= LOGITS[dtype]
+
+    assert {key: value for key, value in vars(code).items() if value is not held.get(key)} == {}
+    assert classes(other) == own
+    assert torch.equal(logits(other), others)
+
+    fusion.undo()
+    assert classes(module) == own
+    assert not any("forward" in vars(part) for part in module.modules())
+    assert torch.equal(logits(module), before)

@@ -1,0 +1,187 @@
+"""Checks of fused models that `test_interpreted.py` runs with TRITON_INTERPRET=1, in a process of their own."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+if os.environ.get("TRITON_INTERPRET") != "1":
+    pytest.skip("run by test_interpreted.py", allow_module_level=True)
+
+from engine import ModelSpec
+from engine.bench.quantized import no_bars
+from engine.bench.rounded_awq import save_rounded_awq
+from engine.models import fused_parts
+from engine.models.fused_parts import LeftAlone, Setting, fuse_part
+from engine.models.fusing import Causal, fuse
+from engine.models.loading import load
+from tests.engine.fusing_case import FUSED, by_kernel, check_fused, classes, difference, logits, served
+from tests.engine.tiny_models import TINY_MODELS, save_tiny_model
+
+SETTING = Setting(torch.float16, torch.device("cpu"))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def test_every_tiny_model_has_an_expectation() -> None:
+    assert FUSED.keys() == TINY_MODELS.keys()
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_a_fused_model_differs_by_rounding_and_can_be_undone(name: str) -> None:
+    check_fused(name, torch.float32)
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma2", "olmo2"])
+def test_a_fused_model_in_float16_differs_by_rounding_and_can_be_undone(name: str) -> None:
+    check_fused(name, torch.float16)
+
+
+def test_where_gradients_are_asked_for_transformers_own_code_runs() -> None:
+    module = served("qwen3")
+    before = logits(module)
+    assert fuse(module).fused
+    ids = torch.arange(7)[None]
+    out = module(input_ids=ids, position_ids=ids, use_cache=False, batch=Causal()).logits
+    out.sum().backward()
+    assert all(parameter.grad is not None for name, parameter in module.named_parameters() if "norm" in name)
+    assert not torch.equal(logits(module), before)
+
+
+def test_what_fails_in_the_whole_model_is_put_back_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = served("llama")
+    own, before = classes(module), logits(module)
+    right = fused_parts.rms_norm
+
+    def wrong_for_sequences(x: torch.Tensor, *rest: object) -> torch.Tensor:  # parts are proved on rows
+        return right(x, *rest) * (1.0 if x.dim() == 2 else torch.linspace(0.5, 2, x.shape[-1]))
+
+    monkeypatch.setattr(fused_parts, "rms_norm", wrong_for_sequences)
+    fusion = fuse(module)
+    assert "logits differ" in fusion.undone
+    assert "put back" in fusion.text
+    assert not fusion.fused
+    assert classes(module) == own
+    assert torch.equal(logits(module), before)
+
+
+@pytest.mark.parametrize("kernel", ["rms_norm", "act_mul", "rotate"])
+def test_a_part_whose_kernel_disagrees_or_fails_stays_as_it_is(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    noun = {"rms_norm": "norm", "act_mul": "gate", "rotate": "rotation"}[kernel]
+    right = getattr(fused_parts, kernel)
+
+    def off(*arguments: object) -> object:
+        out = right(*arguments)
+        return tuple(x * 1.01 for x in out) if isinstance(out, tuple) else out * 1.01
+
+    def fails(*_: object) -> object:
+        raise RuntimeError("no compiler")
+
+    for broken in (off, fails):
+        monkeypatch.setattr(fused_parts, kernel, broken)
+        module = served("llama")
+        before = logits(module)
+        fusion = fuse(module)
+        assert by_kernel(fusion) == {key: count for key, count in FUSED["llama"].items() if key != noun}
+        assert sum(fusion.left.values()) == FUSED["llama"][noun]
+        assert difference(logits(module), before) < 1e-5
+
+
+class OddRMSNorm(nn.Module):
+    """Like Llama's, but for what `change` does to the result."""
+
+    def __init__(self, change: str = "") -> None:
+        super().__init__()
+        self.weight, self.eps, self.change = nn.Parameter(torch.ones(64)), 1e-5, change
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x.float()
+        centred = y - y.mean(-1, keepdim=True) if self.change == "centred" else y
+        spread = centred.abs() if self.change == "absolute" else centred.square()
+        eps = 2 * self.eps if self.change == "epsilon" else self.eps
+        unit = centred * torch.rsqrt(spread.mean(-1, keepdim=True) + eps)
+        if self.change == "wider":
+            return self.weight.float() * unit
+        return self.weight * unit.to(x.dtype) + (1e-2 if self.change == "shifted" else 0)
+
+
+@pytest.mark.parametrize("change", ["", "centred", "absolute", "epsilon", "wider", "shifted"])
+def test_a_norm_is_fused_only_where_it_computes_what_ours_does(change: str) -> None:
+    norm = OddRMSNorm(change).half().requires_grad_(False)
+    if not change:
+        with torch.inference_mode():
+            fused = fuse_part(norm, SETTING)
+            assert fused is not None
+            norm.__class__ = fused.cls
+            assert torch.equal(norm(torch.zeros(2, 64).half()), torch.zeros(2, 64).half())
+        assert fused.use.served
+        return
+    with torch.inference_mode(), pytest.raises(LeftAlone, match="no root mean square norm"):
+        fuse_part(norm, SETTING)
+
+
+class OddMLP(nn.Module):
+    """Gated as Llama's, but for `change`."""
+
+    def __init__(self, change: str = "") -> None:
+        super().__init__()
+        self.gate_proj, self.up_proj, self.down_proj = nn.Linear(48, 80), nn.Linear(48, 80), nn.Linear(80, 48)
+        self.act_fn: nn.Module = {"relu": nn.ReLU(), "gelu": nn.GELU()}.get(change, nn.SiLU())
+        self.change = change
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        gate, up = self.gate_proj(x), self.up_proj(x)
+        match self.change:
+            case "swapped":
+                gate, up = up, gate
+            case "clamped":
+                gate = gate.clamp(max=1.0)
+            case "plus one":
+                up = up + 1
+        return self.down_proj(self.act_fn(gate) * up)
+
+
+@pytest.mark.parametrize("change", ["", "gelu", "relu", "swapped", "clamped", "plus one"])
+def test_a_gate_is_fused_only_where_it_computes_what_ours_does(change: str) -> None:
+    torch.manual_seed(0)
+    mlp = OddMLP(change).half().requires_grad_(False)
+    if change in ("", "gelu"):
+        with torch.inference_mode():
+            x = torch.randn(5, 48).half()
+            expected, fused = mlp(x), fuse_part(mlp, SETTING)
+            assert fused is not None
+            mlp.__class__ = fused.cls
+            torch.testing.assert_close(mlp(x), expected, rtol=2e-3, atol=2e-3)
+        return
+    with torch.inference_mode(), pytest.raises(LeftAlone):
+        fuse_part(mlp, SETTING)
+
+
+def test_a_forward_that_was_replaced_already_is_left() -> None:
+    module = served("llama")
+    norm = module.model.norm
+    norm.forward = lambda x: x * 0.5
+    assert fuse(module).left == {("LlamaRMSNorm", "its forward was replaced already"): 1}
+    again = fuse(module)
+    assert not again.fused
+    assert sum(again.left.values()) == 9
+
+
+@pytest.mark.parametrize("quantization", ["nf4", "awq"])
+def test_the_gates_of_quantized_models_are_fused(quantization: str, tmp_path: Path) -> None:
+    folder = tmp_path / "llama"
+    save_tiny_model(TINY_MODELS["llama"], folder)
+    if quantization == "awq":
+        with no_bars():
+            folder = save_rounded_awq(folder, tmp_path / "awq", group=32)
+    model = load(ModelSpec(str(folder), quantization, "float16", "cpu"))
+    assert model.fusion is not None
+    assert by_kernel(model.fusion) == FUSED["llama"], model.fusion.text
+    after = logits(model.module)
+    model.fusion.undo()
+    assert difference(after, logits(model.module)) < 1e-2
