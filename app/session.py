@@ -47,6 +47,7 @@ WATCH_MS = 200
 THREADS = 8  # a load, downloads and measurements hold one each
 MOST_TORCH_THREADS = max(1, (os.cpu_count() or 2) - 1)  # a core is left to the window: who shares one slows all others
 AGAIN = 60.0  # seconds from one restart to the next: an engine that is lost sooner stays so
+MEASURED_WORDS = "Quality is being measured on the Models page. Wait until it is done, or cancel it there."
 LENT_WORDS = "A race is running; stop it on the Compare page first."
 
 
@@ -98,6 +99,7 @@ class Session(QObject):
         self.state = SessionState.EMPTY
         self.find: Callable[[int], RequestView | None] = lambda request: None
         self.busy: Callable[[], bool] = lambda: False  # whether requests run; told by what shows the trace
+        self.measures: Callable[[], bool] = lambda: False  # whether other models are loaded to measure their quality
         self._in_process = in_process
         self._engine: EngineFace | None = None
         self._loan: Loan | None = None
@@ -313,7 +315,8 @@ class Session(QObject):
     # -- lending --------------------------------------------------------------------------------------------------
 
     async def lend(self) -> Loan:
-        """Hands the engine out, until `take_back`. Raises InvalidInput while a model loads or requests run."""
+        """Hands the engine out, until `take_back`. Raises InvalidInput while a model loads, requests run or quality is
+        measured."""
         match self.state:
             case SessionState.LENT:
                 raise InvalidInput(LENT_WORDS)
@@ -321,6 +324,8 @@ class Session(QObject):
                 raise InvalidInput("A model is loading; wait until it is there, or cancel the load.")
         if self.busy():
             raise InvalidInput("Requests run on the Play page. Stop them first.")
+        if self.measures():
+            raise InvalidInput(MEASURED_WORDS)
         held = self.state is not SessionState.EMPTY
         self._watch.stop()
         engine, self._engine = self._engine, None

@@ -38,6 +38,7 @@ class QualitySection(QObject):
         page.addActions([self.compare_action, self.awq_action])
         page.subject_changed.connect(self._on_subject)
         self.panel.awq_asked.connect(self.make_awq)
+        page.fit.make_asked.connect(lambda: self.make_awq(page.spec("none")))
 
     def make_awq(self, spec: ModelSpec | None) -> None:
         """Opens the dialog for this model, or the one that is open."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.bridge import Bridge
@@ -12,6 +13,7 @@ from app.widgets.labels import Heading, Note, Row
 from engine import EngineConfig, InvalidInput
 
 MEGABYTE = 1024 * 1024
+SLOW_MS = 400  # a change that takes longer is said to be under way: a new pool, new captures
 
 
 class BatchingPanel(QWidget):
@@ -28,6 +30,8 @@ class BatchingPanel(QWidget):
         self.memory = Number("batching_kv_memory", 0, 16_777_216, 0, " MB", 64)
         self.memory.setSpecialValueText("automatic")
         self.note = Note("batching_note")
+        self._slow = QTimer(self, singleShot=True, interval=SLOW_MS)
+        self._slow.timeout.connect(lambda: self.note.say("The engine gets ready for this …", "note"))
         column = QVBoxLayout(self)
         column.setContentsMargins(12, 12, 12, 12)
         column.setSpacing(8)
@@ -91,7 +95,8 @@ class BatchingPanel(QWidget):
             self.note.say(f"Fixed while requests run. Takes effect when {which}.", "warning")
         else:
             self.note.say("")
-            self._session.start(self._session.begin(config))
+            self._slow.start()
+            self._session.start(self._session.begin(config)).add_done_callback(lambda task: self._slow.stop())
 
     def _on_refused(self, message: str) -> None:
         self.note.say(message, "error")

@@ -34,7 +34,7 @@ class BillBar(QWidget):
         self.setObjectName("model_bill_bar")
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.items: list[Item] = []
-        self._total, self._sign = 0, ""
+        self._total, self._sign, self._end = 0, "", 0
         self.restyle()
         theme.changes.theme_changed.connect(self.restyle)
 
@@ -43,9 +43,10 @@ class BillBar(QWidget):
         self.updateGeometry()
         self.update()
 
-    def show_items(self, items: list[Item], total: int, sign: str) -> None:
-        """`sign` stands before each figure: "~" where they are estimated."""
-        self.items, self._total, self._sign = items, total, sign
+    def show_items(self, items: list[Item], total: int, sign: str = "", end: int = 0) -> None:
+        """`sign` stands before each figure: "~" where they are estimated. `end`: where the device's memory ends, if it
+        has less than all the items take."""
+        self.items, self._total, self._sign, self._end = items, total, sign, end if end < total else 0
         words = ", ".join(f"{item.name} {self._figure(item)}" for item in items)
         self.setAccessibleName(f"Memory: {words}, of {bytes_words(total)}")
         if self.sizeHint().height() != self.height():
@@ -53,7 +54,7 @@ class BillBar(QWidget):
         self.update()
 
     def _figure(self, item: Item) -> str:
-        return f"{'' if item.name in CERTAIN else self._sign}{bytes_words(item.count)}"
+        return f"{'' if item.name in CERTAIN or not item.count else self._sign}{bytes_words(item.count)}"
 
     # -- places ---------------------------------------------------------------------------------------------------
 
@@ -135,6 +136,9 @@ class BillBar(QWidget):
         painter.setPen(QPen(theme.over(t.edge, t.panel), 1))
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.drawRoundedRect(area.adjusted(0.5, 0.5, -0.5, -0.5), px(2), px(2))
+        if self._end:
+            x = self.width() * self._end / self._total
+            painter.fillRect(QRectF(x - px(1), -px(1), px(2), area.height() + px(3)), t.warn)
         painter.setFont(ink.font)
         for line, item in self._lines():
             baseline = line.top() + (line.height() - ink.height) / 2 + ink.ascent
@@ -154,7 +158,10 @@ class BillBar(QWidget):
         return super().event(event)
 
     def tooltip(self, at: QPointF) -> str:
-        """What the item there is, in plain words."""
+        """What the item there is, in plain words; first where the memory ends, of what goes beyond."""
+        end = self.width() * self._end / self._total if self._end else 0.0
+        if end and abs(at.x() - end) < theme.px(4) and at.y() < theme.px(BAR + GAP):
+            return f"All there is: {bytes_words(self._end)}"
         for part, item in (*self.segments(), *self._lines()):
             if part.contains(at):
                 share = f", {100 * item.count / self._total:.0f} %" if self._total else ""
@@ -203,7 +210,7 @@ class ModelBill(QWidget):
         bill, config, context = device_bill(header, None), header.config, header.model.context
         whole = f" of {bytes_words(bill.total)}" if bill.total else ""
         self.memory.setText(f"{bytes_words(bill.own)}{whole}")
-        self.bar.show_items(bill.items, bill.total or bill.own, "")
+        self.bar.show_items(bill.items, bill.total or bill.own)
 
         def holds(length: int) -> int:
             return kv_capacity(header.blocks, config.block_size, length)
@@ -216,7 +223,7 @@ class ModelBill(QWidget):
         if fit is None:
             self.memory.setText(f"{bytes_words(found.free)} free")
             bill = DeviceBill(0, 0, 0, 0, others, found.free, found.total)
-            self.bar.show_items(bill.items[-2:], found.total, "")
+            self.bar.show_items(bill.items[-2:], found.total)
             self._offer(None, 0, 1)
             return
         taken = fit.weights + fit.pool + fit.activations
@@ -225,7 +232,7 @@ class ModelBill(QWidget):
             fit.weights, fit.pool, fit.activations, 0, others, max(0, found.free - taken), found.total
         )  # fmt: skip
         items = [item for item in bill.items if item.name != "runtime"]
-        self.bar.show_items(items, max(found.total, others + taken), "~")
+        self.bar.show_items(items, max(found.total, others + taken), "~", found.total)
         holds = fit.requests if fit.fits and config.mode != "recompute" else None
         self._offer(holds, found.context, config.slots)
 

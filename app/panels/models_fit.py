@@ -43,6 +43,7 @@ class FitPanel(QWidget):
     """Computes off the GUI thread what `show_model` names. `why_not` tells why nothing of it can be loaded."""
 
     load_asked = Signal(str, str, str)  # quantization, dtype, device
+    make_asked = Signal()  # an AWQ checkpoint of the model
     computed = Signal(object)  # Bills
     told = Signal(str)
     failed = Signal(str)
@@ -123,6 +124,7 @@ class FitPanel(QWidget):
         self.length.valueChanged.connect(self._show)
         for row in self.rows.values():
             row.load_asked.connect(self._on_load)
+            row.make_asked.connect(self.make_asked)
             row.moved.connect(lambda by, row=row: self._on_moved(row, by))
         session = self._session
         session.state_changed.connect(lambda state: self._again.start())

@@ -17,6 +17,8 @@ from app.words import bytes_words
 from engine import SCHEMES, Fit, Room
 
 HEIGHT, HEAD, BUTTON, GAP = 48, 26, 76, 10  # pixels of the design
+MADE_BY = "batchscope quantize"  # named where a checkpoint is missing that this command makes
+MAKE = "Make an AWQ checkpoint of this model"
 TIPS = {
     "name": "How the weights are held",
     "dtype": "The precision of all that is not quantized, of the arithmetic and of the KV cache",
@@ -124,6 +126,7 @@ class FitRow(QWidget):
     """Can have the focus: Enter loads, Up and Down go to the other rows."""
 
     load_asked = Signal(str)
+    make_asked = Signal()  # the checkpoint that this row would be of
     moved = Signal(int)  # -1 up, 1 down
 
     def __init__(self, quantization: str) -> None:
@@ -161,21 +164,29 @@ class FitRow(QWidget):
         self.fit, self.room, self.length = fit, room, length
         self.recommended, self.loaded, self.last = recommended, loaded, last
         able = not fit.available and fit.fits
-        self.button.setText("Loaded" if loaded else "Load")
-        self.button.setEnabled(able and not loaded and not why_not)
+        self.button.setText("Loaded" if loaded else "Make …" if self.makes else "Load")
+        self.button.setEnabled(offered and not why_not and (self.makes or (able and not loaded)))
         self.button.setVisible(offered)
-        self.button.setToolTip(why_not or reason(fit, room))
+        self.button.setToolTip(why_not or (MAKE if self.makes else reason(fit, room)))
         role = "primary" if recommended and not loaded else ""
         if self.button.property("role") != role:
             set_role(self.button, role)
         title = SCHEMES[fit.quantization].title
-        self.button.setAccessibleName(f"{title} is loaded" if loaded else f"Load with quantization {title}")
+        names = f"{title} is loaded" if loaded else MAKE if self.makes else f"Load with quantization {title}"
+        self.button.setAccessibleName(names)
         words = row_words(fit, room, length)
         self.setAccessibleName(words + ("; recommended" if recommended else "") + ("; loaded" if loaded else ""))
         self.update()
 
+    @property
+    def makes(self) -> bool:
+        """Whether what it takes is a checkpoint that is not made yet."""
+        return self.fit is not None and MADE_BY in self.fit.available
+
     def load(self) -> None:
-        if self.button.isEnabled():
+        if self.button.isEnabled() and self.makes:
+            self.make_asked.emit()
+        elif self.button.isEnabled():
             self.load_asked.emit(self.quantization)
 
     def second_line(self) -> list[tuple[str, QColor]]:
@@ -183,6 +194,8 @@ class FitRow(QWidget):
         t, fit = theme.current(), self.fit
         if fit is None:
             return []
+        if self.makes:
+            return [("no AWQ checkpoint yet: it can be made of this model", t.secondary)]
         if fit.available:
             return [(fit.available, t.secondary)]
         why = reason(fit, self.room)

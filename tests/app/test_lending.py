@@ -11,7 +11,8 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.loan import Loan
-from app.session import LENT_WORDS, Session, SessionState
+from app.main_window import MODELS, MainWindow
+from app.session import LENT_WORDS, MEASURED_WORDS, Session, SessionState
 from engine import EngineConfig, InvalidInput, LoadCancelled, ModelSpec, SamplingParams, Submission
 
 WAIT = 30_000
@@ -102,6 +103,24 @@ def test_nothing_is_lent_while_requests_run(qtbot: QtBot, session: Session) -> N
     qtbot.waitUntil(task.done)
     assert "Stop them first" in str(task.exception())
     assert session.state is SessionState.EMPTY
+
+
+def test_nothing_is_lent_while_quality_is_measured(qtbot: QtBot, window: MainWindow) -> None:
+    window.show_page(MODELS)
+    assert window.models is not None
+    page, session, quality = window.models, window.session, window.models.quality
+    qtbot.waitUntil(lambda: page.subject is not None and page.subject.info is not None, timeout=WAIT)
+    quality.compare_action.trigger()
+    qtbot.waitUntil(lambda: quality.panel.quality.subject is not None, timeout=WAIT)
+    quality.panel.begin.click()
+    assert quality.running
+    task = session.start(session.lend())
+    qtbot.waitUntil(task.done)
+    assert str(task.exception()) == MEASURED_WORDS
+    quality.stop()
+    qtbot.waitUntil(lambda: not quality.running, timeout=WAIT)
+    lend(qtbot, session)
+    take_back(qtbot, session)
 
 
 def test_a_session_that_closes_ends_the_engine_on_loan(qtbot: QtBot, doomed: Session) -> None:

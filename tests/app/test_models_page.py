@@ -471,6 +471,13 @@ def test_without_a_network_the_hub_says_so_and_all_else_works(qtbot: QtBot, wind
     page.list.search.clear()
     choose(qtbot, page, Section.SHIPPED, "demo-draft")
     assert page.fit.rows["none"].button.isEnabled()
+    row = page.fit.rows["awq"]
+    assert "can be made of this model" in row.second_line()[0][0]
+    row.setFocus()
+    qtbot.keyClick(row, Qt.Key.Key_Return)
+    assert page.quality.dialog is not None
+    assert page.quality.dialog.model.currentText() == "demo draft"
+    page.quality.dialog.reject()
     page.recents.add(ModelSpec("owner/gone", "nf4"))
     choose(qtbot, page, Section.SHIPPED, str(resources.path("models/stories-5m-awq")))
     assert page.fit.bills is not None

@@ -7,16 +7,18 @@ from itertools import pairwise
 
 import pytest
 from PySide6.QtCore import QPointF
+from PySide6.QtGui import QColor
 from pytestqt.qtbot import QtBot
 
 from app import places, theme
+from app.estimate import Estimate
 from app.load_status import LoadStatus
 from app.memory_device import device_bill, graph_words
 from app.panels.model import ModelPanel
 from app.panels.model_bill import LENGTH_KEY, BillBar, ModelBill
 from app.session import Session
 from app.synthetic import gpu_header, header
-from engine import ModelSpec, Trace, kv_capacity
+from engine import EngineConfig, Fit, ModelSpec, Trace, kv_capacity
 
 GPU = gpu_header(64, 24_000)
 WAIT = 20_000
@@ -68,6 +70,25 @@ def test_the_bar_is_filled_and_what_is_small_can_be_seen_and_asked(qtbot: QtBot,
         assert item.about in bar.tooltip(part.center())
     assert bar.tooltip(QPointF(4, bar.height() - 4)).startswith("graphs" if columns == 2 else "free")
     assert not bar.grab().isNull()
+
+
+def test_a_model_that_is_too_large_is_drawn_beyond_the_end_of_memory(qtbot: QtBot) -> None:
+    bill = ModelBill()
+    qtbot.addWidget(bill)
+    gigabyte = 1 << 30
+    fit = Fit("none", "float32", 30 * gigabyte, 1 << 18, gigabyte, 0, 0, False)
+    bill.show_estimate(Estimate(fit.weights, 20 * gigabyte, 24 * gigabyte, (), fit, (fit,), 2048), EngineConfig())
+    bill.resize(350, bill.sizeHint().height())
+    bill.show()
+    assert bill.bar.width() == 350
+    assert "does not fit" in bill.memory.text()
+    assert bill.bar.tooltip(QPointF(240, 4)) == "All there is: 24 GB", "of 35 GB that it and others would take"
+    assert "~30 GB" in bill.bar.accessibleName()
+    assert "pool 0 B" in bill.bar.accessibleName()
+    assert not bill.length.isVisibleTo(bill)
+    ground, warn = (QColor(c).rgb() for c in (theme.current().panel, theme.current().warn))
+    image = bill.bar.grab().toImage()
+    assert image.pixelColor(240, 4).rgb() == warn != ground
 
 
 def test_it_says_how_many_requests_of_a_length_fit_and_remembers_the_length(qtbot: QtBot) -> None:
