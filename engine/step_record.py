@@ -86,6 +86,7 @@ def step_record(
         kv_external=kv.external,
         attention=launched.attention if launched is not None else 0.0,
         graph=launched.graph if launched is not None else 0,
+        device=launched.device if launched is not None else 0.0,
     )
     seconds["record"] = time.perf_counter() - begun
     return record

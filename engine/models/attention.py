@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from engine.kernels import cpu
-
-if TYPE_CHECKING:
-    from engine.kernels.packed_rows import PackedRows
 
 NAME = "batchscope"
 
@@ -70,8 +66,9 @@ def attend(
     return out, None
 
 
+# No mask is registered under the name: transformers then makes none, and does not look for packed sequences in the
+# positions, for which the host would wait for the GPU in every step.
 ALL_ATTENTION_FUNCTIONS.register(NAME, attend)
-ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, lambda *args, **kwargs: None)
 
 
 @dataclass(slots=True)
@@ -93,29 +90,17 @@ class CpuLayout:
 
 
 @dataclass(slots=True)
-class PagedBatch:
-    """One step's view of the paged cache. Caches are a list by layer of `[blocks, block_size, kv_heads, head_dim]`.
-
-    The rows are packed: one sequence of all their tokens. `query_starts` `[rows + 1]`, `context_lengths` `[rows]`,
-    `block_tables` `[rows, max_blocks]` int32 and `slots` `[tokens]` int64 are on the device; on a CPU `layout` takes
-    their place.
-    """
+class CpuBatch:
+    """One step's view of the paged cache on a CPU. Caches are a list by layer of `[blocks, block_size, kv_heads,
+    head_dim]`. The rows are packed: one sequence of all their tokens."""
 
     k_caches: list[Tensor]
     v_caches: list[Tensor]
-    layout: CpuLayout | None = None
-    query_starts: Tensor | None = None
-    context_lengths: Tensor | None = None
-    block_tables: Tensor | None = None
-    slots: Tensor | None = None
-    packed: PackedRows | None = None
+    layout: CpuLayout
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: Options) -> Tensor:
         q, k, v = query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
-        k_cache, v_cache = self.k_caches[layer], self.v_caches[layer]
-        if self.layout is not None:
-            return _attend_cpu(self.layout, q, k, v, k_cache, v_cache, options)[None]
-        return _attend_triton(self, q, k, v, k_cache, v_cache, options)[None]
+        return _attend_cpu(self.layout, q, k, v, self.k_caches[layer], self.v_caches[layer], options)[None]
 
 
 def _attend_cpu(
@@ -140,24 +125,3 @@ def _attend_cpu(
             q[at], k[at], v[at], k_cache, v_cache, row, scale=scale, window=window, softcap=softcap, sinks=sinks
         )
     return out
-
-
-def _attend_triton(
-    batch: PagedBatch, q: Tensor, k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, options: Options
-) -> Tensor:
-    from engine.kernels.paged_attention import PackedRows, paged_attention
-    from engine.kernels.store_kv import store_kv
-
-    assert batch.slots is not None
-    assert batch.block_tables is not None
-    assert batch.query_starts is not None
-    assert batch.context_lengths is not None
-    store_kv(k, v, k_cache, v_cache, batch.slots)
-    if batch.packed is None:
-        rows = len(batch.context_lengths)
-        short = rows if len(q) == rows else 0  # a decode step
-        batch.packed = PackedRows(batch.query_starts, batch.context_lengths, batch.block_tables, short=short)
-    return paged_attention(
-        q, k_cache, v_cache, batch.packed,
-        scale=options.scale, sliding_window=options.window, softcap=options.softcap, sinks=options.sinks,
-    )  # fmt: skip

@@ -41,7 +41,6 @@ def serve_with_paged_attention(
 
     probe_name = f"{attention.NAME}_probe"
     attention.ALL_ATTENTION_FUNCTIONS.register(probe_name, probe)
-    attention.ALL_MASK_ATTENTION_FUNCTIONS.register(probe_name, lambda *args, **kwargs: None)
     kind = module.config.model_type
     refusal = InvalidInput(
         f"model type {kind!r}: not every layer keeps ordinary keys and values and uses transformers' attention "

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from engine.config import EngineConfig
 from engine.kernels.padded import attention, causal_attention, left_padded_bias
-from engine.models.attention import Options
+from engine.models.attention import Options, Timer
 from engine.models.contiguous_cache import ContiguousCache
 from engine.models.launched import to_device
 from engine.models.loading import LoadedModel
@@ -111,7 +111,8 @@ class PaddedRunner(Runner):
         fed = [i for i, row in enumerate(rows) if row.fed]
         self._feed(token_ids, [(i + 1) * tokens - 1 for i in fed], [rows[i].slot for i in fed])
         shape = (len(rows), tokens)
-        return Inputs(token_ids.view(shape), self._tensor(positions).view(shape), 1, batch, list(rows))
+        at = self._tensor(positions).view(shape)
+        return Inputs(list(rows), lambda timer: self._logits(token_ids.view(shape), at, 1, batch, timer))
 
     def _next(self, plan: StepPlan) -> Inputs:
         """One token for every member."""
@@ -135,15 +136,14 @@ class PaddedRunner(Runner):
         self._feed(token_ids, [strip for strip, _ in fed], [slot for _, slot in fed])
         sampling = [row for row in rows if row.samples]
         picked = [strip for strip, row in zip(strips, rows, strict=True) if row.samples]
+        at, chosen = self._tensor(positions)[:, None], self._tensor(picked)
         in_order = picked == list(range(len(rows)))
-        return Inputs(
-            token_ids[:, None],
-            self._tensor(positions)[:, None],
-            1,
-            NextBatch(self.cache),
-            sampling,
-            None if in_order else self._tensor(picked),
-        )
+
+        def compute(timer: Timer | None) -> Tensor:
+            logits = self._logits(token_ids[:, None], at, 1, NextBatch(self.cache), timer)
+            return logits if in_order else logits.index_select(0, chosen)
+
+        return Inputs(sampling, compute)
 
     def _arrange(self, staying: Sequence[Branch], joining: Sequence[Row], width: int) -> None:
         """Lets members leave and join. Where that fails half-way, the cache is of no use to those in it."""

@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from engine.config import EngineConfig
-from engine.decoding.sampler import Sampler
+from engine.decoding.sampler import Sampled, Sampler
 from engine.models.attention import Batch, Timer
 from engine.models.launched import Clock, Launched, to_device
 from engine.models.loading import LoadedModel
 from engine.plan import Row, StepPlan
-from engine.trace.records import Kind
+from engine.request import Branch
+
+if TYPE_CHECKING:  # its kernels need Triton, which a CPU's path leaves alone
+    from engine.decoding.device_sampler import DeviceSampler
 
 
 @dataclass(slots=True)
 class Inputs:
-    """What the model is given: `ids` and `positions` `[sequences, tokens]`, which tokens' logits it keeps, the batch.
+    """A step laid out: `compute` gives the logits `[sampling rows, vocabulary]` of the `sampling` rows, in their order.
 
-    `sampling` are the rows that sample; `picked` is where each one's logits are among those kept, None when they are
-    in that order already.
+    `slots` and `drawn_at` int32 `[sampling rows]` are the rows' slots and the positions of the tokens drawn, where the
+    device has them already. `graph` is the number of rows of the graph that `compute` replays.
     """
 
-    ids: Tensor
-    positions: Tensor
-    keep: Tensor | int
-    batch: Batch
     sampling: list[Row]
-    picked: Tensor | None = None
+    compute: Callable[[Timer | None], Tensor]
+    slots: Tensor | None = None
+    drawn_at: Tensor | None = None
+    graph: int = 0
 
 
 class Runner(ABC):
@@ -42,8 +46,15 @@ class Runner(ABC):
     def __init__(self, model: LoadedModel, config: EngineConfig) -> None:
         self.model = model
         self._device = model.device
-        self._last_token = torch.zeros(config.max_running, dtype=torch.long, device=self._device)
-        self._sampler = Sampler(config.max_running, model.card.vocabulary, self._device)
+        self._last_token = torch.zeros(config.max_running + 1, dtype=torch.long, device=self._device)
+        self._owners: list[Branch | None] = [None] * config.max_running
+        self._sampler: Sampler | DeviceSampler
+        if on_gpu_path(model.device):
+            from engine.decoding.device_sampler import DeviceSampler
+
+            self._sampler = DeviceSampler(config.max_running, model.card.vocabulary, self._device)
+        else:
+            self._sampler = Sampler(config.max_running, model.card.vocabulary, self._device)
 
     @property
     def graphs(self) -> tuple[int, ...]:
@@ -59,6 +70,11 @@ class Runner(ABC):
         """Captures what is replayed later; `report` hears how many captures are done, of how many. May raise what
         `report` raises."""
 
+    def reset(self) -> None:
+        """Forgets what it knows of slots: after a step that failed, and before other branches come. The cache's content
+        stays."""
+        self._owners = [None] * len(self._owners)
+
     @abstractmethod
     def _prepare(self, plan: StepPlan) -> Inputs:
         """Lays out the step's rows, and the cache for them."""
@@ -68,33 +84,54 @@ class Runner(ABC):
         begun = Clock()
         launched = Launched(plan, begun)
         with torch.inference_mode(), self._current_device():
+            launched.begin(self._device)
             inputs = self._prepare(plan)
             timer = Timer() if self._device.type == "cpu" else None
             prepared = Clock()
-            logits = self.model.module(
-                input_ids=inputs.ids,
-                position_ids=inputs.positions,
-                use_cache=False,
-                logits_to_keep=inputs.keep,
-                batch=inputs.batch,
-                timer=timer,
-            ).logits.flatten(0, 1)
+            logits = inputs.compute(timer)
             forwarded = Clock()
             if timer is not None:
                 launched.attention = timer.seconds
-            for row in plan.rows:
-                # A fed row's branch began when its own last token was sampled.
-                if row.first == row.reused and row.kind is Kind.PREFILL and not row.fed:
-                    self._sampler.begin(row.branch)
+            launched.graph = inputs.graph
+            self._begin(plan.rows)
             if inputs.sampling:
-                if inputs.picked is not None:
-                    logits = logits.index_select(0, inputs.picked)
-                sampled = self._sampler(logits, [row.branch for row in inputs.sampling])
-                self._last_token.index_copy_(0, self._tensor([row.slot for row in inputs.sampling]), sampled.tokens)
-                launched.keep(sampled)
+                launched.keep(self._sample(logits, inputs))
         done = Clock()
         launched.seconds = {"prepare": prepared - begun, "forward": forwarded - prepared, "sample": done - forwarded}
         return launched
+
+    def _logits(self, ids: Tensor, positions: Tensor, keep: Tensor | int, batch: Batch, timer: Timer | None) -> Tensor:
+        """The model's logits `[kept tokens, vocabulary]`. `ids` and `positions` are `[sequences, tokens]`; `keep` are
+        the indices of the tokens whose logits are wanted, or how many at the end of each sequence (0: all)."""
+        out = self.model.module(
+            input_ids=ids, position_ids=positions, use_cache=False, logits_to_keep=keep, batch=batch, timer=timer
+        )
+        return out.logits.flatten(0, 1)
+
+    def _begin(self, rows: Sequence[Row]) -> None:
+        """Tells the sampler of the branches that are new in their slot."""
+        new = [row.branch for row in rows if self._owners[row.slot] is not row.branch]
+        for branch in new:
+            self._owners[branch.slot] = branch
+            self._sampler.begin(branch)
+        if new and not isinstance(self._sampler, Sampler):
+            from engine.decoding.device_sampler import parameter_words
+
+            words = [word for branch in new for word in parameter_words(branch)]
+            there = self._tensor(words, torch.int32).view(len(new), -1)
+            self._sampler.parameters.index_copy_(0, self._tensor([branch.slot for branch in new]), there)
+
+    def _sample(self, logits: Tensor, inputs: Inputs) -> Sampled:
+        branches = [row.branch for row in inputs.sampling]
+        if isinstance(self._sampler, Sampler):
+            sampled = self._sampler(logits, branches)
+            self._last_token.index_copy_(0, self._tensor([row.slot for row in inputs.sampling]), sampled.tokens)
+            return sampled
+        slots, drawn_at = inputs.slots, inputs.drawn_at
+        if slots is None or drawn_at is None:
+            slots = self._tensor([row.slot for row in inputs.sampling], torch.int32)
+            drawn_at = self._tensor([row.first + row.count for row in inputs.sampling], torch.int32)
+        return self._sampler(logits, slots, drawn_at, branches, self._last_token)
 
     def _current_device(self) -> AbstractContextManager[object]:
         """Triton launches on the thread's current GPU, which need not be the model's."""
@@ -107,6 +144,12 @@ class Runner(ABC):
 
     def _tensor(self, values: Sequence[int], dtype: torch.dtype = torch.long) -> Tensor:
         return to_device(values, self._device, dtype)
+
+
+def on_gpu_path(device: torch.device) -> bool:
+    """True on a GPU, and with Triton's interpreter on: then the GPU's kernels run on CPU tensors, so that its path is
+    tested without one."""
+    return device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def known_ids(row: Row) -> list[int]:

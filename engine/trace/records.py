@@ -210,7 +210,8 @@ class Step:
     `seconds` a phase: plan, prepare, forward, sample, wait, commit, record; launched at `started` one after another up
     to sample, and read back with wait and commit up to `ended`. `attention`: those of `forward` that were spent in
     attention; 0 where that is not known, as on a GPU, which the host only launches. `graph`: the rows of the CUDA graph
-    that was replayed, those of the step and dummies; 0 where none was.
+    that was replayed, those of the step and dummies; 0 where none was. `device`: seconds of the step by the GPU's own
+    clock, 0 without one.
     `running`, `waiting` count branches after the step; `free_blocks` and `cached_blocks` likewise. The pool's tokens
     of four kinds: `kv_used`; `kv_reserved` (not used yet, still reachable under max_tokens); `kv_internal` (held,
     never reachable); `kv_external` (free, but of no use to the head of the queue, which was refused for want of more).
@@ -259,6 +260,7 @@ class Step:
     kv_external: int = 0
     attention: float = 0.0
     graph: int = 0
+    device: float = 0.0
 
     @property
     def rows(self) -> int:

@@ -1,46 +1,28 @@
-"""The GPU's path through the engine, on Triton's interpreter: same tokens as the CPU's."""
+"""The GPU's path through the engine, on Triton's interpreter: same tokens as the CPU's.
+
+Triton reads TRITON_INTERPRET when it is first imported, so the checks run in a pytest of their own.
+"""
 
 import os
 import subprocess
 import sys
+from pathlib import Path
 
-SCRIPT = """
-import sys
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
-import torch
-import resources
-from engine import Engine, EngineConfig, SamplingParams, Submission
-from engine.models.loading import wrap
+import pytest
 
-torch.manual_seed(0)
-config = LlamaConfig(
-    vocab_size=3072, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
-    num_key_value_heads=2, head_dim=32, max_position_embeddings=128, initializer_range=0.3, attn_implementation="sdpa",
-)
-tokenizer = AutoTokenizer.from_pretrained(resources.path("models/stories-5m"))
-params = SamplingParams(max_tokens=8, temperature=0, ignore_eos=True)
-prompts = [[7 * i + j for j in range(n)] for i, n in enumerate((3, 21, 9))]
-for depth in (0, 1):
-    tiny = wrap(LlamaForCausalLM(config).eval(), tokenizer, "tiny")
-    with Engine(tiny, EngineConfig(depth=depth, kv_memory=1 << 18)) as engine:
-        for stream in engine.submit_many([Submission(p, params) for p in prompts]):
-            completion = stream.result(100)
-            assert completion.finish_reason == "length", completion
-            print(*completion.token_ids)
-    torch.manual_seed(0)
-"""
+pytest.importorskip("triton")
 
 
-def tokens(interpreted: bool) -> str:
-    environment = {**os.environ, "TRITON_INTERPRET": "1" if interpreted else "0", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, timeout=110, check=False
+@pytest.mark.timeout(300)
+def test_the_engine_on_the_gpus_path_says_what_it_says_on_the_cpus() -> None:
+    checks = Path(__file__).with_name("interpreted_engine_checks.py")
+    run = subprocess.run(
+        # Rows of a tile that hold no token divide 0 by 0 and overflow, and are not stored: NumPy warns, a GPU does not.
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore::RuntimeWarning", str(checks)],
+        env={**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTEST_ADDOPTS": ""},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
-
-
-def test_the_triton_path_gives_the_tokens_of_the_cpu_path_at_both_depths() -> None:
-    expected = tokens(interpreted=False)
-    assert len(set(expected.split())) >= 10
-    assert tokens(interpreted=True) == expected
+    assert run.returncode == 0, run.stdout + run.stderr

@@ -1,0 +1,153 @@
+"""Triton kernels that make a step's inputs where the rows' state lies: token ids, positions, places in the KV cache.
+
+The state is kept by slot: each branch's last token, how many tokens of it the cache holds, its block table. A decode
+step needs nothing from the host but which slots take part.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from engine.kernels.jit import jit, tl
+
+BLOCK = 256
+
+
+@jit(do_not_specialize=["changes", "count"])
+def apply_changes_kernel(state: tl.tensor, changes: tl.tensor, count: tl.tensor, BLOCK: tl.constexpr) -> None:
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    changed = at < count
+    index = tl.load(changes + at, mask=changed, other=0).to(tl.int64)
+    tl.store(state + index, tl.load(changes + count + at, mask=changed), mask=changed)
+
+
+def apply_changes(state: Tensor, changes: Tensor) -> None:
+    """state[changes[i]] = changes[n + i] for each of the n changes; int32, no index twice."""
+    count = len(changes) // 2
+    if count:
+        apply_changes_kernel[(-(-count // BLOCK),)](state, changes, count, BLOCK)
+
+
+@jit(do_not_specialize=["row_slots", "rows", "dummy", "table_stride"])
+def decode_inputs_kernel(
+    ids: tl.tensor,  # int64 [rows], written, as are positions, cache_slots (int64) and contexts (int32)
+    positions: tl.tensor,
+    cache_slots: tl.tensor,
+    contexts: tl.tensor,
+    row_slots: tl.tensor,  # int32 [rows]
+    last_tokens: tl.tensor,  # int64 [slots + 1]
+    lengths: tl.tensor,  # int32 [slots + 1], advanced by one
+    tables: tl.tensor,  # int32 [slots + 1, table_stride]
+    rows: tl.tensor,
+    dummy: tl.tensor,
+    table_stride: tl.tensor,
+    BLOCK_SIZE: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    here = row < rows
+    slot = tl.load(row_slots + row, mask=here, other=0)
+    length = tl.load(lengths + slot, mask=here, other=0)
+    block = tl.load(tables + slot.to(tl.int64) * table_stride + length // BLOCK_SIZE, mask=here, other=0).to(tl.int64)
+    tl.store(ids + row, tl.load(last_tokens + slot, mask=here, other=0), mask=here)
+    tl.store(positions + row, length.to(tl.int64), mask=here)
+    tl.store(cache_slots + row, block * BLOCK_SIZE + length % BLOCK_SIZE, mask=here)
+    tl.store(contexts + row, length + 1, mask=here)
+    tl.store(lengths + slot, length + 1, mask=here & (slot != dummy))  # several rows may be dummies
+
+
+def decode_inputs(
+    ids: Tensor,
+    positions: Tensor,
+    cache_slots: Tensor,
+    contexts: Tensor,
+    row_slots: Tensor,
+    last_tokens: Tensor,
+    lengths: Tensor,
+    tables: Tensor,
+    block_size: int,
+) -> None:
+    """A token for each row's slot: the last one it sampled, at the end of what the cache holds of it.
+
+    Writes `ids`, `positions`, `cache_slots` int64 and `contexts` int32, all `[rows]`, and advances `lengths`
+    `[slots + 1]`. The last slot is the dummies': its length stays as it is.
+    """
+    rows, dummy = len(row_slots), len(lengths) - 1
+    decode_inputs_kernel[(-(-rows // BLOCK),)](
+        ids, positions, cache_slots, contexts, row_slots, last_tokens, lengths, tables,
+        rows, dummy, tables.stride(0), block_size, BLOCK,
+    )  # fmt: skip
+
+
+@jit(do_not_specialize=["staged", "starts", "firsts", "row_slots", "tokens", "rows", "table_stride"])
+def packed_inputs_kernel(
+    ids: tl.tensor,  # int64 [tokens], written, as are positions and cache_slots
+    positions: tl.tensor,
+    cache_slots: tl.tensor,
+    contexts: tl.tensor,  # int32 [rows], written
+    staged: tl.tensor,  # int32 [tokens], -1 for the last token of the row's slot
+    starts: tl.tensor,  # int32 [rows + 1]
+    firsts: tl.tensor,  # int32 [rows]
+    row_slots: tl.tensor,  # int32 [rows]
+    last_tokens: tl.tensor,
+    lengths: tl.tensor,
+    tables: tl.tensor,
+    tokens: tl.tensor,
+    rows: tl.tensor,
+    table_stride: tl.tensor,
+    BLOCK_SIZE: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    token = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    here = token < tokens
+    # The row of a token: rows [0, low) begin at or before it, rows [high, rows) after it.
+    low = tl.zeros([BLOCK], tl.int32)
+    high = tl.zeros([BLOCK], tl.int32) + rows
+    span = rows
+    while span > 0:
+        middle = (low + high) // 2
+        searching = low < high
+        begun = tl.load(starts + middle, mask=searching, other=0) <= token
+        low = tl.where(searching & begun, middle + 1, low)
+        high = tl.where(searching & (begun == 0), middle, high)
+        span = span // 2
+    row = low - 1
+    start = tl.load(starts + row, mask=here, other=0)
+    end = tl.load(starts + row + 1, mask=here, other=0)
+    position = tl.load(firsts + row, mask=here, other=0) + token - start
+    slot = tl.load(row_slots + row, mask=here, other=0)
+    known = tl.load(staged + token, mask=here, other=0).to(tl.int64)
+    sampled = tl.load(last_tokens + slot, mask=here & (known < 0), other=0)
+    block = tl.load(tables + slot.to(tl.int64) * table_stride + position // BLOCK_SIZE, mask=here, other=0).to(tl.int64)
+    tl.store(ids + token, tl.where(known < 0, sampled, known), mask=here)
+    tl.store(positions + token, position.to(tl.int64), mask=here)
+    tl.store(cache_slots + token, block * BLOCK_SIZE + position % BLOCK_SIZE, mask=here)
+    last = here & (token == end - 1)
+    tl.store(contexts + row, position + 1, mask=last)
+    tl.store(lengths + slot, position + 1, mask=last)
+
+
+def packed_inputs(
+    ids: Tensor,
+    positions: Tensor,
+    cache_slots: Tensor,
+    contexts: Tensor,
+    staged: Tensor,
+    starts: Tensor,
+    firsts: Tensor,
+    row_slots: Tensor,
+    last_tokens: Tensor,
+    lengths: Tensor,
+    tables: Tensor,
+    block_size: int,
+) -> None:
+    """The tokens of packed rows of any lengths, row r being tokens [starts[r], starts[r + 1]) from `firsts[r]` on.
+
+    `staged` int32 `[tokens]` are their ids, -1 for one that the row's slot has sampled last. Writes `ids`, `positions`,
+    `cache_slots` int64 `[tokens]`, `contexts` int32 `[rows]`, and sets the slots' `lengths`. No row is empty.
+    """
+    tokens, rows = len(staged), len(row_slots)
+    packed_inputs_kernel[(-(-tokens // BLOCK),)](
+        ids, positions, cache_slots, contexts, staged, starts, firsts, row_slots, last_tokens, lengths, tables,
+        tokens, rows, tables.stride(0), block_size, BLOCK,
+    )  # fmt: skip

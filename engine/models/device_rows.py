@@ -1,0 +1,113 @@
+"""What the device knows of the branches, by slot, so that the host sends a step only what has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine.kernels.step_inputs import apply_changes
+from engine.models.launched import staged
+from engine.plan import Row
+from engine.request import Branch
+from engine.trace.records import Kind
+
+
+class DeviceRows:
+    """The state of `slots` slots and of a dummy one after them, int32 on the device: `parameters` `[slots + 1, words]`
+    of sampling, `lengths` `[slots + 1]` (tokens whose K and V are launched), `tables` `[slots + 1, width]` of blocks,
+    and `row_slots` `[most_rows]`, the slots of a decode step's rows.
+
+    The host remembers what it has sent. Invariant: after `follow` and the step's own kernel the device holds, for each
+    row's slot, the row's blocks and the length after the step. The dummy slot has the length 0 and one block, `dummy`,
+    that no branch owns. `last_tokens` int64 `[slots + 1]` is written by sampling alone.
+    """
+
+    def __init__(self, slots: int, words: int, width: int, most_rows: int, dummy: int, device: torch.device) -> None:
+        self._words, self._width = words, width
+        sizes = ((slots + 1) * words, slots + 1, most_rows, (slots + 1) * width)
+        self._lengths_at, self._rows_at, self._tables_at, end = np.cumsum(sizes).tolist()
+        self._state = torch.zeros(end, dtype=torch.int32, device=device)
+        parameters, self.lengths, self.row_slots, tables = self._state.split(sizes)
+        self.parameters, self.tables = parameters.view(slots + 1, words), tables.view(slots + 1, width)
+        self.last_tokens = torch.zeros(slots + 1, dtype=torch.long, device=device)
+        self.dummy_slot = slots
+        self.tables[slots] = dummy
+        self.row_slots.fill_(slots)
+        self.forget()
+
+    def forget(self) -> None:
+        """Forgets what was sent: the next step that names a branch sends all of it again."""
+        self._owners: list[Branch | None] = [None] * self.dummy_slot
+        self._sent = [0] * self.dummy_slot  # blocks of the owner's table
+        self._length = [-1] * self.dummy_slot
+        self._row_slots = [-1] * len(self.row_slots)
+        self._index: list[int] = []  # of the state's elements that the device must hear of, and their values
+        self._value: list[int] = []
+
+    def knows(self, row: Row) -> bool:
+        """True when the row's slot sampled the row's only token: it need not be sent."""
+        return self._owners[row.slot] is row.branch
+
+    def follow(self, rows: Sequence[Row], words: Callable[[Branch], Sequence[int]]) -> list[Branch]:
+        """Notes what the device must hear before these rows; returns the branches that are new in their slot.
+
+        `words` are a branch's parameters. A branch's table only grows, but for one that was preempted: it begins anew.
+        """
+        index, value, joined = self._index, self._value, []
+        owners, sent = self._owners, self._sent
+        for row in rows:
+            branch, slot = row.branch, row.slot
+            if owners[slot] is not branch:
+                owners[slot], sent[slot] = branch, 0
+                joined.append(branch)
+                index += range(slot * self._words, (slot + 1) * self._words)
+                value += words(branch)
+            elif row.kind is Kind.PREFILL and row.first == row.reused:
+                sent[slot] = 0
+            blocks, known = branch.blocks, sent[slot]
+            if known < len(blocks):
+                at = self._tables_at + slot * self._width
+                index += range(at + known, at + len(blocks))
+                value += blocks[known:]
+                sent[slot] = len(blocks)
+        return joined
+
+    def line_up(self, rows: Sequence[Row], count: int) -> None:
+        """Notes what the device must hear for a decode step of these rows, filled with dummies up to `count`."""
+        index, value, lengths, row_slots = self._index, self._value, self._length, self._row_slots
+        at = self._rows_at
+        for i, row in enumerate(rows):
+            slot = row.slot
+            if lengths[slot] != row.first:
+                index.append(self._lengths_at + slot)
+                value.append(row.first)
+            lengths[slot] = row.first + 1
+            if row_slots[i] != slot:
+                row_slots[i] = slot
+                index.append(at + i)
+                value.append(slot)
+        for i in range(len(rows), count):
+            if row_slots[i] != self.dummy_slot:
+                row_slots[i] = self.dummy_slot
+                index.append(at + i)
+                value.append(self.dummy_slot)
+
+    def set_lengths(self, rows: Sequence[Row]) -> None:
+        """Notes the lengths that a step of these rows sets on the device."""
+        for row in rows:
+            self._length[row.slot] = row.first + row.count
+
+    def send(self, *parts: Sequence[int] | np.ndarray) -> list[Tensor]:
+        """Sends what was noted and, in the same copy, `parts`; returns these, int32 on the device, each aligned to 16
+        bytes."""
+        changes = self._index + self._value
+        self._index.clear()
+        self._value.clear()
+        if not changes and not parts:
+            return []
+        first, *others = staged([changes, *parts], self._state.device)
+        apply_changes(self._state, first)
+        return others

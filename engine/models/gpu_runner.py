@@ -1,0 +1,161 @@
+"""Runs a step over the paged KV cache on a GPU: rows' state stays on the device, decode steps are replayed graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+from engine.blocks import blocks_for
+from engine.config import EngineConfig
+from engine.decoding.device_sampler import DeviceSampler, parameter_words
+from engine.kernels.paged_attention import SHORT, PackedRows
+from engine.kernels.sampling import WORDS
+from engine.kernels.step_inputs import decode_inputs, packed_inputs
+from engine.models.decode_graphs import DecodeGraphs, bucket_sizes
+from engine.models.device_rows import DeviceRows
+from engine.models.gpu_batch import GpuBatch
+from engine.models.loading import LoadedModel
+from engine.models.runner import Inputs, Runner
+from engine.plan import Row, StepPlan
+from engine.trace.records import Kind
+
+
+class GpuRunner(Runner):
+    """One model over `blocks` blocks of KV cache, and one more that dummy rows write to.
+
+    Rows are packed into one sequence `[1, tokens]`, decode rows first. A step in which every row decodes takes its
+    inputs from what the device knows, at fixed places, so that it can be a replayed graph; any other is sent its tokens
+    in one copy. With Triton's interpreter on, all of it runs on CPU tensors: so it is tested without a GPU.
+    """
+
+    def __init__(self, model: LoadedModel, config: EngineConfig, blocks: int) -> None:
+        super().__init__(model, config)
+        self.block_size = config.block_size
+        self.k_caches = [self._allocate(blocks + 1, *shape) for shape in model.layer_kv]
+        self.v_caches = [self._allocate(blocks + 1, *shape) for shape in model.layer_kv]
+        width = min(blocks, blocks_for(model.card.context, self.block_size) if model.card.context else blocks)
+        sizes = bucket_sizes(config.max_running)
+        rows = max(sizes[-1], config.max_running)
+        self._rows = DeviceRows(config.max_running, WORDS, width, rows, blocks, self._device)
+        assert isinstance(self._sampler, DeviceSampler)
+        self._sampler.parameters, self._last_token = self._rows.parameters, self._rows.last_tokens
+        self._ids, self._positions, self._cache_slots = torch.zeros(3, rows, dtype=torch.long, device=self._device)
+        self._contexts = torch.zeros(rows, dtype=torch.int32, device=self._device)
+        self._starts = torch.arange(rows + 1, dtype=torch.int32, device=self._device)
+        self._graphs: DecodeGraphs | None = None
+        self._graphs_off = ""
+        if not config.cuda_graphs:
+            self._graphs_off = "switched off"
+        elif model.card.quantization == "int8":
+            self._graphs_off = "int8 with outliers waits for the GPU in every layer; int8-plain does not"
+        else:
+            self._graphs = DecodeGraphs(self._decode, sizes, self._device)
+
+    def _allocate(self, blocks: int, kv_heads: int, head_dim: int) -> Tensor:
+        return torch.zeros(blocks, self.block_size, kv_heads, head_dim, dtype=self.model.dtype, device=self._device)
+
+    @property
+    def graphs(self) -> tuple[int, ...]:
+        return self._graphs.sizes if self._graphs is not None else ()
+
+    @property
+    def graphs_off(self) -> str:
+        return self._graphs_off or (self._graphs.off if self._graphs is not None else "")
+
+    def capture(self, report: Callable[[int, int], None]) -> None:
+        if self._graphs is not None:
+            self.reset()
+            self._rows.row_slots.fill_(self._rows.dummy_slot)
+            with torch.inference_mode(), self._current_device():
+                self._graphs.capture(report)
+
+    def reset(self) -> None:
+        self._rows.forget()
+
+    def _prepare(self, plan: StepPlan) -> Inputs:
+        rows = plan.rows
+        if plan.copies:
+            self._copy_blocks(plan.copies)
+        decoding = all(row.kind is Kind.DECODE and self._rows.knows(row) for row in rows)
+        for branch in self._rows.follow(rows, parameter_words):
+            self._sampler.begin(branch)
+        return self._next(rows) if decoding else self._packed(rows)
+
+    def _next(self, rows: Sequence[Row]) -> Inputs:
+        """A token for each row, which its slot sampled last."""
+        count = len(rows)
+        size = self._graphs.size_for(count) if self._graphs is not None else 0
+        self._rows.line_up(rows, size or count)
+        self._rows.send()
+        return Inputs(
+            sampling=list(rows),
+            slots=self._rows.row_slots[:count],
+            drawn_at=self._contexts[:count],
+            compute=lambda timer: self._decoded(count, size),
+            graph=size,
+        )
+
+    def _decoded(self, count: int, size: int) -> Tensor:
+        if size:
+            assert self._graphs is not None
+            return self._graphs.replay(size)[:count]
+        return self._decode(count)
+
+    def _decode(self, count: int) -> Tensor:
+        """The logits `[count, vocabulary]` of the first `count` of `row_slots`. What it reads and writes lies at fixed
+        places, so it can be captured."""
+        rows, contexts, row_slots = self._rows, self._contexts[:count], self._rows.row_slots[:count]
+        ids, positions, cache_slots = self._ids[:count], self._positions[:count], self._cache_slots[:count]
+        decode_inputs(
+            ids, positions, cache_slots, contexts, row_slots, rows.last_tokens, rows.lengths, rows.tables,
+            self.block_size,
+        )  # fmt: skip
+        packed = PackedRows(self._starts[: count + 1], contexts, rows.tables, row_slots, short=count)
+        batch = GpuBatch(self.k_caches, self.v_caches, cache_slots, packed)
+        return self._logits(ids[None], positions[None], 0, batch, None)
+
+    def _packed(self, rows: Sequence[Row]) -> Inputs:
+        """Rows of any lengths."""
+        ids: list[int] = []
+        for row in rows:
+            known = row.branch.tokens[row.first : row.first + row.count - row.fed]
+            ids += known
+            if row.fed:
+                ids.append(-1)
+        starts = [0, *accumulate(row.count for row in rows)]
+        sampling = [row for row in rows if row.samples]
+        self._rows.set_lengths(rows)
+        staged, begins, firsts, row_slots, kept, slots, drawn_at = self._rows.send(
+            ids,
+            starts,
+            [row.first for row in rows],
+            [row.slot for row in rows],
+            [end - 1 for row, end in zip(rows, starts[1:]) if row.samples],
+            [row.slot for row in sampling],
+            [row.first + row.count for row in sampling],
+        )
+        token_ids, positions, cache_slots = torch.empty(3, len(ids), dtype=torch.long, device=self._device)
+        contexts = torch.empty(len(rows), dtype=torch.int32, device=self._device)
+        packed_inputs(
+            token_ids, positions, cache_slots, contexts, staged, begins, firsts, row_slots, self._rows.last_tokens,
+            self._rows.lengths, self._rows.tables, self.block_size,
+        )  # fmt: skip
+        short = next((i for i, row in enumerate(rows) if row.count > SHORT), len(rows))
+        packed = PackedRows(begins, contexts, self._rows.tables, row_slots, short)
+        batch = GpuBatch(self.k_caches, self.v_caches, cache_slots, packed)
+        keep = kept.long()
+        return Inputs(
+            sampling=sampling,
+            slots=slots,
+            drawn_at=drawn_at,
+            compute=lambda timer: self._logits(token_ids[None], positions[None], keep, batch, timer),
+        )
+
+    def _copy_blocks(self, copies: Sequence[tuple[int, int]]) -> None:
+        """Copy-on-write: each pair's second block gets what the first one holds, in every layer."""
+        sources, targets = (self._tensor(blocks) for blocks in zip(*copies, strict=True))
+        for cache in (*self.k_caches, *self.v_caches):
+            cache[targets] = cache[sources]

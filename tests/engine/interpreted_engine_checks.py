@@ -1,0 +1,211 @@
+"""Checks of the GPU's path through the engine, which `test_triton_path.py` runs with TRITON_INTERPRET=1."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+if os.environ.get("TRITON_INTERPRET") != "1":
+    pytest.skip("run by test_triton_path.py", allow_module_level=True)
+
+from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Step, Submission
+from engine.blocks import BlockPool
+from engine.decoding.detokenizer import DetokenizerFactory
+from engine.decoding.output import Output
+from engine.models.decode_graphs import bucket_sizes
+from engine.models.gpu_runner import GpuRunner
+from engine.models.loading import LoadedModel, load
+from engine.request import Branch, Emission, Request
+from engine.scheduler import Scheduler
+from engine.trace.records import FinishReason, Kind
+from tests.engine.tiny_models import TINY_MODELS, VOCABULARY, save_tiny_model
+
+LENGTHS, NEW = (5, 1, 19), 5
+Tokens = dict[tuple[int, int], list[int]]  # by request and sample
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tiny") / "llama"
+    save_tiny_model(TINY_MODELS["llama"], path)
+    return path
+
+
+@pytest.fixture
+def model(folder: Path) -> LoadedModel:
+    return load(ModelSpec(str(folder), dtype="float32", device="cpu"))
+
+
+def prompts() -> list[list[int]]:
+    random = torch.Generator().manual_seed(3)
+    found = [torch.randint(3, VOCABULARY, (n,), generator=random).tolist() for n in LENGTHS]
+    return [*found, found[2][:16] + found[0]]  # the last begins as another does
+
+
+def submissions(greedy: bool, several: bool) -> list[Submission]:
+    ways = [
+        SamplingParams(temperature=0.8, top_p=0.9, seed=5),
+        SamplingParams(temperature=1.2, top_k=40, seed=6, n=1 + several),
+        SamplingParams(temperature=0.7, min_p=0.05, repetition_penalty=1.3, seed=7),
+        SamplingParams(temperature=1.0, seed=8),
+    ]
+    ways = [SamplingParams(temperature=0)] if greedy else ways
+    return [
+        Submission(prompt, ways[i % len(ways)].with_(max_tokens=NEW + i % 3, ignore_eos=True))
+        for i, prompt in enumerate(prompts())
+    ]
+
+
+def said(model: LoadedModel, config: EngineConfig, greedy: bool) -> tuple[Tokens, list[Step], tuple[int, ...]]:
+    with Engine(model, config, threads=1) as engine:
+        streams = engine.submit_many(submissions(greedy, config.paged))
+        assert [stream.result(100).error for stream in streams] == [""] * len(streams)
+        pool, steps = engine.scheduler.pool, list(engine.trace.steps)
+        assert pool.free + pool.cached == pool.total
+        sizes = engine.runner.graphs
+    found: Tokens = {}
+    for step in steps:
+        for row, token in zip(step.token_row.tolist(), step.token.tolist()):
+            found.setdefault((int(step.request[row]), int(step.branch[row])), []).append(token)
+    return found, steps, sizes
+
+
+@pytest.fixture(scope="module")
+def expected(folder: Path) -> dict[bool, Tokens]:
+    """What the CPU's path says."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRITON_INTERPRET", "0")
+        plain, config = load(ModelSpec(str(folder), dtype="float32", device="cpu")), EngineConfig(max_running=8)
+        return {greedy: said(plain, config, greedy)[0] for greedy in (True, False)}
+
+
+CONFIGS = {
+    "continuous": EngineConfig("continuous", 8, 512, block_size=4, depth=1),
+    "no graphs": EngineConfig("continuous", 3, 512, block_size=4, depth=0, cuda_graphs=False),
+    "chunked": EngineConfig("chunked", 8, 16, block_size=4, depth=1, prefix_caching=True),
+    "preempted": EngineConfig("continuous", 4, 512, block_size=4, depth=1, prefix_caching=True, kv_memory=20 << 10),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "greedy"),
+    [("continuous", False), ("no graphs", True), ("chunked", True), ("preempted", True)],
+)
+def test_tokens_are_those_of_the_cpu(name: str, greedy: bool, model: LoadedModel, expected: dict[bool, Tokens]) -> None:
+    config = CONFIGS[name]
+    replays = config.cuda_graphs
+    tokens, steps, sizes = said(model, config, greedy)
+    assert tokens == expected[greedy]
+    assert len({token for each in tokens.values() for token in each}) > 10
+    assert any(len(step.preempted) for step in steps) == (name == "preempted")
+    assert sizes == (bucket_sizes(config.max_running) if replays else ())
+    for step in steps:
+        decodes = bool((step.kind == Kind.DECODE).all()) and step.rows > 0
+        assert step.graph == (next(size for size in sizes if size >= step.rows) if decodes and replays else 0)
+
+
+def test_a_padded_mode_draws_the_tokens_of_the_cpu(model: LoadedModel, expected: dict[bool, Tokens]) -> None:
+    tokens = said(model, EngineConfig("continuous-padded", 4, 512), greedy=False)[0]
+    assert tokens == {key: expected[False][key] for key in tokens}
+    assert len(tokens) == len(prompts())
+
+
+def test_the_device_follows_the_host_while_branches_come_and_go(model: LoadedModel) -> None:
+    """Lengths, block tables and last tokens by slot; blocks that nobody owns stay untouched, whatever dummies do."""
+    config = EngineConfig("continuous", 5, 64, block_size=4)
+    blocks = 40
+    runner = GpuRunner(model, config, blocks)
+    for cache in (*runner.k_caches, *runner.v_caches):
+        cache.fill_(torch.nan)
+    scheduler = Scheduler(config, BlockPool(blocks, config.block_size))
+    waiting = [request_of(model, i, n, 3 + i) for i, n in enumerate((3, 9, 1, 12, 6))]
+    touched: set[int] = {blocks}  # the dummies'
+    sizes = set()
+    for turn in range(30):
+        if waiting and turn % 3 == 0:
+            scheduler.add(waiting.pop())
+        if turn == 7:
+            scheduler.finish(next(iter(scheduler.requests.values())), FinishReason.CANCELLED)
+        plan = scheduler.plan()
+        if plan is None:
+            continue
+        launched = runner.launch(plan)
+        sizes.add(launched.graph - len(plan.rows) if launched.graph else -1)
+        drawn = launched.read().tokens
+        rows = runner._rows
+        for row in plan.rows:
+            touched.update(row.branch.blocks[row.first // 4 : (row.first + row.count - 1) // 4 + 1])
+            assert rows.lengths[row.slot] == row.first + row.count
+            assert rows.tables[row.slot, : len(row.branch.blocks)].tolist() == row.branch.blocks
+        assert rows.last_tokens[[row.slot for row in plan.rows if row.samples]].tolist() == drawn
+        scheduler.commit(plan, [Emission(int(token)) for token in drawn])
+        if turn == 12:
+            runner.reset()  # all is sent again
+    assert scheduler.idle
+    assert not waiting
+    assert {-1, 0} < sizes, "packed steps, full graphs and ones with dummies"
+    for cache in (*runner.k_caches, *runner.v_caches):
+        clean = [b for b in range(blocks + 1) if b not in touched]
+        assert len(clean) > 3
+        assert cache[clean].isnan().all()
+    assert rows.lengths[rows.dummy_slot] == 0
+
+
+def test_a_steady_decode_step_sends_nothing(model: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = EngineConfig("continuous", 4, 64, block_size=16)
+    runner = GpuRunner(model, config, 20)
+    scheduler = Scheduler(config, BlockPool(20, 16))
+    for i in range(3):
+        scheduler.add(request_of(model, i, 3, 5))
+    sent: list[int] = []
+    send = runner._rows.send
+
+    def counted(*parts: Any) -> list[torch.Tensor]:
+        sent.append(len(runner._rows._index) + sum(map(len, parts)))
+        return send(*parts)
+
+    monkeypatch.setattr(runner._rows, "send", counted)
+    while (plan := scheduler.plan()) is not None:
+        scheduler.commit(plan, [Emission(int(token)) for token in runner.launch(plan).read().tokens])
+    prompts, lined_up, *steady = sent
+    assert prompts > 0
+    assert lined_up > 0
+    assert steady
+    assert not any(steady)
+
+
+def request_of(model: LoadedModel, number: int, length: int, tokens: int) -> Request:
+    params = SamplingParams(max_tokens=tokens, temperature=0, ignore_eos=True)
+    request = Request(number, length, params, tokens, 0)
+    output = Output(DetokenizerFactory(model.tokenizer)(), params, frozenset(), tokens)
+    request.branches.append(Branch(request, [5 + number] * length, output))
+    return request
+
+
+class Waits(TorchDispatchMode):
+    """Fails on an operation whose result the host, or the size of a tensor, waits for: no graph could hold it."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        index = args[1] if name.startswith("index") and isinstance(args[1], (list, tuple)) else ()
+        by_mask = any(isinstance(x, torch.Tensor) and x.dtype in (torch.bool, torch.uint8) for x in index)
+        waits = name in ("_local_scalar_dense", "nonzero", "masked_select", "_unique2", "bincount") or by_mask
+        assert not waits, f"{func} in a decode step"
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("name", list(TINY_MODELS))
+def test_a_decode_step_never_waits_for_the_device(name: str, tmp_path: Path) -> None:
+    save_tiny_model(TINY_MODELS[name], tmp_path)
+    model = load(ModelSpec(str(tmp_path), dtype="float32", device="cpu"))
+    runner = GpuRunner(model, EngineConfig(max_running=4, block_size=4), 8)
+    with torch.inference_mode(), Waits():
+        assert runner._decode(2).shape == (2, model.card.vocabulary)

@@ -1,0 +1,93 @@
+"""Checks of the kernels that make a step's inputs, which `test_interpreted.py` runs with TRITON_INTERPRET=1."""
+
+import os
+
+import pytest
+import torch
+
+if os.environ.get("TRITON_INTERPRET") != "1":
+    pytest.skip("run by test_interpreted.py", allow_module_level=True)
+
+from engine.kernels.step_inputs import BLOCK, apply_changes, decode_inputs, packed_inputs
+
+SIZE = 4  # tokens a block
+
+
+class State:
+    """Random slots, the last of them the dummies', and what is said of them in plain Python."""
+
+    def __init__(self, slots: int, seed: int) -> None:
+        self.random = torch.Generator().manual_seed(seed)
+        self.last_tokens = torch.randint(0, 50_000, (slots + 1,), generator=self.random)
+        self.lengths = torch.randint(0, 30, (slots + 1,), generator=self.random).int()
+        self.lengths[slots] = 0
+        self.tables = torch.randint(0, 1_000_000, (slots + 1, 16), generator=self.random).int()
+
+    def place(self, slot: int, position: int) -> int:
+        return int(self.tables[slot, position // SIZE]) * SIZE + position % SIZE
+
+
+def poisoned(*sizes: int) -> list[torch.Tensor]:
+    return [torch.full((size,), -77) for size in sizes]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7, BLOCK - 1, BLOCK, BLOCK + 3])
+def test_a_decode_step_takes_each_slots_last_token_and_moves_on(rows: int) -> None:
+    state = State(rows + 5, rows)
+    slots = torch.randperm(rows + 5, generator=state.random)[:rows]
+    slots[rows // 2 :] = rows + 5  # dummies
+    ids, positions, places = poisoned(rows, rows, rows)
+    contexts, before = torch.full((rows,), -77).int(), state.lengths.clone()
+    decode_inputs(
+        ids, positions, places, contexts, slots.int(), state.last_tokens, state.lengths, state.tables, SIZE
+    )  # fmt: skip
+    assert ids.tolist() == [int(state.last_tokens[s]) for s in slots]
+    assert positions.tolist() == [int(before[s]) for s in slots]
+    assert places.tolist() == [state.place(s, int(before[s])) for s in slots.tolist()]
+    assert contexts.tolist() == [int(before[s]) + 1 for s in slots]
+    moved = {int(s) for s in slots} - {rows + 5}
+    assert state.lengths.tolist() == [int(n) + (i in moved) for i, n in enumerate(before)]
+
+
+@pytest.mark.parametrize("counts", [(1,), (5,), (1, 1, 9, 1, 30), (3,) * 100, (300, 1, 2), (1,) * (BLOCK + 1)])
+def test_packed_rows_get_their_ids_positions_and_places(counts: tuple[int, ...]) -> None:
+    state = State(len(counts) + 2, sum(counts))
+    tokens, rows = sum(counts), len(counts)
+    state.tables = torch.randint(0, 1000, (rows + 3, 100), generator=state.random).int()
+    slots = torch.randperm(rows + 2, generator=state.random)[:rows]
+    firsts = torch.randint(0, 40, (rows,), generator=state.random)
+    starts = torch.tensor([0, *counts]).cumsum(0)
+    staged = torch.randint(0, 50_000, (tokens,), generator=state.random)
+    fed = [i for i in range(rows) if i % 3 == 1]
+    for i in fed:
+        staged[starts[i + 1] - 1] = -1
+    before = state.lengths.clone()
+    ids, positions, places = poisoned(tokens, tokens, tokens)
+    contexts = torch.full((rows,), -77).int()
+    packed_inputs(
+        ids, positions, places, contexts, staged.int(), starts.int(), firsts.int(), slots.int(), state.last_tokens,
+        state.lengths, state.tables, SIZE,
+    )  # fmt: skip
+    expected = []
+    for i, count in enumerate(counts):
+        slot, first = int(slots[i]), int(firsts[i])
+        for j in range(count):
+            known = int(staged[starts[i] + j])
+            token = known if known >= 0 else int(state.last_tokens[slot])
+            expected.append((token, first + j, state.place(slot, first + j)))
+        before[slot] = first + count
+    assert list(zip(ids.tolist(), positions.tolist(), places.tolist())) == expected
+    assert contexts.tolist() == [int(f) + c for f, c in zip(firsts, counts)]
+    assert state.lengths.tolist() == before.tolist()
+
+
+@pytest.mark.parametrize("count", [0, 1, 4, BLOCK, BLOCK + 1])
+def test_changes_are_made_where_they_belong_and_nowhere_else(count: int) -> None:
+    random = torch.Generator().manual_seed(count)
+    state = torch.arange(1000).int()
+    index = torch.randperm(1000, generator=random)[:count]
+    values = torch.randint(-(2**31), 2**31, (count,), generator=random)
+    expected = state.clone()
+    expected[index] = values.int()
+    apply_changes(state, torch.cat([index, values]).int())
+    assert torch.equal(state, expected)
