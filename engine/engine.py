@@ -28,8 +28,8 @@ from engine.intake import Intake, Prepared
 from engine.kv_budget import pool_blocks
 from engine.models.launched import Launched, Results
 from engine.models.loading import LoadedModel, Report, load
-from engine.models.padded_runner import PaddedRunner
 from engine.models.paged_runner import PagedRunner
+from engine.models.runners import make_runner
 from engine.plan import StepPlan
 from engine.rehearsal import ROWS, Rehearsal
 from engine.request import Emission
@@ -368,7 +368,7 @@ class Engine:
         self.depth = config.depth if config.depth is not None else int(self.model.device.type == "cuda")
         self.runner: Any = None  # the old cache is given back before the new one is made
         blocks = pool_blocks(self.model, config)
-        self.runner = (PagedRunner if config.paged else PaddedRunner)(self.model, config, blocks)
+        self.runner = make_runner(self.model, config, blocks)
         rehearsal = Rehearsal(self.runner, config, blocks, self.card.context, self._detokenizers)
         rehearsal.play(2, 2)  # so that first-use costs are not in anybody's time to first token
         shape = replace(config, seed=0)
