@@ -84,6 +84,9 @@ class GpuRunner(Runner):
             self._sampler.begin(branch)
         return self._next(rows) if decoding else self._packed(rows)
 
+    def _begin(self, rows: Sequence[Row]) -> None:
+        """The sampler was told when the step was laid out."""
+
     def _next(self, rows: Sequence[Row]) -> Inputs:
         """A token for each row, which its slot sampled last."""
         count = len(rows)

@@ -65,11 +65,10 @@ class Launched:
     _reached: torch.cuda.Event | None = None
     _event: torch.cuda.Event | None = None
 
-    def begin(self, device: torch.device) -> None:
-        """Marks where the GPU comes to the step."""
-        if device.type == "cuda":
-            self._reached = torch.cuda.Event(enable_timing=True)
-            self._reached.record()
+    def mark(self) -> None:
+        """Marks where the GPU comes to the step, and, called again, where it is done with it."""
+        self._reached, self._event = self._event, torch.cuda.Event(enable_timing=True)
+        self._event.record()
 
     def keep(self, sampled: Sampled) -> None:
         """Takes the step's tokens, and starts their way to the host where they are not there yet."""
@@ -80,8 +79,6 @@ class Launched:
             None if t is None else torch.empty(t.shape, dtype=t.dtype, pin_memory=True).copy_(t, non_blocking=True)
             for t in (sampled.tokens, sampled.logprobs, sampled.alternatives, sampled.alternative_logprobs)
         ))  # type: ignore[arg-type]  # fmt: skip
-        self._event = torch.cuda.Event(enable_timing=True)
-        self._event.record()
 
     def read(self) -> Results:
         """Waits for the device and copies the tokens to the host."""

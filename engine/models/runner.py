@@ -82,11 +82,12 @@ class Runner(ABC):
     def launch(self, plan: StepPlan) -> Launched:
         """Starts a step; returns before the device is done (on a CPU, when it is)."""
         begun = Clock()
-        launched = Launched(plan, begun)
+        launched, on_gpu = Launched(plan, begun), self._device.type == "cuda"
         with torch.inference_mode(), self._current_device():
-            launched.begin(self._device)
+            if on_gpu:
+                launched.mark()
             inputs = self._prepare(plan)
-            timer = Timer() if self._device.type == "cpu" else None
+            timer = None if on_gpu else Timer()
             prepared = Clock()
             logits = inputs.compute(timer)
             forwarded = Clock()
@@ -96,6 +97,8 @@ class Runner(ABC):
             self._begin(plan.rows)
             if inputs.sampling:
                 launched.keep(self._sample(logits, inputs))
+            if on_gpu:
+                launched.mark()
         done = Clock()
         launched.seconds = {"prepare": prepared - begun, "forward": forwarded - prepared, "sample": done - forwarded}
         return launched
