@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QToolButton, QWidget
 
 from app import theme
 from app.facts import Cell, Facts
-from app.memory_device import device_bill
+from app.memory_device import device_bill, graph_words
 from app.panels.insight import InsightPanel
 from app.panels.memory_area import MemoryArea
 from app.panels.memory_device_bar import DeviceBar
@@ -273,6 +273,8 @@ class MemoryBill(InsightPanel):
         so_far = self.series.shares_until(self.series.place_at(moment.time)) if moment is not None else None
         if so_far is not None:
             lines.insert(1, f"{MEASURES['kv.waste'].name} of the run so far, mean over time: {so_far.waste:.1%}")
+        if self.series.header is not None and (captured := graph_words(self.series.header)):
+            lines.append(captured)
         return "\n".join([*lines, PUBLISHED])
 
     def _tell_span(self, span: tuple[float, float]) -> None:

@@ -138,7 +138,8 @@ class BillBar(QWidget):
         painter.drawRoundedRect(area.adjusted(0.5, 0.5, -0.5, -0.5), px(2), px(2))
         if self._end:
             x = self.width() * self._end / self._total
-            painter.fillRect(QRectF(x - px(1), -px(1), px(2), area.height() + px(3)), t.warn)
+            painter.fillRect(QRectF(x - px(2), 0, px(4), area.height()), t.panel)
+            painter.fillRect(QRectF(x - px(1), 0, px(2), area.height() + px(3)), t.warn)
         painter.setFont(ink.font)
         for line, item in self._lines():
             baseline = line.top() + (line.height() - ink.height) / 2 + ink.ascent

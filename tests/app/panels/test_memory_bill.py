@@ -21,6 +21,7 @@ from app.panels.memory_raster import stacked
 from app.panels.memory_series import KINDS, MemorySeries
 from app.scope import Scope
 from app.synthetic import header as synthetic_header
+from app.synthetic import on_gpu, synthetic_trace
 from engine import (
     Bill,
     Ended,
@@ -285,6 +286,13 @@ def test_the_bill_of_the_device_adds_up(traces) -> None:
 
 
 # -- the panel ----------------------------------------------------------------------------------------------------
+
+
+def test_captured_decode_steps_and_what_they_hold_are_told_of_any_trace(traces, show) -> None:
+    panel = show(Trace(on_gpu(synthetic_trace(streams=4, requests=4, seconds=1))))
+    assert "graphs 420 MB" in panel.device.accessibleDescription()
+    assert "Decode graphs: 1–256 rows (35)" in panel.toolTip()
+    assert "graphs" not in show(traces["tight"]).toolTip()
 
 
 def test_live_and_saved_traces_show_the_same(qtbot, engine, traces, show, scope, tmp_path: Path) -> None:
