@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
@@ -23,7 +22,7 @@ from engine.bill import bill_of
 from engine.blocks import BlockPool
 from engine.config import EngineConfig, InvalidInput, ModelSpec, Prompt, SamplingParams, Submission
 from engine.decoding.detokenizer import DetokenizerFactory
-from engine.faults import DeviceLost, Fault, fault_of, first_line
+from engine.faults import DeviceLost
 from engine.intake import Intake, Prepared
 from engine.kv_budget import pool_blocks
 from engine.models.launched import Launched, Results
@@ -31,6 +30,7 @@ from engine.models.loading import LoadedModel, Report, load
 from engine.models.paged_runner import PagedRunner
 from engine.models.runners import make_runner
 from engine.plan import StepPlan
+from engine.recovery import Recovery
 from engine.rehearsal import ROWS, Rehearsal
 from engine.request import Emission
 from engine.roof import roof_of
@@ -138,8 +138,8 @@ class Engine:
         def do() -> None:
             before = self.config
             try:
-                while self.in_flight and not self.scheduler.requests:
-                    self._commit(self.in_flight.popleft())  # of those that are over, one step behind
+                if not self.scheduler.requests:
+                    self._drain()  # of those that are over, one step behind
                 if not self.scheduler.idle:
                     raise InvalidInput("requests are running: wait for them or stop them before changing the engine")
                 self._record_ended()  # of those that were cancelled in the same turn
@@ -266,7 +266,7 @@ class Engine:
         with self._wake:
             self.alive, self.error = False, error
         now = time.perf_counter() - self._origin
-        self.trace.append(Notice(now, "error", self.error))
+        self._notice("error", error)
         for request in self.scheduler.requests.values():
             for branch in request.branches:
                 if not branch.finished:
@@ -287,8 +287,7 @@ class Engine:
             if closing:
                 for request in list(self.scheduler.requests.values()):
                     self.scheduler.finish(request, FinishReason.CANCELLED)
-                while self.in_flight:
-                    self._commit(self.in_flight.popleft())
+                self._drain()
                 self._record_ended()
                 self.trace.complete = True
                 return
@@ -309,7 +308,7 @@ class Engine:
             try:
                 launched = self.runner.launch(plan)
             except Exception as error:
-                self._fail(error, plan)
+                self.recovery.after(error, plan)
             else:
                 launched.seconds["plan"] = planned - begun
                 launched.step, launched.started = number, begun
@@ -327,7 +326,7 @@ class Engine:
         try:
             results = launched.read()
         except Exception as error:
-            self._fail(error, launched.plan)
+            self.recovery.after(error, launched.plan, launched=True)
             return
         begun = time.perf_counter()
         committed = self.scheduler.commit(launched.plan, emissions(launched.plan, results))
@@ -338,14 +337,14 @@ class Engine:
             self._piece,
         )  # fmt: skip
         self.trace.append(record)
+        self.recovery.went_well(launched.plan)
 
-    def _fail(self, error: Exception, plan: StepPlan) -> None:
-        """Ends the rows of a step that failed; raises DeviceLost where no other step will do better."""
-        if fault_of(error, self.model.device) is Fault.DEVICE:
-            raise DeviceLost(f"the GPU reported an unrecoverable error ({first_line(error)})") from error
-        detail = "".join(traceback.format_exception_only(error)).strip()
-        self.trace.append(Notice(time.perf_counter() - self._origin, "error", f"a step failed: {detail}"))
-        self.scheduler.abandon(plan, f"the step failed: {error}")
+    def _drain(self) -> None:
+        while self.in_flight:
+            self._commit(self.in_flight.popleft())
+
+    def _notice(self, level: str, text: str) -> None:
+        self.trace.append(Notice(time.perf_counter() - self._origin, level, text))
 
     def _record_ended(self) -> None:
         now = time.perf_counter() - self._origin
@@ -378,6 +377,9 @@ class Engine:
         self.bill = bill_of(self.model, pool_bytes, self._activations[shape], self._runtime)
         self.scheduler = Scheduler(config, BlockPool(blocks, config.block_size))
         self.in_flight: deque[Launched] = deque()
+        self.recovery = Recovery(
+            self.scheduler, self.runner, self.model.device, self.in_flight, self._commit, self._notice
+        )
 
     def _fastest_threads(self) -> int:
         """Measured once, and the same for every mode."""

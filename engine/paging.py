@@ -21,10 +21,12 @@ class Paging:
         self._pool, self._size = scheduler.pool, scheduler.config.block_size
         self._caching = scheduler.config.prefix_caching
         self._copies: list[tuple[int, int]] = []
+        self._published: list[tuple[Branch, int, int]] = []
 
     def seal(self, rows: list[Row], refused: Refused) -> StepPlan:
         copies, self._copies = tuple(self._copies), []
-        return StepPlan(tuple(rows), refused, copies=copies)
+        published, self._published = tuple(self._published), []
+        return StepPlan(tuple(rows), refused, copies=copies, published=published)
 
     def use(self) -> tuple[int, int, int]:
         """Owned tokens: used, reserved, internal. A block that several branches share is full, and counts once."""
@@ -140,8 +142,10 @@ class Paging:
         """
         if not self._caching:
             return
-        size = self._size
-        while (branch.published + 1) * size <= min(end, len(branch.tokens)):
+        size, known = self._size, min(end, len(branch.tokens))
+        if (branch.published + 1) * size <= known:
+            self._published.append((branch, branch.published, branch.serial))
+        while (branch.published + 1) * size <= known:
             at = branch.published
             branch.serial = self._pool.publish(
                 branch.blocks[at], branch.serial, branch.tokens[at * size : (at + 1) * size]

@@ -40,7 +40,8 @@ class StepPlan:
 
     In the padded modes `members` are all branches that hold a strip of the contiguous cache, in order of admission,
     the rows' own included, and `width` is how many tokens a strip holds; both are empty where nothing is cached.
-    `copies` are pairs of blocks (from, to) to copy before the step: copy-on-write.
+    `copies` are pairs of blocks (from, to) to copy before the step: copy-on-write. `published`: branches of which the
+    step makes blocks findable, each with how many were before and the serial of their prefix.
     """
 
     rows: tuple[Row, ...]
@@ -48,6 +49,7 @@ class StepPlan:
     members: tuple[Branch, ...] = ()
     width: int = 0
     copies: tuple[tuple[int, int], ...] = ()
+    published: tuple[tuple[Branch, int, int], ...] = ()
 
 
 class BlockChange(NamedTuple):

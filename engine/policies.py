@@ -49,7 +49,7 @@ class Continuous(_Untimed):
             if rows:
                 self._decodes += 1
                 return rows, scheduler.refuse(Refusal.DECODE_TURN if every == 1 else Refusal.JOIN_TURN)
-        rows, refused = self._room.prefill_rows(scheduler.config.token_budget)
+        rows, refused = self._room.prefill_rows(scheduler.limits.of_prompts(scheduler.config.token_budget))
         if rows:
             self._decodes = 0
             return rows, refused
@@ -64,11 +64,13 @@ class Chunked(_Untimed):
         self._since = scheduler.config.join_every
 
     def plan(self, now: float) -> tuple[list[Row], Refused]:
+        scheduler = self._scheduler
         decodes = self._room.decode_rows()
-        joins = self._since >= self._scheduler.config.join_every or not decodes
-        prompts, refused = self._room.prefill_rows(self._scheduler.config.token_budget - len(decodes), admit=joins)
+        joins = self._since >= scheduler.config.join_every or not decodes
+        budget = scheduler.limits.of_prompts(scheduler.config.token_budget - len(decodes))
+        prompts, refused = self._room.prefill_rows(budget, admit=joins)
         self._since = 1 if joins else self._since + 1
-        return decodes + prompts, refused if joins else self._scheduler.refuse(Refusal.JOIN_TURN)
+        return decodes + prompts, refused if joins else scheduler.refuse(Refusal.JOIN_TURN)
 
 
 class Batches:
@@ -90,7 +92,7 @@ class Batches:
         full = scheduler.waiting_count >= scheduler.config.slots
         if not full and (scheduler.more if self._wait is None else (self.patience(now) or 0) > 0):
             return [], scheduler.refuse(Refusal.BATCH_FILLS)
-        return self._room.prefill_rows(None)
+        return self._room.prefill_rows(scheduler.limits.prompts)
 
     def patience(self, now: float) -> float | None:
         head = self._scheduler.head()

@@ -1,4 +1,5 @@
-"""Who computes what in the next step, and what becomes of it: plan() and commit(). No tensors here.
+"""Who computes what in the next step, and what becomes of it: plan() and commit(), or retract() and abandon() where it
+failed. No tensors here.
 
 The scheduler holds the queue, the slots and the ledger of blocks. How branches get memory and become rows is in
 `paging` (blocks that grow) and `strips` (contiguous, padded); who joins when is the mode's policy.
@@ -16,6 +17,7 @@ from typing import Protocol
 from engine import policies
 from engine.blocks import ROOT, BlockPool, blocks_for
 from engine.config import EngineConfig
+from engine.limits import Limits
 from engine.plan import BlockChange, Changes, Committed, KvUse, Refused, Row, StepPlan
 from engine.request import Branch, Emission, Life, Request
 from engine.trace.records import BlockEvent, FinishReason, Kind, Refusal
@@ -48,6 +50,7 @@ class Scheduler:
         self.in_flight = 0
         self.waiting_count = 0
         self.more = False
+        self.limits = Limits()
         self.changes = Changes()
         self._free_slots = list(range(config.slots))
         self._ended: list[Branch] = []
@@ -63,7 +66,7 @@ class Scheduler:
 
     @property
     def slot_free(self) -> bool:
-        return bool(self._free_slots)
+        return bool(self._free_slots) and (self.limits.rows is None or len(self.running) < self.limits.rows)
 
     def add(self, request: Request) -> None:
         self.requests[request.id] = request
@@ -99,7 +102,51 @@ class Scheduler:
         if self.config.delivery == "batch" and all(branch.over for branch in self.running):
             committed = [self._deliver(row, outcome) for row, outcome in zip(plan.rows, committed, strict=True)]
         self._dissolve()
+        self.limits.went_well(self.config.token_budget, self.config.slots)
         return committed
+
+    def retract(self, plan: StepPlan) -> None:
+        """Takes back the newest plan in flight: what it was to compute is planned again, and those it admitted wait
+        again in their order. What it preempted stays so.
+
+        Not for a step that decodes over contiguous strips: their cache has moved on.
+        """
+        self.in_flight -= 1
+        for branch, published, serial in reversed(plan.published):
+            self.pool.withdraw(branch.blocks[published : branch.published])
+            branch.published, branch.serial = published, serial
+        self.changes.copied = [pair for pair in self.changes.copied if pair not in plan.copies]
+        for row in reversed(plan.rows):
+            branch = row.branch
+            branch.steps -= 1
+            branch.in_flight -= row.samples
+            if branch.reached == branch.computed and row.again < row.count:
+                branch.reached = row.first + row.again
+            branch.computed = row.first
+            if branch.finished:
+                self._leave(branch)
+            elif row.kind is Kind.PREFILL and row.first == row.reused:  # its first row
+                self.release(branch)
+                branch.computed = 0
+                self._wait_again(branch, Life.PREEMPTED if branch.generated else Life.WAITING)
+
+    def shrink(self, plan: StepPlan, error: str) -> bool:
+        """Makes the steps to come smaller than `plan`, which ran out of memory and was retracted; nothing is in flight.
+
+        Prompts go in smaller parts; where they are no matter, fewer run at once, and those admitted last are preempted.
+        False when it was one row that cannot be smaller: it ends with `error`.
+        """
+        prompts = sum(row.count + row.padding for row in plan.rows if row.kind is Kind.PREFILL)
+        divisible = self.config.paged or len(plan.rows) > 1  # a padded prompt goes whole
+        if divisible and self.limits.halve(prompts, len(plan.rows)):
+            if self.config.paged and self.limits.rows is not None:
+                for branch in reversed(self.running[self.limits.rows :]):
+                    self.preempt(branch)
+            return True
+        for row in plan.rows:
+            if not row.branch.finished:
+                self._finish(row.branch, FinishReason.ERROR, error)
+        return False
 
     def abandon(self, plan: StepPlan, error: str) -> None:
         """Ends the branches of a step that failed, and those that share what it should have written; others go on."""
@@ -199,12 +246,15 @@ class Scheduler:
         assert branch.steps == 0, "a branch in flight cannot be preempted"
         self.release(branch)
         branch.computed = 0
-        branch.life = Life.PREEMPTED
-        self.waiting.appendleft(branch)
-        self.waiting_count += 1
+        self._wait_again(branch, Life.PREEMPTED)
         self.changes.preempted.append((branch.request.id, branch.index))
 
     # Inside.
+
+    def _wait_again(self, branch: Branch, life: Life) -> None:
+        branch.life = life
+        self.waiting.appendleft(branch)
+        self.waiting_count += 1
 
     def _commit_row(self, row: Row, emission: Emission | None) -> Committed:
         branch = row.branch

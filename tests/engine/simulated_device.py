@@ -6,6 +6,7 @@ early, a position computed twice or never, or a token fed to the wrong row gives
 
 from __future__ import annotations
 
+import sys
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -57,11 +58,14 @@ class Letters:
 
 @dataclass
 class Simulation:
-    """Engine.step over the simulated device, one call at a time. `records` are the steps' real records."""
+    """Engine.step over the simulated device, one call at a time. `records` are the steps' real records. A step of more
+    than `memory` tokens, padding included, or rows runs out of memory."""
 
     config: EngineConfig
     blocks: int
     depth: int = 0
+    memory: tuple[int, int] = (sys.maxsize, sys.maxsize)
+    short: int = 0
     records: list[Step] = field(default_factory=list)
     plans: list[StepPlan] = field(default_factory=list)
     ended: set[Branch] = field(default_factory=set)
@@ -99,20 +103,24 @@ class Simulation:
         if not request.finished:
             self.scheduler.finish(request, FinishReason.CANCELLED)
 
-    def step(self, fails: bool = False, loses: bool = False) -> bool:
+    def step(self, fails: bool = False, loses: bool = False, starves: bool = False) -> bool:
         """One turn of the engine's loop; False when there was nothing to do. `fails`: the launch raises; `loses`: the
-        step to be committed cannot be read, and wrote nothing."""
+        step to be committed cannot be read, and wrote nothing; `starves`: it ran out of memory."""
         plan = self.scheduler.plan()
         if plan is not None:
             self.plans.append(plan)
             if fails:
                 self.scheduler.abandon(plan, "the step failed")
+            elif sum(r.count + r.padding for r in plan.rows) > self.memory[0] or len(plan.rows) > self.memory[1]:
+                self._starve(plan)
             else:
                 self.in_flight.append((plan, self._launch(plan)))
         did = plan is not None
         if self.in_flight and (plan is None or len(self.in_flight) > self.depth):
             committing, sampled = self.in_flight.popleft()
-            if loses:
+            if starves:
+                self._starve(committing, launched=True)
+            elif loses:
                 self._lose(committing)
             else:
                 self._commit(committing, sampled)
@@ -206,8 +214,27 @@ class Simulation:
                 self._cache[place] = _UNWRITTEN
         self.scheduler.abandon(plan, "the step failed")
 
+    def _starve(self, plan: StepPlan, launched: bool = False) -> None:
+        """As Recovery does; what the step was to write is spoilt."""
+        self.short += 1
+        if plan.members and (launched or plan.rows[0].kind is not Kind.PREFILL):
+            self.scheduler.abandon(plan, "out of memory")
+            return
+        places = [place for row in plan.rows for place in self._places(row)] if self.config.paged else []
+        if launched:
+            while self.in_flight:
+                self.scheduler.retract(self.in_flight.pop()[0])
+        self.scheduler.retract(plan)
+        for place in places:
+            self._cache[place] = _UNWRITTEN
+        while self.in_flight:
+            self._commit(*self.in_flight.popleft())
+        self.scheduler.shrink(plan, "out of memory")
+
     def _record(self, plan: StepPlan | None, committed: Any) -> None:
-        launched: Any = None if plan is None else SimpleNamespace(plan=plan, seconds={}, attention=0.0)
+        launched: Any = (
+            None if plan is None else SimpleNamespace(plan=plan, seconds={}, attention=0.0, graph=0, device=0.0)
+        )
         record = step_record(len(self.records), 0.0, 0.0, launched, committed, self.scheduler, str)
         self.records.append(record)
         self.told.feed(record)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.config import DELIVERIES, MODES, PAGED_MODES, EngineConfig
+from engine.limits import PATIENCE, SMALLEST, Limits
 from engine.request import Branch, Emission, Life, Request
 from engine.trace.records import FinishReason, Kind, Refusal
 from tests.engine.simulated_device import END, Simulation, alone
@@ -33,10 +34,20 @@ class Case:
     cancels: tuple[tuple[int, int], ...]  # (before this step, the n-th request)
     failures: frozenset[int]  # steps whose launch fails
     losses: frozenset[int]  # steps at which what was launched cannot be read
+    memory: tuple[int, int] = (sys.maxsize, sys.maxsize)  # the most tokens and rows of a step
+    shortages: frozenset[int] = frozenset()  # steps at which what was launched ran out of memory
+
+
+shortage = st.fixed_dictionaries(
+    {
+        "memory": st.tuples(st.integers(1, 40), st.integers(1, 5)),
+        "shortages": st.frozensets(st.integers(0, 60), max_size=4),
+    }
+)
 
 
 @st.composite
-def cases(draw: st.DrawFn, *, cancels: bool = True, failures: bool = False) -> Case:
+def cases(draw: st.DrawFn, *, cancels: bool = True, failures: bool = False, shortages: bool = False) -> Case:
     mode = draw(st.sampled_from(list(MODES)))
     paged = mode in PAGED_MODES
     max_running = draw(st.integers(1, 5))
@@ -64,12 +75,13 @@ def cases(draw: st.DrawFn, *, cancels: bool = True, failures: bool = False) -> C
         cancels=tuple(draw(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 8)), max_size=4))) if cancels else (),
         failures=draw(st.frozensets(st.integers(0, 50), max_size=3)) if failures else frozenset(),
         losses=draw(st.frozensets(st.integers(0, 50), max_size=3)) if failures else frozenset(),
+        **(draw(shortage) if shortages else {}),
     )
 
 
 def play(case: Case) -> Simulation:
     """The whole case, with everything that must hold checked after each step."""
-    simulation = Simulation(case.config, case.blocks, case.config.depth or 0)
+    simulation = Simulation(case.config, case.blocks, case.config.depth or 0, case.memory)
     arrivals = sorted(case.asks, key=lambda ask: ask.at)
     step = 0
     while True:
@@ -79,7 +91,7 @@ def play(case: Case) -> Simulation:
         for at, which in case.cancels:
             if at == step and which < len(simulation.requests):
                 simulation.cancel(simulation.requests[which])
-        did = simulation.step(step in case.failures, step in case.losses)
+        did = simulation.step(step in case.failures, step in case.losses, step in case.shortages)
         simulation.check()
         step += 1
         if not did and not arrivals and simulation.scheduler.idle:
@@ -136,6 +148,20 @@ def test_a_step_that_fails_ends_its_own_requests_and_no_others(case: Case) -> No
             assert branch.error == "the step failed"
         else:
             assert spoken(branch) == expected(branch)
+
+
+@settings(max_examples=400, deadline=None)
+@given(cases(shortages=True, failures=True))
+def test_a_step_that_runs_out_of_memory_is_made_smaller_and_nobody_says_anything_else(case: Case) -> None:
+    simulation = play(case)
+    for branch in branches(simulation):
+        tokens = expected(branch)
+        if branch.reason in (FinishReason.CANCELLED, FinishReason.ERROR):
+            assert spoken(branch) == tokens[: len(spoken(branch))]
+        else:
+            assert spoken(branch) == tokens
+        if branch.error == "out of memory" and not case.shortages and case.config.paged:
+            assert case.memory[0] < SMALLEST, "a row of so many tokens fits"
 
 
 @settings(max_examples=200, deadline=None)
@@ -351,3 +377,42 @@ def test_ten_thousand_cancelled_in_the_queue_are_passed_over_once() -> None:
     simulation.finish(most=40)
     assert requests[-1].branch.reason is FinishReason.LENGTH
     simulation.check_idle()
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_limits_grow_again_and_are_tried_ever_more_seldom(depth: int) -> None:
+    """Eight rows do not fit: four do, after a while eight are tried again, and then only after twice as long."""
+    simulation = Simulation(EngineConfig(max_running=8, depth=depth), 400, depth, memory=(1 << 20, 7))
+    requests = [simulation.add([n + 1] * 20, 300, ignore_eos=True) for n in range(8)]
+    simulation.finish()
+    assert [said(r) for r in requests] == [alone([r.id + 1] * 20, 300, ignore_eos=True) for r in requests]
+    assert 3 < simulation.short < 12
+    assert simulation.scheduler.limits.patience >= 4 * PATIENCE
+
+
+def test_what_was_published_in_vain_is_published_again() -> None:
+    config = EngineConfig(token_budget=64, block_size=4, prefix_caching=True)
+    simulation = Simulation(config, 64)
+    prompt = list(range(1, 121))
+    simulation.add(prompt, 3, ignore_eos=True)
+    simulation.step()
+    simulation.step(starves=True)
+    assert len(simulation.pool.match(prompt)[0]) == 16
+    simulation.finish()
+    assert len(simulation.pool.match(prompt)[0]) == 30
+
+
+def test_limits_say_what_they_are() -> None:
+    limits = Limits()
+    assert limits.words == ""
+    assert limits.halve(2048, 3)
+    assert limits.words == "prompts now go 1,024 tokens at a time"
+    assert limits.halve(16, 9)
+    assert limits.words == "prompts now go 1,024 tokens at a time and at most 4 now run at once"
+    assert not limits.halve(SMALLEST, 1)
+    for _ in range(PATIENCE):
+        limits.went_well(4096, 8)
+    assert (limits.prompts, limits.rows) == (2048, None)
+    for _ in range(PATIENCE):
+        limits.went_well(4096, 8)
+    assert limits.words == ""
