@@ -1,177 +1,211 @@
-"""`python -m engine.bench.gpu`: the GPU tests, then decode speed against what the memory's bandwidth allows,
-of a small model, and of a large one dense and quantized.
+"""`python -m engine.bench.gpu`: the GPU tests, then how near to the card's own limits this engine comes.
 
-Needs torch, transformers, triton and numpy. The results are also written as JSON to tests/benchmarks/results.
+Needs torch, transformers, triton and numpy. Each section is measured under a guard and within a time of its own, in a
+process that is started anew where one is lost; all that was found is in a JSON file from the moment on that it is
+known. `--rehearsal` walks through the same sections on a CPU, tiny, on Triton's interpreter: its figures mean nothing.
 """
 
 from __future__ import annotations
 
-import importlib.util
+import argparse
+import importlib
 import json
+import os
+import shutil
+import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from statistics import median
+from types import FrameType
 from typing import Any
 
 import torch
-from transformers import PreTrainedModel
 
 from engine import machine
-from engine.bench.decode_steps import decode_steps
-from engine.bench.gpu_quantized import large_models
-from engine.bench.subject import Case, Lengths, Shape, make_case, plain_tokenizer
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.models.loading import wrap
+from engine.bench.gpu_report import MARK, Bench, OutOfTime, Section, note, read, summary
+from engine.bench.gpu_tests import run_tests
+from engine.bench.stopwatch import CpuStopwatch, GpuStopwatch
 
-BATCHES = (1, 8, 64, 256)
-LARGE_BATCHES = (1, 8)
-PROMPT, NEW = 256, 128  # tokens of each request
-HEADINGS = f"{'batch':>6} {'context':>8} {'step ms':>9} {'tok/s':>10} {'bound ms':>9} {'× bound':>8}"
+# What is measured, the most valuable first: a section's name, its seconds, where it is.
+SECTIONS: dict[str, tuple[float, str]] = {
+    "launches": (5, "engine.bench.gpu_small:launches"),
+    "yardstick": (80, "engine.bench.gpu_yardstick:throughput"),
+    "attention": (60, "engine.bench.gpu_attention:decode_kernel"),
+    "large": (90, "engine.bench.gpu_quantized:large"),
+    "prefill": (25, "engine.bench.gpu_attention:prefill_kernel"),
+    "peers": (75, "engine.bench.gpu_peers:peers"),
+    "tilings": (60, "engine.bench.gpu_attention:tilings"),
+    "decode": (60, "engine.bench.gpu_decode:decode"),
+    "awq": (25, "engine.bench.gpu_quantized:awq_products"),
+    "sampling": (20, "engine.bench.gpu_small:sampling"),
+    "small": (20, "engine.bench.gpu_small:small"),
+}
+TESTS, TESTS_SECONDS = "tests", 150.0
+TOTAL = 570.0  # seconds of all, tests included
+LEAST = 4.0  # seconds that a section is begun with
+PATIENCE = 5.0  # seconds after its own that a section is interrupted
+LAST = 20.0  # seconds after that its process is ended
+BROKEN = 3  # exit status of a process whose device does no more
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "tests" / "benchmarks" / "results"
 
 
-@dataclass(frozen=True, slots=True)
-class Decode:
-    """Steady decoding of `batch` requests. `bound` is the seconds in which a step's bytes can be read at all."""
-
-    batch: int
-    context: int
-    seconds: float
-    bound: float
-    steps: int
-
-    @property
-    def text(self) -> str:
-        return (
-            f"{self.batch:6} {self.context:8} {self.seconds * 1e3:9.2f} {self.batch / self.seconds:10,.0f} "
-            f"{self.bound * 1e3:9.2f} {self.seconds / self.bound:8.2f}"
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m engine.bench.gpu", description=__doc__)
+    names = [TESTS, *SECTIONS]
+    parser.add_argument("--only", default=",".join(names), help=f"sections, of {','.join(names)}")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results; and $OUT, where that is set")
+    parser.add_argument("--rehearsal", action="store_true", help="tiny, on a CPU; writes nothing")
+    parser.add_argument("--seconds", type=float, default=TOTAL, help="for everything (default: %(default).0f)")
+    parser.add_argument("--continue-in", type=Path, help=argparse.SUPPRESS)  # a process that measures, of ours
+    options = parser.parse_args(arguments)
+    chosen = options.only.split(",")
+    if unknown := [name for name in chosen if name not in names]:
+        parser.error(f"no section {', '.join(unknown)}; there are {', '.join(names)}")
+    sections = [name for name in SECTIONS if name in chosen]
+    deadline = time.monotonic() + options.seconds
+    if options.rehearsal:
+        return rehearse(sections)
+    if not torch.cuda.is_available():
+        print(
+            "No CUDA GPU is usable here, so there is nothing to measure: `--rehearsal` walks through it all, and on a "
+            "CPU there is `batchscope bench`."
         )
+        return 2
+    if options.continue_in is not None:
+        return measure(sections, options.continue_in, deadline)
+    return conduct(sections, TESTS in chosen, options.out, deadline)
 
 
-def copy_bandwidth(size: int = 1 << 30, rounds: int = 10) -> float:
-    """Bytes read and written a second by a copy on the device."""
-    source = torch.empty(size, dtype=torch.uint8, device="cuda")
-    target = torch.empty_like(source)
-    seconds = []
-    for _ in range(rounds + 2):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        target.copy_(source)
-        end.record()
-        end.synchronize()
-        seconds.append(begin.elapsed_time(end) / 1e3)
-    return 2 * size / median(seconds[2:])
+def rehearse(sections: Sequence[str]) -> int:
+    """All sections on a CPU, in a process in which Triton interprets: it decides that when it is imported."""
+    if os.environ.get("TRITON_INTERPRET") != "1":
+        command = [sys.executable, "-m", "engine.bench.gpu", "--rehearsal", "--only", ",".join(sections)]
+        environment = {**os.environ, "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
+        return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+    torch.set_num_threads(1)
+    bench = Bench(CpuStopwatch(), rehearsal=True)
+    print(f"On a {bench.watch.name}, {MARK}")
+    walk(bench, sections, time.monotonic() + 3600)
+    print("\n" + "\n".join(summary(bench.found, rehearsal=True)))
+    return int(any(values["state"] != "done" for values in bench.sections.values()))
 
 
-def random_qwen3() -> PreTrainedModel:
-    """A random model of Qwen3-0.6B's shape, bfloat16, on the GPU."""
-    from transformers import Qwen3Config, Qwen3ForCausalLM
+def conduct(sections: Sequence[str], tests: bool, out: Path, deadline: float) -> int:
+    """The tests, then processes that measure: another one where one was lost. Exits with 0 when all was done."""
+    path = out / f"{torch.cuda.get_device_name().lower().replace(' ', '-')}-{time.strftime('%Y%m%d-%H%M%S')}.json"
+    if tests:
+        found = run_tests(ROOT / "tests" / "gpu", min(TESTS_SECONDS, deadline - time.monotonic()))
+        note(path, TESTS, found)
+    while left := [name for name in sections if name not in read(path)["sections"]]:
+        seconds = deadline - time.monotonic()
+        if seconds < LEAST:
+            break
+        command = [sys.executable, "-u", "-m", "engine.bench.gpu", "--only", ",".join(left), "--continue-in", str(path)]
+        child = subprocess.Popen([*command, "--seconds", str(seconds)], cwd=ROOT)
+        status = attend(child, path, deadline + LAST)
+        lost = {name: values for name, values in read(path)["sections"].items() if values["state"] == "running"}
+        for name, values in lost.items():
+            print(f"\nThe process that measured {name} is gone (exit status {status})", flush=True)
+            note(path, name, {**values, "state": "failed", "error": f"its process ended with exit status {status}"})
+        if status != 0 and not lost and status != BROKEN:
+            note(path, left[0], {"state": "failed", "error": f"its process ended with exit status {status}"})
+    found = read(path)
+    tell(found)
+    copy = os.environ.get("OUT")
+    if copy and path.exists():
+        Path(copy).mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, copy)
+    print(f"Written to {path}")
+    return int(any(values["state"] not in ("done", "left out") for values in found["sections"].values()))
 
-    config = Qwen3Config(
-        hidden_size=1024,
-        num_hidden_layers=28,
-        num_attention_heads=16,
-        num_key_value_heads=8,
-        head_dim=128,
-        intermediate_size=3072,
-        vocab_size=151_936,
-        max_position_embeddings=40_960,
-        tie_word_embeddings=True,
-        eos_token_id=None,
+
+def attend(child: subprocess.Popen[bytes], path: Path, end: float) -> int:
+    """The exit status of a process that measures; it is ended when its section is long over time."""
+    while True:
+        try:
+            return child.wait(1.0)
+        except subprocess.TimeoutExpired:
+            running = [v for v in read(path)["sections"].values() if v["state"] == "running"]
+            late = any(time.time() > v["since"] + v["limit"] + PATIENCE + LAST for v in running)
+            if late or time.monotonic() > end:
+                child.kill()
+                return child.wait()
+        except BaseException:
+            child.kill()
+            raise
+
+
+def measure(sections: Sequence[str], path: Path, deadline: float) -> int:
+    """The sections on the GPU that is here, in this process."""
+    watch = GpuStopwatch()
+    memory = torch.cuda.get_device_properties(watch.device).total_memory
+    bench = Bench(watch, path=path, found=read(path))
+    bench.found |= {
+        "gpu": watch.name, "gpu_memory": memory, "versions": machine.versions(),
+        "copy_bytes_per_second": watch.bandwidth, "matrix_operations_per_second": watch.operations,
+    }  # fmt: skip
+    print(
+        f"{watch.name}, {memory / 2**30:.0f} GiB, cache {watch.cache / 2**20:.0f} MiB; copies "
+        f"{watch.bandwidth / 1e12:.2f} TB/s; bfloat16 {watch.operations / 1e12:.0f} TFLOP/s; {machine.versions()}",
+        flush=True,
     )
-    torch.manual_seed(0)
-    with torch.device("cuda"):
-        return Qwen3ForCausalLM(config).to(torch.bfloat16).eval().requires_grad_(False)
+    return walk(bench, sections, deadline)
 
 
-def measure(engine: Engine, batch: int, bandwidth: float) -> Decode:
-    """Two runs, the first to warm up. A step reads all weights once and the K and V of every context."""
-    vocabulary = Shape(vocabulary=engine.card.vocabulary)
-    case = Case(make_case(batch, vocabulary, Lengths(PROMPT, PROMPT)).prompts, (NEW,) * batch)
-    for _ in range(2):
-        trace = engine.run(case.workload()).result()
-    periods = [timing.period for timing in decode_steps(trace.steps, batch)]
-    context = PROMPT + NEW // 2
-    read = engine.card.weight_bytes + batch * context * engine.card.kv_token_bytes
-    return Decode(batch, context, median(periods), read / bandwidth, len(periods))
-
-
-def decode_large(bandwidth: float) -> dict[str, Any]:
-    """Prints and returns the decoding of a model of Llama-3.1-8B's shape, dense and quantized, and each one's tokens a
-    second against the dense one's."""
-    print("\nRandom model of Llama-3.1-8B's shape, computing in bfloat16")
-    print(f"{'':>6} {'weights GB':>10} {HEADINGS} {'× dense':>8}")
-    found: dict[str, Any] = {}
-    dense: dict[int, float] = {}
-    for name, module in large_models():
-        if isinstance(module, str):
-            print(f"{name:>6} not measured: {module}", flush=True)
-            found[name] = {"absent": module}
+def walk(bench: Bench, sections: Sequence[str], deadline: float) -> int:
+    """One section after another, whatever becomes of each."""
+    for name in sections:
+        limit, place = SECTIONS[name]
+        seconds = min(limit, deadline - time.monotonic())
+        if seconds < LEAST:
+            bench.keep(name, {"state": "left out", "error": "no time was left for it"})
             continue
-        model = wrap(module, plain_tokenizer(module.config.vocab_size), f"random Llama 8B, {name}", name)
-        del module
-        config = EngineConfig(max_running=max(LARGE_BATCHES), prefix_caching=False, kv_memory=2 << 30)
-        decodes = []
-        with Engine(model, config) as engine:
-            for batch in LARGE_BATCHES:
-                decode = measure(engine, batch, bandwidth)
-                times = dense.setdefault(batch, decode.seconds) / decode.seconds
-                print(f"{name:>6} {model.card.weight_bytes / 1e9:10.2f} {decode.text} {times:8.2f}", flush=True)
-                decodes.append({**asdict(decode), "times_dense": times})
-        found[name] = {"weight_bytes": model.card.weight_bytes, "decode": decodes}
-        del model, engine
+        try:
+            with bench.section(name, seconds), interrupted_after(seconds + PATIENCE):
+                find(place)(bench)
+        except Exception:
+            print(f"\n{name} failed:\n{''.join(traceback.format_exc().splitlines(keepends=True)[-12:])}", flush=True)
+            try:
+                bench.watch.wait()
+                bench.watch.free()
+            except Exception:  # an illegal access, say: nothing more is to be had of it in this process
+                return BROKEN
+        print(f"[{name}: {bench.sections[name]['seconds']:.0f} s]", flush=True)
+    return 0
+
+
+def find(place: str) -> Section:
+    """Imported when it is its turn: what cannot be imported fails by itself."""
+    module, _, name = place.partition(":")
+    found: Section = getattr(importlib.import_module(module), name)
     return found
 
 
-def run_tests() -> int | None:
-    """pytest's exit status over tests/gpu, or None where either is missing."""
-    folder = ROOT / "tests" / "gpu"
-    if not folder.is_dir() or importlib.util.find_spec("pytest") is None:
-        return None
-    return subprocess.run([sys.executable, "-m", "pytest", "-q", str(folder)], cwd=ROOT, check=False).returncode
+@contextmanager
+def interrupted_after(seconds: float) -> Iterator[None]:
+    """Raises OutOfTime in what takes longer, at the next moment that Python is asked."""
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise OutOfTime(f"not over after {seconds:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
-def main() -> int:
-    if not torch.cuda.is_available():
-        print("No CUDA GPU is usable here, so there is nothing to measure; on a CPU use `batchscope bench`.")
-        return 2
-    tests = run_tests()
-    gpu = torch.cuda.get_device_properties(0)
-    bandwidth = copy_bandwidth()
-    print(f"{gpu.name}, {gpu.total_memory / 2**30:.0f} GiB; copies {bandwidth / 1e12:.2f} TB/s; {machine.versions()}")
-    model = wrap(random_qwen3(), plain_tokenizer(151_936), "random Qwen3-0.6B")
-    card = model.card
-    print(f"{card.parameters / 1e6:.0f} M parameters in {card.dtype}; prompts of {PROMPT}, {NEW} new tokens each")
-    print(HEADINGS)
-    decodes = []
-    with Engine(model, EngineConfig(max_running=max(BATCHES), prefix_caching=False)) as engine:
-        for batch in BATCHES:
-            decodes.append(measure(engine, batch, bandwidth))
-            print(decodes[-1].text, flush=True)
-    del model, engine
-    torch.cuda.empty_cache()
-    large = decode_large(bandwidth)
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    name = gpu.name.lower().replace(" ", "-")
-    path = RESULTS / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}.json"
-    values = {
-        "gpu": gpu.name,
-        "versions": machine.versions(),
-        "tests_exit_status": tests,
-        "copy_bytes_per_second": bandwidth,
-        "weight_bytes": card.weight_bytes,
-        "kv_token_bytes": card.kv_token_bytes,
-        "decode": [asdict(decode) for decode in decodes],
-        "large": large,
-    }
-    path.write_text(json.dumps(values, indent=1) + "\n")
-    print(f"Written to {path.relative_to(ROOT)}")
-    return 1 if tests else 0
+def tell(found: dict[str, Any]) -> None:
+    """What was reached of each goal, last, where the end of the output is read."""
+    print("\n" + json.dumps({key: value for key, value in found.items() if key != "sections"}))
+    print("\n".join(summary(found)), flush=True)
 
 
 if __name__ == "__main__":

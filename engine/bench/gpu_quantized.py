@@ -1,43 +1,53 @@
-"""A large model on a GPU, dense, as AWQ and in nf4: random weights, as speed does not depend on them."""
+"""A large model on a GPU, dense, as AWQ and in nf4, and AWQ's product alone: random weights, as speed does not depend
+on them."""
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.functional import linear
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
+from engine.bench.gpu_decode import DECODE, begun, let_go, measure, pool_bytes, wrapped
+from engine.bench.gpu_report import Bench
+from engine.bench.stopwatch import one_after_another, sets_beyond_cache
+from engine.config import EngineConfig
+from engine.kernels.awq_matmul import awq_matmul
 from engine.models.quantization.awq_layout import round_to_nearest
 from engine.models.quantization.awq_linear import AwqLinear, ready
 from engine.models.quantization.bits import settle
 from engine.quantization import missing
 
 GROUP = 128
+BATCHES = (1, 8)
+DENSE, AWQ, NF4, PRODUCT = 0.8, 2.2, 1.3, 0.7  # goals
+LINEARS = ((4096, 6144), (4096, 4096), (4096, 28_672), (14_336, 4096))  # inputs and outputs of its layers, joined
+ROWS = (1, 8, 16, 32)
+FEW = 16  # rows up to which the packed weights are what a product costs
 ROOM = 24 << 30  # bytes of GPU memory that the dense model, its cache and the making of it take
 
 
-def random_llama_8b() -> PreTrainedModel:
-    """Of Llama-3.1-8B's shape, bfloat16, on the GPU."""
-    config = LlamaConfig(
-        hidden_size=4096,
-        num_hidden_layers=32,
-        num_attention_heads=32,
-        num_key_value_heads=8,
-        intermediate_size=14_336,
-        vocab_size=128_256,
-        max_position_embeddings=8192,
-        tie_word_embeddings=False,
-        bos_token_id=None,
-        eos_token_id=None,
-    )
+def random_llama_8b(bench: Bench) -> PreTrainedModel:
+    """Of Llama-3.1-8B's shape, bfloat16, on the GPU; at a rehearsal a tiny one."""
+    shape: dict[str, Any] = {
+        "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+        "intermediate_size": 14_336, "vocab_size": 128_256, "max_position_embeddings": 8192,
+    }  # fmt: skip
+    if bench.rehearsal:
+        shape |= {
+            "hidden_size": 128, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 1,
+            "intermediate_size": 128, "vocab_size": 128, "max_position_embeddings": 256,
+        }  # fmt: skip
+    config = LlamaConfig(**shape, tie_word_embeddings=False, bos_token_id=None, eos_token_id=None)
     torch.manual_seed(0)
     before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.bfloat16)  # in float32 first, it would take twice the memory
+    torch.set_default_dtype(bench.watch.dtype)  # in float32 first, it would take twice the memory
     try:
-        with torch.device("cuda"):
+        with torch.device(bench.watch.device):
             return LlamaForCausalLM(config).eval().requires_grad_(False)
     finally:
         torch.set_default_dtype(before)
@@ -84,19 +94,87 @@ def _converted(module: PreTrainedModel, convert: Callable[[nn.Linear], nn.Module
     return module
 
 
-def large_models() -> Iterator[tuple[str, PreTrainedModel | str]]:
+def large_models(bench: Bench) -> Generator[tuple[str, PreTrainedModel | str]]:
     """Each way to hold the large model with its module, or with why there is none; one is on the GPU at a time."""
-    room = torch.cuda.mem_get_info()[0]
+    room = bench.watch.free()
     ways: tuple[tuple[str, Callable[[PreTrainedModel], PreTrainedModel]], ...]
     ways = (("none", lambda module: module), ("awq", as_awq), ("nf4", as_nf4))
     for name, convert in ways:
-        if room < ROOM:
+        if room < ROOM and not bench.rehearsal:
             yield name, f"{room / 2**30:.0f} GiB of GPU memory are free and {ROOM >> 30} are needed"
         elif lacking := missing(name):
             yield name, lacking
         else:
-            module = convert(random_llama_8b())
+            module = convert(random_llama_8b(bench))
             yield name, module
             del module
-            gc.collect()
-            torch.cuda.empty_cache()
+            let_go()
+
+
+def large(bench: Bench) -> None:
+    """The large model's decode steps at a context of about 1 k, dense and quantized."""
+    prompt, new = (6, 4) if bench.rehearsal else (960, 128)
+    table = bench.table(
+        "A decode step of Llama-3.1-8B's shape, computing in bfloat16",
+        (("", "5"), ("GB", "7.2f"), *DECODE, ("× dense", "8.2f")),
+    )
+    batches = (1,) if bench.rehearsal else BATCHES
+    dense: dict[int, float] = {}
+    modules = large_models(bench)
+    for name, module in modules:
+        if isinstance(module, str):
+            table.say(f"{name}: not measured: {module}")
+            continue
+        model = wrapped(module, f"random Llama 8B, {name}", name)
+        del module
+        pool = pool_bytes(bench) or 2 << 30
+        with begun(model, EngineConfig(max_running=max(batches), kv_memory=pool)) as engine:
+            for batch in batches:
+                found = measure(bench, engine, batch, prompt, new)
+                times = dense.setdefault(batch, found.seconds) / found.seconds
+                table.add(name, model.card.weight_bytes / 1e9, *found.cells, times)
+                if batch == 1 and name == "none":
+                    what = "of the copy bandwidth over weights and KV: Llama-3.1-8B's shape, bf16, batch 1, context 1 k"
+                    bench.goal(what, DENSE, found.reached)
+                elif batch == 1:
+                    bench.goal(f"of bf16's speed at batch 1: {name}", AWQ if name == "awq" else NF4, times, "×")
+        del model, engine
+        let_go()
+        if not bench.rehearsal and bench.left < 25:
+            table.say("what comes after: not measured, the section's time is over")
+            modules.close()
+            break
+
+
+def awq_products(bench: Bench) -> None:
+    """AWQ's product of the large model's layers, by the bytes of packed weights, scales and zeros that it reads."""
+    watch = bench.watch
+    table = bench.table(
+        "AWQ's product of Llama-3.1-8B's layers, other layers' weights in the cache before each",
+        (("rows", "4d"), ("inputs", "7d"), ("outputs", "7d"), ("µs", "8.1f"), ("bound µs", "8.1f"), ("of copy", "8.0%"),
+         ("dense µs", "8.1f"), ("× dense", "8.2f")),
+    )  # fmt: skip
+    reached = []
+    for inputs, outputs in ((128, 64),) if bench.rehearsal else LINEARS:
+        read = inputs * outputs / 2 + inputs / GROUP * outputs * 2.5
+        sets = sets_beyond_cache(watch, read, 16)
+        weights = [torch.randn(outputs, inputs, device=watch.device, dtype=watch.dtype) / 64 for _ in range(sets)]
+        packed = [round_to_nearest(weight, GROUP) for weight in weights]
+        for rows in ROWS[:2] if bench.rehearsal else ROWS:
+            if not bench.fits(0 if bench.rehearsal else 3, table, f"{rows} rows of {inputs}"):
+                continue
+            x = torch.randn(rows, inputs, device=watch.device, dtype=watch.dtype)
+            seconds = one_after_another(watch, packed, partial(_packed_product, x))
+            dense = one_after_another(watch, weights, partial(linear, x))
+            bound = read / watch.bandwidth
+            table.add(rows, inputs, outputs, 1e6 * seconds, 1e6 * bound, bound / seconds, 1e6 * dense, dense / seconds)
+            if rows <= FEW:
+                reached.append(bound / seconds)
+        del weights, packed
+        let_go()
+    bench.goal(f"of the copy bandwidth over the packed bytes: AWQ's product, worst of up to {FEW} rows", PRODUCT,
+               min(reached))  # fmt: skip
+
+
+def _packed_product(x: Tensor, packed: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    return awq_matmul(x, *packed)

@@ -115,7 +115,7 @@ class ContinuousBatch:
     def seconds(self, case: Case) -> float:
         torch.set_num_threads(self.threads)
         pages = sum(-(-(len(p) + n) // self.page_size) for p, n in zip(case.prompts, case.new_tokens))
-        config = ContinuousBatchingConfig(
+        config = batching_config(
             page_size=self.page_size,
             num_blocks=int(pages * 1.5) + 4,
             max_batch_tokens=self.max_batch_tokens,
@@ -142,6 +142,13 @@ class ContinuousBatch:
             seconds = time.perf_counter() - begun
         assert tokens == case.output_tokens, f"generate_batch gave {tokens} tokens of {case.output_tokens}"
         return seconds
+
+
+def batching_config(**values: Any) -> ContinuousBatchingConfig:
+    """`page_size` was named `block_size` up to transformers 5.17."""
+    if "page_size" in values and "page_size" not in ContinuousBatchingConfig.__dataclass_fields__:
+        values["block_size"] = values.pop("page_size")
+    return ContinuousBatchingConfig(**values)
 
 
 def threads_in_words(count: int) -> str:

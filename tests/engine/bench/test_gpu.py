@@ -1,54 +1,113 @@
-"""The GPU bench where there is no GPU."""
+"""The GPU bench where there is no GPU: it walks through all its sections on Triton's interpreter."""
 
 import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
-from engine.bench import gpu, gpu_quantized
-from engine.bench.subject import Shape, plain_tokenizer, random_llama
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.models.loading import wrap
+from engine.bench import gpu
+from engine.bench.gpu_report import MARK, Bench, read, summary
+from engine.bench.gpu_yardstick import INPUT, OUTPUT, bound, yardstick
+from engine.bench.stopwatch import CpuStopwatch, idle_share
+from engine.bench.subject import Case
+from tests.engine.hand_made import CARD
+
+ROOT = Path(__file__).parents[3]
+
+
+def bench(path: Path | None = None) -> Bench:
+    return Bench(CpuStopwatch(), rehearsal=True, path=path)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here")
 def test_without_a_gpu_it_says_so_in_one_line_and_exits_with_2(capsys):
-    assert gpu.main() == 2
+    assert gpu.main([]) == 2
     assert capsys.readouterr().out.count("\n") == 1
 
 
-def test_a_decode_is_measured_against_the_bytes_it_reads(monkeypatch):
-    monkeypatch.setattr(gpu, "PROMPT", 8)
-    monkeypatch.setattr(gpu, "NEW", 6)
-    model = wrap(random_llama(Shape(64, 2, 4, 2, 128, 256, 256)), plain_tokenizer(256), "tiny")
-    with Engine(model, EngineConfig(max_running=4), threads=1) as engine:
-        found = gpu.measure(engine, 3, bandwidth=1e9)
-    assert found.seconds > 0
-    assert found.steps > 0
-    assert found.bound == (model.card.weight_bytes + 3 * 11 * model.card.kv_token_bytes) / 1e9
-    assert json.dumps(found.text)
+@pytest.mark.timeout(300)
+def test_a_rehearsal_prints_rows_in_every_section_and_none_fails(tmp_path):
+    pytest.importorskip("triton")
+    done = subprocess.run(
+        [sys.executable, "-m", "engine.bench.gpu", "--rehearsal", "--out", str(tmp_path)],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "BATCHSCOPE_DATA": str(tmp_path / "data"), "OUT": str(tmp_path)},
+        cwd=ROOT, capture_output=True, text=True, timeout=280, check=False,
+    )  # fmt: skip
+    said = done.stdout
+    assert done.returncode == 0, said + done.stderr
+    assert "failed" not in said.lower()
+    sections = said.split("]\n")[:-1]
+    assert len(sections) == len(gpu.SECTIONS)
+    for name, section in zip(gpu.SECTIONS, sections):
+        assert f"[{name}: " in section
+        tables = f"\n{section}".split("\n\n")[1:]
+        assert tables
+        for table in tables:
+            lines = [line for line in table.splitlines() if not line.startswith(("USDT", "[", "/", "  return"))]
+            assert MARK in lines[0]
+            assert len(lines) >= 3, f"{name} has a table without a row:\n{table}"
+    assert not list(tmp_path.glob("*.json"))
 
 
-def test_the_large_model_is_measured_dense_and_quantized_and_what_is_absent_says_why(monkeypatch, capsys):
-    def tiny():
-        return random_llama(Shape(128, 2, 4, 2, 256, 256, 256)).to(torch.bfloat16)
+def test_the_yardsticks_requests_are_those_of_everybody_elses():
+    case = yardstick()
+    assert (len(case), sum(map(len, case.prompts)), case.output_tokens) == (256, INPUT, OUTPUT)
+    assert case.prompts[0][:3] == (6311, 6890, 663)
 
-    def models():
-        yield "none", tiny()
-        yield "awq", gpu_quantized.as_awq(tiny())
-        yield "nf4", gpu_quantized.as_nf4(tiny())
-        yield "other", "nothing of the kind is installed"
 
-    monkeypatch.setattr(gpu, "PROMPT", 8)
-    monkeypatch.setattr(gpu, "NEW", 6)
-    monkeypatch.setattr(gpu, "large_models", models)
-    found = gpu.decode_large(bandwidth=1e9)
-    assert list(found) == ["none", "awq", "nf4", "other"]
-    assert [d["times_dense"] for d in found["none"]["decode"]] == [1, 1]
-    assert found["awq"]["weight_bytes"] < found["none"]["weight_bytes"]
-    assert found["nf4"]["weight_bytes"] < found["none"]["weight_bytes"]
-    assert json.dumps(found)
-    said = capsys.readouterr().out
-    assert "other not measured: nothing of the kind is installed" in said
-    assert said.count("\n") == 3 + 3 * len(gpu.LARGE_BATCHES) + 1
+def test_the_bound_counts_each_prompt_token_once_and_each_step_of_those_that_still_run():
+    model = replace(CARD, weight_bytes=1000, kv_token_bytes=10, body_parameters=50)
+    case = Case(((1, 2, 3), (1,)), (3, 2))
+    # Two steps: contexts of 4 and 2 tokens, then of 5.
+    assert bound(case, model, 1e3, 1e4) == pytest.approx(2 * 50 * 4 / 1e4 + (2 * 1000 + 10 * 11) / 1e3)
+
+
+def test_overlapping_intervals_count_once_towards_what_is_idle():
+    assert idle_share([(0.0, 1.0), (0.5, 2.0), (0.6, 0.7), (3.0, 4.0)]) == pytest.approx(0.25)
+    assert idle_share([(1.0, 2.0), (0.0, 1.0)]) == 0.0
+
+
+def test_a_section_that_fails_is_told_kept_and_passed_by(monkeypatch, tmp_path, capsys):
+    sections = {"bad": (9.0, f"{__name__}:nothing_of_the_kind"), "good": (9.0, "engine.bench.gpu_small:launches")}
+    monkeypatch.setattr(gpu, "SECTIONS", sections)
+    path = tmp_path / "found.json"
+    assert gpu.walk(bench(path), list(sections), time.monotonic() + 60) == 0
+    found = read(path)
+    assert [values["state"] for values in found["sections"].values()] == ["failed", "done"]
+    assert found["sections"]["good"]["tables"][0]["rows"]
+    assert "bad failed:" in capsys.readouterr().out
+    assert any(line.startswith("FAILED") and "bad" in line for line in summary(found))
+
+
+def test_a_section_that_takes_too_long_is_interrupted_and_what_it_had_is_kept(monkeypatch, tmp_path):
+    monkeypatch.setattr(gpu, "SECTIONS", {"slow": (4.0, f"{__name__}:unused")})
+    monkeypatch.setattr(gpu, "PATIENCE", -3.8)
+
+    def slow(bench: Bench) -> None:
+        bench.table("one row", (("µs", "8.2f"),)).add(1.0)
+        time.sleep(60)
+
+    monkeypatch.setattr(gpu, "find", lambda place: slow)
+    begun = time.monotonic()
+    gpu.walk(bench(tmp_path / "found.json"), ["slow"], time.monotonic() + 60)
+    assert time.monotonic() - begun < 30
+    slowly = json.loads((tmp_path / "found.json").read_text())["sections"]["slow"]
+    assert slowly["state"] == "failed"
+    assert "OutOfTime" in slowly["error"]
+    assert slowly["tables"] == [{"title": "one row", "rows": [{"µs": 1.0}]}]
+
+
+def test_goals_are_reached_or_missed_whichever_way_they_point():
+    own = bench()
+    with own.section("a", 9):
+        own.goal("share", 0.8, 0.79)
+        own.goal("idle", 0.05, 0.04, below=True)
+    said = list(summary(own.found))
+    assert [line.split()[0] for line in said] == ["MISSED", "reached"]
+    assert "79.0 %" in said[0]

@@ -1,0 +1,266 @@
+"""The attention kernels alone: decoding by the bytes of K and V that it reads, prompts beside torch's flash attention.
+
+As in a model, calls follow one another on caches of different layers while the rows stay, all in one CUDA graph; there
+are as many caches as it takes that none is found in the GPU's own cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+
+import engine.kernels.tilings
+from engine.bench.gpu_report import Bench, Table
+from engine.bench.stopwatch import Stopwatch, one_after_another, sets_beyond_cache
+from engine.kernels.paged_attention import PackedRows, paged_attention
+from engine.kernels.tilings import Rows, Tiling
+
+BLOCK = 16
+K = 1024
+DECODE, ALONE, PREFILL = 0.8, 0.6, 0.7  # goals
+LARGE = 100e6  # bytes of K and V from which a launch does not count
+ROOM = 0.7  # of the free memory, for caches
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """`batch` rows of `queries` tokens each, the last of `context`; `group` query heads a KV head."""
+
+    batch: int
+    context: int
+    group: int
+    queries: int = 1
+
+    @property
+    def tokens(self) -> int:
+        return self.batch * self.queries
+
+
+class Pool:
+    """Random K and V in blocks, as many as there is room for, and cases laid out over them."""
+
+    def __init__(self, watch: Stopwatch, kv_heads: int, head_dim: int, most: int) -> None:
+        self.watch, self.kv_heads, self.head_dim = watch, kv_heads, head_dim
+        self.token_bytes = 2 * kv_heads * head_dim * watch.dtype.itemsize
+        blocks = min(ceil(most / BLOCK), int(ROOM * watch.free()) // (BLOCK * self.token_bytes))
+        shape = (blocks, BLOCK, kv_heads, head_dim)
+        self.k, self.v = (torch.empty(shape, dtype=watch.dtype, device=watch.device).normal_() for _ in range(2))
+
+    def holds(self, case: Case) -> bool:
+        return self._blocks(case) <= len(self.k)
+
+    def _blocks(self, case: Case) -> int:
+        return case.batch * ceil(case.context / BLOCK)
+
+    def read(self, case: Case) -> int:
+        """Bytes that a call must move: K and V of all contexts once, queries and what comes of them."""
+        moved = 2 * case.tokens * case.group * self.kv_heads * self.head_dim * self.watch.dtype.itemsize
+        return case.batch * case.context * self.token_bytes + moved
+
+    def lay_out(self, case: Case) -> Laid:
+        return Laid(self, case)
+
+    def slices(self, case: Case, most: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """The caches of different layers, one after another."""
+        each = self._blocks(case)
+        for i in range(max(1, min(most, len(self.k) // each))):
+            at = slice(i * each, (i + 1) * each)
+            yield self.k[at], self.v[at]
+
+
+class Laid:
+    """A case's tensors, its blocks in random order."""
+
+    def __init__(self, pool: Pool, case: Case) -> None:
+        watch, width = pool.watch, ceil(case.context / BLOCK)
+        self.case, self._watch = case, watch
+        on: dict[str, Any] = {"device": watch.device}
+        self._tables = torch.randperm(case.batch * width, **on).view(case.batch, width).int()
+        self._starts = torch.arange(case.batch + 1, dtype=torch.int32, **on) * case.queries
+        self._contexts = torch.full((case.batch,), case.context, dtype=torch.int32, **on)
+        self._caches = list(pool.slices(case, sets_beyond_cache(watch, pool.read(case))))
+        heads = case.group * pool.kv_heads
+        self._queries = [torch.randn(case.tokens, heads, pool.head_dim, dtype=watch.dtype, **on) for _ in self._caches]
+        self._scale = pool.head_dim**-0.5
+
+    def seconds(self, tiling: Tiling | None = None) -> float:
+        """Of one call, with its share of what is planned once a step."""
+        return self._watch.seconds(self._watch.captured(lambda: self.call(tiling))) / len(self._caches)
+
+    def call(self, tiling: Tiling | None = None) -> None:
+        """One on each cache, as the layers of a model do."""
+        short = len(self._contexts) if self.case.queries == 1 else 0
+        rows = PackedRows(self._starts, self._contexts, self._tables, short=short)
+        for (k, v), q in zip(self._caches, self._queries):
+            paged_attention(q, k, v, rows, scale=self._scale, tiling=tiling)
+
+
+@dataclass
+class Kernels:
+    """The cases that are measured, and a pool for them."""
+
+    bench: Bench
+
+    @cached_property
+    def pool(self) -> Pool:
+        if self.bench.rehearsal:
+            return Pool(self.bench.watch, 1, 32, 512)
+        return Pool(self.bench.watch, 8, 128, 256 * 32 * K)
+
+    @property
+    def decode(self) -> list[Case]:
+        """The most telling first: all of groups of 4, then 8, then what the yardstick's model has."""
+        if self.bench.rehearsal:
+            return [Case(1, 20, 4), Case(3, 20, 8), Case(300, 20, 8)]
+        sizes = [(1, 8), (64, 8), (256, 1), (1, 1), (1, 32), (8, 1), (8, 8), (8, 32), (32, 1), (32, 8), (32, 32),
+                 (64, 1), (64, 32), (256, 8), (256, 32)]  # fmt: skip
+        cases = [Case(batch, k * K, group) for group in (4, 8) for batch, k in sizes]
+        return [*cases, Case(256, K, 2), Case(64, K, 2)]
+
+    @property
+    def prefill(self) -> list[Case]:
+        if self.bench.rehearsal:
+            return [Case(1, 20, 4, 20)]
+        return [Case(1, k * K, group, k * K) for group in (4, 8) for k in (2, 4, 8, 16)]
+
+
+def decode_kernel(bench: Bench) -> None:
+    """Share of the copy bandwidth at which decoding reads K and V."""
+    kernels = Kernels(bench)
+    pool, watch = kernels.pool, bench.watch
+    table = bench.table(
+        f"Decode attention, {pool.kv_heads} KV heads of {pool.head_dim}, {_name(watch)}, blocks of {BLOCK} in random "
+        "order",
+        (("batch", "6d"), ("context", "8d"), ("group", "5d"), ("MB", "9,.1f"), ("µs", "9.1f"), ("bound µs", "9.1f"),
+         ("of copy", "8.0%")),
+    )  # fmt: skip
+    reached: dict[Case, float] = {}
+    for case in kernels.decode:
+        if not pool.holds(case):
+            table.say(f"batch {case.batch}, context {case.context}: not measured, its KV does not fit the memory")
+        elif bench.fits(1, table, f"batch {case.batch}, context {case.context}, group {case.group}"):
+            read = pool.read(case)
+            seconds = pool.lay_out(case).seconds()
+            bound = read / watch.bandwidth
+            reached[case] = bound / seconds
+            table.add(
+                case.batch, case.context, case.group, read / 1e6, 1e6 * seconds, 1e6 * bound, reached[case]
+            )  # fmt: skip
+    what = "of the copy bandwidth: decode attention,"
+    alone = [share for case, share in reached.items() if case.batch == 1 and case.context == 8 * K]
+    large = [share for case, share in reached.items() if pool.read(case) >= LARGE]
+    little = [share for case, share in reached.items() if pool.read(case) < LARGE and case.batch > 1]
+    for words, goal, shares in (
+        (f"worst of those of {LARGE / 1e6:.0f} MB and more", DECODE, large),
+        ("worst of the smaller ones of several rows", DECODE, little),
+        ("batch 1, context 8 k", ALONE, alone),
+    ):
+        if shares:
+            bench.goal(f"{what} {words}", goal, min(shares))
+
+
+def prefill_kernel(bench: Bench) -> None:
+    """Beside torch's flash attention on the same shapes."""
+    kernels = Kernels(bench)
+    pool, watch = kernels.pool, bench.watch
+    table = bench.table(
+        f"Prefill attention, causal, {pool.kv_heads} KV heads of {pool.head_dim}, {_name(watch)}",
+        (("tokens", "7d"), ("group", "5d"), ("µs", "9.1f"), ("TFLOP/s", "8.1f"), ("of matrix", "9.0%"),
+         ("flash µs", "9.1f"), ("of flash", "8.0%"), ("flash by", "12")),
+    )  # fmt: skip
+    reached = []
+    for case in kernels.prefill:
+        if not bench.fits(2, table, f"{case.context} tokens, group {case.group}"):
+            continue
+        seconds = pool.lay_out(case).seconds()
+        flash, name = flash_seconds(watch, case, pool.kv_heads, pool.head_dim)
+        rate = 2 * case.context**2 * pool.head_dim * case.group * pool.kv_heads / seconds
+        reached.append(flash / seconds)
+        table.add(
+            case.context, case.group, 1e6 * seconds, rate / 1e12, rate / watch.operations, 1e6 * flash, reached[-1],
+            name,
+        )  # fmt: skip
+    bench.goal(
+        "of the speed of torch's flash attention: prefill attention, worst of 2 k to 16 k", PREFILL, min(reached)
+    )
+
+
+def flash_seconds(watch: Stopwatch, case: Case, kv_heads: int, head_dim: int) -> tuple[float, str]:
+    """torch's flash attention over contiguous K and V, and how it took the groups: by itself, or with K and V copied
+    to every query head off the clock."""
+    on: dict[str, Any] = {"device": watch.device, "dtype": watch.dtype}
+    q = torch.randn(1, kv_heads * case.group, case.context, head_dim, **on)
+    k, v = (torch.randn(1, kv_heads, case.context, head_dim, **on) for _ in range(2))
+    with sdpa_kernel([SDPBackend.FLASH_ATTENTION]):
+        try:
+            return one_after_another(
+                watch, [(q, k, v)], lambda o: scaled_dot_product_attention(*o, is_causal=True, enable_gqa=True)
+            ), "groups"  # fmt: skip
+        except RuntimeError:  # it does not know groups
+            k, v = (x.repeat_interleave(case.group, 1) for x in (k, v))
+            return one_after_another(
+                watch, [(q, k, v)], lambda o: scaled_dot_product_attention(*o, is_causal=True)
+            ), "copies"  # fmt: skip
+
+
+def tilings(bench: Bench) -> None:
+    """What each candidate of `engine.kernels.tilings` takes: the fastest beside the one that ships."""
+    kernels = Kernels(bench)
+    pool = kernels.pool
+    table = bench.table(
+        "Tilings: the fastest of the candidates beside the shipped",
+        (("rows", "5"), ("batch", "6d"), ("context", "8d"), ("group", "5d"), ("shipped µs", "10.1f"),
+         ("best µs", "9.1f"), ("× faster", "8.2f"), ("tried", "5d"), ("", "60")),
+    )  # fmt: skip
+    if bench.rehearsal:
+        cases = [kernels.decode[0], kernels.prefill[0]]
+    else:
+        long = [Case(1, k * K, 4, k * K) for k in (8, 2)]
+        cases = [Case(64, 8 * K, 4), long[0], Case(1, 8 * K, 4), Case(256, K, 2), Case(64, 8 * K, 8), Case(1, 8 * K, 8),
+                 Case(256, K, 4), long[1]]  # fmt: skip
+    for case in cases:
+        if pool.holds(case):
+            _try_tilings(bench, pool, case, table)
+
+
+def _try_tilings(bench: Bench, pool: Pool, case: Case, table: Table) -> None:
+    rows = Rows.SHORT if case.queries == 1 else Rows.LONG
+    laid = pool.lay_out(case)
+    shipped = laid.seconds()
+    found: dict[Tiling, float] = {}
+    for tiling in candidates(rows, pool, case):
+        if bench.left < 3 or (bench.rehearsal and len(found) == 2):
+            break
+        try:
+            found[tiling] = laid.seconds(tiling)
+        except Exception as error:  # too large for this GPU's shared memory, say
+            table.say(f"{tiling}: {type(error).__name__}: {str(error)[:100]}")
+    if not found:
+        table.say(f"{case}: there was nothing to try")
+    else:
+        best = min(found, key=lambda tiling: found[tiling])
+        table.add(
+            rows.value, case.batch, case.context, case.group, 1e6 * shipped, 1e6 * found[best], shipped / found[best],
+            len(found), str(best),
+        )  # fmt: skip
+        table.rows[-1]["all"] = {str(tiling): 1e6 * seconds for tiling, seconds in found.items()}
+
+
+def candidates(rows: Rows, pool: Pool, case: Case) -> list[Tiling]:
+    """What `engine.kernels.tilings` says is worth a measurement."""
+    told: Any = getattr(engine.kernels.tilings, "candidates", None)
+    if told is None:
+        return []
+    return list(told(rows, pool.head_dim, case.group, case.queries))
+
+
+def _name(watch: Stopwatch) -> str:
+    return str(watch.dtype).removeprefix("torch.")

@@ -1,0 +1,153 @@
+"""Steady decoding through the engine, against the time in which a step's bytes can be read at all."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from engine.bench.decode_steps import decode_steps
+from engine.bench.gpu_report import Bench, Table
+from engine.bench.subject import Case, Lengths, Shape, make_case, plain_tokenizer
+from engine.config import EngineConfig
+from engine.engine import Engine
+from engine.models.loading import LoadedModel, wrap
+from engine.trace.records import Kind, Step
+from engine.trace.trace import Trace
+
+QWEN3 = "random Qwen3-0.6B"
+PHASES = ("plan", "prepare", "forward", "sample", "wait", "commit", "record")
+DECODE = (
+    ("batch", "6d"), ("context", "8d"), ("step ms", "9.3f"), ("tok/s", "10,.0f"), ("bound ms", "9.3f"),
+    ("of copy", "8.0%"), ("replayed", "8.0%"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Decode:
+    """Steady decoding of `batch` requests: median seconds from step to step. `bound` is the seconds in which a copy at
+    `bandwidth` moves what a step must read: all weights once, and the K and V of every context. `replayed`: the share
+    of the steps that were a CUDA graph."""
+
+    batch: int
+    context: int
+    seconds: float
+    bound: float
+    steps: int
+    replayed: float
+
+    @property
+    def reached(self) -> float:
+        """The share of the copy bandwidth that weights and KV were read at."""
+        return self.bound / self.seconds
+
+    @property
+    def cells(self) -> tuple[Any, ...]:
+        """Those of `DECODE`."""
+        return (
+            self.batch, self.context, self.seconds * 1e3, self.batch / self.seconds, self.bound * 1e3, self.reached,
+            self.replayed,
+        )  # fmt: skip
+
+
+def measure(bench: Bench, engine: Engine, batch: int, prompt: int, new: int) -> Decode:
+    """Two runs, the first to warm up: `batch` prompts of one length that each get `new` tokens."""
+    vocabulary = Shape(vocabulary=engine.card.vocabulary)
+    case = Case(make_case(batch, vocabulary, Lengths(prompt, prompt)).prompts, (new,) * batch)
+    for _ in range(1 if bench.rehearsal else 2):
+        trace = engine.run(case.workload()).result()
+    periods = [timing.period for timing in decode_steps(trace.steps, batch)]
+    context = prompt + new // 2
+    read = engine.card.weight_bytes + batch * context * engine.card.kv_token_bytes
+    return Decode(batch, context, median(periods), read / bench.watch.bandwidth, len(periods), replayed(trace))
+
+
+def replayed(trace: Trace) -> float:
+    """The share of a run's decode steps that were replayed as CUDA graphs."""
+    steps = [step for step in trace.steps if step.rows and (step.kind == Kind.DECODE).all()]
+    return sum(step.graph > 0 for step in steps) / max(len(steps), 1)
+
+
+def random_qwen3(bench: Bench) -> PreTrainedModel:
+    """A random model of Qwen3-0.6B's shape, bfloat16, on the GPU; at a rehearsal a tiny one."""
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    shape: dict[str, Any] = {
+        "hidden_size": 1024, "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8,
+        "head_dim": 128, "intermediate_size": 3072, "vocab_size": 151_936, "max_position_embeddings": 40_960,
+    }  # fmt: skip
+    if bench.rehearsal:
+        shape |= {
+            "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1,
+            "head_dim": 32, "intermediate_size": 64, "vocab_size": 128, "max_position_embeddings": 256,
+        }  # fmt: skip
+    config = Qwen3Config(**shape, tie_word_embeddings=True, bos_token_id=None, eos_token_id=None, pad_token_id=0)
+    torch.manual_seed(0)
+    with torch.device(bench.watch.device):
+        return Qwen3ForCausalLM(config).to(bench.watch.dtype).eval().requires_grad_(False)
+
+
+def wrapped(module: PreTrainedModel, name: str, quantization: str = "none", fused: bool = True) -> LoadedModel:
+    """The module as the engine takes it. Raises NotImplementedError for `fused` False where there is no such choice."""
+    tokenizer = plain_tokenizer(module.config.vocab_size)
+    if fused:
+        return wrap(module, tokenizer, name, quantization)
+    if "fused" not in inspect.signature(wrap).parameters:
+        raise NotImplementedError("no model is fused yet")
+    return wrap(module, tokenizer, name, quantization, fused=False)  # type: ignore[call-arg, unused-ignore]
+
+
+def begun(model: LoadedModel, config: EngineConfig) -> Engine:
+    """An engine; on a CPU, at a rehearsal, it does not try out how many threads are best."""
+    return Engine(model, config, threads=1 if model.device.type == "cpu" else None)
+
+
+def let_go() -> None:
+    """Gives the device's memory back after what held it has been deleted."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def decode(bench: Bench) -> None:
+    """The small model at batches of 1 to 256: as shipped, without CUDA graphs, without fused kernels."""
+    prompt, new = (6, 4) if bench.rehearsal else (256, 96)
+    batches: Sequence[int] = (2,) if bench.rehearsal else (1, 8, 64, 256)
+    columns = (("", "12"), *DECODE, ("× shipped", "9.2f"))
+    table = bench.table("A decode step of Qwen3-0.6B's shape in bfloat16, through the engine", columns)
+    shipped: dict[int, float] = {}
+    ways = (("as shipped", True, True), ("no graphs", False, True), ("not fused", True, False))
+    for way, graphs, fused in ways:
+        if not bench.fits(1 if bench.rehearsal else 15, table, way):
+            continue
+        try:
+            model = wrapped(random_qwen3(bench), QWEN3, fused=fused)
+        except NotImplementedError as error:
+            table.say(f"{way}: {error}")
+            continue
+        config = EngineConfig(max_running=max(batches), cuda_graphs=graphs, kv_memory=pool_bytes(bench))
+        with begun(model, config) as engine:
+            for batch in batches:
+                found = measure(bench, engine, batch, prompt, new)
+                first = shipped.setdefault(batch, found.seconds)
+                table.add(way, *found.cells, found.seconds / first)
+        del model, engine
+        let_go()
+
+
+def pool_bytes(bench: Bench) -> int | None:
+    """The KV pool that a run asks for: what is free, but little at a rehearsal."""
+    return 1 << 20 if bench.rehearsal else None
+
+
+def add_phases(table: Table, name: str, steps: Sequence[Step], batch: int) -> None:
+    """A row of the host's median milliseconds in the decode steps of `batch` rows."""
+    full = [step for step in steps if step.rows == batch and (step.kind == Kind.DECODE).all()]
+    if full:
+        table.add(name, batch, *(1e3 * median(step.seconds.get(phase, 0.0) for step in full) for phase in PHASES))

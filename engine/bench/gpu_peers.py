@@ -1,0 +1,137 @@
+"""transformers' `generate_batch` on the GPU, at the settings that a short trial found best, beside this engine.
+
+Both get the same requests of the yardstick: as many as the peer answers in the time there is, since it may be slow.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import GenerationConfig, PreTrainedModel
+
+from engine.bench.gpu_decode import QWEN3, begun, let_go, random_qwen3, wrapped
+from engine.bench.gpu_report import Bench
+from engine.bench.gpu_yardstick import TEMPERATURE, case_of, settings, workload
+from engine.bench.peers import batching_config
+from engine.bench.subject import Case
+
+GOAL = 3.0
+TRIAL, TRIAL_TOKENS = 16, 48  # requests, and the most new tokens of each
+COUNTS = (256, 128, 64, 32, 16)  # requests of the comparison: as many as there is time for
+SETTINGS: tuple[dict[str, Any], ...] = (
+    {},  # what transformers chooses
+    {"page_size": 32, "max_batch_tokens": 2048},
+    {"page_size": 256, "max_batch_tokens": 8192},
+    {"page_size": 256, "max_batch_tokens": 2048, "use_cuda_graph": True, "use_async_batching": True},
+)
+
+
+@dataclass
+class GenerateBatch:
+    """`generate_batch`'s manager, driven prompt by prompt, since `generate_batch` takes one length for all of them.
+
+    Making the manager, its cache and its warm-up are off the clock. It takes a flash attention where one is installed.
+    """
+
+    module: PreTrainedModel
+    given: dict[str, Any]
+
+    @property
+    def settings(self) -> str:
+        return ", ".join(f"{name} {value}" for name, value in self.given.items()) or "its own choice of settings"
+
+    def seconds(self, case: Case, patience: float) -> float:
+        """From the first request in to the last token out. Raises TimeoutError after `patience` seconds, RuntimeError
+        where it fails."""
+        sampling = GenerationConfig(
+            max_new_tokens=max(case.new_tokens), do_sample=True, temperature=TEMPERATURE, top_k=0, top_p=1.0,
+            eos_token_id=None, pad_token_id=0,
+        )  # fmt: skip
+        config = batching_config(**self.given, max_requests_per_batch=len(case), allow_block_sharing=False)
+        with (
+            warnings.catch_warnings(),
+            torch.no_grad(),
+            self.module.continuous_batching_context_manager(
+                generation_config=sampling, continuous_batching_config=config, timeout=5
+            ) as manager,
+        ):
+            warnings.simplefilter("ignore")
+            begun = time.perf_counter()
+            for prompt, new in zip(case.prompts, case.new_tokens):
+                manager.add_request(list(prompt), max_new_tokens=new, eos_token_id=-1)
+            tokens = 0
+            for _ in range(len(case)):
+                result = manager.get_result(timeout=max(0.1, begun + patience - time.perf_counter()))
+                if result is None:
+                    raise TimeoutError(f"not over after {patience:.0f} s")
+                if result.error is not None:
+                    raise RuntimeError(str(result.error))
+                tokens += len(result.generated_tokens)
+            seconds = time.perf_counter() - begun
+        if tokens != case.output_tokens:
+            raise RuntimeError(f"it gave {tokens} tokens of {case.output_tokens}")
+        return seconds
+
+
+def peers(bench: Bench) -> None:
+    """This engine's tokens a second against `generate_batch`'s."""
+    case = case_of(bench)
+    table = bench.table(
+        "Yardstick beside transformers' generate_batch",
+        (("requests", "8d"), ("out", "8,d"), ("seconds", "8.2f"), ("tok/s", "9,.0f"), ("× slower", "8.2f"), ("", "24")),
+    )
+    module = random_qwen3(bench)
+    trial = case.first(2 if bench.rehearsal else TRIAL)
+    trial = Case(trial.prompts, tuple(min(new, TRIAL_TOKENS) for new in trial.new_tokens))
+    chosen, rate = fastest(bench, module, trial, table.say)
+    room = 0.6 * bench.left
+    count = next((n for n in COUNTS if n <= len(case) and case.first(n).output_tokens / rate < room), min(len(case), 8))
+    part = case.first(count)
+    theirs = chosen.seconds(part, max(1.0, bench.left - 15))
+    rate = part.output_tokens / theirs
+    table.add(count, part.output_tokens, theirs, rate, None, f"generate_batch: {chosen.settings}")
+    del module, chosen
+    let_go()
+    model = wrapped(random_qwen3(bench), QWEN3)
+    with begun(model, settings(bench)) as engine:
+        ours = min(engine.run(workload(part)).result().duration for _ in range(2))
+    table.add(count, part.output_tokens, ours, part.output_tokens / ours, theirs / ours, "this engine")
+    if count < len(case):
+        table.say(f"both on the first {count} of the yardstick's {len(case)} requests: of all the peer takes too long")
+    bench.goal(f"of generate_batch's tokens a second, on {count} requests", GOAL, theirs / ours, "×")
+    del model, engine
+    let_go()
+
+
+def fastest(bench: Bench, module: PreTrainedModel, trial: Case, say: Any) -> tuple[GenerateBatch, float]:
+    """The settings that ran the trial in the least time, and their tokens a second; each one's first run warms up."""
+    best: tuple[float, GenerateBatch] | None = None
+    last = ""
+    for given in SETTINGS[:1] if bench.rehearsal else SETTINGS:
+        peer = GenerateBatch(module, small(given) if bench.rehearsal else given)
+        if best is not None and bench.left < 0.6 * bench.limit:
+            break
+        try:
+            for _ in range(1 if bench.rehearsal else 2):
+                seconds = peer.seconds(trial, 20)
+        except Exception as error:  # such settings may not run on this card
+            last = traceback.format_exc()
+            say(f"generate_batch, {peer.settings}: {type(error).__name__}: {str(error)[:120]}")
+            continue
+        finally:
+            let_go()
+        say(f"trial, {peer.settings}: {trial.output_tokens / seconds:,.0f} tok/s")
+        if best is None or seconds < best[0]:
+            best = seconds, peer
+    if best is None:
+        raise RuntimeError(f"generate_batch ran with no settings; the last said:\n{last}")
+    return best[1], trial.output_tokens / best[0]
+
+
+def small(given: dict[str, Any]) -> dict[str, Any]:
+    return given | {"page_size": 16, "max_batch_tokens": 32, "num_blocks": 16}

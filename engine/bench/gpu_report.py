@@ -1,0 +1,190 @@
+"""What the GPU bench found: tables as they grow, goals met or not, all of it kept in a file after each section."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from engine.bench.stopwatch import Stopwatch
+
+MARK = "rehearsal: these figures mean nothing"
+
+
+class OutOfTime(Exception):
+    """A section has used up its seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What a figure is to reach: at least, or at most where `below`. `unit` is "%" (of a share), "×" or words."""
+
+    what: str
+    goal: float
+    reached: float
+    unit: str = "%"
+    below: bool = False
+
+    @property
+    def met(self) -> bool:
+        return self.reached <= self.goal if self.below else self.reached >= self.goal
+
+    @property
+    def text(self) -> str:
+        sign = "≤" if self.below else "≥"
+        said = "reached" if self.met else "MISSED"
+        return f"{said:8} {self._words(self.reached):>16}   {sign} {self._words(self.goal):14} {self.what}"
+
+    def _words(self, value: float) -> str:
+        match self.unit:
+            case "%":
+                return f"{100 * value:.1f} %"
+            case "×":
+                return f"× {value:.2f}"
+            case unit:
+                return f"{value:,.0f} {unit}"
+
+
+Columns = Sequence[tuple[str, str]]  # headings, and the format of what stands below
+
+
+class Table:
+    """Prints its rows as they come, in columns, and keeps them."""
+
+    def __init__(self, title: str, columns: Columns, rehearsal: bool) -> None:
+        self.title, self.columns = title, columns
+        self.rows: list[dict[str, Any]] = []
+        self._widths = [max(len(name), _width(spec)) for name, spec in columns]
+        print(f"\n{title}" + (f" ({MARK})" if rehearsal else ""))
+        print(" ".join(f"{name:>{width}}" for (name, _), width in zip(columns, self._widths)), flush=True)
+
+    def add(self, *values: Any) -> None:
+        """A row; None stands for what there is not."""
+        cells = []
+        for (_, spec), width, value in zip(self.columns, self._widths, values, strict=True):
+            text = "–" if value is None else format(value, spec) if not isinstance(value, str) else value
+            cells.append(f"{text:>{width}}")
+        print(" ".join(cells).rstrip(), flush=True)
+        self.rows.append(dict(zip([name for name, _ in self.columns], values)))
+
+    def say(self, words: str) -> None:
+        """A line for a row that there is not, say."""
+        print(f"  {words}", flush=True)
+        self.rows.append({"note": words})
+
+
+def _width(spec: str) -> int:
+    """That of the numbers of a format; of words it is the format itself."""
+    return len(format(0, spec)) if spec[-1:] in "df%" else int(spec)
+
+
+@dataclass
+class Bench:
+    """One run: the device's stopwatch, what each section found, and how long the one under way may still take."""
+
+    watch: Stopwatch
+    rehearsal: bool = False
+    path: Path | None = None
+    found: dict[str, Any] = field(default_factory=dict)
+    _tables: list[Table] = field(default_factory=list)
+    _goals: list[Goal] = field(default_factory=list)
+    limit: float = float("inf")  # seconds of the section under way
+    _deadline: float = float("inf")
+
+    @property
+    def left(self) -> float:
+        """Seconds that the section may still take."""
+        return self._deadline - time.perf_counter()
+
+    def fits(self, seconds: float, table: Table, what: str) -> bool:
+        """Whether so many seconds are left; the table is told what is left out where they are not."""
+        if self.left >= seconds:
+            return True
+        table.say(f"{what}: not measured, the section's time is over")
+        return False
+
+    def table(self, title: str, columns: Columns) -> Table:
+        self._tables.append(Table(title, columns, self.rehearsal))
+        return self._tables[-1]
+
+    def goal(self, what: str, goal: float, reached: float, unit: str = "%", below: bool = False) -> None:
+        self._goals.append(Goal(what, goal, reached, unit, below))
+
+    @contextmanager
+    def section(self, name: str, seconds: float) -> Iterator[None]:
+        """Keeps what is found within it, whatever happens; raises what happens."""
+        self.limit, self._deadline = seconds, time.perf_counter() + seconds
+        self._tables, self._goals = [], []
+        begun = time.perf_counter()
+        self.keep(name, {"state": "running", "since": time.time(), "limit": seconds})
+        state: dict[str, Any] = {"state": "done"}
+        try:
+            yield
+        except BaseException as error:
+            state = {"state": "failed", "error": f"{type(error).__name__}: {error}"}
+            raise
+        finally:
+            self.keep(name, state | {
+                "seconds": round(time.perf_counter() - begun, 1),
+                "tables": [{"title": table.title, "rows": table.rows} for table in self._tables],
+                "goals": [{**_fields(goal), "met": goal.met} for goal in self._goals],
+            })  # fmt: skip
+
+    @property
+    def sections(self) -> dict[str, dict[str, Any]]:
+        """What each section found, by name, with the `state` it is in: running, done, failed or left out."""
+        found: dict[str, dict[str, Any]] = self.found.setdefault("sections", {})
+        return found
+
+    def keep(self, name: str, values: dict[str, Any]) -> None:
+        """Also in the file, where there is one: a run that is killed leaves what it had."""
+        self.sections[name] = values
+        if self.path is not None:
+            write(self.path, self.found)
+
+
+def _fields(goal: Goal) -> dict[str, Any]:
+    return {"what": goal.what, "goal": goal.goal, "reached": goal.reached, "unit": goal.unit, "below": goal.below}
+
+
+def write(path: Path, values: dict[str, Any]) -> None:
+    """Whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f"{path.name}.new")
+    new.write_text(json.dumps(values, indent=1, default=str) + "\n", encoding="utf-8")
+    new.replace(path)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """What is in the file by now."""
+    if not path.exists():
+        return {"sections": {}}
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def note(path: Path, name: str, values: dict[str, Any]) -> None:
+    """Puts what is known of a section into the file."""
+    found = read(path)
+    found["sections"][name] = values
+    write(path, found)
+
+
+def summary(found: dict[str, Any], rehearsal: bool = False) -> Iterator[str]:
+    """Each goal with what was reached, and each section that failed: lines for the end, where they are read. Of a
+    rehearsal how many goals there are."""
+    if rehearsal:
+        count = sum(len(values.get("goals", ())) for values in found["sections"].values())
+        yield f"{count} goals were measured ({MARK})"
+    for name, values in found["sections"].items():
+        for goal in () if rehearsal else values.get("goals", ()):
+            yield Goal(**{key: value for key, value in goal.items() if key != "met"}).text
+        if values["state"] != "done":
+            yield f"{values['state'].upper():8} {name}: {values.get('error', '')}"
+
+
+Section = Callable[[Bench], None]

@@ -1,0 +1,66 @@
+"""tests/gpu, run by pytest within a limit of time."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+WORKERS = 8  # most of the time is the compiler's
+KEPT = 60  # last lines
+EACH = 90  # seconds of one test
+
+
+def run_tests(folder: Path, limit: float) -> dict[str, Any]:
+    """How they ended, printed as they run; says why where they cannot run, and stops them at the limit."""
+    if not folder.is_dir():
+        return _without(f"there is no {folder}")
+    if importlib.util.find_spec("pytest") is None:
+        return _without("pytest is not installed")
+    command = [sys.executable, "-m", "pytest", "-q", "--no-header", "-rfE", "--tb=short", "-p", "no:cacheprovider"]
+    if importlib.util.find_spec("pytest_timeout") is not None:
+        command += ["--timeout", str(EACH)]
+    workers = min(WORKERS, (os.cpu_count() or 1) // 2)
+    if workers > 1 and importlib.util.find_spec("xdist") is not None:
+        command += ["-n", str(workers), "--dist", "worksteal"]
+    print(f"tests: {' '.join(command[1:])} {folder}", flush=True)
+    begun = time.monotonic()
+    child = subprocess.Popen(
+        [*command, str(folder)], cwd=folder.parents[1], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        errors="replace", start_new_session=True,
+    )  # fmt: skip
+    over = threading.Event()
+
+    def stop() -> None:
+        over.set()
+        os.killpg(child.pid, 9)  # its workers too
+
+    timer = threading.Timer(limit, stop)
+    timer.start()
+    last: deque[str] = deque(maxlen=KEPT)
+    try:
+        assert child.stdout is not None
+        for line in child.stdout:
+            print(line, end="", flush=True)
+            last.append(line.rstrip())
+        status = child.wait()
+    finally:
+        timer.cancel()
+    found: dict[str, Any] = {"seconds": round(time.monotonic() - begun, 1), "exit": status, "end": list(last)}
+    if over.is_set():
+        return found | {"state": "failed", "error": f"the tests were not over after {limit:.0f} s"}
+    if status:
+        failed = [line for line in last if line.startswith(("FAILED", "ERROR"))]
+        return found | {"state": "failed", "error": "; ".join(failed)[:2000] or f"exit status {status}"}
+    return found | {"state": "done"}
+
+
+def _without(why: str) -> dict[str, Any]:
+    print(f"tests: not run: {why}", flush=True)
+    return {"state": "left out", "error": why}

@@ -1,0 +1,174 @@
+"""The yardstick: 256 requests at once to a model of Qwen3-0.6B's shape, in and out of 100 to 1024 tokens.
+
+The same requests as those of nano-vllm's bench, drawn from the same seed. Beside it transformers' `generate_batch`, and
+how much of a decode step the GPU is idle.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import defaultdict
+from itertools import pairwise
+from statistics import median
+
+import numpy as np
+
+from engine.bench.gpu_decode import (
+    PHASES,
+    QWEN3,
+    add_phases,
+    begun,
+    let_go,
+    pool_bytes,
+    random_qwen3,
+    replayed,
+    wrapped,
+)
+from engine.bench.gpu_report import Bench, Table
+from engine.bench.stopwatch import Piece, idle_share
+from engine.bench.subject import Case
+from engine.config import EngineConfig, SamplingParams
+from engine.engine import Engine
+from engine.run import Run
+from engine.trace.records import Kind, ModelCard, Step
+from engine.trace.trace import Trace
+from engine.workload import Arrival, Workload
+
+REQUESTS, INPUT, OUTPUT = 256, 142_827, 133_966
+TEMPERATURE = 0.6
+GOAL, REACH = 28_000, 32_000  # output tokens a second on an H200
+IDLE = 0.05
+KERNELS = 16  # that are listed
+RUNS = 3
+
+
+def yardstick(requests: int = REQUESTS, low: int = 100, high: int = 1024, words: int = 10_000) -> Case:
+    """The prompts first, all of them, then how many tokens each gets."""
+    rng = random.Random(0)
+    prompts = [[rng.randint(0, words) for _ in range(rng.randint(low, high))] for _ in range(requests)]
+    return Case(tuple(map(tuple, prompts)), tuple(rng.randint(low, high) for _ in range(requests)))
+
+
+def case_of(bench: Bench) -> Case:
+    if bench.rehearsal:
+        return yardstick(3, 3, 5, 100)
+    case = yardstick()
+    assert (sum(map(len, case.prompts)), case.output_tokens) == (INPUT, OUTPUT), "the draws are those of the yardstick"
+    return case
+
+
+def workload(case: Case) -> Workload:
+    """All at once, sampled, none ends early."""
+    params = SamplingParams(temperature=TEMPERATURE, ignore_eos=True)
+    arrivals = (Arrival(0.0, list(p), params.with_(max_tokens=n)) for p, n in zip(case.prompts, case.new_tokens))
+    return Workload("yardstick", tuple(arrivals))
+
+
+def settings(bench: Bench) -> EngineConfig:
+    if bench.rehearsal:
+        return EngineConfig(max_running=4, token_budget=16, kv_memory=pool_bytes(bench))
+    return EngineConfig(max_running=REQUESTS, token_budget=16_384, prefix_caching=False)
+
+
+def bound(case: Case, card: ModelCard, bandwidth: float, operations: float) -> float:
+    """Seconds that no engine is under: every weight multiplied with each prompt token at the device's matrix rate, then
+    decode steps of all requests together that read weights and KV at its copy bandwidth."""
+    prompts, new = np.array([len(p) for p in case.prompts]), np.array(case.new_tokens)
+    seconds = 2.0 * card.body_parameters * prompts.sum() / operations
+    for step in range(1, int(new.max())):  # the first token comes of the prompt
+        running = new > step
+        read = card.weight_bytes + card.kv_token_bytes * (prompts[running] + step).sum()
+        seconds += float(read) / bandwidth
+    return float(seconds)
+
+
+def throughput(bench: Bench) -> None:
+    """The yardstick itself, some times over; where its decode steps' time goes, on the host and on the GPU."""
+    case, watch = case_of(bench), bench.watch
+    table = bench.table(
+        f"Yardstick: {len(case)} requests, {sum(map(len, case.prompts)):,} tokens in, {case.output_tokens:,} out",
+        (("run", "4d"), ("seconds", "8.2f"), ("tok/s", "9,.0f"), ("bound s", "8.2f"), ("of bound", "8.0%"),
+         ("steps", "6d"), ("decode ms", "9.2f"), ("replayed", "8.0%"), ("wasted", "7d"), ("preempted", "9d")),
+    )  # fmt: skip
+    model = wrapped(random_qwen3(bench), QWEN3)
+    least = bound(case, model.card, watch.bandwidth, watch.operations)
+    with begun(model, settings(bench)) as engine:
+        if not bench.rehearsal:
+            engine.run(workload(case.first(32))).result()  # kernels for shapes that warming up did not meet
+        rates = []
+        for run in range(1 if bench.rehearsal else RUNS):
+            if run and not bench.fits(15, table, f"run {run + 1}"):
+                break
+            trace = engine.run(workload(case)).result()
+            rates.append(case.output_tokens / trace.duration)
+            add_run(table, run + 1, trace, rates[-1], least)
+        bench.goal("output tokens a second on the yardstick", GOAL, median(rates), "tok/s")
+        bench.goal("the same, to reach for", REACH, median(rates), "tok/s")
+        host = bench.table("Median ms on the host, by phase", (("", "14"), ("rows", "5d"),
+                           *((phase, "8.3f") for phase in PHASES)))  # fmt: skip
+        for rows in sorted({step.rows for step in trace.steps if decodes(step)}, reverse=True)[
+            :: max(1, len(case) // 5)
+        ]:
+            add_phases(host, "decode steps", trace.steps, rows)
+        if bench.rehearsal or bench.fits(20, table, "where the GPU's time goes"):
+            pieces = watched(bench, engine, case)
+            tell_pieces(bench, pieces)
+    del model, engine
+    let_go()
+
+
+def decodes(step: Step) -> bool:
+    return step.rows > 0 and bool((step.kind == Kind.DECODE).all())
+
+
+def add_run(table: Table, number: int, trace: Trace, rate: float, least: float) -> None:
+    steps = trace.steps
+    spans = [after.started - step.started for step, after in pairwise(steps) if decodes(step) and decodes(after)]
+    wasted = int(sum(step.wasted.sum() for step in steps))
+    preempted = int(sum(len(step.preempted) for step in steps))
+    table.add(
+        number, trace.duration, rate, least, least / trace.duration, len(steps), 1e3 * median(spans), replayed(trace),
+        wasted, preempted,
+    )  # fmt: skip
+
+
+def watched(bench: Bench, engine: Engine, case: Case) -> list[Piece]:
+    """What the GPU did in a while of decoding all the requests."""
+    bench.watch.pieces(0.01)  # the profiler's own first use takes seconds
+    run = engine.run(workload(case))
+    decoding(run, len(case))
+    pieces = bench.watch.pieces(0.5)
+    run.cancel()
+    run.result(30)
+    return pieces
+
+
+def decoding(run: Run, rows: int) -> None:
+    """Returns when a run is in its decode steps, or over."""
+    at = 0
+    while not run.done:
+        for record in run.trace.since(at):
+            at += 1
+            if isinstance(record, Step) and decodes(record) and record.rows >= 0.9 * rows:
+                return
+        time.sleep(0.005)
+
+
+def tell_pieces(bench: Bench, pieces: list[Piece]) -> None:
+    """The idle share, and the kernels that take the most time."""
+    table = bench.table("What the GPU does in a while of decode steps",
+                        (("share", "6.1%"), ("times", "6d"), ("each µs", "8.1f"), ("", "60")))  # fmt: skip
+    if len(pieces) < 2:
+        table.say("the profiler saw nothing of the GPU")
+        return
+    idle = idle_share([(piece.begun, piece.ended) for piece in pieces])
+    whole = max(p.ended for p in pieces) - min(p.begun for p in pieces)
+    table.add(idle, None, None, "idle")
+    by_name: defaultdict[str, list[float]] = defaultdict(list)
+    for piece in pieces:
+        by_name[piece.name].append(piece.ended - piece.begun)
+    for name in sorted(by_name, key=lambda n: -sum(by_name[n]))[:KERNELS]:
+        times = by_name[name]
+        table.add(sum(times) / whole, len(times), 1e6 * sum(times) / len(times), name[:90])
+    bench.goal("of the time between decode steps the GPU is idle", IDLE, idle, "%", below=True)
