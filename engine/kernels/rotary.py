@@ -15,12 +15,14 @@ PAIRS = 1024  # of dimensions that a program turns: 8 a thread of four warps
 
 @jit
 def turn_heads(
-    out: tl.tensor,
+    out: tl.tensor,  # first of the batch entry's elements
     x: tl.tensor,
+    token: tl.tensor,
+    tokens: tl.tensor,
     first: tl.tensor,
     heads: tl.tensor,
-    out_stride: tl.tensor,
-    x_stride: tl.tensor,
+    x_head_stride: tl.tensor,
+    x_token_stride: tl.tensor,
     low_cos: tl.tensor,
     low_sin: tl.tensor,
     high_cos: tl.tensor,
@@ -29,11 +31,11 @@ def turn_heads(
     HALF: tl.constexpr,
     BLOCK_HEADS: tl.constexpr,
 ) -> None:
-    """Turns heads [first, first + BLOCK_HEADS) of one token by its tables [1, dims]. A product is rounded to the dtype
-    of the tables, which is the wider one, a sum to that of x."""
-    head = first + tl.arange(0, BLOCK_HEADS)[:, None]
-    inside = (head < heads) & (dim < HALF)
-    at = x + head.to(tl.int64) * x_stride + dim
+    """Turns heads [first, first + BLOCK_HEADS) of some tokens by the tokens' tables [tokens, 1, dims]. A product is
+    rounded to the dtype of the tables, which is the wider one, a sum to that of x."""
+    head = (first + tl.arange(0, BLOCK_HEADS))[None, :, None]
+    inside = (token < tokens) & (head < heads) & (dim < HALF)
+    at = x + token * x_token_stride + head.to(tl.int64) * x_head_stride + dim
     low = tl.load(at, mask=inside, other=0.0).to(tl.float32)
     high = tl.load(at + HALF, mask=inside, other=0.0).to(tl.float32)
     dtype = high_sin.dtype
@@ -43,12 +45,12 @@ def turn_heads(
         (high * high_cos.to(tl.float32)).to(dtype).to(tl.float32)
         + (low * high_sin.to(tl.float32)).to(dtype).to(tl.float32),
     )
-    to = out + head.to(tl.int64) * out_stride + dim
+    to = out + (token * heads + head) * (HALF * 2) + dim
     tl.store(to, low.to(out.dtype.element_ty), mask=inside)
     tl.store(to + HALF, high.to(out.dtype.element_ty), mask=inside)
 
 
-@jit(do_not_specialize=["q_heads", "k_heads", "q_programs"])
+@jit(do_not_specialize=["tokens", "q_heads", "k_heads", "q_programs"])
 def rotary_kernel(
     q_out: tl.tensor,  # [batch, tokens, heads, head_dim], contiguous
     k_out: tl.tensor,
@@ -56,9 +58,10 @@ def rotary_kernel(
     k: tl.tensor,
     cos: tl.tensor,
     sin: tl.tensor,
+    tokens: tl.tensor,
     q_heads: tl.tensor,
     k_heads: tl.tensor,
-    q_programs: tl.tensor,  # that a token's queries take; its keys take those after
+    q_programs: tl.tensor,  # that some tokens' queries take; their keys take those after
     q_batch_stride: tl.tensor,
     q_head_stride: tl.tensor,
     q_token_stride: tl.tensor,
@@ -71,27 +74,28 @@ def rotary_kernel(
     sin_token_stride: tl.tensor,
     HALF: tl.constexpr,  # half of head_dim
     HIGH: tl.constexpr,  # where the tables' second half begins: HALF, or 0 where it is the first
+    BLOCK_TOKENS: tl.constexpr,
     BLOCK_HEADS: tl.constexpr,
     BLOCK_HALF: tl.constexpr,
 ) -> None:
-    token, program, batch = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2).to(tl.int64)
-    row = batch * tl.num_programs(0) + token
-    dim = tl.arange(0, BLOCK_HALF)[None, :]
-    there = dim < HALF
+    token = (tl.program_id(0).to(tl.int64) * BLOCK_TOKENS + tl.arange(0, BLOCK_TOKENS))[:, None, None]
+    program, batch = tl.program_id(1), tl.program_id(2).to(tl.int64)
+    dim = tl.arange(0, BLOCK_HALF)[None, None, :]
+    there = (token < tokens) & (dim < HALF)
     cos_at = cos + batch * cos_batch_stride + token * cos_token_stride + dim
     sin_at = sin + batch * sin_batch_stride + token * sin_token_stride + dim
     low_cos, high_cos = tl.load(cos_at, mask=there, other=0.0), tl.load(cos_at + HIGH, mask=there, other=0.0)
     low_sin, high_sin = tl.load(sin_at, mask=there, other=0.0), tl.load(sin_at + HIGH, mask=there, other=0.0)
     if program < q_programs:
         turn_heads(
-            q_out + row * q_heads * HALF * 2, q + batch * q_batch_stride + token * q_token_stride,
-            program * BLOCK_HEADS, q_heads, HALF * 2, q_head_stride,
+            q_out + batch * tokens * q_heads * (HALF * 2), q + batch * q_batch_stride, token, tokens,
+            program * BLOCK_HEADS, q_heads, q_head_stride, q_token_stride,
             low_cos, low_sin, high_cos, high_sin, dim, HALF, BLOCK_HEADS,
         )  # fmt: skip
     else:
         turn_heads(
-            k_out + row * k_heads * HALF * 2, k + batch * k_batch_stride + token * k_token_stride,
-            (program - q_programs) * BLOCK_HEADS, k_heads, HALF * 2, k_head_stride,
+            k_out + batch * tokens * k_heads * (HALF * 2), k + batch * k_batch_stride, token, tokens,
+            (program - q_programs) * BLOCK_HEADS, k_heads, k_head_stride, k_token_stride,
             low_cos, low_sin, high_cos, high_sin, dim, HALF, BLOCK_HEADS,
         )  # fmt: skip
 
@@ -117,7 +121,8 @@ def launch(
     batch, q_heads, tokens, head_dim = q.shape
     half, k_heads = head_dim // 2, k.shape[1]
     block_half = next_power_of_two(half)
-    block_heads = max(1, PAIRS // block_half)
+    block_heads = min(next_power_of_two(q_heads), max(1, PAIRS // block_half))
+    block_tokens = max(1, PAIRS // (block_half * block_heads))
     q_programs, k_programs = -(-q_heads // block_heads), -(-k_heads // block_heads)
 
     def stride(x: Tensor, dimension: int) -> int:
@@ -131,6 +136,7 @@ def launch(
         "k": k,
         "cos": cos,
         "sin": sin,
+        "tokens": tokens,
         "q_heads": q_heads,
         "k_heads": k_heads,
         "q_programs": q_programs,
@@ -146,8 +152,9 @@ def launch(
         "sin_token_stride": stride(sin, 1),
         "HALF": half,
         "HIGH": half if cos.shape[-1] == head_dim else 0,
+        "BLOCK_TOKENS": block_tokens,
         "BLOCK_HEADS": block_heads,
         "BLOCK_HALF": block_half,
         "enable_fp_fusion": False,  # torch rounds each product by itself
     }
-    return (tokens, q_programs + k_programs, batch), arguments
+    return (-(-tokens // block_tokens), q_programs + k_programs, batch), arguments

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.kernels.jit import jit, tl
+from engine.kernels.jit import jit, next_power_of_two, tl
 from engine.kernels.rms_norm import two_levels
 
-BLOCK = 1024  # columns of a program: 8 a thread of four warps
+TILE = 1024  # elements of a program, of one row but where rows are shorter: 8 a thread of four warps
 
 
 class Activation(Enum):
@@ -27,20 +27,22 @@ class Activation(Enum):
 NUMBERS = {activation: number for number, activation in enumerate(Activation)}
 
 
-@jit
+@jit(do_not_specialize=["rows"])
 def act_mul_kernel(
     out: tl.tensor,  # [rows, columns], contiguous
     gate: tl.tensor,
     up: tl.tensor,
     gate_stride: tl.tensor,
     up_stride: tl.tensor,
+    rows: tl.tensor,
     columns: tl.tensor,
     ACTIVATION: tl.constexpr,
-    BLOCK: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_COLUMNS: tl.constexpr,
 ) -> None:
-    row = tl.program_id(0).to(tl.int64)
-    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    inside = column < columns
+    row = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
+    column = (tl.program_id(1) * BLOCK_COLUMNS + tl.arange(0, BLOCK_COLUMNS))[None, :]
+    inside = (row < rows) & (column < columns)
     x = tl.load(gate + row * gate_stride + column, mask=inside, other=0.0).to(tl.float32)
     factor = tl.load(up + row * up_stride + column, mask=inside, other=0.0).to(tl.float32)
     if ACTIVATION == 0:
@@ -68,18 +70,23 @@ def act_mul(gate: Tensor, up: Tensor, activation: Activation) -> Tensor:
 def launch(out: Tensor, gate: Tensor, up: Tensor, activation: Activation) -> tuple[tuple[int, int], dict[str, Any]]:
     """The grid and the arguments of one launch on tensors whose rows lie evenly."""
     columns = gate.shape[-1]
+    rows = gate.numel() // columns
+    block_columns = min(TILE, next_power_of_two(columns))
+    block_rows = TILE // block_columns
     arguments = {
         "out": out,
         "gate": gate,
         "up": up,
         "gate_stride": _row_stride(gate),
         "up_stride": _row_stride(up),
+        "rows": rows,
         "columns": columns,
         "ACTIVATION": NUMBERS[activation],
-        "BLOCK": BLOCK,
+        "BLOCK_ROWS": block_rows,
+        "BLOCK_COLUMNS": block_columns,
         "enable_fp_fusion": False,  # torch rounds each product by itself
     }
-    return (gate.numel() // columns, -(-columns // BLOCK)), arguments
+    return (-(-rows // block_rows), -(-columns // block_columns)), arguments
 
 
 def _in_rows(x: Tensor) -> Tensor:

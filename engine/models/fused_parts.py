@@ -223,8 +223,8 @@ def _activation(act: Callable[[Tensor], Tensor], setting: Setting) -> Activation
 class Rotation:
     """Stands in the place of `apply_rotary_pos_emb` of one kind of attention."""
 
-    def __init__(self, own: Callable[..., Any], head_dim: int, setting: Setting, use: Use) -> None:
-        self._own, self._head_dim, self._setting, self._use = own, head_dim, setting, use
+    def __init__(self, own: Callable[..., Any], heads: int, head_dim: int, setting: Setting, use: Use) -> None:
+        self._own, self._heads, self._head_dim, self._setting, self._use = own, heads, head_dim, setting, use
         self._tables = {table for table in self._possible() if self._proved(*table)}
         if not self._tables:
             raise LeftAlone("its rotary embedding turns other pairs than ours")
@@ -259,7 +259,8 @@ class Rotation:
         }
 
     def _proved(self, width: int, dtype: torch.dtype) -> bool:
-        q, k = (self._setting.draw(2, 5, heads, self._head_dim, seed=heads).transpose(1, 2) for heads in (4, 2))
+        q = self._setting.draw(2, 5, self._heads, self._head_dim, seed=3).transpose(1, 2)
+        k = self._setting.draw(2, 5, 2, self._head_dim, seed=4).transpose(1, 2)
         cos, sin = (self._setting.draw(2, 5, width, seed=seed).to(dtype) for seed in (5, 6))
         try:
             expected = self._own(q, k, cos, sin)
@@ -282,8 +283,10 @@ def fused_attention(attention: nn.Module, setting: Setting) -> FusedPart:
     head_dim = getattr(attention, "head_dim", None)
     if not callable(rotation) or not isinstance(head_dim, int) or head_dim % 2:
         raise LeftAlone("it does not tell the width of its heads")
+    # As many heads as the model's, or what is compiled for the proof would be of no use after it.
+    heads = getattr(getattr(attention, "config", None), "num_attention_heads", 4)
     use = Use()
-    ours = Rotation(rotation, head_dim, setting, use)
+    ours = Rotation(rotation, heads, head_dim, setting, use)
     forward = FunctionType(
         own.__code__, {**own.__globals__, ROTATE: ours}, own.__name__, own.__defaults__, own.__closure__
     )
