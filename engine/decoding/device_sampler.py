@@ -40,15 +40,15 @@ class DeviceSampler:
     def __init__(self, slots: int, vocabulary: int, device: torch.device) -> None:
         self.parameters = torch.tensor([_GREEDY] * (slots + 1), dtype=torch.int32).to(device)
         self._slots, self._vocabulary, self._device = slots, vocabulary, device
-        # Without a repetition penalty nothing reads it.
-        self._seen = torch.zeros(1, 1, dtype=torch.uint8, device=device)
+        self._seen: Tensor | None = None
+        self._nothing_seen = torch.zeros(1, 1, dtype=torch.uint8, device=device)  # without a penalty nobody reads it
         self._last_tokens = torch.zeros(slots + 1, dtype=torch.int64, device=device)
 
     def begin(self, branch: Branch) -> None:
         """Called when a branch's first token is computed, on admission: what it has seen is its known tokens."""
         if branch.request.params.repetition_penalty == 1.0:
             return
-        if self._seen.shape[1] != self._vocabulary:
+        if self._seen is None:
             self._seen = torch.zeros(self._slots + 1, self._vocabulary, dtype=torch.uint8, device=self._device)
         seen = self._seen[branch.slot]
         seen.zero_()
@@ -73,7 +73,7 @@ class DeviceSampler:
             slots,
             positions,
             self.parameters,
-            self._seen,
+            self._nothing_seen if self._seen is None else self._seen,
             self._last_tokens if last_tokens is None else last_tokens,
             limited=any(p.temperature and (p.top_k or p.top_p < 1 or p.min_p) for p in params),
         )

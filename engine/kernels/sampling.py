@@ -22,7 +22,7 @@ WORDS = 8  # int32 words of a slot's parameters
 CHUNK = 4096  # tokens of a program of `scan`: 32 a thread
 GROUP = 32  # neighbouring tokens that share a highest value
 MOST_GROUPS = 8192  # of a row that a program of `groups` holds in registers
-TILE = 64  # groups that a program of `pick` reads at a time
+TILE = 32  # groups that a program of `pick` reads at a time: more would spill registers
 
 # Low bits that are the same in every float32 made of such a number: thresholds need not be searched among them.
 UNUSED_BITS = {torch.float32: 0, torch.float16: 13, torch.bfloat16: 16}
@@ -45,7 +45,7 @@ def value_at(place: tl.tensor, unused: tl.tensor) -> tl.tensor:
     """The float32 at a rank: the one whose unused bits are alike, so of those that share it the one nearest to 0."""
     key = (place << unused) | tl.where(place < 0, (1 << unused) - 1, 0)
     bits = key.to(tl.int32)
-    return as_float(bits ^ ((bits >> 31) & 0x7FFFFFFF))
+    return (bits ^ ((bits >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
 
 
 @jit
@@ -54,7 +54,11 @@ def adjusted(raw: tl.tensor, seen: tl.tensor, mask: tl.tensor, penalty: tl.tenso
     read only where there is a penalty."""
     x = raw
     if penalty != 1.0:
-        punished = tl.where(x > 0, tl.div_rn(x, penalty + tl.zeros_like(x)), x * penalty)
+        # Division to the last bit, as the CPU's, without the subroutine that div_rn calls.
+        inverse = 1.0 / penalty
+        quotient = x * inverse
+        quotient = tl.fma(tl.fma(-quotient, penalty, x), inverse, quotient)
+        punished = tl.where(x > 0, quotient, x * penalty)
         x = tl.where(tl.load(seen, mask=mask, other=0) != 0, punished, x)
     return tl.where(x == 0, 0.0, x)
 
@@ -146,6 +150,7 @@ def groups_kernel(
     WORDS: tl.constexpr,
     BLOCK_CHUNKS: tl.constexpr,
     BLOCK_GROUPS: tl.constexpr,
+    GROUP: tl.constexpr,
     UNUSED: tl.constexpr,
 ) -> None:
     row = tl.program_id(0).to(tl.int64)
@@ -173,15 +178,31 @@ def groups_kernel(
         else:
             # Tokens lighter than this would together not weigh what top-p drops. Rounding is allowed for.
             share = min_p
+            dropped = 0.0
             if top_p < 1:
                 chunk = tl.arange(0, BLOCK_CHUNKS)
                 there = figures + row * 4 * chunks + chunk
-                high_of = tl.load(there + 2 * chunks, mask=chunk < chunks, other=float("-inf"))
-                weight_of = tl.load(there + 3 * chunks, mask=chunk < chunks, other=0.0)
-                total = tl.sum(weight_of * tl.exp((high_of - top) / temperature), 0)
-                share = (1.0 - top_p) * total / vocabulary
+                chunk_tops = tl.load(there + 2 * chunks, mask=chunk < chunks, other=float("-inf"))
+                chunk_sums = tl.load(there + 3 * chunks, mask=chunk < chunks, other=0.0)
+                dropped = (1.0 - top_p) * tl.sum(chunk_sums * tl.exp((chunk_tops - top) * (1.0 / temperature)), 0)
+                share = dropped / vocabulary
             below = temperature * tl.log(tl.minimum(share, 1.0))
             bound = top + below - 1e-5 * (tl.abs(top) - below)
+            if top_p < 1:
+                # Nor would all tokens up to a value, be each as heavy as it, or as its group's highest, can be.
+                most = tl.exp((tops - top) * (1.0 / temperature))
+                none = tl.full([], 0, tl.int64)
+                low, high = rank(bound, none), rank(top, none)
+                near = (high - low) >> 10  # a higher bound only spares work
+                while high - low > near + 1:
+                    middle = (low + high) >> 1
+                    value = value_at(middle, none)
+                    each = tl.exp((value - top) * (1.0 / temperature))
+                    mass = GROUP * tl.sum(tl.minimum(most, each), 0)
+                    lighter = mass < 0.999 * dropped
+                    low = tl.where(lighter, middle, low)
+                    high = tl.where(lighter, high, middle)
+                bound = value_at(low, none)
         chosen = (tops >= bound) & (group < groups)
         place = tl.cumsum(chosen.to(tl.int32), 0) - 1
         tl.store(listed + row * groups + place, group, mask=chosen)
@@ -190,14 +211,20 @@ def groups_kernel(
 
 
 @jit
-def tokens_of_tile(listed, tile, count, first, TILE: tl.constexpr, GROUP: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The tokens of a tile of groups, in order, `[TILE * GROUP]`: of the listed ones, whose number is `count`; beyond
-    them of `first` and its followers."""
+def read_tile(  # type: ignore[no-untyped-def]
+    row_logits, row_seen, listed, tile, count, first, vocabulary, penalty, TILE: tl.constexpr, GROUP: tl.constexpr
+):
+    """A tile of groups of neighbouring tokens, in order: the tokens and their logits after the penalty, both
+    `[TILE * GROUP]`, -inf beyond the vocabulary. The groups are the `count` listed ones, then `first` and on.
+    """
     index = tl.arange(0, TILE * GROUP)
     entry = tile * TILE + index // GROUP
     group = tl.load(listed + entry, mask=entry < count, other=0)
     group = tl.where(entry < count, group, first + entry)
-    return group * GROUP + index % GROUP
+    at = group * GROUP + index % GROUP
+    mask = at < vocabulary
+    raw = tl.load(row_logits + at, mask=mask, other=float("-inf")).to(tl.float32)
+    return at, adjusted(raw, row_seen + at, mask, penalty)
 
 
 @jit
@@ -218,10 +245,7 @@ def lowest_kept(  # type: ignore[no-untyped-def]
         above_a = tl.zeros([TILE * GROUP], tl.float32)
         above_b, above_c = above_a, above_a
         for tile in range(tl.cdiv(count, TILE)):
-            at = tokens_of_tile(listed, tile, count, vocabulary, TILE, GROUP)
-            mask = at < vocabulary
-            raw = tl.load(row_logits + at, mask=mask, other=float("-inf")).to(tl.float32)
-            x = adjusted(raw, row_seen + at, mask, penalty)
+            at, x = read_tile(row_logits, row_seen, listed, tile, count, vocabulary, vocabulary, penalty, TILE, GROUP)
             if MASS:
                 weight = tl.exp((x - top) * inverse)
             else:
@@ -234,6 +258,20 @@ def lowest_kept(  # type: ignore[no-untyped-def]
         left = tl.where(under_a, left, tl.where(under_b, first, tl.where(under_c, second, third)))
         right = tl.where(under_a, first, tl.where(under_b, second, tl.where(under_c, third, right)))
     return value_at(right, unused)
+
+
+@jit
+def weight_of_kept(  # type: ignore[no-untyped-def]
+    row_logits, row_seen, listed, count, vocabulary, penalty, top, inverse, floor, min_p,
+    TILE: tl.constexpr, GROUP: tl.constexpr,
+):  # fmt: skip
+    """The weight of the listed groups' tokens that are of at least the floor and of at least min_p, float64."""
+    kept = tl.zeros([TILE * GROUP], tl.float64)
+    for tile in range(tl.cdiv(count, TILE)):
+        _, x = read_tile(row_logits, row_seen, listed, tile, count, vocabulary, vocabulary, penalty, TILE, GROUP)
+        weight = tl.exp((x - top) * inverse)
+        kept += tl.where((x >= floor) & (weight >= min_p), weight, 0.0).to(tl.float64)
+    return tl.sum(kept, 0)
 
 
 @jit
@@ -299,28 +337,17 @@ def pick_kernel(
                     row_logits, row_seen, row_listed, count, vocabulary, penalty, top, inverse, unused, floor,
                     top_k.to(tl.float32), False, TILE, GROUP,
                 )  # fmt: skip
-                kept = tl.zeros([TILE * GROUP], tl.float32)
-                for tile in range(tl.cdiv(count, TILE)):
-                    at = tokens_of_tile(row_listed, tile, count, vocabulary, TILE, GROUP)
-                    mask = at < vocabulary
-                    raw = tl.load(row_logits + at, mask=mask, other=float("-inf")).to(tl.float32)
-                    x = adjusted(raw, row_seen + at, mask, penalty)
-                    kept += tl.where(x >= floor, tl.exp((x - top) * inverse), 0.0)
-                total = tl.sum(kept, 0)
+                total = weight_of_kept(
+                    row_logits, row_seen, row_listed, count, vocabulary, penalty, top, inverse, floor, 0.0, TILE, GROUP
+                ).to(tl.float32)
             if top_p < 1:
                 floor = lowest_kept(
                     row_logits, row_seen, row_listed, count, vocabulary, penalty, top, inverse, unused, floor,
                     top_p * total, True, TILE, GROUP,
                 )  # fmt: skip
-            sums = tl.zeros([TILE * GROUP], tl.float64)
-            for tile in range(tl.cdiv(count, TILE)):
-                at = tokens_of_tile(row_listed, tile, count, vocabulary, TILE, GROUP)
-                mask = at < vocabulary
-                raw = tl.load(row_logits + at, mask=mask, other=float("-inf")).to(tl.float32)
-                x = adjusted(raw, row_seen + at, mask, penalty)
-                weight = tl.exp((x - top) * inverse)
-                sums += tl.where((x >= floor) & (weight >= min_p), weight, 0.0).to(tl.float64)
-            mark = number * tl.sum(sums, 0)
+            mark = number * weight_of_kept(
+                row_logits, row_seen, row_listed, count, vocabulary, penalty, top, inverse, floor, min_p, TILE, GROUP
+            )
             tiles = tl.cdiv(count, TILE)
             begin = vocabulary + 0
         else:
@@ -339,10 +366,7 @@ def pick_kernel(
         last = token  # rounding may leave the mark beyond every sum: then it is the last that has a weight
         tile = 0
         while (found == vocabulary) & (tile < tiles):
-            at = tokens_of_tile(row_listed, tile, count, begin, TILE, GROUP)
-            mask = at < vocabulary
-            raw = tl.load(row_logits + at, mask=mask, other=float("-inf")).to(tl.float32)
-            x = adjusted(raw, row_seen + at, mask, penalty)
+            at, x = read_tile(row_logits, row_seen, row_listed, tile, count, begin, vocabulary, penalty, TILE, GROUP)
             weight = tl.exp((x - top) * inverse)
             weight = tl.where((x >= floor) & (weight >= min_p), weight, 0.0)
             running = before + tl.cumsum(weight.to(tl.float64), 0)
@@ -428,6 +452,7 @@ def launches(
         **over_chunks,
         **by_value,
         "highest": highest,
+        "GROUP": group,
         "BLOCK_GROUPS": next_power_of_two(groups),
         "num_warps": 8,
     }
@@ -442,7 +467,7 @@ def launches(
         "logprobs": logprobs,
         "last_tokens": last_tokens,
         "TILE": TILE * GROUP // group,
-        "num_warps": 8,
+        "num_warps": 4,
     }
     made: list[tuple[Any, tuple[int, ...], dict[str, Any]]] = [(scan_kernel, (rows, chunks), scan)]
     if limited:
