@@ -9,11 +9,9 @@ import torch
 from torch import Tensor
 
 from engine.decoding.sampler import LOWEST_TEMPERATURE, Sampled
-from engine.kernels.sampling import sample
+from engine.kernels.sampling import WORDS, sample
 from engine.models.launched import to_device
 from engine.request import Branch
-
-_GREEDY = struct.unpack("8i", struct.pack("<fifffiii", 0.0, 0, 1.0, 0.0, 1.0, 0, 0, 0))
 
 
 def parameter_words(branch: Branch) -> tuple[int, ...]:
@@ -33,12 +31,12 @@ def parameter_words(branch: Branch) -> tuple[int, ...]:
 class DeviceSampler:
     """Samples the rows of a step by what the device holds of their slots.
 
-    `parameters` int32 `[slots + 1, WORDS]`: a slot's row must be `parameter_words` of its branch; the last slot is a
-    greedy dummy.
+    `parameters` int32 `[slots + 1, WORDS]`: a slot's row must be `parameter_words` of its branch; zeros mean greedy, as
+    for the last slot, a dummy.
     """
 
     def __init__(self, slots: int, vocabulary: int, device: torch.device) -> None:
-        self.parameters = torch.tensor([_GREEDY] * (slots + 1), dtype=torch.int32).to(device)
+        self.parameters = torch.zeros(slots + 1, WORDS, dtype=torch.int32, device=device)
         self._slots, self._vocabulary, self._device = slots, vocabulary, device
         self._seen: Tensor | None = None
         self._nothing_seen = torch.zeros(1, 1, dtype=torch.uint8, device=device)  # without a penalty nobody reads it

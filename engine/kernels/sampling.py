@@ -34,6 +34,13 @@ def as_float(words: tl.tensor) -> tl.tensor:
 
 
 @jit
+def penalty_of(words: tl.tensor) -> tl.tensor:
+    """The repetition penalty; that of a slot that nobody had is 0, and means none."""
+    penalty = as_float(tl.load(words + 4))
+    return tl.where(penalty > 0, penalty, 1.0)
+
+
+@jit
 def rank(value: tl.tensor, unused: tl.tensor) -> tl.tensor:
     """The place of a float32 among those that differ beyond their unused low bits, as int64: ordered as they are."""
     bits = value.to(tl.int32, bitcast=True)
@@ -82,7 +89,7 @@ def uniform(seed: tl.tensor, branch: tl.tensor, position: tl.tensor) -> tl.tenso
     return ((state >> 11).to(tl.int64).to(tl.float64) + 0.5) * (1.0 / 9007199254740992.0)
 
 
-@jit
+@jit(do_not_specialize=["slots"])  # a slice of a step's metadata, of any alignment
 def scan_kernel(
     logits: tl.tensor,
     slots: tl.tensor,
@@ -106,7 +113,7 @@ def scan_kernel(
     top_k = tl.load(words + 1)
     top_p = as_float(tl.load(words + 2))
     min_p = as_float(tl.load(words + 3))
-    penalty = as_float(tl.load(words + 4))
+    penalty = penalty_of(words)
 
     group = chunk * (CHUNK // GROUP) + tl.arange(0, CHUNK // GROUP)
     at = group[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
@@ -135,7 +142,7 @@ def scan_kernel(
         tl.store(highest + row * chunks * (CHUNK // GROUP) + group, tops)
 
 
-@jit
+@jit(do_not_specialize=["slots"])  # a slice of a step's metadata, of any alignment
 def groups_kernel(
     slots: tl.tensor,
     parameters: tl.tensor,
@@ -159,7 +166,7 @@ def groups_kernel(
     top_k = tl.load(words + 1)
     top_p = as_float(tl.load(words + 2))
     min_p = as_float(tl.load(words + 3))
-    penalty = as_float(tl.load(words + 4))
+    penalty = penalty_of(words)
     if has_limits(temperature, top_k, top_p, min_p, vocabulary):
         group = tl.arange(0, BLOCK_GROUPS)
         tops = tl.load(highest + row * groups + group, mask=group < groups, other=float("-inf"))
@@ -274,7 +281,7 @@ def weight_of_kept(  # type: ignore[no-untyped-def]
     return tl.sum(kept, 0)
 
 
-@jit
+@jit(do_not_specialize=["slots", "positions"])  # slices of a step's metadata, of any alignment
 def pick_kernel(
     logits: tl.tensor,
     slots: tl.tensor,
@@ -307,7 +314,7 @@ def pick_kernel(
     top_k = tl.load(words + 1)
     top_p = as_float(tl.load(words + 2))
     min_p = as_float(tl.load(words + 3))
-    penalty = as_float(tl.load(words + 4))
+    penalty = penalty_of(words)
     row_logits = logits + row * row_stride
     row_seen = seen + slot * vocabulary
 
@@ -401,9 +408,9 @@ def sample(
     """Draws a token a row: tokens int64 `[rows]`, and their log-probabilities float32 `[rows]` under the raw logits.
 
     logits `[rows, vocabulary]` with adjacent columns; slots and positions int32 `[rows]`; parameters int32
-    `[slots + 1, WORDS]`; seen uint8 `[slots + 1, vocabulary]`, read and written for slots with a repetition penalty
-    alone; last_tokens int64 `[slots + 1]`, where the tokens are kept too. `limited` tells whether any row limits its
-    tokens by top-k, top-p or min-p. Nothing waits for the device.
+    `[slots + 1, WORDS]`, of which zeros mean greedy; seen uint8 `[slots + 1, vocabulary]`, read and written for slots
+    with a repetition penalty alone; last_tokens int64 `[slots + 1]`, where the tokens are kept too. `limited` tells
+    whether any row limits its tokens by top-k, top-p or min-p. Nothing waits for the device.
     """
     made, tokens, logprobs = launches(logits, slots, positions, parameters, seen, last_tokens, limited=limited)
     for kernel, grid, arguments in made:
@@ -468,6 +475,7 @@ def launches(
         "last_tokens": last_tokens,
         "TILE": TILE * GROUP // group,
         "num_warps": 4,
+        "maxnreg": 128,  # left alone, ptxas spills a few registers to fit more programs
     }
     made: list[tuple[Any, tuple[int, ...], dict[str, Any]]] = [(scan_kernel, (rows, chunks), scan)]
     if limited:
