@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,15 @@ from pytestqt.qtbot import QtBot
 
 import resources
 from app.main_window import MainWindow
+from app.panels.lane_view import LaneView
+from app.race_session import LaneShow, LaneState, RaceSession
 from app.session import Session, SessionState
 from app.synthetic import synthetic_trace
 from engine import (
     RUN_SUFFIX,
     EngineConfig,
     FinishReason,
+    Lane,
     ModelSpec,
     Notice,
     SamplingParams,
@@ -112,3 +116,22 @@ def test_long_words_do_not_widen_the_window(qtbot: QtBot, window: MainWindow) ->
     before = window.minimumSizeHint().width()
     window.banner.tell("warning", "word " * 200, "")
     assert window.minimumSizeHint().width() == before
+
+
+def test_a_lane_of_a_race_says_what_its_trace_told(qtbot: QtBot, session: Session) -> None:
+    show = LaneShow(0, Lane(), "continuous", 4)
+    view = LaneView(show, RaceSession(session))
+    qtbot.addWidget(view)
+    trace = Trace(synthetic_trace(streams=4, requests=4, seconds=1))
+    show.playback.show(trace)
+    show.playback.advance(inf)
+    assert not view.error.text()
+    trace.append(Notice(0.5, "warning", NARROWED))
+    show.playback.advance(inf)
+    assert (view.error.text(), view.error.property("role")) == (NARROWED.capitalize(), "warning")
+    show.finish(0, trace)
+    assert view.error.text() == NARROWED.capitalize(), "it stays"
+    show.set_state(LaneState.FAILED, "no room")
+    assert (view.error.text(), view.error.property("role")) == ("No room", "error")
+    view.close_down()
+    show.scope.stop()
