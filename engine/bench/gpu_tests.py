@@ -23,7 +23,7 @@ def run_tests(folder: Path, limit: float) -> dict[str, Any]:
         return _without(f"there is no {folder}")
     if importlib.util.find_spec("pytest") is None:
         return _without("pytest is not installed")
-    command = [sys.executable, "-m", "pytest", "-q", "--no-header", "-rfE", "--tb=short", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", "--no-header", "-rfE", "--tb=short", "-W", "default"]
     if importlib.util.find_spec("pytest_timeout") is not None:
         command += ["--timeout", str(EACH)]
     workers = min(WORKERS, (os.cpu_count() or 1) // 2)
