@@ -61,10 +61,10 @@ def _storages(values: Any) -> Iterator[torch.UntypedStorage]:
 def activation_bytes(rehearsal: Rehearsal, model: LoadedModel, config: EngineConfig, roof: Roof | None) -> int:
     """Bytes that one step takes at the most beyond weights and pool: prompts in every slot, of the token budget in all.
 
-    On a GPU as its allocator tells it of that step. On a CPU two steps of few tokens are played, what their tensors
-    hold is added up operation by operation, and the line through both is read at the budget, which gives what the whole
-    step would in a fraction of its time; of a small model the whole step is played. Where even few tokens take long, as
-    `roof` tells, see `computed_bytes`.
+    On a GPU as its allocator tells it of that step, with what that takes of the driver beyond the tensors. On a CPU two
+    steps of few tokens are played, what their tensors hold is added up operation by operation, and the line through
+    both is read at the budget, which gives what the whole step would in a fraction of its time; of a small model the
+    whole step is played. Where even few tokens take long, as `roof` tells, see `computed_bytes`.
     """
     rows, length = rehearsal.fill(config.token_budget)
     if not rows:
@@ -72,11 +72,16 @@ def activation_bytes(rehearsal: Rehearsal, model: LoadedModel, config: EngineCon
     if model.device.type == "cuda":
         rehearsal.prefill(rows, length)
         torch.cuda.synchronize(model.device)
-        before = torch.cuda.memory_allocated(model.device)
+        torch.cuda.empty_cache()
+        live, held = torch.cuda.memory_allocated(model.device), torch.cuda.memory_reserved(model.device)
         torch.cuda.reset_peak_memory_stats(model.device)
         rehearsal.prefill(rows, length)
         torch.cuda.synchronize(model.device)
-        return max(0, torch.cuda.max_memory_allocated(model.device) - before)
+        most_live, most_held = (
+            torch.cuda.max_memory_allocated(model.device),
+            torch.cuda.max_memory_reserved(model.device),
+        )
+        return max(0, most_live - live, most_held - held)
     tokens = rows * length
     rate = roof.operations / (2 * max(model.card.body_parameters, 1)) if roof is not None else 0.0  # tokens a second
     if min(tokens, 3 * FEW) > WORTH * rate or os.environ.get("TRITON_INTERPRET") == "1":

@@ -9,7 +9,7 @@ from engine.models.loading import LoadedModel
 from engine.trace.records import Bill
 
 
-def bill_of(model: LoadedModel, kv_pool: int, activations: int, runtime: int) -> Bill:
+def bill_of(model: LoadedModel, kv_pool: int, activations: int, runtime: int, graphs: int = 0) -> Bill:
     """What the device's memory holds after load and warm-up. `runtime`: what this process holds on a CPU besides
     weights, pool and activations; on a GPU it is asked of the driver.
 
@@ -17,9 +17,10 @@ def bill_of(model: LoadedModel, kv_pool: int, activations: int, runtime: int) ->
     more than there is, as with a pool larger than the memory, later ones are cut.
     """
     if model.device.type == "cuda":
+        torch.cuda.empty_cache()  # what steps took: `activations` counts it
         free, total = torch.cuda.mem_get_info(model.device)
         ours = machine.gpu_memory_of_process(model.device.index or 0) or torch.cuda.memory_reserved(model.device)
-        runtime = max(0, ours - model.card.weight_bytes - kv_pool - activations)
+        runtime = max(0, ours - model.card.weight_bytes - kv_pool - graphs)
     else:
         total, free = machine.memory()
         ours = machine.resident()
@@ -33,5 +34,5 @@ def bill_of(model: LoadedModel, kv_pool: int, activations: int, runtime: int) ->
         return item
 
     weights, kv_pool, activations = take(model.card.weight_bytes), take(kv_pool), take(activations)
-    runtime, other = take(runtime), take(other)
-    return Bill(total, weights, kv_pool, activations, runtime, other, left)
+    graphs, runtime, other = take(graphs), take(runtime), take(other)
+    return Bill(total, weights, kv_pool, activations, runtime, other, left, graphs)

@@ -8,15 +8,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 from itertools import count
-from typing import Any
 
 import numpy as np
 import torch
 
 from engine import machine
-from engine.activations import activation_bytes
 from engine.allocator import keep_freed_memory, let_go
 from engine.bill import bill_of
 from engine.blocks import BlockPool
@@ -24,11 +21,10 @@ from engine.config import EngineConfig, InvalidInput, ModelSpec, Prompt, Samplin
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.faults import DeviceLost
 from engine.intake import Intake, Prepared
-from engine.kv_budget import pool_blocks
 from engine.models.launched import Launched, Results
 from engine.models.loading import LoadedModel, Report, load
 from engine.models.paged_runner import PagedRunner
-from engine.models.runners import make_runner
+from engine.models.weights import Reporter
 from engine.plan import StepPlan
 from engine.recovery import Recovery
 from engine.rehearsal import ROWS, Rehearsal
@@ -36,6 +32,7 @@ from engine.request import Emission
 from engine.roof import roof_of
 from engine.run import Run
 from engine.scheduler import Scheduler
+from engine.setup import Outfitter, Setup
 from engine.step_record import step_record
 from engine.stream import Stream, StreamRouter
 from engine.trace.records import Ended, FinishReason, Header, Notice, StepStarted, freeze
@@ -81,7 +78,8 @@ class Engine:
                 self._load(spec, config or EngineConfig(), progress, cancelled)
             except BaseException as error:
                 if vars(self).pop("model", None) is not None:  # whoever keeps the error keeps this engine
-                    vars(self).pop("runner", None)
+                    for name in ("runner", "recovery", "setup", "_fit_out"):
+                        vars(self).pop(name, None)
                     let_go(error)
                 ready.set_exception(error)
             else:
@@ -145,6 +143,8 @@ class Engine:
                 self._record_ended()  # of those that were cancelled in the same turn
                 try:
                     self._build(config)
+                except DeviceLost:
+                    raise
                 except Exception:
                     self._build(before)
                     raise
@@ -153,6 +153,8 @@ class Engine:
                 done.set_result(self.trace)
             except Exception as error:
                 done.set_exception(error)
+                if isinstance(error, DeviceLost):
+                    raise
 
         self._post(do)
         while self._thread.is_alive():
@@ -238,8 +240,10 @@ class Engine:
         if self._threads is None:
             self._threads = self._fastest_threads() if self.model.device.type == "cpu" else torch.get_num_threads()
         self.roof = roof_of(self.model, self._threads)
-        self._activations: dict[EngineConfig, int] = {}
-        self._build(config)
+        self.setup: Setup | None = None
+        self._fit_out = Outfitter(self.model, self._detokenizers, self.roof)
+        say = Reporter(progress, cancelled)
+        self._build(config, lambda done, total: say("capturing graphs", done, total))
         self._open_trace()
 
     def _post(self, do: Callable[[], None]) -> bool:
@@ -361,20 +365,19 @@ class Engine:
             )  # fmt: skip
             self.trace.append(ended)
 
-    def _build(self, config: EngineConfig) -> None:
-        """A fresh cache, pool and scheduler, warmed up."""
+    def _build(self, config: EngineConfig, report: Callable[[int, int], None] = lambda done, total: None) -> None:
+        """An empty pool and a scheduler, over a runner that is warmed up: the one there is where it serves."""
         self.config = config
         self.depth = config.depth if config.depth is not None else int(self.model.device.type == "cuda")
-        self.runner: Any = None  # the old cache is given back before the new one is made
-        blocks = pool_blocks(self.model, config)
-        self.runner = make_runner(self.model, config, blocks)
-        rehearsal = Rehearsal(self.runner, config, blocks, self.card.context, self._detokenizers)
-        rehearsal.play(2, 2)  # so that first-use costs are not in anybody's time to first token
-        shape = replace(config, seed=0)
-        if shape not in self._activations:
-            self._activations[shape] = activation_bytes(rehearsal, self.model, config, self.roof)
+        if self.setup is None or not self.setup.serves(config):
+            for name in ("runner", "recovery"):
+                vars(self).pop(name, None)
+            self.setup = None  # the old cache is given back before the new one is made
+            self.setup = self._fit_out(config, report)
+        self.runner, blocks = self.setup.runner, self.setup.blocks
         pool_bytes = blocks * config.block_size * self.card.kv_token_bytes
-        self.bill = bill_of(self.model, pool_bytes, self._activations[shape], self._runtime)
+        self.bill = bill_of(self.model, pool_bytes, self.setup.activations, self._runtime, self.setup.graphs)
+        self.setup.warm_up(config.token_budget)
         self.scheduler = Scheduler(config, BlockPool(blocks, config.block_size))
         self.in_flight: deque[Launched] = deque()
         self.recovery = Recovery(
@@ -402,6 +405,8 @@ class Engine:
             depth=self.depth,
             roof=self.roof,
             bill=self.bill,
+            graphs=self.runner.graphs,
+            graphs_off=self.runner.graphs_off,
         )
         self.trace = Trace([header])
         self.router = StreamRouter(self.trace)

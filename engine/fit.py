@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.config import EngineConfig, InvalidInput, ModelSpec
-from engine.memory_rules import pool_share, pool_size, step_bytes
+from engine.memory_rules import gpu_needs, pool_share, pool_size, step_bytes
 from engine.models.catalog import cached_models
 from engine.models.held_weights import awq_stays_packed, group_of, held_bytes
 from engine.models.hub import hub_info
@@ -118,12 +118,13 @@ def _fit(info: ModelInfo, room: Room, name: str, dtype: str, slots: int, token_b
         note = f"the experts, {share:.0%} of the weights, stay in {kind}: only the other layers are quantized"
     kv_token = info.kv_token_bytes(kind)
     block = USUAL.block_size
-    blocks = pool_size(
-        pool_share(max(0, room.free - weights), room.kind), max(1, kv_token * block), slots, info.context, block
-    )
     rows = max(1, min(slots, token_budget))
     length = max(1, min(token_budget // rows, info.context or token_budget))
-    activations = step_bytes(rows * length, rows, info.hidden, info.head_dim, info.mlp, info.vocabulary, item)
+    shape = info.hidden, info.head_dim, info.mlp, info.vocabulary, item
+    activations = step_bytes(rows * length, rows, *shape)
+    needed = activations + gpu_needs(slots, info.layers, info.vocabulary, step_bytes(rows, rows, *shape))
+    share = pool_share(max(0, room.free - weights), room.kind, needed)
+    blocks = pool_size(share, max(1, kv_token * block), slots, info.context, block)
     return Fit(
         quantization=name,
         dtype=kind,

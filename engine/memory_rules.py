@@ -5,15 +5,34 @@ from __future__ import annotations
 
 from engine.blocks import blocks_for
 
-CPU_SHARE, GPU_SHARE = 0.25, 0.85  # of the memory that is free once the weights are there
+CPU_SHARE = 0.25  # of the memory that is free once the weights are there
+GPU_RESERVE, LEAST_RESERVE = 0.02, 256 << 20  # of a GPU's free memory, what stays free
+SEGMENT = 2 << 20  # to which CUDA's allocator rounds large tensors up
+CAPTURE = 16 << 20  # what one captured graph takes beside its activations, at most
 UNKNOWN_CONTEXT = 4096  # tokens that a request may have where the model does not say
 MLP_WIDTHS = ("intermediate_size", "n_inner", "ffn_dim")  # what configs call the width of a layer's MLP
 LOGITS = 3  # float32 copies of the logits that sampling holds at a time
 
 
-def pool_share(free: int, kind: str) -> int:
-    """Bytes of `free` that a KV pool may take on a device of this kind ("cpu" or "cuda")."""
-    return int(free * GPU_SHARE) if kind == "cuda" else int(free * CPU_SHARE)
+def pool_share(free: int, kind: str, needed: int = 0) -> int:
+    """Bytes of `free` that a KV pool may take on a device of this kind ("cpu" or "cuda"): on a GPU all but what else is
+    `needed` and a reserve."""
+    if kind != "cuda":
+        return int(free * CPU_SHARE)
+    return max(0, free - needed - max(int(free * GPU_RESERVE), LEAST_RESERVE))
+
+
+def gpu_needs(slots: int, layers: int, vocabulary: int, decode_step: int = 0) -> int:
+    """Bytes that a GPU needs beside weights, pool and a step's activations: which tokens each slot has seen, what the
+    allocator adds to each layer's K and V, and captured graphs, where decode steps of `decode_step` bytes at the most
+    are captured."""
+    graphs = decode_step + captures(slots) * CAPTURE if decode_step else 0
+    return slots * vocabulary + 2 * layers * SEGMENT + graphs
+
+
+def captures(slots: int) -> int:
+    """How many graphs are captured for steps of up to so many rows, about."""
+    return 3 + blocks_for(min(slots, 256), 8) + blocks_for(max(0, min(slots, 1024) - 256), 64)
 
 
 def pool_size(share: int, block_bytes: int, slots: int, context: int, block_size: int) -> int:

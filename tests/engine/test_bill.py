@@ -54,9 +54,16 @@ def test_every_config_has_its_own_bill(demo: Engine) -> None:
     assert 0 < small.activations < large.activations
 
 
-def test_a_pool_larger_than_the_memory_is_cut(model: LoadedModel) -> None:
-    bill = bill_of(model, 1 << 60, 5, 7)
+def test_graphs_are_an_item(model: LoadedModel) -> None:
+    bill = bill_of(model, 1 << 20, 5, 7, 1 << 20)
+    assert bill.graphs == 1 << 20
     assert sum(parts(bill)) == bill.total
+
+
+def test_a_pool_larger_than_the_memory_is_cut(model: LoadedModel) -> None:
+    bill = bill_of(model, 1 << 60, 5, 7, 9)
+    assert sum(parts(bill)) == bill.total
+    assert bill.graphs == 0
     assert (bill.activations, bill.runtime, bill.other, bill.free) == (0, 0, 0, 0)
 
 

@@ -1,0 +1,119 @@
+"""A runner made ready for a config: its pool sized, its graphs captured, its first steps played off the record."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from engine.activations import activation_bytes, computed_bytes
+from engine.allocator import let_go
+from engine.config import EngineConfig, InvalidInput
+from engine.decoding.detokenizer import DetokenizerFactory
+from engine.faults import DeviceLost, Fault, fault_of, first_line, memory_asked
+from engine.kv_budget import free_memory, pool_blocks, step_blocks
+from engine.memory_rules import gpu_needs
+from engine.models.loading import LoadedModel
+from engine.models.runner import Runner, on_gpu_path
+from engine.models.runners import make_runner
+from engine.rehearsal import Rehearsal
+from engine.trace.records import Roof
+
+Shape = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """`blocks` of the pool; `activations` of a step at the token budget and what `graphs` hold, in bytes."""
+
+    shape: Shape
+    runner: Runner
+    blocks: int
+    activations: int
+    graphs: int
+    rehearsal: Rehearsal
+
+    def warm_up(self, token_budget: int) -> None:
+        """On a GPU the whole step at the budget, so that its allocator has taken already what such a step takes."""
+        rows, length = self.rehearsal.fill(token_budget)
+        if rows and self.runner.model.device.type == "cuda":
+            with contextlib.suppress(torch.OutOfMemoryError):
+                self.rehearsal.prefill(rows, length)
+        self.runner.reset()
+
+    def serves(self, config: EngineConfig) -> bool:
+        """True where the runner can be used again under `config` as it is: captures take seconds. Only on a GPU: a
+        CPU's runner is quickly made."""
+        return config.paged and on_gpu_path(self.runner.model.device) and self.shape == shape_of(config)
+
+
+def shape_of(config: EngineConfig) -> Shape:
+    """What a runner, and what its steps take, depends on."""
+    mode = "paged" if config.paged else config.mode
+    return mode, config.block_size, config.slots, config.token_budget, config.kv_memory, config.cuda_graphs
+
+
+class Outfitter:
+    """Makes runners of one model. `roof` tells how long playing a step takes on a CPU."""
+
+    def __init__(self, model: LoadedModel, detokenizers: DetokenizerFactory, roof: Roof | None) -> None:
+        self._model, self._detokenizers, self._roof = model, detokenizers, roof
+        self._activations: dict[Shape, int] = {}
+
+    def __call__(self, config: EngineConfig, report: Callable[[int, int], None]) -> Setup:
+        """`report` hears how many graphs are captured, of how many, and may raise. Raises InvalidInput where the
+        memory does not suffice, and DeviceLost."""
+        try:
+            return self._fit_out(config, report)
+        except InvalidInput:
+            raise
+        except Exception as error:
+            match fault_of(error, self._model.device):
+                case Fault.DEVICE:
+                    raise DeviceLost(f"the GPU reported an unrecoverable error ({first_line(error)})") from error
+                case Fault.MEMORY:
+                    asked = memory_asked(error)
+                    let_go(error)
+                    raise InvalidInput(
+                        f"a KV cache and a step of {config.token_budget:,} tokens do not fit beside the weights "
+                        f"({asked}): use a smaller token_budget, max_running or kv_memory"
+                    ) from None
+                case Fault.STEP:
+                    raise
+
+    def _fit_out(self, config: EngineConfig, report: Callable[[int, int], None]) -> Setup:
+        model, shape = self._model, shape_of(config)
+        if model.device.type != "cuda":
+            blocks = pool_blocks(model, config)
+            runner = make_runner(model, config, blocks)
+            runner.capture(report)
+            rehearsal = self._warm(runner, config, blocks)
+            if shape not in self._activations:
+                self._activations[shape] = activation_bytes(rehearsal, model, config, self._roof)
+            return Setup(shape, runner, blocks, self._activations[shape], 0, rehearsal)
+        if shape not in self._activations:
+            self._activations[shape] = self.profile(config)
+        activations = self._activations[shape]
+        captured = config.paged and config.cuda_graphs
+        decode_step = computed_bytes(model, config.slots, config.slots) if captured else 0
+        needed = activations + gpu_needs(config.slots, model.card.layers, model.card.vocabulary, decode_step)
+        blocks = pool_blocks(model, config, needed)
+        runner = make_runner(model, config, blocks)
+        before = free_memory(model.device)
+        runner.capture(report)
+        graphs = max(0, before - free_memory(model.device)) if runner.graphs else 0
+        return Setup(shape, runner, blocks, activations, graphs, self._warm(runner, config, blocks))
+
+    def profile(self, config: EngineConfig) -> int:
+        """Bytes that a step at the token budget takes, played over a pool that is just large enough for it."""
+        blocks = step_blocks(config, self._model.card.context)
+        runner = make_runner(self._model, config, blocks)
+        return activation_bytes(self._warm(runner, config, blocks), self._model, config, self._roof)
+
+    def _warm(self, runner: Runner, config: EngineConfig, blocks: int) -> Rehearsal:
+        """So that first-use costs are not in anybody's time to first token."""
+        rehearsal = Rehearsal(runner, config, blocks, self._model.card.context, self._detokenizers)
+        rehearsal.play(2, 2)
+        return rehearsal

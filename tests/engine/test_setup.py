@@ -1,0 +1,74 @@
+"""Pools are sized by what is free and needed, and a runner that serves another config is kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from engine import Engine, EngineConfig, InvalidInput, ModelSpec, SamplingParams, kv_capacity
+from engine.activations import activation_bytes
+from engine.decoding.detokenizer import DetokenizerFactory
+from engine.kv_budget import check_wanted, step_blocks
+from engine.memory_rules import pool_share
+from engine.models.loading import load
+from engine.models.paged_runner import PagedRunner
+from engine.rehearsal import Rehearsal
+from engine.setup import Outfitter
+from engine.trace.records import Roof
+
+GB = 1 << 30
+GREEDY = SamplingParams(max_tokens=12, temperature=0, ignore_eos=True)
+
+
+@pytest.mark.parametrize("config", [EngineConfig(), EngineConfig(max_running=3, token_budget=3000, block_size=32)])
+def test_a_pool_for_one_step_is_enough_to_play_it(config: EngineConfig) -> None:
+    model = load(ModelSpec("demo-draft"))
+    detokenizers, fast = DetokenizerFactory(model.tokenizer), Roof((1,), (1.0,), 1e18)  # so that all of it is played
+    blocks = 4 * step_blocks(config, model.card.context)
+    ample = Rehearsal(PagedRunner(model, config, blocks), config, blocks, model.card.context, detokenizers)
+    few = step_blocks(config, model.card.context)
+    tight = Rehearsal(PagedRunner(model, config, few), config, few, model.card.context, detokenizers)
+    assert tight.fill(config.token_budget) == ample.fill(config.token_budget)
+    whole = activation_bytes(ample, model, config, fast)
+    assert Outfitter(model, detokenizers, fast).profile(config) == pytest.approx(whole, rel=0.01)
+
+
+def test_a_gpus_kv_memory_that_does_not_fit_is_refused_with_what_is_free() -> None:
+    share = pool_share(20 * GB, "cuda", 2 * GB)
+    assert share == 20 * GB - 2 * GB - int(0.02 * 20 * GB)
+    assert check_wanted(share, share, 20 * GB, 2 * GB) == share
+    with pytest.raises(InvalidInput) as refusal:
+        check_wanted(18 * GB, share, 20 * GB, 2 * GB)
+    assert str(refusal.value).startswith(f"kv_memory={18 * GB:,}: {20 * GB:,} bytes of the GPU's memory are free")
+    assert f"give at most {share:,}" in str(refusal.value)
+    assert pool_share(1 << 28, "cuda") == 0, "a reserve is left"
+
+
+def test_a_pool_holds_as_many_requests_as_have_blocks() -> None:
+    assert kv_capacity(100, 16, 16) == 100
+    assert kv_capacity(100, 16, 17) == 50
+    assert kv_capacity(100, 16, 5000) == kv_capacity(100, 16, 0) == 0
+
+
+def test_a_runner_is_kept_where_it_serves_the_next_config(demo: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = EngineConfig(max_running=4, kv_memory=1 << 22)
+    demo.begin(config)
+    runner = demo.runner
+    expected = demo.submit([5, 6, 7], GREEDY).result(timeout=20).token_ids
+    demo.begin(config)
+    assert demo.runner is not runner, "a CPU's is made anew"
+    runner = demo.runner
+    monkeypatch.setenv("TRITON_INTERPRET", "1")  # as if on a GPU
+    for other in (config, replace(config, mode="chunked", depth=1, prefix_caching=True, seed=3, join_every=2)):
+        demo.submit([9, 10, 11], GREEDY).result(timeout=20)
+        trace = demo.begin(other)
+        assert demo.runner is runner
+        assert demo.scheduler.pool.free == demo.scheduler.pool.total == trace.header.blocks
+        assert trace.header.bill is not None
+        assert demo.submit([5, 6, 7], GREEDY).result(timeout=20).token_ids == expected
+    setup = demo.setup
+    assert setup is not None
+    for changed in ({"block_size": 8}, {"kv_memory": 1 << 21}, {"max_running": 5}, {"mode": "static"}):
+        assert not setup.serves(replace(config, **changed))  # type: ignore[arg-type]
+    assert not setup.serves(replace(config, cuda_graphs=False))
