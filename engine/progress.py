@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LoadProgress:
-    """`stage` in words; `done` of `total` bytes, total 0 while it is not known."""
+    """`stage` in words; `done` of `total` bytes, or captures of graphs; total 0 while it is not known."""
 
     stage: str
     done: int = 0
