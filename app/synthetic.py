@@ -142,7 +142,8 @@ def on_gpu(records: list[Record], off: str = "") -> list[Record]:
 
 def _replayed(step: Step, graphs: tuple[int, ...]) -> Step:
     decodes = bool(step.rows) and bool((step.kind == Kind.DECODE).all())
-    return replace(step, graph=next((rows for rows in graphs if rows >= step.rows), 0)) if decodes else step
+    graph = next((rows for rows in graphs if rows >= step.rows), 0) if decodes else 0
+    return replace(step, graph=graph, device=0.9 * (step.ended - step.started))
 
 
 def synthetic_trace(

@@ -40,6 +40,8 @@ def step_facts(story: StepStory) -> Facts:
     facts.append(_fact("time", "record", seconds=times.record, note="after the step's end"))
     facts.append(_fact("time", "forward: matrix products", seconds=times.matrices, note=times.origin))
     facts.append(_fact("time", "forward: attention", seconds=times.attention, note=times.origin))
+    if story.step.device:
+        facts.append(_fact("time", "GPU", seconds=story.step.device, note="by the GPU's own clock"))
     if story.graph_words:
         facts.append(_fact("graph", story.graph_words, padding=max(0, story.step.graph - len(story)) or None))
     for (request, words), reason in zip(story.refused, story.step.refused_reason):

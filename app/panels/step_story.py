@@ -210,7 +210,8 @@ class StepStory:
             return "no rows"
         padding = f" + {self.padding:,} padding" if self.padding else ""
         tokens = f"{counted(self.tokens_in, 'token')} in{padding}, {self.tokens_out:,} out"
-        return " · ".join(filter(None, (f"{counted(len(self), 'row')} · {tokens}", self.graph_words)))
+        device = f"{millis(self.step.device)} by the GPU's clock" if self.step.device else ""
+        return " · ".join(filter(None, (f"{counted(len(self), 'row')} · {tokens}", self.graph_words, device)))
 
     @property
     def graph_words(self) -> str:

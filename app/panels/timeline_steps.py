@@ -38,6 +38,7 @@ class Row:
     seconds: Mapping[str, float]
     attention: float
     graph: int = 0  # rows of the CUDA graph that was replayed
+    measured: float = 0.0  # seconds by the GPU's own clock, 0 without one
 
     @property
     def rows(self) -> int:
@@ -70,7 +71,7 @@ class Segments:
 
 
 class TimelineSteps:
-    """Columns of all steps of a trace, in order; about 175 bytes a step."""
+    """Columns of all steps of a trace, in order; about 183 bytes a step."""
 
     def __init__(self) -> None:
         self.clear()
@@ -81,7 +82,7 @@ class TimelineSteps:
         self._begin, self._end = Column(np.float64), Column(np.float64)  # as the slots show it
         self._started, self._ended = Column(np.float64), Column(np.float64)
         self._rows = tuple(Column(np.int32) for _ in Kind)
-        self._waiting, self._graph = Column(np.int32), Column(np.int32)
+        self._waiting, self._graph, self._measured = Column(np.int32), Column(np.int32), Column(np.float64)
         self._tokens = tuple(Column(np.int32) for _ in TOKENS)
         self._tail = Column(np.float64)  # when wait begins
         # Running totals of seconds, each one longer than the steps: what was spent before a step.
@@ -118,6 +119,7 @@ class TimelineSteps:
         self._ended.append(ended)
         self._waiting.append(step.waiting)
         self._graph.append(step.graph)
+        self._measured.append(step.device)
         rows = np.bincount(step.kind, minlength=len(Kind))
         for column, count in zip(self._rows, rows.tolist()):
             column.append(count)
@@ -150,6 +152,7 @@ class TimelineSteps:
             prefill, decode, held, int(self._waiting.values[place]),
             {name: int(column.values[place]) for name, column in zip(TOKENS, self._tokens)}, seconds,
             float(self._length("attention", here)[0]), int(self._graph.values[place]),
+            float(self._measured.values[place]),
         )  # fmt: skip
 
     def in_sight(self, begin: float, end: float) -> tuple[int, int]:

@@ -74,7 +74,10 @@ def _of_host(view: TimelineView, place: int, time: float) -> str:
 
 def _of_device(view: TimelineView, place: int) -> str:
     row = view.steps.row(place)
+    words = f"step {row.step:,} · {rows_words(row)}{replayed_words(row)}"
+    if row.measured:
+        return f"{words}\n{length_words(row.measured)} by the GPU's own clock"
     return (
-        f"step {row.step:,} · {rows_words(row)}{replayed_words(row)}\nThe GPU computed no longer than from forward's "
-        "launch until its tokens were read: the host cannot see more."
+        f"{words}\nThe GPU computed no longer than from forward's launch until its tokens were read: the host cannot "
+        "see more."
     )

@@ -22,7 +22,7 @@ from app.panels.step_history import StepHistory
 from app.panels.step_inspector import BEFORE, NOTHING, StepInspector
 from app.panels.step_marks import Mark, mark_of
 from app.panels.step_refusals import SENTENCES, refusal_words
-from app.panels.step_story import StepStory, Waste
+from app.panels.step_story import StepStory, Waste, millis
 from app.panels.step_times import step_times
 from app.scope import Scope
 from app.synthetic import on_gpu, synthetic_trace
@@ -206,8 +206,9 @@ def test_a_replayed_graph_is_told_with_its_dummies_and_nothing_where_none_could_
             assert step.rows <= 12 < step.graph == 16
             assert f"replayed a graph of 16 rows ({16 - step.rows} dummies)" in story.size_words
         else:
-            assert story.size_words.endswith(" · eager")
-    exact = replace(replayed[0].step, graph=replayed[0].step.rows)
+            assert " · eager · " in story.size_words
+        assert story.size_words.endswith(f"{millis(step.device)} by the GPU's clock")
+    exact = replace(replayed[0].step, graph=replayed[0].step.rows, device=0.0)
     panel = show(Trace([records[0], *(r for r in records if isinstance(r, Submitted)), exact]))
     assert panel.summary._whole.endswith(f"replayed a graph of {exact.rows} rows")
     assert [row for row in panel.facts().rows if row[0] == "graph"]

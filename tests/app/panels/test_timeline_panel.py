@@ -24,6 +24,7 @@ from app.panels.timeline_raster import raster
 from app.panels.timeline_steps import LAUNCH, PHASES, TOKENS, TimelineSteps
 from app.panels.timeline_tracks import crisp, host_shares, nice_top, stacked, token_scale
 from app.panels.timeline_view import LEAPS
+from app.panels.timeline_words import length_words
 from app.scope import Scope
 from app.synthetic import on_gpu, synthetic_trace
 from app.synthetic_lanes import MODES, lane_trace
@@ -682,6 +683,7 @@ def test_a_tooltip_tells_of_a_replayed_graph_and_its_dummies(opened: Open) -> No
     words = f"replayed a graph of 16 rows ({16 - row.rows} dummies)"
     for band in (bands.tokens, *bands.lanes):
         assert words in view.tip(QPointF(x, band.top + 3))
+    assert f"{length_words(row.measured)} by the GPU's own clock" in view.tip(QPointF(x, bands.lanes[1].top + 3))
 
 
 def test_lanes_of_a_device_are_two(runs: dict[str, Trace], opened: Open) -> None:
