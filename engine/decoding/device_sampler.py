@@ -65,6 +65,7 @@ class DeviceSampler:
 
         Each token is also kept at its slot of `last_tokens`, int64 `[slots + 1]`.
         """
+        assert logits.shape[-1] == self._vocabulary, "what was seen is found by the vocabulary's size"
         params = [b.request.params for b in branches]
         tokens, logprobs = sample(
             logits,
