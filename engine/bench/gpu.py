@@ -38,11 +38,13 @@ SECTIONS: dict[str, tuple[float, str]] = {
     "large": (90, "engine.bench.gpu_quantized:large"),
     "prefill": (25, "engine.bench.gpu_attention:prefill_kernel"),
     "peers": (75, "engine.bench.gpu_peers:peers"),
-    "tilings": (60, "engine.bench.gpu_attention:tilings"),
+    "tilings": (90, "engine.bench.gpu_attention:tilings"),
     "decode": (60, "engine.bench.gpu_decode:decode"),
+    "fused": (30, "engine.bench.gpu_fused:fused"),
     "awq": (25, "engine.bench.gpu_quantized:awq_products"),
     "sampling": (20, "engine.bench.gpu_small:sampling"),
     "small": (20, "engine.bench.gpu_small:small"),
+    "compiled": (40, "engine.bench.gpu_fused:compiled"),
 }
 TESTS, TESTS_SECONDS = "tests", 150.0
 TOTAL = 570.0  # seconds of all, tests included
@@ -78,7 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     if options.continue_in is not None:
         return measure(sections, options.continue_in, deadline)
-    return conduct(sections, TESTS in chosen, options.out, deadline)
+    name = f"{torch.cuda.get_device_name().lower().replace(' ', '-')}-{time.strftime('%Y%m%d-%H%M%S')}.json"
+    return conduct(sections, TESTS in chosen, options.out.absolute() / name, deadline)
 
 
 def rehearse(sections: Sequence[str]) -> int:
@@ -95,9 +98,11 @@ def rehearse(sections: Sequence[str]) -> int:
     return int(any(values["state"] != "done" for values in bench.sections.values()))
 
 
-def conduct(sections: Sequence[str], tests: bool, out: Path, deadline: float) -> int:
-    """The tests, then processes that measure: another one where one was lost. Exits with 0 when all was done."""
-    path = out / f"{torch.cuda.get_device_name().lower().replace(' ', '-')}-{time.strftime('%Y%m%d-%H%M%S')}.json"
+def conduct(
+    sections: Sequence[str], tests: bool, path: Path, deadline: float,
+    command: Sequence[str] = (sys.executable, "-u", "-m", "engine.bench.gpu"),
+) -> int:  # fmt: skip
+    """The tests, then processes of `command` that measure: another one where one was lost. 0 when all was done."""
     if tests:
         found = run_tests(ROOT / "tests" / "gpu", min(TESTS_SECONDS, deadline - time.monotonic()))
         note(path, TESTS, found)
@@ -105,8 +110,8 @@ def conduct(sections: Sequence[str], tests: bool, out: Path, deadline: float) ->
         seconds = deadline - time.monotonic()
         if seconds < LEAST:
             break
-        command = [sys.executable, "-u", "-m", "engine.bench.gpu", "--only", ",".join(left), "--continue-in", str(path)]
-        child = subprocess.Popen([*command, "--seconds", str(seconds)], cwd=ROOT)
+        its_own = ["--only", ",".join(left), "--continue-in", str(path), "--seconds", str(seconds)]
+        child = subprocess.Popen([*command, *its_own], cwd=ROOT)
         status = attend(child, path, deadline + LAST)
         lost = {name: values for name, values in read(path)["sections"].items() if values["state"] == "running"}
         for name, values in lost.items():

@@ -6,7 +6,12 @@ are as many caches as it takes that none is found in the GPU's own cache.
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
@@ -17,16 +22,16 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
-import engine.kernels.tilings
 from engine.bench.gpu_report import Bench, Table
-from engine.bench.stopwatch import Stopwatch, one_after_another, sets_beyond_cache
+from engine.bench.stopwatch import CpuStopwatch, GpuStopwatch, Stopwatch, one_after_another, sets_beyond_cache
 from engine.kernels.paged_attention import PackedRows, paged_attention
-from engine.kernels.tilings import Rows, Tiling
+from engine.kernels.tilings import Rows, Tiling, candidates
 
 BLOCK = 16
 K = 1024
 DECODE, ALONE, PREFILL = 0.8, 0.6, 0.7  # goals
 LARGE = 100e6  # bytes of K and V from which a launch does not count
+COMPILERS = 8  # processes
 ROOM = 0.7  # of the free memory, for caches
 
 
@@ -223,6 +228,7 @@ def tilings(bench: Bench) -> None:
     if bench.rehearsal:
         cases = [kernels.decode[0], kernels.prefill[0]]
     else:
+        compile_beforehand(0.5 * bench.left)
         long = [Case(1, k * K, 4, k * K) for k in (8, 2)]
         cases = [Case(64, 8 * K, 4), long[0], Case(1, 8 * K, 4), Case(256, K, 2), Case(64, 8 * K, 8), Case(1, 8 * K, 8),
                  Case(256, K, 4), long[1]]  # fmt: skip
@@ -236,7 +242,7 @@ def _try_tilings(bench: Bench, pool: Pool, case: Case, table: Table) -> None:
     laid = pool.lay_out(case)
     shipped = laid.seconds()
     found: dict[Tiling, float] = {}
-    for tiling in candidates(rows, pool, case):
+    for tiling in candidates(rows, pool.head_dim, case.group, case.queries):
         if bench.left < 3 or (bench.rehearsal and len(found) == 2):
             break
         try:
@@ -254,12 +260,34 @@ def _try_tilings(bench: Bench, pool: Pool, case: Case, table: Table) -> None:
         table.rows[-1]["all"] = {str(tiling): 1e6 * seconds for tiling, seconds in found.items()}
 
 
-def candidates(rows: Rows, pool: Pool, case: Case) -> list[Tiling]:
-    """What `engine.kernels.tilings` says is worth a measurement."""
-    told: Any = getattr(engine.kernels.tilings, "candidates", None)
-    if told is None:
-        return []
-    return list(told(rows, pool.head_dim, case.group, case.queries))
+def compile_beforehand(seconds: float) -> None:
+    """Compiles all candidates in several processes, since each uses one core; Triton keeps what they made on disk."""
+    count = max(1, min(COMPILERS, (os.cpu_count() or 2) // 2))
+    code = "from engine.bench.gpu_attention import compile_share; compile_share({}, {})"
+    children = [subprocess.Popen([sys.executable, "-c", code.format(i, count)]) for i in range(count)]
+    end = time.monotonic() + seconds
+    try:
+        for child in children:
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(max(0.1, end - time.monotonic()))
+    finally:
+        for child in children:
+            child.kill()
+
+
+def compile_share(number: int, count: int) -> None:
+    """Every `count`th candidate from `number` on, launched once on little: its size is no part of what is compiled."""
+    watch = GpuStopwatch() if torch.cuda.is_available() else CpuStopwatch()
+    pool = Pool(watch, 8, 128, 4 * K)
+    short = [(Rows.SHORT, Case(1, 2 * K, group)) for group in (4, 2, 8)]
+    each: dict[tuple[int, ...], tuple[Case, Tiling]] = {}
+    for rows, case in [short[0], (Rows.LONG, Case(1, 2 * K, 4, 2 * K)), *short[1:]]:
+        for tiling in candidates(rows, pool.head_dim, case.group, case.queries):
+            cut = (tiling.block_m, tiling.block_keys, tiling.num_warps, tiling.num_stages)
+            each.setdefault((case.group, case.queries, *cut), (case, tiling))
+    for case, tiling in list(each.values())[number::count]:
+        with suppress(Exception):  # it is told when it is measured
+            pool.lay_out(case).call(tiling)
 
 
 def _name(watch: Stopwatch) -> str:

@@ -147,7 +147,8 @@ def pool_bytes(bench: Bench) -> int | None:
 
 
 def add_phases(table: Table, name: str, steps: Sequence[Step], batch: int) -> None:
-    """A row of the host's median milliseconds in the decode steps of `batch` rows."""
+    """A row of the host's median milliseconds in the decode steps of `batch` rows, and of the GPU's."""
     full = [step for step in steps if step.rows == batch and (step.kind == Kind.DECODE).all()]
     if full:
-        table.add(name, batch, *(1e3 * median(step.seconds.get(phase, 0.0) for step in full) for phase in PHASES))
+        on_host = (1e3 * median(step.seconds.get(phase, 0.0) for step in full) for phase in PHASES)
+        table.add(name, batch, *on_host, 1e3 * median(step.device for step in full))

@@ -122,6 +122,7 @@ def fastest(bench: Bench, module: PreTrainedModel, trial: Case, say: Any) -> tup
         except Exception as error:  # such settings may not run on this card
             last = traceback.format_exc()
             say(f"generate_batch, {peer.settings}: {type(error).__name__}: {str(error)[:120]}")
+            module.set_attn_implementation("paged|sdpa")  # a flash attention may be there and not work
             continue
         finally:
             let_go()

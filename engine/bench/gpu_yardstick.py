@@ -105,8 +105,10 @@ def throughput(bench: Bench) -> None:
             add_run(table, run + 1, trace, rates[-1], least)
         bench.goal("output tokens a second on the yardstick", GOAL, median(rates), "tok/s")
         bench.goal("the same, to reach for", REACH, median(rates), "tok/s")
-        host = bench.table("Median ms on the host, by phase", (("", "14"), ("rows", "5d"),
-                           *((phase, "8.3f") for phase in PHASES)))  # fmt: skip
+        host = bench.table(
+            "Median ms of a step, by phase on the host, and on the device",
+            (("", "14"), ("rows", "5d"), *((phase, "8.3f") for phase in PHASES), ("device", "8.3f")),
+        )
         for rows in sorted({step.rows for step in trace.steps if decodes(step)}, reverse=True)[
             :: max(1, len(case) // 5)
         ]:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from statistics import median
 from typing import Any, Protocol, TypeVar
@@ -31,15 +32,22 @@ class Piece:
 
 
 class Stopwatch(Protocol):
-    """A device's clock. `cache` is how many bytes its last cache holds, `bandwidth` what its memory copies a second,
-    counting bytes read and written, `operations` what it multiplies in bfloat16."""
+    """A device's clock. `cache` is how many bytes its last cache holds."""
 
     device: torch.device
     dtype: torch.dtype
     name: str
     cache: int
-    bandwidth: float
-    operations: float
+
+    @property
+    def bandwidth(self) -> float:
+        """Bytes a second that its memory copies, read and written."""
+        ...
+
+    @property
+    def operations(self) -> float:
+        """Operations a second of matrix products in `dtype`."""
+        ...
 
     def seconds(self, do: Do) -> float:
         """The device's seconds for one call: median of some, with the cache flushed before each."""
@@ -71,8 +79,14 @@ class GpuStopwatch:
         self.name = properties.name
         self.cache = int(getattr(properties, "L2_cache_size", 0)) or 64 << 20
         self._spare = torch.rand(max(FLUSHED, 4 * self.cache) // 4, device=self.device)
-        self.bandwidth = copy_bandwidth(self, 1 << 30)
-        self.operations = matrix_rate(self, 8192)
+
+    @cached_property
+    def bandwidth(self) -> float:
+        return copy_bandwidth(self, 1 << 30)
+
+    @cached_property
+    def operations(self) -> float:
+        return matrix_rate(self, 8192)
 
     def seconds(self, do: Do) -> float:
         do()
@@ -121,8 +135,14 @@ class CpuStopwatch:
     def __init__(self) -> None:
         self.device, self.dtype = torch.device("cpu"), torch.float32
         self.name, self.cache = "CPU", 1 << 16
-        self.bandwidth = copy_bandwidth(self, 1 << 20)
-        self.operations = matrix_rate(self, 64)
+
+    @cached_property
+    def bandwidth(self) -> float:
+        return copy_bandwidth(self, 1 << 20)
+
+    @cached_property
+    def operations(self) -> float:
+        return matrix_rate(self, 64)
 
     def seconds(self, do: Do) -> float:
         begun = time.perf_counter()

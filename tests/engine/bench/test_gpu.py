@@ -103,6 +103,33 @@ def test_a_section_that_takes_too_long_is_interrupted_and_what_it_had_is_kept(mo
     assert slowly["tables"] == [{"title": "one row", "rows": [{"µs": 1.0}]}]
 
 
+SECTIONS = """
+import os, sys
+from engine.bench import gpu, stopwatch
+gpu.torch.cuda.is_available = lambda: True
+gpu.SECTIONS = {name: (5.0, name) for name in ("good", "dies", "last")}
+gpu.find = lambda place: {"dies": lambda bench: os._exit(7)}.get(place, lambda bench: bench.goal(place, 1, 2, "x"))
+gpu.measure = lambda names, path, end: gpu.walk(gpu.Bench(stopwatch.CpuStopwatch(), path=path, found=gpu.read(path)),
+                                                names, end)
+sys.exit(gpu.main())
+"""
+
+
+def test_a_process_that_dies_loses_its_section_alone_and_results_are_copied_to_out(monkeypatch, tmp_path, capfd):
+    monkeypatch.setenv("OUT", str(tmp_path / "copies"))
+    path = tmp_path / "found.json"
+    command = (sys.executable, "-c", SECTIONS)
+    assert gpu.conduct(["good", "dies", "last"], False, path, time.monotonic() + 100, command) == 1
+    found = read(path)["sections"]
+    assert {name: values["state"] for name, values in found.items()} == {
+        "good": "done", "dies": "failed", "last": "done",
+    }  # fmt: skip
+    assert "exit status 7" in found["dies"]["error"]
+    assert (tmp_path / "copies" / "found.json").read_text() == path.read_text()
+    said = capfd.readouterr().out
+    assert said.index("reached") < said.index("FAILED   dies")
+
+
 def test_goals_are_reached_or_missed_whichever_way_they_point():
     own = bench()
     with own.section("a", 9):
