@@ -26,6 +26,7 @@ ACTIVATIONS = ("act_fn", "activation_fn", "act")
 GATED = (("gate_proj", "up_proj", "down_proj"), ("gate_up_proj", "down_proj"))
 MARK = "_fused"  # an attribute of the classes made here
 ANY_WIDTH = 128  # that a norm without a weight is proved with
+ACTED = 1024  # gates that an activation is proved with: as many compile the kernel that a model of any width uses
 MAGNITUDES = (1e-3, 3e-2, 1.0, 30.0, 1e3)  # from where epsilon rules to where squares leave float16
 # Two roundings to the dtype, relative.
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
@@ -198,7 +199,7 @@ def fused_mlp(mlp: nn.Module, setting: Setting) -> FusedPart:
 
 def _activation(act: Callable[[Tensor], Tensor], setting: Setting) -> Activation:
     """Which activation `act` is. Raises LeftAlone where it is none of ours, or our kernel disagrees."""
-    gate, up = setting.magnitudes(500), setting.draw(10, 500, seed=3)
+    gate, up = setting.magnitudes(ACTED), setting.draw(2 * len(MAGNITUDES), ACTED, seed=3)
     acted = act(gate)
     found = {
         Activation.SILU: torch.nn.functional.silu(gate),

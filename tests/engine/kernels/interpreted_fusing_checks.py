@@ -92,6 +92,13 @@ def test_a_part_whose_kernel_disagrees_or_fails_stays_as_it_is(kernel: str, monk
         assert difference(logits(module), before) < 1e-5
 
 
+def test_a_gate_that_is_wrong_far_out_alone_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = fused_parts.act_mul
+    monkeypatch.setattr(fused_parts, "act_mul", lambda gate, *rest: right(gate.clamp(max=300.0), *rest))
+    fusion = fuse(served("llama"))
+    assert fusion.left == {("LlamaMLP", "our activation computes something else"): 2}
+
+
 class OddRMSNorm(nn.Module):
     """Like Llama's, but for what `change` does to the result."""
 
