@@ -172,8 +172,9 @@ def awq_products(bench: Bench) -> None:
                 reached.append(bound / seconds)
         del weights, packed
         let_go()
-    bench.goal(f"of the copy bandwidth over the packed bytes: AWQ's product, worst of up to {FEW} rows", PRODUCT,
-               min(reached))  # fmt: skip
+    if reached:
+        what = f"of the copy bandwidth over the packed bytes: AWQ's product, worst of up to {FEW} rows"
+        bench.goal(what, PRODUCT, min(reached))
 
 
 def _packed_product(x: Tensor, packed: tuple[Tensor, Tensor, Tensor]) -> Tensor:

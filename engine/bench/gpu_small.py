@@ -62,13 +62,11 @@ def small(bench: Bench) -> None:
     for tokens in (1, 3) if bench.rehearsal else (1, 64, 256, 4096):
         for name, make, run, plain in _small_kernels():
             scale = 32 if bench.rehearsal else 1
-            made = make(tokens, scale)
-            read = sum(t.numel() * t.element_size() for t in made if isinstance(t, Tensor))
-            moved = _moved(name, made)
-            sets = max(2, min(LAUNCHES, sets_beyond_cache(watch, read)))
-            if bench.rehearsal:
-                sets = 1
-            operands = [_on(bench, make(tokens, scale)) for _ in range(sets)]
+            with watch.device:
+                operands = [_typed(bench, make(tokens, scale))]
+                moved = _moved(name, operands[0])
+                sets = max(2, sets_beyond_cache(watch, moved * watch.dtype.itemsize, LAUNCHES))
+                operands += [_typed(bench, make(tokens, scale)) for _ in range(0 if bench.rehearsal else sets - 1)]
             seconds = one_after_another(watch, operands, lambda o, run=run: run(*o))  # type: ignore[misc]
             torchs = one_after_another(watch, operands, lambda o, plain=plain: plain(*o))  # type: ignore[misc]
             bound = moved * watch.dtype.itemsize / watch.bandwidth
@@ -136,9 +134,8 @@ def _moved(name: str, operands: tuple[Tensor, ...]) -> int:
             return 4 * operands[0].numel()
 
 
-def _on(bench: Bench, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    watch = bench.watch
-    return tuple(t.to(watch.device, watch.dtype if t.is_floating_point() else t.dtype) for t in operands)
+def _typed(bench: Bench, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return tuple(t.to(bench.watch.dtype) if t.is_floating_point() else t for t in operands)
 
 
 def sampling(bench: Bench) -> None:
