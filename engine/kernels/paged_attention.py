@@ -23,6 +23,30 @@ __all__ = ["SHORT", "PackedRows", "paged_attention"]
 
 
 @jit
+def blocks_of_tile(
+    block_table: tl.tensor,
+    tile: tl.tensor,
+    first_key: tl.tensor,
+    last_key: tl.tensor,
+    BLOCK_SIZE: tl.constexpr,
+    BLOCK_KEYS: tl.constexpr,
+) -> tl.tensor:
+    """The blocks that hold a tile's keys: one of each key, or one of all where a tile lies in one block.
+
+    No entry of positions outside [first_key, last_key) is read.
+    """
+    start = tile * BLOCK_KEYS
+    if BLOCK_SIZE % BLOCK_KEYS == 0:
+        stored = (start + BLOCK_KEYS > first_key) & (start < last_key)
+        block = tl.load(block_table + start // BLOCK_SIZE, mask=stored, other=0)
+    else:
+        keys = start + tl.arange(0, BLOCK_KEYS)
+        stored = (keys >= first_key) & (keys < last_key)
+        block = tl.load(block_table + keys // BLOCK_SIZE, mask=stored, other=0)
+    return block.to(tl.int64)
+
+
+@jit
 def attend(
     q: tl.tensor,  # [BLOCK_M, BLOCK_DIM]
     positions: tl.tensor,  # [BLOCK_M], of the queries
@@ -56,22 +80,22 @@ def attend(
     """Fold key tiles into the running softmax state; partial states of disjoint keys merge."""
     LOG2_E: tl.constexpr = 1.4426950408889634
     dims = tl.arange(0, BLOCK_DIM)
+    tile = first
+    if MASKED:
+        tile += tl.where(first < gap, 0, skipped)
+    block = blocks_of_tile(block_table, tile, first_key, last_key, BLOCK_SIZE, BLOCK_KEYS)
     for number in tl.range(first, last):
-        tile = number
-        if MASKED:
-            tile += tl.where(number < gap, 0, skipped)
         keys = tile * BLOCK_KEYS + tl.arange(0, BLOCK_KEYS)
-        stored = (keys >= first_key) & (keys < last_key)
-        if BLOCK_SIZE % BLOCK_KEYS == 0:  # a tile lies in one block
-            block = tl.load(block_table + tile * BLOCK_KEYS // BLOCK_SIZE).to(tl.int64)
-        elif MASKED:
-            block = tl.load(block_table + keys // BLOCK_SIZE, mask=stored, other=0).to(tl.int64)
-        else:
-            block = tl.load(block_table + keys // BLOCK_SIZE).to(tl.int64)
         offset = keys % BLOCK_SIZE
         k_pointers = k_cache + (block * k_block_stride + offset * k_slot_stride)[None, :] + dims[:, None]
         v_pointers = v_cache + (block * v_block_stride + offset * v_slot_stride)[:, None] + dims[None, :]
+        # The next tile's blocks are on their way before its keys are asked for: so the pipeline's stages are all keys.
+        tile = number + 1
         if MASKED:
+            tile += tl.where(tile < gap, 0, skipped)
+        block = blocks_of_tile(block_table, tile, first_key, last_key, BLOCK_SIZE, BLOCK_KEYS)
+        if MASKED:
+            stored = (keys >= first_key) & (keys < last_key)
             k = tl.load(k_pointers, mask=stored[None, :] & (dims < HEAD_DIM)[:, None], other=0.0)
             v = tl.load(v_pointers, mask=stored[:, None] & (dims < HEAD_DIM)[None, :], other=0.0)
         elif HEAD_DIM != BLOCK_DIM:
@@ -82,19 +106,19 @@ def attend(
             v = tl.load(v_pointers)
 
         scores = tl.dot(q, k, input_precision="ieee")
+        factor = scale * LOG2_E  # applied with the peak's subtraction, in one instruction
         if HAS_SOFTCAP:
             decay = tl.exp2(tl.abs(scores) * (-2.0 * LOG2_E * scale / softcap))  # in (0, 1], so tanh cannot overflow
-            scores = tl.where(scores < 0, -1.0, 1.0) * (1.0 - decay) / (1.0 + decay) * (softcap * LOG2_E)
-        else:
-            scores = scores * (scale * LOG2_E)
+            scores = tl.where(scores < 0, -1.0, 1.0) * (1.0 - decay) / (1.0 + decay)
+            factor = softcap * LOG2_E
         if MASKED:
             visible = keys[None, :] <= positions[:, None]
             if HAS_WINDOW:
                 visible = visible & (keys[None, :] > positions[:, None] - sliding_window)
             scores = tl.where(visible, scores, float("-inf"))
 
-        new_peak = tl.maximum(peak, tl.max(scores, axis=1))
-        weights = tl.exp2(scores - new_peak[:, None])
+        new_peak = tl.maximum(peak, tl.max(scores, axis=1) * factor)
+        weights = tl.exp2(scores * factor - new_peak[:, None])
         decline = tl.exp2(peak - new_peak)
         total = total * decline + tl.sum(weights, axis=1)
         weighted = tl.dot(weights.to(v.dtype), v, weighted * decline[:, None], input_precision="ieee")

@@ -1,7 +1,7 @@
-"""How attention launches are cut, by GPU architecture: reasoned from bytes in flight and registers, not yet measured.
+"""How attention launches are cut, by GPU architecture: chosen by bytes in flight, occupancy and the registers that
+`python -m engine.kernels.compiled` reads, not yet by time.
 
-`candidates` are what a measurement should try: give each to `paged_attention(..., tiling=...)` and put the fastest into
-`TABLES`.
+`python -m engine.bench.gpu` times `candidates` by `paged_attention(..., tiling=...)`; the fastest belongs in `TABLES`.
 """
 
 from __future__ import annotations
@@ -43,26 +43,69 @@ class Tiling:
 Table = dict[int, Tiling]  # by padded head_dim
 
 # IEEE products of float32 have no tensor cores: small tiles keep them in registers.
-_FLOAT32: Table = {
+FLOAT32: Table = {
     32: Tiling(16, 32, 4, 2, 4),
     64: Tiling(16, 32, 4, 2, 4),
     128: Tiling(16, 32, 4, 2, 4),
     256: Tiling(16, 16, 4, 2, 4),
 }
-_SHORT: Table = {
-    32: Tiling(64, 64, 4, 3, 4),
-    64: Tiling(64, 64, 4, 3, 4),
-    128: Tiling(64, 64, 4, 2, 4),
-    256: Tiling(64, 32, 4, 2, 4),
+
+# Short rows: a program has two tiles of keys and values on their way (64 KB in three stages, head_dim 128), and three
+# programs fit a multiprocessor of sm_90 side by side, several times what memory needs to be kept busy (about 20 KB a
+# multiprocessor). Long rows: as many queries a tile as the registers hold, since each key is fetched once a tile.
+_AMPERE = {
+    Rows.SHORT: {
+        32: Tiling(32, 64, 4, 3, 4),
+        64: Tiling(32, 64, 4, 2, 4),
+        128: Tiling(32, 64, 4, 3, 4),
+        256: Tiling(32, 32, 4, 2, 4),
+    },
+    Rows.LONG: {
+        32: Tiling(128, 64, 8, 3, 1),
+        64: Tiling(128, 64, 8, 3, 1),
+        128: Tiling(128, 64, 8, 2, 1),
+        256: Tiling(64, 32, 8, 2, 1),
+    },
 }
-_LONG: Table = {
-    32: Tiling(64, 64, 4, 3, 2),
-    64: Tiling(64, 64, 4, 3, 2),
-    128: Tiling(64, 64, 4, 2, 2),
-    256: Tiling(64, 32, 8, 2, 1),
+_ADA = {  # 99 KB of shared memory, and less bandwidth to keep busy: smaller tiles, so that two programs fit
+    Rows.SHORT: {
+        32: Tiling(32, 64, 4, 3, 4),
+        64: Tiling(32, 64, 4, 3, 4),
+        128: Tiling(32, 32, 4, 3, 4),
+        256: Tiling(32, 32, 4, 2, 2),
+    },
+    Rows.LONG: {
+        32: Tiling(128, 64, 8, 3, 1),
+        64: Tiling(128, 64, 8, 3, 1),
+        128: Tiling(128, 64, 8, 2, 1),
+        256: Tiling(64, 32, 8, 2, 1),
+    },
 }
-DEFAULT = {Rows.SHORT: _SHORT, Rows.LONG: _LONG}  # fits the 99 KB of shared memory of consumer cards
-TABLES = {80: DEFAULT, 89: DEFAULT, 90: DEFAULT, 100: DEFAULT}
+_HOPPER = {
+    Rows.SHORT: {
+        32: Tiling(32, 64, 4, 3, 4),
+        64: Tiling(32, 64, 4, 3, 4),
+        128: Tiling(32, 64, 4, 3, 4),
+        256: Tiling(32, 32, 4, 3, 4),
+    },
+    Rows.LONG: {  # 64 rows of M a group of four warps: wgmma's shape
+        32: Tiling(128, 64, 8, 3, 1),
+        64: Tiling(128, 64, 8, 3, 1),
+        128: Tiling(128, 64, 8, 3, 1),
+        256: Tiling(64, 32, 8, 2, 1),
+    },
+}
+_BLACKWELL = {
+    Rows.SHORT: _HOPPER[Rows.SHORT],
+    Rows.LONG: {
+        32: Tiling(128, 64, 8, 3, 1),
+        64: Tiling(128, 64, 8, 3, 1),
+        128: Tiling(128, 64, 8, 3, 1),
+        256: Tiling(64, 32, 4, 2, 2),
+    },
+}
+TABLES: dict[int, dict[Rows, Table]] = {80: _AMPERE, 89: _ADA, 90: _HOPPER, 100: _BLACKWELL}  # by sm
+DEFAULT = _ADA  # fits every GPU since
 
 
 def tiling(sm: int, rows: Rows, head_dim: int, dtype: torch.dtype, group: int, queries: int) -> Tiling:
@@ -70,9 +113,41 @@ def tiling(sm: int, rows: Rows, head_dim: int, dtype: torch.dtype, group: int, q
 
     Only sizes known on the host are read, so a launch never waits for the device.
     """
-    table = _FLOAT32 if dtype == torch.float32 else TABLES.get(sm, DEFAULT)[rows]
-    chosen = table[max(32, next_power_of_two(head_dim))]
+    tables, wide = TABLES.get(sm, DEFAULT), max(32, next_power_of_two(head_dim))
+    if dtype == torch.float32:
+        return fitted(FLOAT32[wide], group, queries)
+    chosen = tables[rows][wide]
+    if group > chosen.block_m:
+        chosen = tables[Rows.LONG][wide]
     return fitted(chosen, group, queries)
+
+
+def candidates(rows: Rows, head_dim: int, group: int, queries: int) -> list[Tiling]:
+    """Tilings of 16-bit launches that are worth timing on any architecture, some of them too large for its memory.
+
+    Time each by `paged_attention(..., tiling=candidate)` on rows that are all of this kind.
+    """
+    wide = max(32, next_power_of_two(head_dim))
+    keys = 32 if wide == 256 else 64
+    if rows is Rows.SHORT:
+        tried = [
+            Tiling(64, tile, warps, stages, programs)
+            for tile, warps, stages in [
+                (keys, 4, 2), (keys, 4, 3), (keys, 4, 4), (2 * keys, 4, 2), (2 * keys, 4, 3), (2 * keys, 8, 3),
+                (keys // 2, 4, 4), (keys, 2, 3),
+            ]
+            for programs in (2, 4, 8)
+        ]  # fmt: skip
+    else:
+        tried = [
+            Tiling(m, tile, warps, stages, 1)
+            for m, tile, warps in [
+                (128, keys, 8), (128, 2 * keys, 8), (64, keys, 4), (64, 2 * keys, 4), (64, keys, 8),
+                (128, keys // 2, 8), (128, keys, 4),
+            ]
+            for stages in (2, 3)
+        ]  # fmt: skip
+    return list(dict.fromkeys(fitted(candidate, group, queries) for candidate in tried))
 
 
 def fitted(chosen: Tiling, group: int, queries: int) -> Tiling:

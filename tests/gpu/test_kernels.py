@@ -1,14 +1,18 @@
 """The Triton kernels agree with the float64 oracle on the GPU that is here."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 import torch
 
 from engine.kernels import reference
-from engine.kernels.paged_attention import paged_attention
+from engine.kernels.paged_attention import SHORT, PackedRows, paged_attention
 from engine.kernels.store_kv import store_kv
+from engine.kernels.tilings import Rows, candidates
 from tests.engine.kernels.paged_case import Shape, make_case, make_store, random_shape
 
-pytest.importorskip("triton")
+OutOfResources = pytest.importorskip("triton.runtime.errors").OutOfResources
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
@@ -17,10 +21,14 @@ pytestmark = [
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=["fp32", "fp16", "bf16"])
 
 
+def fresh() -> int:
+    return torch.seed() % 2**32
+
+
 @DTYPES
 def test_attention_agrees_with_the_oracle_on_random_shapes(dtype: torch.dtype) -> None:
-    fresh = torch.seed()
-    for seed in range(fresh, fresh + 40):
+    first = fresh()
+    for seed in range(first, first + 40):
         shape = random_shape(seed, dtype, most_rows=9, longest=700)
         try:
             make_case(shape, seed, "cuda").check(paged_attention)
@@ -33,14 +41,14 @@ def test_attention_agrees_with_the_oracle_on_random_shapes(dtype: torch.dtype) -
 def test_a_mixed_step_of_a_real_models_size_agrees_with_the_oracle(dtype: torch.dtype, head_dim: int) -> None:
     rows = ((1, 3000), (1, 17), (500, 500), (0, 5), (300, 2000), (5, 1000), (1, 1))
     shape = Shape(rows, kv_heads=8, group=4, head_dim=head_dim, dtype=dtype)
-    make_case(shape, torch.seed() % 2**32, "cuda").check(paged_attention)
+    make_case(shape, fresh(), "cuda").check(paged_attention)
 
 
 @DTYPES
 def test_a_decode_step_of_many_rows_agrees_with_the_oracle(dtype: torch.dtype) -> None:
     rows = tuple((1, 1 + 13 * row) for row in range(130))
     shape = Shape(rows, kv_heads=2, group=7, head_dim=128, sliding_window=200, sinks=True, dtype=dtype)
-    make_case(shape, torch.seed() % 2**32, "cuda").check(paged_attention)
+    make_case(shape, fresh(), "cuda").check(paged_attention)
 
 
 @DTYPES
@@ -64,20 +72,61 @@ def test_slots_beyond_two_to_the_31_elements_are_reached() -> None:
     table = torch.tensor([[blocks - 2, blocks - 1]], dtype=torch.int32, device="cuda")
     starts = torch.tensor([0, 3], dtype=torch.int32, device="cuda")
     contexts = torch.tensor([20], dtype=torch.int32, device="cuda")
-    out = paged_attention(q, cache, cache, table, starts, contexts, scale=0.1)
+    out = paged_attention(q, cache, cache, PackedRows(starts, contexts, table, short=1), scale=0.1)
     expected = reference.paged_attention(q.double(), cache, cache, table, starts, contexts, scale=0.1)
     torch.testing.assert_close(out.double(), expected, rtol=1.6e-2, atol=1.6e-2)
 
 
-def test_a_launch_can_be_captured_and_replayed_with_new_lengths() -> None:
-    case = make_case(Shape(((1, 40), (1, 64), (1, 9)), dtype=torch.bfloat16), 5, "cuda")
-    q, k_cache, v_cache, block_tables, query_starts, context_lengths = case.arguments
-    out = torch.full_like(q, torch.nan)
+@DTYPES
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"sinks": True, "softcap": 20.0},
+        {"sliding_window": 1000, "sinks": True},
+        {"table_rows": True, "head_dim": 80},
+    ],
+    ids=["plain", "capped", "window", "tables"],
+)
+def test_contexts_that_are_split_agree_with_the_oracle(dtype: torch.dtype, options: dict[str, Any]) -> None:
+    rows = ((1, 5000), (4, 3000), (1, 1), (SHORT, 1700), (0, 3), (1, 300), (100, 2500), (3, 900))
+    case = make_case(replace(Shape(rows, kv_heads=2, group=4, head_dim=128, dtype=dtype), **options), fresh(), "cuda")
+    for short in (None, 0, 3):
+        case.check(paged_attention, short)
+    assert torch.equal(case.run(paged_attention), case.run(paged_attention))
+
+
+@pytest.mark.parametrize("kind", Rows)
+def test_every_candidate_tiling_that_fits_agrees_with_the_oracle(kind: Rows) -> None:
+    rows, queries = (((1, 3000), (1, 70)), 1) if kind is Rows.SHORT else (((150, 900), (64, 64)), 214)
+    case = make_case(Shape(rows, kv_heads=2, group=4, head_dim=128, dtype=torch.bfloat16), fresh(), "cuda")
+    tried = 0
+    for candidate in candidates(kind, 128, 4, queries):
+        try:
+            case.run(paged_attention, tiling=candidate)
+        except OutOfResources:
+            continue
+        case.check(paged_attention, tiling=candidate)
+        tried += 1
+    assert tried >= 4
+
+
+def test_a_capture_is_replayed_with_lengths_that_split_otherwise() -> None:
+    shape = Shape(((1, 4000), (1, 64), (1, 900), (1, 2)), kv_heads=2, group=4, head_dim=128, dtype=torch.bfloat16)
+    case = make_case(shape, fresh(), "cuda")
+    out = torch.full_like(case.q, torch.nan)
+    most = case.context_lengths.clone()
     case.check(paged_attention)  # compiled before the capture
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        paged_attention(*case.arguments, **case.options, out=out)
-    context_lengths.sub_(5)
-    graph.replay()
-    expected = reference.paged_attention(q.double(), *case.arguments[1:], **case.options)
-    torch.testing.assert_close(out.double(), expected, rtol=1.6e-2, atol=1.6e-2)
+        rows = case.rows()
+        paged_attention(case.q, case.k_cache, case.v_cache, rows, **case.options, out=out)
+    (plan,) = rows.plans.values()
+    splits = set()
+    for lengths in ([4000, 64, 900, 2], [1, 1, 1, 1], [300, 64, 900, 2], [4000, 1, 1, 1], [200, 60, 20, 2]):
+        case.context_lengths.copy_(torch.minimum(most, torch.tensor(lengths, device="cuda", dtype=torch.int32)))
+        out.fill_(torch.nan)
+        graph.replay()
+        torch.testing.assert_close(out.double(), case.expected(), rtol=1.6e-2, atol=1.6e-2)
+        splits.add(tuple(plan.starts[0].diff().tolist()))
+    assert len(splits) >= 3

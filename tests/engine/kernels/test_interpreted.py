@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("triton")
 
-CHECKS = ["checks", "inputs_checks", "awq_checks", "fused_checks", "fusing_checks", "sampling_checks"]
+CHECKS = ["checks", "split_checks", "inputs_checks", "awq_checks", "fused_checks", "fusing_checks", "sampling_checks"]
 
 
 @pytest.mark.timeout(300)

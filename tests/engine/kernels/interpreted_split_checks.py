@@ -1,0 +1,171 @@
+"""Checks of contexts that are split over programs, which `test_interpreted.py` runs with TRITON_INTERPRET=1.
+
+float32 and float16 only: the interpreter's product of bfloat16 tiles is wrong (Triton 3.9).
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+
+if os.environ.get("TRITON_INTERPRET") != "1":
+    pytest.skip("run by test_interpreted.py", allow_module_level=True)
+
+from engine.kernels.packed_rows import LEAST_KEYS, NEVER, SHORT
+from engine.kernels.paged_attention import paged_attention
+from engine.kernels.splits import plan_launch
+from engine.kernels.tilings import Tiling
+from tests.engine.kernels.paged_case import TOLERANCE, Case, Shape, make_case
+
+LONG_CONTEXTS = ((1, 600), (3, 700), (0, 4), (8, 900), (1, 3), (20, 800))
+SMALL = Tiling(16, 32, 4, 2, 4)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def split_rows(case: Case, **given: object) -> int:
+    """How many rows of the case's launches have parts to merge, in the plans that the launches made."""
+    rows = case.rows()
+    paged_attention(case.q, case.k_cache, case.v_cache, rows, **case.options, **given)
+    return sum(int((plan.starts[1].diff() > 0).sum()) for plan in rows.plans.values())
+
+
+def random_rows(seed: int) -> list[tuple[int, int]]:
+    random = torch.Generator().manual_seed(seed)
+
+    def pick(low: int, high: int) -> int:
+        return int(torch.randint(low, high + 1, (), generator=random))
+
+    short = [(pick(0, SHORT), pick(SHORT, (40, 700)[pick(0, 1)])) for _ in range(pick(1, 3))]
+    long = [(pick(1, 30), pick(30, 700)) for _ in range(pick(0, 1))]
+    return [(1, pick(550, 800)), *short, *long]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_long_contexts_of_random_shapes_agree_with_the_oracle(seed: int) -> None:
+    shape = Shape(
+        random_rows(seed),
+        kv_heads=1 + seed % 2,
+        group=(1, 4, 7, 2)[seed % 4],
+        head_dim=(32, 64, 80)[seed % 3],
+        block_size=(16, 64)[seed // 2 % 2],
+        sliding_window=(None, 300)[seed // 4],
+        softcap=(None, 5.0)[seed % 5 == 4],
+        sinks=seed % 3 == 1,
+        dtype=(torch.float32, torch.float16)[seed % 2],
+        table_rows=seed % 4 == 2,
+    )
+    case = make_case(shape, seed)
+    case.check(paged_attention, processors=4)
+    assert split_rows(case, processors=4) > 0
+
+
+@pytest.mark.parametrize("short", [None, 0], ids=["short", "long"])
+@pytest.mark.parametrize("options", [{}, {"sliding_window": 400, "sinks": True}])
+def test_splits_agree_with_no_splits(options: dict[str, object], short: int | None) -> None:
+    case = make_case(replace(Shape(LONG_CONTEXTS, kv_heads=1, head_dim=32), **options), 5)
+    whole = case.run(paged_attention, short, processors=1, tiling=replace(SMALL, programs=1))
+    split = case.run(paged_attention, short, processors=4)
+    torch.testing.assert_close(split, whole, rtol=TOLERANCE[torch.float32], atol=TOLERANCE[torch.float32])
+    assert not torch.equal(split, whole)
+    assert torch.equal(split, case.run(paged_attention, short, processors=4))
+
+
+@pytest.mark.parametrize("queries", [2, 5, SHORT])
+def test_verification_rows_over_long_prefixes_agree_with_the_oracle(queries: int) -> None:
+    rows = ((queries, 600), (queries, queries))
+    case = make_case(Shape(rows, kv_heads=1, group=4, head_dim=32, dtype=torch.float16), queries)
+    case.check(paged_attention, processors=4)
+    assert split_rows(case, processors=4) == 1
+
+
+@pytest.mark.parametrize("window", [253, 254, 300])
+def test_a_split_window_sees_neither_a_key_too_many_nor_one_too_few(window: int) -> None:
+    shape = Shape(((1, 600), (4, 500), (1, window), (1, window + 1)), kv_heads=1, head_dim=32, sliding_window=window)
+    case = make_case(shape, window)
+    case.check(paged_attention, processors=4)
+    assert (split_rows(case, processors=4) > 0) == (window + 3 > LEAST_KEYS)
+
+
+def test_a_split_tile_of_many_queries_is_merged_in_full() -> None:
+    case = make_case(Shape(((70, 800), (33, 1000)), kv_heads=1, group=2, head_dim=32), 0)
+    case.check(paged_attention, processors=8, tiling=Tiling(64, 32, 4, 2, 2))
+    assert split_rows(case, processors=8, tiling=Tiling(64, 32, 4, 2, 2)) == 2
+
+
+def test_padding_rows_that_share_one_table_are_computed_as_any_row() -> None:
+    case = make_case(Shape(((1, 600), (1, 1), (1, 1), (1, 1)), kv_heads=1, head_dim=32), 1)
+    shared = torch.tensor([0, 1, 1, 1], dtype=torch.int32)
+    padded = replace(case, table_rows=shared, tables=case.tables[shared.long()])
+    padded.check(paged_attention, processors=4)
+
+
+def test_a_plan_serves_every_layer_of_a_kind_and_is_made_once() -> None:
+    case = make_case(Shape(LONG_CONTEXTS, kv_heads=1, head_dim=32), 2)
+    rows = case.rows()
+    for window in (None, 64, None, 64):
+        options = {**case.options, "sliding_window": window}
+        paged_attention(case.q, case.k_cache, case.v_cache, rows, **options, processors=4)
+        paged_attention(case.q, case.k_cache, case.v_cache, rows, **options, processors=4)
+    assert len(rows.plans) == 4  # short and long rows, with and without a window
+
+
+def plain_plan(
+    rows: Sequence[tuple[int, int]], window: int | None, target: int, least: int, block_tokens: int, block_keys: int
+) -> tuple[list[int], list[int]]:
+    work = []
+    for queries, context in rows:
+        seen = context if window is None else min(context, window + queries - 1)
+        work.append((-(-queries // block_tokens), -(-seen // block_keys)))
+    chunk = max(least, -(-sum(tiles * keys for tiles, keys in work) // target))
+    starts, parts = [0], [0]
+    for tiles, keys in work:
+        splits = max(1, -(-keys // chunk))
+        starts.append(starts[-1] + tiles * splits)
+        parts.append(parts[-1] + (tiles * splits if splits > 1 else 0))
+    return starts, parts
+
+
+@pytest.mark.parametrize("seed", range(14))
+def test_the_plan_is_what_plain_python_makes_of_it_and_keeps_its_bounds(seed: int) -> None:
+    random = torch.Generator().manual_seed(seed)
+
+    def pick(low: int, high: int) -> int:
+        return int(torch.randint(low, high + 1, (), generator=random))
+
+    rows = []
+    for _ in range(pick(1, (6, 700)[seed % 3 == 0])):
+        queries = pick(0, (3, 200)[seed % 2])
+        rows.append((queries, queries + pick(0, 30_000)))
+    window = (None, 1, 4096)[seed % 3]
+    target, least, block_tokens, block_keys = pick(1, 300), (pick(1, 8), NEVER)[seed % 7 == 6], pick(1, 32), 64
+    starts = torch.full((2, len(rows) + 1), -7, dtype=torch.int32)
+    query_starts = torch.tensor([0, *(queries for queries, _ in rows)]).cumsum(0).int()
+    kernel, grid, arguments = plan_launch(
+        starts,
+        query_starts,
+        torch.tensor([context for _, context in rows], dtype=torch.int32),
+        sliding_window=window,
+        target=target,
+        least=least,
+        block_tokens=block_tokens,
+        block_keys=block_keys,
+    )
+    kernel[grid](**arguments)
+    expected = plain_plan(rows, window, target, least, block_tokens, block_keys)
+    assert starts.tolist() == list(expected)
+    tiles = sum(-(-queries // block_tokens) for queries, _ in rows)
+    assert starts[0, -1] - tiles < target
+    assert starts[1, -1] <= 2 * (target - 1)
+
+
+def test_rows_are_found_beyond_the_first_hundreds() -> None:
+    rows = [(0, 0)] * 200 + [(1, 3)] + [(0, 0)] * 200 + [(1, 700), (1, 5)]
+    case = make_case(Shape(rows, kv_heads=1, group=1, head_dim=32), 0)
+    case.check(paged_attention, processors=4)
+    assert split_rows(case, processors=4) == 1
