@@ -30,10 +30,13 @@ class Paging:
 
     def use(self) -> tuple[int, int, int]:
         """Owned tokens: used, reserved, internal. A block that several branches share is full, and counts once."""
-        running, size = self._scheduler.running, self._size
-        held = sum(len(branch.blocks) for branch in running)
-        used = sum(branch.computed for branch in running) - (held - self._pool.owned) * size
-        reserved = sum(max(0, min(len(b.blocks) * size, b.reach) - b.computed) for b in running)
+        size, held, used, reserved = self._size, 0, 0, 0
+        for branch in self._scheduler.running:
+            blocks, computed = len(branch.blocks), branch.computed
+            held += blocks
+            used += computed
+            reserved += max(0, min(blocks * size, branch.reach) - computed)
+        used -= (held - self._pool.owned) * size
         return used, reserved, self._pool.owned * size - used - reserved
 
     def decode_rows(self) -> list[Row]:

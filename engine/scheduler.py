@@ -260,14 +260,15 @@ class Scheduler:
         branch = row.branch
         branch.steps -= 1
         branch.in_flight -= emission is not None
-        if branch.over or row.kind is Kind.HELD:
+        if branch.life is Life.FINISHED or branch.verdict is not None or row.kind is Kind.HELD:
             self._leave(branch)
             return Committed((), row.count)
         if emission is None:
             return Committed((), row.again)
         branch.tokens.append(emission.token)
         text, reason = branch.output.push(emission.token)
-        emission = emission._replace(text=text)
+        if text:
+            emission = Emission(emission.token, emission.logprob, emission.alternatives, text)
         if self.config.delivery == "batch":
             branch.withheld.append(emission)
             branch.verdict = reason

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _column(values: Sequence[Any], dtype: type) -> np.ndarray[Any, Any]:
-    return freeze(np.array(values, dtype))
+    return freeze(np.fromiter(values, dtype, len(values)))  # of enums twice as fast as np.array
 
 
 def step_record(

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
+from typing import NamedTuple
 
 from engine.trace.metrics import RequestMetrics
 from engine.trace.records import Ended, FinishReason, Record, Step
 from engine.trace.trace import Trace
 
 
-@dataclass(frozen=True, slots=True)
-class Delta:
+class Delta(NamedTuple):  # made by the hundred in every step
     """What one step added to a sample. `text` may be empty while a character or a stop string is held back."""
 
     text: str
@@ -61,6 +59,7 @@ class Stream:
         self.deltas: list[Delta] = []
         self._ended: dict[int, Ended] = {}
         self._changed = threading.Condition()
+        self._waiting = 0  # readers that wait, or are about to see whether they must
         self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
     @property
@@ -79,18 +78,28 @@ class Stream:
         self._wake()
 
     def _wake(self) -> None:
+        """After something was added. Whoever waits says so before looking, so that nobody is overlooked who saw
+        nothing new, and no lock is taken for streams that nobody waits for."""
+        if not self._waiting and not self._waiters:
+            return
         with self._changed:
             self._changed.notify_all()
             for loop, event in self._waiters:
                 if not loop.is_closed():
                     loop.call_soon_threadsafe(event.set)
 
+    def _wait_for(self, ready: Callable[[], bool], timeout: float | None = None) -> bool:
+        with self._changed:
+            self._waiting += 1
+            try:
+                return self._changed.wait_for(ready, timeout)
+            finally:
+                self._waiting -= 1
+
     def __iter__(self) -> Iterator[Delta]:
         position = 0
         while True:
-            with self._changed:
-                while position >= len(self.deltas) and not self.done:
-                    self._changed.wait()
+            self._wait_for(lambda: position < len(self.deltas) or self.done)  # noqa: B023
             if position >= len(self.deltas):
                 return
             yield self.deltas[position]
@@ -121,9 +130,8 @@ class Stream:
 
     def results(self, timeout: float | None = None) -> list[Completion]:
         """Waits for the end of all samples, as `result` does."""
-        with self._changed:
-            if not self._changed.wait_for(lambda: self.done, timeout):
-                raise TimeoutError(f"request {self.request} has not ended after {timeout} s")
+        if not self._wait_for(lambda: self.done, timeout):
+            raise TimeoutError(f"request {self.request} has not ended after {timeout} s")
         return [self._completion(sample) for sample in range(self.samples)]
 
     def _completion(self, sample: int) -> Completion:
@@ -176,13 +184,16 @@ class StreamRouter:
     def _step(self, step: Step) -> None:
         if not self.streams:
             return
-        columns = zip(
-            step.token_row.tolist(), step.token.tolist(), step.logprob.tolist(), step.text_end.tolist(), strict=True
-        )
-        at = 0
-        for row, tokens in groupby(columns, key=itemgetter(0)):
-            _, ids, logprobs, ends = zip(*tokens)
-            stream = self.streams.get(int(step.request[row]))
+        rows, tokens, logprobs = step.token_row.tolist(), step.token.tolist(), step.logprob.tolist()
+        requests, samples = step.request[step.token_row].tolist(), step.branch[step.token_row].tolist()
+        ends, text, streams, time = step.text_end.tolist(), step.text, self.streams, step.ended
+        first, count, at = 0, len(rows), 0
+        while first < count:
+            end = first + 1
+            while end < count and rows[end] == rows[first]:
+                end += 1
+            stream = streams.get(requests[first])
             if stream is not None:
-                stream.push(Delta(step.text[at : ends[-1]], ids, logprobs, step.ended, int(step.branch[row])))
-            at = ends[-1]
+                new = tuple(tokens[first:end]), tuple(logprobs[first:end])
+                stream.push(Delta(text[at : ends[end - 1]], *new, time, samples[first]))
+            at, first = ends[end - 1], end

@@ -21,9 +21,11 @@ class Output:
         self._left -= 1
         if token in self._eos:
             return self.flush(), FinishReason.STOP
-        text, stopped = self._stops.push(self._detokenizer.push(token))
-        if stopped:
-            return text, FinishReason.STOP
+        text = self._detokenizer.push(token)
+        if self._stops:
+            text, stopped = self._stops.push(text)
+            if stopped:
+                return text, FinishReason.STOP
         if self._left <= 0:
             return text + self.flush(), FinishReason.LENGTH
         return text, None
