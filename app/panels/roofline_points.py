@@ -122,7 +122,10 @@ class RooflinePoints:
         for step, size, operations, tokens in zip(
             steps, work.bytes.tolist(), work.operations.tolist(), work.tokens.tolist()
         ):
-            seconds = step.ended - max(step.started, self._last_end) if on_gpu else step.seconds.get("forward", 0.0)
+            if on_gpu:  # by its own clock, or no longer than the host waited
+                seconds = step.device or step.ended - max(step.started, self._last_end)
+            else:
+                seconds = step.seconds.get("forward", 0.0)
             self._last_end = step.ended
             if not step.rows or seconds <= 0 or size <= 0 or operations <= 0:
                 continue

@@ -147,9 +147,11 @@ class TimelinePaint:
         self.label(painter, area.right() - ink.width(words) - theme.px(2), y + theme.px(1) + ink.ascent, words)
 
     def lanes(
-        self, painter: QPainter, area: QRect, bands: Sequence[Band], segments: Sequence[tuple[str, float, float]]
+        self, painter: QPainter, area: QRect, bands: Sequence[Band], segments: Sequence[tuple[str, float, float]],
+        clocked: bool,
     ) -> None:  # fmt: skip
-        """What the host did, and when a device may have computed; `segments` are named where they have room."""
+        """What the host did, and when a device computed, or may have where it was not `clocked`; `segments` are named
+        where they have room."""
         t, ink = theme.current(), self.ink
         painter.setFont(ink.font)
         for i, band in enumerate(bands):
@@ -161,7 +163,7 @@ class TimelinePaint:
             name = ("CPU", "GPU")[i]
             baseline = band.top + (band.height + ink.metrics.capHeight()) / 2
             ink.draw(painter, area.left() - theme.px(8) - ink.width(name), baseline, name)
-            if i:
+            if i and not clocked:
                 self.label(painter, area.left() + theme.px(4), baseline, "busy at most")
         if not bands:
             return

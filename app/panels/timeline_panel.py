@@ -200,7 +200,7 @@ class TimelinePanel(InsightPanel):
         idle = self.steps.idle_share(begin, end, view.device)
         words = []
         if idle is not None:
-            least = "at least " if view.device else ""
+            least = "at least " if view.device and not self.steps.clocked else ""
             words.append(f"{least}{100 * idle:.0f} % of the time nothing was computed")
         stalls = len(self.marks.stalls(begin, end))
         if stalls:

@@ -135,6 +135,8 @@ class TimelineSteps:
             spent = self._spent["device"].values
             device = max(device, self._device.values[-1] + spent[-1] - spent[-2])
         done = max(device, ended - seconds["commit"])
+        if step.device:
+            device = max(device, done - step.device)
         self._device.append(device)
         seconds |= {"attention": min(step.attention, seconds["forward"]), "device": done - device}
         for name, total in self._spent.items():
@@ -213,9 +215,14 @@ class TimelineSteps:
         grown = np.stack((begin[:, 0], end[:, 1]), axis=1)
         return np.where((times >= begin) & (times < end), grown, times)
 
+    @property
+    def clocked(self) -> bool:
+        """True where a device's own clock told how long it computed."""
+        return bool(self._measured.count) and self._measured.values[-1] > 0
+
     def device(self, times: Array) -> Array:
-        """Seconds before each of these moments in which a device may have computed: from a forward pass's launch until
-        the host had its tokens. It was busy no longer than that."""
+        """Seconds before each of these moments in which a device computed: by its own clock, up to where the host had
+        the tokens. Without such a clock it may have computed from a forward pass's launch on, and no longer than that."""
         begins, spent = self._device.values, self._spent["device"].values
         return _spent(begins, begins, spent, spent, times)
 

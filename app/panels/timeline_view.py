@@ -230,7 +230,7 @@ class TimelineView(Timeline):
         self._paint_slots(painter, area)
         if bands.tokens.height:
             paint.tokens(painter, area, bands.tokens)
-        paint.lanes(painter, area, bands.lanes, self._named_segments())
+        paint.lanes(painter, area, bands.lanes, self._named_segments(), self.steps.clocked)
         painter.save()
         painter.setClipRect(QRectF(area.left() - theme.px(4), 0, area.width() + theme.px(8), self.height()))
         self._paint_marks(painter, paint)

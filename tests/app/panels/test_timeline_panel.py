@@ -686,6 +686,16 @@ def test_a_tooltip_tells_of_a_replayed_graph_and_its_dummies(opened: Open) -> No
     assert f"{length_words(row.measured)} by the GPU's own clock" in view.tip(QPointF(x, bands.lanes[1].top + 3))
 
 
+def test_the_devices_lane_is_as_long_as_its_own_clock_says(opened: Open) -> None:
+    panel = opened(Trace(on_gpu(synthetic_trace(streams=12, tokens_per_second=2000, seconds=0.3))))
+    steps = panel.steps
+    whole = np.array((0.0, float(steps.row(len(steps) - 1).ended) + 1))
+    busy = float(np.diff(steps.device(whole))[0])
+    assert busy == pytest.approx(sum(steps.row(i).measured for i in range(len(steps))))
+    assert steps.clocked
+    assert not panel.summary.accessibleName().startswith("at least ")
+
+
 def test_lanes_of_a_device_are_two(runs: dict[str, Trace], opened: Open) -> None:
     records = list(runs["chunked"].records)
     header = runs["chunked"].header
