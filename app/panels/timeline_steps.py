@@ -222,7 +222,7 @@ class TimelineSteps:
 
     def device(self, times: Array) -> Array:
         """Seconds before each of these moments in which a device computed: by its own clock, up to where the host had
-        the tokens. Without such a clock it may have computed from a forward pass's launch on, and no longer than that."""
+        the tokens. Without such a clock it may have computed from a forward pass's launch on, and no longer."""
         begins, spent = self._device.values, self._spent["device"].values
         return _spent(begins, begins, spent, spent, times)
 
