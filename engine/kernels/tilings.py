@@ -70,7 +70,7 @@ _AMPERE = {
 _ADA = {  # 99 KB of shared memory, and less bandwidth to keep busy: smaller tiles, so that two programs fit
     Rows.SHORT: {
         32: Tiling(32, 64, 4, 3, 4),
-        64: Tiling(32, 64, 4, 3, 4),
+        64: Tiling(32, 32, 4, 3, 4),
         128: Tiling(32, 32, 4, 3, 4),
         256: Tiling(32, 32, 4, 2, 2),
     },
@@ -84,7 +84,7 @@ _ADA = {  # 99 KB of shared memory, and less bandwidth to keep busy: smaller til
 _HOPPER = {
     Rows.SHORT: {
         32: Tiling(32, 64, 4, 3, 4),
-        64: Tiling(32, 64, 4, 3, 4),
+        64: Tiling(32, 128, 4, 2, 4),
         128: Tiling(32, 64, 4, 3, 4),
         256: Tiling(32, 32, 4, 3, 4),
     },
