@@ -51,7 +51,7 @@ def free_memory(device: torch.device) -> int:
     if device.type != "cuda":
         return machine.memory()[1]
     torch.cuda.synchronize(device)
-    gc.collect()  # a runner and its graphs know each other
+    gc.collect()
     torch.cuda.empty_cache()
     return int(torch.cuda.mem_get_info(device)[0])
 

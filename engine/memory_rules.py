@@ -4,6 +4,7 @@ torch."""
 from __future__ import annotations
 
 from engine.blocks import blocks_for
+from engine.buckets import bucket_sizes
 
 CPU_SHARE = 0.25  # of the memory that is free once the weights are there
 GPU_RESERVE, LEAST_RESERVE = 0.02, 256 << 20  # of a GPU's free memory, what stays free
@@ -26,13 +27,8 @@ def gpu_needs(slots: int, layers: int, vocabulary: int, decode_step: int = 0) ->
     """Bytes that a GPU needs beside weights, pool and a step's activations: which tokens each slot has seen, what the
     allocator adds to each layer's K and V, and captured graphs, where decode steps of `decode_step` bytes at the most
     are captured."""
-    graphs = decode_step + captures(slots) * CAPTURE if decode_step else 0
+    graphs = decode_step + len(bucket_sizes(slots)) * CAPTURE if decode_step else 0
     return slots * vocabulary + 2 * layers * SEGMENT + graphs
-
-
-def captures(slots: int) -> int:
-    """How many graphs are captured for steps of up to so many rows, about."""
-    return 3 + blocks_for(min(slots, 256), 8) + blocks_for(max(0, min(slots, 1024) - 256), 64)
 
 
 def pool_size(share: int, block_bytes: int, slots: int, context: int, block_size: int) -> int:

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from engine.blocks import blocks_for
+from engine.buckets import bucket_sizes
 from engine.config import EngineConfig
 from engine.decoding.device_sampler import DeviceSampler, parameter_words
 from engine.kernels.paged_attention import SHORT, PackedRows
 from engine.kernels.sampling import WORDS
 from engine.kernels.step_inputs import decode_inputs, packed_inputs
-from engine.models.decode_graphs import DecodeGraphs, bucket_sizes
+from engine.models.decode_graphs import DecodeGraphs
 from engine.models.device_rows import DeviceRows
 from engine.models.gpu_batch import GpuBatch
 from engine.models.loading import LoadedModel
@@ -52,7 +53,7 @@ class GpuRunner(Runner):
         elif model.card.quantization == "int8":
             self._graphs_off = "int8 with outliers waits for the GPU in every layer; int8-plain does not"
         else:
-            self._graphs = DecodeGraphs(self._decode, sizes, self._device)
+            self._graphs = DecodeGraphs(sizes, self._device)
 
     def _allocate(self, blocks: int, kv_heads: int, head_dim: int) -> Tensor:
         return torch.zeros(blocks, self.block_size, kv_heads, head_dim, dtype=self.model.dtype, device=self._device)
@@ -70,7 +71,7 @@ class GpuRunner(Runner):
             self.reset()
             self._rows.row_slots.fill_(self._rows.dummy_slot)
             with torch.inference_mode(), self._current_device():
-                self._graphs.capture(report)
+                self._graphs.capture(self._decode, report)
 
     def reset(self) -> None:
         self._rows.forget()
@@ -104,7 +105,7 @@ class GpuRunner(Runner):
     def _decoded(self, count: int, size: int) -> Tensor:
         if size:
             assert self._graphs is not None
-            return self._graphs.replay(size)[:count]
+            return self._graphs.replay(self._decode, size)[:count]
         return self._decode(count)
 
     def _decode(self, count: int) -> Tensor:

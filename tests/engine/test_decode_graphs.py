@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.models.decode_graphs import APART, MOST, DecodeGraphs, bucket_sizes
+from engine.buckets import APART, MOST, bucket_sizes
+from engine.models.decode_graphs import DecodeGraphs
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 4, 5, 8, 9, 64, 255, 256, 257, 600, MOST, MOST + 1, 5000])
 def test_every_number_of_rows_finds_a_size_that_is_not_much_larger(most: int) -> None:
-    graphs = DecodeGraphs(lambda rows: torch.zeros(rows, 1), bucket_sizes(most), torch.device("cpu"))
+    graphs = DecodeGraphs(bucket_sizes(most), torch.device("cpu"))
     assert list(graphs.sizes) == sorted(set(graphs.sizes))
     for rows in range(1, min(most, MOST) + 1):
         size = graphs.size_for(rows)
@@ -20,8 +21,11 @@ def test_every_number_of_rows_finds_a_size_that_is_not_much_larger(most: int) ->
 
 
 def test_without_a_gpu_a_replay_is_the_step_itself() -> None:
-    graphs = DecodeGraphs(lambda rows: torch.full((rows, 1), 3.0), (1, 4), torch.device("cpu"))
-    graphs.capture(lambda done, total: pytest.fail("nothing is captured"))
+    def step(rows: int) -> torch.Tensor:
+        return torch.full((rows, 1), 3.0)
+
+    graphs = DecodeGraphs((1, 4), torch.device("cpu"))
+    graphs.capture(step, lambda done, total: pytest.fail("nothing is captured"))
     assert graphs.sizes == (1, 4)
     assert not graphs.off
-    assert torch.equal(graphs.replay(4), torch.full((4, 1), 3.0))
+    assert torch.equal(graphs.replay(step, 4), torch.full((4, 1), 3.0))

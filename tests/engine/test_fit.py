@@ -16,9 +16,8 @@ from engine import QUANTIZATIONS, EngineConfig, InvalidInput, ModelSpec, machine
 from engine.activations import computed_bytes
 from engine.fit import Fit, Room, fits, load_dtype, model_info, simple_kv
 from engine.kv_budget import pool_blocks
-from engine.memory_rules import CAPTURE, LEAST_RESERVE, captures, gpu_needs, step_bytes
+from engine.memory_rules import CAPTURE, LEAST_RESERVE, gpu_needs, step_bytes
 from engine.models import held_weights
-from engine.models.decode_graphs import bucket_sizes
 from engine.models.held_weights import held_bytes
 from engine.models.info import ModelInfo, StoredQuantization, inspect_parts
 from engine.models.inspect import inspect_folder, inspect_model
@@ -112,12 +111,6 @@ def test_a_gpus_pool_takes_all_but_a_step_its_graphs_and_a_reserve() -> None:
     reserve = 0.02 * (room.free - bill.weights)
     assert left == pytest.approx(needed + max(reserve, LEAST_RESERVE), abs=16 * bill.kv_token + 1)
     assert bill.pool > 0.75 * (room.free - bill.weights)
-
-
-@pytest.mark.parametrize("slots", [1, 4, 5, 8, 64, 100, 256, 300, 1024])
-def test_as_many_graphs_are_foretold_as_are_captured(slots: int) -> None:
-    assert abs(captures(slots) - len(bucket_sizes(slots))) <= 3
-    assert captures(slots) >= len(bucket_sizes(slots))
 
 
 def test_processors_that_multiply_bfloat16_are_those_of_bitsandbytes() -> None:
