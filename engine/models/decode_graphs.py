@@ -13,7 +13,7 @@ Step = Callable[[int], Tensor]  # computes so many rows from what lies at fixed 
 
 
 class DecodeGraphs:
-    """Holds a step captured for each of `sizes`. Where `device` is no GPU nothing is captured, and the step is computed.
+    """Holds a step captured for each of `sizes`. Where `device` is no GPU nothing is, and the step is computed.
 
     `off` says why nothing was captured on a GPU. All graphs share one pool of memory: only one runs at a time, and the
     largest, captured first, holds what the others need. A replay's logits are overwritten by the next one's.
