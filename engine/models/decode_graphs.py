@@ -80,7 +80,9 @@ class DecodeGraphs:
         return graph, logits
 
 
-def _reason(error: RuntimeError) -> str:
+def _reason(error: BaseException) -> str:
+    while error.__context__ is not None:  # ending a capture that failed fails too, and says less
+        error = error.__context__
     first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     if isinstance(error, torch.OutOfMemoryError):
         return "no memory is left for them"
