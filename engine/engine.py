@@ -145,7 +145,8 @@ class Engine:
                     self._build(config)
                 except DeviceLost:
                     raise
-                except Exception:
+                except Exception as error:
+                    let_go(error)  # its frames hold the pool that was being made
                     self._build(before)
                     raise
                 self.trace.complete = True
@@ -233,6 +234,8 @@ class Engine:
         most = self._threads or min(torch.get_num_threads(), self._most_threads or torch.get_num_threads())
         torch.set_num_threads(most)
         self.model = spec if isinstance(spec, LoadedModel) else load(spec, progress, cancelled)
+        if self.model.device.index is not None:
+            torch.cuda.set_device(self.model.device)  # of this thread
         self.card = self.model.card
         self._detokenizers = DetokenizerFactory(self.model.tokenizer)
         self._piece = self._detokenizers.piece

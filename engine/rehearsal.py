@@ -19,6 +19,8 @@ PROMPT = 8
 QUICK = 0.1  # seconds; a step that takes longer gains from every core, and is not worth repeating
 ROWS, STEPS, PASSES = 16, 5, 2
 WORTH = 1.2
+GREEDY = SamplingParams(temperature=0, ignore_eos=True)
+LIMITED = SamplingParams(temperature=1.0, top_k=5, top_p=0.9, ignore_eos=True)
 
 
 class Rehearsal:
@@ -29,13 +31,13 @@ class Rehearsal:
         self._context = context or 1 << 30
         self._detokenizers = detokenizers
 
-    def play(self, requests: int, tokens: int) -> list[float]:
+    def play(self, requests: int, tokens: int, params: SamplingParams = GREEDY) -> list[float]:
         """Seconds of each step in which all the requests decode; fewer requests and tokens where they do not fit."""
         requests, room = self._fit(requests)
         tokens = min(tokens, room - 1)
         if tokens < 1:
             return []
-        scheduler = self._scheduler(requests, max(1, min(PROMPT, room - tokens)), tokens)
+        scheduler = self._scheduler(requests, max(1, min(PROMPT, room - tokens)), tokens, params)
         seconds = []
         while (plan := scheduler.plan()) is not None:
             begun = time.perf_counter()
@@ -63,9 +65,18 @@ class Rehearsal:
         requests = min(requests, self._config.slots, self._blocks)
         return requests, min(self._blocks // requests * self._config.block_size, self._context)
 
-    def _scheduler(self, requests: int, length: int, tokens: int) -> Scheduler:
+    def meet_all_kernels(self) -> None:
+        """Plays what makes the GPU path compile every kernel that a run could ask for, which would halt it: prompts
+        short and long, and tokens drawn with limits."""
+        self.play(1, 1, LIMITED)
+        _, room = self._fit(1)
+        for length in (PROMPT + 1, self._config.token_budget):
+            if room > 1:
+                self.prefill(1, min(length, room - 1))
+
+    def _scheduler(self, requests: int, length: int, tokens: int, params: SamplingParams = GREEDY) -> Scheduler:
         pool = BlockPool(self._blocks, self._config.block_size)
-        params = SamplingParams(max_tokens=tokens, temperature=0, ignore_eos=True)
+        params = params.with_(max_tokens=tokens)
         scheduler = Scheduler(self._config, pool)
         for i in range(requests):
             request = Request(i, length, params, tokens, 0)

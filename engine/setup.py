@@ -116,4 +116,6 @@ class Outfitter:
         """So that first-use costs are not in anybody's time to first token."""
         rehearsal = Rehearsal(runner, config, blocks, self._model.card.context, self._detokenizers)
         rehearsal.play(2, 2)
+        if self._model.device.type == "cuda":
+            rehearsal.meet_all_kernels()
         return rehearsal

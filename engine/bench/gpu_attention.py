@@ -29,6 +29,7 @@ from engine.kernels.tilings import Rows, Tiling, candidates
 
 BLOCK = 16
 K = 1024
+LAYERS = 32  # that share a plan, at most: as many as a model has
 DECODE, ALONE, PREFILL = 0.8, 0.6, 0.7  # goals
 LARGE = 100e6  # bytes of K and V from which a launch does not count
 COMPILERS = 8  # processes
@@ -91,7 +92,7 @@ class Laid:
         self._tables = torch.randperm(case.batch * width, **on).view(case.batch, width).int()
         self._starts = torch.arange(case.batch + 1, dtype=torch.int32, **on) * case.queries
         self._contexts = torch.full((case.batch,), case.context, dtype=torch.int32, **on)
-        self._caches = list(pool.slices(case, sets_beyond_cache(watch, pool.read(case))))
+        self._caches = list(pool.slices(case, sets_beyond_cache(watch, pool.read(case), LAYERS)))
         heads = case.group * pool.kv_heads
         self._queries = [torch.randn(case.tokens, heads, pool.head_dim, dtype=watch.dtype, **on) for _ in self._caches]
         self._scale = pool.head_dim**-0.5

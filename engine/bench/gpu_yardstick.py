@@ -6,6 +6,7 @@ how much of a decode step the GPU is idle.
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections import defaultdict
@@ -105,6 +106,7 @@ def throughput(bench: Bench) -> None:
             add_run(table, run + 1, trace, rates[-1], least)
         bench.goal("output tokens a second on the yardstick", GOAL, median(rates), "tok/s")
         bench.goal("the same, to reach for", REACH, median(rates), "tok/s")
+        bench.goal("of the decode steps' time the GPU is idle between them", IDLE, idle_between(trace), "%", below=True)
         host = bench.table(
             "Median ms of a step, by phase on the host, and on the device",
             (("", "14"), ("rows", "5d"), *((phase, "8.3f") for phase in PHASES), ("device", "8.3f")),
@@ -122,6 +124,14 @@ def throughput(bench: Bench) -> None:
 
 def decodes(step: Step) -> bool:
     return step.rows > 0 and bool((step.kind == Kind.DECODE).all())
+
+
+def idle_between(trace: Trace) -> float:
+    """The share of the time from one decode step's start to the next one's that the step does not take by the device's
+    own clock, which runs from where it comes to the step to where it is done; NaN where there is no such clock."""
+    pairs = [(step, after) for step, after in pairwise(trace.steps) if decodes(step) and decodes(after)]
+    whole, busy = sum(after.started - step.started for step, after in pairs), sum(step.device for step, _ in pairs)
+    return 1 - busy / whole if busy else math.nan
 
 
 def add_run(table: Table, number: int, trace: Trace, rate: float, least: float) -> None:
@@ -166,11 +176,10 @@ def tell_pieces(bench: Bench, pieces: list[Piece]) -> None:
         return
     idle = idle_share([(piece.begun, piece.ended) for piece in pieces])
     whole = max(p.ended for p in pieces) - min(p.begun for p in pieces)
-    table.add(idle, None, None, "idle")
+    table.add(idle, None, None, "between kernels, those of one step too")
     by_name: defaultdict[str, list[float]] = defaultdict(list)
     for piece in pieces:
         by_name[piece.name].append(piece.ended - piece.begun)
     for name in sorted(by_name, key=lambda n: -sum(by_name[n]))[:KERNELS]:
         times = by_name[name]
         table.add(sum(times) / whole, len(times), 1e6 * sum(times) / len(times), name[:90])
-    bench.goal("of the time between decode steps the GPU is idle", IDLE, idle, "%", below=True)

@@ -110,7 +110,8 @@ class GpuStopwatch:
         do()
         self.wait()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        # In inference mode as the engine's: what torch keeps for all captures is made by the first.
+        with torch.inference_mode(), torch.cuda.graph(graph, capture_error_mode="thread_local"):
             do()
         return graph.replay
 

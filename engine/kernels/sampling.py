@@ -4,8 +4,8 @@ What a row asks for is read from its slot's parameters on the device, so that on
 a row's bits are the same whatever its batch mates ask for. Sums are taken in a fixed order.
 
 `scan` reads the logits once, a chunk a program. `groups`, for rows with limits alone, lists the few groups of tokens
-that can hold a kept one (`engine.kernels.sampling_limits`). `pick`, a program a row, then reads either the listed groups,
-to find the lowest value that is kept and the token, or, without limits, the one chunk that holds the token.
+that can hold a kept one (`engine.kernels.sampling_limits`). `pick`, a program a row, then reads either those groups, to
+find the lowest value that is kept and the token, or, without limits, the one chunk that holds the token.
 """
 
 from __future__ import annotations

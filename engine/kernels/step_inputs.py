@@ -11,6 +11,7 @@ from torch import Tensor
 from engine.kernels.jit import jit, tl
 
 BLOCK = 256
+OPTIONS = {"enable_fp_fusion": True}  # said outright, or Triton 3.9 warns
 
 
 @jit(do_not_specialize=["changes", "count"])
@@ -25,7 +26,7 @@ def apply_changes(state: Tensor, changes: Tensor) -> None:
     """state[changes[i]] = changes[n + i] for each of the n changes; int32, no index twice."""
     count = len(changes) // 2
     if count:
-        apply_changes_kernel[(-(-count // BLOCK),)](state, changes, count, BLOCK)
+        apply_changes_kernel[(-(-count // BLOCK),)](state, changes, count, BLOCK, **OPTIONS)
 
 
 @jit(do_not_specialize=["row_slots", "rows", "dummy", "table_stride"])
@@ -75,11 +76,15 @@ def decode_inputs(
     rows, dummy = len(row_slots), len(lengths) - 1
     decode_inputs_kernel[(-(-rows // BLOCK),)](
         ids, positions, cache_slots, contexts, row_slots, last_tokens, lengths, tables,
-        rows, dummy, tables.stride(0), block_size, BLOCK,
+        rows, dummy, tables.stride(0), block_size, BLOCK, **OPTIONS,
     )  # fmt: skip
 
 
-@jit(do_not_specialize=["staged", "starts", "firsts", "row_slots", "tokens", "rows", "table_stride"])
+@jit(
+    do_not_specialize=[
+        "ids", "positions", "cache_slots", "staged", "starts", "firsts", "row_slots", "tokens", "rows", "table_stride",
+    ]
+)  # fmt: skip
 def packed_inputs_kernel(
     ids: tl.tensor,  # int64 [tokens], written, as are positions and cache_slots
     positions: tl.tensor,
@@ -149,5 +154,5 @@ def packed_inputs(
     tokens, rows = len(staged), len(row_slots)
     packed_inputs_kernel[(-(-tokens // BLOCK),)](
         ids, positions, cache_slots, contexts, staged, starts, firsts, row_slots, last_tokens, lengths, tables,
-        tokens, rows, tables.stride(0), block_size, BLOCK,
+        tokens, rows, tables.stride(0), block_size, BLOCK, **OPTIONS,
     )  # fmt: skip

@@ -20,6 +20,12 @@ def test_every_number_of_rows_finds_a_size_that_is_not_much_larger(most: int) ->
     assert len(graphs.sizes) <= 50
 
 
+def test_on_a_gpu_nothing_is_replayed_before_it_was_captured() -> None:
+    graphs = DecodeGraphs((1, 4), torch.device("cuda"))
+    assert graphs.sizes == ()
+    assert graphs.size_for(1) == 0
+
+
 def test_without_a_gpu_a_replay_is_the_step_itself() -> None:
     def step(rows: int) -> torch.Tensor:
         return torch.full((rows, 1), 3.0)

@@ -118,7 +118,7 @@ def test_a_capture_is_replayed_with_lengths_that_split_otherwise() -> None:
     most = case.context_lengths.clone()
     case.check(paged_attention)  # compiled before the capture
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.inference_mode(), torch.cuda.graph(graph):  # as the engine captures
         rows = case.rows()
         paged_attention(case.q, case.k_cache, case.v_cache, rows, **case.options, out=out)
     (plan,) = rows.plans.values()
