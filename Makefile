@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test check bench clean system system-offscreen python
+.PHONY: help run test check kernels bench clean system system-offscreen python
 
 help:  ## what there is to make
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */\1\t/' | while IFS="$$(printf '\t')" read -r name text; do \
@@ -32,6 +32,9 @@ check: system-offscreen $(VENV)/.installed-dev  ## lint, format, types, and who 
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+
+kernels: $(VENV)/.installed-dev  ## compile every GPU kernel and fail where one spills registers (ARGS="80 90")
+	@$(BIN)/python -m engine.kernels.compiled $(ARGS)
 
 bench: system-offscreen $(VENV)/.installed  ## measure this engine against transformers and the bound (ARGS="--ui")
 	@$(BIN)/batchscope bench $(ARGS)

@@ -1,37 +1,49 @@
 """What the kernels need of a GPU, read from machine code that Triton makes without one.
 
-`python -m engine.kernels.compiled` prints registers, shared memory and spills of each kernel on each architecture, and
-fails where something spills or does not fit.
+`python -m engine.kernels.compiled` prints registers, shared memory and spills of every kernel that is shipped, on each
+architecture, and fails where something does not compile, spills or does not fit.
 """
 
 from __future__ import annotations
 
+import argparse
+import os
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import traceback
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from engine.kernels import awq_matmul, store_kv
-from engine.kernels.packed_rows import PackedRows
+from engine.kernels import awq_matmul, rms_norm, rotary, sampling, silu_mul, step_inputs, store_kv
+from engine.kernels.packed_rows import SHORT, PackedRows
 from engine.kernels.paged_attention import launches
-from engine.kernels.tilings import Rows, Tiling
+from engine.kernels.rms_norm import Rounding
+from engine.kernels.silu_mul import Activation
+from engine.kernels.tilings import Rows
 
-SHARED_MEMORY = {80: 163 * 1024, 89: 99 * 1024, 90: 227 * 1024, 100: 227 * 1024}  # bytes a block may have
+SHARED_MEMORY = {80: 163 * 1024, 89: 99 * 1024, 90: 227 * 1024, 100: 227 * 1024}  # bytes a block may have, by sm
+WARPS = {80: 64, 89: 48, 90: 64, 100: 64}  # of a multiprocessor; it holds half as many blocks
 REGISTERS = 65536  # of a multiprocessor
-POINTERS = {
-    torch.float32: "*fp32",
-    torch.float16: "*fp16",
-    torch.bfloat16: "*bf16",
-    torch.int32: "*i32",
-    torch.int64: "*i64",
+TYPES = {
+    torch.float32: "fp32",
+    torch.float16: "fp16",
+    torch.bfloat16: "bf16",
+    torch.int32: "i32",
+    torch.int64: "i64",
+    torch.uint8: "u8",
 }
+EVERY_OPTION = {"window": True, "softcap": True, "sinks": True}  # of attention
 
 Launch = tuple[Any, dict[str, Any]]  # a kernel and its arguments, tensors that hold nothing
 
@@ -46,40 +58,62 @@ class Usage:
     warps: int
 
     def resident(self, sm: int) -> int:
-        """Blocks that a multiprocessor holds at once, as far as registers and shared memory go; 1 KB a block is its
-        own."""
+        """Blocks that a multiprocessor holds at once; 1 KB of shared memory a block is its own."""
         by_registers = REGISTERS // (-(-self.registers // 8) * 8 * 32 * self.warps)
-        return min(by_registers, (SHARED_MEMORY[sm] + 1024) // (self.shared + 1024), 64 // self.warps)
+        by_memory = (SHARED_MEMORY[sm] + 1024) // (self.shared + 1024)
+        return min(by_registers, by_memory, WARPS[sm] // max(2, self.warps))
 
     def fits(self, sm: int) -> bool:
         return self.stack == 0 and self.shared <= SHARED_MEMORY[sm]
 
 
-def compile_launch(kernel: Any, arguments: dict[str, Any], sm: int) -> Any:
-    """Compiles what a launch with these arguments would, specialized as Triton does it: on 1 and on multiples of 16."""
-    import triton
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
+@dataclass(frozen=True, slots=True)
+class Specialization:
+    """What a launch is compiled for: types, constants, which arguments are multiples of 16, and options. Launches that
+    have it in common share their code."""
 
-    signature: dict[str, str] = {}
-    constants: dict[str, Any] = {}
-    aligned: dict[tuple[int], list[list[Any]]] = {}
+    kernel: Any
+    signature: tuple[tuple[str, str], ...]
+    constants: tuple[tuple[str, Any], ...]
+    aligned: tuple[int, ...]  # places of arguments
+    options: tuple[tuple[str, Any], ...]
+
+
+def specialization(launch: Launch) -> Specialization:
+    """As Triton specializes it: on None, on 1 and on multiples of 16."""
+    kernel, arguments = launch
+    signature: list[tuple[str, str]] = []
+    constants: list[tuple[str, Any]] = []
+    aligned: list[int] = []
     for index, parameter in enumerate(kernel.params):
         name, value = parameter.name, arguments[parameter.name]
         specialized = not parameter.do_not_specialize
         if parameter.is_constexpr or value is None or (isinstance(value, int) and value == 1 and specialized):
-            signature[name] = "constexpr"
-            constants[name] = value
+            signature.append((name, "constexpr"))
+            constants.append((name, value))
             continue
         if isinstance(value, Tensor):
-            signature[name] = POINTERS[value.dtype]
+            signature.append((name, f"*{TYPES[value.dtype]}"))
+            sixteens = value.storage_offset() * value.itemsize % 16 == 0
         else:
-            signature[name] = "fp32" if isinstance(value, float) else "i32" if abs(value) < 2**31 else "i64"
-        if specialized and (isinstance(value, Tensor) or (isinstance(value, int) and value % 16 == 0)):
-            aligned[(index,)] = [["tt.divisibility", 16]]
-    options = {name: value for name, value in arguments.items() if name not in kernel.arg_names}
-    source = ASTSource(kernel, signature, constants, aligned)
-    return triton.compile(source, target=GPUTarget("cuda", sm, 32), options=options)
+            signature.append((name, "fp32" if isinstance(value, float) else "i32" if abs(value) < 2**31 else "i64"))
+            sixteens = isinstance(value, int) and value % 16 == 0
+        if specialized and sixteens:
+            aligned.append(index)
+    options = tuple((name, value) for name, value in arguments.items() if name not in kernel.arg_names)
+    return Specialization(kernel, tuple(signature), tuple(constants), tuple(aligned), options)
+
+
+def compile_launch(launch: Launch, sm: int) -> Any:
+    """Compiles what a launch would on an architecture, 90 being sm_90."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    made_for = specialization(launch)
+    aligned = {(index,): [["tt.divisibility", 16]] for index in made_for.aligned}
+    source = ASTSource(made_for.kernel, dict(made_for.signature), dict(made_for.constants), aligned)
+    return triton.compile(source, target=GPUTarget("cuda", sm, 32), options=dict(made_for.options))
 
 
 def usage(compiled: Any) -> Usage:
@@ -96,6 +130,10 @@ def usage(compiled: Any) -> Usage:
     return Usage(found["REG"], metadata.shared, found["STACK"] + found["LOCAL"], metadata.num_warps)
 
 
+def empty(*shape: int, dtype: torch.dtype = torch.int32) -> Tensor:
+    return torch.empty(shape, dtype=dtype, device="meta")
+
+
 def attention(
     sm: int,
     kind: Rows,
@@ -105,28 +143,27 @@ def attention(
     group: int = 4,
     queries: int = 1,
     block_size: int = 16,
-    everything: bool = False,
-    tiling: Tiling | None = None,
+    window: bool = False,
+    softcap: bool = False,
+    sinks: bool = False,
 ) -> list[Launch]:
-    """The kernels of one call for rows of a kind: plan, attention, merge; `everything` is window, softcap and sinks."""
+    """The kernels of one call: plan, attention, merge. `queries` are the tokens of each short row, or of all long
+    ones."""
     rows, kv_heads = 64, 8
     heads = kv_heads * group
-    tokens = rows * queries if kind is Rows.SHORT else 512
-    q = torch.empty(tokens, heads, head_dim, dtype=dtype, device="meta")
-    cache = torch.empty(1000, block_size, kv_heads, head_dim, dtype=dtype, device="meta")
-    starts, lengths = (torch.empty(size, dtype=torch.int32, device="meta") for size in (rows + 1, rows))
-    tables = torch.empty(rows, 4096, dtype=torch.int32, device="meta")
+    q = empty(rows * queries if kind is Rows.SHORT else queries, heads, head_dim, dtype=dtype)
+    cache = empty(1000, block_size, kv_heads, head_dim, dtype=dtype)
+    slots = empty(rows)
     made = launches(
         q,
         q,
         cache,
         cache,
-        PackedRows(starts, lengths, tables, lengths, rows if kind is Rows.SHORT else 0),
+        PackedRows(empty(rows + 1), empty(rows), empty(rows, 4096), slots, rows if kind is Rows.SHORT else 0),
         scale=0.1,
-        sliding_window=1000 if everything else None,
-        softcap=30.0 if everything else None,
-        sinks=torch.empty(heads, dtype=dtype, device="meta") if everything else None,
-        given=tiling,
+        sliding_window=1000 if window else None,
+        softcap=30.0 if softcap else None,
+        sinks=empty(heads, dtype=dtype) if sinks else None,
         sm=sm,
         processors=1000,  # so many that rows of either kind may be split
     )
@@ -134,67 +171,196 @@ def attention(
 
 
 def storing(dtype: torch.dtype, head_dim: int) -> Launch:
-    k = torch.empty(64, 8, head_dim, dtype=dtype, device="meta")
-    cache = torch.empty(1000, 16, 8, head_dim, dtype=dtype, device="meta")
-    slots = torch.empty(64, dtype=torch.int64, device="meta")
-    return store_kv.store_kv_kernel, store_kv.launch(k, k, cache, cache, slots)[1]
+    k = empty(64, 8, head_dim, dtype=dtype)
+    cache = empty(1000, 16, 8, head_dim, dtype=dtype)
+    return store_kv.store_kv_kernel, store_kv.launch(k, k, cache, cache, empty(64, dtype=torch.int64))[1]
+
+
+def making_inputs() -> list[Launch]:
+    """What makes a step's inputs on the device: changes, the inputs of decode steps, those of packed rows."""
+    rows = empty(64)
+    written = [empty(64, dtype=torch.int64) for _ in range(3)] + [rows]
+    state = [empty(257, dtype=torch.int64), empty(257), empty(257, 4096)]
+    packed = [rows, empty(65), rows, rows]
+    return [
+        (kernel, dict(zip(kernel.arg_names, values, strict=True)) | step_inputs.OPTIONS)
+        for kernel, values in [
+            (step_inputs.apply_changes_kernel, [rows, rows, 64, step_inputs.BLOCK]),
+            (step_inputs.decode_inputs_kernel, [*written, rows, *state, 64, 256, 4096, 16, step_inputs.BLOCK]),
+            (step_inputs.packed_inputs_kernel, [*written, *packed, *state, 64, 64, 4096, 16, step_inputs.BLOCK]),
+        ]
+    ]
+
+
+def drawing(vocabulary: int, dtype: torch.dtype) -> list[Launch]:
+    """The kernels that draw the tokens of 64 rows with limits."""
+    made, _, _ = sampling.launches(
+        empty(64, vocabulary, dtype=dtype),
+        empty(64),
+        empty(64),
+        empty(257, sampling.WORDS),
+        empty(257, vocabulary, dtype=torch.uint8),
+        empty(257, dtype=torch.int64),
+        limited=True,
+    )
+    return [(kernel, arguments) for kernel, _, arguments in made]
+
+
+def norm(x: Tensor, rounding: Rounding) -> Launch:
+    weight = None if rounding is Rounding.NONE else x.new_empty(x.shape[-1])
+    return rms_norm.rms_norm_kernel, rms_norm.launch(x.new_empty(x.shape), x, weight, 1e-6, rounding)[1]
+
+
+def gate(gates: Tensor, up: Tensor, activation: Activation) -> Launch:
+    return silu_mul.act_mul_kernel, silu_mul.launch(gates.new_empty(gates.shape), gates, up, activation)[1]
+
+
+def rotation(q: Tensor, k: Tensor, tables: Tensor) -> Launch:
+    q_out, k_out = q.transpose(1, 2), k.transpose(1, 2)
+    return rotary.rotary_kernel, rotary.launch(q_out, k_out, q, k, tables, tables)[1]
 
 
 def awq_products(rows: int, group: int, dtype: torch.dtype) -> list[Launch]:
     """A product of an 8B model's size, its sum of parts too where there is one."""
     inputs, outputs = 4096, 4096
-    x, out = (torch.empty(rows, width, dtype=dtype, device="meta") for width in (inputs, outputs))
+    x, out = (empty(rows, width, dtype=dtype) for width in (inputs, outputs))
     made = awq_matmul.launches(out, x, *_awq_weights(inputs, outputs, group), None, processors=132)
     return [(kernel, arguments) for kernel, _, arguments in made]
 
 
 def awq_unpacking(dtype: torch.dtype) -> Launch:
-    out = torch.empty(4096, 4096, dtype=dtype, device="meta")
+    out = empty(4096, 4096, dtype=dtype)
     return awq_matmul.awq_unpack_kernel, awq_matmul.unpack_launch(out, *_awq_weights(4096, 4096, 128))[1]
 
 
 def _awq_weights(inputs: int, outputs: int, group: int) -> tuple[Tensor, Tensor, Tensor]:
-    qweight = torch.empty(inputs, outputs // 8, dtype=torch.int32, device="meta")
-    qzeros = torch.empty(inputs // group, outputs // 8, dtype=torch.int32, device="meta")
-    return qweight, qzeros, torch.empty(inputs // group, outputs, dtype=torch.float16, device="meta")
+    qweight, qzeros = empty(inputs, outputs // 8), empty(inputs // group, outputs // 8)
+    return qweight, qzeros, empty(inputs // group, outputs, dtype=torch.float16)
 
 
-def shipped(sm: int) -> Iterator[tuple[str, Launch]]:
-    """Every kernel as it is launched on an architecture, with every option on: dtypes, head_dims and kinds of rows."""
-    for dtype in (torch.bfloat16, torch.float16, torch.float32):
-        for head_dim in (64, 128, 256):
-            for kind, queries in ((Rows.SHORT, 1), (Rows.SHORT, 8), (Rows.LONG, 512)):
-                made = attention(sm, kind, dtype, head_dim, queries=queries, everything=True)
-                yield f"attention {kind.value} {queries} {head_dim} {_short(dtype)}", made[1]
-            yield f"merge {head_dim} {_short(dtype)}", made[2]
-            yield f"store_kv {head_dim} {_short(dtype)}", storing(dtype, head_dim)
-    yield "plan", made[0]
-    for dtype in (torch.bfloat16, torch.float16):
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A model's widths, for the small kernels."""
+
+    hidden: int
+    intermediate: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    head_norms: bool
+    rounding: Rounding
+    activation: Activation
+
+
+SHAPES = {
+    "Llama 8B": Shape(4096, 14_336, 32, 8, 128, False, Rounding.TWICE, Activation.SILU),
+    "Qwen3 0.6B": Shape(1024, 3072, 16, 8, 128, True, Rounding.TWICE, Activation.SILU),
+    "Gemma 3 1B": Shape(1152, 6912, 4, 1, 256, True, Rounding.ONE_PLUS, Activation.GELU_TANH),
+}
+
+
+def small(shape: Shape, dtype: torch.dtype) -> Iterator[tuple[str, Launch]]:
+    """Norms, gates and rotations of a model whose products are joined: their parts are read where they lie."""
+    heads = empty(1, 64, shape.heads + 2 * shape.kv_heads, shape.head_dim, dtype=dtype).transpose(1, 2)
+    q, k = heads[:, : shape.heads], heads[:, shape.heads : shape.heads + shape.kv_heads]
+    gates, up = empty(1, 64, 2 * shape.intermediate, dtype=dtype).chunk(2, dim=-1)
+    yield "rms_norm", norm(empty(1, 64, shape.hidden, dtype=dtype), shape.rounding)
+    if shape.head_norms:
+        yield "rms_norm q", norm(q, shape.rounding)
+        yield "rms_norm k", norm(k, shape.rounding)
+    yield f"act_mul {shape.activation.name.lower()}", gate(gates, up, shape.activation)
+    yield "rotary", rotation(q, k, empty(1, 64, shape.head_dim, dtype=dtype))
+
+
+def shipped(sm: int) -> dict[str, Launch]:
+    """Every kernel as it is launched on an architecture, by name: dtypes, head_dims, kinds of rows, shapes of models.
+
+    float16 takes bfloat16's tilings and as many registers or nearly, so little of it is here.
+    """
+    bf16, fp16, fp32 = torch.bfloat16, torch.float16, torch.float32
+    found: list[tuple[str, Launch]] = []
+    for dtype, head_dim in [(bf16, 64), (bf16, 128), (bf16, 256), (fp16, 128), (fp32, 64), (fp32, 128), (fp32, 256)]:
+        sizes = f"{head_dim} {TYPES[dtype]}"
+        kinds = [(Rows.SHORT, 1), (Rows.SHORT, SHORT), (Rows.LONG, 512)]
+        for kind, queries in kinds[-1:] if dtype is fp16 else kinds:
+            name = f"attention {kind.value} {queries} {sizes}"
+            _, attend, merge = attention(sm, kind, dtype, head_dim, queries=queries, **EVERY_OPTION)
+            found.append((name, attend))
+            if dtype is bf16:  # fewer options may take more registers
+                found.append((f"{name} plain", attention(sm, kind, dtype, head_dim, queries=queries)[1]))
+        found.append((f"merge {sizes}", merge))
+        found.append((f"store_kv {sizes}", storing(dtype, head_dim)))
+    found.append(("plan", attention(sm, Rows.SHORT, bf16, 128, **EVERY_OPTION)[0]))
+    found += [(_name(launch), launch) for launch in making_inputs()]
+    for vocabulary, dtype in ((151_936, bf16), (32_000, fp16), (128_256, fp32)):
+        found += [(f"{_name(launch)} {vocabulary} {TYPES[dtype]}", launch) for launch in drawing(vocabulary, dtype)]
+    for model, shape in SHAPES.items():
+        for dtype in (bf16, fp32):
+            found += [(f"{name} {model} {TYPES[dtype]}", launch) for name, launch in small(shape, dtype)]
+    for dtype in (bf16, fp16):
         for rows in (1, 17, 64):
-            for kernel, arguments in awq_products(rows, 128, dtype):
-                yield f"{kernel.fn.__name__} {rows} {_short(dtype)}", (kernel, arguments)
-        yield f"awq_unpack {_short(dtype)}", awq_unpacking(dtype)
+            products = awq_products(rows, 128, dtype)
+            found += [(f"{_name(launch)} {rows} {TYPES[dtype]}", launch) for launch in products]
+        found.append((f"awq_unpack {TYPES[dtype]}", awq_unpacking(dtype)))
+    twice = [name for name, count in Counter(name for name, _ in found).items() if count > 1]
+    assert not twice, twice
+    once = {specialization(launch): name for name, launch in reversed(found)}  # code is shown under its first name
+    return {name: launch for name, launch in found if once[specialization(launch)] == name}
 
 
-def _short(dtype: torch.dtype) -> str:
-    return {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}[dtype]
+def _name(launch: Launch) -> str:
+    return str(launch[0].fn.__name__).removesuffix("_kernel")
 
 
-def main(sms: list[int]) -> int:
-    """Prints the table of these architectures; 1 where a kernel spills or does not fit."""
-    failed = 0
+_shipped = cache(shipped)
+
+
+def measured(sm: int, name: str) -> Usage | str:
+    """What a shipped kernel takes; where it does not compile, the traceback."""
+    try:
+        return usage(compile_launch(_shipped(sm)[name], sm))
+    except Exception:  # of any kind: Triton's, LLVM's or ptxas's
+        return traceback.format_exc()
+
+
+def print_table(measurements: Iterable[tuple[int, str, Usage | str]]) -> list[str]:
+    """Prints a line for each architecture's kernel as it comes; those that do not compile, spill or do not fit."""
+    failed: list[str] = []
     print(f"{'kernel':36}{'sm':>5}{'registers':>11}{'shared':>9}{'stack':>7}{'warps':>7}{'resident':>10}")
-    for sm in sms:
-        for name, launch in shipped(sm):
-            took = usage(compile_launch(*launch, sm))
-            failed += not took.fits(sm)
-            print(
-                f"{name:36}{sm:>5}{took.registers:>11}{took.shared:>9}{took.stack:>7}{took.warps:>7}"
-                f"{took.resident(sm):>10}{'' if took.fits(sm) else '  !'}",
-                flush=True,
-            )
+    for sm, name, took in measurements:
+        if isinstance(took, str):
+            failed.append(f"{name} on sm_{sm}")
+            print(f"{name:36}{sm:>5}  ! does not compile\n{took}", flush=True)
+            continue
+        if not took.fits(sm):
+            failed.append(f"{name} on sm_{sm}")
+        print(
+            f"{name:36}{sm:>5}{took.registers:>11}{took.shared:>9}{took.stack:>7}{took.warps:>7}"
+            f"{took.resident(sm):>10}{'' if took.fits(sm) else '  !'}",
+            flush=True,
+        )
+    return failed
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Prints the table of some architectures, 1 where a kernel fails."""
+    parser = argparse.ArgumentParser(prog="python -m engine.kernels.compiled", description=__doc__)
+    parser.add_argument("sm", nargs="*", type=int, help="architectures, 90 being sm_90; without any, all")
+    sms = parser.parse_args(arguments).sm or list(SHARED_MEMORY)
+    if unknown := set(sms) - set(SHARED_MEMORY):
+        parser.error(f"sm is one of {', '.join(map(str, SHARED_MEMORY))}, not {', '.join(map(str, unknown))}")
+
+    rows = [(sm, name) for sm in sms for name in shipped(sm)]
+    # Spawned: a fork would lose threads that LLVM or torch may have.
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as processes:
+        took = processes.map(measured, *zip(*rows))
+        failed = print_table((sm, name, usage) for (sm, name), usage in zip(rows, took))
+    verdict = "none spills, all fit"
+    if failed:
+        verdict = f"{len(failed)} do not compile, spill or do not fit: {', '.join(failed)}"
+    print(f"{len(rows)} kernels compiled for sm_{', '.join(map(str, sms))}: {verdict}")
     return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main([int(sm) for sm in sys.argv[1:]] or list(SHARED_MEMORY)))
+    sys.exit(main())

@@ -63,7 +63,7 @@ _AMPERE = {
     Rows.LONG: {
         32: Tiling(128, 64, 8, 3, 1),
         64: Tiling(128, 64, 8, 3, 1),
-        128: Tiling(128, 64, 8, 2, 1),
+        128: Tiling(128, 32, 8, 3, 1),  # 64 keys spill where a group is no power of two
         256: Tiling(64, 32, 8, 2, 1),
     },
 }
@@ -116,10 +116,11 @@ def tiling(sm: int, rows: Rows, head_dim: int, dtype: torch.dtype, group: int, q
     tables, wide = TABLES.get(sm, DEFAULT), max(32, next_power_of_two(head_dim))
     if dtype == torch.float32:
         return fitted(FLOAT32[wide], group, queries)
-    chosen = tables[rows][wide]
-    if group > chosen.block_m:
-        chosen = tables[Rows.LONG][wide]
-    return fitted(chosen, group, queries)
+    short, long = tables[Rows.SHORT][wide], tables[Rows.LONG][wide]
+    if group <= short.block_m and (rows is Rows.SHORT or group * queries <= short.block_m):
+        return fitted(short, group, queries)
+    # No smaller M where rows are few: at as many warps it spills registers.
+    return replace(long, block_m=max(long.block_m, next_power_of_two(group)))
 
 
 def candidates(rows: Rows, head_dim: int, group: int, queries: int) -> list[Tiling]:

@@ -1,29 +1,43 @@
-"""Every kernel compiles for the GPUs it is launched on, fits their shared memory and spills no registers; no GPU is
-needed for that. `python -m engine.kernels.compiled` prints what each takes."""
+"""What `python -m engine.kernels.compiled` (`make kernels`) does not show: that it names every kernel and tells
+those that fail, sizes beyond the shipped ones, and what Triton makes of the main kernels. No GPU is needed."""
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 pytest.importorskip("triton")
 
+import engine
+from engine.kernels import rms_norm
 from engine.kernels.compiled import (
+    EVERY_OPTION,
     SHARED_MEMORY,
+    Launch,
+    Usage,
     attention,
     awq_products,
-    awq_unpacking,
     compile_launch,
-    storing,
+    drawing,
+    empty,
+    gate,
+    main,
+    norm,
+    print_table,
+    rotation,
+    shipped,
+    specialization,
     usage,
 )
+from engine.kernels.rms_norm import Rounding
+from engine.kernels.silu_mul import Activation
 from engine.kernels.tilings import DEFAULT, Rows
 
-SMS = pytest.mark.parametrize("sm", [80, 89, 90, 100])
-DTYPES = [torch.bfloat16, torch.float16, torch.float32]
+BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 
 
 @pytest.fixture(autouse=True)
@@ -31,94 +45,148 @@ def _empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
 
 
-def check(compiled: Any, sm: int) -> None:
-    assert compiled.asm["cubin"]
-    assert compiled.metadata.shared <= SHARED_MEMORY[sm]
+def check(launch: Launch, sm: int) -> None:
+    took = usage(compile_launch(launch, sm))
+    assert took.fits(sm), took
 
 
-def check_nothing_spills(compiled: Any, folder: Path | None = None) -> None:
-    """Spilled registers are the only stack of these kernels."""
-    assert usage(compiled).stack == 0, usage(compiled)
+def launched_from_the_host() -> Iterator[str]:
+    """Names of the @jit functions under engine/ that no other of them calls."""
+    compiled, called = set(), set()
+    for file in Path(engine.__file__).parent.rglob("*.py"):
+        for function in ast.parse(file.read_text()).body:
+            if isinstance(function, ast.FunctionDef) and any(
+                isinstance(node, ast.Name) and node.id == "jit"
+                for decorator in function.decorator_list
+                for node in ast.walk(decorator)
+            ):
+                compiled.add(function.name)
+                called |= {
+                    node.func.id
+                    for node in ast.walk(function)
+                    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+                }
+    yield from compiled - called
 
 
-def check_launch(launch: tuple[Any, dict[str, Any]], sm: int) -> None:
-    compiled = compile_launch(*launch, sm)
-    check(compiled, sm)
-    check_nothing_spills(compiled)
+@pytest.mark.parametrize("sm", SHARED_MEMORY)
+def test_the_table_names_every_kernel(sm: int) -> None:
+    kernels = set(launched_from_the_host())
+    assert "paged_attention_kernel" in kernels
+    assert {kernel.fn.__name__ for kernel, _ in shipped(sm).values()} == kernels
 
 
-# The module compiles every combination; here each architecture meets each head_dim, kind of rows and dtype.
-@SMS
-@pytest.mark.parametrize("head_dim", [64, 128, 256])
-def test_attention_with_all_its_options_compiles_without_spills(head_dim: int, sm: int) -> None:
-    turn = (80, 89, 90, 100).index(sm) + head_dim // 128
-    kind, dtype = (Rows.LONG, Rows.SHORT)[turn % 2], DTYPES[turn % 3]
-    check_launch(attention(sm, kind, dtype, head_dim, queries=8, everything=True)[1], sm)
+def test_the_table_tells_what_spills_does_not_fit_or_does_not_compile(capsys: pytest.CaptureFixture[str]) -> None:
+    failed = print_table(
+        [
+            (90, "fine", Usage(registers=128, shared=200 * 1024, stack=0, warps=4)),
+            (90, "spilling", Usage(registers=255, shared=0, stack=8, warps=4)),
+            (89, "large", Usage(registers=128, shared=200 * 1024, stack=0, warps=4)),
+            (80, "broken", "Traceback: no such instruction"),
+        ]
+    )
+    assert failed == ["spilling on sm_90", "large on sm_89", "broken on sm_80"]
+    fine, spilling, large, broken, reason = capsys.readouterr().out.splitlines()[1:]
+    assert fine.split() == ["fine", "90", "128", "204800", "0", "4", "1"]
+    assert all("!" in line for line in (spilling, large, broken))
+    assert "!" not in fine
+    assert reason == "Traceback: no such instruction"
+
+
+def test_an_unknown_architecture_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["91"])
+    assert "sm is one of 80, 89, 90, 100, not 91" in capsys.readouterr().err
+
+
+def test_a_kernel_that_spills_is_told() -> None:
+    kernel, arguments = attention(90, Rows.SHORT, BF16, 64)[1]
+    took = usage(compile_launch((kernel, {**arguments, "maxnreg": 40}), 90))
+    assert took.stack > 0
+    assert not took.fits(90)
 
 
 @pytest.mark.parametrize("block_size", [16, 64])
 def test_decode_attention_of_plain_models_fills_hopper_with_three_programs(block_size: int) -> None:
-    kernel, arguments = attention(90, Rows.SHORT, torch.bfloat16, 128, block_size=block_size)[1]
-    compiled = compile_launch(kernel, arguments, 90)
-    check_nothing_spills(compiled)
+    compiled = compile_launch(attention(90, Rows.SHORT, BF16, 128, block_size=block_size)[1], 90)
+    assert usage(compiled).fits(90)
     assert usage(compiled).resident(90) >= 3
     assert compiled.asm["ptx"].count("cp.async.cg.shared.global") > 0  # keys are fetched ahead, past the registers
 
 
 def test_prefill_attention_multiplies_by_wgmma_on_hopper() -> None:
-    compiled = compile_launch(*attention(90, Rows.LONG, torch.bfloat16, 128)[1], 90)
-    check_nothing_spills(compiled)
+    compiled = compile_launch(attention(90, Rows.LONG, BF16, 128, queries=512)[1], 90)
     assert compiled.asm["ptx"].count("wgmma.mma_async") > 0
 
 
-@pytest.mark.parametrize("kind", Rows)
-def test_attention_of_odd_sizes_compiles_without_spills(kind: Rows) -> None:
-    check_launch(attention(80, kind, torch.float16, 80, group=7)[1], 80)
-
-
-def test_a_kernel_that_spills_is_told() -> None:
-    kernel, arguments = attention(90, Rows.SHORT, torch.bfloat16, 64)[1]
-    took = usage(compile_launch(kernel, {**arguments, "maxnreg": 40}, 90))
-    assert took.stack > 0
-    assert not took.fits(90)
-
-
-@SMS
-def test_planning_and_merging_splits_compile_without_spills(sm: int) -> None:
-    plan, _, merge = attention(sm, Rows.LONG, torch.bfloat16, 256)
-    check_launch(plan, sm)
-    check_launch(merge, sm)
+@pytest.mark.parametrize(
+    ("sm", "kind", "head_dim", "group", "queries"),
+    [
+        (80, Rows.SHORT, 80, 7, 1),
+        (80, Rows.LONG, 80, 7, 512),
+        (89, Rows.LONG, 96, 1, 512),
+        (90, Rows.SHORT, 128, 71, 1),  # wider than a tile of short rows
+        (90, Rows.LONG, 256, 1, 10),  # the whole step is one small tile
+        (80, Rows.LONG, 128, 4, 12),
+    ],
+)
+def test_attention_of_odd_sizes_spills_nothing(sm: int, kind: Rows, head_dim: int, group: int, queries: int) -> None:
+    check(attention(sm, kind, BF16, head_dim, group=group, queries=queries, **EVERY_OPTION)[1], sm)
 
 
 def test_unknown_gpus_get_the_tilings_of_the_least_shared_memory() -> None:
-    made, known = (attention(sm, Rows.SHORT, torch.bfloat16, 128)[1][1] for sm in (121, 89))
+    made, known = (attention(sm, Rows.SHORT, BF16, 128)[1][1] for sm in (121, 89))
     assert made == known | {name: made[name] for name in made if torch.is_tensor(made[name])}
     assert DEFAULT[Rows.SHORT][128].block_keys == made["BLOCK_KEYS"]
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "fp32"])
-@SMS
-def test_storing_keys_and_values_compiles_without_spills(sm: int, dtype: torch.dtype) -> None:
-    check_launch(storing(dtype, 128), sm)
+@pytest.mark.parametrize(("rows", "group"), [(1, 32), (17, 64), (64, 32), (64, 4096)])
+def test_awq_products_of_other_groups_spill_nothing(rows: int, group: int) -> None:
+    check(awq_products(rows, group, BF16)[0], 90)
 
 
-@pytest.mark.parametrize("rows", [1, 17, 64])
 @pytest.mark.parametrize(
-    ("sm", "dtype"),
-    [(sm, torch.bfloat16) for sm in (80, 89, 90, 100)] + [(90, torch.float16)],
-    ids=["80-bf16", "89-bf16", "90-bf16", "100-bf16", "90-fp16"],
+    ("vocabulary", "sm"),
+    [
+        (50_257, 89),  # odd: logits are read one by one
+        (2048, 80),  # a single chunk
+        (300_000, 90),  # so large that groups are wider
+    ],
 )
-def test_awq_products_compile_without_spills(sm: int, rows: int, dtype: torch.dtype) -> None:
-    for launch in awq_products(rows, 128, dtype):
-        check_launch(launch, sm)
+def test_sampling_of_odd_vocabularies_spills_nothing(vocabulary: int, sm: int) -> None:
+    for launch in drawing(vocabulary, BF16):
+        check(launch, sm)
 
 
-@pytest.mark.parametrize("group", [32, 64, 4096])
-@pytest.mark.parametrize("rows", [1, 17, 64])
-def test_awq_products_of_other_groups_compile_without_spills(rows: int, group: int) -> None:
-    check_launch(awq_products(rows, group, torch.bfloat16)[0], 90)
+@pytest.mark.parametrize("rounding", Rounding)
+@pytest.mark.parametrize(("sm", "dtype"), [(80, FP32), (90, BF16)])
+def test_norms_of_the_widest_rows_spill_nothing(rounding: Rounding, sm: int, dtype: torch.dtype) -> None:
+    check(norm(empty(64, rms_norm.WIDEST, dtype=dtype), rounding), sm)
 
 
-@SMS
-def test_unpacking_awq_compiles_without_spills(sm: int) -> None:
-    check_launch(awq_unpacking(torch.bfloat16), sm)
+def test_gates_of_exact_gelu_spill_nothing() -> None:
+    check(gate(*empty(2, 64, 6912, dtype=BF16), Activation.GELU), 90)
+
+
+@pytest.mark.parametrize(("head_dim", "dtype"), [(64, BF16), (80, FP32), (96, FP16)])
+def test_rotations_of_other_heads_spill_nothing(head_dim: int, dtype: torch.dtype) -> None:
+    q, k = (empty(1, heads, 64, head_dim, dtype=dtype) for heads in (32, 8))
+    check(rotation(q, k, empty(1, 64, head_dim, dtype=dtype)), 90)
+
+
+def test_the_number_of_tokens_compiles_nothing_anew() -> None:
+    def specializations(batch: int, tokens: int) -> list[object]:
+        heads = empty(batch, tokens, 48, 128, dtype=BF16).transpose(1, 2)
+        q, k = heads[:, :32], heads[:, 32:40]
+        gates, up = empty(batch, tokens, 2 * 14_336, dtype=BF16).chunk(2, dim=-1)
+        launches = [
+            norm(empty(batch, tokens, 4096, dtype=BF16), Rounding.TWICE),
+            norm(k, Rounding.TWICE),
+            gate(gates, up, Activation.SILU),
+            rotation(q, k, empty(batch, tokens, 128, dtype=BF16)),
+        ]
+        return [specialization(launch) for launch in launches]
+
+    first = specializations(1, 1)
+    for batch, tokens in ((1, 2), (1, 16), (1, 17), (1, 1000), (3, 1), (3, 7), (16, 16)):
+        assert specializations(batch, tokens) == first, (batch, tokens)
