@@ -90,8 +90,8 @@ def test_the_estimate_is_the_bill_of_the_quantization_chosen() -> None:
     plain, packed = (estimate(ModelSpec("demo", name, device="cpu")) for name in ("none", "nf4"))
     assert packed.weights < plain.weights / 4
     assert plain.fits
-    assert plain.facts[:2] == ("5.5 M parameters in float32", "KV 6 KB a token")
-    assert packed.facts[:2] == ("5.5 M parameters in bfloat16", "KV 3 KB a token")
+    assert plain.facts == ("KV 6 KB a token · context 1,024", "5.5 M parameters in float32")
+    assert packed.facts == ("KV 3 KB a token · context 1,024", "5.5 M parameters in bfloat16")
     assert plain.total == room("cpu").total == empty("cpu").total
     with pytest.raises(InvalidInput, match="check the path"):
         estimate(ModelSpec("/no/such/folder"))
