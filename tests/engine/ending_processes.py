@@ -11,7 +11,7 @@ import psutil
 
 from engine import EngineConfig, EngineProcess, FinishReason, ModelSpec, SamplingParams, Stream, Submission
 
-TIMES = 10
+TIMES = 5
 DRAFT = ModelSpec("demo-draft")  # loads fastest
 SMALL = EngineConfig(max_running=4, token_budget=512)
 FOX: list[Any] = [{"role": "user", "content": "Tell me a story about a fox and a kite."}]
