@@ -67,10 +67,10 @@ class Rehearsal:
 
     def meet_all_kernels(self) -> None:
         """Plays what makes the GPU path compile every kernel that a run could ask for, which would halt it: prompts
-        short and long, and tokens drawn with limits."""
+        short and long, of the numbers of rows at which tiles of packed weights change, and tokens drawn with limits."""
         self.play(1, 1, LIMITED)
         _, room = self._fit(1)
-        for length in (PROMPT + 1, self._config.token_budget):
+        for length in (PROMPT + 1, 24, 48, self._config.token_budget):
             if room > 1:
                 self.prefill(1, min(length, room - 1))
 
