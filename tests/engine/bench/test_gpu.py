@@ -1,6 +1,7 @@
 """The GPU bench where there is no GPU: it walks through all its sections on Triton's interpreter."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -13,10 +14,13 @@ import torch
 
 from engine.bench import gpu
 from engine.bench.gpu_report import MARK, Bench, read, summary
-from engine.bench.gpu_yardstick import INPUT, OUTPUT, bound, yardstick
+from engine.bench.gpu_yardstick import INPUT, OUTPUT, bound, idle_between, yardstick
 from engine.bench.stopwatch import CpuStopwatch, idle_share
 from engine.bench.subject import Case
-from tests.engine.hand_made import CARD
+from engine.config import EngineConfig
+from engine.trace.records import Kind
+from engine.trace.trace import Trace
+from tests.engine.hand_made import CARD, header, step
 
 ROOT = Path(__file__).parents[3]
 
@@ -71,6 +75,16 @@ def test_the_bound_counts_each_prompt_token_once_and_each_step_of_those_that_sti
 def test_overlapping_intervals_count_once_towards_what_is_idle():
     assert idle_share([(0.0, 1.0), (0.5, 2.0), (0.6, 0.7), (3.0, 4.0)]) == pytest.approx(0.25)
     assert idle_share([(1.0, 2.0), (0.0, 1.0)]) == 0.0
+
+
+def test_the_time_between_decode_steps_is_what_they_do_not_take_by_the_devices_clock():
+    rows = [(0, 9, 1, Kind.DECODE), (1, 9, 1, Kind.DECODE)]
+    begins = (0.0, 0.010, 0.021, 0.040)
+    steps = [replace(step(i, at, at + 0.02, rows), device=0.008) for i, at in enumerate(begins)]
+    prompt = replace(step(9, 0.030, 0.039, [(2, 0, 7, Kind.PREFILL)]), device=0.009)
+    trace = Trace([header(EngineConfig()), *steps[:3], prompt, steps[3]])
+    assert idle_between(trace) == pytest.approx(1 - 0.016 / 0.021)
+    assert math.isnan(idle_between(Trace([header(EngineConfig()), *(replace(s, device=0.0) for s in steps)])))
 
 
 def test_a_section_that_fails_is_told_kept_and_passed_by(monkeypatch, tmp_path, capsys):
