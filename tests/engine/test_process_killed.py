@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
 
 
 def test_a_child_that_is_killed_ends_its_requests_with_an_error_and_their_texts_kept() -> None:
-    for turn in range(TIMES // 2):
+    for turn in range(TIMES):
         engine, over, open_ones = busy()
         callers = [threading.Thread(target=submit_until_refused, args=(engine,)) for _ in range(2 * (turn % 2))]
         for caller in callers:
@@ -52,7 +52,7 @@ def submit_until_refused(engine: EngineProcess) -> None:
 
 def test_a_child_that_is_killed_while_it_loads_raises_here() -> None:
     deaths = []
-    for turn in range(TIMES // 2):
+    for turn in range(TIMES):
         pids: list[int] = []
         killer = threading.Thread(target=kill_newest_child, args=(0.2 * turn, pids))
         killer.start()
@@ -62,7 +62,7 @@ def test_a_child_that_is_killed_while_it_loads_raises_here() -> None:
             deaths.append(str(died))
         killer.join()
         assert all(gone(pid) for pid in pids)
-    assert len(deaths) >= 4, "a load takes longer than half a second"
+    assert len(deaths) >= TIMES - 1, "a load takes longer than half a second"
     assert all("killed by signal SIGKILL" in death for death in deaths)
 
 
