@@ -14,7 +14,6 @@ from engine.kernels.tilings import Rows, Tiling
 SHORT = 8  # query tokens of a short row, at most: a decode row has 1, a verification row a few
 LEAST_KEYS = 256  # that are worth a program of their own
 NEVER = 2**30  # key tiles
-LIKELY = 4096  # query tokens of a long row: not the step's, or a kernel would be compiled in the middle of a run
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ class PackedRows:
                 queries = max(self.short_queries, -(-tokens // rows) if short == rows else 1)
                 self._parts.append(self._part(Rows.SHORT, 0, short, min(tokens, short * SHORT), min(queries, SHORT)))
             if short < rows:
-                self._parts.append(self._part(Rows.LONG, short, rows, tokens, LIKELY))
+                self._parts.append(self._part(Rows.LONG, short, rows, tokens, tokens))
         return self._parts
 
     def _part(self, kind: Rows, first: int, last: int, tokens: int, queries: int) -> Part:

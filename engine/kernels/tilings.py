@@ -117,9 +117,9 @@ def tiling(sm: int, rows: Rows, head_dim: int, dtype: torch.dtype, group: int, q
     if dtype == torch.float32:
         return fitted(FLOAT32[wide], group, queries)
     short, long = tables[Rows.SHORT][wide], tables[Rows.LONG][wide]
-    if group <= short.block_m and (rows is Rows.SHORT or group * queries <= short.block_m):
+    if rows is Rows.SHORT and group <= short.block_m:
         return fitted(short, group, queries)
-    # No smaller M where rows are few: at as many warps it spills registers.
+    # One M for all steps: a smaller one spills at as many warps, and would be compiled in the middle of a run.
     return replace(long, block_m=max(long.block_m, next_power_of_two(group)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -14,19 +14,13 @@ import torch
 
 import resources
 from engine import Engine, EngineConfig, InvalidInput, ModelSpec
-from tests.engine.tiny_models import TINY_MODELS, save_tiny_model
+from tests.engine.fixtures import own_data, tiny_folder
+
+__all__ = ["own_data", "tiny_folder"]  # fixtures of another file
 
 torch.set_num_threads(1)
 
 SMALL = EngineConfig(max_running=16, token_budget=512)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def own_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What the engine keeps between loads goes to a folder of the tests'."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BATCHSCOPE_DATA", str(tmp_path_factory.mktemp("data")))
-        yield
 
 
 @pytest.fixture(scope="session")
@@ -56,20 +50,6 @@ def demo(demo_engine: Engine) -> Iterator[Engine]:
     begin_when_idle(demo_engine, SMALL)
     yield demo_engine
     begin_when_idle(demo_engine, SMALL)
-
-
-@pytest.fixture(scope="session")
-def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The folder of a tiny random model, made when it is first asked for by its type's name."""
-    root = tmp_path_factory.mktemp("tiny")
-
-    def folder(name: str) -> Path:
-        path = root / name
-        if not path.exists():
-            save_tiny_model(TINY_MODELS[name], path)
-        return path
-
-    return folder
 
 
 @pytest.fixture

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.engine.tiny_models import TINY_MODELS, save_tiny_model
+from tests.engine.fixtures import own_data, tiny_folder
+
+__all__ = ["own_data", "tiny_folder"]  # fixtures of another file
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -16,25 +17,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings("default"))
-
-
-@pytest.fixture(scope="session", autouse=True)
-def own_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What the engine keeps between loads goes to a folder of the tests'."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BATCHSCOPE_DATA", str(tmp_path_factory.mktemp("data")))
-        yield
-
-
-@pytest.fixture(scope="session")
-def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The folder of a tiny random model, made when it is first asked for by its type's name."""
-    root = tmp_path_factory.mktemp("tiny")
-
-    def folder(name: str) -> Path:
-        path = root / name
-        if not path.exists():
-            save_tiny_model(TINY_MODELS[name], path)
-        return path
-
-    return folder
