@@ -75,7 +75,7 @@ def open_window(options: argparse.Namespace) -> int:
         from app.offscreen import play_demo
 
         return play_demo(spec, config)
-    from app.main_window import open_window as show
+    from app.window_application import open_window as show
 
     return show(spec, config, in_process=options.in_process)
 

@@ -7,18 +7,15 @@ import json
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QEvent, QObject, QTimer
-from PySide6.QtWidgets import QWidget
-
 from app import places
+from app.bench_first_paint import first_paint
+from app.bench_headless import Headless, bench_workload
 from engine import (
     EngineConfig,
     EngineProcess,
@@ -34,90 +31,11 @@ if TYPE_CHECKING:
     from app.bench_frames import FrameMeter
     from app.main_window import MainWindow
 
-FIRST_PAINT = "BATCHSCOPE_FIRST_PAINT"
 SIZE = (1600, 1000)
 FRAME_MS = 33.0
 SCRUB_MS = 100.0
 BUSY = 0.5  # load average before the bench, from which on the table warns
 Report = Callable[[str], None]
-
-
-class _FirstPaint(QObject):
-    """Says "first paint" on stdout once the window has been painted, then ends the process."""
-
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if event.type() is QEvent.Type.Paint:
-            watched.removeEventFilter(self)
-            QTimer.singleShot(0, self, self._painted)  # after this paint, of the whole window, has returned
-        return False
-
-    def _painted(self) -> None:
-        print("first paint", json.dumps({"torch": "torch" in sys.modules}), flush=True)
-        os._exit(0)
-
-
-def announce_first_paint(window: QWidget) -> None:
-    """With BATCHSCOPE_FIRST_PAINT set, the process tells its first paint and exits; else nothing happens.
-
-    Call it before the window is shown.
-    """
-    if os.environ.get(FIRST_PAINT):
-        watcher = _FirstPaint(window)
-        window.installEventFilter(watcher)
-
-
-def first_paint(times: int = 5) -> dict[str, Any]:
-    """Seconds from the start of `python -m app` to the window's first paint. Raises RuntimeError if it never comes."""
-    seconds, torch = [], False
-    with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, FIRST_PAINT: "1", "BATCHSCOPE_DATA": folder}
-        if not (environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY")) or sys.platform == "win32":
-            environment["QT_QPA_PLATFORM"] = "offscreen"
-        for _ in range(times + 1):
-            begun = time.perf_counter()
-            with subprocess.Popen(
-                [sys.executable, "-m", "app"], env=environment, stdout=subprocess.PIPE, text=True,
-                cwd=Path(__file__).parents[1],
-            ) as child:  # fmt: skip
-                assert child.stdout is not None
-                line = next((line for line in child.stdout if line.startswith("first paint")), "")
-                seconds.append(time.perf_counter() - begun)
-                child.kill()
-            if not line:
-                raise RuntimeError("the window ended before its first paint; run `batchscope` to see why")
-            torch = torch or json.loads(line.removeprefix("first paint"))["torch"]
-    # the first start reads the libraries from disk
-    return {"cold_s": seconds[0], "median_s": statistics.median(seconds[1:]), "seconds": seconds, "torch": torch}
-
-
-class _Headless:
-    """The engine in a script of its own, ready to run the workload."""
-
-    def __init__(self, source: str, running: int, requests: int, tokens: int, threads: int | None) -> None:
-        words = [sys.executable, "-m", "app.bench_headless", source, running, requests, tokens, threads or 0]
-        self._child = subprocess.Popen(
-            [str(word) for word in words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            cwd=Path(__file__).parents[1],
-        )  # fmt: skip
-        self.threads = self._answer()["threads"]
-
-    def _answer(self) -> dict[str, Any]:
-        assert self._child.stdout is not None
-        line = self._child.stdout.readline()
-        if not line:
-            raise RuntimeError("the headless engine ended early; run `batchscope doctor`")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
-
-    def round(self) -> float:
-        """Tokens a second; blocks this thread, so that the window does nothing meanwhile."""
-        assert self._child.stdin is not None
-        self._child.stdin.write("run\n")
-        self._child.stdin.flush()
-        return float(self._answer()["throughput"])
-
-    def close(self) -> None:
-        self._child.communicate()
 
 
 def ui_bench(
@@ -147,7 +65,7 @@ def ui_bench(
     import qasync
 
     from app.bench_timeline import ROW_STEPS, timeline_frames
-    from app.main_window import make_application
+    from app.window_application import make_application
 
     with tempfile.TemporaryDirectory() as folder:
         kept, os.environ["BATCHSCOPE_DATA"] = os.environ.get("BATCHSCOPE_DATA"), folder
@@ -181,8 +99,9 @@ async def _in_window(
     from app.bench_frames import FrameMeter
     from app.bench_race import race_frames
     from app.bridge import Bridge
-    from app.main_window import MainWindow, settle
+    from app.main_window import MainWindow
     from app.session import Session
+    from app.window_application import settle
 
     session, bridge = Session(), Bridge()
     window = MainWindow(session, bridge)
@@ -296,13 +215,11 @@ async def _live(
 async def _throughput(
     window: MainWindow, source: str, rounds: int, workload: tuple[int, int, int], threads: int | None
 ) -> dict[str, Any]:
-    from app.bench_headless import bench_workload
-
     loop, bridge = asyncio.get_running_loop(), window.bridge
     running, requests, tokens = workload
     config = EngineConfig(max_running=running)
     engine = await loop.run_in_executor(None, lambda: EngineProcess(ModelSpec(source), config, threads=threads))
-    headless: _Headless | None = None
+    headless: Headless | None = None
     beside, alone = [], []
 
     async def with_window() -> float:
@@ -314,7 +231,7 @@ async def _throughput(
         return measure(run.result(timeout=0)).output_throughput
 
     try:
-        headless = _Headless(source, running, requests, tokens, threads)
+        headless = Headless(source, running, requests, tokens, threads)
         await with_window()  # a warm-up of each, not counted
         headless.round()
         for i in range(rounds):

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 from engine import EngineConfig, ModelSpec, SamplingParams, Workload, demo_workload, measure
+
+ROOT = Path(__file__).parents[1]
 
 
 def bench_workload(requests: int, tokens: int) -> Workload:
@@ -23,6 +28,35 @@ def serve(source: str, max_running: int, requests: int, tokens: int, threads: in
         for _ in sys.stdin:
             metrics = measure(engine.run(bench_workload(requests, tokens)).result())
             print(json.dumps({"throughput": metrics.output_throughput, "p50": metrics.itl.p50}), flush=True)
+
+
+class Headless:
+    """The engine in a script of its own, ready to run the workload."""
+
+    def __init__(self, source: str, running: int, requests: int, tokens: int, threads: int | None) -> None:
+        words = [sys.executable, "-m", "app.bench_headless", source, running, requests, tokens, threads or 0]
+        self._child = subprocess.Popen(
+            [str(word) for word in words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+        )
+        self.threads = self._answer()["threads"]
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._child.stdout is not None
+        line = self._child.stdout.readline()
+        if not line:
+            raise RuntimeError("the headless engine ended early; run `batchscope doctor`")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def round(self) -> float:
+        """Tokens a second; blocks this thread, so that the window does nothing meanwhile."""
+        assert self._child.stdin is not None
+        self._child.stdin.write("run\n")
+        self._child.stdin.flush()
+        return float(self._answer()["throughput"])
+
+    def close(self) -> None:
+        self._child.communicate()
 
 
 if __name__ == "__main__":

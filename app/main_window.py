@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import gc
-import os
-import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import qasync
 from PySide6.QtCore import QByteArray, Qt, QTimer, QUrl, Signal
-from PySide6.QtGui import QAction, QCloseEvent, QDesktopServices, QDragEnterEvent, QDropEvent, QIcon, QKeySequence
-from PySide6.QtWidgets import QApplication, QFileDialog, QMainWindow, QMenu, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtGui import QAction, QCloseEvent, QDesktopServices, QDragEnterEvent, QDropEvent, QKeySequence
+from PySide6.QtWidgets import QFileDialog, QMainWindow, QMenu, QStackedWidget, QVBoxLayout, QWidget
 
-import resources
-from app import places, style_sheet, theme
+from app import places, theme
 from app.bridge import Bridge
 from app.dialogs import SettingsDialog, ShortcutsDialog
 from app.load_status import LoadStatus
@@ -37,7 +29,6 @@ if TYPE_CHECKING:
     from app.pages.compare import ComparePage
     from app.pages.models import ModelsPage
 
-SETTLED_MS = 3000
 FIRST_SIZE = (1600, 1000)
 PAGE_KEY = "window/page"
 PLAY, COMPARE, MODELS = range(3)
@@ -429,70 +420,3 @@ class MainWindow(QMainWindow):
         self.finished = True
         self.close()
         self.closed.emit()
-
-
-def make_application() -> QApplication:
-    """The QApplication with the remembered theme and zoom."""
-    existing = QApplication.instance()
-    app = existing if isinstance(existing, QApplication) else QApplication(sys.argv[:1])
-    app.setApplicationName("batchscope")
-    app.setApplicationDisplayName("Batchscope")
-    app.setDesktopFileName("batchscope")
-    app.setWindowIcon(QIcon(str(resources.path("icons/batchscope.svg"))))
-    app.setQuitOnLastWindowClosed(False)
-    kept = places.settings()
-    with contextlib.suppress(ValueError, TypeError):
-        theme.set_theme(str(kept.value("window/theme", "system")))
-        theme.set_zoom(float(str(kept.value("window/zoom", 1.0))))
-    style_sheet.apply(app)
-    return app
-
-
-def show(window: MainWindow) -> None:
-    """Puts the window on the screen; the bench, which sets the variable, is told of its first paint."""
-    if os.environ.get("BATCHSCOPE_FIRST_PAINT"):
-        from app.bench import announce_first_paint
-
-        announce_first_paint(window)
-    window.show()
-
-
-def settle() -> None:
-    """What is there when the window is ready stays to the end: the garbage collector need not look at it again, which
-    takes tens of milliseconds each time."""
-    gc.collect()
-    gc.freeze()
-
-
-def open_window(
-    spec: ModelSpec, config: EngineConfig, *, in_process: bool = False, run: Path | None = None
-) -> int:  # fmt: skip
-    """Opens the window, loads the model, and returns the exit code when the window is closed.
-
-    `in_process` keeps the engine beside the window, for debugging. `run` is a saved run to show; then no model is
-    loaded until it is asked for.
-    """
-    make_application()
-
-    async def live() -> None:
-        session = Session(in_process=in_process)
-        bridge = Bridge()
-        window = MainWindow(session, bridge)
-        done = asyncio.get_running_loop().create_future()
-        window.closed.connect(lambda: None if done.done() else done.set_result(None))
-        show(window)
-        window.start(spec, config, run)
-        QTimer.singleShot(SETTLED_MS, window, settle)
-        previous = signal.signal(signal.SIGTERM, lambda *_: window.close())
-        try:
-            await done
-        except asyncio.CancelledError:  # Ctrl+C in the terminal
-            bridge.stop()
-            await session.close()
-        finally:
-            signal.signal(signal.SIGTERM, previous)
-            window.deleteLater()
-
-    with contextlib.suppress(KeyboardInterrupt):
-        qasync.run(live())
-    return 0

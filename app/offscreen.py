@@ -61,7 +61,7 @@ def _show(
     dark: bool = True,
 ) -> int:
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
-    from app.main_window import make_application
+    from app.window_application import make_application
 
     make_application()
     theme.set_theme("dark" if dark else "light")
@@ -70,7 +70,7 @@ def _show(
 
 async def _live(spec: ModelSpec, config: EngineConfig, act: Callable[[MainWindow, list[str]], Awaitable[None]]) -> int:
     from app.bridge import Bridge
-    from app.main_window import MainWindow, show
+    from app.main_window import MainWindow
     from app.session import Session
 
     session, bridge = Session(), Bridge()
@@ -82,7 +82,7 @@ async def _live(spec: ModelSpec, config: EngineConfig, act: Callable[[MainWindow
     closed = asyncio.get_running_loop().create_future()
     window.closed.connect(lambda: closed.set_result(None))
     window.resize(*SIZE)
-    show(window)
+    window.show()
     window.start(spec, config)
     try:
         await _until(lambda: session.ready or bool(problems))

@@ -34,8 +34,9 @@ class RunPictures:
     def __init__(self, trace: Trace, *, light: bool = False, scale: float = 1.0) -> None:
         os.environ["QT_QPA_PLATFORM"] = "offscreen"
         from app.bridge import Bridge
-        from app.main_window import MainWindow, make_application
+        from app.main_window import MainWindow
         from app.session import Session
+        from app.window_application import make_application
 
         self._application, self._scale = make_application(), scale
         theme.set_theme("light" if light else "dark")

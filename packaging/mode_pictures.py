@@ -15,8 +15,8 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 from tqdm import tqdm
 
 from app import theme
-from app.main_window import make_application
 from app.panels.timeline import Timeline
+from app.window_application import make_application
 from engine import (
     LaneFailed,
     LaneFinished,

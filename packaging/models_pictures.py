@@ -25,9 +25,10 @@ import qasync
 import resources
 from app import theme
 from app.bridge import Bridge
-from app.main_window import MODELS, MainWindow, make_application
+from app.main_window import MODELS, MainWindow
 from app.panels.models_items import Section
 from app.session import Session
+from app.window_application import make_application
 from engine import EngineConfig, ModelSpec
 
 SIZE, TALL = (1440, 860), (1440, 1080)

@@ -45,6 +45,6 @@ def show(options: argparse.Namespace) -> int:
         )  # fmt: skip
     if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         raise InvalidInput("there is no display to open a window on; write pictures with --pictures FOLDER")
-    from app.main_window import open_window
+    from app.window_application import open_window
 
     return open_window(ModelSpec("demo"), EngineConfig(), run=options.run)

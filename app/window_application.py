@@ -1,0 +1,90 @@
+"""The process around the window: its QApplication, its event loop, its signals, until the window is closed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import qasync
+from PySide6.QtCore import QTimer
+from PySide6.QtGui import QIcon
+from PySide6.QtWidgets import QApplication
+
+import resources
+from app import places, style_sheet, theme
+from app.bridge import Bridge
+from app.main_window import MainWindow
+from app.session import Session
+from engine import EngineConfig, ModelSpec
+
+SETTLED_MS = 3000
+
+
+def make_application() -> QApplication:
+    """The QApplication with the remembered theme and zoom."""
+    existing = QApplication.instance()
+    app = existing if isinstance(existing, QApplication) else QApplication(sys.argv[:1])
+    app.setApplicationName("batchscope")
+    app.setApplicationDisplayName("Batchscope")
+    app.setDesktopFileName("batchscope")
+    app.setWindowIcon(QIcon(str(resources.path("icons/batchscope.svg"))))
+    app.setQuitOnLastWindowClosed(False)
+    kept = places.settings()
+    with contextlib.suppress(ValueError, TypeError):
+        theme.set_theme(str(kept.value("window/theme", "system")))
+        theme.set_zoom(float(str(kept.value("window/zoom", 1.0))))
+    style_sheet.apply(app)
+    return app
+
+
+def settle() -> None:
+    """What is there when the window is ready stays to the end: the garbage collector need not look at it again, which
+    takes tens of milliseconds each time."""
+    gc.collect()
+    gc.freeze()
+
+
+def open_window(
+    spec: ModelSpec,
+    config: EngineConfig,
+    *,
+    in_process: bool = False,
+    run: Path | None = None,
+    on_made: Callable[[MainWindow], None] | None = None,
+) -> int:
+    """Opens the window, loads the model, and returns the exit code when the window is closed.
+
+    `in_process` keeps the engine beside the window, for debugging. `run` is a saved run to show; then no model is
+    loaded until it is asked for. `on_made` is handed the window before it is shown.
+    """
+    make_application()
+
+    async def live() -> None:
+        session = Session(in_process=in_process)
+        bridge = Bridge()
+        window = MainWindow(session, bridge)
+        done = asyncio.get_running_loop().create_future()
+        window.closed.connect(lambda: None if done.done() else done.set_result(None))
+        if on_made is not None:
+            on_made(window)
+        window.show()
+        window.start(spec, config, run)
+        QTimer.singleShot(SETTLED_MS, window, settle)
+        previous = signal.signal(signal.SIGTERM, lambda *_: window.close())
+        try:
+            await done
+        except asyncio.CancelledError:  # Ctrl+C in the terminal
+            bridge.stop()
+            await session.close()
+        finally:
+            signal.signal(signal.SIGTERM, previous)
+            window.deleteLater()
+
+    with contextlib.suppress(KeyboardInterrupt):
+        qasync.run(live())
+    return 0
