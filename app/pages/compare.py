@@ -17,7 +17,6 @@ from PySide6.QtWidgets import (
 from app import theme
 from app.borrower import Refused
 from app.panels.cursor_bar import cursor_key
-from app.panels.export_menu import ExportMenu, Table
 from app.panels.insight import Insight, InsightPanel
 from app.panels.lane_view import LaneView
 from app.panels.race_charts import RaceCharts
@@ -28,6 +27,7 @@ from app.panels.sweep_panel import SweepPanel
 from app.race_session import LaneShow, RaceSession
 from app.session import Session
 from app.sweep_session import SweepSession
+from app.ui.export import Table, table_menu
 from app.widgets.banner import Banner
 from app.widgets.labels import label
 from app.words import sentence
@@ -50,7 +50,7 @@ class ComparePage(QWidget):
         self.charts = RaceCharts()
         self.result = ResultTable()
         self.sweep = SweepSession(session, self)
-        self.export = ExportMenu(self, self._table)
+        self.export = table_menu(self, self._table, "race")
         self.setup = RaceSetup(self.export)
         self.notice = Banner()
         self.replay = ReplayBar(self.race)

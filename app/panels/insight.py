@@ -10,14 +10,14 @@ from math import inf
 from time import perf_counter
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QPainter, QPaintEvent, QShowEvent
+from PySide6.QtGui import QAction, QGuiApplication, QPainter, QPaintEvent, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QStackedWidget, QToolButton, QVBoxLayout, QWidget
 
 from app import theme
 from app.facts import Facts
 from app.panels.fact_table import FactTable
-from app.panels.insight_menu import InsightMenu
 from app.scope import Scope
+from app.ui.export import ExportMenu, picture_entries, text_entry
 from app.widgets.labels import label
 from app.widgets.line import Line
 from engine import Record
@@ -51,7 +51,19 @@ class InsightPanel(QWidget):
         self.menu_button.setAccessibleName(f"{title}: table and export")
         self.menu_button.setToolTip("Show as a table, copy, or export")
         self.menu_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        self.menu = InsightMenu(self)
+        self.table_action = QAction("Show as a table", self)
+        self.table_action.setCheckable(True)
+        self.table_action.toggled.connect(self.show_table)
+        copy_action = QAction("Copy the table", self)
+        copy_action.triggered.connect(self._on_copy)
+        entries = picture_entries(lambda: self.picture, title)
+        entries.append(text_entry("Table", ".csv", lambda: self.facts().csv()))
+        own = (self.table_action, copy_action)
+        self.menu = ExportMenu(
+            self, entries, title=f"Export: {title}", what=title, stem=name, each="Export as", own=own
+        )
+        self.menu.done.connect(self.done)
+        self.menu.failed.connect(self.failed)
         self.menu_button.setMenu(self.menu)
         self.table = FactTable(f"{name}_table", title)
         self.table.row_chosen.connect(self._on_row)
@@ -161,6 +173,10 @@ class InsightPanel(QWidget):
         if shown:
             self.table.show_facts(self.facts())
         self.stale()
+
+    def _on_copy(self) -> None:
+        QGuiApplication.clipboard().setText(self.facts().csv())
+        self.done.emit(f"{self.title}: the table was copied.")
 
     def _on_row(self, row: int) -> None:
         self.row_chosen(row)

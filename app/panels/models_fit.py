@@ -9,11 +9,11 @@ from PySide6.QtGui import QKeyEvent, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from app import theme
-from app.panels.export_menu import ExportMenu
 from app.panels.model import devices
 from app.panels.models_bills import Bills, FitTable, bills, room_words, rule_words
 from app.panels.models_fit_row import FitHead, FitRow
 from app.session import LENT_WORDS, Session, SessionState
+from app.ui.export import table_menu
 from app.widgets.controls import DropDown, PowerOfTwo
 from app.widgets.flow import Flow
 from app.widgets.labels import Note, label
@@ -63,7 +63,7 @@ class FitPanel(QWidget):
         self.length = PowerOfTwo("fit_length", 16, LONGEST, LENGTH, " tokens")
         self.export_button = QPushButton("Export")
         self.export_button.setObjectName("fit_export")
-        self.export_menu = ExportMenu(self, self._table)
+        self.export_menu = table_menu(self, self._table, "fit")
         self.export_button.setMenu(self.export_menu)
         self.room = Line("fit_room")
         self.warning = _Told("fit_warning", "warning")

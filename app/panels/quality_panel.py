@@ -19,13 +19,13 @@ from PySide6.QtWidgets import (
 
 from app import places, theme
 from app.panels.quality_chart import QualityCharts
-from app.panels.quality_menu import QualityMenu
 from app.panels.quality_setup import QualitySetup
 from app.panels.quality_table import QualityTableView
 from app.panels.quality_words import QualityTable, facts_words, measured_words, rows_of
 from app.quality_session import QualitySession
 from app.quality_subject import Subject
 from app.session import Session
+from app.ui.export import ExportMenu, picture_entries, table_entries
 from app.widgets.controls import DropDown
 from app.widgets.labels import Hairline, Heading, Note, label, set_role
 from app.widgets.line import Line
@@ -38,6 +38,7 @@ EMPTY_WORDS = (
 )
 BUSY_WORDS = "The table and the charts come when all are measured."
 NO_MODEL_WORDS = "Choose a model to compare its quantizations."
+TITLE = "Quality of quantizations"
 UPS: list[tuple[str, object]] = [("KL divergence", "divergence"), ("perplexity", "perplexity")]
 
 
@@ -87,7 +88,16 @@ class QualityPanel(QWidget):
         self.menu_button.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self._why_not = NO_MODEL_WORDS
         self._lay_out()
-        self.menu = QualityMenu(self, self.picture, self._table)
+        entries = picture_entries(lambda: self.picture, TITLE, on_panel=True) + table_entries(self._table)
+        self.menu = ExportMenu(
+            self,
+            entries,
+            title=f"Save: {TITLE}",
+            what="The quality report",
+            stem="quality",
+            each="Save as",
+            ready=lambda: self.quality.report is not None,
+        )
         self.menu_button.setMenu(self.menu)
         self._connect()
         self._on_theme()

@@ -168,7 +168,7 @@ def test_the_table_shows_the_facts_and_the_exports_write_them(qtbot: QtBot, scop
     counter.show()
     scope.show(a_trace())
     scope.catch_up()
-    counter.menu.table_action.trigger()
+    counter.table_action.trigger()
     assert counter.shows_table
     model = counter.table.facts_model
     assert model.rowCount() == len(counter.steps)
