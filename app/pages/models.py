@@ -50,7 +50,6 @@ class ModelsPage(QWidget):
 
     load_asked = Signal(object)  # ModelSpec
     loaded = Signal(object)  # ModelCard of a load that was asked for here
-    subject_changed = Signal(object)  # Subject
 
     def __init__(self, session: Session, recents: RecentModels) -> None:
         super().__init__()
@@ -70,6 +69,7 @@ class ModelsPage(QWidget):
         self.notice = Banner()
         self.deletion = Deletion(self, session, self.notice, self._is_loaded)
         self.deletion.done.connect(self.library.rescan)
+        self.quality = QualitySection(self, session, lambda: self.spec("none"))
         self.subject: Subject | None = None
         self.finder = SubjectFinder(session, self.library)
         self.finder.setParent(self)
@@ -80,7 +80,6 @@ class ModelsPage(QWidget):
         self._make_actions()
         self._lay_out()
         self._connect()
-        self.quality = QualitySection(self, session)
         self._on_theme()
 
     def _make_actions(self) -> None:
@@ -90,8 +89,8 @@ class ModelsPage(QWidget):
         self.rescan_action.setShortcut(QKeySequence("F5"))
         self.folder_action = QAction("Add a model folder …", self)
         self.clear_action = QAction("Forget all recent models", self)
-        for action in (self.search_action, self.rescan_action, self.folder_action, self.clear_action):
-            self.addAction(action)
+        self.addActions([self.search_action, self.rescan_action, self.folder_action, self.clear_action])
+        self.addActions([self.quality.compare_action, self.quality.awq_action])
 
     def _lay_out(self) -> None:
         self.header.column.addWidget(self.download)
@@ -109,6 +108,7 @@ class ModelsPage(QWidget):
         self._inner.addWidget(self.stack, 1)
         self.tabs.currentChanged.connect(self.stack.setCurrentIndex)
         self.add_section("Fit", self.fit)
+        self.add_section("Compare with the original", self.quality.panel)
         sheet = QWidget()
         sheet.setProperty("role", "sheet")
         self._sheet = QVBoxLayout(sheet)
@@ -164,6 +164,11 @@ class ModelsPage(QWidget):
         self.fit.computed.connect(self._on_computed)
         self.fit.told.connect(lambda words: self.notice.tell("info", words, ""))
         self.fit.failed.connect(lambda words: self.notice.tell("error", words, ""))
+        quality = self.quality
+        quality.compare_action.triggered.connect(lambda: self.show_section(quality.panel))
+        quality.load_asked.connect(self.load_asked)
+        quality.made.connect(self.open_folder)
+        self.fit.make_asked.connect(quality.awq_action.trigger)
         session = self._session
         session.model_loaded.connect(self._on_loaded)
         session.load_failed.connect(self._on_load_failed)
@@ -239,7 +244,7 @@ class ModelsPage(QWidget):
             advise=subject.hub is not None or not self._why_not(subject),
         )  # fmt: skip
         self.sections.setVisible(info is not None)
-        self.subject_changed.emit(subject)
+        self.quality.show_subject(subject)
 
     def _say(self, subject: Subject) -> None:
         info, hub = subject.info, subject.hub

@@ -1,44 +1,38 @@
-"""What the Models page says of quality: the comparison as one of its sections, and the dialog that makes AWQ
+"""What the Models page says of quality: the comparison, one of its sections, and the dialog that makes AWQ
 checkpoints."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QAction
+from PySide6.QtWidgets import QWidget
 
+from app.panels.models_subject import Subject
 from app.panels.quality_panel import QualityPanel
 from app.quantize_dialog import QuantizeDialog
 from app.session import Session
 from app.words import sentence
 from engine import ModelSpec, why_unsupported
 
-if TYPE_CHECKING:
-    from app.pages.models import ModelsPage, Subject
-
-TITLE = "Compare with the original"
-
 
 class QualitySection(QObject):
-    """Puts the chosen model on the comparison's panel, and opens the dialog."""
+    """Puts the chosen model, which `spec` tells, on the comparison's panel, and opens the dialog over `page`."""
 
-    def __init__(self, page: ModelsPage, session: Session) -> None:
+    load_asked = Signal(object)  # ModelSpec
+    made = Signal(object)  # Path of a new checkpoint
+
+    def __init__(self, page: QWidget, session: Session, spec: Callable[[], ModelSpec | None]) -> None:
         super().__init__(page)
-        self._page, self._session = page, session
+        self._page, self._session, self._spec = page, session, spec
         self.panel = QualityPanel(session)
-        self.dialog: QuantizeDialog | None = None
-        page.add_section(TITLE, self.panel)
-        self.compare_action = QAction("Compare the model with its original", page)
-        self.compare_action.triggered.connect(lambda: page.show_section(self.panel))
-        self.awq_action = QAction("Make an AWQ checkpoint …", page)
-        self.awq_action.triggered.connect(lambda: self.make_awq(page.spec("none")))
-        page.addActions([self.compare_action, self.awq_action])
-        page.subject_changed.connect(self._on_subject)
         self.panel.awq_asked.connect(self.make_awq)
-        page.fit.make_asked.connect(lambda: self.make_awq(page.spec("none")))
+        self.dialog: QuantizeDialog | None = None
+        self.compare_action = QAction("Compare the model with its original", page)
+        self.awq_action = QAction("Make an AWQ checkpoint …", page)
+        self.awq_action.triggered.connect(lambda: self.make_awq(self._spec()))
 
     def make_awq(self, spec: ModelSpec | None) -> None:
         """Opens the dialog for this model, or the one that is open."""
@@ -47,8 +41,8 @@ class QualitySection(QObject):
             self.dialog.activateWindow()
             return
         self.dialog = QuantizeDialog(self._page.window(), self._session, spec)
-        self.dialog.load_asked.connect(self._page.load_asked)
-        self.dialog.made.connect(self._on_made)
+        self.dialog.load_asked.connect(self.load_asked)
+        self.dialog.made.connect(self.made)
         self.dialog.finished.connect(self._on_closed)
         self.dialog.open()
 
@@ -64,20 +58,18 @@ class QualitySection(QObject):
         """The window closes."""
         self.panel.close_down()
 
-    def _on_made(self, folder: Path) -> None:
-        self._page.open_folder(folder)
-
-    def _on_closed(self) -> None:
-        self.dialog = None
-
-    def _on_subject(self, subject: Subject) -> None:
+    def show_subject(self, subject: Subject) -> None:
+        """The comparison is of this model, or says why it cannot be."""
         why = subject.error or subject.item.problem
         if not why and subject.hub is not None:
             why = "Download it first."
         if not why and subject.info is not None:
             why = why_unsupported(subject.info.model_type)
-        spec = self._page.spec("none")
+        spec = self._spec()
         if why or spec is None or subject.info is None:
             self.panel.show_model(None, sentence(why))
         else:
             self.panel.show_model(replace(spec, dtype="auto"))
+
+    def _on_closed(self) -> None:
+        self.dialog = None
