@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import lru_cache
 
 GAP = 6
+
+
+class Part(Enum):
+    """What is drawn one below the other."""
+
+    QUEUE = auto()
+    SLOTS = auto()
+    TOKENS = auto()
+    HOST = auto()
+    DEVICE = auto()
+    WORDS = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +85,12 @@ class Bands:
     ticks: Band
     legend: Band
     words: Band
+
+    def part_at(self, y: float) -> Part | None:
+        """Which part beside the slots has this height; None between them."""
+        lanes = zip((Part.HOST, Part.DEVICE), self.lanes)
+        parts = ((Part.QUEUE, self.queue), (Part.TOKENS, self.tokens), *lanes, (Part.WORDS, self.words))
+        return next((part for part, band in parts if band.holds(y)), None)
 
 
 @lru_cache(maxsize=64)

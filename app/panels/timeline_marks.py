@@ -75,6 +75,10 @@ class Stalls:
     def __len__(self) -> int:
         return len(self.begin)
 
+    def where(self, which: Array) -> Stalls:
+        """Those of which it is true."""
+        return Stalls(*(column[which] for column in (self.begin, self.end, self.shown, self.slot, self.request)))
+
 
 class TimelineMarks:
     """The marks and the longer gaps of a trace. Costs O(rows) a step, and keeps O(requests + stalls)."""

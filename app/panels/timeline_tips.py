@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
-from PySide6.QtCore import QPointF
 
-from app.panels.timeline_steps import PHASES
+from app.panels.timeline_axis import Axis
+from app.panels.timeline_hits import Hits, Point
+from app.panels.timeline_layout import Part
+from app.panels.timeline_steps import PHASES, Row, TimelineSteps
 from app.panels.timeline_words import (
     cell_words,
     length_words,
@@ -19,61 +19,56 @@ from app.panels.timeline_words import (
     token_words,
 )
 
-if TYPE_CHECKING:
-    from app.panels.timeline_view import TimelineView
-
 MOST_MARKS = 8  # of the queue, told at once
 
 
-def tip(view: TimelineView, position: QPointF) -> str:
-    """Its words, over several lines; nothing beside all parts."""
-    area, bands = view.area(), view.bands()
-    if not len(view.cells) or not area.left() <= position.x() <= area.right():
-        return ""
-    time, y = view.time_at(position.x()), position.y()
-    if bands.queue.holds(y):
-        lines = [mark_words(*mark) for mark in view.marks_near(position, in_queue=True)[-MOST_MARKS:]]
-        waiting = view.waiting()[min(int(position.x()) - area.left(), area.width() - 1)]
+def tip(hits: Hits, point: Point, axis: Axis, device: bool, budget: int | None) -> str:
+    """Its words, over several lines; nothing between the parts."""
+    if point.part is Part.QUEUE:
+        lines = [mark_words(*mark) for mark in hits.marks_at(point)[-MOST_MARKS:]]
+        waiting = int(hits.waiting(np.array([point.value]), axis)[0])
         return "\n".join([*lines, f"{waiting:,} waiting"])
-    if area.contains(position.toPoint()):
-        return _of_slot(view, position, time)
-    place = view.cells.place_at(time)
+    if point.part is Part.SLOTS:
+        return _of_slot(hits, point)
+    place = hits.cells.place_at(point.time)
     if place < 0:
         return ""
-    if bands.tokens.holds(y):
-        row = view.steps.row(place)
-        return f"{token_words(row, view.budget)}{replayed_words(row)}"
-    for i, band in enumerate(bands.lanes):
-        if band.holds(y):
-            return _of_device(view, place) if i else _of_host(view, place, time)
-    row = view.steps.row(place)
-    return f"{step_words(row)}{replayed_words(row)}" if bands.words.holds(y) else ""
+    row = hits.steps.row(place)
+    match point.part:
+        case Part.TOKENS:
+            return f"{token_words(row, budget)}{replayed_words(row)}"
+        case Part.HOST:
+            return _of_host(hits.steps, place, point.time, device)
+        case Part.DEVICE:
+            return _of_device(row)
+        case Part.WORDS:
+            return f"{step_words(row)}{replayed_words(row)}"
+        case _:
+            return ""
 
 
-def _of_slot(view: TimelineView, position: QPointF, time: float) -> str:
-    lines = [mark_words(*mark) for mark in view.marks_near(position, in_queue=False)]
-    stalls = view.marks.stalls(time, np.nextafter(time, np.inf))
-    for i in np.flatnonzero(stalls.slot == view.slot_at(position.y())).tolist():
-        begin, end = float(stalls.begin[i]), float(stalls.end[i])
-        lines.append(stall_words(int(stalls.request[i]), begin, end, view.marks.threshold))
-    cell = view.cell_at(position)
+def _of_slot(hits: Hits, point: Point) -> str:
+    lines = [mark_words(*mark) for mark in hits.marks_at(point)]
+    stalls = hits.stalls_at(point)
+    for request, begin, end in zip(stalls.request.tolist(), stalls.begin.tolist(), stalls.end.tolist()):
+        lines.append(stall_words(request, begin, end, hits.marks.threshold))
+    cell = hits.cell_at(point)
     return "\n".join([*lines, *([cell_words(cell)] if cell is not None else [])])
 
 
-def _of_host(view: TimelineView, place: int, time: float) -> str:
-    near = view.steps.segments(max(0, place - 1), min(place + 2, len(view.steps)))
+def _of_host(steps: TimelineSteps, place: int, time: float, device: bool) -> str:
+    near = steps.segments(max(0, place - 1), min(place + 2, len(steps)))
     for i in np.flatnonzero((near.begin <= time) & (time < near.end)).tolist():
-        name, row = PHASES[int(near.phase[i])], view.steps.row(int(near.place[i]))
-        words = "launch" if view.device and name == "forward" else name
+        name, row = PHASES[int(near.phase[i])], steps.row(int(near.place[i]))
+        words = "launch" if device and name == "forward" else name
         words += f", {length_words(float(near.end[i] - near.begin[i]))}"
         if name == "forward" and row.attention > 0:
             words += f", {length_words(row.attention)} of it attention"
         return f"{words}\nstep {row.step:,} · {rows_words(row)}{replayed_words(row)}"
-    return f"no phase of a step is here\nthe last step before: {view.steps.row(place).step:,}"
+    return f"no phase of a step is here\nthe last step before: {steps.row(place).step:,}"
 
 
-def _of_device(view: TimelineView, place: int) -> str:
-    row = view.steps.row(place)
+def _of_device(row: Row) -> str:
     words = f"step {row.step:,} · {rows_words(row)}{replayed_words(row)}"
     if row.measured:
         return f"{words}\n{length_words(row.measured)} by the GPU's own clock"

@@ -14,7 +14,8 @@ from app import theme
 from app.column import Array
 from app.panels.timeline import Timeline
 from app.panels.timeline_axis import Axis, places_of
-from app.panels.timeline_layout import Bands, Parts, parts_for
+from app.panels.timeline_hits import Hits, Point
+from app.panels.timeline_layout import Bands, Part, Parts, parts_for
 from app.panels.timeline_marks import Mark, TimelineMarks
 from app.panels.timeline_paint import LABELLED, TimelinePaint
 from app.panels.timeline_steps import PHASES, TimelineSteps
@@ -52,6 +53,7 @@ class TimelineView(Timeline):
         self._paint_parts: TimelinePaint | None = None
         self._seen = False
         super().__init__(parent)
+        self._hits = Hits(self.cells, steps, marks)
         self.setObjectName("timeline_view")
         self.empty_text = (
             "Nothing has run yet. Send a prompt: its slots, steps and tokens show here as they are computed."
@@ -238,7 +240,7 @@ class TimelineView(Timeline):
         if bands.queue.height:
             marks = self.marks.marks(*self._span())
             queued = marks.where((marks.kind == Mark.SUBMITTED) | (marks.slot < 0))
-            paint.queue(painter, area, bands.queue, self.waiting(), queued, self._xs(queued.time), self._selected)
+            paint.queue(painter, area, bands.queue, self._waiting(), queued, self._xs(queued.time), self._selected)
         bottom = bands.ticks.top
         if self._moment is not None:
             x = self.x_at(self._moment)
@@ -297,18 +299,11 @@ class TimelineView(Timeline):
             values = places_of(self.cells.step_begins, self.cells.step_ends, times)
         return np.asarray(area.left() + (values - begin) / (end - begin) * area.width())
 
-    def waiting(self) -> Array:
-        """How many waited after the last step before each pixel; nothing where none was before or is to come."""
-        area = self.area()
+    def _waiting(self) -> Array:
+        """How many waited after the last step before each pixel."""
+        width = self.area().width()
         begin, end = self.range()
-        values = begin + (np.arange(area.width()) + 0.5) / area.width() * (end - begin)
-        if self._axis is Axis.TIME:
-            places = np.searchsorted(self.cells.step_ends, values, "right") - 1
-            known = (places >= 0) & (values <= self.cells.end)
-        else:
-            places = values.astype(np.int64)
-            known = (places >= 0) & (places < self.cells.steps)
-        return np.where(known, self.steps.waiting[np.clip(places, 0, self.cells.steps - 1)], 0)
+        return self._hits.waiting(begin + (np.arange(width) + 0.5) / width * (end - begin), self._axis)
 
     def _named_segments(self) -> list[tuple[str, float, float]]:
         first, last = self.steps.in_sight(*self.moments())
@@ -341,27 +336,30 @@ class TimelineView(Timeline):
         if area.contains(position.toPoint()):
             super().clicked(position)
         elif bands.queue.holds(position.y()):
-            near = self.marks_near(position, in_queue=True)
+            point = self._under(position)
+            near = self._hits.marks_at(point) if point is not None else []
             if near:
-                self.request_clicked.emit(near[-1][1])
+                self.request_clicked.emit(near[-1].request)
         place = self.cells.place_at(self.time_at(position.x()))
         if place >= 0:
             self.step_clicked.emit(place)
 
-    def marks_near(self, position: QPointF, in_queue: bool) -> list[tuple[Mark, int, float, int]]:
-        """Kind, request, time and count of the marks under the pointer."""
-        reach = self.time_at(position.x() + theme.px(NEAR))
-        marks = self.marks.marks(self.time_at(position.x() - theme.px(NEAR)), np.nextafter(reach, np.inf))
-        if in_queue:
-            marks = marks.where((marks.kind == Mark.SUBMITTED) | (marks.slot < 0))
-        else:
-            marks = marks.where((marks.slot == self.slot_at(position.y())) & (marks.kind != Mark.SUBMITTED))
-        columns = (marks.kind, marks.request, marks.time, marks.count)
-        return [(Mark(kind), *rest) for kind, *rest in zip(*(column.tolist() for column in columns))]
+    def _under(self, position: QPointF) -> Point | None:
+        """The place under the pointer; None beside all parts."""
+        area, bands, y = self.area(), self.bands(), position.y()
+        if not len(self.cells) or not area.left() <= position.x() <= area.right():
+            return None
+        near = theme.px(NEAR)
+        reach = self.time_at(position.x() - near), self.time_at(position.x() + near)
+        pixel = min(int(position.x()) - area.left(), area.width() - 1)
+        slot = self.slot_at(y) if area.contains(position.toPoint()) else -1
+        part = Part.SLOTS if area.contains(position.toPoint()) else bands.part_at(y)
+        return Point(part, self.time_at(position.x()), reach, self.value_at(area.left() + pixel + 0.5), slot)
 
     def tip(self, position: QPointF) -> str:
         """What is under the pointer, in words."""
-        return tip(self, position)
+        point = self._under(position)
+        return tip(self._hits, point, self._axis, self.device, self.budget) if point is not None else ""
 
     def event(self, event: QEvent) -> bool:
         if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
