@@ -6,39 +6,16 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QKeySequence
-from PySide6.QtWidgets import QDialog, QGridLayout, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QWidget
 
 from app import places, theme
+from app.ui.dialog import Dialog
 from app.widgets.controls import DropDown
 from app.widgets.labels import Row, label
 from app.widgets.palette import plain_name
 
 THEMES: list[tuple[str, object]] = [("as the system", "system"), ("dark", "dark"), ("light", "light")]
 MORE_KEYS = (("Walk through sent prompts", "Ctrl+Up  Ctrl+Down"), ("Undo in a text", "Ctrl+Z"))
-
-
-class Dialog(QDialog):
-    """Deletes itself when it is closed; put widgets into `column`."""
-
-    def __init__(self, parent: QWidget, name: str, title: str) -> None:
-        super().__init__(parent)
-        self.setObjectName(name)
-        self.setWindowTitle(title)
-        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setMinimumWidth(theme.px(340))
-        self.column = QVBoxLayout(self)
-        self.column.setContentsMargins(24, 20, 24, 16)
-        self.column.setSpacing(12)
-
-    def add_close(self) -> None:
-        close = QPushButton("Close")
-        close.setDefault(True)
-        close.clicked.connect(self.accept)
-        row = QHBoxLayout()
-        row.addStretch(1)
-        row.addWidget(close)
-        self.column.addSpacing(8)
-        self.column.addLayout(row)
 
 
 class SettingsDialog(Dialog):

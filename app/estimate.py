@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from pathlib import Path
 
 from app.words import bytes_words, count_words, sentence
-from engine import EngineConfig, Fit, ModelSpec, Room, fits, inspect_model
+from engine import EngineConfig, Fit, ModelSpec, Room, fits, inspect_model, nvidia_driver
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +26,6 @@ class Estimate:
     @property
     def fits(self) -> bool:
         return self.fit is None or self.fit.fits
-
-
-def nvidia_driver() -> bool:
-    return Path("/proc/driver/nvidia/version").exists() or Path("/dev/nvidiactl").exists()
 
 
 def on_gpu(device: str) -> bool:

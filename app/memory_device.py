@@ -127,7 +127,7 @@ def lengths(context: int) -> tuple[int, ...]:
     return (*(n for n in LENGTHS if n < context or not context), *([context] if context else []))
 
 
-def graph_words(header: Header) -> str:
+def captured_words(header: Header) -> str:
     """ "Decode graphs: 1–256 rows (35)", or why there are none; empty on a CPU, where there cannot be any."""
     graphs = header.graphs
     if graphs:

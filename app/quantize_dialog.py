@@ -10,12 +10,12 @@ from PySide6.QtGui import QCloseEvent, QDesktopServices
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLayout, QLineEdit, QProgressBar, QPushButton, QWidget
 
 from app import places, theme
-from app.dialogs import Dialog
 from app.load_status import LoadStatus
 from app.long_work import LongWork, Outcome
 from app.panels.text_choice import TextChoice
 from app.quantize_look import GROUPS, Look, look_at, suggested_folder
 from app.session import Session
+from app.ui.dialog import Dialog
 from app.widgets.controls import DropDown, Number
 from app.widgets.labels import Note, Row, set_role
 from app.widgets.line import Line

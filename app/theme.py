@@ -51,7 +51,8 @@ class Theme:
         return self.name == "dark"
 
 
-def _rgba(color: str, alpha: float) -> QColor:
+def faded(color: QColor | str, alpha: float) -> QColor:
+    """The colour, so strong."""
     result = QColor(color)
     result.setAlphaF(alpha)
     return result
@@ -67,8 +68,8 @@ DARK = Theme(
     text=QColor("#e6e9ec"),
     secondary=QColor("#97a1ab"),
     faint=QColor("#828d98"),
-    hairline=_rgba("#ffffff", 0.08),
-    edge=_rgba("#ffffff", 0.16),
+    hairline=faded("#ffffff", 0.08),
+    edge=faded("#ffffff", 0.16),
     accent=QColor("#5aa9ff"),
     accent_hover=QColor("#7bbaff"),
     on_accent=QColor("#06182c"),
@@ -88,8 +89,8 @@ LIGHT = Theme(
     text=QColor("#14181c"),
     secondary=QColor("#5b6670"),
     faint=QColor("#626d77"),
-    hairline=_rgba("#000000", 0.10),
-    edge=_rgba("#000000", 0.18),
+    hairline=faded("#000000", 0.10),
+    edge=faded("#000000", 0.18),
     accent=QColor("#1769d1"),
     accent_hover=QColor("#1259b4"),
     on_accent=QColor("#ffffff"),

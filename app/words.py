@@ -1,10 +1,12 @@
-"""What a model and a run are called in the window."""
+"""How models, runs, requests and their numbers are put into words: the same in the window and on the command line.
+
+No Qt in here."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from engine import SCHEMES, Header, ModelCard
+from engine import SCHEMES, FinishReason, Header, ModelCard, RequestView, State
 
 SHIPPED = {"demo": "demo stories", "demo-draft": "demo draft"}
 
@@ -58,3 +60,74 @@ def sentence(text: str) -> str:
     """A message with a capital at its beginning, unless it begins with the name of a value or a path."""
     first = text.split(" ", 1)[0]
     return text[:1].upper() + text[1:] if first.replace("'", "").isalpha() else text
+
+
+def state_words(view: RequestView) -> str:
+    """The state in honest words: "queued", "prefill 96/412", "finished · stop", "error"."""
+    match view.state:
+        case State.PREFILL:
+            return f"prefill {view.computed:,}/{len(view.prompt_ids) + len(view.tokens):,}"
+        case State.FINISHED if view.reason is FinishReason.ERROR:
+            return "error"
+        case State.FINISHED if view.reason is FinishReason.CANCELLED:
+            return "cancelled"
+        case State.FINISHED if view.reason is not None:
+            return f"finished · {view.reason.value}"
+        case _:
+            return view.state.value
+
+
+def state_rank(view: RequestView) -> int:
+    """The order in which states sort: running first, then waiting, then over."""
+    order = (State.DECODE, State.PREFILL, State.PREEMPTED, State.WAITING, State.FINISHED)
+    return order.index(view.state)
+
+
+def request_title(view: RequestView) -> str:
+    """What a person would call this request: its label, else its last user turn, on one line."""
+    asked = next((m["content"] for m in reversed(view.messages) if m.get("role") == "user"), view.prompt)
+    return " ".join((view.label or asked).split())
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the unit that needs the fewest digits: "8.5 ms", "148 ms", "3.14 s", "2 min 05 s"."""
+    if seconds < 0.00995:
+        return f"{seconds * 1e3:.1f} ms"
+    if seconds < 0.9995:
+        return f"{seconds * 1e3:.0f} ms"
+    if seconds < 9.995:
+        return f"{seconds:.2f} s"
+    if seconds < 99.95:
+        return f"{seconds:.1f} s"
+    return f"{int(seconds) // 60:,} min {int(seconds) % 60:02d} s"
+
+
+def number(value: float) -> str:
+    """A rate or count: "4.2" below ten, else whole, with thousands apart."""
+    return f"{value:.1f}" if 0 < value < 9.95 else f"{value:,.0f}"
+
+
+def request_tooltip(view: RequestView) -> str:
+    """The prompt and the numbers of a card, each with its formula."""
+    lines = [
+        request_title(view)[:300],
+        f"{len(view.prompt_ids):,} tokens in, {len(view.tokens):,} of {view.params.max_tokens:,} out",
+    ]
+    if view.ttft is not None:
+        lines.append(f"TTFT {duration(view.ttft)} = first token − submit")
+    rate = view.tokens_per_second
+    if rate is not None:
+        lines.append(f"{number(rate)} tok/s = (tokens − 1) ÷ (last − first token)")
+    return "\n".join(lines)
+
+
+def graph_words(graph: int, rows: int) -> str:
+    """ "replayed a graph of 64 rows (3 dummies)"; empty where none was."""
+    dummies = graph - rows
+    filled = f" ({dummies:,} dumm{'y' if dummies == 1 else 'ies'})" if dummies > 0 else ""
+    return f"replayed a graph of {counted(graph, 'row')}{filled}" if graph else ""
+
+
+def counted(count: int, noun: str) -> str:
+    """ "1 row", "28 rows"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -36,6 +36,7 @@ from engine.lane import (
     parse_lane,
     parse_lanes,
 )
+from engine.machine import nvidia_driver
 from engine.memory_rules import kv_capacity
 from engine.models.architectures import why_unsupported
 from engine.models.catalog import ModelEntry, Place, cached_models, folder_model, forget, freed_by, shipped_models
@@ -124,10 +125,10 @@ __all__ = [
     "compare_race", "count_work", "demo_workload", "download", "examine", "expand_template", "fits", "folder_model",
     "forget", "formulas", "freed_by", "hub_info", "hub_model", "inspect_model", "kv_capacity", "lane_name",
     "lane_names", "lane_sentence", "lane_text", "lane_title", "list_workloads", "load_trace", "load_workload",
-    "measure", "measure_quality", "missing", "model_info", "origin_of", "parse_lane", "parse_lanes", "quantize_to_awq",
-    "quantized_bytes", "ranked", "ratio_text", "read_prompts", "read_text", "render", "request_metrics", "save_trace",
-    "search_hub", "shipped_models", "simple_kv", "sizes_up_to", "suited_calibration", "suited_text", "table",
-    "template_size", "time_of", "timings", "why_unsupported",
+    "measure", "measure_quality", "missing", "model_info", "nvidia_driver", "origin_of", "parse_lane", "parse_lanes",
+    "quantize_to_awq", "quantized_bytes", "ranked", "ratio_text", "read_prompts", "read_text", "render",
+    "request_metrics", "save_trace", "search_hub", "shipped_models", "simple_kv", "sizes_up_to", "suited_calibration",
+    "suited_text", "table", "template_size", "time_of", "timings", "why_unsupported",
 ]  # fmt: skip
 
 

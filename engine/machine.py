@@ -52,6 +52,11 @@ def resident() -> int:
     return 0
 
 
+def nvidia_driver() -> bool:
+    """Whether a GPU could be used: told without loading any of its libraries."""
+    return Path("/proc/driver/nvidia/version").exists() or Path("/dev/nvidiactl").exists()
+
+
 def gpu_memory_of_process(gpu: int) -> int:
     """Bytes of a GPU's memory that this process holds, the driver's part included; 0 where NVML does not say."""
     with contextlib.suppress(Exception):  # NVML raises its own errors where driver or card are missing

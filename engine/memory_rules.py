@@ -11,7 +11,6 @@ GPU_RESERVE, LEAST_RESERVE = 0.02, 256 << 20  # of a GPU's free memory, what sta
 SEGMENT = 2 << 20  # to which CUDA's allocator rounds large tensors up
 CAPTURE = 16 << 20  # what one captured graph takes beside its activations, at most
 UNKNOWN_CONTEXT = 4096  # tokens that a request may have where the model does not say
-MLP_WIDTHS = ("intermediate_size", "n_inner", "ffn_dim")  # what configs call the width of a layer's MLP
 LOGITS = 3  # float32 copies of the logits that sampling holds at a time
 
 

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from engine.config import PAGED_MODES
-from engine.trace.records import BlockEvent, Header, Kind, ModelCard, Step
+from engine.trace.records import Array, BlockEvent, Header, Kind, ModelCard, Step
 
-Array = np.ndarray[Any, Any]
 ITEMS = {"float32": 4, "float16": 2, "bfloat16": 2}
 ALIGNED_MODES = ("static", "dynamic", "sequential")  # those that are done keep growing with their batch
 

@@ -8,9 +8,21 @@ from dataclasses import asdict
 from typing import Any
 
 from app.commands.options import whole
-from app.estimate import nvidia_driver, room
+from app.estimate import room
 from app.words import bytes_words, count_words
-from engine import DTYPES, Fit, InvalidInput, ModelInfo, ModelSpec, Room, fits, model_info, simple_kv, why_unsupported
+from engine import (
+    DTYPES,
+    Fit,
+    InvalidInput,
+    ModelInfo,
+    ModelSpec,
+    Room,
+    fits,
+    model_info,
+    nvidia_driver,
+    simple_kv,
+    why_unsupported,
+)
 
 LENGTH = 1024
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}

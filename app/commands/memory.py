@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from app.memory_device import device_bill, graph_words, lengths
+from app.memory_device import captured_words, device_bill, lengths
 from app.words import bytes_words
 from engine import Header, kv_capacity
 
@@ -28,7 +28,7 @@ def as_text(header: Header) -> str:
         parts += [f"{count:,} × {length:,}" for length, count in others]
         context = " (context)" if card.context else ""
         lines.append(f"  fits {' · '.join(parts)}{context}; KV {bytes_words(card.kv_token_bytes)} a token")
-    if words := graph_words(header):
+    if words := captured_words(header):
         lines.append(f"  {words[:1].lower()}{words[1:]}")
     return "\n".join(lines)
 

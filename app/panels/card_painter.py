@@ -7,8 +7,9 @@ from PySide6.QtGui import QColor, QPainter, QPen
 
 from app import theme
 from app.panels.ink import Ink
-from app.panels.request_words import duration, number, state_color, state_words, title
+from app.panels.states import state_color
 from app.panels.wrapped_tail import WrappedTail, columns_of
+from app.words import duration, number, request_title, state_words
 from engine import FinishReason, RequestView, State
 
 CACHED = 1024
@@ -19,13 +20,6 @@ SAYS = {
     State.DECODE: "…",
     State.FINISHED: "no text",
 }
-
-
-def faded(color: QColor, alpha: float) -> QColor:
-    """The same colour, so much of it."""
-    result = QColor(color)
-    result.setAlphaF(alpha)
-    return result
 
 
 def wrapped(text: str, ink: Ink, width: float, lines: int) -> list[str]:
@@ -62,7 +56,7 @@ class CardPainter:
         self.head = px(9) + max(px(17), round(self.small.height))
         self.text_top = self.head + px(5)
         self.height = self.height_of(lines)
-        self.hovered = theme.over(faded(self.theme.hover, 0.3), self.theme.panel)
+        self.hovered = theme.over(theme.faded(self.theme.hover, 0.3), self.theme.panel)
         self._tails: dict[int, WrappedTail] = {}
         self._prompts: dict[tuple[int, int], list[str]] = {}
 
@@ -86,7 +80,7 @@ class CardPainter:
         if key not in self._prompts:
             if len(self._prompts) >= CACHED:
                 self._prompts.clear()
-            self._prompts[key] = wrapped(title(view)[:400], self.small, self.width - 2 * self.pad, lines)
+            self._prompts[key] = wrapped(request_title(view)[:400], self.small, self.width - 2 * self.pad, lines)
         return self._prompts[key]
 
     def paint(
@@ -109,7 +103,7 @@ class CardPainter:
     def _color(self, view: RequestView, dimmed: bool) -> QColor:
         color = theme.request_color(view.request)
         if dimmed or view.state is State.FINISHED:
-            return faded(color, 0.55 if self.theme.dark else 0.8)
+            return theme.faded(color, 0.55 if self.theme.dark else 0.8)
         return color
 
     def _head(self, painter: QPainter, box: QRectF, view: RequestView, dimmed: bool) -> None:

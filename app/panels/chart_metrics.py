@@ -10,21 +10,13 @@ import numpy as np
 from PySide6.QtGui import QColor
 
 from app import theme
-from app.panels.chart_series import BIN, Array, ChartSeries, Extremes, Percentiles
-from app.panels.request_words import duration, number
+from app.column import Array
+from app.panels.chart_series import BIN, ChartSeries, Extremes, Percentiles
+from app.plot.scales import tick_words
 from app.theme import Theme
-from app.words import bytes_words
+from app.words import bytes_words, duration, number
 
-NICE = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
 Line = tuple[Array, Array]  # the lowest and highest value of each bin
-
-
-def nice_top(value: float) -> float:
-    """The smallest pleasant number that is not below `value`: 1, 1.5, 2, 3, 4, 5, 6 or 8 times a power of ten."""
-    if not value > 0 or not math.isfinite(value):
-        return 1.0
-    scale = 10.0 ** math.floor(math.log10(value))
-    return next(n * scale for n in NICE if n * scale >= value * (1 - 1e-9))
 
 
 @dataclass(slots=True)
@@ -59,7 +51,7 @@ class Metric(ABC):
         """The value at a bin as a number and its unit; empty when there is none."""
 
     def tick(self, value: float) -> str:
-        return f"{value:,.10g}" if value < 10_000 else f"{value / 1000:,.10g}k"
+        return tick_words(value)
 
 
 def at(values: Array, place: int) -> float:

@@ -10,8 +10,10 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QPainter, QPainterPath, QPen, QTransform
 from PySide6.QtWidgets import QGraphicsPathItem, QWidget
 
+from app import theme
 from app.panels.chart_metrics import Drawing, Line
-from app.panels.chart_series import BIN, decimate, drawn_order
+from app.panels.chart_series import BIN
+from app.plot.decimate import decimate, drawn_order
 
 
 class ChartPlot:
@@ -50,10 +52,8 @@ class ChartPlot:
 
     def colors(self, color: QColor, other: QColor, cursor: QColor, ground: QColor) -> None:
         self.view.setBackground(ground)  # opaque: what lies under it need not be painted
-        fill = QColor(color)
-        fill.setAlphaF(0.22)
         self._band.setPen(QPen(Qt.PenStyle.NoPen))
-        self._band.setBrush(fill)
+        self._band.setBrush(theme.faded(color, 0.22))
         for line, each in zip(self._lines, (color, other), strict=True):
             line.setPen(self._pg.mkPen(each, width=1))
         self._hair.setPen(self._pg.mkPen(other, width=1))

@@ -19,13 +19,14 @@ from PySide6.QtWidgets import QSizePolicy, QToolButton, QToolTip, QVBoxLayout, Q
 
 from app import theme
 from app.bridge import Bridge
-from app.panels.chart_metrics import Latency, Metric, all_metrics, nice_top
+from app.panels.chart_metrics import Latency, Metric, all_metrics
 from app.panels.chart_plot import ChartPlot
 from app.panels.chart_series import BIN, ChartSeries
 from app.panels.ink import Ink
 from app.panels.live_rate import live_rate
-from app.panels.request_words import duration
+from app.plot.scales import nice_top
 from app.widgets.labels import Heading
+from app.words import duration
 from engine import Record
 
 WINDOW = 60.0

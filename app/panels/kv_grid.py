@@ -172,8 +172,7 @@ class KvGrid(QWidget):
 
     def _lines(self, painter: QPainter, tables: dict[int, Array]) -> None:
         """A line through the selected request's blocks in their logical order."""
-        color = QColor(theme.current().text)
-        color.setAlphaF(0.75)
+        color = theme.faded(theme.current().text, 0.75)
         painter.setPen(QPen(color, 1))
         for table in tables.values():
             points = [self.box(block).center() for block in table[:MOST_JOINED].tolist()]

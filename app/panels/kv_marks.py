@@ -7,7 +7,7 @@ from time import perf_counter
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QColor, QPainter, QPen, QPolygonF
+from PySide6.QtGui import QPainter, QPen, QPolygonF
 
 from app import theme
 from app.column import Array
@@ -62,8 +62,7 @@ class Marks:
 def draw_mark(painter: QPainter, mark: Mark, box: QRectF, strength: float = 1.0) -> None:
     """One mark over a cell, never smaller than can be seen."""
     t = theme.current()
-    color = QColor({Mark.SHARED: t.text, Mark.COPIED: t.accent, Mark.EVICTED: t.bad}.get(mark, t.text))
-    color.setAlphaF(strength)
+    color = theme.faded({Mark.COPIED: t.accent, Mark.EVICTED: t.bad}.get(mark, t.text), strength)
     painter.setPen(QPen(color, max(1.5, 1.5 * theme.zoom())))
     painter.setBrush(Qt.BrushStyle.NoBrush)
     c, r = box.center(), max(theme.px(4), box.width() / 2)

@@ -195,9 +195,7 @@ def strip_words(strip: Strip) -> str:
 
 def mixed(color: QColor, share: float) -> QColor:
     """So much of a colour over the panel's ground."""
-    result = QColor(color)
-    result.setAlphaF(share)
-    return theme.over(result, theme.current().panel)
+    return theme.over(theme.faded(color, share), theme.current().panel)
 
 
 def hatch(painter: QPainter, box: QRectF, color: QColor, crossed: bool = False, step: float = 7) -> None:

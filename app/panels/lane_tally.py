@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.panels.request_words import duration, number
+from app.words import duration, number
 from engine import Ended, FinishReason, Kind, Record, Step, Submitted
 
 KINDS = ("reserved", "internal", "external")

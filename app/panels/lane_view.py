@@ -18,13 +18,12 @@ from app.panels.lane_colors import lane_color
 from app.panels.lane_figures import LaneFigures
 from app.panels.lane_mark import LaneMark
 from app.panels.lane_tally import Figures, LaneTally
-from app.panels.request_words import duration
 from app.panels.stream_strip import StreamStrip
 from app.panels.timeline import Timeline
 from app.race_session import LaneShow, LaneState
 from app.widgets.labels import Note, label, set_role
 from app.widgets.line import Line
-from app.words import held_words, model_words, sentence
+from app.words import duration, held_words, model_words, sentence
 from engine import SCHEMES, Ended, Notice, Record, Step
 
 if TYPE_CHECKING:

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QHelpEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QPolygonF
+from PySide6.QtGui import QHelpEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app import theme
-from app.panels.chart_series import decimate, drawn_order
 from app.panels.ink import Ink
 from app.panels.machine_readings import MachineReadings, Reading
 from app.panels.plot import draw_line
-from app.panels.request_words import duration
+from app.plot.decimate import decimate, drawn_order
+from app.words import duration
 
 WIDE, WIDE_ENOUGH = 560, 400  # pixels of the design from which on charts stand in two columns, or must to be seen
 SHORT = 64
@@ -166,11 +166,9 @@ class MachinePicture(QWidget):
         y = np.column_stack(drawn_order(low, high)).ravel()
         y = plot.bottom() - np.append(y, y[-1]) / top * plot.height()
         color = theme.oklch(t.lightness, t.chroma, cell.reading.hue)
-        fill = QColor(color)
-        fill.setAlphaF(0.12)
         outline = [QPointF(float(x[0]), plot.bottom()), *(QPointF(*p) for p in zip(x.tolist(), y.tolist()))]
         painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(fill)
+        painter.setBrush(theme.faded(color, 0.12))
         painter.drawPolygon(QPolygonF([*outline, QPointF(float(x[-1]), plot.bottom())]))
         painter.setBrush(Qt.BrushStyle.NoBrush)
         draw_line(painter, color, x, y)

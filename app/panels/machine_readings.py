@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.column import Array, Column
+from app.plot.scales import nice_bytes, nice_top
 from app.words import bytes_words
 from engine import Header, Telemetry
-
-NICE = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +106,7 @@ class MachineReadings:
             case "memory":
                 return nice_bytes(highest)
             case _:
-                return _nice(highest)
+                return nice_top(highest)
 
     def scale(self, reading: Reading) -> str:
         """What the axis' end is called, when it is all there is."""
@@ -121,16 +120,3 @@ class MachineReadings:
                 return f"of {bytes_words(self._totals['gpu_memory'])}"
             case _:
                 return ""
-
-
-def nice_bytes(value: float) -> float:
-    """The smallest pleasant number of KB, MB or GB that is not below."""
-    unit = 1024.0 ** max(0, math.floor(math.log(max(value, 1.0), 1024)))
-    return _nice(value / unit) * unit
-
-
-def _nice(value: float) -> float:
-    if not value > 0:
-        return 1.0
-    scale = 10.0 ** math.floor(math.log10(value))
-    return next(n * scale for n in NICE if n * scale >= value * (1 - 1e-9))

@@ -22,24 +22,16 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app import theme
+from app.column import Array
 from app.panels import memory_looks
 from app.panels.ink import Ink
 from app.panels.memory_raster import draw_dashes, stacked
-from app.panels.memory_series import KINDS, Array, MemorySeries
-from app.panels.timeline_words import time_ticks
+from app.panels.memory_series import KINDS, MemorySeries
+from app.plot.scales import nice_pool, time_ticks
 from app.words import bytes_words
 
-NICE = (1, 1.5, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 200, 256, 320, 400, 512, 640)
 LOW = 0.25  # a pool of which less is held is not drawn to its whole height
 HIGHEST = 1.6  # pools: what is computed beyond leaves the picture
-
-
-def nice_bytes(count: float) -> float:
-    """The smallest round number of bytes that is not below `count`."""
-    if not count > 0:
-        return 1.0
-    scale = 1024.0 ** max(0, math.floor(math.log(max(count, 1.0), 1024)))
-    return next((n * scale for n in NICE if n * scale >= count * (1 - 1e-9)), 1024 * scale)
 
 
 def axis_top(pool: float, held: float, compared: float) -> float:
@@ -47,7 +39,7 @@ def axis_top(pool: float, held: float, compared: float) -> float:
     if not pool:
         return 1.0
     if held < LOW * pool and compared < LOW * pool:
-        return nice_bytes(max(1.15 * held, 1.08 * compared))
+        return nice_pool(max(1.15 * held, 1.08 * compared))
     return max(pool, min(1.05 * compared, HIGHEST * pool))
 
 

@@ -12,15 +12,15 @@ from PySide6.QtWidgets import QToolButton, QWidget
 
 from app import theme
 from app.facts import Cell, Facts
-from app.memory_device import device_bill, graph_words
+from app.memory_device import captured_words, device_bill
 from app.panels.insight import InsightPanel
 from app.panels.memory_area import MemoryArea
 from app.panels.memory_device_bar import DeviceBar
 from app.panels.memory_ledger import WIDTH, MemoryLedger
 from app.panels.memory_series import KINDS, MemorySeries, Moment
-from app.panels.request_words import duration
-from app.panels.timeline_words import nice_end
+from app.plot.scales import nice_end
 from app.scope import ROUNDING, Scope
+from app.words import duration
 from engine import MEASURES, Header, Record, Telemetry
 
 MINUTE = 60.0
@@ -273,7 +273,7 @@ class MemoryBill(InsightPanel):
         so_far = self.series.shares_until(self.series.place_at(moment.time)) if moment is not None else None
         if so_far is not None:
             lines.insert(1, f"{MEASURES['kv.waste'].name} of the run so far, mean over time: {so_far.waste:.1%}")
-        if self.series.header is not None and (captured := graph_words(self.series.header)):
+        if self.series.header is not None and (captured := captured_words(self.series.header)):
             lines.append(captured)
         return "\n".join([*lines, PUBLISHED])
 

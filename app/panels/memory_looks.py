@@ -39,7 +39,7 @@ def color(kind: str, t: Theme) -> QColor:
     pool = {"used": t.accent, "reserved": t.accent, "internal": t.warn, "external": t.bad}
     if kind in pool:
         return pool[kind]
-    return t.secondary if PATTERNS[kind] is Pattern.SOLID else theme.over(_faint(t.secondary, QUIET), t.panel)
+    return t.secondary if PATTERNS[kind] is Pattern.SOLID else theme.over(theme.faded(t.secondary, QUIET), t.panel)
 
 
 def fill(painter: QPainter, shape: QPainterPath | QRectF, kind: str) -> None:
@@ -49,7 +49,7 @@ def fill(painter: QPainter, shape: QPainterPath | QRectF, kind: str) -> None:
         _stroke(painter, shape, theme.over(t.edge, t.panel))
         return
     pattern, ink = PATTERNS[kind], color(kind, t)
-    _paint(painter, shape, QBrush(theme.over(_faint(ink, _GROUND[pattern]), t.panel)))
+    _paint(painter, shape, QBrush(theme.over(theme.faded(ink, _GROUND[pattern]), t.panel)))
     if pattern is Pattern.OUTLINE:
         _stroke(painter, shape, ink)
     elif pattern is not Pattern.SOLID:
@@ -65,12 +65,6 @@ _QT_STYLES = {
     Pattern.CROSS: Qt.BrushStyle.DiagCrossPattern, Pattern.DOTS: Qt.BrushStyle.Dense6Pattern,
     Pattern.BARS: Qt.BrushStyle.VerPattern,
 }  # fmt: skip
-
-
-def _faint(ink: QColor, alpha: float) -> QColor:
-    result = QColor(ink)
-    result.setAlphaF(alpha)
-    return result
 
 
 def _paint(painter: QPainter, shape: QPainterPath | QRectF, brush: QBrush) -> None:
@@ -105,7 +99,7 @@ def texture(kind: str, height: int, width: int, ratio: float) -> Array:
     """Pixels 0xffRRGGBB [height, width] of a shape filled as its kind looks, at so many device pixels a pixel."""
     t = theme.current()
     pattern, ink = PATTERNS[kind], color(kind, t)
-    ground = theme.over(_faint(ink, _GROUND[pattern]), t.panel)
+    ground = theme.over(theme.faded(ink, _GROUND[pattern]), t.panel)
     if pattern in (Pattern.SOLID, Pattern.OUTLINE):
         return np.full((height, width), ground.rgb(), np.uint32)
     period = _period(ratio)

@@ -10,11 +10,12 @@ from PySide6.QtGui import QStandardItemModel
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLineEdit, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from app import places
-from app.estimate import empty, estimate, nvidia_driver
+from app.estimate import empty, estimate
 from app.load_status import LoadStatus
-from app.memory_device import graph_words
+from app.memory_device import captured_words
 from app.panels.model_bill import ModelBill
 from app.session import Session, SessionState
+from app.widgets.config_form import devices
 from app.widgets.controls import DropDown
 from app.widgets.labels import Heading, Note, Row, set_role
 from app.words import SHIPPED, bytes_words, count_words, sentence
@@ -26,13 +27,6 @@ HINTS = {
     FOLDER: ("Folder", "a folder with config.json and safetensors"),
     HUB: ("Hub id", "owner/name or owner/name@revision"),
 }
-
-
-def devices() -> list[tuple[str, object]]:
-    found: list[tuple[str, object]] = [("automatic", "auto"), ("CPU", "cpu")]
-    if nvidia_driver():
-        found.append(("GPU (CUDA)", "cuda"))
-    return found
 
 
 class ModelPanel(QWidget):
@@ -289,7 +283,7 @@ class ModelPanel(QWidget):
         context = f" · context {card.context:,}" if card.context else ""
         lines = [
             f"KV {bytes_words(card.kv_token_bytes)} a token{context}",
-            graph_words(header),
+            captured_words(header),
             f"{count_words(card.parameters)} parameters · loaded in {card.load_seconds:.1f} s",
         ]
         self.facts.say("\n".join(filter(None, lines)))

@@ -9,11 +9,11 @@ from PySide6.QtGui import QKeyEvent, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from app import theme
-from app.panels.model import devices
 from app.panels.models_bills import Bills, FitTable, bills, room_words, rule_words
 from app.panels.models_fit_row import FitHead, FitRow
 from app.session import LENT_WORDS, Session, SessionState
 from app.ui.export import table_menu
+from app.widgets.config_form import devices
 from app.widgets.controls import DropDown, PowerOfTwo
 from app.widgets.flow import Flow
 from app.widgets.labels import Note, label

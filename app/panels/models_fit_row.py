@@ -294,8 +294,7 @@ class FitRow(QWidget):
         painter.setClipPath(shape)
         painter.fillRect(area, theme.over(t.edge, t.panel))
         x = area.left()
-        others = QColor(t.secondary)
-        others.setAlphaF(0.5)
+        others = theme.faded(t.secondary, 0.5)
         parts = ((room.total - room.free, theme.over(others, t.panel), None), (fit.weights, t.accent, None),
                  (fit.activations, t.text, Qt.BrushStyle.Dense4Pattern),
                  (fit.pool, t.good, Qt.BrushStyle.BDiagPattern))  # fmt: skip

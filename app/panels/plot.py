@@ -11,9 +11,9 @@ from PySide6.QtGui import QColor, QFont, QHelpEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app import theme
+from app.column import Array
 from app.panels.ink import Ink
 from app.panels.lane_colors import lane_color
-from app.panels.timeline_cells import Array
 
 
 class Plot(QWidget):
@@ -137,8 +137,3 @@ def apart(wanted: Sequence[float], least: float, top: float, bottom: float) -> l
     for i in reversed(order):
         result[i] = y = min(result[i], y - least)
     return result
-
-
-def tick_words(value: float) -> str:
-    """ "0", "150", "2.5k"."""
-    return f"{value:,.10g}" if value < 10_000 else f"{value / 1000:,.10g}k"

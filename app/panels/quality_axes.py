@@ -6,11 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.panels.chart_metrics import nice_top
 from app.panels.quality_words import perplexity_words
-from app.panels.request_words import number
-from app.panels.roofline_words import ticks
-from app.words import bytes_words
+from app.plot.scales import decade_ticks, nice_top
+from app.words import bytes_words, number
 
 SMALLEST = 1e-9  # nats: below, a divergence is drawn as none at all
 Tick = tuple[float, str]  # its share of the axis, and what it says
@@ -55,7 +53,7 @@ def divergence_axis(values: Sequence[float]) -> Axis:
     axis = Axis(low, high, (), True, floor)
     marks = [10.0**n for n in range(math.ceil(low), math.floor(high) + 1)]
     if len(marks) < 2:
-        marks = ticks(low, high)
+        marks = decade_ticks(low, high)
     every = -(-len(marks) // 4)
     return Axis(low, high, ((0.0, "0"), *((axis.share(v), f"{v:g}") for v in marks[::every])), True, floor)
 

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from app.facts import Cell, Facts
-from app.panels.request_words import duration, number
-from app.words import bytes_words
+from app.words import bytes_words, duration, number
 from engine import SCHEMES, QualityReport, QualityRow
 
 BATCH = 16

@@ -11,7 +11,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt, QTimer
 from PySide6.QtGui import (
-    QColor,
     QHideEvent,
     QPainter,
     QPen,
@@ -21,13 +20,12 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
 from app import theme
-from app.panels.chart_metrics import nice_top
+from app.column import Array, Column
 from app.panels.lane_colors import lane_color
-from app.panels.plot import Plot, apart, draw_line, draw_mark, tick_words
+from app.panels.plot import Plot, apart, draw_line, draw_mark
 from app.panels.race_series import LaneSeries, jitter, ratio_axis, round_ratio, stairs, thinned
-from app.panels.request_words import duration, number
-from app.panels.timeline_cells import Array, Column
-from app.panels.timeline_words import nice_end
+from app.plot.scales import axis_words, nice_end, nice_top, tick_words
+from app.words import duration, number
 from engine import Record
 
 TICK_MS = 33  # one chart a tick: each of four is drawn eight times a second
@@ -127,8 +125,7 @@ class CurveChart(RaceChart):
         if not len(x):
             return
         x, y = plot.left() + x * (plot.width() / self.span), plot.bottom() - y * (plot.height() / top)
-        color = QColor(lane_color(lane.index))
-        color.setAlphaF(strength)
+        color = theme.faded(lane_color(lane.index), strength)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, self.smooth)
         draw_line(painter, theme.over(color, theme.current().panel), x, y)
 
@@ -276,9 +273,7 @@ class StripChart(RaceChart):
         places = thinned(values)
         x = band.left() + radius + self._shares(values[places], axis) * (band.width() - 2 * radius)
         y = band.top() + radius + jitter(places) * max(0.0, band.height() - 2 * radius)
-        color = QColor(lane_color(lane.index))
-        color.setAlphaF(DOT_ALPHA)
-        pen = QPen(color, 2 * radius)
+        pen = QPen(theme.faded(lane_color(lane.index), DOT_ALPHA), 2 * radius)
         pen.setCapStyle(Qt.PenCapStyle.RoundCap)
         painter.setPen(pen)
         painter.drawPoints(QPolygonF([QPointF(*point) for point in zip(x.tolist(), y.tolist())]))
@@ -421,11 +416,6 @@ class RaceCharts(QWidget):
     def hideEvent(self, event: QHideEvent) -> None:
         self._timer.stop()
         super().hideEvent(event)
-
-
-def axis_words(seconds: float) -> str:
-    """A tick of an axis of seconds: "0", "20 ms", "1.5 s"."""
-    return "0" if not seconds else f"{seconds * 1000:,.3g} ms" if seconds < 0.9995 else f"{seconds:,.3g} s"
 
 
 def _span_ticks(span: float) -> list[tuple[float, str]]:

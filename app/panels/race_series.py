@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from app.panels.timeline_cells import Array, Column
+from app.column import Array, Column
 from engine import Ended, Record, Step, Submitted
 
 DOTS = 600

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from app.panels.request_words import duration, number, state_rank, state_words, title
+from app.words import duration, number, request_title, state_rank, state_words
 from engine import RequestView, request_metrics
 
 PROMPT = 1  # the place of the column that takes what room is left
@@ -51,7 +51,7 @@ def reason(view: RequestView) -> str:
 
 COLUMNS = (
     Column("Request", 76, lambda v: v.request, lambda v: str(v.request), "Number of the request", right=False),
-    Column("Prompt", 260, title, title, "Its label, or what was asked", right=False),
+    Column("Prompt", 260, request_title, request_title, "Its label, or what was asked", right=False),
     Column("State", 116, state_rank, state_words, "What it does now", right=False),
     Column("In", 52, lambda v: len(v.prompt_ids), lambda v: f"{len(v.prompt_ids):,}", "Tokens of the prompt"),
     Column("Out", 52, lambda v: len(v.tokens), lambda v: f"{len(v.tokens):,}", "Tokens given so far"),

@@ -8,7 +8,7 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelInd
 
 from app.bridge import Bridge
 from app.panels.request_columns import COLUMNS, reason
-from app.panels.request_words import state_words, title
+from app.words import request_title, state_words
 from engine import RequestView
 
 Index = QModelIndex | QPersistentModelIndex
@@ -112,7 +112,7 @@ class RequestModel(QAbstractTableModel):
         view = self.view_of(request)
         if view is None:
             return False
-        cells = " ".join((str(request), title(view), state_words(view), reason(view))).casefold()
+        cells = " ".join((str(request), request_title(view), state_words(view), reason(view))).casefold()
         return all(word in cells for word in self._words.casefold().split())
 
     def _key(self, request: int) -> Sortable:

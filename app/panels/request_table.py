@@ -33,8 +33,9 @@ from app.bridge import Bridge
 from app.panels.ink import Ink
 from app.panels.request_columns import COLUMNS, PROMPT
 from app.panels.request_model import Index, RequestModel
-from app.panels.request_words import duration, state_color
+from app.panels.states import state_color
 from app.widgets.line import Line
+from app.words import duration
 from engine import Ended, Record, Step, Submitted
 
 REFRESH_MS = 200

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from PySide6.QtCore import QEvent, QLineF, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
-    QColor,
     QFontMetricsF,
     QHelpEvent,
     QImage,
@@ -36,7 +35,8 @@ from app.panels.roofline_points import (
     Point,
     RooflinePoints,
 )
-from app.panels.roofline_words import FORMULAS, amount, detail, headline, percent, point_words, rate_words, ticks
+from app.panels.roofline_words import FORMULAS, amount, detail, headline, percent, point_words, rate_words
+from app.plot.scales import decade_ticks
 from app.words import bytes_words
 
 RECENT = 2000  # points that are drawn one by one
@@ -198,7 +198,7 @@ class RooflinePlot(QWidget):
         painter.setFont(tiny.font)
         painter.setPen(t.secondary)
         cap, last = tiny.metrics.capHeight(), -math.inf
-        for value in ticks(frame.left, frame.right):
+        for value in decade_ticks(frame.left, frame.right):
             word, x = amount(value), float(frame.x(value))
             x0 = min(max(x - tiny.width(word) / 2, area.left()), area.right() - tiny.width(word))
             painter.fillRect(QRectF(x, area.bottom(), 1, px(3)), t.secondary)
@@ -206,7 +206,7 @@ class RooflinePlot(QWidget):
                 tiny.draw(painter, x0, area.bottom() + px(5) + tiny.ascent, word)
                 last = x0 + tiny.width(word)
         last = math.inf
-        for value in ticks(frame.low, frame.high):
+        for value in decade_ticks(frame.low, frame.high):
             word, y = amount(value), float(frame.y(value))
             painter.fillRect(QRectF(area.left() - px(3), y, px(3), 1), t.secondary)
             if y < last - tiny.height:
@@ -277,7 +277,7 @@ class RooflinePlot(QWidget):
     def _marks(self, painter: QPainter, kind: int, xs: Array, ys: Array, strength: float, size: float) -> None:
         """Decode: a disc. Prefill: an open square. Mixed: a ring."""
         t = theme.current()
-        color = theme.over(_faded(theme.oklch(t.lightness, t.chroma, HUES[kind]), strength), t.panel)
+        color = theme.over(theme.faded(theme.oklch(t.lightness, t.chroma, HUES[kind]), strength), t.panel)
         cap = Qt.PenCapStyle.SquareCap if kind == PREFILL else Qt.PenCapStyle.RoundCap
         dots = QPolygonF([QPointF(x, y) for x, y in zip(xs.tolist(), ys.tolist())])
         full = size if kind == PREFILL else size + 1
@@ -406,9 +406,3 @@ class RooflinePlot(QWidget):
         """The step of a point that is near, else what the picture means."""
         place = self.nearest(x, y)
         return point_words(self.points.point(place), self.origin) if place >= 0 else FORMULAS
-
-
-def _faded(color: QColor, strength: float) -> QColor:
-    result = QColor(color)
-    result.setAlphaF(strength)
-    return result

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
-from app.panels.request_words import duration
 from app.panels.roofline_points import Bound, Point
-from app.words import bytes_words
+from app.words import bytes_words, duration
 
 FORMULAS = (
     "Across: operations per byte = operations ÷ bytes of a step. Up: operations a second of its forward.\n"
@@ -104,10 +101,3 @@ def bound_words(point: Point) -> str:
     return {Bound.MEMORY: "memory-bound", Bound.COMPUTE: "compute-bound", Bound.UNKNOWN: "no roof"}.get(
         point.bound, f"neither: {point.bound}"
     )
-
-
-def ticks(low: float, high: float) -> list[float]:
-    """The powers of ten between two exponents; with their double and fivefold where those are few."""
-    steps = (1, 2, 5) if high - low < 2.5 else (1,)
-    values = [step * 10.0**exponent for exponent in range(math.floor(low), math.ceil(high) + 1) for step in steps]
-    return [value for value in values if low - 1e-9 <= math.log10(value) <= high + 1e-9]

@@ -9,7 +9,6 @@ from PySide6.QtGui import QPainter, QPen
 
 from app import theme
 from app.panels.ink import Ink
-from app.panels.step_marks import with_alpha
 from app.panels.step_story import millis, percent
 from app.panels.step_times import ABOUT, AFTER, BEHIND, ORDER, StepTimes
 
@@ -130,12 +129,12 @@ class StepBar:
         if name == "forward":
             painter.fillRect(box, t.accent)
         elif name in STRENGTH:
-            painter.fillRect(_seen(box), with_alpha(t.text, STRENGTH[name]))
+            painter.fillRect(_seen(box), theme.faded(t.text, STRENGTH[name]))
         else:
-            painter.fillRect(_seen(box), with_alpha(t.text, 0.10))
+            painter.fillRect(_seen(box), theme.faded(t.text, 0.10))
             if box.width() >= 3:
                 line = Qt.PenStyle.SolidLine if name == "wait" else Qt.PenStyle.DotLine
-                painter.setPen(QPen(with_alpha(t.text, 0.5), 1, line))
+                painter.setPen(QPen(theme.faded(t.text, 0.5), 1, line))
                 painter.setBrush(Qt.BrushStyle.NoBrush)
                 painter.drawRect(box.adjusted(0.5, 0.5, -0.5, -0.5))
 
@@ -176,6 +175,6 @@ def paint_attention(painter: QPainter, box: QRectF) -> None:
     if box.width() <= 0:
         return
     accent, pitch = theme.current().accent, box.height() / 5
-    painter.fillRect(box, with_alpha(accent, 0.22))
+    painter.fillRect(box, theme.faded(accent, 0.22))
     for i in range(3):
-        painter.fillRect(QRectF(box.left(), box.top() + 2 * i * pitch, box.width(), pitch), with_alpha(accent, 0.8))
+        painter.fillRect(QRectF(box.left(), box.top() + 2 * i * pitch, box.width(), pitch), theme.faded(accent, 0.8))

@@ -15,7 +15,8 @@ from PySide6.QtGui import QPainter, QPen, QPolygonF
 from app import theme
 from app.panels.ink import Ink
 from app.panels.step_bar import StepBar
-from app.panels.step_marks import Mark, mark_of, paint_mark, request_color, with_alpha
+from app.panels.step_mark_of import mark_of, request_color
+from app.panels.step_marks import Mark, paint_mark
 from app.panels.step_story import StepStory, millis, percent
 
 LOWEST, HIGHEST = 64, 190  # of the block and the lanes
@@ -142,13 +143,13 @@ class StepFigure:
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(with_alpha(theme.current().text, 0.08))
+        painter.setBrush(theme.faded(theme.current().text, 0.08))
         painter.drawPolygon(QPolygonF([one, two, three, four]))
-        painter.setPen(QPen(with_alpha(theme.current().text, 0.3), 1))
+        painter.setPen(QPen(theme.faded(theme.current().text, 0.3), 1))
         painter.drawLine(one, four)
         painter.drawLine(two, three)
         painter.restore()
-        painter.fillRect(QRectF(head.left(), bottom, head.width(), 1), with_alpha(theme.current().text, 0.3))
+        painter.fillRect(QRectF(head.left(), bottom, head.width(), 1), theme.faded(theme.current().text, 0.3))
 
     def _draw_block(self, painter: QPainter, selected: int) -> None:
         """One rectangle: every row's tokens, a stripe each, as high as they are many."""
@@ -175,7 +176,7 @@ class StepFigure:
             mark = mark_of(facts)
             paint_mark(painter, own, color, Mark.SOLID if mark is Mark.CROSS else mark)
             if bottom - top >= 4 and row:
-                painter.fillRect(QRectF(stripe.left(), top, stripe.width(), 1), with_alpha(t.panel, 0.6))
+                painter.fillRect(QRectF(stripe.left(), top, stripe.width(), 1), theme.faded(t.panel, 0.6))
         painter.restore()
         self._plate(painter, box)
 
@@ -194,9 +195,9 @@ class StepFigure:
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(with_alpha(t.panel, 0.92))
+        painter.setBrush(theme.faded(t.panel, 0.92))
         painter.drawRoundedRect(plate, theme.px(4), theme.px(4))
-        painter.setPen(QPen(with_alpha(t.text, 0.5), 1))
+        painter.setPen(QPen(theme.faded(t.text, 0.5), 1))
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.drawRect(box.adjusted(0.5, 0.5, -0.5, -0.5))
         painter.restore()

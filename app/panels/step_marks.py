@@ -9,10 +9,7 @@ from PySide6.QtCore import QLineF, QRectF, Qt
 from PySide6.QtGui import QBrush, QColor, QPaintEngine, QPainter, QPen, QPixmap, QTransform
 
 from app import theme
-from app.panels.step_story import StepRow, Waste
-from engine import Kind
 
-DIMMED = 0.55
 BETWEEN, LINE = 0.34, 0.92  # how strong a hatch's colour is between its lines and in them
 
 
@@ -25,31 +22,6 @@ class Mark(Enum):
     CROSS = 3
 
 
-def mark_of(row: StepRow) -> Mark:
-    """How a row is drawn."""
-    if row.kind is Kind.HELD:
-        return Mark.GREY
-    if row.waste is Waste.PAST:
-        return Mark.CROSS
-    return Mark.HATCH if row.kind is Kind.PREFILL else Mark.SOLID
-
-
-def request_color(request: int, selected: int) -> QColor:
-    """A request's colour on a panel; weaker when another one is selected."""
-    color = theme.request_color(request)
-    if selected in (-1, request):
-        return color
-    faded = QColor(color)
-    faded.setAlphaF(DIMMED)
-    return theme.over(faded, theme.current().panel)
-
-
-def with_alpha(color: QColor, alpha: float) -> QColor:
-    result = QColor(color)
-    result.setAlphaF(alpha)
-    return result
-
-
 def paint_mark(painter: QPainter, box: QRectF, color: QColor, mark: Mark) -> None:
     """Fills a box with a colour in this pattern; lines run on through boxes side by side."""
     if box.width() <= 0 or box.height() <= 0:
@@ -58,12 +30,12 @@ def paint_mark(painter: QPainter, box: QRectF, color: QColor, mark: Mark) -> Non
         case Mark.SOLID:
             painter.fillRect(box, color)
         case Mark.HATCH:
-            painter.fillRect(box, with_alpha(color, BETWEEN))
-            _hatch(painter, box, with_alpha(color, LINE), rising=True)
+            painter.fillRect(box, theme.faded(color, BETWEEN))
+            _hatch(painter, box, theme.faded(color, LINE), rising=True)
         case Mark.GREY:
             grey = theme.current().secondary
-            painter.fillRect(box, with_alpha(grey, 0.08))
-            _hatch(painter, box, with_alpha(grey, 0.5), rising=False)
+            painter.fillRect(box, theme.faded(grey, 0.08))
+            _hatch(painter, box, theme.faded(grey, 0.5), rising=False)
         case Mark.CROSS:
             thin = max(1.0, theme.zoom())
             inner = box.adjusted(thin / 2, thin / 2, -thin / 2, -thin / 2)

@@ -11,7 +11,7 @@ from PySide6.QtGui import QColor, QPainter
 
 from app import theme
 from app.panels.ink import Ink
-from app.panels.step_marks import request_color
+from app.panels.step_mark_of import request_color
 
 
 class Tone(Enum):

@@ -9,11 +9,11 @@ from enum import Enum
 import numpy as np
 
 from app.column import Array
-from app.panels.request_words import duration
 from app.panels.step_blocks import Account, accounts
 from app.panels.step_history import StepHistory
 from app.panels.step_refusals import RefusalWords, refusals
 from app.panels.step_times import StepTimes, step_times
+from app.words import counted, duration, graph_words
 from engine import Header, Kind, Step
 
 VISIBLE = str.maketrans({"\n": "↵", "\t": "⇥", "\r": "␍"})
@@ -229,21 +229,9 @@ class StepStory:
         return "Nobody was refused, and nobody waits."
 
 
-def graph_words(graph: int, rows: int) -> str:
-    """ "replayed a graph of 64 rows (3 dummies)"; empty where none was."""
-    dummies = graph - rows
-    filled = f" ({dummies:,} dumm{'y' if dummies == 1 else 'ies'})" if dummies > 0 else ""
-    return f"replayed a graph of {counted(graph, 'row')}{filled}" if graph else ""
-
-
 def sample_name(request: int, branch: int, samples: int) -> str:
     """ "#17", or "#17·2" for the second of several samples."""
     return f"#{request:,}" + (f"·{branch + 1}" if samples > 1 else "")
-
-
-def counted(count: int, noun: str) -> str:
-    """ "1 row", "28 rows"."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def millis(seconds: float) -> str:

@@ -21,7 +21,7 @@ from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QScrollBar, QT
 from app import theme
 from app.bridge import Bridge
 from app.panels.card_painter import CardPainter
-from app.panels.request_words import state_words, tooltip
+from app.words import request_tooltip, state_words
 from engine import RequestView, State
 
 NARROWEST, WIDEST, GAP = 240, 360, 8
@@ -391,6 +391,6 @@ class StreamCards(QAbstractScrollArea):
             if view is None:
                 QToolTip.hideText()
             else:
-                QToolTip.showText(event.globalPos(), tooltip(view), self.viewport())
+                QToolTip.showText(event.globalPos(), request_tooltip(view), self.viewport())
             return True
         return super().viewportEvent(event)

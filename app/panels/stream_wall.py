@@ -9,11 +9,11 @@ from PySide6.QtWidgets import QHBoxLayout, QToolButton, QVBoxLayout, QWidget
 from app import theme
 from app.bridge import Bridge
 from app.panels.live_rate import live_rate
-from app.panels.request_words import duration, number
 from app.panels.stream_cards import StreamCards
 from app.panels.stream_tally import StreamTally
 from app.widgets.labels import label
 from app.widgets.line import Line, Parts
+from app.words import duration, number
 from engine import Ended, Record, Step, Submitted
 
 FIGURES_MS = 100

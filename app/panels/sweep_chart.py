@@ -15,11 +15,10 @@ from PySide6.QtGui import QPainter, QPen
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
 from app import theme
-from app.panels.chart_metrics import nice_top
 from app.panels.lane_colors import lane_color
-from app.panels.plot import Plot, draw_line, draw_mark, tick_words
-from app.panels.race_charts import axis_words
-from app.panels.request_words import duration, number
+from app.panels.plot import Plot, draw_line, draw_mark
+from app.plot.scales import axis_words, nice_top, tick_words
+from app.words import duration, number
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,15 @@ from PySide6.QtGui import QColor, QFocusEvent, QHelpEvent, QImage, QPainter, QPa
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app import theme
+from app.column import Array
 from app.panels.ink import Ink
 from app.panels.timeline_axis import Axis
-from app.panels.timeline_cells import Array, Cell
+from app.panels.timeline_cells import Cell
 from app.panels.timeline_ink import Bars, TimelineInk
 from app.panels.timeline_raster import raster
 from app.panels.timeline_span import TimelineSpan
-from app.panels.timeline_words import cell_words, time_ticks
+from app.panels.timeline_words import cell_words
+from app.plot.scales import time_ticks
 from engine import Record, Step
 
 GAP = 3  # pixels from which on a run has a head that sets it apart from the last

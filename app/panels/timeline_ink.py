@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.panels.timeline_cells import LOOKS, NEW_SHARE, Array, Look, TimelineCells
+from app.column import Array
+from app.panels.timeline_cells import LOOKS, NEW_SHARE, Look, TimelineCells
 from app.panels.timeline_raster import Raster
 
 DEPTHS = 4  # of a hatch line's soft edge; the last is the line itself

@@ -178,10 +178,8 @@ class TimelinePaint:
     def label(self, painter: QPainter, x: float, baseline: float, words: str, color: QColor | None = None) -> None:
         """Words on a ground of the panel's, so that they can be read on anything."""
         ink, t = self.ink, theme.current()
-        ground = QColor(t.panel)
-        ground.setAlphaF(0.82)
         box = QRectF(x - theme.px(3), baseline - ink.ascent, ink.width(words) + theme.px(6), ink.height)
-        painter.fillRect(box, ground)
+        painter.fillRect(box, theme.faded(t.panel, 0.82))
         painter.setFont(ink.font)
         painter.setPen(color or t.secondary)
         ink.draw(painter, x, baseline, words)
@@ -198,8 +196,7 @@ class TimelinePaint:
         baseline = band.top + (band.height + ink.metrics.capHeight()) / 2
         ink.draw(painter, area.left() - theme.px(8) - ink.width("queue"), baseline, "queue")
         if len(waiting) and waiting.max() > 0:
-            grey = QColor(t.secondary)
-            grey.setAlphaF(0.28)
+            grey = theme.faded(t.secondary, 0.28)
             room = band.height - 2
             heights = np.ceil(waiting / waiting.max() * room)
             changes = np.flatnonzero(np.diff(heights, prepend=-1.0))

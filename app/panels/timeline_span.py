@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QWidget
 from app import theme
 from app.panels.timeline_axis import Axis, places_of, times_of
 from app.panels.timeline_cells import TimelineCells
-from app.panels.timeline_words import nice_end
+from app.plot.scales import nice_end
 
 ZOOM_STEP = 1.25
 PAN_STEP = 0.1

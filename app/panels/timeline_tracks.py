@@ -15,7 +15,9 @@ import numpy as np
 from app.column import Array
 from app.panels.timeline_ink import DEPTHS, packed
 from app.panels.timeline_steps import LAUNCH, TAIL, TOKENS, TokenColumns
+from app.plot.scales import nice_top
 
+TOPS = (1, 1.5, 2, 3, 5, 7.5, 10)
 NEAR_BUDGET = 2.5  # a budget further above the most in sight has its line at the rim, not at its height
 LAYERS = ("attention", "forward", "sample", "prepare", "plan", "commit", "record", "wait")  # of the host's lane
 BETWEEN, LINE = 0.34, 0.92  # a hatch's strength between its lines and in them
@@ -57,20 +59,12 @@ class TokenScale:
 
 def token_scale(most: float, budget: int | None) -> TokenScale:
     """A scale for so many tokens in a step, and for their budget where there is one and it is near."""
-    top = nice_top(most)
+    top = nice_top(most, TOPS, 1e-3)  # rests while one pans
     if budget is None:
         return TokenScale(top)
     if budget <= NEAR_BUDGET * max(top, 1.0):
         return TokenScale(max(1.06 * budget, top if most > budget else 0.0), budget)
     return TokenScale(top, budget, beyond=True)
-
-
-def nice_top(most: float) -> float:
-    """The next of 1, 1.5, 2, 3, 5, 7.5 of a power of ten, so that a scale rests while one pans."""
-    if not most > 0:
-        return 1.0
-    power = 10.0 ** math.floor(math.log10(most))
-    return next(step * power for step in (1, 1.5, 2, 3, 5, 7.5, 10) if step * power >= most * 0.999)
 
 
 def stacked(heights: Array, height: int) -> Array:

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Signal
-from PySide6.QtGui import QColor, QHelpEvent, QPainter, QPaintEvent
+from PySide6.QtGui import QHelpEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from app import theme
@@ -244,8 +244,7 @@ class TimelineView(Timeline):
         bottom = bands.ticks.top
         if self._moment is not None:
             x = self.x_at(self._moment)
-            pale = QColor(theme.current().panel)
-            pale.setAlphaF(PALE)
+            pale = theme.faded(theme.current().panel, PALE)
             left = max(x + 1, area.left())
             if left < area.right() + theme.px(5):
                 painter.fillRect(QRectF(left, 0, area.right() + theme.px(5) - left, bottom), pale)

@@ -3,36 +3,17 @@
 from __future__ import annotations
 
 import math
-from decimal import Decimal
 
 import numpy as np
 
 from app.column import Array
-from app.panels.step_story import graph_words
 from app.panels.timeline_cells import Cell
 from app.panels.timeline_marks import MARK_WORDS, Mark
 from app.panels.timeline_steps import PHASES, Row
+from app.words import graph_words
 from engine import Kind
 
 NAMED = 0.02  # phases of a smaller share of their step are told together
-
-
-def nice_end(seconds: float) -> float:
-    """The end of an axis that shows so many seconds: the next fifth of its power of ten, "31.2" on one to 32."""
-    if not seconds > 0 or not math.isfinite(seconds):
-        return 10.0
-    step = Decimal(10) ** math.floor(math.log10(seconds)) / 5
-    return float(math.ceil(Decimal(repr(seconds)) / step) * step)
-
-
-def time_ticks(begin: float, end: float, count: float) -> list[tuple[float, str]]:
-    """At most about `count` round seconds in `[begin, end]`, each with its words: "0 s", "2.5 s"."""
-    least = (end - begin) / max(count, 1.0)
-    power = math.floor(math.log10(least))
-    step = next(m * Decimal(10) ** (power + p) for p in (0, 1) for m in (1, 2, 5) if m * 10.0 ** (power + p) >= least)
-    decimals = max(0, -int(step.normalize().as_tuple().exponent))
-    first, last = math.ceil(Decimal(repr(begin)) / step), math.floor(Decimal(repr(end)) / step)
-    return [(float(i * step), f"{float(i * step):,.{decimals if i else 0}f} s") for i in range(first, last + 1)]
 
 
 def seconds_words(begin: float, end: float) -> str:

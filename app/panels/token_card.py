@@ -9,10 +9,9 @@ from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QWidget
 
 from app import theme
-from app.panels.card_painter import faded
 from app.panels.ink import Ink
-from app.panels.request_words import duration
 from app.panels.token_view import Alternative, TokenCard, visible
+from app.words import duration
 
 WIDE = 264
 PAD = 10
@@ -199,7 +198,7 @@ class TokenCardView(QWidget):
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(t.hairline)
         painter.drawRoundedRect(QRectF(bar, middle - px(3), px(BAR), px(6)), px(2), px(2))
-        painter.setBrush(t.accent if chosen else faded(t.secondary, 0.8))
+        painter.setBrush(t.accent if chosen else theme.faded(t.secondary, 0.8))
         painter.drawRoundedRect(QRectF(bar, middle - px(3), max(1.0, px(BAR) * probability), px(6)), px(2), px(2))
         painter.setFont(self._small.font)
         painter.setPen(t.text if chosen else t.secondary)

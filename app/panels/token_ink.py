@@ -8,7 +8,6 @@ from itertools import pairwise
 from PySide6.QtGui import QColor, QTextCharFormat
 
 from app import theme
-from app.panels.card_painter import faded
 from app.panels.token_view import FIRST, LIKELY, SLOW, STALL, TOGETHER
 
 PLAIN = 255  # the class of text that is not judged
@@ -27,13 +26,11 @@ def grounds(mode: TokenMode) -> dict[int, QColor]:
     t = theme.current()
     strong = 1.0 if t.dark else 0.85
     if mode is TokenMode.PROBABILITY:
-        middle = theme.over(faded(t.bad, 0.45), t.warn)
-        ramp = (None, faded(t.warn, 0.10), faded(t.warn, 0.24), faded(middle, 0.34), faded(t.bad, 0.44))
+        middle = theme.over(theme.faded(t.bad, 0.45), t.warn)
+        ramp = ((t.warn, 0.10), (t.warn, 0.24), (middle, 0.34), (t.bad, 0.44))
     else:
-        ramp = (
-            None, faded(t.accent, 0.16), faded(t.accent, 0.36), faded(t.bad, 0.44), faded(t.good, 0.26),
-        )  # fmt: skip
-    return {i: faded(color, color.alphaF() * strong) for i, color in enumerate(ramp) if color is not None}
+        ramp = ((t.accent, 0.16), (t.accent, 0.36), (t.bad, 0.44), (t.good, 0.26))
+    return {i: theme.faded(color, alpha * strong) for i, (color, alpha) in enumerate(ramp, 1)}
 
 
 def underlines(mode: TokenMode) -> dict[int, tuple[Line, QColor]]:
@@ -53,7 +50,7 @@ def formats(mode: TokenMode) -> dict[int, QTextCharFormat]:
     plain.setFont(theme.mono(13))
     plain.setForeground(t.text)
     ghost = QTextCharFormat(plain)
-    ghost.setForeground(faded(t.text, 0.34 if t.dark else 0.4))
+    ghost.setForeground(theme.faded(t.text, 0.34 if t.dark else 0.4))
     result = {PLAIN: plain, GHOST: ghost}
     if mode is TokenMode.TEXT:
         return result

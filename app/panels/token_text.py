@@ -23,9 +23,9 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QApplication, QPlainTextEdit
 
 from app import theme
-from app.column import Column
+from app.column import Array, Column
 from app.panels.token_ink import GHOST, PLAIN, TokenMode, formats
-from app.panels.token_view import Array, shown_units
+from app.panels.token_view import shown_units
 
 NONE = np.zeros(0, np.int64)
 UNKNOWN = 253  # a class that nothing has

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from app.column import Array
 from engine import RequestView, Step
 
-Array = np.ndarray[Any, Any]
 LIKELY = (0.8, 0.5, 0.2, 0.05)  # probabilities between the classes 0 (likeliest) to 4
 SLOW = (1.25, 2.0, 4.0)  # medians between the classes 0 (as usual) to 3, a stall
 STALL, FIRST = 3, 4  # classes of time; FIRST is the time to first token, which no median of gaps can judge

@@ -25,7 +25,7 @@ from PySide6.QtWidgets import (
 
 from app import theme
 from app.bridge import Bridge
-from app.panels.request_words import duration, number, state_color, state_words
+from app.panels.states import state_color
 from app.panels.token_card import TokenCardView
 from app.panels.token_ink import TokenMode
 from app.panels.token_switch import TokenSwitch
@@ -33,6 +33,7 @@ from app.panels.token_text import TokenText
 from app.panels.token_view import TokenCard, Waits, token_card, token_classes
 from app.session import Session
 from app.widgets.labels import Note, label
+from app.words import duration, number, state_words
 from engine import Ended, Record, RequestView, SampleView, State, Step, Submitted, request_metrics
 
 EMPTY = "Select a stream to read it whole."

@@ -7,14 +7,21 @@ from dataclasses import replace
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from app.estimate import nvidia_driver
 from app.widgets.controls import DropDown, Number, Switch
 from app.widgets.labels import Note, Row
-from engine import MODES, PAGED_MODES, SOLITARY_MODES, EngineConfig
+from engine import MODES, PAGED_MODES, SOLITARY_MODES, EngineConfig, nvidia_driver
 
 GATHERED = ("static", "dynamic")  # batches that leave together
 JOINING = ("continuous-padded", *PAGED_MODES)  # requests come and go while others run
 DELIVERY: list[tuple[str, object]] = [("as it comes", "stream"), ("when the batch is done", "batch")]
+
+
+def devices() -> list[tuple[str, object]]:
+    """Where a model may run, as choices of a list."""
+    found: list[tuple[str, object]] = [("automatic", "auto"), ("CPU", "cpu")]
+    if nvidia_driver():
+        found.append(("GPU (CUDA)", "cuda"))
+    return found
 
 
 class ConfigForm(QWidget):

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from engine.config import InvalidInput
-from engine.memory_rules import MLP_WIDTHS
 from engine.models.quantization.awq_settings import awq_settings, check_group, check_names
 from engine.models.weight_names import sort_weights
 
@@ -18,6 +17,7 @@ TORCH_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 TORCH_NAMES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 CONV1D = ("gpt2", "openai-gpt", "imagegpt")  # model types that store linear weights as [inputs, outputs]
 EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+MLP_WIDTHS = ("intermediate_size", "n_inner", "ffn_dim")  # what configs call the width of a layer's MLP
 ACTIVE = ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k")
 
 Headers = Mapping[str, tuple[tuple[int, ...], str]]

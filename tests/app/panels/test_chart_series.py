@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from app.panels.chart_metrics import nice_top
-from app.panels.chart_series import BIN, ITL_SPAN, TTFT_SPAN, ChartSeries, Extremes, decimate, drawn_order
+from app.panels.chart_series import BIN, ITL_SPAN, TTFT_SPAN, ChartSeries, Extremes
+from app.plot.decimate import decimate, drawn_order
+from app.plot.scales import nice_top
 from app.synthetic import synthetic_trace
 from engine import Record, Step, Submitted, Telemetry, Trace
 

@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 from app import places, theme
 from app.estimate import Estimate
 from app.load_status import LoadStatus
-from app.memory_device import device_bill, graph_words
+from app.memory_device import captured_words, device_bill
 from app.panels.model import ModelPanel
 from app.panels.model_bill import LENGTH_KEY, BillBar, ModelBill
 from app.session import Session
@@ -117,10 +117,10 @@ def test_without_a_cache_nothing_is_said_to_fit(qtbot: QtBot) -> None:
 
 
 def test_captured_decode_steps_are_told_on_a_gpu_alone() -> None:
-    assert graph_words(GPU) == "Decode graphs: 1–256 rows (35)"
-    assert graph_words(replace(GPU, graphs=(4,))) == "Decode graphs: 4 rows (1)"
-    assert graph_words(gpu_header(64, 100, off="it waits")) == "Decode graphs: off, it waits"
-    assert graph_words(replace(header(8, 100), graphs_off="there is no GPU")) == ""
+    assert captured_words(GPU) == "Decode graphs: 1–256 rows (35)"
+    assert captured_words(replace(GPU, graphs=(4,))) == "Decode graphs: 4 rows (1)"
+    assert captured_words(gpu_header(64, 100, off="it waits")) == "Decode graphs: off, it waits"
+    assert captured_words(replace(header(8, 100), graphs_off="there is no GPU")) == ""
 
 
 def test_the_panel_shows_the_bill_of_a_real_load_and_the_estimate_before_it(qtbot: QtBot, loaded: Session) -> None:

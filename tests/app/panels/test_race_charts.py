@@ -7,8 +7,9 @@ from pytestqt.qtbot import QtBot
 
 from app import theme
 from app.panels.lane_colors import lane_color
-from app.panels.plot import draw_mark, tick_words
-from app.panels.race_charts import RaceChart, RaceCharts, axis_words
+from app.panels.plot import draw_mark
+from app.panels.race_charts import RaceChart, RaceCharts
+from app.plot.scales import axis_words, tick_words
 from app.synthetic_lanes import lane_trace
 
 LANES = ("static", "continuous")

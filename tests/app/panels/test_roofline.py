@@ -18,7 +18,8 @@ from pytestqt.qtbot import QtBot
 from app import theme
 from app.panels.roofline import COLUMNS, ROWS, Roofline
 from app.panels.roofline_points import Bound, RooflinePoints
-from app.panels.roofline_words import FORMULAS, amount, detail, headline, rate_words, summary, ticks
+from app.panels.roofline_words import FORMULAS, amount, detail, headline, rate_words, summary
+from app.plot.scales import decade_ticks
 from app.scope import Scope
 from app.synthetic import synthetic_trace
 from engine import (
@@ -135,8 +136,8 @@ def test_a_gpus_step_takes_the_time_between_ends() -> None:
 def test_words_for_numbers() -> None:
     assert [amount(v) for v in (0.0, 0.5, 12.34, 999.6, 2.3e11, 1e13)] == ["0", "0.5", "12.3", "1 k", "230 G", "10 T"]
     assert rate_words(2.219e11) == "222 GFLOP/s"
-    assert ticks(-0.1, 3.2) == [1, 10, 100, 1000]
-    assert ticks(0, 1) == [1, 2, 5, 10]
+    assert decade_ticks(-0.1, 3.2) == [1, 10, 100, 1000]
+    assert decade_ticks(0, 1) == [1, 2, 5, 10]
 
 
 def test_a_step_beyond_the_roof_says_that_the_roof_was_measured_low() -> None:

@@ -7,9 +7,9 @@ from pytestqt.qtbot import QtBot
 
 from app import theme
 from app.bridge import Bridge
-from app.panels.request_words import state_words
 from app.panels.stream_wall import StreamWall
 from app.synthetic import synthetic_trace
+from app.words import state_words
 from engine import FinishReason, Trace
 
 LEFT = Qt.MouseButton.LeftButton

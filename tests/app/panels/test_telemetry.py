@@ -13,8 +13,9 @@ from PySide6.QtCore import QPoint, Qt
 from pytestqt.qtbot import QtBot
 
 from app import theme
-from app.panels.machine_readings import READINGS, MachineReadings, nice_bytes
+from app.panels.machine_readings import READINGS, MachineReadings
 from app.panels.telemetry import MachinePanel
+from app.plot.scales import nice_bytes
 from app.scope import Scope
 from engine import (
     Engine,

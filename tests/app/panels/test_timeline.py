@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 from app import theme
 from app.panels.timeline import Timeline
 from app.panels.timeline_cells import Look
-from app.panels.timeline_words import nice_end
+from app.plot.scales import nice_end
 from app.synthetic_lanes import lane_trace
 from engine import Step
 

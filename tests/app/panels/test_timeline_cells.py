@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from app.panels.timeline_cells import Look, TimelineCells, looks
 from app.panels.timeline_raster import SHARED, raster
-from app.panels.timeline_words import cell_words, nice_end, time_ticks
+from app.panels.timeline_words import cell_words
+from app.plot.scales import nice_end, time_ticks
 from app.synthetic_lanes import MODES, lane_trace
 from engine import Kind, Record, Step
 

@@ -22,7 +22,7 @@ from app.panels.timeline_marks import Mark, TimelineMarks
 from app.panels.timeline_panel import TimelinePanel
 from app.panels.timeline_raster import raster
 from app.panels.timeline_steps import LAUNCH, PHASES, TOKENS, TimelineSteps
-from app.panels.timeline_tracks import crisp, host_shares, nice_top, stacked, token_scale
+from app.panels.timeline_tracks import crisp, host_shares, stacked, token_scale
 from app.panels.timeline_view import LEAPS
 from app.panels.timeline_words import length_words
 from app.scope import Scope
@@ -351,7 +351,7 @@ def test_the_budget_has_a_line_only_where_it_means_something(runs: dict[str, Tra
     assert token_scale(60, 64).top == pytest.approx(1.06 * 64)
     far = token_scale(16, 2048)
     assert far.beyond
-    assert far.top == nice_top(16) == 20
+    assert far.top == 20
     assert token_scale(90, None).budget == 0
 
 

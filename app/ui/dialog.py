@@ -1,0 +1,32 @@
+"""What every dialog of the window has in common."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QDialog, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+
+from app import theme
+
+
+class Dialog(QDialog):
+    """Deletes itself when it is closed; put widgets into `column`."""
+
+    def __init__(self, parent: QWidget, name: str, title: str) -> None:
+        super().__init__(parent)
+        self.setObjectName(name)
+        self.setWindowTitle(title)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setMinimumWidth(theme.px(340))
+        self.column = QVBoxLayout(self)
+        self.column.setContentsMargins(24, 20, 24, 16)
+        self.column.setSpacing(12)
+
+    def add_close(self) -> None:
+        close = QPushButton("Close")
+        close.setDefault(True)
+        close.clicked.connect(self.accept)
+        row = QHBoxLayout()
+        row.addStretch(1)
+        row.addWidget(close)
+        self.column.addSpacing(8)
+        self.column.addLayout(row)
