@@ -17,7 +17,7 @@ from engine import Ended, Header, Record, RequestIndex, RequestView, Step, Submi
 
 FRAMES_PER_SECOND = 30
 BUDGET = 0.008
-RATE_WINDOW = 1.0
+RATE_WINDOW, RATE_PAUSE = 1.0, 0.25
 
 
 class Bridge(QObject):
@@ -40,6 +40,7 @@ class Bridge(QObject):
         self._tokens: deque[tuple[float, int]] = deque()
         self._tokens_sum = 0
         self._arrived = 0.0
+        self._rate = (-1, 0.0)  # the quarter second it was taken in, and what it was
         self._ticks: deque[float] = deque()
         self._busy = False
         self._timer = QTimer(self)
@@ -80,7 +81,15 @@ class Bridge(QObject):
         return float(len(self._ticks))
 
     @property
-    def tokens_per_second(self) -> float:
+    def live_rate(self) -> float:
+        """Output tokens of the last second, taken anew every quarter second: no two places in the window ever show
+        different ones. 0 when every request has ended, whatever else the engine still tells."""
+        slot = int(perf_counter() / RATE_PAUSE)
+        if self._rate[0] != slot:
+            self._rate = slot, self._tokens_per_second() if self.busy else 0.0
+        return self._rate[1]
+
+    def _tokens_per_second(self) -> float:
         """Output tokens of the last second of the trace; 0 once nothing has arrived for a second."""
         if not self._tokens or perf_counter() - self._arrived > RATE_WINDOW:
             return 0.0

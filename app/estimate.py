@@ -6,7 +6,9 @@ import contextlib
 from dataclasses import dataclass
 
 from app.words import bytes_words, count_words, sentence
-from engine import EngineConfig, Fit, ModelSpec, Room, fits, inspect_model, nvidia_driver
+from engine import EngineConfig, Fit, InvalidInput, ModelSpec, Room, fits, inspect_model, nvidia_driver
+
+RUNTIME = 600 << 20  # bytes that an engine's process takes besides weights and pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +77,25 @@ def estimate(spec: ModelSpec, config: EngineConfig | None = None) -> Estimate:
         *(sentence(words) for words in (fit.available, fit.note) if words),
     )
     return Estimate(fit.weights, memory.free, memory.total, facts, fit, bills, info.context)
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Bytes that a model needs, 0 where that is not known beforehand, and bytes that are free."""
+
+    needed: int
+    free: int
+
+    @property
+    def enough(self) -> bool:
+        return self.needed <= self.free
+
+
+def demand_beside(spec: ModelSpec) -> Demand:
+    """What `spec` takes, and what is free with everything that is loaded now. A model of which nothing is known before
+    it is fetched takes its chance beside the one there is."""
+    try:
+        found = estimate(spec)
+    except (InvalidInput, OSError):
+        return Demand(0, empty(spec.device).free)
+    return Demand(found.weights + RUNTIME, found.free)

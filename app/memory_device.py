@@ -21,7 +21,7 @@ ABOUT = {
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One line of a bill: `look` as `memory_looks` paints it, its name and bytes."""
+    """One line of a bill: `look` as `plot.patterns` paints it, its name and bytes."""
 
     look: str
     name: str

@@ -22,9 +22,9 @@ from typing import Any, TypeVar
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app import places
+from app.estimate import demand_beside
 from app.load_status import LoadMeter
 from app.loan import Loan, check_files
-from app.room import room_beside
 from app.words import bytes_words, model_words
 from engine import (
     EngineConfig,
@@ -200,10 +200,12 @@ class Session(QObject):
 
     async def _make_room(self, spec: ModelSpec, present: ModelSpec) -> bool:
         """Gives the present model back where memory does not hold `spec` beside it; True when it did."""
-        room = await self.off_thread(lambda: room_beside(spec))
-        if room.enough:
+        demand = await self.off_thread(lambda: demand_beside(spec))
+        if demand.enough:
             return False
-        words = f"{model_words(spec.source)} needs about {bytes_words(room.needed)}, {bytes_words(room.free)} are free"
+        words = (
+            f"{model_words(spec.source)} needs about {bytes_words(demand.needed)}, {bytes_words(demand.free)} are free"
+        )
         if self.busy():
             raise InvalidInput(f"{words}; stop the requests that run on {model_words(present.source)} first")
         self.room_made.emit(

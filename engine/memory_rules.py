@@ -4,13 +4,14 @@ torch."""
 from __future__ import annotations
 
 from engine.blocks import blocks_for
-from engine.buckets import bucket_sizes
 
 CPU_SHARE = 0.25  # of the memory that is free once the weights are there
 GPU_RESERVE, LEAST_RESERVE = 0.02, 256 << 20  # of a GPU's free memory, what stays free
 SEGMENT = 2 << 20  # to which CUDA's allocator rounds large tensors up
 CAPTURE = 16 << 20  # what one captured graph takes beside its activations, at most
 UNKNOWN_CONTEXT = 4096  # tokens that a request may have where the model does not say
+CLOSE, APART, WIDE = 8, 256, 64  # captured batch sizes are 8 apart up to 256 rows, and 64 apart beyond
+MOST = 1024  # rows of a captured decode step
 LOGITS = 3  # float32 copies of the logits that sampling holds at a time
 
 
@@ -20,6 +21,14 @@ def pool_share(free: int, kind: str, needed: int = 0) -> int:
     if kind != "cuda":
         return int(free * CPU_SHARE)
     return max(0, free - needed - max(int(free * GPU_RESERVE), LEAST_RESERVE))
+
+
+def bucket_sizes(most: int) -> tuple[int, ...]:
+    """The numbers of rows for which decode steps are captured as CUDA graphs, so that a step of up to `most` finds one that is not much larger."""
+    few = [n for n in (1, 2, 4) if n < most]
+    top = min(most, MOST)
+    close = range(CLOSE, min(top, APART) + CLOSE, CLOSE) if top > 4 else [top]
+    return tuple(sorted({*few, *close, *range(APART + WIDE, top + WIDE, WIDE)}))
 
 
 def gpu_needs(slots: int, layers: int, vocabulary: int, decode_step: int = 0) -> int:

@@ -23,7 +23,6 @@ from app.panels.chart_metrics import Latency, Metric, all_metrics
 from app.panels.chart_plot import ChartPlot
 from app.panels.chart_series import BIN, ChartSeries
 from app.panels.ink import Ink
-from app.panels.live_rate import live_rate
 from app.plot.scales import nice_top
 from app.widgets.labels import Heading
 from app.words import duration
@@ -259,7 +258,7 @@ class LiveCharts(QWidget):
 
     def refresh(self) -> None:
         """Draws every chart now."""
-        self.series.live_rate = live_rate(self.bridge)
+        self.series.live_rate = self.bridge.live_rate
         for chart in self.charts:
             chart.build()
             chart.refresh(self.span())
@@ -274,7 +273,7 @@ class LiveCharts(QWidget):
             chart.setVisible(chart.measure.shown(self.series))
 
     def _on_tick(self) -> None:
-        self.series.live_rate = live_rate(self.bridge)
+        self.series.live_rate = self.bridge.live_rate
         shown = [chart for chart in self.charts if chart.measure.shown(self.series)]
         scope = self.bridge.scope
         count = len(shown) if self._moved and not scope.playing else CHARTS_A_TICK

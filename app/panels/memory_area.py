@@ -23,10 +23,10 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app import theme
 from app.column import Array
-from app.panels import memory_looks
 from app.panels.ink import Ink
 from app.panels.memory_raster import draw_dashes, stacked
 from app.panels.memory_series import KINDS, MemorySeries
+from app.plot import patterns
 from app.plot.scales import nice_pool, time_ticks
 from app.words import bytes_words
 
@@ -186,8 +186,8 @@ class MemoryArea(QWidget):
             return self._picture
         if (height, width, ratio, t.name, theme.zoom()) != self._textured:
             self._textured = (height, width, ratio, t.name, theme.zoom())
-            self._textures = [memory_looks.texture(kind, height, width, ratio) for kind in KINDS]
-            edge = np.full((height, width), memory_looks.color("external", t).rgb(), np.uint32)
+            self._textures = [patterns.texture(kind, height, width, ratio) for kind in KINDS]
+            edge = np.full((height, width), patterns.color("external", t).rgb(), np.uint32)
             self._outlines = [None, None, None, edge]
         edges = self._edges
         at = self.span[0] + (np.arange(width) + 0.5) / width * (self.span[1] - self.span[0])
@@ -223,7 +223,7 @@ class MemoryArea(QWidget):
                 upper, lower = (_points(xs, self._heights(area, values[run])) for values in (high, low))
                 path.addPolygon(QPolygonF(upper + lower[::-1]))
                 path.closeSubpath()
-            memory_looks.fill(painter, path, kind)
+            patterns.fill(painter, path, kind)
 
     def _xs(self, area: QRectF) -> Array:
         begin, end = self.span

@@ -10,9 +10,9 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app import theme
 from app.memory_device import ABOUT, DeviceBill, Item
-from app.panels import memory_looks
 from app.panels.ink import Ink
 from app.panels.memory_series import KINDS, Moment
+from app.plot import patterns
 from app.words import bytes_words
 
 GAP = 12
@@ -139,7 +139,7 @@ class DeviceBar(QWidget):
         painter.end()
 
     def _swatch(self, painter: QPainter, box: QRectF, look: str) -> None:
-        memory_looks.fill(painter, box, look)
+        patterns.fill(painter, box, look)
 
     def _own(self, painter: QPainter, box: QRectF) -> None:
         """Weights, the pool by its kinds, and what else the process holds."""
@@ -161,20 +161,20 @@ class DeviceBar(QWidget):
 
     def _pool(self, painter: QPainter, part: QRectF) -> None:
         moment, x = self._moment, part.left()
-        memory_looks.fill(painter, part, "free")
+        patterns.fill(painter, part, "free")
         if moment is None or not moment.pool:
             return
         for kind in KINDS:
             width = getattr(moment, kind) / moment.pool * part.width()
             if width > 0:
-                memory_looks.fill(painter, QRectF(x, part.top(), max(1.0, width), part.height()), kind)
+                patterns.fill(painter, QRectF(x, part.top(), max(1.0, width), part.height()), kind)
             x += width
 
     def _part(self, painter: QPainter, box: QRectF, look: str, tip: str) -> None:
         if look == "own":
             painter.fillRect(box, theme.current().secondary)
         else:
-            memory_looks.fill(painter, box, look)
+            patterns.fill(painter, box, look)
         self._parts.append((box, tip))
 
     def _tip(self, name: str, count: int) -> str:

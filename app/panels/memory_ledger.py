@@ -10,10 +10,10 @@ from PySide6.QtGui import QColor, QHelpEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app import theme
-from app.panels import memory_looks
 from app.panels.ink import Ink
 from app.panels.memory_area import dash
 from app.panels.memory_series import KINDS, MemorySeries, Moment
+from app.plot import patterns
 from app.words import bytes_words
 from engine import kv_capacity
 
@@ -179,7 +179,7 @@ class MemoryLedger(QWidget):
         tokens = getattr(moment, kind)
         box = round(ink.metrics.capHeight()) + px(1)
         top = y + ink.ascent - box + px(0.5)
-        memory_looks.fill(painter, QRectF(0, round(top), box + px(6), box), kind)
+        patterns.fill(painter, QRectF(0, round(top), box + px(6), box), kind)
         color = t.text if tokens or kind == "free" else t.faint
         share = tokens / max(1, self.series.pool)
         right = float(self.width())
@@ -241,7 +241,7 @@ class MemoryLedger(QWidget):
         for kind in KINDS[:3]:
             width = getattr(moment, kind) / max(1, moment.held) * whole.width()
             if width > 0 and moment.held:
-                memory_looks.fill(painter, QRectF(x, whole.top(), width, whole.height()), kind)
+                patterns.fill(painter, QRectF(x, whole.top(), width, whole.height()), kind)
             x += width
 
     def event(self, event: QEvent) -> bool:

@@ -13,8 +13,8 @@ from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QToolTip, QVBoxLayout, Q
 from app import places, theme
 from app.estimate import Estimate
 from app.memory_device import DeviceBill, Item, device_bill, lengths
-from app.panels import memory_looks
 from app.panels.ink import Ink
+from app.plot import patterns
 from app.widgets.controls import DropDown
 from app.widgets.labels import label
 from app.words import bytes_words
@@ -131,7 +131,7 @@ class BillBar(QWidget):
             if item.name == "free" or not item.count:
                 continue
             gap = 1.0 if part.width() > px(3) else 0.0
-            memory_looks.fill(painter, part.adjusted(0, 0, -gap, 0), item.look)
+            patterns.fill(painter, part.adjusted(0, 0, -gap, 0), item.look)
         painter.setClipping(False)
         painter.setPen(QPen(theme.over(t.edge, t.panel), 1))
         painter.setBrush(Qt.BrushStyle.NoBrush)
@@ -144,7 +144,7 @@ class BillBar(QWidget):
         for line, item in self._lines():
             baseline = line.top() + (line.height() - ink.height) / 2 + ink.ascent
             box = QRectF(line.left(), round(baseline - self._box + px(0.5)), self._box, self._box)
-            memory_looks.fill(painter, box, item.look)
+            patterns.fill(painter, box, item.look)
             painter.setPen(t.secondary)
             ink.draw(painter, box.right() + px(5), baseline, item.name)
             figure = self._figure(item)

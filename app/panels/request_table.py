@@ -31,8 +31,7 @@ from PySide6.QtWidgets import (
 from app import theme
 from app.bridge import Bridge
 from app.panels.ink import Ink
-from app.panels.request_columns import COLUMNS, PROMPT
-from app.panels.request_model import Index, RequestModel
+from app.panels.request_model import COLUMNS, PROMPT, Index, RequestModel
 from app.panels.states import state_color
 from app.widgets.line import Line
 from app.words import duration

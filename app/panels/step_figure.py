@@ -16,8 +16,8 @@ from app import theme
 from app.panels.ink import Ink
 from app.panels.step_bar import StepBar
 from app.panels.step_mark_of import mark_of, request_color
-from app.panels.step_marks import Mark, paint_mark
 from app.panels.step_story import StepStory, millis, percent
+from app.plot.patterns import Mark, paint_mark
 
 LOWEST, HIGHEST = 64, 190  # of the block and the lanes
 THIN, LABELLED, TALLEST = 4, 14, 22  # pixels a lane

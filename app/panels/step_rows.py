@@ -12,8 +12,8 @@ from PySide6.QtWidgets import QToolTip, QWidget
 from app import theme
 from app.panels.ink import Ink
 from app.panels.step_mark_of import mark_of, request_color
-from app.panels.step_marks import paint_mark
 from app.panels.step_story import WASTE_ABOUT, StepRow, StepStory
+from app.plot.patterns import paint_mark
 
 HIGH = 22
 EDGE = 8  # left and right of a row's words

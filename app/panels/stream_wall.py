@@ -8,7 +8,6 @@ from PySide6.QtWidgets import QHBoxLayout, QToolButton, QVBoxLayout, QWidget
 
 from app import theme
 from app.bridge import Bridge
-from app.panels.live_rate import live_rate
 from app.panels.stream_cards import StreamCards
 from app.panels.stream_tally import StreamTally
 from app.widgets.labels import label
@@ -135,7 +134,7 @@ class StreamWall(QWidget):
         self.counts.say_parts([*then, *parts] if tally.requests or then else [])
 
     def _tell_figures(self) -> None:
-        rate, frames = live_rate(self.bridge), self.bridge.frames_per_second
+        rate, frames = self.bridge.live_rate, self.bridge.frames_per_second
         live = self.cards.ids and self.bridge.scope.following
         text = f"{number(rate)} tok/s   {frames:.0f} fps" if live else f"{frames:.0f} fps"
         self.figures.say(text)

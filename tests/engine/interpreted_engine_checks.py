@@ -13,9 +13,9 @@ if os.environ.get("TRITON_INTERPRET") != "1":
 
 from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Step, Submission
 from engine.blocks import BlockPool
-from engine.buckets import bucket_sizes
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.decoding.output import Output
+from engine.memory_rules import bucket_sizes
 from engine.models.gpu_runner import GpuRunner
 from engine.models.loading import LoadedModel, load
 from engine.request import Branch, Emission, Request

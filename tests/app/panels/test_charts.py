@@ -7,7 +7,6 @@ from pytestqt.qtbot import QtBot
 from app import theme
 from app.bridge import Bridge
 from app.panels.charts import LiveCharts
-from app.panels.live_rate import live_rate
 from app.panels.stream_wall import StreamWall
 from app.synthetic import synthetic_trace
 from engine import Telemetry, Trace
@@ -48,13 +47,13 @@ def test_header_and_chart_tell_one_rate_and_nothing_when_all_is_over(qtbot, brid
     wall = StreamWall(bridge)
     qtbot.addWidget(wall)
     tell([story.submitted(1)] + [story.step({1: "a"}) for _ in range(20)])
-    qtbot.waitUntil(lambda: live_rate(bridge) == pytest.approx(10))
+    qtbot.waitUntil(lambda: bridge.live_rate == pytest.approx(10))
     charts.refresh()
     wall._tell_figures()
     assert figure(charts, "throughput") == ("10", "tok/s")
     assert wall.figures.text().startswith("10 tok/s")
     tell([story.ended(1), Telemetry(2.1, 5.0, 1 << 30, 8 << 30)])
-    qtbot.waitUntil(lambda: live_rate(bridge) == 0.0)
+    qtbot.waitUntil(lambda: bridge.live_rate == 0.0)
 
 
 def test_the_gpu_has_a_chart_only_where_there_is_one(qtbot, bridge, charts, tell) -> None:

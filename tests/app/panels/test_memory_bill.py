@@ -15,10 +15,11 @@ from pytestqt.qtbot import QtBot
 
 from app import theme
 from app.memory_device import device_bill
-from app.panels import memory_bill, memory_looks
+from app.panels import memory_bill
 from app.panels.memory_bill import MemoryBill
 from app.panels.memory_raster import stacked
 from app.panels.memory_series import KINDS, MemorySeries
+from app.plot import patterns
 from app.scope import Scope
 from app.synthetic import header as synthetic_header
 from app.synthetic import on_gpu, synthetic_trace
@@ -445,10 +446,10 @@ def test_the_kinds_are_painted_in_their_looks(qtbot, traces, show, name) -> None
     area = panel.area.area().toRect()
     seen = {image.pixelColor(x, y).name() for x in range(area.left(), area.right()) for y in range(*_rows(area))}
     t = theme.current()
-    assert {memory_looks.color(kind, t).name() for kind in ("used", "internal")} <= seen
+    assert {patterns.color(kind, t).name() for kind in ("used", "internal")} <= seen
     used = QColor(t.accent)
-    assert memory_looks.color("reserved", t) == used, "told apart by the hatch"
-    assert memory_looks.PATTERNS["reserved"] is not memory_looks.PATTERNS["used"]
+    assert patterns.color("reserved", t) == used, "told apart by the hatch"
+    assert patterns.PATTERNS["reserved"] is not patterns.PATTERNS["used"]
 
 
 def _rows(area) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
 from app.bridge import Bridge
-from app.panels.request_columns import COLUMNS
+from app.panels.request_model import COLUMNS
 from app.panels.request_table import RequestTable
 from app.synthetic import synthetic_trace
 from engine import FinishReason, Trace

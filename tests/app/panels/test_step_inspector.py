@@ -21,10 +21,10 @@ from app.panels.step_blocks import Change, account_words, block_words, totals
 from app.panels.step_history import StepHistory
 from app.panels.step_inspector import BEFORE, NOTHING, StepInspector
 from app.panels.step_mark_of import mark_of
-from app.panels.step_marks import Mark
 from app.panels.step_refusals import SENTENCES, refusal_words
 from app.panels.step_story import StepStory, Waste, millis
 from app.panels.step_times import step_times
+from app.plot.patterns import Mark
 from app.scope import Scope
 from app.synthetic import on_gpu, synthetic_trace
 from engine import (
