@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from engine import EngineConfig, LoadCancelled, LoadProgress, ModelSpec, inspect_model
+from engine import EngineConfig, InvalidInput, LoadCancelled, LoadProgress, ModelSpec, inspect_model
 
 EMBEDDED = ("demo", "demo-draft")
 Tell = Callable[[LoadProgress], None]
@@ -34,6 +34,7 @@ class Loan:
         self._make, self._engine, self._spec = make, engine, spec
         self._lock = threading.Lock()
         self._ended = False
+        self.refused = ""
 
     @property
     def engine(self) -> Any:
@@ -62,13 +63,20 @@ class Loan:
     def close(self) -> None:
         """Nothing to do: whoever lent the engine takes it back, and knows what to keep."""
 
-    def end(self, keep: ModelSpec | None) -> Any:
-        """The engine when it lives and holds the model `keep`; any other is closed. None when there is none then."""
+    def end(self, keep: ModelSpec | None, config: EngineConfig) -> Any:
+        """The engine when it lives and holds the model `keep`, with `config` and a fresh trace; any other is closed.
+        None when there is none then; `refused` says why where it would not take the config."""
         self.cancelled.set()
         with self._lock:
             self._ended = True
             if self._engine is None or not self._engine.alive or self._spec != keep:
                 self._close()
+            if self._engine is not None:
+                try:
+                    self._engine.begin(config)
+                except (InvalidInput, RuntimeError) as error:
+                    self.refused = str(error)
+                    self._close()
             engine, self._engine = self._engine, None
             return engine
 

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
-import random
-import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,31 +18,28 @@ from typing import Any, TypeVar
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from app import places
+from app.engine_loader import EngineLoader, failure_words
 from app.estimate import demand_beside
-from app.load_status import LoadMeter
+from app.load_status import LoadStatus
 from app.loan import Loan, check_files
+from app.run_file import RunFile
+from app.turns import next_turn, once_more
 from app.words import bytes_words, model_words
 from engine import (
     EngineConfig,
     EngineFace,
     InvalidInput,
     LoadCancelled,
-    LoadProgress,
-    Message,
     ModelCard,
     ModelSpec,
     RequestView,
-    SamplingParams,
     Submission,
     Trace,
-    TraceWriter,
 )
 
 T = TypeVar("T")
 WATCH_MS = 200
 THREADS = 8  # a load, downloads and measurements hold one each
-MOST_TORCH_THREADS = max(1, (os.cpu_count() or 2) - 1)  # a core is left to the window: who shares one slows all others
 AGAIN = 60.0  # seconds from one restart to the next: an engine that is lost sooner stays so
 MEASURED_WORDS = "Quality is being measured on the Models page. Wait until it is done, or cancel it there."
 LENT_WORDS = "A race is running; stop it on the Compare page first."
@@ -57,21 +51,6 @@ class SessionState(StrEnum):
     READY = "ready"
     DIED = "engine died"
     LENT = "lent to a race"
-
-
-def _words(error: Exception) -> str:
-    named = isinstance(error, (InvalidInput, RuntimeError)) and str(error)
-    return named or f"{type(error).__name__}: {error}"
-
-
-def _engine_type(in_process: bool) -> Callable[..., EngineFace]:
-    if in_process:
-        from engine import Engine
-
-        return Engine
-    from engine import EngineProcess
-
-    return EngineProcess
 
 
 class Session(QObject):
@@ -97,15 +76,14 @@ class Session(QObject):
         self.config = EngineConfig()
         self.trace: Trace | None = None
         self.state = SessionState.EMPTY
-        self.find: Callable[[int], RequestView | None] = lambda request: None
         self.busy: Callable[[], bool] = lambda: False  # whether requests run; told by what shows the trace
         self.measures: Callable[[], bool] = lambda: False  # whether other models are loaded to measure their quality
-        self._in_process = in_process
+        self._loader = EngineLoader(in_process, self)
+        self._loader.progressed.connect(self._on_progress)
         self._engine: EngineFace | None = None
         self._loan: Loan | None = None
         self._restore: ModelSpec | None = None  # the model to have again after a loan
-        self._writer: TraceWriter | None = None
-        self._cancelled = threading.Event()
+        self._file = RunFile()
         self._closed = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self._one_at_a_time = asyncio.Lock()
@@ -113,8 +91,6 @@ class Session(QObject):
         self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="session")
         self._restarted = -math.inf  # when it was last started again by itself
         self._death = ""  # the words with which the last engine died
-        self._meter = LoadMeter()
-        self._progress: LoadProgress | None = None
         self._watch = QTimer(self)
         self._watch.setInterval(WATCH_MS)
         self._watch.timeout.connect(self._on_watch)
@@ -141,7 +117,7 @@ class Session(QObject):
     @property
     def run_file(self) -> Path | None:
         """Where the present trace is written; None until it has a request."""
-        return self._writer.path if self._writer is not None else None
+        return self._file.path
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Runs a coroutine and keeps a reference to its task until it is done."""
@@ -172,21 +148,21 @@ class Session(QObject):
             return False
         before = self.spec, self.config
         self.spec, self.config = spec, config or self.config
-        self._expect()
+        self._loader.expect()
         self._set_state(SessionState.LOADING)
         gave_back = False
         try:
             await self.off_thread(lambda: check_files(spec))
             if self._engine is not None and self._engine.alive:
                 gave_back = await self._make_room(spec, before[0])
-            engine = await self._build()
+            engine = await self._loader.load(self.off_thread, self.spec, self.config)
         except LoadCancelled:
             return await self._load_failed("", before, gave_back)
         except Exception as error:  # whatever it was, the person is told and the window goes on
-            return await self._load_failed(_words(error), before, gave_back)
+            return await self._load_failed(failure_words(error), before, gave_back)
         cut = self._engine is not None and self._engine.alive and self.busy()
         await self._give_back()
-        self._take(engine)
+        self._take(engine, loaded=True)
         if cut:
             self.notice_raised.emit(
                 f"{model_words(spec.source)} is loaded. The requests that still ran on the model before it have ended; "
@@ -194,72 +170,39 @@ class Session(QObject):
             )
         return True
 
-    def _expect(self) -> None:
-        """What a load under way is watched and cancelled by, fresh."""
-        self._cancelled, self._meter, self._progress = threading.Event(), LoadMeter(), None
-
     async def _make_room(self, spec: ModelSpec, present: ModelSpec) -> bool:
         """Gives the present model back where memory does not hold `spec` beside it; True when it did."""
         demand = await self.off_thread(lambda: demand_beside(spec))
         if demand.enough:
             return False
-        words = (
-            f"{model_words(spec.source)} needs about {bytes_words(demand.needed)}, {bytes_words(demand.free)} are free"
-        )
+        wanted, there = model_words(spec.source), model_words(present.source)
+        words = f"{wanted} needs about {bytes_words(demand.needed)}, {bytes_words(demand.free)} are free"
         if self.busy():
-            raise InvalidInput(f"{words}; stop the requests that run on {model_words(present.source)} first")
-        self.room_made.emit(
-            f"{words}: {model_words(present.source)} makes room for it, and comes back should the load fail."
-        )
+            raise InvalidInput(f"{words}; stop the requests that run on {there} first")
+        self.room_made.emit(f"{words}: {there} makes room for it, and comes back should the load fail.")
         await self._give_back()
         return True
 
-    def _take(self, engine: EngineFace) -> None:
+    def _take(self, engine: EngineFace, *, loaded: bool = False) -> None:
         self._engine = engine
         self._watch.start()
         self._set_state(SessionState.READY)
-        self.model_loaded.emit(engine.card)
+        if loaded:
+            self.model_loaded.emit(engine.card)
         self._set_trace(engine.trace)
         self.config_changed.emit(self.config)
-
-    async def _build(self) -> EngineFace:
-        loop, spec, config, cancelled = asyncio.get_event_loop(), self.spec, self.config, self._cancelled
-
-        def on_progress(progress: LoadProgress) -> None:
-            # called on the loading thread; only the latest is told
-            first, self._progress = self._progress is None, progress
-            if first and not loop.is_closed():
-                loop.call_soon_threadsafe(self._tell_progress)
-
-        return await self.off_thread(lambda: self._make(spec, config, on_progress, cancelled))
-
-    def _make(
-        self,
-        spec: ModelSpec,
-        config: EngineConfig,
-        progress: Callable[[LoadProgress], None] | None,
-        cancelled: threading.Event,
-    ) -> EngineFace:
-        """Loads a model on the calling thread."""
-        engine = _engine_type(self._in_process)(
-            spec, config, progress=progress, cancelled=cancelled, most_threads=MOST_TORCH_THREADS
-        )
-        if cancelled.is_set():
-            engine.close()
-            raise LoadCancelled("the load was cancelled")
-        return engine
 
     async def _load_failed(self, words: str, before: tuple[ModelSpec, EngineConfig], gave_back: bool) -> bool:
         """Back to the model there was before, which is loaded again where it was given back."""
         if gave_back and not self.closing:
             self.spec, self.config = before
-            self._expect()
+            self._loader.expect()
             try:
-                self._take(await self._build())
+                self._take(await self._loader.load(self.off_thread, self.spec, self.config), loaded=True)
             except LoadCancelled:
                 self._set_state(SessionState.EMPTY)
             except Exception as error:
-                words = f"{words}; nor could {model_words(self.spec.source)} be loaded again: {_words(error)}"
+                words = f"{words}; nor could {model_words(self.spec.source)} be loaded again: {failure_words(error)}"
                 self._set_state(SessionState.EMPTY)
         else:
             engine = self._engine
@@ -272,7 +215,7 @@ class Session(QObject):
 
     def cancel_load(self) -> None:
         """Ends the load under way; `load_failed("")` says when nothing of it is left."""
-        self._cancelled.set()
+        self._loader.cancel()
 
     async def unload(self) -> None:
         """Gives the model's memory back. The trace stays."""
@@ -331,7 +274,7 @@ class Session(QObject):
         held = self.state is not SessionState.EMPTY
         self._watch.stop()
         engine, self._engine = self._engine, None
-        loan = self._loan = Loan(self._make, engine, self.spec)
+        loan = self._loan = Loan(self._loader.make, engine, self.spec)
         self._restore = self.spec if held else None
         self._set_state(SessionState.LENT)
         await self.close_file()
@@ -343,21 +286,12 @@ class Session(QObject):
         if loan is None:
             return
         keep = None if self.closing else spec
-        engine: EngineFace | None = await self.off_thread(lambda: loan.end(keep))
-        trace: Trace | None = None
-        if engine is not None:
-            try:
-                trace = await self.off_thread(lambda: engine.begin(self.config))
-            except (InvalidInput, RuntimeError) as error:
-                self.config_refused.emit(str(error))
-                await self.off_thread(engine.close)
+        engine: EngineFace | None = await self.off_thread(lambda: loan.end(keep, self.config))
         self._loan = None
-        if engine is not None and trace is not None:
-            self._engine = engine
-            self._watch.start()
-            self._set_state(SessionState.READY)
-            self._set_trace(trace)
-            self.config_changed.emit(self.config)
+        if loan.refused:
+            self.config_refused.emit(loan.refused)
+        if engine is not None:
+            self._take(engine)
             return
         self._set_state(SessionState.EMPTY)
         if keep is not None:
@@ -378,7 +312,7 @@ class Session(QObject):
             self.submit_failed.emit(why.get(self.state, "Load a model first."))
             return []
         try:
-            await self._open_writer()
+            await self._open_file()
             streams = await self.off_thread(lambda: engine.submit_many(list(submissions)))
         except (InvalidInput, RuntimeError) as error:
             self.submit_failed.emit(str(error))
@@ -392,34 +326,12 @@ class Session(QObject):
         if self._engine is not None and self.state is not SessionState.DIED:
             self._engine.cancel(requests)
 
-    def continue_chat(self, request: int | RequestView, text: str) -> asyncio.Task[list[int]]:
-        """A next turn after a finished request: its messages, its answer, then `text` from the user.
+    def continue_chat(self, view: RequestView, text: str) -> asyncio.Task[list[int]]:
+        """A next turn after a finished request."""
+        return self.send([next_turn(view, text)])
 
-        After a raw prompt, the text so far goes on with `text`.
-        """
-        view = self._view(request)
-        params = self._fresh(view.params)
-        if not view.messages:
-            return self.send([Submission(view.prompt + view.text + text, params, label=view.label)])
-        answer: list[Message] = [{"role": "assistant", "content": view.text}, {"role": "user", "content": text}]
-        return self.send([Submission([*view.messages, *answer], params, label=view.label)])
-
-    def regenerate(self, request: int | RequestView) -> asyncio.Task[list[int]]:
-        """The same prompt again with a fresh seed."""
-        view = self._view(request)
-        prompt = list(view.messages) if view.messages else view.prompt_ids.tolist()
-        return self.send([Submission(prompt, self._fresh(view.params), label=view.label)])
-
-    def _view(self, request: int | RequestView) -> RequestView:
-        if isinstance(request, RequestView):
-            return request
-        view = self.find(request)
-        if view is None:
-            raise KeyError(f"no request {request} on show")
-        return view
-
-    def _fresh(self, params: SamplingParams) -> SamplingParams:
-        return params.with_(seed=random.getrandbits(31))
+    def regenerate(self, view: RequestView) -> asyncio.Task[list[int]]:
+        return self.send([once_more(view)])
 
     # -- the end --------------------------------------------------------------------------------------------------
 
@@ -450,31 +362,23 @@ class Session(QObject):
         self.trace = trace
         self.trace_changed.emit(trace)
 
-    def _tell_progress(self) -> None:
-        progress, self._progress = self._progress, None
-        if progress is None or self.state is not SessionState.LOADING:
-            return
-        self.load_progressed.emit(self._meter.read(progress))
-
-    async def _open_writer(self) -> None:
+    async def _open_file(self) -> None:
         """A file for the present trace, once it has something to tell."""
         async with self._one_at_a_time:
-            trace = self.trace
-            if self._writer is not None or trace is None:
-                return
-            path = places.new_run_file(self.spec.source)
-            try:
-                self._writer = await self.off_thread(lambda: TraceWriter(trace, path))
-            except InvalidInput as error:
-                self.notice_raised.emit(str(error))
+            if self.trace is not None:
+                self._warn(await self._file.open(self.off_thread, self.trace, self.spec.source))
 
     async def close_file(self) -> None:
         """Writes the present trace's file to its end; what comes later begins another."""
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            await self.off_thread(writer.close)
-            if writer.error:
-                self.notice_raised.emit(writer.error)
+        self._warn(await self._file.close(self.off_thread))
+
+    def _warn(self, words: str) -> None:
+        if words:
+            self.notice_raised.emit(words)
+
+    def _on_progress(self, status: LoadStatus) -> None:
+        if self.state is SessionState.LOADING:
+            self.load_progressed.emit(status)
 
     def _on_watch(self) -> None:
         engine = self._engine

@@ -24,7 +24,8 @@ def pool_share(free: int, kind: str, needed: int = 0) -> int:
 
 
 def bucket_sizes(most: int) -> tuple[int, ...]:
-    """The numbers of rows for which decode steps are captured as CUDA graphs, so that a step of up to `most` finds one that is not much larger."""
+    """The numbers of rows for which decode steps are captured as CUDA graphs, so that a step of up to `most` finds one
+    that is not much larger."""
     few = [n for n in (1, 2, 4) if n < most]
     top = min(most, MOST)
     close = range(CLOSE, min(top, APART) + CLOSE, CLOSE) if top > 4 else [top]

@@ -69,7 +69,7 @@ class PlayPage(QWidget):
         self._on_theme()
         self.model.load_asked.connect(self._on_load_asked)
         self.wall.stop_requested.connect(self._on_stop_asked)
-        self.wall.regenerate_requested.connect(session.regenerate)
+        self.wall.regenerate_requested.connect(lambda request: session.regenerate(bridge.requests[request]))
 
     def complete(self) -> None:
         """Builds the rest, once the window is on the screen."""

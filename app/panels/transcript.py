@@ -361,13 +361,13 @@ class Transcript(QWidget):
             self.session.stop([self.request])
 
     def _on_regenerate(self) -> None:
-        if self.request is not None:
-            self.session.regenerate(self.request).add_done_callback(self._on_created)
+        if (view := self.view) is not None:
+            self.session.regenerate(view).add_done_callback(self._on_created)
 
     def _on_follow_up(self) -> None:
         text = self.follow_up.text().strip()
-        if self.request is not None and text and self.send_button.isEnabled():
-            self.session.continue_chat(self.request, text).add_done_callback(self._on_created)
+        if (view := self.view) is not None and text and self.send_button.isEnabled():
+            self.session.continue_chat(view, text).add_done_callback(self._on_created)
             self.follow_up.clear()
 
     def _on_created(self, task: asyncio.Task[list[int]]) -> None:

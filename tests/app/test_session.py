@@ -248,8 +248,7 @@ def test_regenerating_asks_the_same_with_another_seed(qtbot: QtBot, loaded: Sess
     send(qtbot, loaded, Submission("Once upon a time", SHORT.with_(temperature=0.8, seed=1)))
     wait_for_the_end(qtbot, loaded)
     (before,) = views(loaded)
-    loaded.find = {before.request: before}.get
-    task = loaded.regenerate(before.request)
+    task = loaded.regenerate(before)
     qtbot.waitUntil(task.done, timeout=WAIT)
     wait_for_the_end(qtbot, loaded, 2)
     after = views(loaded)[-1]

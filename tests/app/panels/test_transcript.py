@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from app.bridge import Bridge
 from app.panels.transcript import Transcript
-from engine import FinishReason
+from engine import FinishReason, RequestView
 
 
 class Done:
@@ -40,12 +40,12 @@ class Listener(QObject):
     def stop(self, requests: Iterable[int]) -> None:
         self.asked.append(("stop", list(requests)))
 
-    def regenerate(self, request: int) -> Done:
-        self.asked.append(("regenerate", request))
+    def regenerate(self, view: RequestView) -> Done:
+        self.asked.append(("regenerate", view.request))
         return Done([8])
 
-    def continue_chat(self, request: int, text: str) -> Done:
-        self.asked.append(("continue", request, text))
+    def continue_chat(self, view: RequestView, text: str) -> Done:
+        self.asked.append(("continue", view.request, text))
         return Done([9])
 
 

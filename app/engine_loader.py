@@ -1,0 +1,82 @@
+"""Loads one engine after another in a thread: how far it is, and cancelling it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from PySide6.QtCore import QObject, Signal
+
+from app.load_status import LoadMeter
+from engine import EngineConfig, EngineFace, InvalidInput, LoadCancelled, LoadProgress, ModelSpec
+
+MOST_TORCH_THREADS = max(1, (os.cpu_count() or 2) - 1)  # a core is left to the window: who shares one slows all others
+
+
+def failure_words(error: Exception) -> str:
+    """What a person is told of a load that failed."""
+    named = isinstance(error, (InvalidInput, RuntimeError)) and str(error)
+    return named or f"{type(error).__name__}: {error}"
+
+
+class EngineLoader(QObject):
+    """`in_process` keeps the engines beside the window, for debugging."""
+
+    progressed = Signal(object)  # LoadStatus of the load under way
+
+    def __init__(self, in_process: bool, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._in_process = in_process
+        self._cancelled = threading.Event()
+        self._meter = LoadMeter()
+        self._progress: LoadProgress | None = None  # the latest that is not told yet
+
+    def expect(self) -> None:
+        """Another load begins: it can be cancelled from now on."""
+        self._cancelled, self._meter, self._progress = threading.Event(), LoadMeter(), None
+
+    def cancel(self) -> None:
+        """Ends the load under way."""
+        self._cancelled.set()
+
+    async def load(
+        self, off_thread: Callable[[Callable[[], Any]], Awaitable[Any]], spec: ModelSpec, config: EngineConfig
+    ) -> EngineFace:
+        """The engine, made by `off_thread`. Raises LoadCancelled, and whatever a load may raise."""
+        loop, cancelled = asyncio.get_event_loop(), self._cancelled
+
+        def on_progress(progress: LoadProgress) -> None:
+            # called on the loading thread; only the latest is told
+            first, self._progress = self._progress is None, progress
+            if first and not loop.is_closed():
+                loop.call_soon_threadsafe(self._tell)
+
+        engine: EngineFace = await off_thread(lambda: self.make(spec, config, on_progress, cancelled))
+        return engine
+
+    def make(
+        self,
+        spec: ModelSpec,
+        config: EngineConfig,
+        progress: Callable[[LoadProgress], None] | None,
+        cancelled: threading.Event,
+    ) -> EngineFace:
+        """Loads a model on the calling thread."""
+        engine_type: Callable[..., EngineFace]
+        if self._in_process:
+            from engine import Engine as engine_type
+        else:
+            from engine import EngineProcess as engine_type
+        engine = engine_type(spec, config, progress=progress, cancelled=cancelled, most_threads=MOST_TORCH_THREADS)
+        if cancelled.is_set():
+            engine.close()
+            raise LoadCancelled("the load was cancelled")
+        return engine
+
+    def _tell(self) -> None:
+        progress, self._progress = self._progress, None
+        if progress is not None:
+            self.progressed.emit(self._meter.read(progress))
