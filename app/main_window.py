@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QByteArray, Qt, QTimer, QUrl, Signal
-from PySide6.QtGui import QAction, QCloseEvent, QDesktopServices, QDragEnterEvent, QDropEvent, QKeySequence
+from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
+from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QFileDialog, QMainWindow, QMenu, QStackedWidget, QVBoxLayout, QWidget
 
-from app import places, theme
+from app import places
 from app.bridge import Bridge
-from app.dialogs import SettingsDialog, ShortcutsDialog
 from app.load_status import LoadStatus
 from app.notices import Notices
 from app.pages.play import PlayPage
@@ -20,8 +18,8 @@ from app.recent_models import RecentModels
 from app.saved_runs import SavedRuns
 from app.session import LENT_WORDS, Session, SessionState
 from app.widgets.banner import Banner
-from app.widgets.palette import CommandPalette
 from app.widgets.top_bar import TopBar
+from app.window_actions import WindowActions
 from app.words import held_words, model_words, run_words, sentence
 from engine import RUN_SUFFIX, EngineConfig, ModelCard, ModelSpec, Trace
 
@@ -72,8 +70,8 @@ class MainWindow(QMainWindow):
         column.addWidget(self.banner)
         column.addWidget(self.pages, 1)
         self.setCentralWidget(body)
-        self.palette_box = CommandPalette(self)
-        self.commands: list[QAction] = []
+        self.window_actions = WindowActions(self)
+        self.commands = self.window_actions.all
         self._make_actions()
         self._connect()
         self._say_state()
@@ -104,75 +102,51 @@ class MainWindow(QMainWindow):
 
     # -- actions --------------------------------------------------------------------------------------------------
 
-    def _action(self, text: str, slot: Callable[[], object], *keys: str) -> QAction:
-        action = QAction(text, self)
-        action.setShortcuts([QKeySequence(key) for key in keys])
-        action.triggered.connect(lambda checked=False: slot())
-        self.addAction(action)
-        self.commands.append(action)
-        return action
-
     def _make_actions(self) -> None:
-        composer, model = self.page.composer, self.page.model
+        composer, model, add = self.page.composer, self.page.model, self.window_actions.add
         for own in (composer.send_action, composer.stop_action):
             self.page.addAction(own)  # the keys of a page are for the page on show
             self.commands.append(own)
-        self._action(f"{PAGES[PLAY][0]} page", lambda: self.show_page(PLAY), PAGES[PLAY][1])
-        self._action(f"{PAGES[COMPARE][0]} page", lambda: self.show_page(COMPARE), PAGES[COMPARE][1])
-        self.models_action = self._action(f"{PAGES[MODELS][0]} page", lambda: self.show_page(MODELS), PAGES[MODELS][1])
-        self._action("Search for a model …", self._on_find_model)
-        self._action("Stop, or cancel the load", self._on_escape, "Esc")
-        self.open_action = self._action("Open a model, a run, a prompt file or a workload …", self._on_open, "Ctrl+O")
-        self.run_action = self._action("Open a saved run …", lambda: self.runs.ask(self))
-        self.live_action = self._action("Back from the saved run to the engine", self.runs.close)
+        add(f"{PAGES[PLAY][0]} page", lambda: self.show_page(PLAY), PAGES[PLAY][1])
+        add(f"{PAGES[COMPARE][0]} page", lambda: self.show_page(COMPARE), PAGES[COMPARE][1])
+        self.models_action = add(f"{PAGES[MODELS][0]} page", lambda: self.show_page(MODELS), PAGES[MODELS][1])
+        add("Search for a model …", self._on_find_model)
+        add("Stop, or cancel the load", self._on_escape, "Esc")
+        self.open_action = add("Open a model, a run, a prompt file or a workload …", self._on_open, "Ctrl+O")
+        self.run_action = add("Open a saved run …", lambda: self.runs.ask(self))
+        self.live_action = add("Back from the saved run to the engine", self.runs.close)
         self.live_action.setEnabled(False)
-        self._action("Open a model folder …", model.choose_folder)
-        self._action("Take prompts from a file …", composer.choose_file)
-        self._action("Load the demo model", self._on_demo)
-        self.unload_action = self._action("Unload the model", self._on_unload)
-        self._action("Write a prompt", composer.prompt.setFocus, "Ctrl+L")
-        self.palette_action = self._action("Search actions …", self._on_palette, "Ctrl+Shift+P")
-        self.settings_action = self._action("Settings …", self._on_settings, "Ctrl+,")
-        self._action("Larger", lambda: self._step_zoom(1), "Ctrl++", "Ctrl+=")
-        self._action("Smaller", lambda: self._step_zoom(-1), "Ctrl+-")
-        self._action("Normal size", lambda: theme.set_zoom(1.0), "Ctrl+0")
-        self._action("Dark theme", lambda: theme.set_theme("dark"))
-        self._action("Light theme", lambda: theme.set_theme("light"))
-        self._action("Theme of the system", lambda: theme.set_theme("system"))
-        self.inside_action = self._action("See inside: all panels at once", self._on_inside, "Ctrl+I")
-        self._action("Put all panels back", self.page.reset_layout)
+        add("Open a model folder …", model.choose_folder)
+        add("Take prompts from a file …", composer.choose_file)
+        add("Load the demo model", self._on_demo)
+        self.unload_action = add("Unload the model", self._on_unload)
+        add("Write a prompt", composer.prompt.setFocus, "Ctrl+L")
+        self.window_actions.add_appearance()
+        self.inside_action = add("See inside: all panels at once", self._on_inside, "Ctrl+I")
+        self.reset_action = add("Put all panels back", self.page.reset_layout)
         for text, key, act in self.page.cursor_commands():
-            action = QAction(text, self)
-            action.setShortcut(QKeySequence(key))  # to be told; the page acts, since in a text field it is a letter
-            action.triggered.connect(lambda checked=False, act=act: act())
-            self.commands.append(action)
-        self.full_screen_action = self._action("Full screen", self._on_full_screen, "F11")
-        self._action("Show the folder of runs", self._on_runs_folder)
-        self.keys_action = self._action("Keyboard shortcuts", self._on_keys, "F1")
-        self.quit_action = self._action("Quit", self.close, "Ctrl+Q")
+            self.window_actions.tell(text, key, act)  # the page acts, since in a text field the key is a letter
+        self.window_actions.add_window()
 
     def fill_menu(self) -> None:
         """The menu, once the page has all its docks."""
+        shared, docks = self.window_actions, self.page.dock_actions()
         self.menu.clear()
-        for action in (self.models_action, self.open_action, self.run_action, self.live_action, self.unload_action):
-            self.menu.addAction(action)
+        self.menu.addActions(
+            [self.models_action, self.open_action, self.run_action, self.live_action, self.unload_action]
+        )
         self.menu.addSeparator()
         panels = self.menu.addMenu("Panels")
-        for action in self.page.dock_actions():
-            panels.addAction(action)
-            if action not in self.commands:
-                self.commands.append(action)
+        panels.addActions(docks)
+        self.commands.extend(action for action in docks if action not in self.commands)
         panels.addSeparator()
-        panels.addAction(self.inside_action)
-        panels.addAction(next(a for a in self.commands if a.text() == "Put all panels back"))
-        for action in (self.full_screen_action, self.settings_action, self.keys_action):
-            self.menu.addAction(action)
+        panels.addActions([self.inside_action, self.reset_action])
+        self.menu.addActions([shared.full_screen, shared.settings, shared.keys])
         self.menu.addSeparator()
-        self.menu.addAction(self.quit_action)
+        self.menu.addAction(shared.quit)
 
     def _connect(self) -> None:
         session = self.session
-        session.find = lambda request: self.bridge.requests.get(request)
         session.busy = lambda: self.bridge.busy and self.runs.path is None  # a saved run may have ended in its midst
         session.state_changed.connect(self._on_state)
         session.load_progressed.connect(self._on_progress)
@@ -187,9 +161,8 @@ class MainWindow(QMainWindow):
         self.page.failed.connect(lambda words: self.banner.tell("error", words, ""))
         self.runs.opened.connect(self._on_run_opened)
         self.runs.closed.connect(self._on_run_closed)
-        self.top_bar.search.clicked.connect(self._on_palette)
+        self.top_bar.search.clicked.connect(self.window_actions.search)
         self.top_bar.page_asked.connect(self.show_page)
-        theme.changes.theme_changed.connect(self._on_theme)
 
     # -- pages ----------------------------------------------------------------------------------------------------
 
@@ -262,9 +235,8 @@ class MainWindow(QMainWindow):
             self.compare.setup.choose_file()
             return
         dialog = QFileDialog(self, "Open a model (its config.json), a run or a file of prompts")
-        dialog.setNameFilters([
-            f"Models, runs and prompts (config.json *{RUN_SUFFIX} *.txt *.text *.md)", "All files (*)"
-        ])  # fmt: skip
+        known = f"Models, runs and prompts (config.json *{RUN_SUFFIX} *.txt *.text *.md)"
+        dialog.setNameFilters([known, "All files (*)"])
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.fileSelected.connect(self.open_path)
         dialog.open()
@@ -316,36 +288,6 @@ class MainWindow(QMainWindow):
 
     def _on_unload(self) -> None:
         self.session.start(self.session.unload())
-
-    def _on_palette(self) -> None:
-        focused = self.focusWidget()
-        self.palette_box.open([a for a in self.commands if a is not self.palette_action], focused)
-
-    def _on_settings(self) -> None:
-        SettingsDialog(self).open()
-
-    def _on_keys(self) -> None:
-        ShortcutsDialog(self, self.commands).open()
-
-    def _step_zoom(self, by: int) -> None:
-        zooms = theme.ZOOMS
-        nearest = min(range(len(zooms)), key=lambda i: abs(zooms[i] - theme.zoom()))
-        theme.set_zoom(zooms[min(max(nearest + by, 0), len(zooms) - 1)])
-
-    def _on_full_screen(self) -> None:
-        if self.isFullScreen():
-            self.showNormal()
-        else:
-            self.showFullScreen()
-
-    def _on_runs_folder(self) -> None:
-        places.runs().mkdir(parents=True, exist_ok=True)
-        QDesktopServices.openUrl(QUrl.fromLocalFile(str(places.runs())))
-
-    def _on_theme(self) -> None:
-        kept = places.settings()
-        kept.setValue("window/theme", theme.choice())
-        kept.setValue("window/zoom", theme.zoom())
 
     def _on_state(self, state: SessionState) -> None:
         self.unload_action.setEnabled(state in (SessionState.READY, SessionState.DIED))
