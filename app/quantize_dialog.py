@@ -113,18 +113,18 @@ class QuantizeDialog(Dialog):
         self.status.hide()
         buttons = QHBoxLayout()
         buttons.setSpacing(8)
-        buttons.addWidget(self.load)
-        buttons.addWidget(self.show_folder)
-        buttons.addStretch(1)
-        for name, button in (
-            ("stop", self.stop), ("leave", self.leave), ("begin", self.begin), ("load", self.load),
-            ("show", self.show_folder),
-        ):  # fmt: skip
+        named = {
+            "load": self.load,
+            "show": self.show_folder,
+            "stop": self.stop,
+            "leave": self.leave,
+            "begin": self.begin,
+        }
+        for name, button in named.items():
             button.setObjectName(f"quantize_{name}")
             button.setAutoDefault(False)
-        buttons.addWidget(self.stop)
-        buttons.addWidget(self.leave)
-        buttons.addWidget(self.begin)
+            buttons.addWidget(button)
+        buttons.insertStretch(2, 1)
         self.column.addSpacing(4)
         self.column.addStretch(1)
         self.column.addLayout(buttons)
@@ -316,10 +316,8 @@ class QuantizeDialog(Dialog):
     def _show_buttons(self) -> None:
         running, made = self._work.running, self._made is not None
         asks = running and bool(self.question.text()) and not self._work.ending
-        for control in (
-            self.model, self.calibration, self.group, self.samples, self.length, self.out, self.browse,
-        ):  # fmt: skip
-            control.setEnabled(not running)
+        for row in (self.model, self.calibration, self.group, self.samples, self.length, self.out, self.browse):
+            row.setEnabled(not running)
         self.progress.setVisible(running)
         self.status.setVisible(running)
         self.load.setVisible(made and not running)

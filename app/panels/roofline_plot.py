@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from PySide6.QtCore import QEvent, QLineF, QPointF, QRectF, QSize, Qt, Signal
@@ -24,6 +23,7 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 from app import theme
 from app.column import Array
 from app.panels.ink import Ink
+from app.panels.roofline_frame import Frame, frame_of
 from app.panels.roofline_points import (
     DECODE,
     FINENESS,
@@ -42,32 +42,10 @@ from app.words import bytes_words
 RECENT = 2000  # points that are drawn one by one
 AGES = ((100, 0.95), (500, 0.5), (RECENT, 0.28))  # how many of the latest, and how strong
 HUES = {PREFILL: 300.0, DECODE: 195.0, MIXED: 80.0}
-TAIL = 0.003  # of the steps, the slowest, may lie below the axis: one that stalled does not squeeze all others
 FRESH = 1.02
 COARSE = 2.0  # pixels within which several points are drawn as one
 NEAR = 14  # pixels of the design
 EMPTY = "Which limit of the machine binds each step: nothing has run yet."
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """Where the plot is, and the decades it spans."""
-
-    area: QRectF
-    left: float
-    right: float
-    low: float
-    high: float
-
-    def x(self, value: Array | float) -> Array:
-        """Pixels of operations a byte."""
-        share = (np.log10(value) - self.left) / (self.right - self.left)
-        return np.clip(self.area.left() + share * self.area.width(), self.area.left(), self.area.right())
-
-    def y(self, value: Array | float) -> Array:
-        """Pixels of operations a second."""
-        share = (np.log10(value) - self.low) / (self.high - self.low)
-        return np.clip(self.area.bottom() - share * self.area.height(), self.area.top(), self.area.bottom())
 
 
 class RooflinePlot(QWidget):
@@ -130,7 +108,10 @@ class RooflinePlot(QWidget):
             painter.end()
             return
         top = self._words(painter)
-        frame = self._frame(top)
+        gutter = max(self._tiny.width("100 G"), self._tiny.width("10 T")) + px(8)
+        foot, top = self.height() - 2 * self._tiny.height - px(6), top + self._tiny.height + px(4)
+        area = QRectF(gutter, top, max(1.0, self.width() - gutter - px(8)), max(1.0, foot - top))
+        frame = frame_of(self.points, self.point, area)
         self._axes(painter, frame)
         painter.save()
         painter.setClipRect(frame.area.adjusted(-px(6), -px(6), px(6), px(6)))
@@ -163,33 +144,6 @@ class RooflinePlot(QWidget):
             painter.drawText(room, flags, text)
             y += QFontMetricsF(ink.font).boundingRect(room, flags, text).height() + theme.px(2)
         return y + theme.px(6)
-
-    def _frame(self, top: float) -> Frame:
-        px, tiny = theme.px, self._tiny
-        points = self.points
-        spans = []
-        for axis, (low, _), tail in ((1, X_DECADES, 0.0), (0, Y_DECADES, TAIL)):
-            mass = points.density.sum(axis)
-            first = np.searchsorted(np.cumsum(mass), tail * mass.sum(), "right")
-            spans.append([low + first / FINENESS, low + (np.flatnonzero(mass)[-1] + 1) / FINENESS])
-        across, up = spans
-        point = self.point
-        if point is not None:
-            across = [min(across[0], math.log10(point.intensity)), max(across[1], math.log10(point.intensity))]
-            up = [min(up[0], math.log10(point.achieved)), max(up[1], math.log10(point.achieved))]
-        roof = points.roof
-        if roof is not None:
-            size = point.bytes if point is not None else roof.working_sets[-1]
-            ridge = math.log10(roof.operations / roof.bandwidth_at(size))
-            across = [min(across[0], ridge - 0.3), max(across[1], ridge + 0.5)]
-            up[1] = max(up[1], math.log10(roof.operations))
-        left, right = (math.floor(across[0] * 4 - 0.4) / 4, math.ceil(across[1] * 4 + 0.4) / 4)
-        low, high = math.floor(up[0] * 4 - 0.6) / 4, math.ceil(up[1] * 4 + 1.2) / 4
-        gutter = max(tiny.width("100 G"), tiny.width("10 T")) + px(8)
-        foot = self.height() - 2 * tiny.height - px(6)
-        top += tiny.height + px(4)
-        area = QRectF(gutter, top, max(1.0, self.width() - gutter - px(8)), max(1.0, foot - top))
-        return Frame(area, left, right, low, high)
 
     def _axes(self, painter: QPainter, frame: Frame) -> None:
         t, px, tiny, area = theme.current(), theme.px, self._tiny, frame.area

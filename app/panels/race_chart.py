@@ -1,0 +1,66 @@
+"""One chart of a race, over all its lanes."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from PySide6.QtCore import QRectF
+from PySide6.QtGui import (
+    QPainter,
+)
+
+from app.column import Array, Column
+from app.panels.plot import Plot
+from app.panels.race_series import LaneSeries
+
+
+@dataclass(slots=True)
+class RaceLane:
+    """A lane as the charts know it: its name, its colour's index, and what it did up to `cursor` (None: all)."""
+
+    name: str
+    index: int
+    series: LaneSeries = field(default_factory=LaneSeries)
+    cursor: float | None = None
+
+    def end(self, span: float) -> float:
+        """Where its lines end: at its cursor, else where it is; a lane that is over stays level to the end."""
+        if self.cursor is not None:
+            return min(self.cursor, span)
+        return span if self.series.over else self.series.now
+
+    def seen(self, times: Column, values: Column) -> Array:
+        return values.values[: self.series.count(times, self.cursor)]
+
+
+class RaceChart(Plot):
+    """One chart of all lanes."""
+
+    formula = ""
+
+    def __init__(self, name: str, lanes: Sequence[RaceLane]) -> None:
+        super().__init__(name)
+        self.lanes = lanes
+        self.span = 10.0
+
+    def draw(self, painter: QPainter, area: QRectF) -> None:
+        if self.lanes:
+            self.draw_lanes(painter, area)
+
+    @abstractmethod
+    def draw_lanes(self, painter: QPainter, area: QRectF) -> None:
+        """Draws the lanes, of which there is at least one."""
+
+    def tooltip(self) -> str:
+        """The formula, and each lane's figures."""
+        return "\n".join((self.formula, *(f"{lane.name}: {self.figure(lane)}" for lane in self.lanes)))
+
+    @abstractmethod
+    def figure(self, lane: RaceLane) -> str:
+        """A lane's latest value in words; "–" when there is none."""
+
+    def describe(self) -> None:
+        """Tells screen readers the figures."""
+        self.setAccessibleDescription(", ".join(f"{lane.name} {self.figure(lane)}" for lane in self.lanes))

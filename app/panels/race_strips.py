@@ -1,0 +1,156 @@
+"""A race's latencies as strips of dots, a strip a lane."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import (
+    QPainter,
+    QPen,
+    QPolygonF,
+)
+
+from app import theme
+from app.column import Array, Column
+from app.panels.lane_colors import lane_color
+from app.panels.plot import draw_mark
+from app.panels.race_chart import RaceChart, RaceLane
+from app.panels.race_series import LaneSeries, jitter, ratio_axis, round_ratio, thinned
+from app.plot.scales import axis_words, nice_top
+from app.words import duration
+
+DOT_ALPHA = 0.7
+
+
+class StripChart(RaceChart):
+    """A strip of dots a lane, one dot a value, with ticks at the median and the 95th percentile."""
+
+    def __init__(self, name: str, lanes: Sequence[RaceLane], *, logarithmic: bool = False) -> None:
+        self.logarithmic = logarithmic
+        self._middles: WeakKeyDictionary[LaneSeries, tuple[int, Array]] = WeakKeyDictionary()
+        super().__init__(name, lanes)
+
+    def set_logarithmic(self, on: bool) -> None:
+        """Whether equal distances are equal ratios."""
+        self.logarithmic = on
+        self.update()
+
+    @abstractmethod
+    def columns(self, lane: RaceLane) -> tuple[Column, Column]:
+        """When the lane's values came, and the values, seconds."""
+
+    def values(self, lane: RaceLane) -> Array:
+        return lane.seen(*self.columns(lane))
+
+    def percentiles(self, lane: RaceLane) -> Array:
+        """p50 and p95 of the lane's values, of which there is at least one."""
+        values = self.values(lane)
+        count, known = self._middles.get(lane.series, (0, values))
+        if count != len(values):
+            known = np.percentile(values, (50, 95))
+            self._middles[lane.series] = len(values), known
+        return known
+
+    def figure(self, lane: RaceLane) -> str:
+        if not len(self.values(lane)):
+            return "–"
+        p50, p95 = self.percentiles(lane)
+        return f"p50 {duration(float(p50))} · p95 {duration(float(p95))}"
+
+    def axis(self) -> tuple[float, float]:
+        """The first and last second of the axis: wide enough for whatever the cursors still hide."""
+        values = [v for v in (self.columns(lane)[1].values for lane in self.lanes) if len(v)]
+        highest = max((float(v.max()) for v in values), default=1.0)
+        if not self.logarithmic:
+            return 0.0, nice_top(highest * 1.02)
+        return ratio_axis(min((float(v.min()) for v in values), default=0.01), highest)
+
+    def draw_lanes(self, painter: QPainter, area: QRectF) -> None:
+        values = [self.values(lane) for lane in self.lanes]
+        axis = self.axis()
+        plot = QRectF(area.left(), area.top(), area.width(), area.height())
+        self.foot(painter, plot.left(), plot.right(), plot.bottom(), self._ticks(axis))
+        head = math.ceil(self.small.height)
+        each = min((plot.height() - theme.px(4)) / len(self.lanes), float(theme.px(72)))
+        band = max(theme.px(6), each - head - theme.px(6))
+        for i, (lane, own) in enumerate(zip(self.lanes, values)):
+            y = plot.top() + i * each
+            self._strip_head(painter, lane, y + math.ceil(self.small.ascent), plot.width())
+            self._strip(painter, lane, own, QRectF(plot.left(), y + head + theme.px(1), plot.width(), band), axis)
+
+    def _ticks(self, axis: tuple[float, float]) -> list[tuple[float, str]]:
+        begin, end = axis
+        middle = round_ratio(math.sqrt(begin * end)) if self.logarithmic else (begin + end) / 2
+        values = [begin, middle, end] if begin < middle < end else [begin, end]
+        return [(float(self._shares(np.array(value), axis)), axis_words(value)) for value in values]
+
+    def _strip_head(self, painter: QPainter, lane: RaceLane, baseline: float, width: float) -> None:
+        t, ink = theme.current(), self.small
+        figure = self.figure(lane)
+        taken = self.tiny.width(figure)
+        if taken + theme.px(60) > width:
+            figure, taken = "", 0.0
+        painter.setFont(self.tiny.font)
+        painter.setPen(t.secondary)
+        self.tiny.draw(painter, width - taken, baseline, figure)
+        mark = theme.px(7)
+        draw_mark(painter, lane.index, mark / 2 + 1, baseline - ink.metrics.capHeight() / 2, mark)
+        painter.setFont(ink.font)
+        painter.setPen(t.text)
+        left = mark + theme.px(6)
+        ink.draw(
+            painter,
+            left,
+            baseline,
+            ink.cut(lane.name, width - taken - left - theme.px(12), Qt.TextElideMode.ElideMiddle),
+        )
+
+    def _strip(
+        self, painter: QPainter, lane: RaceLane, values: Array, band: QRectF, axis: tuple[float, float]
+    ) -> None:  # fmt: skip
+        if not len(values):
+            return
+        t, px = theme.current(), theme.px
+        radius = px(5) / 2
+        places = thinned(values)
+        x = band.left() + radius + self._shares(values[places], axis) * (band.width() - 2 * radius)
+        y = band.top() + radius + jitter(places) * max(0.0, band.height() - 2 * radius)
+        pen = QPen(theme.faded(lane_color(lane.index), DOT_ALPHA), 2 * radius)
+        pen.setCapStyle(Qt.PenCapStyle.RoundCap)
+        painter.setPen(pen)
+        painter.drawPoints(QPolygonF([QPointF(*point) for point in zip(x.tolist(), y.tolist())]))
+        painter.setPen(Qt.PenStyle.NoPen)
+        for share, height, wide in zip(self._shares(self.percentiles(lane), axis), (1.0, 0.6), (px(2), px(1))):
+            at = round(band.left() + radius + float(share) * (band.width() - 2 * radius) - wide / 2)
+            tall = band.height() * height
+            tick = QRectF(at, band.center().y() - tall / 2, wide, tall)
+            painter.fillRect(tick, t.text)
+
+    def _shares(self, values: Array, axis: tuple[float, float]) -> Array:
+        begin, end = axis
+        if self.logarithmic:
+            values = np.log(np.maximum(values, begin) / begin) / math.log(end / begin)
+        else:
+            values = values / end
+        return np.clip(values, 0.0, 1.0)
+
+
+class TtftChart(StripChart):
+    title = "Time to first token"
+    formula = "TTFT = first token − submit, a dot a request; ticks at p50 and, shorter, p95"
+
+    def columns(self, lane: RaceLane) -> tuple[Column, Column]:
+        return lane.series.ttft_time, lane.series.ttft
+
+
+class ItlChart(StripChart):
+    title = "Inter-token latency"
+    formula = "ITL = gaps between emissions, pooled; at most 600 dots a lane, ticks at p50 and, shorter, p95 of all"
+
+    def columns(self, lane: RaceLane) -> tuple[Column, Column]:
+        return lane.series.itl_time, lane.series.itl
