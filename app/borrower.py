@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
-from app.loan import Loan
+from app.loan import EngineLease
 from app.session import Session, SessionState
 from engine import EngineHost, InvalidInput
 
@@ -45,7 +45,7 @@ class Refused:
     requests_run: bool = False
 
 
-class Borrower(QObject):
+class Lessee(QObject):
     """One piece of work at a time on the lent engine."""
 
     phase_changed = Signal(object)  # Phase
@@ -55,7 +55,7 @@ class Borrower(QObject):
         super().__init__(parent)
         self._session = session
         self.phase = Phase.EMPTY
-        self._loan: Loan | None = None
+        self._lease: EngineLease | None = None
         self._stopping = False
         self._events: deque[tuple[float, Any]] = deque()
         self._timer = QTimer(self)
@@ -75,8 +75,8 @@ class Borrower(QObject):
     def stop(self) -> None:
         """Ends it: what is finished stays."""
         self._stopping = True
-        if self._loan is not None:
-            self._loan.cancelled.set()
+        if self._lease is not None:
+            self._lease.cancelled.set()
 
     def close(self) -> None:
         """No more frames: the window closes."""
@@ -95,7 +95,7 @@ class Borrower(QObject):
         session = self._session
         try:
             work = await session.off_thread(prepare)
-            loan = self._loan = await session.lend()
+            lease = self._lease = await session.lease()
         except InvalidInput as error:
             self._set_phase(before)
             self.refused.emit(Refused(str(error), session.state is SessionState.READY and session.busy()))
@@ -104,12 +104,12 @@ class Borrower(QObject):
             self._set_phase(before)
             raise
         if self._stopping:
-            loan.cancelled.set()
+            lease.cancelled.set()
         self._events.clear()
         begin(work)
         self._timer.start()
         try:
-            await session.off_thread(lambda: work.play(loan, self._tell, loan.cancelled))
+            await session.off_thread(lambda: work.play(lease, self._tell, lease.cancelled))
         finally:
             try:
                 self._on_frame()
@@ -118,7 +118,7 @@ class Borrower(QObject):
                     await self._after()
             finally:
                 await session.take_back()
-                self._loan = None
+                self._lease = None
                 self._set_phase(Phase.OVER)
 
     def _tell(self, event: object) -> None:

@@ -22,10 +22,10 @@ def check_files(spec: ModelSpec) -> None:
         inspect_model(spec)
 
 
-class Loan:
+class EngineLease:
     """Hands out the engine there is where it holds the model that is asked for; else a fresh one in its place.
 
-    `make(spec, config, progress, cancelled)` loads. Setting `cancelled` ends whatever is done with the loan. Nothing
+    `make(spec, config, progress, cancelled)` loads. Setting `cancelled` ends whatever is done with the lease. Nothing
     is handed out after `end`, which gives the engine back that is there then.
     """
 

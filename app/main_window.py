@@ -16,7 +16,7 @@ from app.notices import Notices
 from app.pages.play import PlayPage
 from app.recent_models import RecentModels
 from app.saved_runs import SavedRuns
-from app.session import LENT_WORDS, Session, SessionState
+from app.session import LEASED_WORDS, Session, SessionState
 from app.widgets.banner import Banner
 from app.widgets.top_bar import TopBar
 from app.window_actions import WindowActions
@@ -291,8 +291,8 @@ class MainWindow(QMainWindow):
 
     def _on_state(self, state: SessionState) -> None:
         self.unload_action.setEnabled(state in (SessionState.READY, SessionState.DIED))
-        if state is SessionState.LENT:
-            self.page.composer.send_button.setToolTip(LENT_WORDS)
+        if state is SessionState.LEASED:
+            self.page.composer.send_button.setToolTip(LEASED_WORDS)
         self._say_state()
 
     def _say_state(self) -> None:
@@ -307,7 +307,7 @@ class MainWindow(QMainWindow):
                 self.top_bar.status.say(f"loading {model_words(session.spec.source)} …")
             case SessionState.EMPTY:
                 self.top_bar.status.say("no model loaded")
-            case SessionState.LENT:
+            case SessionState.LEASED:
                 sweeps = self.compare is not None and self.compare.sweep.running
                 self.top_bar.status.say(f"a {'sweep' if sweeps else 'race'} is running")
             case SessionState.DIED:

@@ -21,9 +21,9 @@ ABOUT = {
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One line of a bill: `look` as `plot.patterns` paints it, its name and bytes."""
+    """One line of a bill: `kind` as `plot.patterns` paints it, its name and bytes."""
 
-    look: str
+    kind: str
     name: str
     count: int
 

@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, Signal
 from app.load_status import LoadStatus
 from app.long_work import LongWork, Outcome
 from app.quality_subject import Subject, examine
-from app.session import LENT_WORDS, Session, SessionState
+from app.session import LEASED_WORDS, Session, SessionState
 from app.words import left_words, model_words
 from engine import READING, ModelSpec, QualityReport, measure_quality
 
@@ -152,8 +152,8 @@ class QualitySession(QObject):
             return subject.problem
         if subject.original is None:
             return "It is not known which model this checkpoint was made of. Choose the original."
-        if self._session.state is SessionState.LENT:
-            return LENT_WORDS
+        if self._session.state is SessionState.LEASED:
+            return LEASED_WORDS
         if not plan.ways:
             return "Tick what is to be measured."
         return ""

@@ -13,7 +13,7 @@ from app import places, theme
 from app.load_status import LoadStatus
 from app.long_work import LongWork, Outcome
 from app.panels.text_choice import TextChoice
-from app.quantize_look import GROUPS, Look, look_at, suggested_folder
+from app.quantize_look import GROUPS, RecipeCheck, checked, suggested_folder
 from app.session import Session
 from app.ui.dialog import Dialog
 from app.widgets.controls import DropDown, Number
@@ -46,7 +46,7 @@ class QuantizeDialog(Dialog):
         self._wants_to_close = False
         self._gone = False  # closed: Qt deletes it while what it asked for may still be under way
         self._own_folder = self._own_group = False  # whether a person chose them
-        self._look = Look()
+        self._found = RecipeCheck()
         self._asked = 0  # looks begun: only what the last one says counts
         self._settled = False
         self._layers_begun = 0.0
@@ -237,36 +237,36 @@ class QuantizeDialog(Dialog):
             self._session.start(self._looked(self.recipe(), self._asked))
 
     async def _looked(self, recipe: AwqRecipe, asked: int) -> None:
-        look = await self._session.off_thread(lambda: look_at(recipe))
+        found = await self._session.off_thread(lambda: checked(recipe))
         if self._gone or asked != self._asked or self._work.running:
             return
-        if look.group and look.group != recipe.group and not self._own_group:
+        if found.group and found.group != recipe.group and not self._own_group:
             self._own_group = True  # suits this model; whoever changes it knows why
-            self.group.setCurrentIndex(self.group.findData(look.group))
+            self.group.setCurrentIndex(self.group.findData(found.group))
             self._check()
             return
-        self._look, self._settled = look, not self._debounce.isActive()
-        self._say_look(recipe)
+        self._found, self._settled = found, not self._debounce.isActive()
+        self._say_check(recipe)
         self._show_buttons()
 
-    def _say_look(self, recipe: AwqRecipe) -> None:
-        look = self._look
-        if look.letters:
-            tokens = look.letters // LETTERS
+    def _say_check(self, recipe: AwqRecipe) -> None:
+        found = self._found
+        if found.letters:
+            tokens = found.letters // LETTERS
             used = min(tokens, recipe.samples * recipe.length)
-            words = f"{look.letters:,} characters, ~{tokens:,} tokens"
+            words = f"{found.letters:,} characters, ~{tokens:,} tokens"
             self.calibration_facts.say(words if used == tokens else f"{words}, at most {used:,} of them are used")
         else:
             self.calibration_facts.say("")
-        if look.size:
+        if found.size:
             self.bill.say(
-                f"~{bytes_words(look.size)} on disk, where the original takes {bytes_words(look.original)}. "
+                f"~{bytes_words(found.size)} on disk, where the original takes {bytes_words(found.original)}. "
                 "How long it takes is told after the first layer."
             )
         else:
             self.bill.say("")
         if self._made is None:
-            self.error.say(sentence(look.error), "error")
+            self.error.say(sentence(found.error), "error")
 
     # -- the making -----------------------------------------------------------------------------------------------
 
@@ -324,7 +324,7 @@ class QuantizeDialog(Dialog):
         self.show_folder.setVisible(made and not running)
         self.stop.setVisible(asks)
         self.begin.setVisible(not running and not made)
-        self.begin.setEnabled(self._settled and not self._look.error)
+        self.begin.setEnabled(self._settled and not self._found.error)
         set_role(self.begin, "primary")
         set_role(self.load, "primary")
         words = "Close"

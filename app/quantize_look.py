@@ -16,7 +16,7 @@ STORED = 2  # bytes of a weight that is not quantized: float16, as autoawq write
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class RecipeCheck:
     """What is known of a recipe before it begins. `size` and `original` are bytes on disk, `letters` those of the
     text, `group` the largest that divides all layers, 0 where that is not known; `error` why it cannot begin."""
 
@@ -27,7 +27,7 @@ class Look:
     group: int = 0
 
 
-def look_at(recipe: AwqRecipe) -> Look:
+def checked(recipe: AwqRecipe) -> RecipeCheck:
     """Blocks on disk; never raises."""
     size = original = letters = group = 0
     with contextlib.suppress(InvalidInput, OSError):
@@ -40,8 +40,8 @@ def look_at(recipe: AwqRecipe) -> Look:
     try:
         check_recipe(recipe)
     except (InvalidInput, OSError) as error:
-        return Look(str(error), size, original, letters, group)
-    return Look("", size, original, letters, group)
+        return RecipeCheck(str(error), size, original, letters, group)
+    return RecipeCheck("", size, original, letters, group)
 
 
 def suggested_folder(source: str) -> Path:

@@ -13,7 +13,7 @@ from time import perf_counter
 from PySide6.QtCore import QObject, Signal
 
 from app import places
-from app.borrower import Borrower
+from app.borrower import Lessee
 from app.load_status import LoadMeter, LoadStatus
 from app.playback import Playback, span_of
 from app.race_choice import RaceChoice
@@ -127,7 +127,7 @@ class LaneShow(QObject):
         self.set_state(LaneState.DONE)
 
 
-class RaceSession(Borrower):
+class RaceSession(Lessee):
     """One race at a time. `clock` counts seconds since each lane's first prompt came in."""
 
     race_begun = Signal()  # `lanes` are new

@@ -48,7 +48,7 @@ class SavedRuns(QObject):
 
     def open(self, path: Path) -> None:
         """Reads a run and shows it; one that is being read is given up. Not while requests run."""
-        if self._session.state is SessionState.LENT or (self.path is None and self._bridge.busy):
+        if self._session.state is SessionState.LEASED or (self.path is None and self._bridge.busy):
             self._banner.tell(
                 "warning", "Requests are running", "A saved run can be shown when they are done.",
                 action=("Stop them", self._session.stop),

@@ -21,7 +21,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from app.engine_loader import EngineLoader, failure_words
 from app.estimate import demand_beside
 from app.load_status import LoadStatus
-from app.loan import Loan, check_files
+from app.loan import EngineLease, check_files
 from app.run_file import RunFile
 from app.turns import next_turn, once_more
 from app.words import bytes_words, model_words
@@ -42,7 +42,7 @@ WATCH_MS = 200
 THREADS = 8  # a load, downloads and measurements hold one each
 AGAIN = 60.0  # seconds from one restart to the next: an engine that is lost sooner stays so
 MEASURED_WORDS = "Quality is being measured on the Models page. Wait until it is done, or cancel it there."
-LENT_WORDS = "A race is running; stop it on the Compare page first."
+LEASED_WORDS = "A race is running; stop it on the Compare page first."
 
 
 class SessionState(StrEnum):
@@ -50,7 +50,7 @@ class SessionState(StrEnum):
     LOADING = "loading"
     READY = "ready"
     DIED = "engine died"
-    LENT = "lent to a race"
+    LEASED = "lent to a race"
 
 
 class Session(QObject):
@@ -81,8 +81,8 @@ class Session(QObject):
         self._loader = EngineLoader(in_process, self)
         self._loader.progressed.connect(self._on_progress)
         self._engine: EngineFace | None = None
-        self._loan: Loan | None = None
-        self._restore: ModelSpec | None = None  # the model to have again after a loan
+        self._lease: EngineLease | None = None
+        self._restore: ModelSpec | None = None  # the model to have again after a lease
         self._file = RunFile()
         self._closed = False
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -112,7 +112,7 @@ class Session(QObject):
     @property
     def engine_pid(self) -> int | None:
         """The engine's process, also while it is lent; None without one."""
-        return getattr(self._engine if self._loan is None else self._loan.engine, "pid", None)
+        return getattr(self._engine if self._lease is None else self._lease.engine, "pid", None)
 
     @property
     def run_file(self) -> Path | None:
@@ -143,8 +143,8 @@ class Session(QObject):
         """
         if self.state is SessionState.LOADING:
             return False
-        if self.state is SessionState.LENT:
-            self.load_failed.emit(LENT_WORDS)
+        if self.state is SessionState.LEASED:
+            self.load_failed.emit(LEASED_WORDS)
             return False
         before = self.spec, self.config
         self.spec, self.config = spec, config or self.config
@@ -219,8 +219,8 @@ class Session(QObject):
 
     async def unload(self) -> None:
         """Gives the model's memory back. The trace stays."""
-        if self.state is SessionState.LENT:
-            self.notice_raised.emit(LENT_WORDS)
+        if self.state is SessionState.LEASED:
+            self.notice_raised.emit(LEASED_WORDS)
             return
         await self._give_back()
         if self.state in (SessionState.READY, SessionState.DIED):
@@ -259,12 +259,12 @@ class Session(QObject):
 
     # -- lending --------------------------------------------------------------------------------------------------
 
-    async def lend(self) -> Loan:
+    async def lease(self) -> EngineLease:
         """Hands the engine out, until `take_back`. Raises InvalidInput while a model loads, requests run or quality is
         measured."""
         match self.state:
-            case SessionState.LENT:
-                raise InvalidInput(LENT_WORDS)
+            case SessionState.LEASED:
+                raise InvalidInput(LEASED_WORDS)
             case SessionState.LOADING:
                 raise InvalidInput("A model is loading; wait until it is there, or cancel the load.")
         if self.busy():
@@ -274,22 +274,22 @@ class Session(QObject):
         held = self.state is not SessionState.EMPTY
         self._watch.stop()
         engine, self._engine = self._engine, None
-        loan = self._loan = Loan(self._loader.make, engine, self.spec)
+        lease = self._lease = EngineLease(self._loader.make, engine, self.spec)
         self._restore = self.spec if held else None
-        self._set_state(SessionState.LENT)
+        self._set_state(SessionState.LEASED)
         await self.close_file()
-        return loan
+        return lease
 
     async def take_back(self) -> None:
         """The engine with the model and config it had; loads the model anew where another took its place."""
-        loan, spec = self._loan, self._restore
-        if loan is None:
+        lease, spec = self._lease, self._restore
+        if lease is None:
             return
         keep = None if self.closing else spec
-        engine: EngineFace | None = await self.off_thread(lambda: loan.end(keep, self.config))
-        self._loan = None
-        if loan.refused:
-            self.config_refused.emit(loan.refused)
+        engine: EngineFace | None = await self.off_thread(lambda: lease.end(keep, self.config))
+        self._lease = None
+        if lease.refused:
+            self.config_refused.emit(lease.refused)
         if engine is not None:
             self._take(engine)
             return
@@ -308,7 +308,7 @@ class Session(QObject):
         """The ids of the new requests: all of them or, after `submit_failed`, none."""
         engine = self._engine
         if engine is None or not self.ready:
-            why = {SessionState.LOADING: "The model is still loading.", SessionState.LENT: LENT_WORDS}
+            why = {SessionState.LOADING: "The model is still loading.", SessionState.LEASED: LEASED_WORDS}
             self.submit_failed.emit(why.get(self.state, "Load a model first."))
             return []
         try:
@@ -339,8 +339,8 @@ class Session(QObject):
         """Ends what runs, writes the trace to its end, and leaves no thread or process. Safe to call twice."""
         self.closing = True
         self.cancel_load()
-        if self._loan is not None:
-            self._loan.cancelled.set()
+        if self._lease is not None:
+            self._lease.cancelled.set()
         self._watch.stop()
         mine = asyncio.current_task()
         others = [task for task in self._tasks if task is not mine]

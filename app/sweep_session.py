@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from PySide6.QtCore import QObject, Signal
 
-from app.borrower import Borrower
+from app.borrower import Lessee
 from app.race_choice import RaceChoice
 from app.session import Session
 from engine import (
@@ -44,7 +44,7 @@ def numbers(name: str, text: str, read: Callable[[str], N]) -> tuple[N, ...]:
     return found
 
 
-class SweepSession(Borrower):
+class SweepSession(Lessee):
     """One sweep at a time. `result` holds what was measured so far, also while it runs."""
 
     begun = Signal()

@@ -132,9 +132,9 @@ class ComparePage(QWidget):
         self.stop_action.triggered.connect(self.stop)
         self.sweep_action.triggered.connect(lambda: self.setup.show_sweep(not self.setup.sweeps))
         self.replay_action.triggered.connect(race.toggle)
-        for borrower in (race, self.sweep):
-            borrower.phase_changed.connect(self._on_phase)
-            borrower.refused.connect(self._on_refused)
+        for lessee in (race, self.sweep):
+            lessee.phase_changed.connect(self._on_phase)
+            lessee.refused.connect(self._on_refused)
         self.replay.view_chosen.connect(self._on_view)
         race.race_begun.connect(self._on_begun)
         race.clock_moved.connect(self._on_clock)
@@ -163,9 +163,9 @@ class ComparePage(QWidget):
             (self.sweep if self.setup.sweeps else self.race).start(self.setup.choice)
 
     def stop(self) -> None:
-        for borrower in (self.race, self.sweep):
-            if borrower.running:
-                borrower.stop()
+        for lessee in (self.race, self.sweep):
+            if lessee.running:
+                lessee.stop()
 
     def close_down(self) -> None:
         """The window closes: what runs is ended, no frame follows."""

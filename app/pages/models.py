@@ -306,7 +306,7 @@ class ModelsPage(QWidget):
     def _is_loaded(self, item: Item) -> bool:
         session = self._session
         spec = session.spec
-        return session.state in (SessionState.READY, SessionState.LENT) and item.model == (spec.source, spec.revision)
+        return session.state in (SessionState.READY, SessionState.LEASED) and item.model == (spec.source, spec.revision)
 
     def _on_loaded(self, card: ModelCard) -> None:
         self.rows.refresh()

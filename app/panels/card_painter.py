@@ -6,7 +6,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 
 from app import theme
-from app.panels.ink import Ink
+from app.panels.ink import FontFace
 from app.panels.states import state_color
 from app.panels.wrapped_tail import WrappedTail, columns_of
 from app.words import duration, number, request_title, state_words
@@ -22,7 +22,7 @@ SAYS = {
 }
 
 
-def wrapped(text: str, ink: Ink, width: float, lines: int) -> list[str]:
+def wrapped(text: str, face: FontFace, width: float, lines: int) -> list[str]:
     """The first `lines` lines of a short text, the last one elided."""
     result: list[str] = []
     words = text.split()
@@ -31,9 +31,9 @@ def wrapped(text: str, ink: Ink, width: float, lines: int) -> list[str]:
         if len(result) == lines - 1:
             line = " ".join((line, *words))
         else:
-            while words and ink.metrics.horizontalAdvance(f"{line} {words[0]}") <= width:
+            while words and face.metrics.horizontalAdvance(f"{line} {words[0]}") <= width:
                 line = f"{line} {words.pop(0)}"
-        result.append(ink.cut(line, width))
+        result.append(face.cut(line, width))
     return result
 
 
@@ -50,7 +50,7 @@ class CardPainter:
         self.theme = theme.current()
         px = theme.px
         self.pad, self.radius, self.width, self.lines = px(12), px(6), width, lines
-        self.strong, self.small, self.mono = Ink(theme.ui(12.5, 600)), Ink(theme.ui(12)), Ink(theme.mono())
+        self.strong, self.small, self.mono = map(FontFace, (theme.ui(12.5, 600), theme.ui(12), theme.mono()))
         self.columns = columns_of(self.mono.font, width - 2 * self.pad)
         self.line_height = max(px(17), round(self.mono.metrics.lineSpacing() * 1.1))
         self.head = px(9) + max(px(17), round(self.small.height))

@@ -22,7 +22,7 @@ from app.bridge import Bridge
 from app.panels.chart_metrics import Latency, Metric, all_metrics
 from app.panels.chart_plot import ChartPlot
 from app.panels.chart_series import BIN, ChartSeries
-from app.panels.ink import Ink
+from app.panels.ink import FontFace
 from app.plot.scales import nice_top
 from app.widgets.labels import Heading
 from app.words import duration
@@ -70,7 +70,7 @@ class Chart(QWidget):
 
     def restyle(self) -> None:
         t = theme.current()
-        self._big, self._small, self._tiny = Ink(theme.ui(20, 300)), Ink(theme.ui(12)), Ink(theme.ui(11))
+        self._big, self._small, self._tiny = map(FontFace, (theme.ui(20, 300), theme.ui(12), theme.ui(11)))
         if self.plot is not None:
             self.plot.colors(self.measure.color(t), t.secondary, t.accent, t.panel)
         self._place()
@@ -148,15 +148,15 @@ class Chart(QWidget):
             self._ticks(painter, area)
 
     def _ticks(self, painter: QPainter, area: QRectF) -> None:
-        ink = self._tiny
-        painter.setFont(ink.font)
+        face = self._tiny
+        painter.setFont(face.font)
         painter.setPen(theme.current().faint)
-        cap = ink.metrics.capHeight()
+        cap = face.metrics.capHeight()
         shares = (0.0, 0.5, 1.0) if area.height() > 3 * cap + theme.px(12) else (0.0, 1.0)
         for share in shares:
             text = self.measure.tick(self.top * share)
             y = area.bottom() - share * (area.height() - cap)
-            ink.draw(painter, self.width() - ink.width(text), y, text)
+            face.draw(painter, self.width() - face.width(text), y, text)
 
     # -- the pointer ----------------------------------------------------------------------------------------------
 

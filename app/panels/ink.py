@@ -9,7 +9,7 @@ KEPT = 4096
 ZEROS = str.maketrans("123456789", "000000000")
 
 
-class Ink:
+class FontFace:
     """Set the painter's font to `font` before `draw`."""
 
     def __init__(self, font: QFont) -> None:

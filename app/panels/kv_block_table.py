@@ -9,7 +9,7 @@ from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent,
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QSizePolicy
 
 from app import theme
-from app.panels.ink import Ink
+from app.panels.ink import FontFace
 from app.panels.kv_state import KvState
 
 ROW, WIDTH = 20, 240
@@ -65,7 +65,7 @@ class KvBlockTable(QAbstractScrollArea):
 
     def restyle(self) -> None:
         """Takes the theme's colours and fonts anew."""
-        self._ink, self._strong, self._small = Ink(theme.ui(12)), Ink(theme.ui(12, 600)), Ink(theme.ui(11))
+        self._face, self._strong, self._small = map(FontFace, (theme.ui(12), theme.ui(12, 600), theme.ui(11)))
         self.verticalScrollBar().setSingleStep(theme.px(ROW))
         self.updateGeometry()
         self._fit()
@@ -108,11 +108,11 @@ class KvBlockTable(QAbstractScrollArea):
 
     def _columns(self) -> tuple[float, float, float, float]:
         """Right ends of the logical and the physical numbers, and where the bar and its words begin."""
-        digits = self._ink.width("0" * max((len(f"{line.block:,}") for line in self.lines), default=1))
-        logical = max(self._small.width("logical"), self._ink.width("000"))
+        digits = self._face.width("0" * max((len(f"{line.block:,}") for line in self.lines), default=1))
+        logical = max(self._small.width("logical"), self._face.width("000"))
         physical = logical + theme.px(30) + max(digits, self._small.width("physical"))
-        words = max((self._ink.width(f"{line.text}") for line in self.lines if line.block >= 0), default=0.0)
-        words = max(words + self._ink.width(" ×00"), self._small.width("filled"))
+        words = max((self._face.width(f"{line.text}") for line in self.lines if line.block >= 0), default=0.0)
+        words = max(words + self._face.width(" ×00"), self._small.width("filled"))
         return logical, physical, physical + theme.px(14), self.viewport().width() - words - theme.px(4)
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -129,15 +129,15 @@ class KvBlockTable(QAbstractScrollArea):
 
     def _head(self, painter: QPainter, row: int, columns: tuple[float, float, float, float]) -> None:
         """Whose tables these are, and what the columns are."""
-        t, ink, small = theme.current(), self._strong, self._small
+        t, face, small = theme.current(), self._strong, self._small
         logical, physical, left, _ = columns
         dot = theme.px(8)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(theme.request_color(self._request))
         painter.drawEllipse(QPointF(dot / 2, row / 2), dot / 2, dot / 2)
-        painter.setFont(ink.font)
+        painter.setFont(face.font)
         painter.setPen(t.text)
-        ink.draw(painter, dot + theme.px(6), row / 2 + ink.metrics.capHeight() / 2, self._title)
+        face.draw(painter, dot + theme.px(6), row / 2 + face.metrics.capHeight() / 2, self._title)
         painter.setFont(small.font)
         painter.setPen(t.secondary)
         baseline = 1.5 * row + small.metrics.capHeight() / 2
@@ -146,9 +146,9 @@ class KvBlockTable(QAbstractScrollArea):
         small.draw(painter, left, baseline, "filled")
 
     def _line(self, painter: QPainter, line: Line, box: QRectF, columns: tuple[float, float, float, float]) -> None:
-        t, own, ink = theme.current(), theme.request_color(self._request), self._ink
+        t, own, face = theme.current(), theme.request_color(self._request), self._face
         logical, physical, left, words = columns
-        baseline = box.center().y() + ink.metrics.capHeight() / 2
+        baseline = box.center().y() + face.metrics.capHeight() / 2
         if line.block == HEADING:
             painter.setFont(self._small.font)
             painter.setPen(t.secondary)
@@ -158,21 +158,21 @@ class KvBlockTable(QAbstractScrollArea):
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(t.hover)
             painter.drawRoundedRect(box.adjusted(0, 1, 0, -1), theme.px(4), theme.px(4))
-        painter.setFont(ink.font)
+        painter.setFont(face.font)
         painter.setPen(t.text)
         place, block = f"{line.place:,}", f"{line.block:,}"
-        ink.draw(painter, logical - ink.width(place), baseline, place)
-        ink.draw(painter, physical - ink.width(block), baseline, block)
+        face.draw(painter, logical - face.width(place), baseline, place)
+        face.draw(painter, physical - face.width(block), baseline, block)
         self._arrow(painter, logical + theme.px(8), box.center().y(), t.faint)
         high = theme.px(8)
         bar = QRectF(left, box.center().y() - high / 2, max(theme.px(16), words - left - theme.px(10)), high)
         painter.fillRect(bar, theme.over(t.hairline, t.panel))
         painter.fillRect(QRectF(bar.left(), bar.top(), bar.width() * line.share, high), own)
         painter.setPen(t.secondary)
-        ink.draw(painter, words, baseline, line.text)
+        face.draw(painter, words, baseline, line.text)
         if line.references > 1:
             painter.setPen(t.text)
-            ink.draw(painter, words + ink.width(f"{line.text} "), baseline, f"×{line.references}")
+            face.draw(painter, words + face.width(f"{line.text} "), baseline, f"×{line.references}")
 
     def _arrow(self, painter: QPainter, x: float, y: float, color: QColor) -> None:
         painter.setPen(QPen(color, max(1.0, theme.zoom())))

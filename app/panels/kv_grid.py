@@ -23,7 +23,7 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app import theme
 from app.column import Array
-from app.panels.ink import Ink
+from app.panels.ink import FontFace
 from app.panels.kv_marks import Marks
 from app.panels.kv_raster import Grid, PoolInk, grid_for
 from app.panels.kv_state import KvState
@@ -69,7 +69,7 @@ class KvGrid(QWidget):
         free = theme.over(t.hairline, t.panel)
         own: Callable[[int], Array] = lambda request: _parts(theme.request_color(request))  # noqa: E731
         self._paint = PoolInk(_parts(t.panel), _parts(free), _parts(t.secondary), own)
-        self._small = Ink(theme.ui(11, 600))
+        self._small = FontFace(theme.ui(11, 600))
         self._image = None
         self.updateGeometry()
         self.update()
@@ -150,8 +150,8 @@ class KvGrid(QWidget):
 
     def _numbers(self, painter: QPainter, state: KvState, tables: dict[int, Array]) -> None:
         """The place of each of the selected request's blocks; how many share each of the other shared ones."""
-        ink = self._small
-        painter.setFont(ink.font)
+        face = self._small
+        painter.setFont(face.font)
         painter.setPen(theme.current().panel)
         chosen = {int(block): place for table in tables.values() for place, block in enumerate(table.tolist())}
         texts = {block: str(place) for block, place in chosen.items()}
@@ -160,15 +160,15 @@ class KvGrid(QWidget):
             texts = {int(block): str(int(state.references[block])) for block in shared}
         for block, text in texts.items():
             box = self.box(block)
-            if ink.width(text) <= box.width():
+            if face.width(text) <= box.width():
                 self._number(painter, box, text, full=int(state.filled[block]) * 2 > state.size)
 
     def _number(self, painter: QPainter, box: QRectF, text: str, full: bool) -> None:
         """In the middle of a cell, where it can be read over both its parts."""
-        ink, t = self._small, theme.current()
+        face, t = self._small, theme.current()
         painter.setPen(t.panel if full else t.text)
-        x = box.center().x() - ink.width(text) / 2
-        ink.draw(painter, x, box.center().y() + ink.metrics.capHeight() / 2, text)
+        x = box.center().x() - face.width(text) / 2
+        face.draw(painter, x, box.center().y() + face.metrics.capHeight() / 2, text)
 
     def _lines(self, painter: QPainter, tables: dict[int, Array]) -> None:
         """A line through the selected request's blocks in their logical order."""

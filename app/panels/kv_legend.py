@@ -7,7 +7,7 @@ from PySide6.QtGui import QHelpEvent, QPainter, QPaintEvent, QPolygonF
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app import theme
-from app.panels.ink import Ink
+from app.panels.ink import FontFace
 from app.panels.kv_strips import hatch, mixed
 
 BLOCKS = (("owned", "filled from the bottom"), ("shared", "shared"), ("cached", "cached"), ("free", "free"))
@@ -36,7 +36,7 @@ class KvLegend(QWidget):
 
     def restyle(self) -> None:
         """Takes the theme's colours and fonts anew."""
-        self._ink = Ink(theme.ui(11))
+        self._face = FontFace(theme.ui(11))
         self.updateGeometry()
         self.update()
 
@@ -47,7 +47,7 @@ class KvLegend(QWidget):
         self.update()
 
     def sizeHint(self) -> QSize:
-        return QSize(theme.px(200), round(self._ink.height) + theme.px(2))
+        return QSize(theme.px(200), round(self._face.height) + theme.px(2))
 
     def minimumSizeHint(self) -> QSize:
         return QSize(0, self.sizeHint().height())
@@ -55,16 +55,16 @@ class KvLegend(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setFont(self._ink.font)
-        ink, t = self._ink, theme.current()
+        painter.setFont(self._face.font)
+        face, t = self._face, theme.current()
         side, x, middle = theme.px(10), 0.0, self.height() / 2
         for look, words in STRIPS if self._strips else BLOCKS:
-            width = side + theme.px(5) + ink.width(words)
+            width = side + theme.px(5) + face.width(words)
             if x + width > self.width():
                 break
             self._swatch(painter, look, QRectF(x, round(middle - side / 2), side, side))
             painter.setPen(t.secondary)
-            ink.draw(painter, x + side + theme.px(5), middle + ink.metrics.capHeight() / 2, words)
+            face.draw(painter, x + side + theme.px(5), middle + face.metrics.capHeight() / 2, words)
             x += width + theme.px(14)
 
     def _swatch(self, painter: QPainter, look: str, box: QRectF) -> None:

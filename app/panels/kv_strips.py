@@ -9,7 +9,7 @@ from PySide6.QtGui import QColor, QHelpEvent, QKeyEvent, QMouseEvent, QPainter, 
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app import theme
-from app.panels.ink import Ink
+from app.panels.ink import FontFace
 from app.panels.kv_state import KvState
 from app.panels.kv_tables import SAMPLES
 
@@ -77,7 +77,7 @@ class KvStrips(QWidget):
 
     def restyle(self) -> None:
         """Takes the theme's colours and fonts anew."""
-        self._ink = Ink(theme.ui(11))
+        self._face = FontFace(theme.ui(11))
         self.updateGeometry()
         self.update()
 
@@ -103,14 +103,14 @@ class KvStrips(QWidget):
         """Pixels before the strips, for their names; none where there is no room for words."""
         if self.pitch < theme.px(WRITTEN):
             return 0.0
-        return max((self._ink.width(f"#{s.request}") for s in self.strips), default=0.0) + theme.px(8)
+        return max((self._face.width(f"#{s.request}") for s in self.strips), default=0.0) + theme.px(8)
 
     def box(self, index: int) -> QRectF:
         """A strip's bar, in the widget."""
         pitch, head = self.pitch, self._head()
         widest = max(strip.tokens for strip in self.strips)
         room = self.width() - head
-        side = max((self._ink.width(s.words) for s in self.strips if not s.over), default=0.0) + theme.px(12)
+        side = max((self._face.width(s.words) for s in self.strips if not s.over), default=0.0) + theme.px(12)
         if self.pitch >= theme.px(WRITTEN) and room - side >= theme.px(240):
             room -= side
         gap = 0 if pitch < 4 else 1 if pitch < 8 else theme.px(4)
@@ -119,7 +119,7 @@ class KvStrips(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setFont(self._ink.font)
+        painter.setFont(self._face.font)
         t, chosen = theme.current(), any(s.request == self._selected for s in self.strips)
         for i, strip in enumerate(self.strips):
             box = self.box(i)
@@ -127,13 +127,13 @@ class KvStrips(QWidget):
             self._strip(painter, strip, box)
             if not self._head():
                 continue
-            baseline = box.center().y() + self._ink.metrics.capHeight() / 2
+            baseline = box.center().y() + self._face.metrics.capHeight() / 2
             painter.setPen(t.text if strip.request == self._selected else t.secondary)
-            self._ink.draw(painter, 0, baseline, f"#{strip.request}")
+            self._face.draw(painter, 0, baseline, f"#{strip.request}")
             left = box.right() + theme.px(12)
             for words in (strip.words, strip.short):
-                if left + self._ink.width(words) <= self.width():
-                    self._ink.draw(painter, left, baseline, words)
+                if left + self._face.width(words) <= self.width():
+                    self._face.draw(painter, left, baseline, words)
                     break
         if self.hasFocus():
             painter.setOpacity(1.0)

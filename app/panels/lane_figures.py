@@ -7,7 +7,7 @@ from PySide6.QtGui import QColor, QHelpEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app import theme
-from app.panels.ink import Ink
+from app.panels.ink import FontFace
 from app.panels.lane_tally import (
     Figures,
     finished_words,
@@ -45,8 +45,8 @@ class LaneFigures(QWidget):
         self._say()
 
     def restyle(self) -> None:
-        self._big, self._ratio_ink = Ink(theme.ui(24, 300)), Ink(theme.ui(17, 500))
-        self._text, self._small = Ink(theme.ui(13)), Ink(theme.ui(12))
+        self._big, self._ratio_face = map(FontFace, (theme.ui(24, 300), theme.ui(17, 500)))
+        self._text, self._small = map(FontFace, (theme.ui(13), theme.ui(12)))
         self.updateGeometry()
         self.update()
 
@@ -84,7 +84,7 @@ class LaneFigures(QWidget):
         t, px = theme.current(), theme.px
         rate, ratio, note, wasted, ttft, waste, finished = self._said
         line, gap = round(self._text.height * 1.25), px(6)
-        big, second = round(self._big.height), round(self._ratio_ink.height)
+        big, second = round(self._big.height), round(self._ratio_face.height)
         foot = px(5) + gap + round(self._small.height)  # the bar, and what it says below it
         tall = self.height() >= big + second + 3 * line + foot + 3 * gap
         compact = not tall and self.height() < big + 3 * line + foot + gap
@@ -96,8 +96,8 @@ class LaneFigures(QWidget):
         x += self._text.width("useful tok/s") + px(12)
         if tall:
             x, y = 0.0, y + second + px(3)
-        self._words(painter, self._ratio_ink, self.color, x, y, ratio)
-        x += self._ratio_ink.width(ratio) + px(8)
+        self._words(painter, self._ratio_face, self.color, x, y, ratio)
+        x += self._ratio_face.width(ratio) + px(8)
         if x + self._text.width(note) <= self.width():
             self._words(painter, self._text, t.secondary, x, y, note)
 
@@ -136,10 +136,10 @@ class LaneFigures(QWidget):
                 QRectF(box.left(), box.top(), max(2 * radius, share * box.width()), box.height()), radius, radius
             )
 
-    def _words(self, painter: QPainter, ink: Ink, color: QColor, x: float, baseline: float, text: str) -> None:
-        painter.setFont(ink.font)
+    def _words(self, painter: QPainter, face: FontFace, color: QColor, x: float, baseline: float, text: str) -> None:
+        painter.setFont(face.font)
         painter.setPen(color)
-        ink.draw(painter, x, baseline, text)
+        face.draw(painter, x, baseline, text)
 
     def event(self, event: QEvent) -> bool:
         if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):

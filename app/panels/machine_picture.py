@@ -11,7 +11,7 @@ from PySide6.QtGui import QHelpEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEv
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app import theme
-from app.panels.ink import Ink
+from app.panels.ink import FontFace
 from app.panels.machine_readings import MachineReadings, Reading
 from app.panels.plot import draw_line
 from app.plot.decimate import decimate, drawn_order
@@ -49,7 +49,7 @@ class MachinePicture(QWidget):
         self.restyle()
 
     def restyle(self) -> None:
-        self._big, self._small, self._tiny = Ink(theme.ui(20, 300)), Ink(theme.ui(12)), Ink(theme.ui(11))
+        self._big, self._small, self._tiny = map(FontFace, (theme.ui(20, 300), theme.ui(12), theme.ui(11)))
         self.updateGeometry()
         self.update()
 

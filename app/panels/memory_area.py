@@ -23,7 +23,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app import theme
 from app.column import Array
-from app.panels.ink import Ink
+from app.panels.ink import FontFace
 from app.panels.memory_raster import draw_dashes, stacked
 from app.panels.memory_series import KINDS, MemorySeries
 from app.plot import patterns
@@ -77,7 +77,7 @@ class MemoryArea(QWidget):
         self.restyle()
 
     def restyle(self) -> None:
-        self.tiny, self.words = Ink(theme.ui(11)), Ink(theme.ui(12))
+        self.tiny, self.words = map(FontFace, (theme.ui(11), theme.ui(12)))
         self._shown = self._drawn = self._textured = ()
         self.update()
 
@@ -156,10 +156,10 @@ class MemoryArea(QWidget):
             if len(self._edges) > 1:
                 self._draw(painter, area)
             self._axes(painter, area)
-            for time, ink in ((self._pointed, t.secondary), (self._cursor, t.accent)):
+            for time, face in ((self._pointed, t.secondary), (self._cursor, t.accent)):
                 if time is not None and self.span[0] <= time <= self.span[1]:
                     x, over = round(self.x_at(time)), theme.px(3)
-                    painter.fillRect(QRectF(x, area.top() - over, 1, area.height() + 2 * over), ink)
+                    painter.fillRect(QRectF(x, area.top() - over, 1, area.height() + 2 * over), face)
         if self.hasFocus():
             painter.setPen(QPen(t.accent, 1))
             painter.drawRect(QRectF(0.5, 0.5, self.width() - 1, self.height() - 1))
@@ -242,9 +242,9 @@ class MemoryArea(QWidget):
             painter.drawPolyline(QPolygonF(_points(xs.tolist(), y.tolist())))
 
     def _axes(self, painter: QPainter, area: QRectF) -> None:
-        t, ink, px = theme.current(), self.tiny, theme.px
+        t, face, px = theme.current(), self.tiny, theme.px
         painter.fillRect(QRectF(area.left(), area.bottom(), area.width(), 1), t.hairline)
-        painter.setFont(ink.font)
+        painter.setFont(face.font)
         pool = self.series.pool * self.series.token_bytes
         words = f"pool {bytes_words(pool)}"
         painter.setPen(t.secondary)
@@ -254,26 +254,26 @@ class MemoryArea(QWidget):
             baseline = y - px(3)
         else:
             words += " ↑"
-            baseline = area.top() + (ink.ascent - px(4) if self._short else -px(3))
+            baseline = area.top() + (face.ascent - px(4) if self._short else -px(3))
         if not self._short or pool > self.top:  # a low picture's highest tick says it
-            wide = ink.width(words) + px(6)
-            painter.fillRect(QRectF(area.right() - wide, baseline + px(1) - ink.ascent, wide, ink.ascent), t.panel)
-            ink.draw(painter, area.right() - ink.width(words), baseline, words)
-        cap = ink.metrics.capHeight()
+            wide = face.width(words) + px(6)
+            painter.fillRect(QRectF(area.right() - wide, baseline + px(1) - face.ascent, wide, face.ascent), t.panel)
+            face.draw(painter, area.right() - face.width(words), baseline, words)
+        cap = face.metrics.capHeight()
         high = pool if pool <= self.top else self.top
-        roomy = high / self.top * area.height() > 2 * ink.height + cap
+        roomy = high / self.top * area.height() > 2 * face.height + cap
         for value in (0.0, high / 2, high) if roomy else (0.0, high):
             word = bytes_words(value) if value else "0"
             y = area.bottom() - value / self.top * area.height() + cap / 2
-            ink.draw(painter, area.left() - px(6) - ink.width(word), min(y, area.bottom()), word)
+            face.draw(painter, area.left() - px(6) - face.width(word), min(y, area.bottom()), word)
         begin, end = (edge - self.origin for edge in self.span)
-        baseline = area.bottom() + px(3) + ink.ascent
+        baseline = area.bottom() + px(3) + face.ascent
         last = -math.inf
         for time, word in time_ticks(begin, end, area.width() / px(88)):
-            width = ink.width(word)
+            width = face.width(word)
             x = max(area.left(), self.x_at(time + self.origin) - width / 2)
             if x >= last + px(10) and x + width <= self.width():
-                ink.draw(painter, x, baseline, word)
+                face.draw(painter, x, baseline, word)
                 last = x + width
 
     def _say(self, painter: QPainter) -> None:
@@ -318,9 +318,9 @@ class MemoryArea(QWidget):
         self.update()
 
 
-def dash(ink: QColor) -> QPen:
+def dash(color: QColor) -> QPen:
     """The pen of what is computed."""
-    pen = QPen(ink, max(1.0, 1.25 * theme.zoom()))
+    pen = QPen(color, max(1.0, 1.25 * theme.zoom()))
     pen.setDashPattern([4, 3])
     return pen
 

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app import theme
 from app.memory_device import ABOUT, DeviceBill, Item
-from app.panels.ink import Ink
+from app.panels.ink import FontFace
 from app.panels.memory_series import KINDS, Moment
 from app.plot import patterns
 from app.words import bytes_words
@@ -33,13 +33,13 @@ class DeviceBar(QWidget):
         self.restyle()
 
     def restyle(self) -> None:
-        self.ink = Ink(theme.ui(11))
+        self.face = FontFace(theme.ui(11))
         self.updateGeometry()
         self.update()
 
     @property
     def pitch(self) -> int:
-        return math.ceil(self.ink.height) + theme.px(1)
+        return math.ceil(self.face.height) + theme.px(1)
 
     def bars_height(self) -> int:
         """Of the bars alone."""
@@ -71,28 +71,28 @@ class DeviceBar(QWidget):
         return self.bill.items if self.bill is not None else []
 
     def _flow(self, width: int, brief: bool = False) -> list[list[tuple[float, str, str]]]:
-        """The legend's lines: (x, look, words). A `brief` one tells the whole alone."""
+        """The legend's lines: (x, kind, words). A `brief` one tells the whole alone."""
         bill, px = self.bill, theme.px
         if bill is None:
             return []
         box = self._box() + px(5)
-        words = [(item.look, f"{item.name} {bytes_words(item.count)}") for item in self._entries()]
+        words = [(item.kind, f"{item.name} {bytes_words(item.count)}") for item in self._entries()]
         words.append(("", f"of {bytes_words(bill.total)}, {bill.source}" if bill.total else bill.source))
         if brief and bill.total:
             words = [("weights", f"process {bytes_words(bill.own)}"), *words[-2:]]
         lines: list[list[tuple[float, str, str]]] = [[]]
         x = 0.0
-        for look, text in words:
-            wide = self.ink.width(text) + (box if look else 0)
+        for kind, text in words:
+            wide = self.face.width(text) + (box if kind else 0)
             if lines[-1] and x + wide > width:
                 lines.append([])
                 x = 0.0
-            lines[-1].append((x, look, text))
+            lines[-1].append((x, kind, text))
             x += wide + px(GAP)
         return lines
 
     def _box(self) -> int:
-        return round(self.ink.metrics.capHeight()) + theme.px(1)
+        return round(self.face.metrics.capHeight()) + theme.px(1)
 
     # -- painting -------------------------------------------------------------------------------------------------
 
@@ -127,19 +127,19 @@ class DeviceBar(QWidget):
         for line in lines:
             if y + self.pitch > self.height() + 1:
                 break
-            for x, look, text in line:
-                if look:
-                    top = round(y + self.ink.ascent - self._box() + px(0.5))
-                    self._swatch(painter, QRectF(x, top, self._box(), self._box()), look)
+            for x, kind, text in line:
+                if kind:
+                    top = round(y + self.face.ascent - self._box() + px(0.5))
+                    self._swatch(painter, QRectF(x, top, self._box(), self._box()), kind)
                     x += self._box() + px(5)
-                painter.setFont(self.ink.font)
+                painter.setFont(self.face.font)
                 painter.setPen(t.secondary)
-                self.ink.draw(painter, x, y + self.ink.ascent, self.ink.cut(text, width - x))
+                self.face.draw(painter, x, y + self.face.ascent, self.face.cut(text, width - x))
             y += self.pitch
         painter.end()
 
-    def _swatch(self, painter: QPainter, box: QRectF, look: str) -> None:
-        patterns.fill(painter, box, look)
+    def _swatch(self, painter: QPainter, box: QRectF, kind: str) -> None:
+        patterns.fill(painter, box, kind)
 
     def _own(self, painter: QPainter, box: QRectF) -> None:
         """Weights, the pool by its kinds, and what else the process holds."""
@@ -157,7 +157,7 @@ class DeviceBar(QWidget):
                 self._pool(painter, part)
                 self._parts.append((part, self._tip(item.name, item.count)))
             else:
-                self._part(painter, part, item.look, self._tip(item.name, item.count))
+                self._part(painter, part, item.kind, self._tip(item.name, item.count))
 
     def _pool(self, painter: QPainter, part: QRectF) -> None:
         moment, x = self._moment, part.left()
@@ -170,11 +170,11 @@ class DeviceBar(QWidget):
                 patterns.fill(painter, QRectF(x, part.top(), max(1.0, width), part.height()), kind)
             x += width
 
-    def _part(self, painter: QPainter, box: QRectF, look: str, tip: str) -> None:
-        if look == "own":
+    def _part(self, painter: QPainter, box: QRectF, kind: str, tip: str) -> None:
+        if kind == "own":
             painter.fillRect(box, theme.current().secondary)
         else:
-            patterns.fill(painter, box, look)
+            patterns.fill(painter, box, kind)
         self._parts.append((box, tip))
 
     def _tip(self, name: str, count: int) -> str:

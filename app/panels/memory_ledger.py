@@ -10,7 +10,7 @@ from PySide6.QtGui import QColor, QHelpEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app import theme
-from app.panels.ink import Ink
+from app.panels.ink import FontFace
 from app.panels.memory_area import dash
 from app.panels.memory_series import KINDS, MemorySeries, Moment
 from app.plot import patterns
@@ -95,14 +95,14 @@ class MemoryLedger(QWidget):
         self.restyle()
 
     def restyle(self) -> None:
-        self.ink, self.head = Ink(theme.ui(11)), Ink(theme.ui(11, 600))
+        self.face, self.head = map(FontFace, (theme.ui(11), theme.ui(11, 600)))
         self.updateGeometry()
         self.update()
 
     @property
     def pitch(self) -> int:
         """From line to line."""
-        return math.ceil(self.ink.height) + theme.px(1)
+        return math.ceil(self.face.height) + theme.px(1)
 
     def height_of(self, lines: int) -> int:
         """How much room so many lines take, with the gap before what is computed."""
@@ -165,60 +165,60 @@ class MemoryLedger(QWidget):
         if self.height() >= y + pitch + theme.px(3):
             y += theme.px(3)
             wordings = fits_words(series, moment if moment.step >= 0 else None)
-            words = next((w for w in wordings if self.ink.width(w) <= self.width()), wordings[-1])
-            self._text(painter, self.ink, t.secondary, 0, y, self.ink.cut(words, self.width()))
+            words = next((w for w in wordings if self.face.width(w) <= self.width()), wordings[-1])
+            self._text(painter, self.face, t.secondary, 0, y, self.face.cut(words, self.width()))
             self._rows.append((y + pitch, "⌊blocks of the pool / ⌈tokens / block size⌉⌋"))
 
-    def _text(self, painter: QPainter, ink: Ink, color: QColor, x: float, y: float, text: str) -> None:
-        painter.setFont(ink.font)
+    def _text(self, painter: QPainter, face: FontFace, color: QColor, x: float, y: float, text: str) -> None:
+        painter.setFont(face.font)
         painter.setPen(color)
-        ink.draw(painter, x, y + ink.ascent, text)
+        face.draw(painter, x, y + face.ascent, text)
 
     def _kind(self, painter: QPainter, kind: str, moment: Moment, y: float) -> None:
-        t, px, ink, size = theme.current(), theme.px, self.ink, self.series.token_bytes
+        t, px, face, size = theme.current(), theme.px, self.face, self.series.token_bytes
         tokens = getattr(moment, kind)
-        box = round(ink.metrics.capHeight()) + px(1)
-        top = y + ink.ascent - box + px(0.5)
+        box = round(face.metrics.capHeight()) + px(1)
+        top = y + face.ascent - box + px(0.5)
         patterns.fill(painter, QRectF(0, round(top), box + px(6), box), kind)
         color = t.text if tokens or kind == "free" else t.faint
         share = tokens / max(1, self.series.pool)
         right = float(self.width())
         for words, width in (
-            (f"{100 * share:.1f} %", ink.width("100.0 %") + px(8)),
-            (bytes_words(tokens * size), ink.width("00.0 MB") + px(8)),
-            (f"{tokens:,} tok", ink.width(f"{self.series.pool:,} tok") + px(8)),
+            (f"{100 * share:.1f} %", face.width("100.0 %") + px(8)),
+            (bytes_words(tokens * size), face.width("00.0 MB") + px(8)),
+            (f"{tokens:,} tok", face.width(f"{self.series.pool:,} tok") + px(8)),
         ):
-            self._text(painter, ink, color, right - ink.width(words), y, words)
+            self._text(painter, face, color, right - face.width(words), y, words)
             right -= width
         name = kind
         if kind == "free" and moment.cached:
             name = f"free, {bytes_words(moment.cached * size)} cached"
         left = box + px(12)
-        if ink.width(name) > right - left:
+        if face.width(name) > right - left:
             name = kind
-        self._text(painter, ink, t.text if color == t.text else t.secondary, left, y, ink.cut(name, right - left))
+        self._text(painter, face, t.text if color == t.text else t.secondary, left, y, face.cut(name, right - left))
 
     def _compare(self, painter: QPainter, lines: list[Line], moment: Moment, y: float, captioned: float) -> None:
         """The lines with their bars, and the pool's size across; the caption above is `captioned` pixels wide."""
-        t, px, ink, series = theme.current(), theme.px, self.ink, self.series
-        size, box = series.token_bytes, round(ink.metrics.capHeight()) + px(1)
+        t, px, face, series = theme.current(), theme.px, self.face, self.series
+        size, box = series.token_bytes, round(face.metrics.capHeight()) + px(1)
         left = box + px(12)
-        bar = left + max((ink.width(line.name) for line in lines), default=0.0) + px(10)
-        ratios = ink.width("000.0 ×") + px(8)
-        right = self.width() - ratios - ink.width("000 MB") - px(8)
+        bar = left + max((face.width(line.name) for line in lines), default=0.0) + px(10)
+        ratios = face.width("000.0 ×") + px(8)
+        right = self.width() - ratios - face.width("000 MB") - px(8)
         most = max([line.tokens for line in lines] + [1])
         for line in lines:
-            self._text(painter, ink, t.text, left, y, line.name)
-            middle = round(y + ink.ascent - ink.metrics.capHeight() / 2)
+            self._text(painter, face, t.text, left, y, line.name)
+            middle = round(y + face.ascent - face.metrics.capHeight() / 2)
             if line.mark == "dash":
                 painter.setPen(dash(t.text))
                 painter.drawLine(QLineF(0, middle + 0.5, box + px(6), middle + 0.5))
             words = bytes_words(line.tokens * size)
-            self._text(painter, ink, t.text, self.width() - ratios - ink.width(words), y, words)
+            self._text(painter, face, t.text, self.width() - ratios - face.width(words), y, words)
             if line.mark != "held" and moment.held:
                 ratio = line.tokens / moment.held
                 words = f"{ratio:.1f} ×" if ratio >= 0.95 else f"{ratio:.2f} ×"
-                self._text(painter, ink, t.secondary, self.width() - ink.width(words), y, words)
+                self._text(painter, face, t.secondary, self.width() - face.width(words), y, words)
             thick = px(5)
             if right - bar > px(16):
                 whole = QRectF(bar, middle - thick / 2, max(1.0, line.tokens / most * (right - bar)), thick)
@@ -228,9 +228,9 @@ class MemoryLedger(QWidget):
             x = round(bar + series.pool / most * (right - bar))
             top = y - len(lines) * self.pitch
             painter.fillRect(QRectF(x, top, 1, len(lines) * self.pitch - px(2)), t.text)
-            word = ink.width("pool") / 2
+            word = face.width("pool") / 2
             if x - word > captioned + px(8):
-                self._text(painter, ink, t.secondary, min(x - word, self.width() - 2 * word), top - self.pitch, "pool")
+                self._text(painter, face, t.secondary, min(x - word, self.width() - 2 * word), top - self.pitch, "pool")
 
     def _bar(self, painter: QPainter, whole: QRectF, line: Line, moment: Moment) -> None:
         t = theme.current()

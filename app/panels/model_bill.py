@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QToolTip, QVBoxLayout, Q
 from app import places, theme
 from app.estimate import Estimate
 from app.memory_device import DeviceBill, Item, device_bill, lengths
-from app.panels.ink import Ink
+from app.panels.ink import FontFace
 from app.plot import patterns
 from app.widgets.controls import DropDown
 from app.widgets.labels import label
@@ -27,7 +27,7 @@ BAR, GAP, APART = 10, 6, 10  # pixels of the design: the bar's height, below it,
 
 
 class BillBar(QWidget):
-    """One bar over the whole memory, and each item's look, name and figure, in two columns where there is room."""
+    """One bar over the whole memory, and each item's pattern, name and figure, in two columns where there is room."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class BillBar(QWidget):
         theme.changes.theme_changed.connect(self.restyle)
 
     def restyle(self) -> None:
-        self._ink = Ink(theme.ui(12))
+        self._face = FontFace(theme.ui(12))
         self.updateGeometry()
         self.update()
 
@@ -60,11 +60,11 @@ class BillBar(QWidget):
 
     @property
     def _pitch(self) -> int:
-        return math.ceil(self._ink.height) + theme.px(3)
+        return math.ceil(self._face.height) + theme.px(3)
 
     @property
     def _box(self) -> int:
-        return round(self._ink.metrics.capHeight()) + theme.px(1)
+        return round(self._face.metrics.capHeight()) + theme.px(1)
 
     def columns(self, width: float) -> list[tuple[float, float, list[Item]]]:
         """Left edge, width and items of each column."""
@@ -79,8 +79,8 @@ class BillBar(QWidget):
 
     def _needed(self, item: Item) -> float:
         sign = "" if item.name in CERTAIN else self._sign
-        figure = max(self._ink.width(self._figure(item)), self._ink.width(f"{sign}000 MB"))
-        return self._box + theme.px(5) + self._ink.width(item.name) + theme.px(6) + figure
+        figure = max(self._face.width(self._figure(item)), self._face.width(f"{sign}000 MB"))
+        return self._box + theme.px(5) + self._face.width(item.name) + theme.px(6) + figure
 
     def _rows(self) -> int:
         return max((len(items) for *_, items in self.columns(self.width())), default=0)
@@ -120,7 +120,7 @@ class BillBar(QWidget):
     # -- painting -------------------------------------------------------------------------------------------------
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        t, px, ink = theme.current(), theme.px, self._ink
+        t, px, face = theme.current(), theme.px, self._face
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         area = QRectF(0, 0, self.width(), px(BAR))
@@ -131,7 +131,7 @@ class BillBar(QWidget):
             if item.name == "free" or not item.count:
                 continue
             gap = 1.0 if part.width() > px(3) else 0.0
-            patterns.fill(painter, part.adjusted(0, 0, -gap, 0), item.look)
+            patterns.fill(painter, part.adjusted(0, 0, -gap, 0), item.kind)
         painter.setClipping(False)
         painter.setPen(QPen(theme.over(t.edge, t.panel), 1))
         painter.setBrush(Qt.BrushStyle.NoBrush)
@@ -140,16 +140,16 @@ class BillBar(QWidget):
             x = self.width() * self._end / self._total
             painter.fillRect(QRectF(x - px(2), 0, px(4), area.height()), t.panel)
             painter.fillRect(QRectF(x - px(1), 0, px(2), area.height() + px(3)), t.warn)
-        painter.setFont(ink.font)
+        painter.setFont(face.font)
         for line, item in self._lines():
-            baseline = line.top() + (line.height() - ink.height) / 2 + ink.ascent
+            baseline = line.top() + (line.height() - face.height) / 2 + face.ascent
             box = QRectF(line.left(), round(baseline - self._box + px(0.5)), self._box, self._box)
-            patterns.fill(painter, box, item.look)
+            patterns.fill(painter, box, item.kind)
             painter.setPen(t.secondary)
-            ink.draw(painter, box.right() + px(5), baseline, item.name)
+            face.draw(painter, box.right() + px(5), baseline, item.name)
             figure = self._figure(item)
             painter.setPen(t.text)
-            ink.draw(painter, line.right() - ink.width(figure), baseline, figure)
+            face.draw(painter, line.right() - face.width(figure), baseline, figure)
         painter.end()
 
     def event(self, event: QEvent) -> bool:

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSizePolicy, QVBoxLayout
 from app import theme
 from app.panels.models_bills import Bills, FitTable, bills, room_words, rule_words
 from app.panels.models_fit_row import FitHead, FitRow
-from app.session import LENT_WORDS, Session, SessionState
+from app.session import LEASED_WORDS, Session, SessionState
 from app.ui.export import table_menu
 from app.widgets.config_form import devices
 from app.widgets.controls import DropDown, PowerOfTwo
@@ -196,8 +196,8 @@ class FitPanel(QWidget):
     def why_not(self) -> str:
         """Why nothing can be loaded now, whatever fits."""
         match self._session.state:
-            case SessionState.LENT:
-                return LENT_WORDS
+            case SessionState.LEASED:
+                return LEASED_WORDS
             case SessionState.LOADING:
                 return "Another model is loading."
         return self._why_not

@@ -9,7 +9,7 @@ from PySide6.QtGui import QBrush, QColor, QHelpEvent, QKeyEvent, QPainter, QPain
 from PySide6.QtWidgets import QPushButton, QSizePolicy, QToolTip, QWidget
 
 from app import theme
-from app.panels.ink import Ink
+from app.panels.ink import FontFace
 from app.panels.models_bills import holds_words, reason, row_words
 from app.panels.scheme_mark import draw_scheme
 from app.widgets.labels import set_role
@@ -89,7 +89,7 @@ class FitHead(QWidget):
         self.restyle()
 
     def restyle(self) -> None:
-        self.ink = Ink(theme.ui(11, 600))
+        self.face = FontFace(theme.ui(11, 600))
         self.updateGeometry()
         self.update()
 
@@ -98,15 +98,15 @@ class FitHead(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter, t, px = QPainter(self), theme.current(), theme.px
-        painter.setFont(self.ink.font)
+        painter.setFont(self.face.font)
         painter.setPen(t.secondary)
         places = place_columns(self.width() - 2 * px(8))
         for column in COLUMNS:
             if column.key in places:
                 x, wide = places[column.key]
-                words = self.ink.cut(column.title, wide)
-                x += px(8) + (wide - self.ink.width(words) if column.right else 0)
-                self.ink.draw(painter, x, self.height() - px(9), words)
+                words = self.face.cut(column.title, wide)
+                x += px(8) + (wide - self.face.width(words) if column.right else 0)
+                self.face.draw(painter, x, self.height() - px(9), words)
         painter.fillRect(QRectF(0, self.height() - 1, self.width(), 1), t.hairline)
         painter.end()
 
@@ -147,7 +147,7 @@ class FitRow(QWidget):
 
     def restyle(self) -> None:
         """Takes up the theme's fonts at the current zoom."""
-        self.strong, self.plain, self.small = Ink(theme.ui(13, 600)), Ink(theme.ui(13)), Ink(theme.ui(11.5))
+        self.strong, self.plain, self.small = map(FontFace, (theme.ui(13, 600), theme.ui(13), theme.ui(11.5)))
         self.updateGeometry()
         self._place()
         self.update()
@@ -264,11 +264,11 @@ class FitRow(QWidget):
         self._second(painter, second)
         painter.end()
 
-    def _say(self, painter: QPainter, ink: Ink, color: QColor, x: float, baseline: float, words: str) -> None:
+    def _say(self, painter: QPainter, face: FontFace, color: QColor, x: float, baseline: float, words: str) -> None:
         if words:
-            painter.setFont(ink.font)
+            painter.setFont(face.font)
             painter.setPen(color)
-            ink.draw(painter, x, baseline, words)
+            face.draw(painter, x, baseline, words)
 
     def _second(self, painter: QPainter, baseline: float) -> None:
         px = theme.px

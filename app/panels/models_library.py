@@ -52,7 +52,7 @@ class Found:
         return next((e for e in self.entries() if e.source == source and revision in (None, e.revision)), None)
 
 
-def look(folders: Sequence[Path], recent: Sequence[Path], known: Found) -> Found:
+def scan(folders: Sequence[Path], recent: Sequence[Path], known: Found) -> Found:
     """Looks at this machine; blocks on disk. What is `known` and has not changed is not read again."""
     error = ""
     try:
@@ -120,7 +120,7 @@ class ModelLibrary(QObject):
     async def _scan(self) -> None:
         (folders, recent), known = self._paths(), self.found
         try:
-            self.found = await self._session.off_thread(lambda: look(folders, recent, known))
+            self.found = await self._session.off_thread(lambda: scan(folders, recent, known))
         except asyncio.CancelledError:
             return
         finally:

@@ -9,7 +9,7 @@ from PySide6.QtGui import QColor, QPainter, QPainterPath, QPen
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
 from app import theme
-from app.panels.ink import Ink
+from app.panels.ink import FontFace
 from app.panels.models_items import Item, Mark, Section, matches
 
 ROW, HEAD = 46, 30  # heights in pixels of the design
@@ -113,7 +113,7 @@ class RowPainter(QStyledItemDelegate):
 
     def restyle(self) -> None:
         """Takes up the theme's fonts at the current zoom."""
-        self.name, self.small, self.head = Ink(theme.ui(13, 500)), Ink(theme.ui(11.5)), Ink(theme.ui(11, 600))
+        self.name, self.small, self.head = map(FontFace, (theme.ui(13, 500), theme.ui(11.5), theme.ui(11, 600)))
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
         model = index.model()

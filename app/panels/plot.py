@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app import theme
 from app.column import Array
-from app.panels.ink import Ink
+from app.panels.ink import FontFace
 from app.panels.lane_colors import lane_color
 
 
@@ -32,7 +32,7 @@ class Plot(QWidget):
         """Takes the theme's colours and fonts anew."""
         title = theme.ui(11, 600)
         title.setLetterSpacing(QFont.SpacingType.AbsoluteSpacing, 0.4 * theme.zoom())
-        self.head, self.small, self.tiny = Ink(title), Ink(theme.ui(12)), Ink(theme.ui(11))
+        self.head, self.small, self.tiny = FontFace(title), FontFace(theme.ui(12)), FontFace(theme.ui(11))
         self.updateGeometry()
         self.update()
 

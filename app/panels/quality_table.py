@@ -24,7 +24,7 @@ from PySide6.QtWidgets import (
 )
 
 from app import theme
-from app.panels.ink import Ink
+from app.panels.ink import FontFace
 from app.panels.quality_words import (
     COLUMNS,
     Column,
@@ -167,7 +167,7 @@ class _Cell(QStyledItemDelegate):
         self.restyle()
 
     def restyle(self) -> None:
-        self.text, self.strong, self.small = Ink(theme.ui(13)), Ink(theme.ui(13, 650)), Ink(theme.ui(11))
+        self.text, self.strong, self.small = map(FontFace, (theme.ui(13), theme.ui(13, 650), theme.ui(11)))
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
         width = self.strong.width(str(index.data())) + theme.px(14)
@@ -189,26 +189,26 @@ class _Cell(QStyledItemDelegate):
             painter.setPen(QPen(t.accent, 1))
             painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.drawRoundedRect(box.adjusted(0.5, 0.5, -0.5, -0.5), px(3), px(3))
-        ink = self.strong if self._model.best(index) else self.text
-        baseline = box.center().y() + ink.metrics.capHeight() / 2
+        face = self.strong if self._model.best(index) else self.text
+        baseline = box.center().y() + face.metrics.capHeight() / 2
         words, x = str(index.data()), box.left() + px(6)
-        painter.setFont(ink.font)
+        painter.setFont(face.font)
         if index.column() == NAME:
             original = self._model.report is not None and row is self._model.report.original
             name = "none" if original else row.quantization
             draw_scheme(painter, name, x + px(5), box.center().y(), px(8))
             painter.setPen(t.text)
-            ink.draw(painter, x + px(18), baseline, ink.cut(words, box.width() - px(24)))
+            face.draw(painter, x + px(18), baseline, face.cut(words, box.width() - px(24)))
         elif row.error and (index.column() != PRECISION or not precision(row)):
             if index.column() == (FIGURES if precision(row) else PRECISION):
                 self._say_error(painter, option, index, row)
         elif index.column() == PRECISION:
             painter.setPen(t.secondary)
-            ink.draw(painter, x, baseline, ink.cut(words, box.width() - px(10)))
+            face.draw(painter, x, baseline, face.cut(words, box.width() - px(10)))
         else:
             painter.setPen(t.text if words != "–" else t.faint)
-            x = box.right() - px(6) - ink.width(words)
-            ink.draw(painter, x, baseline, words)
+            x = box.right() - px(6) - face.width(words)
+            face.draw(painter, x, baseline, words)
             change = self._model.change(index)
             x -= self.small.width(change) + px(8)
             if change and x >= box.left():

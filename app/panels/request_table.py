@@ -30,7 +30,7 @@ from PySide6.QtWidgets import (
 
 from app import theme
 from app.bridge import Bridge
-from app.panels.ink import Ink
+from app.panels.ink import FontFace
 from app.panels.request_model import COLUMNS, PROMPT, Index, RequestModel
 from app.panels.states import state_color
 from app.widgets.line import Line
@@ -50,7 +50,7 @@ class RequestCells(QStyledItemDelegate):
 
     def restyle(self) -> None:
         """Takes up the theme's fonts at the current zoom."""
-        self._plain, self._strong = Ink(theme.ui(12.5)), Ink(theme.ui(12.5, 600))
+        self._plain, self._strong = map(FontFace, (theme.ui(12.5), theme.ui(12.5, 600)))
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         model = index.model()
@@ -81,16 +81,16 @@ class RequestCells(QStyledItemDelegate):
                 color = t.bad if view.error else t.secondary
             case _:
                 pass
-        ink = self._strong if index.column() == 0 else self._plain
+        face = self._strong if index.column() == 0 else self._plain
         text = column.words(view)
         if not column.right:
             # prompts from one template differ near their end
             middle = index.column() == PROMPT
-            text = ink.cut(text, box.width(), Qt.TextElideMode.ElideMiddle if middle else Qt.TextElideMode.ElideRight)
-        x = box.right() + 1 - ink.width(text) if column.right else box.left()
-        painter.setFont(ink.font)
+            text = face.cut(text, box.width(), Qt.TextElideMode.ElideMiddle if middle else Qt.TextElideMode.ElideRight)
+        x = box.right() + 1 - face.width(text) if column.right else box.left()
+        painter.setFont(face.font)
         painter.setPen(color)
-        ink.draw(painter, x, box.top() + (box.height() + ink.ascent - ink.descent) / 2, text)
+        face.draw(painter, x, box.top() + (box.height() + face.ascent - face.descent) / 2, text)
 
 
 class _Table(QTableView):

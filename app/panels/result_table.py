@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
 
 from app import theme
 from app.panels.agreement_light import AgreementLight
-from app.panels.ink import Ink
+from app.panels.ink import FontFace
 from app.panels.lane_colors import lane_color
 from app.race_session import Report
 from app.widgets.labels import Heading, label
@@ -104,7 +104,7 @@ class _Cell(QStyledItemDelegate):
         self.restyle()
 
     def restyle(self) -> None:
-        self.text, self.strong, self.small = Ink(theme.ui(13)), Ink(theme.ui(13, 650)), Ink(theme.ui(11))
+        self.text, self.strong, self.small = map(FontFace, (theme.ui(13), theme.ui(13, 650), theme.ui(11)))
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
         return QSize(round(self._width(index)) + theme.px(14), theme.px(LINE))
@@ -128,20 +128,20 @@ class _Cell(QStyledItemDelegate):
         t, px = theme.current(), theme.px
         box = QRectF(option.rect)
         row = self._model.rows[index.row()]
-        ink, color = self.text, t.secondary
+        face, color = self.text, t.secondary
         if index.column():
             color = t.text
             if row.best == index.column() - 1:
-                ink = self.strong
-        baseline = box.center().y() + ink.metrics.capHeight() / 2
+                face = self.strong
+        baseline = box.center().y() + face.metrics.capHeight() / 2
         words = str(index.data())
-        painter.setFont(ink.font)
+        painter.setFont(face.font)
         painter.setPen(color)
         if index.column() == 0:
-            ink.draw(painter, box.left() + px(4), baseline, ink.cut(words, box.width() - px(8)))
+            face.draw(painter, box.left() + px(4), baseline, face.cut(words, box.width() - px(8)))
             return
-        x = box.right() - px(6) - ink.width(words)
-        ink.draw(painter, x, baseline, words)
+        x = box.right() - px(6) - face.width(words)
+        face.draw(painter, x, baseline, words)
         quiet = self._quiet(index)
         x -= self.small.width(quiet) + px(8)
         if quiet and x >= box.left():

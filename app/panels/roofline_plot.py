@@ -22,7 +22,7 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app import theme
 from app.column import Array
-from app.panels.ink import Ink
+from app.panels.ink import FontFace
 from app.panels.roofline_frame import Frame, frame_of
 from app.panels.roofline_points import (
     DECODE,
@@ -69,7 +69,7 @@ class RooflinePlot(QWidget):
         self.restyle()
 
     def restyle(self) -> None:
-        self._head, self._small, self._tiny = Ink(theme.ui(14, 600)), Ink(theme.ui(12)), Ink(theme.ui(11))
+        self._head, self._small, self._tiny = map(FontFace, (theme.ui(14, 600), theme.ui(12), theme.ui(11)))
         self._raster = None
         self.updateGeometry()
         self.update()
@@ -131,7 +131,7 @@ class RooflinePlot(QWidget):
         t, y = theme.current(), float(theme.px(2))
         point = self.point
         title = headline(point) if point is not None else "Before the first step"
-        for ink, color, text in (
+        for face, color, text in (
             (self._head, t.text, title),
             (self._small, t.secondary, detail(point) if point is not None else ""),
         ):
@@ -139,10 +139,10 @@ class RooflinePlot(QWidget):
                 continue
             room = QRectF(0, y, self.width(), 10_000)
             flags = int(Qt.TextFlag.TextWordWrap)
-            painter.setFont(ink.font)
+            painter.setFont(face.font)
             painter.setPen(color)
             painter.drawText(room, flags, text)
-            y += QFontMetricsF(ink.font).boundingRect(room, flags, text).height() + theme.px(2)
+            y += QFontMetricsF(face.font).boundingRect(room, flags, text).height() + theme.px(2)
         return y + theme.px(6)
 
     def _axes(self, painter: QPainter, frame: Frame) -> None:

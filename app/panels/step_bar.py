@@ -8,7 +8,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPen
 
 from app import theme
-from app.panels.ink import Ink
+from app.panels.ink import FontFace
 from app.panels.step_story import millis, percent
 from app.panels.step_times import ABOUT, AFTER, BEHIND, ORDER, StepTimes
 
@@ -35,7 +35,7 @@ class StepBar:
 
     def restyle(self) -> None:
         """Takes up the theme's fonts at the current zoom."""
-        self._ink, self._tiny = Ink(theme.ui(12)), Ink(theme.ui(11))
+        self._face, self._tiny = map(FontFace, (theme.ui(12), theme.ui(11)))
         self._cells: list[Cell] = []
         self._boxes: dict[str, QRectF] = {}
         self.matrices, self.attention = QRectF(), QRectF()
@@ -116,12 +116,12 @@ class StepBar:
         if self.attention.width() > 2:
             edge = QRectF(self.attention.left() - 0.5, self.attention.top(), 1, self.attention.height())
             painter.fillRect(edge, t.panel)
-        painter.setFont(self._ink.font)
+        painter.setFont(self._face.font)
         painter.setPen(t.on_accent)
         words = "launch" if self._times.launched else "matrix products"
-        if self._ink.width(words) + 2 * theme.px(8) <= self.matrices.width():
-            baseline = self.matrices.center().y() + self._ink.middle
-            self._ink.draw(painter, self.matrices.left() + theme.px(8), baseline, words)
+        if self._face.width(words) + 2 * theme.px(8) <= self.matrices.width():
+            baseline = self.matrices.center().y() + self._face.middle
+            self._face.draw(painter, self.matrices.left() + theme.px(8), baseline, words)
 
     def _fill(self, painter: QPainter, box: QRectF, name: str) -> None:
         """The sign of a phase: grey where the host works, outlined where it waits or nobody knows."""

@@ -13,7 +13,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPen, QPolygonF
 
 from app import theme
-from app.panels.ink import Ink
+from app.panels.ink import FontFace
 from app.panels.step_bar import StepBar
 from app.panels.step_mark_of import mark_of, request_color
 from app.panels.step_story import StepStory, millis, percent
@@ -43,7 +43,7 @@ class StepFigure:
     def restyle(self) -> None:
         """Takes up the theme's fonts at the current zoom."""
         self.bar.restyle()
-        self._title, self._ink, self._tiny = Ink(theme.ui(12, 600)), Ink(theme.ui(12)), Ink(theme.ui(11))
+        self._title, self._face, self._tiny = map(FontFace, (theme.ui(12, 600), theme.ui(12), theme.ui(11)))
         self._lanes: list[Lane] = []
         self._block = self._area = QRectF()
         self._labels = False
@@ -63,7 +63,7 @@ class StepFigure:
         self._two_lines = needs[0] > (width - gap) / 2 or sum(needs) > width - gap
         block = max((width - gap) * 0.4, min(px(128), (width - gap) / 2), 0 if self._two_lines else needs[0])
         self._heads = (QRectF(left, y, block, 0), QRectF(left + block + gap, y, width - block - gap, 0))
-        line = round(self._ink.height * 1.15)
+        line = round(self._face.height * 1.15)
         y += (2 if self._two_lines else 1) * line + px(5)
         high = min(max(px(LOWEST) + spare, px(LOWEST)), px(HIGHEST), max(px(LOWEST), len(story) * px(TALLEST)))
         self._block = QRectF(left, y, block, high)
@@ -118,7 +118,7 @@ class StepFigure:
             return
         for segment, head in zip((self.bar.matrices, self.bar.attention), self._heads):
             self._lens(painter, segment, head)
-        line = round(self._ink.height * 1.15)
+        line = round(self._face.height * 1.15)
         for (title, words), head in zip(self._titles(), self._heads):
             y = head.top() + self._title.ascent
             painter.setFont(self._title.font)
@@ -185,7 +185,7 @@ class StepFigure:
         first = f"{count:,} token{'s' if count != 1 else ''}"
         words = (
             [f"{first} at once"]
-            if self._ink.width(f"{first} at once") < box.width() - theme.px(28)
+            if self._face.width(f"{first} at once") < box.width() - theme.px(28)
             else [first, "at once"]
         )
         wide = max(self._title.width(w) for w in words) + theme.px(16)

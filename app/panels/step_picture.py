@@ -7,8 +7,8 @@ from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QScrollArea, QWidget
 
 from app import theme
-from app.panels.ink import Ink
-from app.panels.step_prose import Paragraph, Tone, draw, lay
+from app.panels.ink import FontFace
+from app.panels.step_prose import Paragraph, Tone, draw, lay_out
 from app.panels.step_rows import StepRows
 from app.panels.step_sheet import StepSheet
 from app.panels.step_story import StepStory
@@ -61,7 +61,7 @@ class StepPicture(QWidget):
 
     def restyle(self) -> None:
         """Takes up the theme's fonts at the current zoom."""
-        self._ink = Ink(theme.ui(13))
+        self._face = FontFace(theme.ui(13))
         self.sheet.restyle()
         self.rows.restyle()
 
@@ -142,6 +142,6 @@ class StepPicture(QWidget):
     def _draw_empty(self, painter: QPainter) -> None:
         wide = min(self.width() - theme.px(24), theme.px(420))
         paragraph = Paragraph(((self._empty, Tone.QUIET),))
-        high = lay(paragraph, self._ink, 0, 0, wide).box.height()
+        high = lay_out(paragraph, self._face, 0, 0, wide).box.height()
         box = QRect(round((self.width() - wide) / 2), round((self.height() - high) / 2), wide, round(high))
-        draw(painter, [lay(paragraph, self._ink, box.left(), box.top(), wide)], self._ink)
+        draw(painter, [lay_out(paragraph, self._face, box.left(), box.top(), wide)], self._face)

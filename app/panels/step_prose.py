@@ -10,7 +10,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter
 
 from app import theme
-from app.panels.ink import Ink
+from app.panels.ink import FontFace
 from app.panels.step_mark_of import request_color
 
 
@@ -42,7 +42,7 @@ class Paragraph:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TextRun:
     """Words on one line, at the left end of their baseline."""
 
     x: float
@@ -52,51 +52,51 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
+class ParagraphLayout:
     """A paragraph in its place."""
 
     paragraph: Paragraph
     box: QRectF
-    pieces: tuple[Piece, ...]
+    runs: tuple[TextRun, ...]
 
 
-def lay(paragraph: Paragraph, ink: Ink, left: float, top: float, width: float) -> Laid:
+def lay_out(paragraph: Paragraph, face: FontFace, left: float, top: float, width: float) -> ParagraphLayout:
     """Wraps a paragraph to a width; words wider than a line are cut."""
     indent = theme.px(14) if paragraph.request >= 0 else 0
-    line, space = round(ink.height * 1.12), ink.width(" ")
-    x, y = float(indent), top + ink.ascent
-    pieces: list[Piece] = []
+    line, space = round(face.height * 1.12), face.width(" ")
+    x, y = float(indent), top + face.ascent
+    runs: list[TextRun] = []
     for text, tone in paragraph.parts:
         run: list[str] = []
         begin = x
         for word in text.split():
-            word = ink.cut(word, width - indent)
-            wide = ink.width(word)
+            word = face.cut(word, width - indent)
+            wide = face.width(word)
             if x > indent and x + wide > width:
                 if run:
-                    pieces.append(Piece(left + begin, y, " ".join(run), tone))
+                    runs.append(TextRun(left + begin, y, " ".join(run), tone))
                 run, begin, x = [], float(indent), float(indent)
                 y += line
             run.append(word)
             x += wide + space
         if run:
-            pieces.append(Piece(left + begin, y, " ".join(run), tone))
-    bottom = y - ink.ascent + line
-    return Laid(paragraph, QRectF(left, top, width, bottom - top), tuple(pieces))
+            runs.append(TextRun(left + begin, y, " ".join(run), tone))
+    bottom = y - face.ascent + line
+    return ParagraphLayout(paragraph, QRectF(left, top, width, bottom - top), tuple(runs))
 
 
-def draw(painter: QPainter, laid: Sequence[Laid], ink: Ink, selected: int = -1) -> None:
+def draw(painter: QPainter, laid: Sequence[ParagraphLayout], face: FontFace, selected: int = -1) -> None:
     """Draws paragraphs; the dot of a request that is not the selected one is weaker."""
-    painter.setFont(ink.font)
+    painter.setFont(face.font)
     for each in laid:
         if each.paragraph.request >= 0:
             painter.save()
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(request_color(each.paragraph.request, selected))
-            center = QPointF(each.box.left() + theme.px(4), each.box.top() + ink.ascent - ink.middle)
+            center = QPointF(each.box.left() + theme.px(4), each.box.top() + face.ascent - face.middle)
             painter.drawEllipse(center, theme.px(4), theme.px(4))
             painter.restore()
-        for piece in each.pieces:
-            painter.setPen(piece.tone.color)
-            ink.draw(painter, piece.x, piece.baseline, piece.text)
+        for run in each.runs:
+            painter.setPen(run.tone.color)
+            face.draw(painter, run.x, run.baseline, run.text)

@@ -10,7 +10,7 @@ from PySide6.QtGui import QColor, QFocusEvent, QHelpEvent, QKeyEvent, QMouseEven
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from app import theme
-from app.panels.ink import Ink
+from app.panels.ink import FontFace
 from app.panels.step_mark_of import mark_of, request_color
 from app.panels.step_story import WASTE_ABOUT, StepRow, StepStory
 from app.plot.patterns import paint_mark
@@ -93,8 +93,8 @@ class StepRows(QWidget):
 
     def restyle(self) -> None:
         """Takes up the theme's fonts at the current zoom."""
-        self._plain, self._strong = Ink(theme.ui(12)), Ink(theme.ui(12, 600))
-        self._mono, self._tiny = Ink(theme.mono(12)), Ink(theme.ui(11, 600))
+        self._plain, self._strong = map(FontFace, (theme.ui(12), theme.ui(12, 600)))
+        self._mono, self._tiny = map(FontFace, (theme.mono(12), theme.ui(11, 600)))
         self._places = []
         self.update()
 
@@ -150,10 +150,10 @@ class StepRows(QWidget):
         return places
 
     def _wide(self, column: RowColumn) -> float:
-        ink = self._mono if column is OUT else self._plain
+        face = self._mono if column is OUT else self._plain
         extra = {"request": theme.px(14), "kind": theme.px(MARK[0] + 6), "out": theme.px(44)}.get(column.name, 0)
         assert self._story is not None
-        return max(ink.width(column.widest(self._story)) + extra, self._tiny.width(column.title))
+        return max(face.width(column.widest(self._story)) + extra, self._tiny.width(column.title))
 
     # -- drawing --------------------------------------------------------------------------------------------------
 
@@ -218,12 +218,12 @@ class StepRows(QWidget):
                     self._draw_out(painter, row, left, right, baseline)
                 case _:
                     words = column.words(row)
-                    ink = self._plain
-                    words = ink.cut(words, right - left)
-                    x = right - ink.width(words) if column.right else left
+                    face = self._plain
+                    words = face.cut(words, right - left)
+                    x = right - face.width(words) if column.right else left
                     quiet = words == "–" or column.name in ("slot", "positions")
                     warn = column.name == "wasted" and row.wasted
-                    self._say(painter, ink, x, baseline, words, t.warn if warn else t.secondary if quiet else t.text)
+                    self._say(painter, face, x, baseline, words, t.warn if warn else t.secondary if quiet else t.text)
 
     def _draw_out(self, painter: QPainter, row: StepRow, left: float, right: float, baseline: float) -> None:
         t, note = theme.current(), row.out_note
@@ -237,18 +237,18 @@ class StepRows(QWidget):
         if one:
             room = min(room, self._mono.width("“ a long word”"))
         quoted = words.startswith("“")
-        ink = self._mono if quoted else self._plain
-        words = ink.cut(words, room)
-        self._say(painter, ink, left, baseline, words, t.text if quoted else t.secondary)
+        face = self._mono if quoted else self._plain
+        words = face.cut(words, room)
+        self._say(painter, face, left, baseline, words, t.text if quoted else t.secondary)
         x = left + room + theme.px(8)
         self._say(painter, self._plain, x + wide - self._plain.width(note), baseline, note, t.secondary)
 
     def _say(
-        self, painter: QPainter, ink: Ink, x: float, baseline: float, words: str, color: QColor | None = None
+        self, painter: QPainter, face: FontFace, x: float, baseline: float, words: str, color: QColor | None = None
     ) -> None:
-        painter.setFont(ink.font)
+        painter.setFont(face.font)
         painter.setPen(color or theme.current().text)
-        ink.draw(painter, x, baseline, words)
+        face.draw(painter, x, baseline, words)
 
     # -- choosing -------------------------------------------------------------------------------------------------
 

@@ -7,10 +7,10 @@ from PySide6.QtGui import QFont, QHelpEvent, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from app import theme
-from app.panels.ink import Ink
+from app.panels.ink import FontFace
 from app.panels.step_blocks import ABOUT, Account, account_words, block_words, totals_words
 from app.panels.step_figure import StepFigure
-from app.panels.step_prose import Laid, Paragraph, Tone, draw, lay
+from app.panels.step_prose import Paragraph, ParagraphLayout, Tone, draw, lay_out
 from app.panels.step_story import StepStory
 from app.panels.step_times import figure_words
 
@@ -32,7 +32,7 @@ class StepSheet(QWidget):
         self._size_line = False
         self._selected = -1
         self._figure = StepFigure()
-        self._laid: list[Laid] = []
+        self._laid: list[ParagraphLayout] = []
         self._heads: list[tuple[float, float, str]] = []
         self.restyle()
 
@@ -40,7 +40,7 @@ class StepSheet(QWidget):
         """Takes up the theme's fonts at the current zoom."""
         head = theme.ui(11, 600)
         head.setLetterSpacing(QFont.SpacingType.AbsoluteSpacing, 0.4 * theme.zoom())
-        self._head, self._ink = Ink(head), Ink(theme.ui(12))
+        self._head, self._face = FontFace(head), FontFace(theme.ui(12))
         self._figure.restyle()
         self.update()
 
@@ -88,7 +88,7 @@ class StepSheet(QWidget):
         return max(foot, y - px(6))
 
     def _add(self, paragraph: Paragraph, left: float, y: float, width: float) -> float:
-        laid = lay(paragraph, self._ink, left, y, width)
+        laid = lay_out(paragraph, self._face, left, y, width)
         self._laid.append(laid)
         return laid.box.bottom()
 
@@ -153,7 +153,7 @@ class StepSheet(QWidget):
         for left, baseline, title in self._heads:
             self._head.draw(painter, left, baseline, title)
         seen = QRectF(event.rect())
-        draw(painter, [each for each in self._laid if each.box.intersects(seen)], self._ink, self._selected)
+        draw(painter, [each for each in self._laid if each.box.intersects(seen)], self._face, self._selected)
         painter.end()
 
     def mousePressEvent(self, event: QMouseEvent) -> None:

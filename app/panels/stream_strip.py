@@ -7,7 +7,7 @@ from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app import theme
-from app.panels.ink import Ink
+from app.panels.ink import FontFace
 from engine import RequestView, State
 
 COLUMN = 250
@@ -29,8 +29,8 @@ class StreamStrip(QWidget):
         self.restyle()
 
     def restyle(self) -> None:
-        self._ink = Ink(theme.mono(11.5))
-        self.setFixedHeight(round(self._ink.height) + theme.px(4))
+        self._face = FontFace(theme.mono(11.5))
+        self.setFixedHeight(round(self._face.height) + theme.px(4))
         self.update()
 
     def clear(self, requests: dict[int, RequestView]) -> None:
@@ -68,9 +68,9 @@ class StreamStrip(QWidget):
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         t, px = theme.current(), theme.px
-        painter.setFont(self._ink.font)
+        painter.setFont(self._face.font)
         wide = self.width() / self._columns
-        baseline = (self.height() - self._ink.height) / 2 + self._ink.ascent
+        baseline = (self.height() - self._face.height) / 2 + self._face.ascent
         for i, request in enumerate(self.shown[: self._columns]):
             view = self._requests[request]
             x, over = i * wide, request not in self._running
@@ -81,6 +81,6 @@ class StreamStrip(QWidget):
             words = " ".join("".join(view.parts[-TAIL:])[-TAIL:].split())
             painter.setPen(t.faint if over else t.secondary)
             room = wide - px(24)
-            text = self._ink.cut(words or "…", room, Qt.TextElideMode.ElideLeft)
-            self._ink.draw(painter, x + px(12), baseline, text)
+            text = self._face.cut(words or "…", room, Qt.TextElideMode.ElideLeft)
+            self._face.draw(painter, x + px(12), baseline, text)
         painter.end()

@@ -12,10 +12,10 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app import theme
 from app.column import Array
-from app.panels.ink import Ink
+from app.panels.ink import FontFace
 from app.panels.timeline_axis import Axis
 from app.panels.timeline_cells import Cell
-from app.panels.timeline_ink import Bars, TimelineInk
+from app.panels.timeline_ink import Bars, TimelineShading
 from app.panels.timeline_raster import raster
 from app.panels.timeline_span import TimelineSpan
 from app.panels.timeline_words import cell_words
@@ -133,7 +133,7 @@ class Timeline(TimelineSpan):
 
     def _foot(self) -> int:
         """What lies below them."""
-        return theme.px(6) + math.ceil(self._ink.height)
+        return theme.px(6) + math.ceil(self._face.height)
 
     def _room(self) -> int:
         """Device pixels for the rows."""
@@ -154,10 +154,10 @@ class Timeline(TimelineSpan):
     def restyle(self) -> None:
         """Takes the theme's colours and fonts anew."""
         t = theme.current()
-        self._ink = Ink(theme.ui(11))
-        self._words = Ink(theme.ui(13))
+        self._face = FontFace(theme.ui(11))
+        self._words = FontFace(theme.ui(13))
         rule = theme.over(t.hairline, t.panel)
-        self._paint = TimelineInk(_parts(t.panel), _parts(rule), _parts(t.secondary))
+        self._paint = TimelineShading(_parts(t.panel), _parts(rule), _parts(t.secondary))
         self._colors: list[Array] = []
         self._placed = 0
         self._place()
@@ -165,8 +165,8 @@ class Timeline(TimelineSpan):
 
     def _place(self) -> None:
         digits = "0" * max(2, len(str(self.slots)))
-        self._gutter = math.ceil(self._ink.width(digits)) + theme.px(9)  # a pixel is left before the first digit
-        self._margin = math.ceil(self._ink.width("0"))
+        self._gutter = math.ceil(self._face.width(digits)) + theme.px(9)  # a pixel is left before the first digit
+        self._margin = math.ceil(self._face.width("0"))
         self._area = None
         if self.slots != self._placed:  # each call has the whole window laid out anew
             self._placed = self.slots
@@ -272,18 +272,18 @@ class Timeline(TimelineSpan):
 
     def _paint_slots(self, painter: QPainter, area: QRect) -> None:
         """The slots' numbers."""
-        ink = self._ink
-        painter.setFont(ink.font)
+        face = self._face
+        painter.setFont(face.font)
         painter.setPen(theme.current().secondary)
         pitch = area.height() / self.slots
         step = next((s for s in SLOT_STEPS if s * pitch >= theme.px(28)), SLOT_STEPS[-1])
-        cap = ink.metrics.capHeight()
+        cap = face.metrics.capHeight()
         for slot in range(0, self.slots, step):
             name = str(slot + 1)
             middle = area.top() + (slot + 0.5) * pitch
             lowest = max(area.top() + cap + 1, area.bottom())
             baseline = min(max(middle + cap / 2, area.top() + cap + 1), lowest)
-            ink.draw(painter, area.left() - theme.px(8) - ink.width(name), baseline, name)
+            face.draw(painter, area.left() - theme.px(8) - face.width(name), baseline, name)
 
     def _ticks(self, count: float) -> list[tuple[float, str]]:
         """At most about so many values of the axis, with their words."""
@@ -291,16 +291,16 @@ class Timeline(TimelineSpan):
 
     def _paint_ticks(self, painter: QPainter, area: QRect, top: int) -> None:
         """The axis' words."""
-        ink = self._ink
-        painter.setFont(ink.font)
+        face = self._face
+        painter.setFont(face.font)
         painter.setPen(theme.current().secondary)
-        baseline = top + theme.px(5) + ink.ascent
+        baseline = top + theme.px(5) + face.ascent
         last = -math.inf
         for value, words in self._ticks(area.width() / theme.px(96)):
-            width = ink.width(words)
+            width = face.width(words)
             x = max(float(area.left()), self.value_x(value) - (0 if value == 0 else width / 2))
             if x >= last + theme.px(12) and x + width <= self.width() - theme.px(2):
-                ink.draw(painter, x, baseline, words)
+                face.draw(painter, x, baseline, words)
                 last = x + width
 
     def _say_empty(self, painter: QPainter) -> None:

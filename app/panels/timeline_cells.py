@@ -1,6 +1,6 @@
 """What a timeline draws: runs, each a slot busy with one thing from one second to another. No Qt in here.
 
-A step's row is a cell; a cell continues the run before it in its slot when request and look are the same. So the store
+A step's row is a cell; a cell continues the run before it in its slot when request and shade are the same. So the store
 is O(runs), feeding O(new rows), and any split of the records into batches gives the same runs. Steps are not kept: one
 that is asked for is read back from where they are.
 """
@@ -22,7 +22,7 @@ BLOCK = 256  # runs whose common span is known, so that those out of sight are n
 LEVELS = 6  # a row that computes again what it has known: one token in 2, 4 … 64 is new
 
 
-class Look(IntEnum):
+class Shade(IntEnum):
     """How a run is drawn. SOLID: decode. HATCH: prefill. GREY: pad tokens, and rows held until the longest ends.
     CROSS: computed and thrown away. LINE: a running request that waits while a step computes others.
     AGAIN + i: one token in 2^(i+1) is new, the rest is computed again."""
@@ -35,9 +35,9 @@ class Look(IntEnum):
     AGAIN = 5
 
 
-LOOKS = Look.AGAIN + LEVELS
+SHADES = Shade.AGAIN + LEVELS
 NEW_SHARE = np.array([1.0, 1.0, 0.0, 0.0, 0.0, *(2.0 ** -(i + 1) for i in range(LEVELS))], np.float32)
-_OF_KIND = np.array([Look.HATCH, Look.SOLID, Look.GREY], np.uint8)
+_OF_KIND = np.array([Shade.HATCH, Shade.SOLID, Shade.GREY], np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Cell:
 
 
 class TimelineCells:
-    """The runs of one trace, in the order in which their steps ended: columns `slot`, `request`, `look`, `begins`,
+    """The runs of one trace, in the order in which their steps ended: columns `slot`, `request`, `shade`, `begins`,
     `ends`, and the places of the steps in which a run begins and ends.
 
     `step_reader` gives back the step of a place among all steps that were fed; without one the steps are kept.
@@ -81,7 +81,7 @@ class TimelineCells:
         self.requests = 0  # one more than the highest id
         # By slot: what ran there last, in which step, and its run.
         self._request = np.zeros(0, np.int32)
-        self._look = np.zeros(0, np.uint8)
+        self._shade = np.zeros(0, np.uint8)
         self._step = np.zeros(0, np.int64)
         self._run = np.zeros(0, np.int64)
         self._until = np.zeros(0, np.float64)
@@ -98,7 +98,7 @@ class TimelineCells:
         return self._columns[1].values
 
     @property
-    def look(self) -> Array:
+    def shade(self) -> Array:
         return self._columns[2].values
 
     @property
@@ -182,7 +182,7 @@ class TimelineCells:
                 )  # fmt: skip
         near = self.near(time, np.nextafter(time, np.inf))
         begins, ends = self.begins[near], self.ends[near]
-        waits = (self.slot[near] == slot) & (self.look[near] == Look.LINE) & (begins <= time) & (time < ends)
+        waits = (self.slot[near] == slot) & (self.shade[near] == Shade.LINE) & (begins <= time) & (time < ends)
         runs = np.flatnonzero(waits)
         if not len(runs):
             return None
@@ -208,14 +208,14 @@ class TimelineCells:
             return
         slot, request, count, wasted = step.slot[rows], step.request[rows], step.count[rows], step.wasted[rows]
         padding = step.padding[rows] if len(step.padding) else np.zeros(len(slot), np.int32)
-        look = looks(step.kind[rows], count, wasted)
-        padded = np.flatnonzero((padding > 0) & (look != Look.GREY))
+        shade = shades(step.kind[rows], count, wasted)
+        padded = np.flatnonzero((padding > 0) & (shade != Shade.GREY))
         self._reach(int(slot.max()) + 1)
         self.requests = max(self.requests, int(request.max()) + 1)
 
         same = self._request[slot] == request
         next_step = self._step[slot] == place - 1
-        goes_on = same & next_step & (self._look[slot] == look)
+        goes_on = same & next_step & (self._shade[slot] == shade)
         goes_on[padded] = False
         runs = self._run[slot]
         self._columns[4].values[runs[goes_on]] = end
@@ -226,24 +226,24 @@ class TimelineCells:
         if len(waited):
             at = slot[waited]
             self.changed = min(self.changed, float(self._until[at].min()))
-            self._append(at, request[waited], Look.LINE, self._until[at], begin, self._step[at] + 1, place)
+            self._append(at, request[waited], Shade.LINE, self._until[at], begin, self._step[at] + 1, place)
         starts = np.full(len(slot), begin)
         if len(padded):
             share = padding[padded] / (padding[padded] + count[padded])
             starts[padded] += share * (end - begin)
-            self._append(slot[padded], request[padded], Look.GREY, begin, starts[padded], place, place)
+            self._append(slot[padded], request[padded], Shade.GREY, begin, starts[padded], place, place)
         new = np.flatnonzero(~goes_on)
         runs[new] = len(self) + np.arange(len(new))
-        self._append(slot[new], request[new], look[new], starts[new], end, place, place)
+        self._append(slot[new], request[new], shade[new], starts[new], end, place, place)
 
-        self._request[slot], self._look[slot], self._run[slot] = request, look, runs
+        self._request[slot], self._shade[slot], self._run[slot] = request, shade, runs
         self._step[slot], self._until[slot] = place, end
 
-    def _append(self, slot: Array, request: Array, look: Any, begin: Any, end: Any, first: Any, last: Any) -> None:
+    def _append(self, slot: Array, request: Array, shade: Any, begin: Any, end: Any, first: Any, last: Any) -> None:
         if not len(slot):
             return
         block = len(self) // BLOCK
-        for column, values in zip(self._columns, (slot, request, look, begin, end, first, last)):
+        for column, values in zip(self._columns, (slot, request, shade, begin, end, first, last)):
             column.extend(values, len(slot))
         begins, ends = self._blocks
         more = (len(self) - 1) // BLOCK + 1 - begins.count
@@ -257,19 +257,19 @@ class TimelineCells:
         if more > 0:
             self.slots = slots
             self._request = np.append(self._request, np.full(more, -1, np.int32))
-            self._look = np.append(self._look, np.zeros(more, np.uint8))
+            self._shade = np.append(self._shade, np.zeros(more, np.uint8))
             self._step = np.append(self._step, np.full(more, -9))
             self._run = np.append(self._run, np.zeros(more, np.int64))
             self._until = np.append(self._until, np.zeros(more))
 
 
-def looks(kind: Array, count: Array, wasted: Array) -> Array:
-    """The look of each row. A row wasted in part shows its share of new tokens, as the nearest power of a half."""
-    look = _OF_KIND[kind]
+def shades(kind: Array, count: Array, wasted: Array) -> Array:
+    """The shade of each row. A row wasted in part shows its share of new tokens, as the nearest power of a half."""
+    shade = _OF_KIND[kind]
     lost = np.flatnonzero((wasted > 0) & (kind != Kind.HELD))
     if len(lost):
         new = count[lost] - wasted[lost]
         level = np.rint(-np.log2(np.maximum(new, 1) / count[lost])).astype(np.int64)
-        again = Look.AGAIN + np.clip(level - 1, 0, LEVELS - 1)
-        look[lost] = np.where(new > 0, again, Look.CROSS)
-    return look
+        again = Shade.AGAIN + np.clip(level - 1, 0, LEVELS - 1)
+        shade[lost] = np.where(new > 0, again, Shade.CROSS)
+    return shade

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.column import Array
-from app.panels.timeline_cells import LOOKS, NEW_SHARE, Look, TimelineCells
+from app.panels.timeline_cells import NEW_SHARE, SHADES, Shade, TimelineCells
 from app.panels.timeline_raster import Raster
 
 DEPTHS = 4  # of a hatch line's soft edge; the last is the line itself
@@ -20,18 +20,18 @@ EDGE = 0.4  # the border between two steps takes so much of the bar's colour awa
 DIMMED = 0.55
 WAITING = 0.8
 LOW = 5  # a bar of fewer pixels has no room for a line in its middle
-_AGAIN = LOOKS - Look.AGAIN
+_AGAIN = SHADES - Shade.AGAIN
 
-# How much of the request's colour, and of the neutral one, each look has: between its hatch lines and in them.
+# How much of the request's colour, and of the neutral one, each shade has: between its hatch lines and in them.
 _OWN = np.array([[1, 0.34, 0, 0, 0, *[0.14] * _AGAIN], [1, 0.92, 0, 0.8, 0, *[0.72] * _AGAIN]], np.float32)
 _NEUTRAL = np.array([[0, 0, 0.04, 0, 0, *[0] * _AGAIN], [0, 0, 0.5, 0, 0, *[0] * _AGAIN]], np.float32)
-_UP = np.arange(LOOKS) == Look.HATCH
-_DOWN = np.arange(LOOKS) == Look.GREY
-_CROSSED = (np.arange(LOOKS) == Look.CROSS) | (np.arange(LOOKS) >= Look.AGAIN)
+_UP = np.arange(SHADES) == Shade.HATCH
+_DOWN = np.arange(SHADES) == Shade.GREY
+_CROSSED = (np.arange(SHADES) == Shade.CROSS) | (np.arange(SHADES) >= Shade.AGAIN)
 
 
-_OWN_MEAN = (0.65 * _OWN[0] + 0.35 * _OWN[1])[: Look.AGAIN]
-_NEUTRAL_MEAN = (0.65 * _NEUTRAL[0] + 0.35 * _NEUTRAL[1])[: Look.AGAIN]
+_OWN_MEAN = (0.65 * _OWN[0] + 0.35 * _OWN[1])[: Shade.AGAIN]
+_NEUTRAL_MEAN = (0.65 * _NEUTRAL[0] + 0.35 * _NEUTRAL[1])[: Shade.AGAIN]
 
 
 def _at_depth(depth: int) -> tuple[Array, Array]:
@@ -64,12 +64,12 @@ class Bars:
 
 @dataclass(slots=True)
 class _Frame:
-    """One picture under way. By pixel, flat: `owner`, `look` and `request`, and `color` between its hatch's lines."""
+    """One picture under way. By pixel, flat: `owner`, `shade` and `request`, and `color` between its hatch's lines."""
 
     bars: Bars
     lanes: Array
     owner: Array
-    look: Array
+    shade: Array
     request: Array
     color: Array
     beside: Array  # pixels in which a bar is beside a waiting line, and what they show in the middle of their row
@@ -103,7 +103,7 @@ class _Hatch:
         return np.asarray(self.colors[depth + self.places])
 
 
-class TimelineInk:
+class TimelineShading:
     """The colours of every request so far. Make a new one when the theme changes; components are 0 to 1."""
 
     def __init__(self, ground: Array, rule: Array, neutral: Array) -> None:
@@ -111,7 +111,7 @@ class TimelineInk:
         self._ground, self._neutral = np.asarray(ground, np.float32), np.asarray(neutral, np.float32)
         self._empty, self._rule = packed(self._ground), packed(np.asarray(rule, np.float32))
         self._own = np.zeros((0, 3), np.float32)  # difference from the ground
-        self._tables = np.zeros((DEPTHS, LOOKS, 0), np.uint32)
+        self._tables = np.zeros((DEPTHS, SHADES, 0), np.uint32)
         self._lines = np.zeros(0, np.uint32)
         self._picture = np.zeros((0, 0), np.uint32)
 
@@ -165,31 +165,31 @@ class TimelineInk:
     def _frame(
         self, cells: TimelineCells, seen: Raster, bars: Bars, lanes: Array, owner: Array, busy: Array
     ) -> _Frame:  # fmt: skip
-        look = np.full(len(owner), Look.LINE, np.uint8)
+        shade = np.full(len(owner), Shade.LINE, np.uint8)
         request = np.zeros(len(owner), np.int32)
         color = np.full(len(owner), self._empty, np.uint32)
-        look[busy], request[busy] = cells.look[owner[busy]], cells.request[owner[busy]]
-        color[busy] = self._tables[0].reshape(-1)[look[busy].astype(np.int32) * self.known + request[busy]]
-        frame = _Frame(bars, lanes, owner, look, request, color, seen.mixed[:0], color[:0])
+        shade[busy], request[busy] = cells.shade[owner[busy]], cells.request[owner[busy]]
+        color[busy] = self._tables[0].reshape(-1)[shade[busy].astype(np.int32) * self.known + request[busy]]
+        frame = _Frame(bars, lanes, owner, shade, request, color, seen.mixed[:0], color[:0])
         if len(seen.mixed):
             self._mix(frame, seen.mixed, seen.shares)
         return frame
 
     def _mix(self, frame: _Frame, mixed: Array, shares: Array) -> None:
-        """The colours of pixels that several looks share: as much of each as its share, and no hatch."""
+        """The colours of pixels that several shades share: as much of each as its share, and no hatch."""
         total = shares.sum(axis=0)
         boost = np.where(total < LEAST, LEAST / np.maximum(total, 1e-9), 1.0)
         own, neutral = (
-            sum((amount[look] * shares[look] for look in np.flatnonzero(amount)), np.zeros(1, np.float32)) * boost
+            sum((amount[shade] * shares[shade] for shade in np.flatnonzero(amount)), np.zeros(1, np.float32)) * boost
             for amount in (_OWN_MEAN, _NEUTRAL_MEAN)
         )
         request = frame.request[mixed]
         frame.color[mixed] = self._blend(own, neutral, request)
-        waits = np.flatnonzero(shares[Look.LINE])
-        line = np.minimum(1.0, own[waits] + WAITING * boost[waits] * shares[Look.LINE, waits])
+        waits = np.flatnonzero(shares[Shade.LINE])
+        line = np.minimum(1.0, own[waits] + WAITING * boost[waits] * shares[Shade.LINE, waits])
         frame.beside, frame.beside_line = mixed[waits], self._blend(line, neutral[waits], request[waits])
-        alone = shares[Look.LINE] >= 0.999 * total
-        frame.look[mixed] = np.where(alone, Look.LINE, Look.SOLID)
+        alone = shares[Shade.LINE] >= 0.999 * total
+        frame.shade[mixed] = np.where(alone, Shade.LINE, Shade.SOLID)
 
     def _blend(self, own: Array, neutral: Array, request: Array) -> Array:
         """Pixels of so much of each request's colour and so much of the neutral one."""
@@ -220,12 +220,12 @@ class TimelineInk:
 
     def _hatch(self, frame: _Frame, which: Array, origin: int) -> _Hatch | None:
         """One kind of hatch, on all bars that have it; a crossed one is twice as wide."""
-        pixels = np.flatnonzero(which[frame.look])
+        pixels = np.flatnonzero(which[frame.shade])
         if not len(pixels):
             return None
         bars, columns = frame.bars, frame.lanes.shape[2]
         period = bars.period * (2 if which is _CROSSED else 1)
-        places = frame.look[pixels].astype(np.int32) * self.known + frame.request[pixels]
+        places = frame.shade[pixels].astype(np.int32) * self.known + frame.request[pixels]
         colors = np.concatenate([table.reshape(-1)[places] for table in self._tables])
         distance = np.minimum(np.arange(period), period - np.arange(period)) * np.sqrt(0.5)
         depth = np.rint(np.clip(bars.stroke / 2 + 0.5 - distance, 0.0, 1.0) * (DEPTHS - 1)).astype(np.int64)
@@ -239,7 +239,7 @@ class TimelineInk:
     def _waits(self, frame: _Frame) -> None:
         """The line of a request that waits, through the middle of its row."""
         bars = frame.bars
-        waits = np.flatnonzero((frame.look == Look.LINE) & (frame.owner >= 0))
+        waits = np.flatnonzero((frame.shade == Shade.LINE) & (frame.owner >= 0))
         colors = self._lines[frame.request[waits]]
         if bars.bar < LOW:
             own = self._own[frame.request[waits]]
@@ -255,28 +255,28 @@ class TimelineInk:
     def _lost(self, frame: _Frame) -> None:
         """The outline of what was thrown away, and the solid foot of the new tokens among those computed again."""
         bars = frame.bars
-        lost = np.flatnonzero(_CROSSED[frame.look])
+        lost = np.flatnonzero(_CROSSED[frame.shade])
         if not len(lost):
             return
         columns, bottom = frame.lanes.shape[2], bars.top + bars.bar
-        line = self._tables[DEPTHS - 1, frame.look[lost], frame.request[lost]]
+        line = self._tables[DEPTHS - 1, frame.shade[lost], frame.request[lost]]
         frame.put(bars.top, lost, line)
         frame.put(bottom - 1, lost, line)
         x = lost % columns
         left = (x > 0) & (frame.owner[np.maximum(lost - 1, 0)] != frame.owner[lost])
         right = (x < columns - 1) & (frame.owner[np.minimum(lost + 1, len(frame.owner) - 1)] != frame.owner[lost])
-        sides = (left | right) & (frame.look[lost] == Look.CROSS)
+        sides = (left | right) & (frame.shade[lost] == Shade.CROSS)
         for y in range(bars.top, bottom):
             frame.put(y, lost[sides], line[sides])
-        again = lost[frame.look[lost] >= Look.AGAIN]
-        foot = np.maximum(1, np.rint(NEW_SHARE[frame.look[again]] * bars.bar))
+        again = lost[frame.shade[lost] >= Shade.AGAIN]
+        foot = np.maximum(1, np.rint(NEW_SHARE[frame.shade[again]] * bars.bar))
         for depth in range(int(foot.max()) if len(foot) else 0):
             deep = again[foot > depth]
-            frame.put(bottom - 1 - depth, deep, self._tables[0, Look.SOLID, frame.request[deep]])
+            frame.put(bottom - 1 - depth, deep, self._tables[0, Shade.SOLID, frame.request[deep]])
 
     def _borders(self, frame: _Frame, edges: Array) -> None:
         bars, (rows, _, columns) = frame.bars, frame.lanes.shape
         bar = frame.lanes[:, bars.top : bars.top + bars.bar, edges]
-        busy = (frame.look != Look.LINE).reshape(rows, columns)[:, None, edges]
+        busy = (frame.shade != Shade.LINE).reshape(rows, columns)[:, None, edges]
         muted = packed(unpacked(bar) * (1 - EDGE) + self._ground * EDGE)
         frame.lanes[:, bars.top : bars.top + bars.bar, edges] = np.where(busy, muted, bar)

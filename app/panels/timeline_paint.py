@@ -10,7 +10,7 @@ from PySide6.QtGui import QColor, QImage, QPainter, QPen
 
 from app import theme
 from app.column import Array
-from app.panels.ink import Ink
+from app.panels.ink import FontFace
 from app.panels.timeline_axis import Axis, times_of
 from app.panels.timeline_glyphs import APART, SIZE, Glyphs, draw_glyph, with_room
 from app.panels.timeline_ink import DIMMED
@@ -55,7 +55,7 @@ class TimelinePaint:
     def __init__(self, ratio: float) -> None:
         t = theme.current()
         self.ratio = ratio
-        self.ink = Ink(theme.ui(11))
+        self.face = FontFace(theme.ui(11))
         self.glyphs = Glyphs(ratio)
         self.ground = parts_of(t.panel)
         accent, text, grey = parts_of(t.accent), parts_of(t.text), parts_of(t.secondary)
@@ -88,7 +88,7 @@ class TimelinePaint:
         if tokens.height:
             seen = steps.tokens(edges, axis)
             self.scale = token_scale(float(seen.most.max(initial=0.0)), budget)
-            rim = self.ink.height if self.scale.beyond and tokens.height >= 3 * self.ink.height else 0.0
+            rim = self.face.height if self.scale.beyond and tokens.height >= 3 * self.face.height else 0.0
             self._rim = self.scale.top / (1 - rim / tokens.height)
             height = max(1, round(tokens.height * self.ratio))
             self._keep("tokens", token_picture(seen, self._rim, height, self._tokens, self.ground, self._most, grain))
@@ -122,21 +122,21 @@ class TimelinePaint:
 
     def tokens(self, painter: QPainter, area: QRect, band: Band) -> None:
         """Tokens a step, under the budget's line."""
-        t, ink = theme.current(), self.ink
+        t, face = theme.current(), self.face
         if "tokens" in self._pictures:
             painter.drawImage(QPointF(area.left(), band.top), self._pictures["tokens"])
         painter.fillRect(QRectF(area.left(), band.bottom, area.width(), 1), t.hairline)
-        painter.setFont(ink.font)
+        painter.setFont(face.font)
         painter.setPen(t.secondary)
         right = area.left() - theme.px(8)
-        cap = ink.metrics.capHeight()
-        ink.draw(painter, right - ink.width("tokens"), band.bottom - 1, "tokens")
+        cap = face.metrics.capHeight()
+        face.draw(painter, right - face.width("tokens"), band.bottom - 1, "tokens")
         scale = self.scale
         most = scale.budget if scale.budget and not scale.beyond else scale.top
         top = f"{most:,.0f}" if most >= 10 else f"{most:.3g}"
-        if band.height >= 2 * ink.height:
+        if band.height >= 2 * face.height:
             y = band.bottom - most / self._rim * band.height
-            ink.draw(painter, right - ink.width(top), y + cap, top)
+            face.draw(painter, right - face.width(top), y + cap, top)
         if not scale.budget:
             return
         y = float(band.top) if scale.beyond else band.bottom - scale.budget / self._rim * band.height
@@ -144,7 +144,7 @@ class TimelinePaint:
         painter.setPen(pen)
         painter.drawLine(QPointF(area.left(), round(y) + 0.5), QPointF(area.right(), round(y) + 0.5))
         words = f"budget {scale.budget:,} ↑" if scale.beyond else "token budget"
-        self.label(painter, area.right() - ink.width(words) - theme.px(2), y + theme.px(1) + ink.ascent, words)
+        self.label(painter, area.right() - face.width(words) - theme.px(2), y + theme.px(1) + face.ascent, words)
 
     def lanes(
         self, painter: QPainter, area: QRect, bands: Sequence[Band], segments: Sequence[tuple[str, float, float]],
@@ -152,8 +152,8 @@ class TimelinePaint:
     ) -> None:  # fmt: skip
         """What the host did, and when a device computed, or may have where it was not `clocked`; `segments` are named
         where they have room."""
-        t, ink = theme.current(), self.ink
-        painter.setFont(ink.font)
+        t, face = theme.current(), self.face
+        painter.setFont(face.font)
         for i, band in enumerate(bands):
             picture = self._pictures.get(f"lane {i}")
             if picture is not None:
@@ -161,28 +161,28 @@ class TimelinePaint:
             painter.fillRect(QRectF(area.left(), band.bottom, area.width(), 1), t.hairline)
             painter.setPen(t.secondary)
             name = ("CPU", "GPU")[i]
-            baseline = band.top + (band.height + ink.metrics.capHeight()) / 2
-            ink.draw(painter, area.left() - theme.px(8) - ink.width(name), baseline, name)
+            baseline = band.top + (band.height + face.metrics.capHeight()) / 2
+            face.draw(painter, area.left() - theme.px(8) - face.width(name), baseline, name)
             if i and not clocked:
                 self.label(painter, area.left() + theme.px(4), baseline, "busy at most")
         if not bands:
             return
-        baseline = bands[0].top + (bands[0].height + ink.metrics.capHeight()) / 2
+        baseline = bands[0].top + (bands[0].height + face.metrics.capHeight()) / 2
         for name, left, right in segments:
             left, right = max(left, area.left()), min(right, area.right() + 1)
-            wide = ink.width(name)
+            wide = face.width(name)
             if right - left >= wide + theme.px(6):
                 painter.setPen(t.panel if name in ("forward", "launch", "commit", "prepare") else t.text)
-                ink.draw(painter, (left + right - wide) / 2, baseline, name)
+                face.draw(painter, (left + right - wide) / 2, baseline, name)
 
     def label(self, painter: QPainter, x: float, baseline: float, words: str, color: QColor | None = None) -> None:
         """Words on a ground of the panel's, so that they can be read on anything."""
-        ink, t = self.ink, theme.current()
-        box = QRectF(x - theme.px(3), baseline - ink.ascent, ink.width(words) + theme.px(6), ink.height)
+        face, t = self.face, theme.current()
+        box = QRectF(x - theme.px(3), baseline - face.ascent, face.width(words) + theme.px(6), face.height)
         painter.fillRect(box, theme.faded(t.panel, 0.82))
-        painter.setFont(ink.font)
+        painter.setFont(face.font)
         painter.setPen(color or t.secondary)
-        ink.draw(painter, x, baseline, words)
+        face.draw(painter, x, baseline, words)
 
     # -- the queue and the marks ----------------------------------------------------------------------------------
 
@@ -190,11 +190,11 @@ class TimelinePaint:
         self, painter: QPainter, area: QRect, band: Band, waiting: Array, marks: Marks, x: Array, selected: int | None
     ) -> None:  # fmt: skip
         """How many wait, by pixel, and who came in when."""
-        t, ink = theme.current(), self.ink
-        painter.setFont(ink.font)
+        t, face = theme.current(), self.face
+        painter.setFont(face.font)
         painter.setPen(t.secondary)
-        baseline = band.top + (band.height + ink.metrics.capHeight()) / 2
-        ink.draw(painter, area.left() - theme.px(8) - ink.width("queue"), baseline, "queue")
+        baseline = band.top + (band.height + face.metrics.capHeight()) / 2
+        face.draw(painter, area.left() - theme.px(8) - face.width("queue"), baseline, "queue")
         if len(waiting) and waiting.max() > 0:
             grey = theme.faded(t.secondary, 0.28)
             room = band.height - 2
@@ -231,10 +231,10 @@ class TimelinePaint:
         self, painter: QPainter, stalls: Stalls, left: Array, right: Array, y: Array, bar: float, selected: int | None
     ) -> None:  # fmt: skip
         """A bracket over each stall, with its length where there is room."""
-        warn, ink = theme.current().warn, self.ink
+        warn, face = theme.current().warn, self.face
         order = np.argsort(stalls.begin - stalls.end)[:STALLS]
         thick = max(1.0, round(1.5 * theme.zoom()))
-        labelled = bar >= ink.height - theme.px(4)
+        labelled = bar >= face.height - theme.px(4)
         for i in order.tolist():
             begin, end, top = float(left[i]), float(right[i]), float(y[i]) - bar / 2
             painter.setOpacity(1.0 if selected in (None, int(stalls.request[i])) else DIMMED)
@@ -246,9 +246,9 @@ class TimelinePaint:
             for x in (begin, end - thick):
                 painter.fillRect(QRectF(x, top, thick, bar), warn)
             words = length_words(float(stalls.end[i] - stalls.begin[i]))
-            wide = ink.width(words)
+            wide = face.width(words)
             if labelled and end - begin >= wide + theme.px(14):
-                baseline = top + (bar + ink.metrics.capHeight()) / 2
+                baseline = top + (bar + face.metrics.capHeight()) / 2
                 self.label(painter, (begin + end - wide) / 2, baseline, words, warn)
         painter.setOpacity(1.0)
 
@@ -256,16 +256,16 @@ class TimelinePaint:
 
     def legend(self, painter: QPainter, left: int, right: int, band: Band, kinds: Sequence[Mark], stalls: str) -> None:
         """What patterns and shapes mean, as far as there is room."""
-        t, ink = theme.current(), self.ink
-        painter.setFont(ink.font)
-        baseline = band.top + theme.px(4) + ink.ascent
-        middle = baseline - ink.metrics.capHeight() / 2
+        t, face = theme.current(), self.face
+        painter.setFont(face.font)
+        baseline = band.top + theme.px(4) + face.ascent
+        middle = baseline - face.metrics.capHeight() / 2
         x, size = float(left), theme.px(9)
         items: list[tuple[str, Mark | Hatch | None]] = [*LEGEND, *((MARK_WORDS[kind], kind) for kind in kinds)]
         if stalls:
             items.append((stalls, None))
         for words, sign in items:
-            if x + size + theme.px(5) + ink.width(words) > right:
+            if x + size + theme.px(5) + face.width(words) > right:
                 break
             box = QRectF(x, round(middle - size / 2), size, size)
             if isinstance(sign, Hatch):
@@ -280,8 +280,8 @@ class TimelinePaint:
                 for at in (box.left(), box.right() - thick):
                     painter.fillRect(QRectF(at, box.top(), thick, size), t.warn)
             painter.setPen(t.secondary)
-            ink.draw(painter, x + size + theme.px(5), baseline, words)
-            x += size + theme.px(5) + ink.width(words) + theme.px(14)
+            face.draw(painter, x + size + theme.px(5), baseline, words)
+            x += size + theme.px(5) + face.width(words) + theme.px(14)
 
     def _swatch(self, painter: QPainter, box: QRectF, hatch: Hatch) -> None:
         if hatch in self._swatches:

@@ -12,13 +12,13 @@ import numpy as np
 
 from app.column import Array
 from app.panels.timeline_axis import Axis, places_of, run_places, times_of
-from app.panels.timeline_cells import LOOKS, Look, TimelineCells
+from app.panels.timeline_cells import SHADES, Shade, TimelineCells
 
 MAJORITY = 0.5
 CHUNK = 16_384  # narrow runs at a time: what is made on the way stays in the cache, and no fresh memory is asked for
-SHARED = Look.AGAIN  # looks that a shared pixel tells apart
-_SHARED_LOOK = np.minimum(np.arange(LOOKS, dtype=np.int32), SHARED)
-_SHARED_LOOK[Look.AGAIN :] = Look.CROSS
+SHARED = Shade.AGAIN  # looks that a shared pixel tells apart
+_SHARED_LOOK = np.minimum(np.arange(SHADES, dtype=np.int32), SHARED)
+_SHARED_LOOK[Shade.AGAIN :] = Shade.CROSS
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ def raster(
     narrow = np.flatnonzero(~wide)
     mixed, shares = nothing, np.zeros((SHARED, 0))
     if len(narrow):
-        mixed, shares = _shared(cells.look[seen], seen, low, high, base, narrow, np.flatnonzero(wide), owner)
+        mixed, shares = _shared(cells.shade[seen], seen, low, high, base, narrow, np.flatnonzero(wide), owner)
     heads = _fill(seen[wide], low[wide], high[wide], base[wide], owner, columns, gap)
     return Raster(owner.reshape(rows, columns), mixed, shares, heads)
 
@@ -103,7 +103,7 @@ def _fill(runs: Array, low: Array, high: Array, base: Array, owner: Array, colum
 
 
 def _shared(
-    look: Array, runs: Array, low: Array, high: Array, base: Array, narrow: Array, wide: Array, owner: Array
+    shade: Array, runs: Array, low: Array, high: Array, base: Array, narrow: Array, wide: Array, owner: Array
 ) -> tuple[Array, Array]:
     """The pixels that narrow runs touch, and what covers them. Gives each to a run that covers most of it, or any."""
     covered = np.zeros(SHARED * len(owner), np.float32)
@@ -112,7 +112,7 @@ def _shared(
     def cover(place: Array, share: Array, run: Array) -> None:
         most = np.flatnonzero(share >= MAJORITY)
         owner[place[most]] = runs[run[most]]
-        np.add.at(covered, _SHARED_LOOK[look[run]] * len(owner) + place, share)
+        np.add.at(covered, _SHARED_LOOK[shade[run]] * len(owner) + place, share)
 
     for begin in range(0, len(narrow), CHUNK):
         place, share, run = _narrow_pieces(narrow[begin : begin + CHUNK], low, high, base)

@@ -175,11 +175,11 @@ class TimelineView(Timeline):
 
     def _place(self) -> None:
         super()._place()
-        words = max(self._ink.width(word) for word in ("tokens", "queue"))
+        words = max(self._face.width(word) for word in ("tokens", "queue"))
         self._gutter = max(self._gutter, math.ceil(words) + theme.px(8))
 
     def _parts(self) -> Parts:
-        line = math.ceil(self._ink.height)
+        line = math.ceil(self._face.height)
         return parts_for(self.height(), line, 2 if self.device else 1, theme.zoom(), self.legend)
 
     def _top(self) -> int:
@@ -274,11 +274,11 @@ class TimelineView(Timeline):
         if bands.legend.height:
             stalls = f"stall: over {length_words(self.marks.threshold)}"
             paint.legend(painter, self.area().left(), self.width(), bands.legend, self.marks.kinds, stalls)
-        painter.setFont(self._ink.font)
+        painter.setFont(self._face.font)
         painter.setPen(theme.current().secondary)
-        baseline = bands.words.top + theme.px(2) + self._ink.ascent
+        baseline = bands.words.top + theme.px(2) + self._face.ascent
         left = self.area().left()
-        self._ink.draw(painter, left, baseline, self._ink.cut(self._words_at_foot, self.width() - left))
+        self._face.draw(painter, left, baseline, self._face.cut(self._words_at_foot, self.width() - left))
 
     def _span(self) -> tuple[float, float]:
         """The seconds in sight and a little more, so that what is cut by a rim is drawn."""

@@ -9,7 +9,7 @@ from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QWidget
 
 from app import theme
-from app.panels.ink import Ink
+from app.panels.ink import FontFace
 from app.panels.token_view import Alternative, TokenCard, visible
 from app.words import duration
 
@@ -67,7 +67,7 @@ class TokenCardView(QWidget):
 
     def restyle(self) -> None:
         """Takes the theme's fonts at the current zoom."""
-        self._strong, self._small, self._mono = Ink(theme.mono(14, 600)), Ink(theme.ui(12)), Ink(theme.mono(12))
+        self._strong, self._small, self._mono = map(FontFace, (theme.mono(14, 600), theme.ui(12), theme.mono(12)))
         self._lines: list[str] = []
         self._note: list[str] = []
         self.update()

@@ -9,7 +9,7 @@ from PySide6.QtGui import QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app import theme
-from app.panels.ink import Ink
+from app.panels.ink import FontFace
 from app.panels.token_ink import TOGETHER, Line, TokenMode, grounds, legend, underlines
 
 GAP, INSIDE = 4, 6
@@ -30,7 +30,7 @@ class TokenLegend(QWidget):
         self.restyle()
 
     def restyle(self) -> None:
-        self._ink = Ink(theme.ui(11.5))
+        self._face = FontFace(theme.ui(11.5))
         self.updateGeometry()
         self.update()
 
@@ -48,7 +48,7 @@ class TokenLegend(QWidget):
         px, high = theme.px, self._line
         boxes, x, y = [], 0.0, 0.0
         for _, words in self.parts:
-            wide = self._ink.width(words) + 2 * px(INSIDE)
+            wide = self._face.width(words) + 2 * px(INSIDE)
             if x > 0 and x + wide > width:
                 x, y = 0.0, y + high + px(GAP)
             boxes.append(QRectF(x, y, min(wide, width), high))
@@ -57,7 +57,7 @@ class TokenLegend(QWidget):
 
     @property
     def _line(self) -> float:
-        return math.ceil(self._ink.height) + theme.px(3)
+        return math.ceil(self._face.height) + theme.px(3)
 
     def hasHeightForWidth(self) -> bool:
         return True
@@ -67,7 +67,7 @@ class TokenLegend(QWidget):
         return math.ceil(boxes[-1].bottom()) if boxes else 0
 
     def sizeHint(self) -> QSize:
-        wide = sum(self._ink.width(words) + theme.px(2 * INSIDE + GAP) for _, words in self.parts)
+        wide = sum(self._face.width(words) + theme.px(2 * INSIDE + GAP) for _, words in self.parts)
         return QSize(math.ceil(wide), self.heightForWidth(math.ceil(wide)))
 
     def minimumSizeHint(self) -> QSize:
@@ -76,7 +76,7 @@ class TokenLegend(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        t, px, ink = theme.current(), theme.px, self._ink
+        t, px, face = theme.current(), theme.px, self._face
         colors, lines = grounds(self.mode), underlines(self.mode)
         painter.translate(0, max(0, self.height() - self.heightForWidth(self.width())) // 2)
         for (kind, words), box in zip(self.parts, self._boxes(self.width())):
@@ -87,11 +87,11 @@ class TokenLegend(QWidget):
                 painter.setPen(QPen(t.hairline, 1))
                 painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.drawRoundedRect(box.adjusted(0.5, 0.5, -0.5, -0.5), px(3), px(3))
-            baseline = box.top() + (box.height() + ink.ascent - ink.descent) / 2
-            painter.setFont(ink.font)
+            baseline = box.top() + (box.height() + face.ascent - face.descent) / 2
+            painter.setFont(face.font)
             painter.setPen(t.text)
-            text = ink.cut(words, box.width() - 2 * px(INSIDE) + 1)
-            ink.draw(painter, box.left() + px(INSIDE), baseline, text)
+            text = face.cut(words, box.width() - 2 * px(INSIDE) + 1)
+            face.draw(painter, box.left() + px(INSIDE), baseline, text)
             if kind in lines or kind == TOGETHER:
                 style, color = lines.get(kind, (Line.DashUnderline, t.faint))
                 painter.setPen(QPen(color, max(1.0, theme.zoom()), STYLES.get(style, Qt.PenStyle.DashLine)))

@@ -23,7 +23,7 @@ from app.pages.compare import ComparePage
 from app.panels.agreement_light import AgreementLight, light_words
 from app.race_choice import LaneChoice, RaceChoice
 from app.race_session import LaneState
-from app.session import LENT_WORDS, SessionState
+from app.session import LEASED_WORDS, SessionState
 from engine import Agreement, EngineConfig, FinishReason, Parting, load_trace
 
 WAIT = 60_000
@@ -169,13 +169,13 @@ def test_play_is_refused_during_a_race_and_has_its_texts_and_config_after_it(qtb
     texts = [view.text for view in bridge.requests.values()]
     page = compare_page(ready, "continuous:2", count=16)
     page.start()
-    qtbot.waitUntil(lambda: session.state is SessionState.LENT, timeout=WAIT)
+    qtbot.waitUntil(lambda: session.state is SessionState.LEASED, timeout=WAIT)
     ready.show_page(PLAY)
     assert "race" in ready.top_bar.status.accessibleName()
     assert not play.composer.send_button.isEnabled()
-    assert play.composer.send_button.toolTip() == LENT_WORDS
+    assert play.composer.send_button.toolTip() == LEASED_WORDS
     play.composer.send()
-    qtbot.waitUntil(lambda: play.composer.message.text() == LENT_WORDS)
+    qtbot.waitUntil(lambda: play.composer.message.text() == LEASED_WORDS)
     play.batching.running.setValue(5)
     qtbot.waitUntil(lambda: session.config.max_running == 5)
     over(qtbot, page)

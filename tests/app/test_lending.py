@@ -10,9 +10,9 @@ import psutil
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.loan import Loan
+from app.loan import EngineLease
 from app.main_window import MODELS, MainWindow
-from app.session import LENT_WORDS, MEASURED_WORDS, Session, SessionState
+from app.session import LEASED_WORDS, MEASURED_WORDS, Session, SessionState
 from engine import EngineConfig, InvalidInput, LoadCancelled, ModelSpec, SamplingParams, Submission
 
 WAIT = 30_000
@@ -20,8 +20,8 @@ DEMO, OTHER = ModelSpec("demo"), ModelSpec("demo-draft")
 SHORT = Submission("Once upon a time", SamplingParams(max_tokens=8, temperature=0))
 
 
-def lend(qtbot: QtBot, session: Session) -> Loan:
-    task = session.start(session.lend())
+def lend(qtbot: QtBot, session: Session) -> EngineLease:
+    task = session.start(session.lease())
     qtbot.waitUntil(task.done, timeout=WAIT)
     return task.result()
 
@@ -40,19 +40,19 @@ def take_back(qtbot: QtBot, session: Session) -> None:
 
 def test_a_lent_engine_is_refused_to_others_and_comes_back_with_its_config(qtbot: QtBot, doomed: Session) -> None:
     pid, before = doomed.engine_pid, doomed.trace
-    loan = lend(qtbot, doomed)
-    assert doomed.state is SessionState.LENT
+    lease = lend(qtbot, doomed)
+    assert doomed.state is SessionState.LEASED
     with qtbot.waitSignal(doomed.submit_failed) as failed:
         doomed.send([SHORT])
-    assert failed.args == [LENT_WORDS]
+    assert failed.args == [LEASED_WORDS]
     with qtbot.waitSignal(doomed.load_failed):
         doomed.start(doomed.load(DEMO))
     with qtbot.waitSignal(doomed.notice_raised):
         doomed.start(doomed.unload())
-    second = doomed.start(doomed.lend())
+    second = doomed.start(doomed.lease())
     qtbot.waitUntil(second.done)
     assert isinstance(second.exception(), InvalidInput)
-    engine = off_thread(qtbot, doomed, lambda: loan.open(DEMO, EngineConfig(max_running=2)))
+    engine = off_thread(qtbot, doomed, lambda: lease.open(DEMO, EngineConfig(max_running=2)))
     off_thread(qtbot, doomed, lambda: engine.begin(EngineConfig(max_running=2)))  # type: ignore[attr-defined]
     assert doomed.trace is before, "what Play shows stays"
     take_back(qtbot, doomed)
@@ -62,13 +62,13 @@ def test_a_lent_engine_is_refused_to_others_and_comes_back_with_its_config(qtbot
     assert doomed.trace.header.config.max_running == 8
     assert len(doomed.trace.records) >= 1
     with pytest.raises(LoadCancelled):
-        loan.open(DEMO, EngineConfig())
+        lease.open(DEMO, EngineConfig())
 
 
 def test_another_model_takes_the_engines_place_and_the_first_comes_back(qtbot: QtBot, doomed: Session) -> None:
     pid = doomed.engine_pid
-    loan = lend(qtbot, doomed)
-    engine = off_thread(qtbot, doomed, lambda: loan.open(OTHER, EngineConfig()))
+    lease = lend(qtbot, doomed)
+    engine = off_thread(qtbot, doomed, lambda: lease.open(OTHER, EngineConfig()))
     assert pid is not None
     assert not psutil.pid_exists(pid), "never two models in memory"
     assert engine.card.source == "demo-draft"  # type: ignore[attr-defined]
@@ -79,19 +79,19 @@ def test_another_model_takes_the_engines_place_and_the_first_comes_back(qtbot: Q
 
 
 def test_an_engine_that_died_on_loan_is_replaced_by_a_fresh_one(qtbot: QtBot, doomed: Session) -> None:
-    loan = lend(qtbot, doomed)
+    lease = lend(qtbot, doomed)
     os.kill(doomed.engine_pid or 0, signal.SIGKILL)
-    qtbot.waitUntil(lambda: not loan.engine.alive, timeout=WAIT)
-    assert doomed.state is SessionState.LENT
-    engine = off_thread(qtbot, doomed, lambda: loan.open(DEMO, EngineConfig()))
+    qtbot.waitUntil(lambda: not lease.engine.alive, timeout=WAIT)
+    assert doomed.state is SessionState.LEASED
+    engine = off_thread(qtbot, doomed, lambda: lease.open(DEMO, EngineConfig()))
     assert engine.alive  # type: ignore[attr-defined]
     take_back(qtbot, doomed)
     assert doomed.ready
 
 
 def test_an_empty_session_is_empty_again(qtbot: QtBot, session: Session) -> None:
-    loan = lend(qtbot, session)
-    off_thread(qtbot, session, lambda: loan.open(OTHER, EngineConfig()))
+    lease = lend(qtbot, session)
+    off_thread(qtbot, session, lambda: lease.open(OTHER, EngineConfig()))
     take_back(qtbot, session)
     assert session.state is SessionState.EMPTY
     assert session.engine_pid is None
@@ -99,7 +99,7 @@ def test_an_empty_session_is_empty_again(qtbot: QtBot, session: Session) -> None
 
 def test_nothing_is_lent_while_requests_run(qtbot: QtBot, session: Session) -> None:
     session.busy = lambda: True
-    task = session.start(session.lend())
+    task = session.start(session.lease())
     qtbot.waitUntil(task.done)
     assert "Stop them first" in str(task.exception())
     assert session.state is SessionState.EMPTY
@@ -114,7 +114,7 @@ def test_nothing_is_lent_while_quality_is_measured(qtbot: QtBot, window: MainWin
     qtbot.waitUntil(lambda: quality.panel.quality.subject is not None, timeout=WAIT)
     quality.panel.begin.click()
     assert quality.running
-    task = session.start(session.lend())
+    task = session.start(session.lease())
     qtbot.waitUntil(task.done)
     assert str(task.exception()) == MEASURED_WORDS
     quality.stop()
@@ -124,10 +124,10 @@ def test_nothing_is_lent_while_quality_is_measured(qtbot: QtBot, window: MainWin
 
 
 def test_a_session_that_closes_ends_the_engine_on_loan(qtbot: QtBot, doomed: Session) -> None:
-    loan = lend(qtbot, doomed)
+    lease = lend(qtbot, doomed)
     pid = doomed.engine_pid
     closing = doomed.start(doomed.close())
     qtbot.waitUntil(closing.done, timeout=WAIT)
-    assert loan.cancelled.is_set()
+    assert lease.cancelled.is_set()
     assert pid is not None
     assert not psutil.pid_exists(pid)

@@ -19,7 +19,7 @@ from app.load_status import LoadStatus
 from app.panels.quality_panel import EMPTY_WORDS, QualityPanel
 from app.quality_session import Plan, _Progress
 from app.quality_subject import examine
-from app.session import LENT_WORDS, Session
+from app.session import LEASED_WORDS, Session
 from engine import SCHEMES, ModelSpec, origin_of
 from tests.app.conftest import wait_until
 from tests.app.panels.quality_reports import REPORT
@@ -194,9 +194,9 @@ def test_a_text_that_cannot_be_read_is_told(qtbot: QtBot, panel: QualityPanel, t
 
 
 def test_while_a_race_has_the_engine_nothing_is_measured(qtbot: QtBot, panel: QualityPanel, session: Session) -> None:
-    lending = session.start(session.lend())
+    lending = session.start(session.lease())
     wait_until(lending.done)
-    assert panel.quality.refusal(panel.setup.plan()) == LENT_WORDS
+    assert panel.quality.refusal(panel.setup.plan()) == LEASED_WORDS
     assert not panel.begin.isEnabled()
     back = session.start(session.take_back())
     wait_until(back.done)

@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 
 from app import theme
 from app.panels.timeline import Timeline
-from app.panels.timeline_cells import Look
+from app.panels.timeline_cells import Shade
 from app.plot.scales import nice_end
 from app.synthetic_lanes import lane_trace
 from engine import Step
@@ -40,20 +40,20 @@ def picture(timeline: Timeline) -> QImage:
     return timeline.grab().toImage()
 
 
-def place(timeline: Timeline, look: int, least: float = 20.0) -> tuple[int, float, float, float]:
-    """Request, slot's middle, left and right of a run of this look, in pixels of the widget."""
+def place(timeline: Timeline, shade: int, least: float = 20.0) -> tuple[int, float, float, float]:
+    """Request, slot's middle, left and right of a run of this shade, in pixels of the widget."""
     cells, area = timeline.cells, timeline.area()
     pitch = area.height() / timeline.slots
-    for i in np.flatnonzero(cells.look == look):
+    for i in np.flatnonzero(cells.shade == shade):
         left, right = timeline.x_at(float(cells.begins[i])), timeline.x_at(float(cells.ends[i]))
         if right - left >= least and area.left() <= left and right <= area.right():
             return int(cells.request[i]), (int(cells.slot[i]) + 0.5) * pitch, left, right
-    raise AssertionError(f"no run has look {look}")
+    raise AssertionError(f"no run has shade {shade}")
 
 
-def inside(timeline: Timeline, look: Look) -> tuple[int, Counter[str]]:
-    """The request of a run of this look, and the colours of its pixels."""
-    request, y, left, right = place(timeline, look)
+def inside(timeline: Timeline, shade: Shade) -> tuple[int, Counter[str]]:
+    """The request of a run of this shade, and the colours of its pixels."""
+    request, y, left, right = place(timeline, shade)
     image = picture(timeline)
     xs, ys = range(int(left) + 3, int(right) - 3), range(int(y) - 4, int(y) + 4)
     return request, Counter(image.pixelColor(x, y).name() for x in xs for y in ys)
@@ -68,12 +68,12 @@ def distance(one: QColor | str, other: QColor) -> int:
 def test_decode_is_solid_prefill_is_hatched_and_held_rows_are_grey(shown: Show, name: str) -> None:
     theme.set_theme(name)
     timeline = shown("static")
-    request, solid = inside(timeline, Look.SOLID)
+    request, solid = inside(timeline, Shade.SOLID)
     assert list(solid) == [theme.request_color(request).name()]
-    request, hatch = inside(timeline, Look.HATCH)
+    request, hatch = inside(timeline, Shade.HATCH)
     assert len(hatch) >= 3
     assert min(distance(color, theme.request_color(request)) for color in hatch) < 40
-    _, grey = inside(timeline, Look.GREY)
+    _, grey = inside(timeline, Shade.GREY)
     assert len(grey) >= 3
     ground = theme.current().panel
     assert max(theme.contrast(QColor(color), ground) for color in grey) > 2
@@ -84,10 +84,10 @@ def test_decode_is_solid_prefill_is_hatched_and_held_rows_are_grey(shown: Show, 
 def test_what_is_thrown_away_is_an_outline_with_a_cross(shown: Show) -> None:
     timeline = shown("continuous", lag=1)
     cells = timeline.cells
-    run = int(np.flatnonzero(cells.look == Look.CROSS)[-1])
+    run = int(np.flatnonzero(cells.shade == Shade.CROSS)[-1])
     begin, end = float(cells.begins[run]), float(cells.ends[run])
     timeline.set_range(begin - (end - begin), end + (end - begin))
-    request, y, left, right = place(timeline, Look.CROSS)
+    request, y, left, right = place(timeline, Shade.CROSS)
     image, color = picture(timeline), theme.request_color(request)
     bars = timeline._bars()
     top = int(y - bars.pitch / 2) + bars.top
@@ -99,7 +99,7 @@ def test_what_is_thrown_away_is_an_outline_with_a_cross(shown: Show) -> None:
 
 def test_work_done_again_leaves_only_the_new_tokens_solid(shown: Show) -> None:
     timeline = shown("recompute", requests=3, prompt=(2, 3), output=(8, 12))
-    request, y, left, right = place(timeline, Look.AGAIN + 1, 4)
+    request, y, left, right = place(timeline, Shade.AGAIN + 1, 4)
     bars, image = timeline._bars(), picture(timeline)
     x = int(left) + 6  # within the first step, beside its border
     color = theme.request_color(request)
@@ -111,7 +111,7 @@ def test_work_done_again_leaves_only_the_new_tokens_solid(shown: Show) -> None:
 
 def test_a_waiting_request_is_a_thin_line_through_the_gap(shown: Show) -> None:
     timeline = shown("continuous", prompt=(300, 600))
-    request, y, left, right = place(timeline, Look.LINE, 8)
+    request, y, left, right = place(timeline, Shade.LINE, 8)
     image, x = picture(timeline), int((left + right) / 2)
     pitch = timeline._bars().pitch
     column = [image.pixelColor(x, int(y - pitch / 2) + i) for i in range(pitch - 1)]
@@ -167,7 +167,7 @@ def test_a_deep_zoom_shows_the_same_pixels_as_a_trace_of_that_part_alone(shown: 
 
 def test_borders_of_steps_show_only_when_steps_are_wide(shown: Show) -> None:
     timeline = shown("chunked", requests=8)
-    _, y, left, right = place(timeline, Look.SOLID, 60)
+    _, y, left, right = place(timeline, Shade.SOLID, 60)
     image = picture(timeline)
     assert len({image.pixelColor(x, int(y)).name() for x in range(int(left) + 2, int(right) - 2)}) == 1
     middle = timeline.time_at((left + right) / 2)
@@ -183,7 +183,7 @@ def test_borders_of_steps_show_only_when_steps_are_wide(shown: Show) -> None:
 
 def test_a_selected_request_dims_the_others(shown: Show) -> None:
     timeline = shown("static")
-    request, y, left, right = place(timeline, Look.SOLID)
+    request, y, left, right = place(timeline, Shade.SOLID)
     x, own = int((left + right) / 2), theme.request_color(request)
     timeline.select(request)
     assert picture(timeline).pixelColor(x, int(y)).name() == own.name()
@@ -198,7 +198,7 @@ def test_a_selected_request_dims_the_others(shown: Show) -> None:
 
 def test_hovering_tells_the_request_and_leaving_none(shown: Show, qtbot: QtBot) -> None:
     timeline = shown("static")
-    request, y, left, right = place(timeline, Look.SOLID)
+    request, y, left, right = place(timeline, Shade.SOLID)
     told: list[int] = []
     timeline.request_hovered.connect(told.append)
     qtbot.mouseMove(timeline, QPoint(int((left + right) / 2), int(y)))
@@ -340,7 +340,7 @@ def test_an_empty_timeline_says_so(qtbot: QtBot) -> None:
 
 def test_a_change_of_theme_or_zoom_is_drawn_at_once(shown: Show) -> None:
     timeline = shown("static")
-    request, y, left, right = place(timeline, Look.SOLID)
+    request, y, left, right = place(timeline, Shade.SOLID)
     theme.set_theme("light")
     color = picture(timeline).pixelColor(int((left + right) / 2), int(y))
     assert color.name() == theme.request_color(request).name()

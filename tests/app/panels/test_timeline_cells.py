@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.panels.timeline_cells import Look, TimelineCells, looks
+from app.panels.timeline_cells import Shade, TimelineCells, shades
 from app.panels.timeline_raster import SHARED, raster
 from app.panels.timeline_words import cell_words
 from app.plot.scales import nice_end, time_ticks
@@ -20,7 +20,7 @@ from app.synthetic_lanes import MODES, lane_trace
 from engine import Kind, Record, Step
 
 Rows = Sequence[tuple[int, int, Kind, int, int, int]]
-Run = tuple[int, int, Look, float, float]
+Run = tuple[int, int, Shade, float, float]
 
 
 @cache
@@ -41,8 +41,8 @@ def fed(records: Sequence[Record]) -> TimelineCells:
 
 
 def runs(cells: TimelineCells) -> list[Run]:
-    columns = (cells.slot, cells.request, cells.look, cells.begins, cells.ends)
-    return [(s, r, Look(min(look, Look.AGAIN)), b, e) for s, r, look, b, e in zip(*(c.tolist() for c in columns))]
+    columns = (cells.slot, cells.request, cells.shade, cells.begins, cells.ends)
+    return [(s, r, Shade(min(shade, Shade.AGAIN)), b, e) for s, r, shade, b, e in zip(*(c.tolist() for c in columns))]
 
 
 def step(begin: float, end: float, rows: Rows, number: int = 0, **more) -> Step:
@@ -80,24 +80,24 @@ def test_any_split_of_the_records_gives_the_same_runs(mode: str, seed: int, cuts
 def test_every_row_of_every_step_lies_in_a_run_of_its_request(mode: str) -> None:
     records = lane_trace(mode, slots=5, requests=14, seed=3, output=(3, 40), lag=1)
     cells = fed(records)
-    seconds = dict.fromkeys(Look, 0.0)
-    for _, _, look, begin, end in runs(cells):
-        seconds[look] += end - begin
-    told = dict.fromkeys(Look, 0.0)
+    seconds = dict.fromkeys(Shade, 0.0)
+    for _, _, shade, begin, end in runs(cells):
+        seconds[shade] += end - begin
+    told = dict.fromkeys(Shade, 0.0)
     for record in records:
         if not isinstance(record, Step):
             continue
         length = record.ended - record.started
-        each = looks(record.kind, record.count, record.wasted)
+        each = shades(record.kind, record.count, record.wasted)
         for row in range(record.rows):
-            look = Look(min(int(each[row]), Look.AGAIN))
-            share = 0.0 if look is Look.GREY else record.padding[row] / (record.padding[row] + record.count[row])
-            told[Look.GREY] += share * length
-            told[look] += (1 - share) * length
+            shade = Shade(min(int(each[row]), Shade.AGAIN))
+            share = 0.0 if shade is Shade.GREY else record.padding[row] / (record.padding[row] + record.count[row])
+            told[Shade.GREY] += share * length
+            told[shade] += (1 - share) * length
             cell = cells.at((record.started + record.ended) / 2, int(record.slot[row]))
             assert cell is not None
             assert (cell.request, cell.kind, cell.count) == (record.request[row], record.kind[row], record.count[row])
-    del told[Look.LINE], seconds[Look.LINE]
+    del told[Shade.LINE], seconds[Shade.LINE]
     assert seconds == pytest.approx(told)
 
 
@@ -117,8 +117,8 @@ def test_a_decode_goes_on_as_one_run_and_waits_as_a_line() -> None:
         step(5.0, 6.0, [(0, 7, D, 1, 0, 0), (1, 8, D, 1, 0, 0)], 5),
     ])  # fmt: skip
     assert [run for run in runs(cells) if run[0] == 0] == [
-        (0, 7, Look.HATCH, 0.0, 1.0), (0, 7, Look.SOLID, 1.0, 2.0), (0, 7, Look.LINE, 2.0, 5.0),
-        (0, 7, Look.SOLID, 5.0, 6.0),
+        (0, 7, Shade.HATCH, 0.0, 1.0), (0, 7, Shade.SOLID, 1.0, 2.0), (0, 7, Shade.LINE, 2.0, 5.0),
+        (0, 7, Shade.SOLID, 5.0, 6.0),
     ]  # fmt: skip
     cell = cells.at(3.0, 0)
     assert cell is not None
@@ -132,27 +132,27 @@ def test_a_slot_that_changes_hands_or_was_preempted_did_not_wait() -> None:
         step(0, 1, [(0, 1, D, 1, 0, 0), (1, 2, D, 1, 0, 0)]), step(1, 2, [(2, 3, P, 4, 0, 0)]),
         step(2, 3, [(0, 9, D, 1, 0, 0), (1, 2, P, 5, 0, 0)], preempted=np.array([2], np.int32)),
     ])  # fmt: skip
-    assert Look.LINE not in [look for _, _, look, _, _ in runs(cells)]
+    assert Shade.LINE not in [shade for _, _, shade, _, _ in runs(cells)]
 
 
 def test_padding_takes_its_share_at_the_left_of_the_cell() -> None:
     cells = fed([step(2.0, 4.0, [(0, 1, P, 30, 10, 0)]), step(4.0, 5.0, [(0, 1, H, 1, 0, 1)])])
     assert runs(cells) == [
-        (0, 1, Look.GREY, 2.0, 2.5), (0, 1, Look.HATCH, 2.5, 4.0), (0, 1, Look.GREY, 4.0, 5.0),
+        (0, 1, Shade.GREY, 2.0, 2.5), (0, 1, Shade.HATCH, 2.5, 4.0), (0, 1, Shade.GREY, 4.0, 5.0),
     ]  # fmt: skip
 
 
 def test_work_done_again_shows_the_share_that_is_new() -> None:
     kind, count = np.array([D] * 5), np.array([2, 4, 5, 64, 4000])
-    assert (looks(kind, count, count - 1) - Look.AGAIN).tolist() == [0, 1, 1, 5, 5]
-    assert looks(np.array([D, P, H, D, P]), np.array([1, 9, 1, 1, 8]), np.array([1, 9, 1, 0, 0])).tolist() == [
-        Look.CROSS, Look.CROSS, Look.GREY, Look.SOLID, Look.HATCH,
+    assert (shades(kind, count, count - 1) - Shade.AGAIN).tolist() == [0, 1, 1, 5, 5]
+    assert shades(np.array([D, P, H, D, P]), np.array([1, 9, 1, 1, 8]), np.array([1, 9, 1, 0, 0])).tolist() == [
+        Shade.CROSS, Shade.CROSS, Shade.GREY, Shade.SOLID, Shade.HATCH,
     ]  # fmt: skip
 
 
 def test_a_step_launched_before_the_last_one_ended_begins_when_that_ended() -> None:
     cells = fed([step(0.0, 1.0, [(0, 1, D, 1, 0, 0)]), step(0.2, 1.5, [(0, 2, D, 1, 0, 0)])])
-    assert runs(cells) == [(0, 1, Look.SOLID, 0.0, 1.0), (0, 2, Look.SOLID, 1.0, 1.5)]
+    assert runs(cells) == [(0, 1, Shade.SOLID, 0.0, 1.0), (0, 2, Shade.SOLID, 1.0, 1.5)]
     cell = cells.at(0.5, 0)
     assert cell is not None
     assert cell.request == 1
@@ -189,11 +189,11 @@ def test_a_request_is_found_from_its_first_cell_to_its_last() -> None:
 def brute_force(
     cells: TimelineCells, begin: float, end: float, columns: int, rows: int, until: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The owners of pixels by runs of a pixel or more, and the exact share of each look in each pixel."""
+    """The owners of pixels by runs of a pixel or more, and the exact share of each shade in each pixel."""
     owner = np.full((rows, columns), -1)
     shares = np.zeros((SHARED, rows, columns))
     scale = columns / (end - begin)
-    for i, (slot, _, look, b, e) in enumerate(runs(cells)):
+    for i, (slot, _, shade, b, e) in enumerate(runs(cells)):
         low, high = max(0.0, (b - begin) * scale), min(columns, (min(e, until) - begin) * scale)
         if high <= low or slot >= rows:
             continue
@@ -201,7 +201,7 @@ def brute_force(
             owner[slot, int(np.floor(low + 0.5)) : int(np.floor(high + 0.5))] = i
         for x in range(int(low), min(columns, int(np.ceil(high)))):
             covered = min(high, x + 1) - max(low, x)
-            shares[Look.CROSS if look >= Look.AGAIN else look, slot, x] += max(0.0, covered)
+            shares[Shade.CROSS if shade >= Shade.AGAIN else shade, slot, x] += max(0.0, covered)
     return owner, shares
 
 

@@ -17,7 +17,7 @@ from pytestqt.qtbot import QtBot
 
 from app import places, theme
 from app.panels.timeline_axis import Axis, places_of, times_of
-from app.panels.timeline_cells import Look, TimelineCells
+from app.panels.timeline_cells import Shade, TimelineCells
 from app.panels.timeline_marks import Mark, TimelineMarks
 from app.panels.timeline_panel import TimelinePanel
 from app.panels.timeline_raster import raster
@@ -371,13 +371,13 @@ def test_on_the_axis_of_steps_each_step_has_the_same_width(mode: str) -> None:
     cells.feed(records)
     wide = 4
     seen = raster(cells, 0, len(records), len(records) * wide, cells.slots, axis=Axis.STEPS)
-    look = np.where(seen.owner >= 0, cells.look[seen.owner].astype(int), -1)
+    shade = np.where(seen.owner >= 0, cells.shade[seen.owner].astype(int), -1)
     for place, record in enumerate(records):
         for slot in range(cells.slots):
             rows = np.flatnonzero(record.slot == slot)
-            drawn = set(look[slot, place * wide : (place + 1) * wide].tolist())
+            drawn = set(shade[slot, place * wide : (place + 1) * wide].tolist())
             if not len(rows):
-                assert drawn <= {-1, Look.LINE}
+                assert drawn <= {-1, Shade.LINE}
             elif not record.padding[rows[0]]:
                 assert len(drawn) == 1
                 owner = seen.owner[slot, place * wide]
