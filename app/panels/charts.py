@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from PySide6.QtCore import QEvent, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import (
-    QHelpEvent,
     QHideEvent,
     QMouseEvent,
     QPainter,
@@ -15,7 +14,7 @@ from PySide6.QtGui import (
     QResizeEvent,
     QShowEvent,
 )
-from PySide6.QtWidgets import QSizePolicy, QToolButton, QToolTip, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
 from app import theme
 from app.bridge import Bridge
@@ -24,6 +23,7 @@ from app.panels.chart_plot import ChartPlot
 from app.panels.chart_series import BIN, ChartSeries
 from app.panels.ink import FontFace
 from app.plot.scales import nice_top
+from app.ui.painted import Painted
 from app.widgets.labels import Heading
 from app.words import duration
 from engine import Record
@@ -35,7 +35,7 @@ GUTTER = 44
 MARGIN = 0.1  # of the seconds in sight, before a moment that was out of sight
 
 
-class Chart(QWidget):
+class Chart(Painted):
     """One metric: title and figure on a line, the plot under it, three ticks at the right. `moment` is the one on
     show, infinite while that is the newest."""
 
@@ -178,11 +178,8 @@ class Chart(QWidget):
     def leaveEvent(self, event: QEvent) -> None:
         self.hovered.emit(-1.0)
 
-    def event(self, event: QEvent) -> bool:
-        if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            QToolTip.showText(event.globalPos(), self.tooltip(), self)
-            return True
-        return super().event(event)
+    def tip(self, at: QPointF) -> str:
+        return self.tooltip()
 
     def tooltip(self) -> str:
         """The formula, and the percentiles at the cursor."""

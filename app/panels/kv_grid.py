@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QColor,
     QFocusEvent,
-    QHelpEvent,
     QHideEvent,
     QImage,
     QKeyEvent,
@@ -19,7 +18,7 @@ from PySide6.QtGui import (
     QPen,
     QPolygonF,
 )
-from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
+from PySide6.QtWidgets import QSizePolicy
 
 from app import theme
 from app.column import Array
@@ -28,6 +27,7 @@ from app.panels.kv_marks import Marks
 from app.panels.kv_raster import Grid, PoolInk, grid_for
 from app.panels.kv_state import KvState
 from app.panels.kv_words import tip_words
+from app.ui.painted import Painted
 
 LARGEST = 22  # pixels of a cell
 JOINED = 6  # from which on a line joins the blocks of a table
@@ -39,7 +39,7 @@ def _parts(color: QColor) -> Array:
     return np.array([color.redF(), color.greenF(), color.blueF()], np.float32)
 
 
-class KvGrid(QWidget):
+class KvGrid(Painted):
     """Draws the state it was shown last. `pointed` is the block under the cursor, -1 for none."""
 
     block_chosen = Signal(int)  # pointed at by a click or a key
@@ -245,12 +245,6 @@ class KvGrid(QWidget):
         super().focusOutEvent(event)
         self.update()
 
-    def event(self, event: QEvent) -> bool:
-        if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            block = self.block_at(QPointF(event.pos()))
-            if block >= 0 and self._state is not None:
-                QToolTip.showText(event.globalPos(), tip_words(self._state, block), self)
-            else:
-                QToolTip.hideText()
-            return True
-        return super().event(event)
+    def tip(self, at: QPointF) -> str:
+        block = self.block_at(at)
+        return tip_words(self._state, block) if block >= 0 and self._state is not None else ""

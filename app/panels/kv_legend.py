@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QHelpEvent, QPainter, QPaintEvent, QPolygonF
-from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import QPainter, QPaintEvent, QPolygonF
+from PySide6.QtWidgets import QSizePolicy
 
 from app import theme
 from app.panels.ink import FontFace
 from app.panels.kv_strips import hatch, mixed
+from app.ui.painted import Painted
 
 BLOCKS = (("owned", "filled from the bottom"), ("shared", "shared"), ("cached", "cached"), ("free", "free"))
 STRIPS = (("used", "used"), ("reserved", "reserved"), ("never", "padding and never used"))
@@ -24,7 +25,7 @@ STRIPS_TIP = (
 )
 
 
-class KvLegend(QWidget):
+class KvLegend(Painted):
     """Swatches with words."""
 
     def __init__(self) -> None:
@@ -95,8 +96,5 @@ class KvLegend(QWidget):
                 painter.fillRect(box, mixed(t.secondary, 0.12))
                 hatch(painter, box, mixed(t.secondary, 0.42), crossed=True, step=5)
 
-    def event(self, event: QEvent) -> bool:
-        if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            QToolTip.showText(event.globalPos(), STRIPS_TIP if self._strips else BLOCKS_TIP, self)
-            return True
-        return super().event(event)
+    def tip(self, at: QPointF) -> str:
+        return STRIPS_TIP if self._strips else BLOCKS_TIP

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QHelpEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QSizePolicy
 
 from app import theme
 from app.panels.ink import FontFace
 from app.panels.kv_state import KvState
 from app.panels.kv_tables import SAMPLES
+from app.ui.painted import Painted
 
 TALLEST, WRITTEN = 22, 15  # pixels of a strip; from which on it has words
 
@@ -60,7 +61,7 @@ def strips_of(state: KvState) -> list[Strip]:
     return sorted(result, key=lambda strip: (strip.slot < 0, strip.slot))
 
 
-class KvStrips(QWidget):
+class KvStrips(Painted):
     """Draws the strips it was shown last: used solid, reserved hatched, the rest grey and crossed."""
 
     strip_chosen = Signal(int)  # request; -1 beside all
@@ -178,13 +179,9 @@ class KvStrips(QWidget):
         target = min(max(now + step, 0), len(self.strips) - 1)
         self.strip_chosen.emit(self.strips[target].request)
 
-    def event(self, event: QEvent) -> bool:
-        if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            index = self.index_at(event.pos().y())
-            if index >= 0:
-                QToolTip.showText(event.globalPos(), strip_words(self.strips[index]), self)
-            return True
-        return super().event(event)
+    def tip(self, at: QPointF) -> str:
+        index = self.index_at(at.y())
+        return strip_words(self.strips[index]) if index >= 0 else ""
 
 
 def strip_words(strip: Strip) -> str:

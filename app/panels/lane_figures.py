@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QHelpEvent, QPainter, QPaintEvent
-from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import QColor, QPainter, QPaintEvent
+from PySide6.QtWidgets import QSizePolicy
 
 from app import theme
 from app.panels.ink import FontFace
@@ -16,6 +16,7 @@ from app.panels.lane_tally import (
     waste_words,
     wasted_words,
 )
+from app.ui.painted import Painted
 
 WIDTH = 292
 TIPS = (
@@ -30,7 +31,7 @@ KIND_WORDS = (
 )
 
 
-class LaneFigures(QWidget):
+class LaneFigures(Painted):
     """`ratio` is the rate against the first lane's; None where there is nothing to compare with."""
 
     def __init__(self, color: QColor) -> None:
@@ -141,9 +142,5 @@ class LaneFigures(QWidget):
         painter.setPen(color)
         face.draw(painter, x, baseline, text)
 
-    def event(self, event: QEvent) -> bool:
-        if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            lines = [f"{name} = {formula}" for name, formula in TIPS]
-            QToolTip.showText(event.globalPos(), "\n".join([*lines, KIND_WORDS]), self)
-            return True
-        return super().event(event)
+    def tip(self, at: QPointF) -> str:
+        return "\n".join([*(f"{name} = {formula}" for name, formula in TIPS), KIND_WORDS])

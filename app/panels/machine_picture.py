@@ -6,15 +6,16 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QHelpEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QPolygonF
-from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QPolygonF
+from PySide6.QtWidgets import QSizePolicy
 
 from app import theme
 from app.panels.ink import FontFace
 from app.panels.machine_readings import MachineReadings, Reading
 from app.panels.plot import draw_line
 from app.plot.decimate import decimate, drawn_order
+from app.ui.painted import Painted
 from app.words import duration
 
 WIDE, WIDE_ENOUGH = 560, 400  # pixels of the design from which on charts stand in two columns, or must to be seen
@@ -32,7 +33,7 @@ class Cell:
     plot: QRectF
 
 
-class MachinePicture(QWidget):
+class MachinePicture(Painted):
     """Shows what `show_readings` was given last. A press or a drag goes to a time, the arrow keys from step to step."""
 
     sought = Signal(float)  # trace seconds
@@ -219,17 +220,11 @@ class MachinePicture(QWidget):
             case _:
                 super().keyPressEvent(event)
 
-    def event(self, event: QEvent) -> bool:
-        if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            QToolTip.showText(event.globalPos(), self.tooltip(event.pos().x(), event.pos().y()), self)
-            return True
-        return super().event(event)
-
-    def tooltip(self, x: float, y: float) -> str:
+    def tip(self, at: QPointF) -> str:
         """What the chart there shows, and its value at that time."""
         for cell in self.cells():
-            if cell.room.contains(x, y):
-                time, about = self.time_at(x, y), cell.reading.about
+            if cell.room.contains(at):
+                time, about = self.time_at(at.x(), at.y()), cell.reading.about
                 value = math.nan if math.isnan(time) else self.readings.value_at(cell.reading, time)
                 if math.isnan(value):
                     return f"{cell.reading.title}: {about}"

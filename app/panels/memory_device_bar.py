@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import math
 
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QHelpEvent, QPainter, QPaintEvent, QPolygonF
-from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import QPainter, QPaintEvent, QPolygonF
+from PySide6.QtWidgets import QSizePolicy
 
 from app import theme
 from app.memory_device import ABOUT, DeviceBill, Item
 from app.panels.ink import FontFace
 from app.panels.memory_series import KINDS, Moment
 from app.plot import patterns
+from app.ui.painted import Painted
 from app.words import bytes_words
 
 GAP = 12
 
 
-class DeviceBar(QWidget):
+class DeviceBar(Painted):
     """Two bars and their legend in as many lines as there is room for."""
 
     def __init__(self) -> None:
@@ -183,11 +184,5 @@ class DeviceBar(QWidget):
         about = "what this process holds besides, activations included" if merged else ABOUT[name]
         return f"{name} {bytes_words(count)}: {about}"
 
-    def event(self, event: QEvent) -> bool:
-        if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            at = QPointF(event.pos())
-            tip = next((tip for box, tip in self._parts if box.contains(at)), "")
-            if tip:
-                QToolTip.showText(event.globalPos(), tip, self)
-                return True
-        return super().event(event)
+    def tip(self, at: QPointF) -> str:
+        return next((tip for box, tip in self._parts if box.contains(at)), "")

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from PySide6.QtCore import QEvent, QLineF, QRectF, QSize
-from PySide6.QtGui import QColor, QHelpEvent, QPainter, QPaintEvent
-from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
+from PySide6.QtCore import QLineF, QPointF, QRectF, QSize
+from PySide6.QtGui import QColor, QPainter, QPaintEvent
+from PySide6.QtWidgets import QSizePolicy
 
 from app import theme
 from app.panels.ink import FontFace
 from app.panels.memory_area import dash
 from app.panels.memory_series import KINDS, MemorySeries, Moment
 from app.plot import patterns
+from app.ui.painted import Painted
 from app.words import bytes_words
 from engine import kv_capacity
 
@@ -80,7 +81,7 @@ def fits_words(series: MemorySeries, moment: Moment | None) -> tuple[str, ...]:
     )
 
 
-class MemoryLedger(QWidget):
+class MemoryLedger(Painted):
     """Painted line by line, as many as there is room for."""
 
     def __init__(self) -> None:
@@ -244,10 +245,5 @@ class MemoryLedger(QWidget):
                 patterns.fill(painter, QRectF(x, whole.top(), width, whole.height()), kind)
             x += width
 
-    def event(self, event: QEvent) -> bool:
-        if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            tip = next((tip for foot, tip in self._rows if event.pos().y() < foot), "")
-            if tip:
-                QToolTip.showText(event.globalPos(), tip, self)
-                return True
-        return super().event(event)
+    def tip(self, at: QPointF) -> str:
+        return next((tip for foot, tip in self._rows if at.y() < foot), "")

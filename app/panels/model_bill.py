@@ -6,15 +6,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QHelpEvent, QPainter, QPainterPath, QPaintEvent, QPen
-from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QToolTip, QVBoxLayout, QWidget
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import QPainter, QPainterPath, QPaintEvent, QPen
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
 from app import places, theme
 from app.estimate import Estimate
 from app.memory_device import DeviceBill, Item, device_bill, lengths
 from app.panels.ink import FontFace
 from app.plot import patterns
+from app.ui.painted import Painted
 from app.widgets.controls import DropDown
 from app.widgets.labels import label
 from app.words import bytes_words
@@ -26,7 +27,7 @@ CONTEXT = 0  # stands for the model's own, whatever it is
 BAR, GAP, APART = 10, 6, 10  # pixels of the design: the bar's height, below it, between two columns
 
 
-class BillBar(QWidget):
+class BillBar(Painted):
     """One bar over the whole memory, and each item's pattern, name and figure, in two columns where there is room."""
 
     def __init__(self) -> None:
@@ -152,13 +153,7 @@ class BillBar(QWidget):
             face.draw(painter, line.right() - face.width(figure), baseline, figure)
         painter.end()
 
-    def event(self, event: QEvent) -> bool:
-        if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            QToolTip.showText(event.globalPos(), self.tooltip(QPointF(event.pos())), self)
-            return True
-        return super().event(event)
-
-    def tooltip(self, at: QPointF) -> str:
+    def tip(self, at: QPointF) -> str:
         """What the item there is, in plain words; first where the memory ends, of what goes beyond."""
         end = self.width() * self._end / self._total if self._end else 0.0
         if end and abs(at.x() - end) < theme.px(4) and at.y() < theme.px(BAR + GAP):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QBrush, QColor, QHelpEvent, QKeyEvent, QPainter, QPainterPath, QPaintEvent, QPen, QResizeEvent
-from PySide6.QtWidgets import QPushButton, QSizePolicy, QToolTip, QWidget
+from PySide6.QtGui import QBrush, QColor, QKeyEvent, QPainter, QPainterPath, QPaintEvent, QPen, QResizeEvent
+from PySide6.QtWidgets import QPushButton, QSizePolicy
 
 from app import theme
 from app.panels.ink import FontFace
 from app.panels.models_bills import holds_words, reason, row_words
 from app.panels.scheme_mark import draw_scheme
+from app.ui.painted import Painted
 from app.widgets.labels import set_role
 from app.words import bytes_words
 from engine import SCHEMES, Fit, Room
@@ -79,7 +80,7 @@ def place_columns(width: float) -> dict[str, tuple[float, float]]:
     return places
 
 
-class FitHead(QWidget):
+class FitHead(Painted):
     """The columns' titles."""
 
     def __init__(self) -> None:
@@ -110,19 +111,12 @@ class FitHead(QWidget):
         painter.fillRect(QRectF(0, self.height() - 1, self.width(), 1), t.hairline)
         painter.end()
 
-    def event(self, event: QEvent) -> bool:
-        if isinstance(event, QHelpEvent):
-            x = event.pos().x() - theme.px(8)
-            for key, (left, wide) in place_columns(self.width() - 2 * theme.px(8)).items():
-                if left <= x <= left + wide:
-                    QToolTip.showText(event.globalPos(), TIPS[key], self)
-                    return True
-            QToolTip.hideText()
-            return True
-        return super().event(event)
+    def tip(self, at: QPointF) -> str:
+        x, columns = at.x() - theme.px(8), place_columns(self.width() - 2 * theme.px(8))
+        return next((TIPS[key] for key, (left, wide) in columns.items() if left <= x <= left + wide), "")
 
 
-class FitRow(QWidget):
+class FitRow(Painted):
     """Can have the focus: Enter loads, Up and Down go to the other rows."""
 
     load_asked = Signal(str)
@@ -347,17 +341,13 @@ class FitRow(QWidget):
     def event(self, event: QEvent) -> bool:
         if event.type() in (QEvent.Type.Enter, QEvent.Type.Leave):
             self.update()
-        if isinstance(event, QHelpEvent):
-            self._help(event)
-            return True
         return super().event(event)
 
-    def _help(self, event: QHelpEvent) -> None:
+    def tip(self, at: QPointF) -> str:
         fit, places = self.fit, place_columns(self.width() - 2 * theme.px(8))
         if fit is None:
-            return
-        x = event.pos().x() - theme.px(8)
+            return ""
+        x = at.x() - theme.px(8)
         over_bar = "bar" in places and places["bar"][0] <= x <= sum(places["bar"])
         words = row_words(fit, self.room, self.length)
-        said = self.bar_words() if over_bar and not fit.available else f"{SCHEMES[fit.quantization].sentence}\n{words}"
-        QToolTip.showText(event.globalPos(), said, self)
+        return self.bar_words() if over_bar and not fit.available else f"{SCHEMES[fit.quantization].sentence}\n{words}"

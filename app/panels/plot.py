@@ -6,17 +6,18 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QFont, QHelpEvent, QPainter, QPaintEvent, QPen, QPolygonF
-from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import QColor, QFont, QPainter, QPaintEvent, QPen, QPolygonF
+from PySide6.QtWidgets import QSizePolicy
 
 from app import theme
 from app.column import Array
 from app.panels.ink import FontFace
 from app.panels.lane_colors import lane_color
+from app.ui.painted import Painted
 
 
-class Plot(QWidget):
+class Plot(Painted):
     """A title with room for a drawing below it."""
 
     title = ""
@@ -81,11 +82,8 @@ class Plot(QWidget):
             y = plot.bottom() - i / (len(words) - 1) * plot.height() + cap / 2
             self.tiny.draw(painter, plot.left() - theme.px(6) - self.tiny.width(word), min(y, plot.bottom()), word)
 
-    def event(self, event: QEvent) -> bool:
-        if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            QToolTip.showText(event.globalPos(), self.tooltip(), self)
-            return True
-        return super().event(event)
+    def tip(self, at: QPointF) -> str:
+        return self.tooltip()
 
 
 def draw_mark(painter: QPainter, index: int, x: float, y: float, size: float) -> None:

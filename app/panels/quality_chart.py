@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from PySide6.QtCore import QEvent, QLineF, QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QHelpEvent, QKeyEvent, QMouseEvent, QPainter, QPen
-from PySide6.QtWidgets import QHBoxLayout, QToolTip, QWidget
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPen
+from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from app import theme
 from app.panels.plot import Plot
@@ -231,14 +231,11 @@ class QualityPlot(Plot):
         else:
             self.chosen.emit(places[min(max(places.index(self.selected) + step, 0), len(places) - 1)])
 
-    def event(self, event: QEvent) -> bool:
-        if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent) and self.report is not None:
-            place = self.nearest(QPointF(event.pos()))
-            rows = rows_of(self.report)
-            words = facts_words(rows[place], self.report) if place >= 0 else self.tooltip()
-            QToolTip.showText(event.globalPos(), words, self)
-            return True
-        return super().event(event)
+    def tip(self, at: QPointF) -> str:
+        if self.report is None:
+            return ""
+        place = self.nearest(at)
+        return facts_words(rows_of(self.report)[place], self.report) if place >= 0 else self.tooltip()
 
 
 class QualityCharts(QWidget):

@@ -8,7 +8,6 @@ import numpy as np
 from PySide6.QtCore import QEvent, QLineF, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QFontMetricsF,
-    QHelpEvent,
     QImage,
     QKeyEvent,
     QMouseEvent,
@@ -18,7 +17,7 @@ from PySide6.QtGui import (
     QPixmap,
     QPolygonF,
 )
-from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
+from PySide6.QtWidgets import QSizePolicy
 
 from app import theme
 from app.column import Array
@@ -37,6 +36,7 @@ from app.panels.roofline_points import (
 )
 from app.panels.roofline_words import FORMULAS, amount, detail, headline, percent, point_words, rate_words
 from app.plot.scales import decade_ticks
+from app.ui.painted import Painted
 from app.words import bytes_words
 
 RECENT = 2000  # points that are drawn one by one
@@ -48,7 +48,7 @@ NEAR = 14  # pixels of the design
 EMPTY = "Which limit of the machine binds each step: nothing has run yet."
 
 
-class RooflinePlot(QWidget):
+class RooflinePlot(Painted):
     """Shows what `show_points` was given last. The arrow keys go from step to step, a click goes to a point's step."""
 
     chosen = Signal(int)  # place of a point
@@ -350,13 +350,7 @@ class RooflinePlot(QWidget):
             case _:
                 super().keyPressEvent(event)
 
-    def event(self, event: QEvent) -> bool:
-        if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            QToolTip.showText(event.globalPos(), self.tooltip(event.pos().x(), event.pos().y()), self)
-            return True
-        return super().event(event)
-
-    def tooltip(self, x: float, y: float) -> str:
+    def tip(self, at: QPointF) -> str:
         """The step of a point that is near, else what the picture means."""
-        place = self.nearest(x, y)
+        place = self.nearest(at.x(), at.y())
         return point_words(self.points.point(place), self.origin) if place >= 0 else FORMULAS

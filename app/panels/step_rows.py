@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QFocusEvent, QHelpEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QToolTip, QWidget
+from PySide6.QtCore import QPointF, QRect, QRectF, Qt, Signal
+from PySide6.QtGui import QColor, QFocusEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
 
 from app import theme
 from app.panels.ink import FontFace
 from app.panels.step_mark_of import mark_of, request_color
 from app.panels.step_story import WASTE_ABOUT, StepRow, StepStory
 from app.plot.patterns import paint_mark
+from app.ui.painted import Painted
 
 HIGH = 22
 EDGE = 8  # left and right of a row's words
@@ -74,7 +74,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-class StepRows(QWidget):
+class StepRows(Painted):
     """`high` says how much height it wants; the head of the columns stays at the top of what is visible."""
 
     request_chosen = Signal(int)
@@ -315,13 +315,7 @@ class StepRows(QWidget):
     def focusOutEvent(self, event: QFocusEvent) -> None:
         self.update()
 
-    def event(self, event: QEvent) -> bool:
-        if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            QToolTip.showText(event.globalPos(), self._tip(event.pos().toPointF()), self)
-            return True
-        return super().event(event)
-
-    def _tip(self, at: QPointF) -> str:
+    def tip(self, at: QPointF) -> str:
         if self._story is None:
             return ""
         if 0 <= at.y() - self._top() < self.row_high:

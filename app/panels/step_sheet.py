@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QRectF, Signal
-from PySide6.QtGui import QFont, QHelpEvent, QMouseEvent, QPainter, QPaintEvent
-from PySide6.QtWidgets import QToolTip, QWidget
+from PySide6.QtCore import QPointF, QRectF, Signal
+from PySide6.QtGui import QFont, QMouseEvent, QPainter, QPaintEvent
 
 from app import theme
 from app.panels.ink import FontFace
@@ -13,13 +12,14 @@ from app.panels.step_figure import StepFigure
 from app.panels.step_prose import Paragraph, ParagraphLayout, Tone, draw, lay_out
 from app.panels.step_story import StepStory
 from app.panels.step_times import figure_words
+from app.ui.painted import Painted
 
 OWNERS = 8  # requests whose blocks are told before the rest is only counted
 PREEMPTED = 6
 BESIDE, GAP = 700, 20  # from this width on, refusals and blocks are beside the figure
 
 
-class StepSheet(QWidget):
+class StepSheet(Painted):
     """`fit` says how high it is at a width. A click on a stripe, a lane or a paragraph chooses its request."""
 
     request_chosen = Signal(int)
@@ -166,10 +166,7 @@ class StepSheet(QWidget):
         if request >= 0:
             self.request_chosen.emit(request)
 
-    def event(self, event: QEvent) -> bool:
-        if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent) and self._story is not None:
-            at = event.pos().toPointF()
-            tip = self._figure.tip(at) or next((e.paragraph.tip for e in self._laid if e.box.contains(at)), "")
-            QToolTip.showText(event.globalPos(), tip, self)
-            return True
-        return super().event(event)
+    def tip(self, at: QPointF) -> str:
+        if self._story is None:
+            return ""
+        return self._figure.tip(at) or next((e.paragraph.tip for e in self._laid if e.box.contains(at)), "")

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QFocusEvent, QHelpEvent, QImage, QPainter, QPaintEvent, QPen, QResizeEvent
-from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
+from PySide6.QtGui import QColor, QFocusEvent, QImage, QPainter, QPaintEvent, QPen, QResizeEvent
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app import theme
 from app.column import Array
@@ -349,12 +349,9 @@ class Timeline(TimelineSpan):
             self._hovered = request
             self.request_hovered.emit(request)
 
-    def event(self, event: QEvent) -> bool:
-        if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            cell = self.cell_at(QPointF(event.pos()))
-            QToolTip.showText(event.globalPos(), cell_words(cell) if cell else "", self)
-            return True
-        return super().event(event)
+    def tip(self, at: QPointF) -> str:
+        cell = self.cell_at(at)
+        return cell_words(cell) if cell is not None else ""
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         self._stale()

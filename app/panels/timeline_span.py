@@ -12,12 +12,13 @@ from app import theme
 from app.panels.timeline_axis import Axis, places_of, times_of
 from app.panels.timeline_cells import TimelineCells
 from app.plot.scales import nice_end
+from app.ui.painted import Painted
 
 ZOOM_STEP = 1.25
 PAN_STEP = 0.1
 
 
-class TimelineSpan(QWidget):
+class TimelineSpan(Painted):
     """The part of the axis that is in sight. Until one is set or chosen, it is all, from zero to a round number.
 
     The axis counts seconds, or steps; `range` and what chooses it are in its unit, moments are always seconds.

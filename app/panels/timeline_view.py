@@ -6,9 +6,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Signal
-from PySide6.QtGui import QHelpEvent, QPainter, QPaintEvent
-from PySide6.QtWidgets import QToolTip, QWidget
+from PySide6.QtCore import QPointF, QRectF, QSize, Signal
+from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtWidgets import QWidget
 
 from app import theme
 from app.column import Array
@@ -355,13 +355,6 @@ class TimelineView(Timeline):
         part = Part.SLOTS if area.contains(position.toPoint()) else bands.part_at(y)
         return Point(part, self.time_at(position.x()), reach, self.value_at(area.left() + pixel + 0.5), slot)
 
-    def tip(self, position: QPointF) -> str:
-        """What is under the pointer, in words."""
-        point = self._under(position)
+    def tip(self, at: QPointF) -> str:
+        point = self._under(at)
         return tip(self._hits, point, self._axis, self.device, self.budget) if point is not None else ""
-
-    def event(self, event: QEvent) -> bool:
-        if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            QToolTip.showText(event.globalPos(), self.tip(QPointF(event.pos())), self)
-            return True
-        return super().event(event)

@@ -66,9 +66,9 @@ def test_the_bar_is_filled_and_what_is_small_can_be_seen_and_asked(qtbot: QtBot,
     assert min(part.width() for part, _ in parts) >= theme.px(2)
     for (part, item), (after, _) in pairwise(parts):
         assert part.right() == after.left()
-        assert item.name in bar.tooltip(part.center())
-        assert item.about in bar.tooltip(part.center())
-    assert bar.tooltip(QPointF(4, bar.height() - 4)).startswith("graphs" if columns == 2 else "free")
+        assert item.name in bar.tip(part.center())
+        assert item.about in bar.tip(part.center())
+    assert bar.tip(QPointF(4, bar.height() - 4)).startswith("graphs" if columns == 2 else "free")
     assert not bar.grab().isNull()
 
 
@@ -82,7 +82,7 @@ def test_a_model_that_is_too_large_is_drawn_beyond_the_end_of_memory(qtbot: QtBo
     bill.show()
     assert bill.bar.width() == 350
     assert "does not fit" in bill.memory.text()
-    assert bill.bar.tooltip(QPointF(240, 4)) == "All there is: 24 GB", "of 35 GB that it and others would take"
+    assert bill.bar.tip(QPointF(240, 4)) == "All there is: 24 GB", "of 35 GB that it and others would take"
     assert "~30 GB" in bill.bar.accessibleName()
     assert "pool 0 B" in bill.bar.accessibleName()
     assert not bill.length.isVisibleTo(bill)

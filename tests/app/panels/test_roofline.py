@@ -10,7 +10,7 @@ from time import process_time
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QColor
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
@@ -213,9 +213,9 @@ def test_a_click_on_a_point_goes_to_its_step(qtbot: QtBot, panel: Roofline, run:
     place = plot.nearest(xs[5], ys[5])
     assert place >= 0
     assert (xs[place - first], ys[place - first]) == (xs[5], ys[5])
-    assert f"step {plot.points.point(place).step:,}" in plot.tooltip(xs[5], ys[5])
+    assert f"step {plot.points.point(place).step:,}" in plot.tip(QPointF(xs[5], ys[5]))
     assert plot.nearest(xs[5], plot.height() + 500.0) == -1
-    assert plot.tooltip(-500, -500) == FORMULAS
+    assert plot.tip(QPointF(-500, -500)) == FORMULAS
     at = QPoint(round(xs[5]), round(ys[5]))
     near = plot.nearest(at.x(), at.y())
     qtbot.mouseMove(plot, at)
@@ -291,7 +291,7 @@ def test_where_a_trace_has_no_step_nothing_of_the_one_before_is_pointed_at(
     assert plot.nearest(float(xs[-1]), float(ys[-1])) == -1, "before it is drawn"
     scope.catch_up()
     plot.repaint()
-    assert plot.tooltip(float(xs[-1]), float(ys[-1])) == FORMULAS
+    assert plot.tip(QPointF(xs[-1], ys[-1])) == FORMULAS
     chosen: list[int] = []
     plot.chosen.connect(chosen.append)
     QTest.mouseClick(plot, Qt.MouseButton.LeftButton, pos=QPoint(round(float(xs[-1])), round(float(ys[-1]))))

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QPoint, QPointF, Qt
 from pytestqt.qtbot import QtBot
 
 from app import theme
@@ -129,7 +129,7 @@ def test_a_press_goes_to_its_time_and_keys_go_from_step_to_step(qtbot: QtBot, pa
     assert scope.place == place + 1
     qtbot.keyClick(charts, Qt.Key.Key_Left)
     assert scope.place == place
-    tip = charts.tooltip(at.x(), at.y())
+    tip = charts.tip(QPointF(at))
     assert tip.startswith("1 GB at ")
     assert "Process memory" in tip
     before = scope.moment
