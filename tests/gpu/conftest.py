@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.engine.fixtures import own_data, tiny_folder
 
 __all__ = ["own_data", "tiny_folder"]  # fixtures of another file
+
+if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
+    collect_ignore = [file.name for file in Path(__file__).parent.glob("test_*.py") if file.stem != "test_device"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
