@@ -7,6 +7,7 @@ import contextlib
 import gc
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -46,9 +47,35 @@ def dressed(qapp: QApplication) -> None:
     style_sheet.apply(qapp)
 
 
-def _timers() -> set[QTimer]:
+def _found_timers() -> Iterator[QTimer]:
     # By type: isinstance asks an object for its class, and lazy ones (torch has some) answer with warnings.
-    return {o for o in gc.get_objects() if issubclass(type(o), QTimer) and shiboken6.isValid(o) and o.isActive()}
+    return (o for o in gc.get_objects() if issubclass(type(o), QTimer))
+
+
+class Settled:
+    """What was alive before a module's first test is frozen: looking through the rest takes no time."""
+
+    def __init__(self) -> None:
+        gc.collect()
+        self.timers = weakref.WeakSet(_found_timers())
+        gc.freeze()
+
+    def running(self) -> set[QTimer]:
+        return {t for t in (*self.timers, *_found_timers()) if shiboken6.isValid(t) and t.isActive()}
+
+
+@pytest.fixture(scope="module")
+def _of_module() -> Iterator[list[Settled]]:
+    yield []
+    gc.unfreeze()
+
+
+@pytest.fixture
+def settled(_of_module: list[Settled]) -> Settled:
+    """Made at the first test, when the module's own fixtures are there: engines have imported much by then."""
+    if not _of_module:
+        _of_module.append(Settled())
+    return _of_module[0]
 
 
 def _windows() -> set[QWidget]:
@@ -64,16 +91,16 @@ def _children() -> set[int]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_left(own_settings: Path, qapp: QApplication) -> Iterator[None]:
+def nothing_left(own_settings: Path, qapp: QApplication, settled: Settled) -> Iterator[None]:
     """Fails a test that leaves a thread, a running timer, a shown widget or a child process behind."""
-    threads, timers, windows, children = _threads(), _timers(), _windows(), _children()
+    threads, timers, windows, children = _threads(), settled.running(), _windows(), _children()
     yield
     gc.collect()
     qapp.processEvents()
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
     left = {
         "threads": [t.name for t in _threads() - threads],
-        "timers": [f"{t.parent()!r} every {t.interval()} ms" for t in _timers() - timers],
+        "timers": [f"{t.parent()!r} every {t.interval()} ms" for t in settled.running() - timers],
         "windows": [w.objectName() or repr(w) for w in _windows() - windows],
         "child processes": list(_children() - children),
     }

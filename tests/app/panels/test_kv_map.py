@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -67,15 +66,6 @@ Show = Callable[..., KvMap]
 def engine() -> Iterator[Engine]:
     with Engine(ModelSpec("demo"), EngineConfig("continuous", 8, kv_memory=64 * BLOCK)) as engine:
         yield engine
-
-
-@pytest.fixture(scope="module", autouse=True)
-def settled(runs: dict[str, Trace]) -> Iterator[None]:
-    """What the engine imported is left out of every test's search for what it left behind."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="module")
