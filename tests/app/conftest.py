@@ -26,15 +26,16 @@ from app.main_window import MainWindow
 from app.session import THREADS, Session
 from engine import EngineConfig, ModelSpec
 from tests.app.loopback_hub import hub, served
+from tests.conftest import NewData
 
 __all__ = ["hub", "served"]  # fixtures of another file
 LOAD_MS = 60_000
 
 
 @pytest.fixture(autouse=True)
-def own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new_data: NewData) -> Iterator[Path]:
     """Settings and runs in the test's folder; the dark theme at its normal size before and after."""
-    monkeypatch.setenv("BATCHSCOPE_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("BATCHSCOPE_DATA", str(new_data(tmp_path / "data")))
     theme.set_theme("dark")
     theme.set_zoom(1.0)
     yield tmp_path / "data"
@@ -153,10 +154,12 @@ def doomed(qtbot: QtBot, session: Session) -> Session:
 
 
 @pytest.fixture(scope="module")
-def shared(loop: asyncio.AbstractEventLoop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+def shared(
+    loop: asyncio.AbstractEventLoop, tmp_path_factory: pytest.TempPathFactory, new_data: NewData
+) -> Iterator[Session]:
     """One engine for all tests of a module, since it takes seconds to start."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BATCHSCOPE_DATA", str(tmp_path_factory.mktemp("data")))
+        patch.setenv("BATCHSCOPE_DATA", str(new_data(tmp_path_factory.mktemp("shared") / "data")))
         with open_session() as session:
             session.start(session.load(ModelSpec("demo")))
             wait_until(lambda: session.ready and session.trace is not None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,9 +20,8 @@ sys.exit(play_demo(ModelSpec(sys.argv[1]), EngineConfig(), Path(sys.argv[2])))
 
 
 def play(source: str, out: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "BATCHSCOPE_DATA": str(out / "data")}
     command = [sys.executable, "-c", PROGRAM, source, str(out)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=110, env=environment, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
 
 
 def test_the_demo_is_played_to_its_end_and_leaves_pictures_and_the_run(tmp_path: Path) -> None:
@@ -45,10 +43,9 @@ def test_a_load_that_fails_is_told_with_an_exit_code(tmp_path: Path) -> None:
 
 
 def test_a_race_is_pictured_and_its_result_printed(tmp_path: Path) -> None:
-    environment = {**os.environ, "BATCHSCOPE_DATA": str(tmp_path / "data")}
     lanes = ["--workload", "burst", "--count", "6", "--lanes", "static:2,continuous:4"]
     command = [sys.executable, "-m", "app.offscreen", "--compare", "--out", str(tmp_path), *lanes]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=110, env=environment, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stderr
     assert "output throughput" in done.stdout
     assert "same tokens in every lane" in done.stdout

@@ -14,9 +14,9 @@ import torch
 
 import resources
 from engine import Engine, EngineConfig, InvalidInput, ModelSpec
-from tests.engine.fixtures import own_data, tiny_folder
+from tests.engine.fixtures import tiny_folder
 
-__all__ = ["own_data", "tiny_folder"]  # fixtures of another file
+__all__ = ["tiny_folder"]  # a fixture of another file
 
 torch.set_num_threads(1)
 

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.engine.tiny_models import TINY_MODELS, save_tiny_model
-
-
-@pytest.fixture(scope="session", autouse=True)
-def own_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What the engine keeps between loads goes to a folder of the tests'."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BATCHSCOPE_DATA", str(tmp_path_factory.mktemp("data")))
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.engine.fixtures import own_data, tiny_folder
+from tests.engine.fixtures import tiny_folder
 
-__all__ = ["own_data", "tiny_folder"]  # fixtures of another file
+__all__ = ["tiny_folder"]  # a fixture of another file
 
 if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
     collect_ignore = [file.name for file in Path(__file__).parent.glob("test_*.py") if file.stem != "test_device"]

@@ -1,4 +1,4 @@
-"""A bridge on a trace that the test itself writes."""
+"""A bridge on a trace that the test itself writes, and an engine that writes real ones."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from app.bridge import Bridge
 from app.synthetic import header
 from engine import (
     Ended,
+    Engine,
     EngineConfig,
-    EngineProcess,
     FinishReason,
     Kind,
     ModelSpec,
@@ -38,6 +38,13 @@ def bridge(qtbot: QtBot) -> Iterator[Bridge]:
     bridge.stop()
 
 
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Engine]:
+    """The demo model in this process, for runs that tests record: each begins with the config it is about."""
+    with Engine(ModelSpec("demo"), EngineConfig(max_running=8), threads=1) as engine:
+        yield engine
+
+
 @dataclass(frozen=True)
 class ToldRuns:
     """Real traces of the demo model. `sampled`: with alternatives, with three samples, with neither, with a stop
@@ -49,7 +56,7 @@ class ToldRuns:
 
 
 @pytest.fixture(scope="session")
-def told_runs() -> ToldRuns:
+def told_runs(engine: Engine) -> ToldRuns:
     batches = EngineConfig(mode="static", max_running=2, delivery="batch")
     params = (
         SamplingParams(max_tokens=60, temperature=1.0, seed=1, logprobs=5),
@@ -57,33 +64,33 @@ def told_runs() -> ToldRuns:
         SamplingParams(max_tokens=40, temperature=0.0),
         SamplingParams(max_tokens=80, temperature=1.0, seed=3, logprobs=20, stop=(" and the",)),
     )
-    with EngineProcess(ModelSpec("demo"), EngineConfig(max_running=4)) as engine:
 
-        def told(*submissions: Submission) -> Trace:
-            for stream in engine.submit_many(submissions):
-                stream.result()
-            return Trace(engine.trace.records)
-
-        words = ("kite", "boat", "map", "owl")
-        sampled = told(
-            *(Submission(f"Tell me a story about a fox and a {w}.", p) for w, p in zip(words, params, strict=True))
-        )
-        engine.begin(batches)
-        delivered = told(
-            *(
-                Submission(f"A story about a {word}.", SamplingParams(max_tokens=n, temperature=0, ignore_eos=True))
-                for word, n in (("fox", 6), ("owl", 20))
-            )
-        )
-        engine.begin(batches)
-        long = SamplingParams(max_tokens=1500, temperature=0, ignore_eos=True)
-        streams = engine.submit_many([Submission(f"A story about a {word}.", long) for word in ("fox", "owl")])
-        while len(engine.trace.steps) < 5:
-            time.sleep(0.005)
-        engine.cancel()
-        for stream in streams:
+    def told(*submissions: Submission) -> Trace:
+        for stream in engine.submit_many(submissions):
             stream.result()
-        return ToldRuns(sampled, delivered, Trace(engine.trace.records))
+        return Trace(engine.trace.records)
+
+    engine.begin(EngineConfig(max_running=4))
+    words = ("kite", "boat", "map", "owl")
+    sampled = told(
+        *(Submission(f"Tell me a story about a fox and a {w}.", p) for w, p in zip(words, params, strict=True))
+    )
+    engine.begin(batches)
+    delivered = told(
+        *(
+            Submission(f"A story about a {word}.", SamplingParams(max_tokens=n, temperature=0, ignore_eos=True))
+            for word, n in (("fox", 6), ("owl", 20))
+        )
+    )
+    engine.begin(batches)
+    long = SamplingParams(max_tokens=1500, temperature=0, ignore_eos=True)
+    streams = engine.submit_many([Submission(f"A story about a {word}.", long) for word in ("fox", "owl")])
+    while len(engine.trace.steps) < 5:
+        time.sleep(0.005)
+    engine.cancel()
+    for stream in streams:
+        stream.result()
+    return ToldRuns(sampled, delivered, Trace(engine.trace.records))
 
 
 @pytest.fixture

@@ -28,7 +28,6 @@ from engine import (
     Engine,
     EngineConfig,
     Header,
-    ModelSpec,
     SamplingParams,
     Step,
     Trace,
@@ -63,12 +62,6 @@ Show = Callable[..., KvMap]
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with Engine(ModelSpec("demo"), EngineConfig("continuous", 8, kv_memory=64 * BLOCK)) as engine:
-        yield engine
-
-
-@pytest.fixture(scope="module")
 def runs(engine: Engine) -> dict[str, Trace]:
     """One real run of each kind, complete."""
     small = EngineConfig("continuous", 6, kv_memory=16 * BLOCK)
@@ -83,6 +76,7 @@ def runs(engine: Engine) -> dict[str, Trace]:
         "recompute": (Workload("two", STORIES.arrivals[:2]), EngineConfig("recompute")),
     }
     samples = [([9, 8, 7, 6, 5] * 9, SamplingParams(n=4, max_tokens=24, seed=1)), ([5] * 30, SamplingParams(n=2))]
+    engine.begin(EngineConfig("continuous", 8, kv_memory=64 * BLOCK))
     for stream in [engine.submit(ids, params) for ids, params in samples]:
         stream.result()
     result = {"samples": Trace(list(engine.trace.records))}

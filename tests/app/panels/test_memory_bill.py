@@ -26,12 +26,11 @@ from app.synthetic import on_gpu, synthetic_trace
 from engine import (
     Bill,
     Ended,
+    Engine,
     EngineConfig,
-    EngineProcess,
     FinishReason,
     Kind,
     KvShares,
-    ModelSpec,
     SamplingParams,
     Step,
     Submitted,
@@ -48,13 +47,7 @@ BATCHED = ("static", "sequential")
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[EngineProcess]:
-    with EngineProcess(ModelSpec("demo"), EngineConfig(max_running=8)) as engine:
-        yield engine
-
-
-@pytest.fixture(scope="module")
-def traces(engine: EngineProcess) -> dict[str, Trace]:
+def traces(engine: Engine) -> dict[str, Trace]:
     """Real runs of every way of keeping memory."""
     made: dict[str, Trace] = {}
     token = engine.card.kv_token_bytes

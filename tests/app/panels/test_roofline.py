@@ -27,7 +27,6 @@ from engine import (
     EngineConfig,
     Header,
     Kind,
-    ModelSpec,
     Record,
     Roof,
     Step,
@@ -43,17 +42,9 @@ ROOF = Roof((1000, 1_000_000), (1e9, 1e8), 5e9)
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BATCHSCOPE_DATA", str(tmp_path_factory.mktemp("data")))
-        with Engine(ModelSpec("demo"), EngineConfig(max_running=8), threads=1) as engine:
-            yield engine
-
-
-@pytest.fixture(scope="module")
-def run(live: Engine) -> Trace:
+def run(engine: Engine) -> Trace:
     config = EngineConfig(mode="chunked", max_running=8, token_budget=64)
-    return live.run(load_workload("mixed-lengths", count=8), config).result()
+    return engine.run(load_workload("mixed-lengths", count=8), config).result()
 
 
 @pytest.fixture

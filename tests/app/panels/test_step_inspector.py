@@ -30,11 +30,10 @@ from app.synthetic import on_gpu, synthetic_trace
 from engine import (
     Arrival,
     BlockEvent,
+    Engine,
     EngineConfig,
-    EngineProcess,
     Header,
     Kind,
-    ModelSpec,
     Refusal,
     SamplingParams,
     Step,
@@ -51,13 +50,7 @@ PHASES = ("plan", "prepare", "forward", "sample", "wait", "commit")
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[EngineProcess]:
-    with EngineProcess(ModelSpec("demo"), EngineConfig(max_running=4), threads=1) as engine:
-        yield engine
-
-
-@pytest.fixture(scope="module")
-def traces(engine: EngineProcess) -> dict[str, Trace]:
+def traces(engine: Engine) -> dict[str, Trace]:
     """Short real runs of the demo model, one of each kind that looks different."""
     prompts = [f"Tell me a story about {'a small ' * (i % 3)}fox and its {thing}." for i, thing in enumerate(THINGS)]
     greedy = [SamplingParams(max_tokens=4 + 5 * (i % 5), temperature=0.0) for i in range(len(prompts))]
@@ -596,7 +589,7 @@ def test_while_it_follows_it_is_drawn_ten_times_a_second(qtbot: QtBot, show: Sho
     qtbot.waitUntil(lambda: panel._story is not None and panel._story.place == steps - 1)
 
 
-def test_it_follows_a_live_engine(qtbot: QtBot, show: Show, engine: EngineProcess) -> None:
+def test_it_follows_a_live_engine(qtbot: QtBot, show: Show, engine: Engine) -> None:
     trace = engine.begin(EngineConfig(max_running=4))
     panel = show(trace)
     streams = [engine.submit(STORY, SamplingParams(max_tokens=30, temperature=0.0)) for _ in range(6)]

@@ -30,11 +30,10 @@ from app.synthetic import on_gpu, synthetic_trace
 from app.synthetic_lanes import MODES, lane_trace
 from engine import (
     Ended,
+    Engine,
     EngineConfig,
-    EngineProcess,
     FinishReason,
     Kind,
-    ModelSpec,
     RequestIndex,
     SamplingParams,
     Step,
@@ -50,13 +49,7 @@ Open = Callable[[Trace], TimelinePanel]
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[EngineProcess]:
-    with EngineProcess(ModelSpec("demo"), EngineConfig(max_running=8)) as engine:
-        yield engine
-
-
-@pytest.fixture(scope="module")
-def runs(engine: EngineProcess) -> dict[str, Trace]:
+def runs(engine: Engine) -> dict[str, Trace]:
     """A run that preempts, one that shares prefixes and one of static batches."""
     token = engine.trace.header.model.kv_token_bytes
     preempting = EngineConfig(mode="continuous", max_running=8, kv_memory=16 * 14 * token)
@@ -495,7 +488,7 @@ def test_keys_of_the_page_pass_through(runs: dict[str, Trace], opened: Open, qtb
 # -- live -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_live_run_is_followed_until_it_is_dragged_away(engine: EngineProcess, opened: Open, qtbot: QtBot) -> None:
+def test_a_live_run_is_followed_until_it_is_dragged_away(engine: Engine, opened: Open, qtbot: QtBot) -> None:
     trace = Trace()
     source = engine.run(load_workload("burst", count=4)).result()
     panel = opened(trace)
@@ -545,7 +538,7 @@ def test_a_live_run_is_followed_until_it_is_dragged_away(engine: EngineProcess, 
     assert view.follows
 
 
-def test_a_running_engine_is_drawn_frame_by_frame(engine: EngineProcess, opened: Open, qtbot: QtBot) -> None:
+def test_a_running_engine_is_drawn_frame_by_frame(engine: Engine, opened: Open, qtbot: QtBot) -> None:
     run = engine.run(load_workload("burst", count=4))
     panel = opened(run.trace)
     qtbot.waitUntil(lambda: len(panel.steps) > 5, timeout=20_000)
