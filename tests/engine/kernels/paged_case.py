@@ -57,10 +57,10 @@ class Case:
             self.short if short is None else short,
         )
 
-    def run(self, paged_attention: Callable[..., Tensor], short: int | None = None, **given: Any) -> Tensor:
+    def run(self, paged_attention: Callable[..., Tensor], rows: PackedRows | None = None, **given: Any) -> Tensor:
         """The kernel's output, NaN where it wrote nothing."""
         out = torch.full_like(self.q, torch.nan)
-        rows = self.rows(short)
+        rows = rows or self.rows()
         assert paged_attention(self.q, self.k_cache, self.v_cache, rows, **self.options, **given, out=out) is out
         return out
 
@@ -69,11 +69,13 @@ class Case:
         metadata = (self.tables, self.query_starts, self.context_lengths)
         return reference.paged_attention(q, self.k_cache, self.v_cache, *metadata, **self.options)
 
-    def check(self, paged_attention: Callable[..., Tensor], short: int | None = None, **given: Any) -> None:
-        """Fails unless the kernel agrees with the oracle in every element of a NaN-poisoned output."""
-        tolerance = TOLERANCE[self.q.dtype]
-        out = self.run(paged_attention, short, **given)
+    def check(self, paged_attention: Callable[..., Tensor], short: int | None = None, **given: Any) -> PackedRows:
+        """Fails unless the kernel agrees with the oracle in every element of a NaN-poisoned output. Gives the rows,
+        which hold the plans that were made."""
+        tolerance, rows = TOLERANCE[self.q.dtype], self.rows(short)
+        out = self.run(paged_attention, rows, **given)
         torch.testing.assert_close(out.double(), self.expected(), rtol=tolerance, atol=tolerance)
+        return rows
 
 
 def make_case(shape: Shape, seed: int, device: str = "cpu") -> Case:
