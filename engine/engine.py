@@ -212,8 +212,7 @@ class Engine:
         def add() -> None:
             for p in prepared:
                 if p.router is self.router:
-                    self.scheduler.more = more
-                    self.scheduler.add(p.request)
+                    self.scheduler.add(p.request, more)
             turn_away([p for p in prepared if p.router is not self.router])
 
         if not self._post(add):
@@ -323,7 +322,7 @@ class Engine:
         commits = bool(self.in_flight) and (plan is None or len(self.in_flight) > self.depth)
         if commits:
             self._commit(self.in_flight.popleft())
-        elif plan is None and self.scheduler.has_changes:
+        elif plan is None and self.scheduler.ledger.has_changes:
             now = time.perf_counter() - self._origin
             self.trace.append(step_record(next(self._steps), now, now, None, [], self.scheduler, self._piece))
         self._record_ended()
@@ -404,7 +403,7 @@ class Engine:
             machine=machine.describe(self._threads or 1, gpu.name if gpu else "", gpu.total_memory if gpu else 0),
             versions=machine.versions(),
             created=time.time(),
-            blocks=self.scheduler.pool.total,
+            blocks=self.scheduler.ledger.pool.total,
             depth=self.depth,
             roof=self.roof,
             bill=self.bill,
@@ -413,7 +412,7 @@ class Engine:
         )
         self.trace = Trace([header])
         self.router = StreamRouter(self.trace)
-        self.intake = Intake(self.model, self.config, self.scheduler.pool, self.router, self._origin)
+        self.intake = Intake(self.model, self.config, self.scheduler.ledger.pool, self.router, self._origin)
 
     def _watch(self) -> None:
         device = self.model.device

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from engine.blocks import blocks_for
+from engine.ledger import Ledger
 from engine.plan import Refused, Row, StepPlan
 from engine.request import Branch, Life
 from engine.trace.records import Kind, Refusal
-
-if TYPE_CHECKING:
-    from engine.scheduler import Scheduler
 
 
 class Paging:
     """The paged modes' room."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
-        self._pool, self._size = scheduler.pool, scheduler.config.block_size
-        self._caching = scheduler.config.prefix_caching
+    def __init__(self, ledger: Ledger, caching: bool) -> None:
+        self._ledger, self._caching = ledger, caching
+        self._pool, self._size = ledger.pool, ledger.pool.block_size
         self._copies: list[tuple[int, int]] = []
         self._published: list[tuple[Branch, int, int]] = []
 
@@ -31,7 +26,7 @@ class Paging:
     def use(self) -> tuple[int, int, int]:
         """Owned tokens: used, reserved, internal. A block that several branches share is full, and counts once."""
         size, held, used, reserved = self._size, 0, 0, 0
-        for branch in self._scheduler.running:
+        for branch in self._ledger.running:
             blocks, computed = len(branch.blocks), branch.computed
             held += blocks
             used += computed
@@ -45,20 +40,20 @@ class Paging:
         While steps are in flight nothing can be preempted: then the rows so far, or none, are planned and the step in
         flight is committed first.
         """
-        scheduler, rows = self._scheduler, []
-        for branch in list(scheduler.running):
+        ledger, rows = self._ledger, []
+        for branch in list(ledger.running):
             if branch.slot < 0 or not branch.decoding or branch.complete:
                 continue
             if blocks_for(branch.computed + 1, self._size) > len(branch.blocks):
                 while not self._pool.available:
-                    if scheduler.in_flight:
+                    if ledger.in_flight:
                         return []
-                    scheduler.preempt(scheduler.running[-1])
+                    ledger.preempt(ledger.running[-1])
                     if branch.slot < 0:
                         break
                 if branch.slot < 0:
                     continue
-                scheduler.take(branch, 1)
+                ledger.take(branch, 1)
             fed = branch.in_flight > 0
             rows.append(Row(branch, branch.slot, branch.computed, 1, Kind.DECODE, True, fed))
         for row in rows:  # not before it is certain that they are planned
@@ -71,23 +66,23 @@ class Paging:
         A branch is admitted when a slot is free and all its known tokens find blocks at once; its prompt may still
         take several steps.
         """
-        scheduler = self._scheduler
+        ledger = self._ledger
         rows: list[Row] = []
-        for branch in scheduler.running:
+        for branch in ledger.running:
             started = branch.in_flight == 0 and branch.remaining > 0 and not branch.decoding
             if budget and started and not branch.finished:
                 budget -= self._prefill(branch, budget, rows)
-        while admit and (head := scheduler.head()) is not None:
+        while admit and (head := ledger.head()) is not None:
             refusal = self._admit(head, budget)
             if refusal is not None:
-                return rows, scheduler.refuse(refusal)
+                return rows, ledger.refuse(refusal)
             budget -= self._prefill(head, budget, rows, reused=head.computed)
         return rows, ()
 
     def _admit(self, head: Branch, budget: int) -> Refusal | None:
         """A slot and blocks for the head of the queue; what is in the cache already is shared, not taken."""
-        scheduler, pool, size = self._scheduler, self._pool, self._size
-        if not scheduler.slot_free:
+        ledger, pool, size = self._ledger, self._pool, self._size
+        if not ledger.slot_free:
             return Refusal.NO_SLOT
         sibling = self._sibling(head)
         if sibling is not None and sibling.computed < head.request.prompt_length:
@@ -104,16 +99,16 @@ class Paging:
         else:
             shared, reused = [], 0
         needed = blocks_for(len(head.tokens), size) - len(shared)
-        reserve = max(1, pool.total // 100) if scheduler.running else 0
+        reserve = max(1, pool.total // 100) if ledger.running else 0
         if pool.available - sum(map(pool.is_cached, shared)) < needed + reserve:
             return Refusal.NO_BLOCKS
-        scheduler.admit()
-        scheduler.share(head, shared)
-        scheduler.take(head, needed)
+        ledger.admit()
+        ledger.share(head, shared)
+        ledger.take(head, needed)
         if sibling is not None and reused % size:
             copy = sibling.blocks[len(shared)], head.blocks[len(shared)]
             self._copies.append(copy)
-            scheduler.changes.copied.append(copy)
+            ledger.changes.copied.append(copy)
         if self._caching:
             found, head.serial = pool.match(head.tokens[: len(shared) * size])
             head.published = len(found)

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from engine.config import EngineConfig
+from engine.ledger import Ledger
 from engine.paging import Paging
-from engine.plan import Refused, Row
+from engine.plan import Refused, Row, StepPlan
 from engine.strips import NoCache, Strips
 from engine.trace.records import Refusal
 
-if TYPE_CHECKING:
-    from engine.scheduler import Room, Scheduler
+
+class Room(Protocol):
+    """Where running branches keep K and V: gives them memory and makes them rows."""
+
+    def seal(self, rows: list[Row], refused: Refused) -> StepPlan:
+        """The plan of these rows, with what the runner must know of the memory."""
+        ...
+
+    def use(self) -> tuple[int, int, int]:
+        """Owned tokens: used, reserved, internal."""
+        ...
 
 
 class Policy(Protocol):
@@ -38,18 +49,18 @@ class Continuous(_Untimed):
     """Requests join and leave at every step. Prefill steps and decode steps take turns while there is work for both,
     so that neither starves: new requests join after every `join_every` decode steps."""
 
-    def __init__(self, scheduler: Scheduler, room: Paging | Strips) -> None:
-        self._scheduler, self._room = scheduler, room
-        self._decodes = scheduler.config.join_every  # steps since the last prefill
+    def __init__(self, config: EngineConfig, ledger: Ledger, room: Paging | Strips) -> None:
+        self._config, self._ledger, self._room = config, ledger, room
+        self._decodes = config.join_every  # steps since the last prefill
 
     def plan(self, now: float) -> tuple[list[Row], Refused]:
-        scheduler, every = self._scheduler, self._scheduler.config.join_every
+        ledger, every = self._ledger, self._config.join_every
         if self._decodes < every:
             rows = self._room.decode_rows()
             if rows:
                 self._decodes += 1
-                return rows, scheduler.refuse(Refusal.DECODE_TURN if every == 1 else Refusal.JOIN_TURN)
-        rows, refused = self._room.prefill_rows(scheduler.limits.of_prompts(scheduler.config.token_budget))
+                return rows, ledger.refuse(Refusal.DECODE_TURN if every == 1 else Refusal.JOIN_TURN)
+        rows, refused = self._room.prefill_rows(ledger.limits.of_prompts(self._config.token_budget))
         if rows:
             self._decodes = 0
             return rows, refused
@@ -59,18 +70,17 @@ class Continuous(_Untimed):
 class Chunked(_Untimed):
     """Decodes and chunks of prompts share every step's token budget; decodes first, so that no prompt stalls them."""
 
-    def __init__(self, scheduler: Scheduler, room: Paging) -> None:
-        self._scheduler, self._room = scheduler, room
-        self._since = scheduler.config.join_every
+    def __init__(self, config: EngineConfig, ledger: Ledger, room: Paging) -> None:
+        self._config, self._ledger, self._room = config, ledger, room
+        self._since = config.join_every
 
     def plan(self, now: float) -> tuple[list[Row], Refused]:
-        scheduler = self._scheduler
         decodes = self._room.decode_rows()
-        joins = self._since >= scheduler.config.join_every or not decodes
-        budget = scheduler.limits.of_prompts(scheduler.config.token_budget - len(decodes))
+        joins = self._since >= self._config.join_every or not decodes
+        budget = self._ledger.limits.of_prompts(self._config.token_budget - len(decodes))
         prompts, refused = self._room.prefill_rows(budget, admit=joins)
         self._since = 1 if joins else self._since + 1
-        return decodes + prompts, refused if joins else scheduler.refuse(Refusal.JOIN_TURN)
+        return decodes + prompts, refused if joins else self._ledger.refuse(Refusal.JOIN_TURN)
 
 
 class Batches:
@@ -82,21 +92,21 @@ class Batches:
 
     leave_together = True
 
-    def __init__(self, scheduler: Scheduler, room: Strips, wait: float | None = None) -> None:
-        self._scheduler, self._room, self._wait = scheduler, room, wait
+    def __init__(self, ledger: Ledger, room: Strips, wait: float | None) -> None:
+        self._ledger, self._room, self._wait = ledger, room, wait
 
     def plan(self, now: float) -> tuple[list[Row], Refused]:
-        scheduler = self._scheduler
-        if scheduler.running:
-            return self._room.decode_rows(), scheduler.refuse(Refusal.BATCH_RUNS)
-        full = scheduler.waiting_count >= scheduler.config.slots
-        if not full and (scheduler.more if self._wait is None else (self.patience(now) or 0) > 0):
-            return [], scheduler.refuse(Refusal.BATCH_FILLS)
-        return self._room.prefill_rows(scheduler.limits.prompts)
+        ledger = self._ledger
+        if ledger.running:
+            return self._room.decode_rows(), ledger.refuse(Refusal.BATCH_RUNS)
+        full = ledger.waiting_count >= ledger.slots
+        if not full and (ledger.more if self._wait is None else (self.patience(now) or 0) > 0):
+            return [], ledger.refuse(Refusal.BATCH_FILLS)
+        return self._room.prefill_rows(ledger.limits.prompts)
 
     def patience(self, now: float) -> float | None:
-        head = self._scheduler.head()
-        if self._wait is None or head is None or self._scheduler.running:
+        head = self._ledger.head()
+        if self._wait is None or head is None or self._ledger.running:
             return None
         return max(0.0, head.request.arrived + self._wait - now)
 
@@ -104,35 +114,29 @@ class Batches:
 class Recompute(_Untimed):
     """One request at a time and no cache: every step computes its whole sequence again."""
 
-    def __init__(self, scheduler: Scheduler, room: NoCache) -> None:
-        self._scheduler, self._room = scheduler, room
+    def __init__(self, ledger: Ledger, room: NoCache) -> None:
+        self._ledger, self._room = ledger, room
 
     def plan(self, now: float) -> tuple[list[Row], Refused]:
-        if not self._scheduler.running and self._scheduler.head() is not None:
-            self._scheduler.admit()
-        return self._room.rows(), self._scheduler.refuse(Refusal.NO_SLOT)
+        if not self._ledger.running and self._ledger.head() is not None:
+            self._ledger.admit()
+        return self._room.rows(), self._ledger.refuse(Refusal.NO_SLOT)
 
 
-def make(scheduler: Scheduler) -> tuple[Policy, Room]:
+def make(config: EngineConfig, ledger: Ledger) -> tuple[Policy, Room]:
     """The policy of the config's mode, and the room it works in."""
-    match scheduler.config.mode:
+    match config.mode:
         case "recompute":
-            nothing = NoCache(scheduler)
-            return Recompute(scheduler, nothing), nothing
-        case "sequential" | "static":
-            strips = Strips(scheduler, aligned=True)
-            return Batches(scheduler, strips), strips
-        case "dynamic":
-            strips = Strips(scheduler, aligned=True)
-            return Batches(scheduler, strips, scheduler.config.longest_wait), strips
+            nothing = NoCache(ledger)
+            return Recompute(ledger, nothing), nothing
+        case "sequential" | "static" | "dynamic":
+            strips = Strips(ledger, aligned=True)
+            return Batches(ledger, strips, config.longest_wait if config.mode == "dynamic" else None), strips
         case "continuous-padded":
-            strips = Strips(scheduler, aligned=False)
-            return Continuous(scheduler, strips), strips
-        case "continuous":
-            paging = Paging(scheduler)
-            return Continuous(scheduler, paging), paging
-        case "chunked":
-            paging = Paging(scheduler)
-            return Chunked(scheduler, paging), paging
+            strips = Strips(ledger, aligned=False)
+            return Continuous(config, ledger, strips), strips
+        case "continuous" | "chunked":
+            paging = Paging(ledger, config.prefix_caching)
+            return (Continuous if config.mode == "continuous" else Chunked)(config, ledger, paging), paging
         case mode:
             raise AssertionError(f"no policy for mode {mode!r}")

@@ -54,8 +54,9 @@ class Recovery:
 
     def went_well(self, plan: StepPlan) -> None:
         """After a step was committed: tells what changed since the first one that ran out of memory."""
-        if self._first and (not self._scheduler.waiting_count or any(row.kind is Kind.PREFILL for row in plan.rows)):
-            self._tell("warning", f"{self._first}; {self._scheduler.limits.words}")
+        ledger = self._scheduler.ledger
+        if self._first and (not ledger.waiting_count or any(row.kind is Kind.PREFILL for row in plan.rows)):
+            self._tell("warning", f"{self._first}; {ledger.limits.words}")
             self._first = ""
 
     def _end(self, plan: StepPlan, error: str) -> None:

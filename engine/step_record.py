@@ -34,7 +34,8 @@ def step_record(
     `piece` is a token's text by itself.
     """
     begun = time.perf_counter()
-    changes = scheduler.take_changes()
+    ledger = scheduler.ledger
+    changes = ledger.take_changes()
     rows = launched.plan.rows if launched is not None else ()
     refused = launched.plan.refused if launched is not None else ()
     emitted = [(i, emission) for i, outcome in enumerate(committed) for emission in outcome.emitted]
@@ -60,10 +61,10 @@ def step_record(
         logprob=_column([e.logprob for _, e in emitted], np.float32),
         text="".join(texts),
         text_end=freeze(np.cumsum([len(text) for text in texts], dtype=np.int32)),
-        running=len(scheduler.running),
-        waiting=scheduler.waiting_count,
-        free_blocks=scheduler.pool.free,
-        cached_blocks=scheduler.pool.cached,
+        running=len(ledger.running),
+        waiting=ledger.waiting_count,
+        free_blocks=ledger.pool.free,
+        cached_blocks=ledger.pool.cached,
         seconds=seconds,
         block_event=_column([c.event for c in changes.blocks], np.uint8),
         block=_column([c.block for c in changes.blocks], np.int32),

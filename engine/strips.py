@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from engine.blocks import blocks_for
+from engine.ledger import Ledger
 from engine.plan import Refused, Row, StepPlan
 from engine.request import Branch
 from engine.trace.records import Kind, Refusal
-
-if TYPE_CHECKING:
-    from engine.scheduler import Scheduler
 
 
 class Strips:
@@ -20,9 +16,9 @@ class Strips:
     and the most new tokens of all; else the longest request.
     """
 
-    def __init__(self, scheduler: Scheduler, aligned: bool) -> None:
-        self._scheduler, self._aligned = scheduler, aligned
-        self._pool, self._size = scheduler.pool, scheduler.config.block_size
+    def __init__(self, ledger: Ledger, aligned: bool) -> None:
+        self._ledger, self._aligned = ledger, aligned
+        self._pool, self._size = ledger.pool, ledger.pool.block_size
 
     def seal(self, rows: list[Row], refused: Refused) -> StepPlan:
         members = self._members()
@@ -30,7 +26,7 @@ class Strips:
 
     def use(self) -> tuple[int, int, int]:
         """Owned tokens: used, reserved, internal. What a finished row holds is of no use to anybody."""
-        live = [branch for branch in self._scheduler.running if not branch.over]
+        live = [branch for branch in self._ledger.running if not branch.over]
         used = sum(branch.computed for branch in live)
         reserved = sum(branch.reach - branch.computed for branch in live)
         return used, reserved, self._pool.owned * self._size - used - reserved
@@ -40,19 +36,19 @@ class Strips:
 
         With a budget, they hold at most so many tokens, padding included; one of them may be longer.
         """
-        scheduler = self._scheduler
+        ledger = self._ledger
         joined: list[Branch] = []
         refused: Refused = ()
         longest = 0
-        while (head := scheduler.head()) is not None:
+        while (head := ledger.head()) is not None:
             longer = max(longest, len(head.tokens))
             refusal = self._refusal(head)
             if refusal is None and budget is not None and joined and longer * (len(joined) + 1) > budget:
                 refusal = Refusal.BUDGET
             if refusal is not None:
-                refused = scheduler.refuse(refusal)
+                refused = ledger.refuse(refusal)
                 break
-            joined.append(scheduler.admit())
+            joined.append(ledger.admit())
             self._widen()
             longest = longer
         rows = [
@@ -65,7 +61,7 @@ class Strips:
         members = self._members()
         if all(branch.complete for branch in members):
             undelivered = any(branch.over and not branch.finished for branch in members)
-            if self._scheduler.in_flight or not undelivered:
+            if self._ledger.in_flight or not undelivered:
                 return []
         return [
             Row(b, b.slot, len(b.tokens) - 1, 1, Kind.HELD, False, False)
@@ -76,14 +72,14 @@ class Strips:
 
     def _members(self) -> list[Branch]:
         """Those whose strips are in use: all of a batch, and otherwise all that will compute again."""
-        running = self._scheduler.running
+        running = self._ledger.running
         return running if self._aligned else [branch for branch in running if not branch.complete]
 
     def _refusal(self, head: Branch) -> Refusal | None:
-        scheduler = self._scheduler
-        if not scheduler.slot_free:
+        ledger = self._ledger
+        if not ledger.slot_free:
             return Refusal.NO_SLOT
-        members = [*scheduler.running, head]
+        members = [*ledger.running, head]
         return Refusal.NO_BLOCKS if self._width(members) * len(members) > self._pool.total else None
 
     def _width(self, members: list[Branch]) -> int:
@@ -96,19 +92,19 @@ class Strips:
 
     def _widen(self) -> None:
         """Gives every member as many blocks as the widest needs; takes back what is more."""
-        members = self._scheduler.running
+        members = self._ledger.running
         width = self._width(members)
         for branch in members:
-            self._scheduler.give_back(branch, keep=width)
+            self._ledger.give_back(branch, keep=width)
         for branch in members:
-            self._scheduler.take(branch, width - len(branch.blocks))
+            self._ledger.take(branch, width - len(branch.blocks))
 
 
 class NoCache:
     """The room of a mode that keeps no K and V: it gives rows nothing but a slot."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
 
     def seal(self, rows: list[Row], refused: Refused) -> StepPlan:
         return StepPlan(tuple(rows), refused)
@@ -119,7 +115,7 @@ class NoCache:
     def rows(self) -> list[Row]:
         """The whole sequence of the one that runs."""
         rows = []
-        for branch in self._scheduler.running:
+        for branch in self._ledger.running:
             if branch.complete:
                 continue
             count = len(branch.tokens) + branch.in_flight

@@ -68,7 +68,7 @@ def said(model: LoadedModel, config: EngineConfig, greedy: bool) -> tuple[Tokens
     with Engine(model, config, threads=1) as engine:
         streams = engine.submit_many(submissions(greedy, config.paged))
         assert [stream.result(100).error for stream in streams] == [""] * len(streams)
-        pool, steps = engine.scheduler.pool, list(engine.trace.steps)
+        pool, steps = engine.scheduler.ledger.pool, list(engine.trace.steps)
         assert pool.free + pool.cached == pool.total
         sizes = engine.runner.graphs
     found: Tokens = {}

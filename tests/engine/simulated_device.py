@@ -125,7 +125,7 @@ class Simulation:
             else:
                 self._commit(committing, sampled)
             did = True
-        elif plan is None and self.scheduler.has_changes:
+        elif plan is None and self.scheduler.ledger.has_changes:
             self._record(None, [])
         for branch in self.scheduler.take_ended():
             assert branch not in self.ended, "a branch ends once"
@@ -137,7 +137,7 @@ class Simulation:
         for _ in range(most):
             if not self.step() and self.scheduler.idle:
                 return
-        raise AssertionError(f"not idle after {most} steps: {self.scheduler.running}")
+        raise AssertionError(f"not idle after {most} steps: {self.scheduler.ledger.running}")
 
     def _launch(self, plan: StepPlan) -> list[int]:
         """What the device samples. All rows write before any reads, as in a layer of a model."""
@@ -239,14 +239,14 @@ class Simulation:
         self.records.append(record)
         self.told.feed(record)
         self.told.check(record, self.pool.total)
-        tables = {(b.request.id, b.index): dict(enumerate(b.blocks)) for b in self.scheduler.running if b.blocks}
+        tables = {(b.request.id, b.index): dict(enumerate(b.blocks)) for b in self.scheduler.ledger.running if b.blocks}
         assert self.told.tables == tables, "the records tell every branch's block table"
         assert self.told.cached == {b for b in range(self.pool.total) if self.pool.is_cached(b)}
 
     # What must hold after every step.
 
     def check(self) -> None:
-        config, pool, running = self.config, self.pool, self.scheduler.running
+        config, pool, running = self.config, self.pool, self.scheduler.ledger.running
         assert pool.free + pool.cached + pool.owned == pool.total
         held = Counter(block for branch in running for block in branch.blocks)
         assert len(held) == pool.owned
@@ -263,7 +263,7 @@ class Simulation:
         if together and running and not self.in_flight:
             assert not all(branch.finished for branch in running), "a batch that is over is gone"
         branches = [b for r in self.scheduler.requests.values() for b in r.branches]
-        assert self.scheduler.waiting_count == sum(b.slot < 0 and not b.finished for b in branches)
+        assert self.scheduler.ledger.waiting_count == sum(b.slot < 0 and not b.finished for b in branches)
         kv = self.scheduler.kv_use(())
         assert min(kv.used, kv.reserved, kv.internal) >= 0
         assert kv.used + kv.reserved + kv.internal == pool.owned * pool.block_size
@@ -289,7 +289,7 @@ class Simulation:
     def check_idle(self) -> None:
         assert self.pool.available == self.pool.total
         assert not any(self.pool.references(b) for b in range(self.pool.total))
-        assert not self.scheduler.running
-        assert self.scheduler.waiting_count == 0
+        assert not self.scheduler.ledger.running
+        assert self.scheduler.ledger.waiting_count == 0
         assert self.ended == {branch for request in self.requests for branch in request.branches}
-        assert not self.scheduler.has_changes
+        assert not self.scheduler.ledger.has_changes

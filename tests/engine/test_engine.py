@@ -285,7 +285,7 @@ def test_a_prompt_that_comes_in_while_another_trace_begins_ends_as_cancelled(dem
     after = demo.begin(SMALL)
     demo.enqueue([late], more=True)
     assert stream.result(timeout=5).finish_reason is FinishReason.CANCELLED
-    assert not demo.scheduler.more, "what was to follow it is not waited for"
+    assert not demo.scheduler.ledger.more, "what was to follow it is not waited for"
     assert list(before.requests) == [late.request.id]
     assert after.requests == {}
 
@@ -381,7 +381,7 @@ def test_a_step_that_fails_ends_its_requests_and_the_engine_goes_on(demo: Engine
     notices = [r for r in demo.trace.records if isinstance(r, Notice)]
     assert [n.text for n in notices] == ["a step failed: RuntimeError: this token is poison"]
     assert demo.trace.requests[poisoned.request].state is State.FINISHED
-    assert demo.scheduler.pool.free == demo.scheduler.pool.total
+    assert demo.scheduler.ledger.pool.free == demo.scheduler.ledger.pool.total
 
 
 @pytest.mark.parametrize("depth", [0, 1])

@@ -351,7 +351,7 @@ def test_the_engine_gives_the_tokens_and_logits_of_transformers_in_every_padded_
 
     def keep(module: Any, args: Any, kwargs: Any, out: Any) -> None:
         batch, scheduler = kwargs["batch"], engine.scheduler
-        members = batch.cache.members if batch.cache is not None else scheduler.running
+        members = batch.cache.members if batch.cache is not None else scheduler.ledger.running
         rows = members if isinstance(batch, NextBatch) else members[-len(out.logits) :]
         for branch, position, logits in zip(rows, kwargs["position_ids"][:, -1].tolist(), out.logits[:, -1]):
             computed.setdefault(branch.request.id, {}).setdefault(position, logits.clone())

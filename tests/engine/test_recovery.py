@@ -58,7 +58,7 @@ def check_blocks(engine: Engine) -> None:
     for step in engine.trace.steps:
         told.feed(step)
         told.check(step, engine.trace.header.blocks)
-    assert engine.scheduler.pool.available == engine.scheduler.pool.total
+    assert engine.scheduler.ledger.pool.available == engine.scheduler.ledger.pool.total
 
 
 @pytest.mark.parametrize("depth", [0, 1])

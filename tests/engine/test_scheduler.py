@@ -373,7 +373,7 @@ def test_ten_thousand_cancelled_in_the_queue_are_passed_over_once() -> None:
     requests = [simulation.add([5] * 3, 5, ignore_eos=True) for _ in range(10_000)]
     for request in requests[4:-1]:
         simulation.cancel(request)
-    assert simulation.scheduler.waiting_count == 5
+    assert simulation.scheduler.ledger.waiting_count == 5
     simulation.finish(most=40)
     assert requests[-1].branch.reason is FinishReason.LENGTH
     simulation.check_idle()
@@ -387,7 +387,7 @@ def test_limits_grow_again_and_are_tried_ever_more_seldom(depth: int) -> None:
     simulation.finish()
     assert [said(r) for r in requests] == [alone([r.id + 1] * 20, 300, ignore_eos=True) for r in requests]
     assert 3 < simulation.short < 12
-    assert simulation.scheduler.limits.patience >= 4 * PATIENCE
+    assert simulation.scheduler.ledger.limits.patience >= 4 * PATIENCE
 
 
 def test_what_was_published_in_vain_is_published_again() -> None:

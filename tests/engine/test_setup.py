@@ -64,7 +64,7 @@ def test_a_runner_is_kept_where_it_serves_the_next_config(demo: Engine, monkeypa
         demo.submit([9, 10, 11], GREEDY).result(timeout=20)
         trace = demo.begin(other)
         assert demo.runner is runner
-        assert demo.scheduler.pool.free == demo.scheduler.pool.total == trace.header.blocks
+        assert demo.scheduler.ledger.pool.free == demo.scheduler.ledger.pool.total == trace.header.blocks
         assert trace.header.bill is not None
         assert demo.submit([5, 6, 7], GREEDY).result(timeout=20).token_ids == expected
     setup = demo.setup

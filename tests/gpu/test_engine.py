@@ -223,7 +223,7 @@ def test_requests_that_come_and_are_cancelled_at_random_leave_no_block_behind(ll
         assert reasons.count(FinishReason.CANCELLED) > 20
         assert any(len(step.preempted) for step in trace.steps)
         assert any(step.graph for step in trace.steps)
-    pool = llama.scheduler.pool
+    pool = llama.scheduler.ledger.pool
     deadline = time.monotonic() + 20
     while not (llama.scheduler.idle and not llama.in_flight) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -293,5 +293,5 @@ def test_a_step_that_runs_out_of_memory_is_made_smaller_and_the_engine_goes_on(
         assert [c.finish_reason for c in completions].count(FinishReason.LENGTH) > 0, notices
         later = engine.submit(prompts()[0], GREEDY).result(PATIENCE)
         assert later.token_ids == after.token_ids
-        pool = engine.scheduler.pool
+        pool = engine.scheduler.ledger.pool
         assert pool.free + pool.cached == pool.total
