@@ -121,6 +121,8 @@ class Scheduler:
         for row in plan.rows:
             row.branch.steps -= 1
             row.branch.in_flight -= row.samples
+        for branch, published, _ in plan.published:  # some were to be filled by the step before, which may fail too
+            self.ledger.withdraw(branch.blocks[published : branch.published])
         lost = self._withdraw(plan)
         sharers = [branch for branch in self.ledger.running if not lost.isdisjoint(branch.blocks)]
         for branch in [row.branch for row in plan.rows] + sharers:

@@ -210,6 +210,19 @@ def test_what_a_lost_step_should_have_written_is_given_to_nobody(mode: str, cach
         assert branch.reason is FinishReason.ERROR or spoken(branch) == expected(branch)
 
 
+@pytest.mark.parametrize("steps", range(1, 9))
+def test_what_a_failed_step_was_to_publish_is_not_found_when_the_step_before_it_fails_too(steps: int) -> None:
+    simulation = Simulation(EngineConfig(max_running=1, block_size=2, prefix_caching=True), 5, depth=1)
+    simulation.add([1], 9, ignore_eos=True)
+    for _ in range(steps):
+        simulation.step()
+    simulation.step(fails=True)  # it may have published the block that the step in flight fills
+    simulation.step(starves=True)
+    simulation.check()
+    simulation.finish()
+    simulation.check_idle()
+
+
 @pytest.mark.parametrize("depth", [0, 1])
 def test_a_stop_costs_one_wasted_token_at_most(depth: int) -> None:
     simulation = small(depth)
