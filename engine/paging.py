@@ -9,8 +9,8 @@ from engine.request import Branch, Life
 from engine.trace.records import Kind, Refusal
 
 
-class Paging:
-    """The paged modes' room."""
+class PagedLayout:
+    """The paged modes' KV layout."""
 
     def __init__(self, ledger: Ledger, caching: bool) -> None:
         self._ledger, self._caching = ledger, caching

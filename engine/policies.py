@@ -6,13 +6,13 @@ from typing import Protocol
 
 from engine.config import EngineConfig
 from engine.ledger import Ledger
-from engine.paging import Paging
+from engine.paging import PagedLayout
 from engine.plan import Refused, Row, StepPlan
-from engine.strips import NoCache, Strips
+from engine.strips import CachelessLayout, ContiguousLayout
 from engine.trace.records import Refusal
 
 
-class Room(Protocol):
+class KVLayout(Protocol):
     """Where running branches keep K and V: gives them memory and makes them rows."""
 
     def seal(self, rows: list[Row], refused: Refused) -> StepPlan:
@@ -49,36 +49,36 @@ class Continuous(_Untimed):
     """Requests join and leave at every step. Prefill steps and decode steps take turns while there is work for both,
     so that neither starves: new requests join after every `join_every` decode steps."""
 
-    def __init__(self, config: EngineConfig, ledger: Ledger, room: Paging | Strips) -> None:
-        self._config, self._ledger, self._room = config, ledger, room
+    def __init__(self, config: EngineConfig, ledger: Ledger, layout: PagedLayout | ContiguousLayout) -> None:
+        self._config, self._ledger, self._layout = config, ledger, layout
         self._decodes = config.join_every  # steps since the last prefill
 
     def plan(self, now: float) -> tuple[list[Row], Refused]:
         ledger, every = self._ledger, self._config.join_every
         if self._decodes < every:
-            rows = self._room.decode_rows()
+            rows = self._layout.decode_rows()
             if rows:
                 self._decodes += 1
                 return rows, ledger.refuse(Refusal.DECODE_TURN if every == 1 else Refusal.JOIN_TURN)
-        rows, refused = self._room.prefill_rows(ledger.limits.of_prompts(self._config.token_budget))
+        rows, refused = self._layout.prefill_rows(ledger.limits.of_prompts(self._config.token_budget))
         if rows:
             self._decodes = 0
             return rows, refused
-        return self._room.decode_rows(), refused
+        return self._layout.decode_rows(), refused
 
 
 class Chunked(_Untimed):
     """Decodes and chunks of prompts share every step's token budget; decodes first, so that no prompt stalls them."""
 
-    def __init__(self, config: EngineConfig, ledger: Ledger, room: Paging) -> None:
-        self._config, self._ledger, self._room = config, ledger, room
+    def __init__(self, config: EngineConfig, ledger: Ledger, layout: PagedLayout) -> None:
+        self._config, self._ledger, self._layout = config, ledger, layout
         self._since = config.join_every
 
     def plan(self, now: float) -> tuple[list[Row], Refused]:
-        decodes = self._room.decode_rows()
+        decodes = self._layout.decode_rows()
         joins = self._since >= self._config.join_every or not decodes
         budget = self._ledger.limits.of_prompts(self._config.token_budget - len(decodes))
-        prompts, refused = self._room.prefill_rows(budget, admit=joins)
+        prompts, refused = self._layout.prefill_rows(budget, admit=joins)
         self._since = 1 if joins else self._since + 1
         return decodes + prompts, refused if joins else self._ledger.refuse(Refusal.JOIN_TURN)
 
@@ -92,17 +92,17 @@ class Batches:
 
     leave_together = True
 
-    def __init__(self, ledger: Ledger, room: Strips, wait: float | None) -> None:
-        self._ledger, self._room, self._wait = ledger, room, wait
+    def __init__(self, ledger: Ledger, layout: ContiguousLayout, wait: float | None) -> None:
+        self._ledger, self._layout, self._wait = ledger, layout, wait
 
     def plan(self, now: float) -> tuple[list[Row], Refused]:
         ledger = self._ledger
         if ledger.running:
-            return self._room.decode_rows(), ledger.refuse(Refusal.BATCH_RUNS)
+            return self._layout.decode_rows(), ledger.refuse(Refusal.BATCH_RUNS)
         full = ledger.waiting_count >= ledger.slots
         if not full and (ledger.more if self._wait is None else (self.patience(now) or 0) > 0):
             return [], ledger.refuse(Refusal.BATCH_FILLS)
-        return self._room.prefill_rows(ledger.limits.prompts)
+        return self._layout.prefill_rows(ledger.limits.prompts)
 
     def patience(self, now: float) -> float | None:
         head = self._ledger.head()
@@ -114,29 +114,29 @@ class Batches:
 class Recompute(_Untimed):
     """One request at a time and no cache: every step computes its whole sequence again."""
 
-    def __init__(self, ledger: Ledger, room: NoCache) -> None:
-        self._ledger, self._room = ledger, room
+    def __init__(self, ledger: Ledger, layout: CachelessLayout) -> None:
+        self._ledger, self._layout = ledger, layout
 
     def plan(self, now: float) -> tuple[list[Row], Refused]:
         if not self._ledger.running and self._ledger.head() is not None:
             self._ledger.admit()
-        return self._room.rows(), self._ledger.refuse(Refusal.NO_SLOT)
+        return self._layout.rows(), self._ledger.refuse(Refusal.NO_SLOT)
 
 
-def make(config: EngineConfig, ledger: Ledger) -> tuple[Policy, Room]:
-    """The policy of the config's mode, and the room it works in."""
+def make(config: EngineConfig, ledger: Ledger) -> tuple[Policy, KVLayout]:
+    """The policy of the config's mode, and the KV layout it works in."""
     match config.mode:
         case "recompute":
-            nothing = NoCache(ledger)
-            return Recompute(ledger, nothing), nothing
+            cacheless = CachelessLayout(ledger)
+            return Recompute(ledger, cacheless), cacheless
         case "sequential" | "static" | "dynamic":
-            strips = Strips(ledger, aligned=True)
-            return Batches(ledger, strips, config.longest_wait if config.mode == "dynamic" else None), strips
+            contiguous = ContiguousLayout(ledger, aligned=True)
+            return Batches(ledger, contiguous, config.longest_wait if config.mode == "dynamic" else None), contiguous
         case "continuous-padded":
-            strips = Strips(ledger, aligned=False)
-            return Continuous(config, ledger, strips), strips
+            contiguous = ContiguousLayout(ledger, aligned=False)
+            return Continuous(config, ledger, contiguous), contiguous
         case "continuous" | "chunked":
-            paging = Paging(ledger, config.prefix_caching)
-            return (Continuous if config.mode == "continuous" else Chunked)(config, ledger, paging), paging
+            paged = PagedLayout(ledger, config.prefix_caching)
+            return (Continuous if config.mode == "continuous" else Chunked)(config, ledger, paged), paged
         case mode:
             raise AssertionError(f"no policy for mode {mode!r}")

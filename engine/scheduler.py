@@ -30,7 +30,7 @@ class Scheduler:
         self.ledger = Ledger(config.slots, pool)
         self.requests: dict[int, Request] = {}
         self._ended: list[Branch] = []
-        self.policy, self.room = policies.make(config, self.ledger)
+        self.policy, self.layout = policies.make(config, self.ledger)
 
     @property
     def idle(self) -> bool:
@@ -48,7 +48,7 @@ class Scheduler:
         rows, refused = self.policy.plan(now)
         if not rows:
             return None
-        plan = self.room.seal(rows, refused)
+        plan = self.layout.seal(rows, refused)
         for row in rows:
             branch = row.branch
             branch.steps += 1
@@ -147,7 +147,7 @@ class Scheduler:
     def kv_use(self, refused: Refused) -> KvUse:
         """The pool's tokens by kind, after a step whose plan refused these."""
         starved = any(reason is Refusal.NO_BLOCKS for _, reason in refused)
-        return KvUse(*self.room.use(), self.ledger.pool.available * self.ledger.pool.block_size if starved else 0)
+        return KvUse(*self.layout.use(), self.ledger.pool.available * self.ledger.pool.block_size if starved else 0)
 
     # Inside.
 

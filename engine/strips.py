@@ -9,8 +9,8 @@ from engine.request import Branch
 from engine.trace.records import Kind, Refusal
 
 
-class Strips:
-    """The padded modes' room. Every member's strip is reserved to the widest, so nobody is ever preempted.
+class ContiguousLayout:
+    """The padded modes' KV layout. Every member's strip is reserved to the widest, so nobody is ever preempted.
 
     Rows end in the same column. With `aligned`, they also began together: then a strip must hold the longest prompt
     and the most new tokens of all; else the longest request.
@@ -100,8 +100,8 @@ class Strips:
             self._ledger.take(branch, width - len(branch.blocks))
 
 
-class NoCache:
-    """The room of a mode that keeps no K and V: it gives rows nothing but a slot."""
+class CachelessLayout:
+    """The KV layout of a mode that keeps no K and V: it gives rows nothing but a slot."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
