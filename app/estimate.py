@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import dataclass
 
 from app.words import bytes_words, count_words, sentence
-from engine import EngineConfig, Fit, InvalidInput, ModelSpec, Room, fits, inspect_model, nvidia_driver
+from engine import DeviceMemory, EngineConfig, Fit, InvalidInput, ModelSpec, fits, inspect_model, nvidia_driver
 
 RUNTIME = 600 << 20  # bytes that an engine's process takes besides weights and pool
 
@@ -53,10 +53,10 @@ def free_memory(gpu: bool) -> tuple[int, int]:
     return memory.available, memory.total
 
 
-def room(device: str) -> Room:
+def room(device: str) -> DeviceMemory:
     """The memory that a model on this device would lie in, as it is now."""
     gpu = on_gpu(device)
-    return Room("cuda" if gpu else "cpu", *free_memory(gpu))
+    return DeviceMemory("cuda" if gpu else "cpu", *free_memory(gpu))
 
 
 def empty(device: str) -> Estimate:

@@ -10,11 +10,11 @@ from app.estimate import RUNTIME, free_memory, on_gpu
 from app.words import bytes_words
 from engine import (
     SCHEMES,
+    DeviceMemory,
     Fit,
     InvalidInput,
     ModelInfo,
     ModelSpec,
-    Room,
     cached_models,
     fits,
     inspect_model,
@@ -82,7 +82,7 @@ def examine(spec: ModelSpec, original: ModelSpec | None = None) -> Subject:
     so. Blocks on disk; never raises."""
     gpu = on_gpu(spec.device)
     free, total = free_memory(gpu)
-    room = Room("cuda" if gpu else "cpu", free, total)
+    room = DeviceMemory("cuda" if gpu else "cpu", free, total)
     plain, awq = replace(spec, quantization="none", dtype="auto"), False
     try:
         info = read_info(plain)

@@ -21,7 +21,7 @@ from engine.config import (
     SamplingParams,
     Submission,
 )
-from engine.fit import Fit, Room, fits, model_info, simple_kv
+from engine.fit import DeviceMemory, Fit, fits, model_info, simple_kv
 from engine.heat import Heat, HeatEvent, LaneFailed, LaneFinished, LaneLoading, LaneStarted
 from engine.host import EngineFace, EngineHost, LocalHost
 from engine.job import JobDied
@@ -109,17 +109,17 @@ _LAZY = {
 }
 
 __all__ = [
-    "ARRIVALS", "DEFAULT_TOKENS", "DELIVERIES", "DTYPES", "GROUPS", "LANE_GRAMMAR", "MEASURES", "MODES",
-    "MOST_SAMPLES", "NEAR_TIE", "PAGED_MODES", "PROMPT_FILES", "QUANTIZATIONS", "RACE_ORDERS", "READING", "RUN_SUFFIX",
-    "SCHEMES", "SOLITARY_MODES", "TEXTS", "Agreement", "Arrival", "AwqRecipe", "Bill", "BlockEvent", "Comparison",
-    "Completion", "Delta", "Ended", "Engine", "EngineConfig", "EngineFace", "EngineHost", "EngineProcess",
+    "ARRIVALS", "DEFAULT_TOKENS", "DELIVERIES", "DTYPES", "GROUPS", "LANE_GRAMMAR", "MEASURES", "MODES", "MOST_SAMPLES",
+    "NEAR_TIE", "PAGED_MODES", "PROMPT_FILES", "QUANTIZATIONS", "RACE_ORDERS", "READING", "RUN_SUFFIX", "SCHEMES",
+    "SOLITARY_MODES", "TEXTS", "Agreement", "Arrival", "AwqRecipe", "Bill", "BlockEvent", "Comparison", "Completion",
+    "Delta", "DeviceMemory", "Ended", "Engine", "EngineConfig", "EngineFace", "EngineHost", "EngineProcess",
     "FinishReason", "Fit", "Header", "Heat", "HeatEvent", "HubModel", "InvalidInput", "JobDied", "Kind", "KvShares",
     "Lane", "LaneFailed", "LaneFinished", "LaneLoading", "LaneStarted", "LoadCancelled", "LoadProgress", "LocalHost",
     "Log", "Machine", "Measure", "MeasureCell", "MeasureRow", "Message", "Metrics", "ModelCard", "ModelEntry",
     "ModelInfo", "ModelSpec", "Notice", "Parting", "Place", "Prompt", "QualityReport", "QualityRow", "Quantization",
     "Race", "RaceEvent", "RaceFinished", "RaceResult", "Recommendation", "Record", "Refusal", "RequestIndex",
-    "RequestMetrics", "RequestView", "Roof", "Room", "Run", "SampleView", "SamplingParams", "Slo", "Spread", "State",
-    "Step", "StepStarted", "Stream", "Submission", "Submitted", "Suggestion", "Sweep", "SweepEvent", "SweepFinished",
+    "RequestMetrics", "RequestView", "Roof", "Run", "SampleView", "SamplingParams", "Slo", "Spread", "State", "Step",
+    "StepStarted", "Stream", "Submission", "Submitted", "Suggestion", "Sweep", "SweepEvent", "SweepFinished",
     "SweepOutcome", "SweepPoint", "SweepResult", "Telemetry", "Timings", "Trace", "TraceWriter", "Verdict", "Work",
     "WorkCounter", "Workload", "WorkloadCard", "agreement", "agreements", "cached_models", "check_recipe", "compare",
     "compare_race", "count_work", "demo_workload", "download", "examine", "expand_template", "fits", "folder_model",

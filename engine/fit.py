@@ -19,7 +19,7 @@ USUAL = EngineConfig()
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class DeviceMemory:
     """A device and its memory: `kind` is "cpu" or "cuda", `free` and `total` are bytes."""
 
     kind: str
@@ -54,7 +54,7 @@ class Fit:
 
 def fits(
     info: ModelInfo,
-    room: Room,
+    memory: DeviceMemory,
     *,
     dtype: str = "auto",
     quantizations: Sequence[str] | None = None,
@@ -64,7 +64,7 @@ def fits(
     """The bill of each quantization (all by default), in the order of `SCHEMES`, those that cannot be chosen
     included."""
     wanted = SCHEMES if quantizations is None else quantizations
-    return [_fit(info, room, name, dtype, max_running, token_budget) for name in SCHEMES if name in wanted]
+    return [_fit(info, memory, name, dtype, max_running, token_budget) for name in SCHEMES if name in wanted]
 
 
 def model_info(spec: ModelSpec) -> ModelInfo:
@@ -102,17 +102,17 @@ def simple_kv(info: ModelInfo, item: int, length: int, batch: int) -> int:
     return 2 * item * info.layers * info.hidden * length * batch
 
 
-def _fit(info: ModelInfo, room: Room, name: str, dtype: str, slots: int, token_budget: int) -> Fit:
+def _fit(info: ModelInfo, memory: DeviceMemory, name: str, dtype: str, slots: int, token_budget: int) -> Fit:
     available, note = _available(info, name), ""
     if name == "awq" and not is_awq(info) and (shipped := shipped_awq(info)) is not None:
         info, available = shipped, ""
-    kind = load_dtype(info, name, room.kind, dtype)
+    kind = load_dtype(info, name, memory.kind, dtype)
     item = TORCH_BYTES[kind]
     held_as = "awq" if is_awq(info) and name == "none" else name
-    weights = held_bytes(info, held_as, kind, room.kind)
+    weights = held_bytes(info, held_as, kind, memory.kind)
     if held_as == "awq":
         told = "this checkpoint is AWQ, and is loaded as such" if name == "none" else ""
-        note = "; ".join(filter(None, (told, _awq_note(info, kind, room.kind))))
+        note = "; ".join(filter(None, (told, _awq_note(info, kind, memory.kind))))
     elif info.experts and name != "none":
         share = info.experts / max(info.parameters, 1)
         note = f"the experts, {share:.0%} of the weights, stay in {kind}: only the other layers are quantized"
@@ -123,7 +123,7 @@ def _fit(info: ModelInfo, room: Room, name: str, dtype: str, slots: int, token_b
     shape = info.hidden, info.head_dim, info.mlp, info.vocabulary, item
     activations = step_bytes(rows * length, rows, *shape)
     needed = activations + gpu_needs(slots, info.layers, info.vocabulary, step_bytes(rows, rows, *shape))
-    share = pool_share(max(0, room.free - weights), room.kind, needed)
+    share = pool_share(max(0, memory.free - weights), memory.kind, needed)
     blocks = pool_size(share, max(1, kv_token * block), slots, info.context, block)
     return Fit(
         quantization=name,
@@ -133,7 +133,7 @@ def _fit(info: ModelInfo, room: Room, name: str, dtype: str, slots: int, token_b
         activations=activations,
         pool=blocks * block * kv_token,
         tokens=blocks * block,
-        fits=blocks > 0 and weights + activations + block * kv_token <= room.free,
+        fits=blocks > 0 and weights + activations + block * kv_token <= memory.free,
         available=available,
         note=note,
     )

@@ -12,11 +12,11 @@ from app.estimate import room
 from app.words import bytes_words, count_words
 from engine import (
     DTYPES,
+    DeviceMemory,
     Fit,
     InvalidInput,
     ModelInfo,
     ModelSpec,
-    Room,
     fits,
     model_info,
     nvidia_driver,
@@ -52,7 +52,7 @@ def run_fit(options: argparse.Namespace) -> int:
     return 0
 
 
-def as_json(info: ModelInfo, memory: Room, bills: list[Fit], length: int) -> str:
+def as_json(info: ModelInfo, memory: DeviceMemory, bills: list[Fit], length: int) -> str:
     facts: dict[str, Any] = {
         name: getattr(info, name)
         for name in (
@@ -69,7 +69,7 @@ def as_json(info: ModelInfo, memory: Room, bills: list[Fit], length: int) -> str
     return json.dumps({"model": facts, "room": asdict(memory), "length": length, "fits": rows}, indent=1)
 
 
-def as_text(info: ModelInfo, memory: Room, bills: list[Fit], length: int) -> str:
+def as_text(info: ModelInfo, memory: DeviceMemory, bills: list[Fit], length: int) -> str:
     where = "the GPU" if memory.kind == "cuda" else "this machine"
     lines = [info.name, "", *_table(bills, length), ""]
     notes = {bill.note: [b.quantization for b in bills if b.note == bill.note] for bill in bills if bill.note}

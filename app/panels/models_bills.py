@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 
 from app.estimate import free_memory, on_gpu
 from app.words import bytes_words
-from engine import SCHEMES, Fit, ModelInfo, Room, fits, simple_kv
+from engine import SCHEMES, DeviceMemory, Fit, ModelInfo, fits, simple_kv
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
@@ -21,7 +21,7 @@ class Bills:
     room for the next."""
 
     info: ModelInfo
-    room: Room
+    room: DeviceMemory
     fits: tuple[Fit, ...]
     given_back: int = 0
 
@@ -49,12 +49,12 @@ def bills(info: ModelInfo, dtype: str, device: str, held: int, max_running: int,
     gpu = on_gpu(device)
     free, total = free_memory(gpu)
     held = min(held, total - free)
-    room = Room("cuda" if gpu else "cpu", free + held, total)
+    room = DeviceMemory("cuda" if gpu else "cpu", free + held, total)
     found = fits(info, room, dtype=dtype, max_running=max_running, token_budget=token_budget)
     return Bills(info, room, tuple(found), held)
 
 
-def reason(fit: Fit, room: Room) -> str:
+def reason(fit: Fit, room: DeviceMemory) -> str:
     """Why it cannot be loaded, or does not fit; "" when it does."""
     if fit.available:
         return fit.available
@@ -72,7 +72,7 @@ def holds_words(fit: Fit, length: int) -> str:
     return f"{fit.requests(length):,} × {length:,}"
 
 
-def row_words(fit: Fit, room: Room, length: int) -> str:
+def row_words(fit: Fit, room: DeviceMemory, length: int) -> str:
     """The whole row, as it is read aloud."""
     title = SCHEMES[fit.quantization].title
     if fit.available:

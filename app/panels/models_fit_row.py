@@ -15,7 +15,7 @@ from app.panels.scheme_mark import draw_scheme
 from app.ui.painted import Painted
 from app.widgets.labels import set_role
 from app.words import bytes_words
-from engine import SCHEMES, Fit, Room
+from engine import SCHEMES, DeviceMemory, Fit
 
 HEIGHT, HEAD, BUTTON, GAP = 48, 26, 76, 10  # pixels of the design
 MADE_BY = "batchscope quantize"  # named where a checkpoint is missing that this command makes
@@ -130,7 +130,7 @@ class FitRow(Painted):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.fit: Fit | None = None
-        self.room = Room("cpu", 0, 0)
+        self.room = DeviceMemory("cpu", 0, 0)
         self.length = 1024
         self.recommended = self.loaded = self.last = False
         self.button = QPushButton("Load", self)
@@ -150,7 +150,7 @@ class FitRow(Painted):
         return QSize(theme.px(200), theme.px(HEIGHT))
 
     def show_fit(
-        self, fit: Fit, room: Room, length: int, *, recommended: bool, loaded: bool, last: bool, why_not: str,
+        self, fit: Fit, room: DeviceMemory, length: int, *, recommended: bool, loaded: bool, last: bool, why_not: str,
         offered: bool,
     ) -> None:  # fmt: skip
         """`last`: it was loaded this way before. `why_not`: nothing can be loaded now, whatever fits; not even

@@ -27,7 +27,7 @@ from app.panels.models_items import Item, Mark, Section, age_words, big_words, m
 from app.panels.models_reference import Reference, folder_reference, hub_reference, is_path, short_revision
 from app.recent_models import FOLDERS_KEY, MOST, RECENT_KEY, RecentModels
 from app.session import SessionState
-from engine import Fit, ModelSpec, Room, cached_models, inspect_model
+from engine import DeviceMemory, Fit, ModelSpec, cached_models, inspect_model
 from tests.engine.hub.conftest import FIRST, SECOND
 from tests.engine.hub.small_hub import TOKEN, SmallHub
 
@@ -210,7 +210,7 @@ def test_settings_that_cannot_be_read_are_no_reason_to_fail(qtbot: QtBot, reques
 
 def test_reasons_and_the_rule_of_thumb_are_told_in_words() -> None:
     gib = 1 << 30
-    room = Room("cpu", 8 * gib, 16 * gib)
+    room = DeviceMemory("cpu", 8 * gib, 16 * gib)
     big = Fit("none", "float32", 30 * gib, 1024, gib, 0, 0, False)
     assert reason(big, room) == "does not fit: 31 GB before any KV cache, 23 GB more than is free"
     assert reason(Fit("nf4", "bfloat16", 1, 1, 1, 1, 1, False, "install it"), room) == "install it"

@@ -14,7 +14,7 @@ import pytest
 import resources
 from engine import QUANTIZATIONS, EngineConfig, InvalidInput, ModelSpec, machine
 from engine.activations import computed_bytes
-from engine.fit import Fit, Room, fits, load_dtype, model_info, simple_kv
+from engine.fit import DeviceMemory, Fit, fits, load_dtype, model_info, simple_kv
 from engine.kv_budget import pool_blocks
 from engine.memory_rules import CAPTURE, LEAST_RESERVE, gpu_needs, step_bytes
 from engine.models import held_weights
@@ -26,13 +26,13 @@ from engine.quantization import missing
 from tests.engine.tiny_models import change_config
 
 GB = 1 << 30
-AMPLE = Room("cpu", 64 * GB, 64 * GB)
+AMPLE = DeviceMemory("cpu", 64 * GB, 64 * GB)
 SHIPPED_AWQ = resources.path("models/stories-5m-awq")
 AT_LOAD = [name for name in QUANTIZATIONS if name != "awq"]
 SEVERAL = ["llama wide heads", "gemma2", "phi3", "qwen3 moe", "gpt2", "opt"]
 
 
-def fit(info: ModelInfo, quantization: str = "none", room: Room = AMPLE, **options: object) -> Fit:
+def fit(info: ModelInfo, quantization: str = "none", room: DeviceMemory = AMPLE, **options: object) -> Fit:
     (found,) = fits(info, room, quantizations=[quantization], **options)  # type: ignore[arg-type]
     return found
 
@@ -92,7 +92,7 @@ def test_the_pool_is_the_one_that_the_engine_makes(monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(machine, "memory", lambda: (64 * GB, free))  # noqa: B023
         config = EngineConfig()
         held = pool_blocks(model, config) * config.block_size
-        assert fit(info, room=Room("cpu", free + fit(info).weights, 64 * GB)).tokens == held
+        assert fit(info, room=DeviceMemory("cpu", free + fit(info).weights, 64 * GB)).tokens == held
 
 
 def test_activations_are_estimated_by_the_rule_of_the_engine() -> None:
@@ -102,7 +102,7 @@ def test_activations_are_estimated_by_the_rule_of_the_engine() -> None:
 
 
 def test_a_gpus_pool_takes_all_but_a_step_its_graphs_and_a_reserve() -> None:
-    info, room = large(), Room("cuda", 24 * GB, 24 * GB)
+    info, room = large(), DeviceMemory("cuda", 24 * GB, 24 * GB)
     bill = fit(info, room=room)
     left = room.free - bill.weights - bill.activations - bill.pool
     shape = info.hidden, info.head_dim, info.mlp, info.vocabulary, 2
@@ -146,7 +146,7 @@ def test_a_large_models_bill_on_a_card_of_twelve_gigabytes() -> None:
     info = large()
     assert info.parameters == 8_030_261_248
     assert info.kv_token_bytes("bfloat16") == 131_072
-    bills = {bill.quantization: bill for bill in fits(info, Room("cuda", 12 * GB, 12 * GB))}
+    bills = {bill.quantization: bill for bill in fits(info, DeviceMemory("cuda", 12 * GB, 12 * GB))}
     assert list(bills) == list(QUANTIZATIONS)
     assert {name: bill.fits for name, bill in bills.items()} == {
         "none": False, "int8": True, "int8-plain": True, "nf4": True, "nf4-double": True, "awq": True,
@@ -168,7 +168,7 @@ def test_the_rule_of_thumb_is_too_much_by_the_heads_that_share() -> None:
 
 
 def test_a_memory_that_is_full_holds_nothing() -> None:
-    bill = fit(inspect_model("demo"), room=Room("cpu", 1 << 20, GB))
+    bill = fit(inspect_model("demo"), room=DeviceMemory("cpu", 1 << 20, GB))
     assert (bill.fits, bill.tokens, bill.pool, bill.requests(16)) == (False, 0, 0, 0)
 
 
@@ -201,7 +201,7 @@ def test_awq_says_where_it_saves_no_memory() -> None:
     assert fit(awq(), "awq", dtype="float32").weights == dense
     assert "with float32 on a CPU" in fit(awq(), "awq", dtype="float32").note
     assert "with groups of 16 on a CPU" in fit(awq(16), "awq").note
-    on_gpu = Room("cuda", 80 * GB, 80 * GB)
+    on_gpu = DeviceMemory("cuda", 80 * GB, 80 * GB)
     assert fit(awq(16), "awq", on_gpu).note == ""
     assert fit(awq(8), "awq", on_gpu).weights == 2 * awq().parameters
     assert "with float32 on a GPU" in fit(awq(), "awq", on_gpu, dtype="float32").note

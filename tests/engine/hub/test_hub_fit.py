@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from app.__main__ import main
-from engine import InvalidInput, ModelSpec, Room, download, fits, inspect_model, model_info
+from engine import DeviceMemory, InvalidInput, ModelSpec, download, fits, inspect_model, model_info
 from tests.engine.hub.conftest import FIRST
 from tests.engine.hub.small_hub import SmallHub
 
-ROOM = Room("cpu", 8 << 30, 16 << 30)
+ROOM = DeviceMemory("cpu", 8 << 30, 16 << 30)
 
 
 @pytest.mark.parametrize("id", ["batch/stories", "batch/shards"])
