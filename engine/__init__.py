@@ -22,7 +22,7 @@ from engine.config import (
     Submission,
 )
 from engine.fit import DeviceMemory, Fit, fits, model_info, simple_kv
-from engine.heat import Heat, HeatEvent, LaneFailed, LaneFinished, LaneLoading, LaneStarted
+from engine.heat import LaneEvent, LaneFailed, LaneFinished, LaneLoading, LaneRun, LaneStarted
 from engine.host import EngineFace, EngineHost, LocalHost
 from engine.job import JobDied
 from engine.lane import (
@@ -113,8 +113,8 @@ __all__ = [
     "NEAR_TIE", "PAGED_MODES", "PROMPT_FILES", "QUANTIZATIONS", "RACE_ORDERS", "READING", "RUN_SUFFIX", "SCHEMES",
     "SOLITARY_MODES", "TEXTS", "Agreement", "Arrival", "AwqRecipe", "Bill", "BlockEvent", "Comparison", "Completion",
     "Delta", "DeviceMemory", "Ended", "Engine", "EngineConfig", "EngineFace", "EngineHost", "EngineProcess",
-    "FinishReason", "Fit", "Header", "Heat", "HeatEvent", "HubModel", "InvalidInput", "JobDied", "Kind", "KvShares",
-    "Lane", "LaneFailed", "LaneFinished", "LaneLoading", "LaneStarted", "LoadCancelled", "LoadProgress", "LocalHost",
+    "FinishReason", "Fit", "Header", "HubModel", "InvalidInput", "JobDied", "Kind", "KvShares", "Lane", "LaneEvent",
+    "LaneFailed", "LaneFinished", "LaneLoading", "LaneRun", "LaneStarted", "LoadCancelled", "LoadProgress", "LocalHost",
     "Log", "Machine", "Measure", "MeasureCell", "MeasureRow", "Message", "Metrics", "ModelCard", "ModelEntry",
     "ModelInfo", "ModelSpec", "Notice", "Parting", "Place", "Prompt", "QualityReport", "QualityRow", "Quantization",
     "Race", "RaceEvent", "RaceFinished", "RaceResult", "Recommendation", "Record", "Refusal", "RequestIndex",

@@ -1,4 +1,4 @@
-"""A heat: one workload through one lane, once. Races and sweeps are made of heats on one track."""
+"""A lane's run: one workload through one lane, once. Races and sweeps are made of lane runs on one track."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ class LaneFailed:
     error: str
 
 
-HeatEvent = LaneLoading | LaneStarted | LaneFinished | LaneFailed
+LaneEvent = LaneLoading | LaneStarted | LaneFinished | LaneFailed
 
 
 @dataclass(frozen=True, slots=True)
-class Heat:
-    """What became of one heat. `trace` holds what was recorded, also where it was cut short; `error` is for people."""
+class LaneRun:
+    """What became of one run. `trace` holds what was recorded, also where it was cut short; `error` is for people."""
 
     lane: int
     repeat: int
@@ -73,17 +73,17 @@ class Heat:
 
 
 class Track:
-    """Plays heats on engines of one host, all with the same bytes of KV memory.
+    """Plays lane runs on engines of one host, all with the same bytes of KV memory.
 
     These are `kv_memory`, or `kv_tokens` tokens of the first model that is loaded; with neither, each engine sizes its
     own from what is free. `tell` hears events on the thread
-    that plays. Setting `cancelled` ends the heat under way and its load.
+    that plays. Setting `cancelled` ends the run under way and its load.
     """
 
     def __init__(
         self,
         host: EngineHost,
-        tell: Callable[[HeatEvent], None],
+        tell: Callable[[LaneEvent], None],
         cancelled: threading.Event,
         *,
         kv_tokens: int | None,
@@ -95,28 +95,28 @@ class Track:
         self._engine: EngineFace | None = None
         self._rehearsed: set[EngineConfig] = set()
 
-    def play(self, index: int, repeat: int, lane: Lane, workload: Workload) -> Heat:
-        """One heat, told about as lane `index`. Never raises for what goes wrong in it."""
+    def play(self, index: int, repeat: int, lane: Lane, workload: Workload) -> LaneRun:
+        """One run, told about as lane `index`. Never raises for what goes wrong in it."""
         trace: Trace | None = None
         try:
             engine = self._open(index, repeat, lane)
             if not self._rehearse(engine, lane, workload):
-                return Heat(index, repeat, cancelled=True)
+                return LaneRun(index, repeat, cancelled=True)
             run = self._start(engine, lane, workload)
             trace = run.trace
             self._tell(LaneStarted(index, repeat, run))
             if not self._finish(run, engine):
-                return Heat(index, repeat, trace, cancelled=True)
+                return LaneRun(index, repeat, trace, cancelled=True)
             error = _failure(trace)
             if not error:
                 self._tell(LaneFinished(index, repeat, trace))
-                return Heat(index, repeat, trace)
+                return LaneRun(index, repeat, trace)
         except LoadCancelled:
-            return Heat(index, repeat, cancelled=True)
+            return LaneRun(index, repeat, cancelled=True)
         except Exception as failure:  # the lane says so in its place, and the others are played
             error = _words(failure)
         self._tell(LaneFailed(index, repeat, error))
-        return Heat(index, repeat, trace, error)
+        return LaneRun(index, repeat, trace, error)
 
     def _open(self, index: int, repeat: int, lane: Lane) -> EngineFace:
         config = replace(lane.config, kv_memory=self.kv_memory)

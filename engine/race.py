@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from engine.config import InvalidInput
-from engine.heat import DEFAULT_KV_TOKENS, Heat, HeatEvent, Track
+from engine.heat import DEFAULT_KV_TOKENS, LaneEvent, LaneRun, Track
 from engine.host import EngineHost
 from engine.lane import Lane, lane_names
 from engine.trace.trace import Trace
@@ -24,12 +24,12 @@ RACE_ORDERS = {
 
 @dataclass(frozen=True, slots=True)
 class RaceResult:
-    """What became of every lane. `heats` in the order they were played; `kv_memory` in bytes, None when no model came
-    to be loaded."""
+    """What became of every lane. `lane_runs` in the order they were played; `kv_memory` in bytes, None when no model
+    came to be loaded."""
 
     workload: Workload
     lanes: tuple[Lane, ...]
-    heats: tuple[Heat, ...]
+    lane_runs: tuple[LaneRun, ...]
     kv_memory: int | None = None
     cancelled: bool = False
 
@@ -39,13 +39,13 @@ class RaceResult:
 
     def traces(self, lane: int) -> tuple[Trace, ...]:
         """A lane's finished repeats."""
-        return tuple(h.trace for h in self.heats if h.lane == lane and h.finished and h.trace is not None)
+        return tuple(r.trace for r in self.lane_runs if r.lane == lane and r.finished and r.trace is not None)
 
     def error(self, lane: int) -> str:
         """Why the lane failed: no repeat of it was finished. "" where one was, or where it was not played."""
         if self.traces(lane):
             return ""
-        return next((h.error for h in self.heats if h.lane == lane and h.error), "")
+        return next((r.error for r in self.lane_runs if r.lane == lane and r.error), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class RaceFinished:
     result: RaceResult
 
 
-RaceEvent = HeatEvent | RaceFinished
+RaceEvent = LaneEvent | RaceFinished
 
 
 class Race:
@@ -103,13 +103,13 @@ class Race:
         Setting `cancelled` ends the lane under way; what was finished is in the result. The host stays open.
         """
         track = Track(host, tell, cancelled, kv_tokens=self.kv_tokens, kv_memory=self.kv_memory)
-        heats: list[Heat] = []
+        lane_runs: list[LaneRun] = []
         for repeat, order in enumerate(self.rounds()):
             for index in order:
                 if not cancelled.is_set():
-                    heats.append(track.play(index, repeat, self.lanes[index], self.workload))
-        cut_short = len(heats) < self.repeats * len(self.lanes) or any(h.cancelled for h in heats)
-        result = RaceResult(self.workload, self.lanes, tuple(heats), track.kv_memory, cut_short)
+                    lane_runs.append(track.play(index, repeat, self.lanes[index], self.workload))
+        cut_short = len(lane_runs) < self.repeats * len(self.lanes) or any(r.cancelled for r in lane_runs)
+        result = RaceResult(self.workload, self.lanes, tuple(lane_runs), track.kv_memory, cut_short)
         tell(RaceFinished(result))
         return result
 

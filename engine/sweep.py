@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any
 
 from engine.config import SOLITARY_MODES, InvalidInput
-from engine.heat import Heat, HeatEvent, Track
+from engine.heat import LaneEvent, LaneRun, Track
 from engine.host import EngineHost
 from engine.lane import Lane, lane_names
 from engine.trace.measures import MEASURES
@@ -230,7 +230,7 @@ class SweepFinished:
     result: SweepResult
 
 
-SweepEvent = HeatEvent | SweepFinished
+SweepEvent = LaneEvent | SweepFinished
 
 
 class Sweep:
@@ -297,13 +297,13 @@ class Sweep:
         outcomes: list[SweepOutcome] = []
         played = 0
         for index, point in enumerate(self.points):
-            heats: list[Heat] = []
+            lane_runs: list[LaneRun] = []
             for repeat in range(self.repeats):
                 if not cancelled.is_set():
-                    heats.append(track.play(index, repeat, point.lane, point.workload))
-            played += sum(not h.cancelled for h in heats)
-            metrics = tuple(measure(h.trace, self.slo) for h in heats if h.finished and h.trace is not None)
-            error = next((h.error for h in heats if h.error), "") if not metrics else ""
+                    lane_runs.append(track.play(index, repeat, point.lane, point.workload))
+            played += sum(not r.cancelled for r in lane_runs)
+            metrics = tuple(measure(r.trace, self.slo) for r in lane_runs if r.finished and r.trace is not None)
+            error = next((r.error for r in lane_runs if r.error), "") if not metrics else ""
             if metrics or error:
                 outcomes.append(SweepOutcome(point, metrics, error))
         result = SweepResult(

@@ -117,7 +117,7 @@ def _head(result: RaceResult, options: argparse.Namespace) -> list[str]:
     lines = [
         f"{title}: {len(workload)} prompts" + (f", {options.repeats} times, {options.order}" * (options.repeats > 1))
     ]
-    trace = next((h.trace for h in result.heats if h.trace is not None), None)
+    trace = next((h.trace for h in result.lane_runs if h.trace is not None), None)
     if trace is not None and result.kv_memory is not None:
         model, machine = trace.header.model, trace.header.machine
         lines.append(f"{model.name} · {model.dtype} · {model.device} · {machine.cpu}")

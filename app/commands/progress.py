@@ -58,7 +58,7 @@ class Bar:
 
 
 class HeatBar(Bar):
-    """A bar for the heats of a race or a sweep, told by their events: `names` by lane, `repeats` of each."""
+    """A bar for the lane runs of a race or a sweep, told by their events: `names` by lane, `repeats` of each."""
 
     def __init__(self, quiet: bool, names: tuple[str, ...], repeats: int) -> None:
         super().__init__(quiet)

@@ -84,7 +84,7 @@ def test_every_lane_plays_the_same_prompts_with_the_same_memory(demo: Engine) ->
             assert config.kv_memory == result.kv_memory
             assert blocks * config.block_size == 1024
             assert [len(v.tokens) for v in trace.requests.values()] == [12] * 6
-    assert len({id(h.trace) for h in result.heats}) == 4
+    assert len({id(h.trace) for h in result.lane_runs}) == 4
 
 
 def test_a_lane_is_rehearsed_once_before_its_clock_starts(demo: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +145,7 @@ def test_a_cancel_keeps_what_was_finished(demo: Engine) -> None:
     result = race("continuous:4,continuous:2,continuous:8", long).play(Lender(demo), tell, cancelled)
     assert result.cancelled
     assert [len(result.traces(i)) for i in range(3)] == [1, 0, 0]
-    first, second = result.heats
+    first, second = result.lane_runs
     assert first.finished
     assert second.cancelled
     assert second.trace is not None
@@ -158,7 +158,7 @@ def test_a_cancelled_race_does_not_begin(demo: Engine) -> None:
     cancelled.set()
     host = Lender(demo)
     result = race("continuous").play(host, lambda event: None, cancelled)
-    assert (result.heats, result.cancelled, result.kv_memory, host.opened) == ((), True, None, [])
+    assert (result.lane_runs, result.cancelled, result.kv_memory, host.opened) == ((), True, None, [])
 
 
 class ProcessHost:
