@@ -32,7 +32,7 @@ from engine.request import Emission
 from engine.roof import roof_of
 from engine.run import Run
 from engine.scheduler import Scheduler
-from engine.setup import Outfitter, Setup
+from engine.setup import PreparedRunner, RunnerFactory
 from engine.step_record import step_record
 from engine.stream import Stream, StreamRouter
 from engine.trace.records import Ended, FinishReason, Header, Notice, StepStarted, freeze
@@ -78,7 +78,7 @@ class Engine:
                 self._load(spec, config or EngineConfig(), progress, cancelled)
             except BaseException as error:
                 if vars(self).pop("model", None) is not None:  # whoever keeps the error keeps this engine
-                    for name in ("runner", "recovery", "setup", "_fit_out"):
+                    for name in ("runner", "recovery", "prepared", "_prepare_runner"):
                         vars(self).pop(name, None)
                     let_go(error)
                 ready.set_exception(error)
@@ -242,8 +242,8 @@ class Engine:
         if self._threads is None:
             self._threads = self._fastest_threads() if self.model.device.type == "cpu" else torch.get_num_threads()
         self.roof = roof_of(self.model, self._threads)
-        self.setup: Setup | None = None
-        self._fit_out = Outfitter(self.model, self._detokenizers, self.roof)
+        self.prepared: PreparedRunner | None = None
+        self._prepare_runner = RunnerFactory(self.model, self._detokenizers, self.roof)
         say = Reporter(progress, cancelled)
         self._build(config, lambda done, total: say("capturing graphs", done, total))
         self._open_trace()
@@ -371,15 +371,15 @@ class Engine:
         """An empty pool and a scheduler, over a runner that is warmed up: the one there is where it serves."""
         self.config = config
         self.depth = config.depth if config.depth is not None else int(self.model.device.type == "cuda")
-        if self.setup is None or not self.setup.serves(config):
+        if self.prepared is None or not self.prepared.serves(config):
             for name in ("runner", "recovery"):
                 vars(self).pop(name, None)
-            self.setup = None  # the old cache is given back before the new one is made
-            self.setup = self._fit_out(config, report)
-        self.runner, blocks = self.setup.runner, self.setup.blocks
+            self.prepared = None  # the old cache is given back before the new one is made
+            self.prepared = self._prepare_runner(config, report)
+        self.runner, blocks = self.prepared.runner, self.prepared.blocks
         pool_bytes = blocks * config.block_size * self.card.kv_token_bytes
-        self.bill = bill_of(self.model, pool_bytes, self.setup.activations, self._runtime, self.setup.graphs)
-        self.setup.warm_up(config.token_budget)
+        self.bill = bill_of(self.model, pool_bytes, self.prepared.activations, self._runtime, self.prepared.graphs)
+        self.prepared.warm_up(config.token_budget)
         self.scheduler = Scheduler(config, BlockPool(blocks, config.block_size))
         self.in_flight: deque[Launched] = deque()
         self.recovery = Recovery(

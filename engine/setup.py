@@ -25,7 +25,7 @@ Shape = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class PreparedRunner:
     """`blocks` of the pool; `activations` of a step at the token budget and what `graphs` hold, in bytes."""
 
     shape: Shape
@@ -55,18 +55,18 @@ def shape_of(config: EngineConfig) -> Shape:
     return mode, config.block_size, config.slots, config.token_budget, config.kv_memory, config.cuda_graphs
 
 
-class Outfitter:
+class RunnerFactory:
     """Makes runners of one model. `roof` tells how long playing a step takes on a CPU."""
 
     def __init__(self, model: LoadedModel, detokenizers: DetokenizerFactory, roof: Roof | None) -> None:
         self._model, self._detokenizers, self._roof = model, detokenizers, roof
         self._activations: dict[Shape, int] = {}
 
-    def __call__(self, config: EngineConfig, report: Callable[[int, int], None]) -> Setup:
+    def __call__(self, config: EngineConfig, report: Callable[[int, int], None]) -> PreparedRunner:
         """`report` hears how many graphs are captured, of how many, and may raise. Raises InvalidInput where the
         memory does not suffice, and DeviceLost."""
         try:
-            return self._fit_out(config, report)
+            return self._prepare(config, report)
         except InvalidInput:
             raise
         except Exception as error:
@@ -83,7 +83,7 @@ class Outfitter:
                 case Fault.STEP:
                     raise
 
-    def _fit_out(self, config: EngineConfig, report: Callable[[int, int], None]) -> Setup:
+    def _prepare(self, config: EngineConfig, report: Callable[[int, int], None]) -> PreparedRunner:
         model, shape = self._model, shape_of(config)
         if model.device.type != "cuda":
             blocks = pool_blocks(model, config)
@@ -92,7 +92,7 @@ class Outfitter:
             rehearsal = self._warm(runner, config, blocks)
             if shape not in self._activations:
                 self._activations[shape] = activation_bytes(rehearsal, model, config, self._roof)
-            return Setup(shape, runner, blocks, self._activations[shape], 0, rehearsal)
+            return PreparedRunner(shape, runner, blocks, self._activations[shape], 0, rehearsal)
         if shape not in self._activations:
             self._activations[shape] = self.profile(config)
         activations = self._activations[shape]
@@ -104,7 +104,7 @@ class Outfitter:
         before = free_memory(model.device)
         runner.capture(report)
         graphs = max(0, before - free_memory(model.device)) if runner.graphs else 0
-        return Setup(shape, runner, blocks, activations, graphs, self._warm(runner, config, blocks))
+        return PreparedRunner(shape, runner, blocks, activations, graphs, self._warm(runner, config, blocks))
 
     def profile(self, config: EngineConfig) -> int:
         """Bytes that a step at the token budget takes, played over a pool that is just large enough for it."""

@@ -14,7 +14,7 @@ from engine.memory_rules import pool_share
 from engine.models.loading import load
 from engine.models.paged_runner import PagedRunner
 from engine.rehearsal import Rehearsal
-from engine.setup import Outfitter
+from engine.setup import RunnerFactory
 from engine.trace.records import Roof
 
 GB = 1 << 30
@@ -31,7 +31,7 @@ def test_a_pool_for_one_step_is_enough_to_play_it(config: EngineConfig) -> None:
     tight = Rehearsal(PagedRunner(model, config, few), config, few, model.card.context, detokenizers)
     assert tight.fill(config.token_budget) == ample.fill(config.token_budget)
     whole = activation_bytes(ample, model, config, fast)
-    assert Outfitter(model, detokenizers, fast).profile(config) == pytest.approx(whole, rel=0.01)
+    assert RunnerFactory(model, detokenizers, fast).profile(config) == pytest.approx(whole, rel=0.01)
 
 
 def test_a_gpus_kv_memory_that_does_not_fit_is_refused_with_what_is_free() -> None:
@@ -67,8 +67,8 @@ def test_a_runner_is_kept_where_it_serves_the_next_config(demo: Engine, monkeypa
         assert demo.scheduler.ledger.pool.free == demo.scheduler.ledger.pool.total == trace.header.blocks
         assert trace.header.bill is not None
         assert demo.submit([5, 6, 7], GREEDY).result(timeout=20).token_ids == expected
-    setup = demo.setup
-    assert setup is not None
+    prepared = demo.prepared
+    assert prepared is not None
     for changed in ({"block_size": 8}, {"kv_memory": 1 << 21}, {"max_running": 5}, {"mode": "static"}):
-        assert not setup.serves(replace(config, **changed))  # type: ignore[arg-type]
-    assert not setup.serves(replace(config, cuda_graphs=False))
+        assert not prepared.serves(replace(config, **changed))  # type: ignore[arg-type]
+    assert not prepared.serves(replace(config, cuda_graphs=False))
