@@ -39,7 +39,7 @@ def give_back() -> None:
             ctypes.CDLL(None).malloc_trim(0)
 
 
-def let_go(error: BaseException | None) -> None:
+def release_references(error: BaseException | None) -> None:
     """Frees what an error holds on to, however long it is kept itself: the variables of the functions that it ended,
     and of those that ended the errors it came from."""
     seen: set[int] = set()

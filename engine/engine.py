@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from engine import machine
-from engine.allocator import keep_freed_memory, let_go
+from engine.allocator import keep_freed_memory, release_references
 from engine.bill import bill_of
 from engine.blocks import BlockPool
 from engine.config import EngineConfig, InvalidInput, ModelSpec, Prompt, SamplingParams, Submission
@@ -80,7 +80,7 @@ class Engine:
                 if vars(self).pop("model", None) is not None:  # whoever keeps the error keeps this engine
                     for name in ("runner", "recovery", "prepared", "_prepare_runner"):
                         vars(self).pop(name, None)
-                    let_go(error)
+                    release_references(error)
                 ready.set_exception(error)
             else:
                 ready.set_result(None)
@@ -146,7 +146,7 @@ class Engine:
                 except DeviceLost:
                     raise
                 except Exception as error:
-                    let_go(error)  # its frames hold the pool that was being made
+                    release_references(error)  # its frames hold the pool that was being made
                     self._build(before)
                     raise
                 self.trace.complete = True

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import torch
 
-from engine.allocator import let_go
+from engine.allocator import release_references
 from engine.faults import DeviceLost, Fault, fault_of, first_line, memory_asked
 from engine.models.launched import Launched
 from engine.models.runner import Runner
@@ -84,7 +84,7 @@ class Recovery:
             self._first = ""
 
     def _free(self, error: Exception) -> None:
-        let_go(error)  # its frames hold the step's tensors
+        release_references(error)  # its frames hold the step's tensors
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from engine.activations import activation_bytes, computed_bytes
-from engine.allocator import let_go
+from engine.allocator import release_references
 from engine.config import EngineConfig, InvalidInput
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.faults import DeviceLost, Fault, fault_of, first_line, memory_asked
@@ -75,7 +75,7 @@ class RunnerFactory:
                     raise DeviceLost(f"the GPU reported an unrecoverable error ({first_line(error)})") from error
                 case Fault.MEMORY:
                     asked = memory_asked(error)
-                    let_go(error)
+                    release_references(error)
                     raise InvalidInput(
                         f"a KV cache and a step of {config.token_budget:,} tokens do not fit beside the weights "
                         f"({asked}): use a smaller token_budget, max_running or kv_memory"

@@ -108,7 +108,7 @@ def begun(model: LoadedModel, config: EngineConfig) -> Engine:
     return Engine(model, config, threads=1 if model.device.type == "cpu" else None)
 
 
-def let_go() -> None:
+def free_device_memory() -> None:
     """Gives the device's memory back after what held it has been deleted."""
     gc.collect()
     if torch.cuda.is_available():
@@ -138,7 +138,7 @@ def decode(bench: Bench) -> None:
                 first = shipped.setdefault(batch, found.seconds)
                 table.add(way, *found.cells, found.seconds / first)
         del model, engine
-        let_go()
+        free_device_memory()
 
 
 def pool_bytes(bench: Bench) -> int | None:

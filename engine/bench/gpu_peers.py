@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from transformers import GenerationConfig, PreTrainedModel
 
-from engine.bench.gpu_decode import QWEN3, begun, let_go, random_qwen3, wrapped
+from engine.bench.gpu_decode import QWEN3, begun, free_device_memory, random_qwen3, wrapped
 from engine.bench.gpu_report import Bench
 from engine.bench.gpu_yardstick import TEMPERATURE, case_of, settings, workload
 from engine.bench.peers import batching_config
@@ -96,7 +96,7 @@ def peers(bench: Bench) -> None:
     rate = part.output_tokens / theirs
     table.add(count, part.output_tokens, theirs, rate, None, f"generate_batch: {chosen.settings}")
     del module, chosen
-    let_go()
+    free_device_memory()
     model = wrapped(random_qwen3(bench), QWEN3)
     with begun(model, settings(bench)) as engine:
         ours = min(engine.run(workload(part)).result().duration for _ in range(2))
@@ -105,7 +105,7 @@ def peers(bench: Bench) -> None:
         table.say(f"both on the first {count} of the yardstick's {len(case)} requests: of all the peer takes too long")
     bench.goal(f"of generate_batch's tokens a second, on {count} requests", GOAL, theirs / ours, "×")
     del model, engine
-    let_go()
+    free_device_memory()
 
 
 def fastest(bench: Bench, module: PreTrainedModel, trial: Case, say: Any) -> tuple[GenerateBatch, float]:
@@ -125,7 +125,7 @@ def fastest(bench: Bench, module: PreTrainedModel, trial: Case, say: Any) -> tup
             module.set_attn_implementation("paged|sdpa")  # a flash attention may be there and not work
             continue
         finally:
-            let_go()
+            free_device_memory()
         say(f"trial, {peer.settings}: {trial.output_tokens / seconds:,.0f} tok/s")
         if best is None or seconds < best[0]:
             best = seconds, peer

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
-from engine.bench.gpu_decode import DECODE, begun, let_go, measure, pool_bytes, wrapped
+from engine.bench.gpu_decode import DECODE, begun, free_device_memory, measure, pool_bytes, wrapped
 from engine.bench.gpu_report import Bench
 from engine.bench.stopwatch import one_after_another, sets_beyond_cache
 from engine.config import EngineConfig
@@ -108,7 +108,7 @@ def large_models(bench: Bench) -> Generator[tuple[str, PreTrainedModel | str]]:
             module = convert(random_llama_8b(bench))
             yield name, module
             del module
-            let_go()
+            free_device_memory()
 
 
 def large(bench: Bench) -> None:
@@ -139,7 +139,7 @@ def large(bench: Bench) -> None:
                 elif batch == 1:
                     bench.goal(f"of bf16's speed at batch 1: {name}", AWQ if name == "awq" else NF4, times, "×")
         del model, engine
-        let_go()
+        free_device_memory()
         if not bench.rehearsal and bench.left < 25:
             table.say("what comes after: not measured, the section's time is over")
             modules.close()
@@ -171,7 +171,7 @@ def awq_products(bench: Bench) -> None:
             if rows <= FEW:
                 reached.append(bound / seconds)
         del weights, packed
-        let_go()
+        free_device_memory()
     if reached:
         what = f"of the copy bandwidth over the packed bytes: AWQ's product, worst of up to {FEW} rows"
         bench.goal(what, PRODUCT, min(reached))

@@ -20,7 +20,7 @@ from engine.bench.gpu_decode import (
     QWEN3,
     add_phases,
     begun,
-    let_go,
+    free_device_memory,
     pool_bytes,
     random_qwen3,
     replayed,
@@ -119,7 +119,7 @@ def throughput(bench: Bench) -> None:
             pieces = watched(bench, engine, case)
             tell_pieces(bench, pieces)
     del model, engine
-    let_go()
+    free_device_memory()
 
 
 def decodes(step: Step) -> bool:

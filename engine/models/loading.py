@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import PreTrainedModel
 
-from engine.allocator import give_back, let_go
+from engine.allocator import give_back, release_references
 from engine.config import InvalidInput, ModelSpec
 from engine.models.checkpoint import quantization_of, read_tokenizer, transformers_config
 from engine.models.describing import describe, end_tokens, serve_with_paged_attention
@@ -46,7 +46,7 @@ def load(spec: ModelSpec, report: Report | None = None, cancelled: threading.Eve
     try:
         return _load(spec, Reporter(report, cancelled))
     except BaseException as error:
-        let_go(error)
+        release_references(error)
         if torch.cuda.is_initialized():
             torch.cuda.empty_cache()
         raise
