@@ -21,7 +21,7 @@ from engine.config import EngineConfig, InvalidInput, ModelSpec, Prompt, Samplin
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.faults import DeviceLost
 from engine.intake import Intake, Prepared
-from engine.models.launched import Launched, Results
+from engine.models.launched import LaunchedStep, Results
 from engine.models.loading import LoadedModel, Report, load
 from engine.models.paged_runner import PagedRunner
 from engine.models.weights import Reporter
@@ -328,7 +328,7 @@ class Engine:
         self._record_ended()
         return commits or plan is not None
 
-    def _commit(self, launched: Launched) -> None:
+    def _commit(self, launched: LaunchedStep) -> None:
         try:
             results = launched.read()
         except Exception as error:
@@ -381,7 +381,7 @@ class Engine:
         self.bill = bill_of(self.model, pool_bytes, self.prepared.activations, self._runtime, self.prepared.graphs)
         self.prepared.warm_up(config.token_budget)
         self.scheduler = Scheduler(config, BlockPool(blocks, config.block_size))
-        self.in_flight: deque[Launched] = deque()
+        self.in_flight: deque[LaunchedStep] = deque()
         self.recovery = Recovery(
             self.scheduler, self.runner, self.model.device, self.in_flight, self._commit, self._notice
         )

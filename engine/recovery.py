@@ -11,7 +11,7 @@ import torch
 
 from engine.allocator import release_references
 from engine.faults import DeviceLost, Fault, fault_of, first_line, memory_asked
-from engine.models.launched import Launched
+from engine.models.launched import LaunchedStep
 from engine.models.runner import Runner
 from engine.plan import StepPlan
 from engine.scheduler import Scheduler
@@ -28,8 +28,8 @@ class Recovery:
         scheduler: Scheduler,
         runner: Runner,
         device: torch.device,
-        in_flight: deque[Launched],
-        commit: Callable[[Launched], None],
+        in_flight: deque[LaunchedStep],
+        commit: Callable[[LaunchedStep], None],
         tell: Callable[[str, str], None],
     ) -> None:
         self._scheduler, self._runner, self._device = scheduler, runner, device

@@ -13,7 +13,7 @@ from engine.scheduler import Scheduler
 from engine.trace.records import Step, freeze
 
 if TYPE_CHECKING:
-    from engine.models.launched import Launched
+    from engine.models.launched import LaunchedStep
 
 
 def _column(values: Sequence[Any], dtype: type) -> np.ndarray[Any, Any]:
@@ -24,7 +24,7 @@ def step_record(
     step: int,
     started: float,
     ended: float,
-    launched: Launched | None,
+    launched: LaunchedStep | None,
     committed: Sequence[Committed],
     scheduler: Scheduler,
     piece: Callable[[int], str],

@@ -15,7 +15,7 @@ from torch import Tensor
 from engine.config import EngineConfig
 from engine.decoding.sampler import Sampled, Sampler
 from engine.models.attention import Batch, Timer
-from engine.models.launched import Clock, Launched, to_device
+from engine.models.launched import Clock, LaunchedStep, to_device
 from engine.models.loading import LoadedModel
 from engine.plan import Row, StepPlan
 from engine.request import Branch
@@ -79,10 +79,10 @@ class Runner(ABC):
     def _prepare(self, plan: StepPlan) -> Inputs:
         """Lays out the step's rows, and the cache for them."""
 
-    def launch(self, plan: StepPlan) -> Launched:
+    def launch(self, plan: StepPlan) -> LaunchedStep:
         """Starts a step; returns before the device is done (on a CPU, when it is)."""
         begun = Clock()
-        launched, on_gpu = Launched(plan, begun), self._device.type == "cuda"
+        launched, on_gpu = LaunchedStep(plan, begun), self._device.type == "cuda"
         with torch.inference_mode(), self._current_device():
             if on_gpu:
                 launched.mark()

@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM
 from engine import Engine
 from engine.config import EngineConfig, ModelSpec, SamplingParams, Submission
 from engine.models.contiguous_cache import ContiguousCache
-from engine.models.launched import Launched
+from engine.models.launched import LaunchedStep
 from engine.models.loading import LoadedModel, load
 from engine.models.padded_runner import NextBatch, PaddedRunner
 from engine.plan import Row, StepPlan
@@ -67,7 +67,7 @@ class Steps:
         self.members: list[Branch] = []
         self.width = 0
         self.logits: dict[Branch, list[Tensor]] = {}
-        self._in_flight: deque[Launched] = deque()
+        self._in_flight: deque[LaunchedStep] = deque()
         self._free = list(range(slots))
         self._caught: list[Tensor] = []
         self._computed = 0
