@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from engine import (
-    Bill,
     BlockEvent,
     Ended,
     EngineConfig,
@@ -24,6 +23,7 @@ from engine import (
     Header,
     Kind,
     Machine,
+    MemoryBreakdown,
     ModelCard,
     Record,
     Roof,
@@ -101,7 +101,7 @@ def header(streams: int, blocks: int, block_size: int = BLOCK) -> Header:
     roof = Roof((1 << 20, 1 << 24, 1 << 28), (40e9, 20e9, 10e9), 100e9)
     pool = blocks * block_size * model.kv_token_bytes
     rest = (8 << 30) - model.weight_bytes - pool
-    bill = Bill(
+    bill = MemoryBreakdown(
         8 << 30, model.weight_bytes, pool, rest // 32, rest // 16, rest // 4, rest - rest // 32 - rest // 16 - rest // 4
     )
     machine = Machine(cpu="generated, not measured", cores=2, memory=8 << 30, threads=1)
@@ -126,7 +126,7 @@ def gpu_header(streams: int, blocks: int, block_size: int = BLOCK, off: str = ""
     pool, graphs = blocks * block_size * model.kv_token_bytes, 0 if off else GRAPH_BYTES
     activations, runtime, other = 1_240 << 20, 1_530 << 20, 610 << 20
     free = GPU_MEMORY - model.weight_bytes - pool - graphs - activations - runtime - other
-    bill = Bill(GPU_MEMORY, model.weight_bytes, pool, activations, runtime, other, free, graphs)
+    bill = MemoryBreakdown(GPU_MEMORY, model.weight_bytes, pool, activations, runtime, other, free, graphs)
     return replace(
         plain, model=model, machine=machine, bill=bill, depth=1, graphs=() if off else GRAPHS, graphs_off=off
     )  # fmt: skip

@@ -6,10 +6,10 @@ import torch
 
 from engine import machine
 from engine.models.loading import LoadedModel
-from engine.trace.records import Bill
+from engine.trace.records import MemoryBreakdown
 
 
-def bill_of(model: LoadedModel, kv_pool: int, activations: int, runtime: int, graphs: int = 0) -> Bill:
+def bill_of(model: LoadedModel, kv_pool: int, activations: int, runtime: int, graphs: int = 0) -> MemoryBreakdown:
     """What the device's memory holds after load and warm-up. `runtime`: what this process holds on a CPU besides
     weights, pool and activations; on a GPU it is asked of the driver.
 
@@ -35,4 +35,4 @@ def bill_of(model: LoadedModel, kv_pool: int, activations: int, runtime: int, gr
 
     weights, kv_pool, activations = take(model.card.weight_bytes), take(kv_pool), take(activations)
     graphs, runtime, other = take(graphs), take(runtime), take(other)
-    return Bill(total, weights, kv_pool, activations, runtime, other, left, graphs)
+    return MemoryBreakdown(total, weights, kv_pool, activations, runtime, other, left, graphs)

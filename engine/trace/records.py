@@ -129,7 +129,7 @@ class Roof:
 
 
 @dataclass(frozen=True, slots=True)
-class Bill:
+class MemoryBreakdown:
     """Where the device's memory goes after load and warm-up, in bytes that add up to `total`.
 
     `activations`: the most that a step at the token budget took beyond weights and pool; `graphs`: what captured CUDA
@@ -159,7 +159,7 @@ class Header:
     blocks: int
     depth: int
     roof: Roof | None = None
-    bill: Bill | None = None
+    bill: MemoryBreakdown | None = None
     graphs: tuple[int, ...] = ()
     graphs_off: str = ""
     version: int = VERSION
@@ -319,7 +319,7 @@ Record = Header | Submitted | StepStarted | Step | Ended | Telemetry | Notice
 _KINDS: dict[str, type] = {t.__name__: t for t in (Header, Submitted, StepStarted, Step, Ended, Telemetry, Notice)}
 _NESTED: dict[str, type] = {
     "model": ModelCard, "config": EngineConfig, "machine": Machine, "params": SamplingParams, "roof": Roof,
-    "bill": Bill,
+    "bill": MemoryBreakdown,
 }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
-from engine import MODES, Bill, Engine, EngineConfig, ModelSpec, Roof, machine
+from engine import MODES, Engine, EngineConfig, MemoryBreakdown, ModelSpec, Roof, machine
 from engine.activations import LiveBytes, activation_bytes, computed_bytes, measured_bytes
 from engine.bill import bill_of
 from engine.decoding.detokenizer import DetokenizerFactory
@@ -29,7 +29,7 @@ def rehearsal(model: LoadedModel, config: EngineConfig) -> Rehearsal:
     return Rehearsal(runner, config, BLOCKS, model.card.context, DetokenizerFactory(model.tokenizer))
 
 
-def parts(bill: Bill) -> list[int]:
+def parts(bill: MemoryBreakdown) -> list[int]:
     return [getattr(bill, f.name) for f in fields(bill) if f.name != "total"]
 
 

@@ -24,13 +24,13 @@ from app.scope import Scope
 from app.synthetic import header as synthetic_header
 from app.synthetic import on_gpu, synthetic_trace
 from engine import (
-    Bill,
     Ended,
     Engine,
     EngineConfig,
     FinishReason,
     Kind,
     KvShares,
+    MemoryBreakdown,
     SamplingParams,
     Step,
     Submitted,
@@ -260,7 +260,7 @@ def test_the_bill_of_the_device_adds_up(traces) -> None:
     assert "no bill" in bare.source
     total, rest = 8 << 30, (100 << 20, 300 << 20, 2 << 30)
     free = total - card.weight_bytes - pool - sum(rest)
-    billed = replace(header, bill=Bill(total, card.weight_bytes, pool, *rest, free))
+    billed = replace(header, bill=MemoryBreakdown(total, card.weight_bytes, pool, *rest, free))
     assert parts(device_bill(billed, None)) == total
     for memory, left in ((900 << 20, 4 << 30), (20 << 20, 7 << 30), (6 << 30, 3 << 30)):
         measured = device_bill(billed, Telemetry(1.0, 50.0, memory, total, memory_free=left))
