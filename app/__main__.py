@@ -38,6 +38,9 @@ def parser() -> argparse.ArgumentParser:
     engine_options(top)
     top.add_argument("--in-process", action="store_true", help="keep the engine beside the window, for debugging")
     top.set_defaults(command=open_window)
+    top.add_argument(
+        "--version", dest="command", action="store_const", const=print_version, help="print the version and exit"
+    )
     commands = top.add_subparsers(title="commands", metavar="")
 
     run.add(commands)
@@ -78,6 +81,13 @@ def open_window(options: argparse.Namespace) -> int:
     from app.window_application import open_window as show
 
     return show(spec, config, in_process=options.in_process)
+
+
+def print_version(options: argparse.Namespace) -> int:
+    from importlib.metadata import version
+
+    print("batchscope", version("batchscope"))
+    return 0
 
 
 def run_bench(options: argparse.Namespace) -> int:

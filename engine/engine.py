@@ -410,8 +410,8 @@ class Engine:
             graphs=self.runner.graphs,
             graphs_off=self.runner.graphs_off,
         )
-        self.trace = Trace([header])
-        self.router = StreamRouter(self.trace)
+        trace = self.trace = Trace([header])
+        self.router = StreamRouter(trace, lambda request: self.cancel([request], trace))
         self.intake = Intake(self.model, self.config, self.scheduler.ledger.pool, self.router, self._origin)
 
     def _watch(self) -> None:

@@ -101,7 +101,7 @@ class EngineProcess:
     def _of(self, session: int) -> tuple[Trace, StreamRouter]:
         if session not in self._sessions:
             trace = Trace()
-            self._sessions[session] = (trace, StreamRouter(trace))
+            self._sessions[session] = (trace, StreamRouter(trace, lambda request: self.cancel([request], trace)))
         return self._sessions[session]
 
     def submit(self, prompt: Prompt, params: SamplingParams | None = None, label: str = "") -> Stream:

@@ -48,14 +48,15 @@ class Ticket:
 
 
 class Stream:
-    """Iterate it, `async for` it, or wait for `result()`. Any number of readers, each from the beginning.
+    """Iterate it, `async for` it, or wait for `result()`; `cancel()` ends it. Any number of readers, each from the
+    beginning.
 
     The deltas of several samples come mixed; each says whose it is.
     """
 
-    def __init__(self, ticket: Ticket) -> None:
+    def __init__(self, ticket: Ticket, cancel: Callable[[int], None]) -> None:
         self.request, self.submitted, self.prompt_tokens = ticket.request, ticket.submitted, ticket.prompt_tokens
-        self.samples = ticket.samples
+        self.samples, self._cancel = ticket.samples, cancel
         self.deltas: list[Delta] = []
         self._ended: dict[int, Ended] = {}
         self._changed = threading.Condition()
@@ -65,6 +66,12 @@ class Stream:
     @property
     def done(self) -> bool:
         return len(self._ended) == self.samples
+
+    def cancel(self) -> None:
+        """Ends the request, with all its samples, at the next step's border; it keeps the text it has by then. Returns
+        at once, from any thread. Does nothing where it is over."""
+        if not self.done:
+            self._cancel(self.request)
 
     def push(self, delta: Delta) -> None:
         self.deltas.append(delta)
@@ -157,15 +164,15 @@ class Stream:
 
 
 class StreamRouter:
-    """Feeds the streams of one trace from its records: a listener of the trace."""
+    """Feeds the streams of one trace from its records: a listener of the trace. `cancel` ends one of its requests."""
 
-    def __init__(self, trace: Trace) -> None:
-        self.trace = trace
+    def __init__(self, trace: Trace, cancel: Callable[[int], None]) -> None:
+        self.trace, self._cancel = trace, cancel
         self.streams: dict[int, Stream] = {}
         trace.listen(self)
 
     def open(self, ticket: Ticket) -> Stream:
-        stream = self.streams[ticket.request] = Stream(ticket)
+        stream = self.streams[ticket.request] = Stream(ticket, self._cancel)
         return stream
 
     def __call__(self, record: Record) -> None:

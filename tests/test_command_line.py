@@ -1,6 +1,7 @@
 """The command line as a person meets it: exit codes, tables, JSON, one clear line for a mistake."""
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,12 @@ def test_run_as_json_holds_metrics_and_answers_and_the_file_holds_the_run(
     trace = load_trace(out)
     assert [v.text for v in trace.requests.values()] == [a["text"] for a in printed["answers"]]
     assert measure(trace).output_tokens == 36
+
+
+def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == "batchscope 0.1.0\n"
+    assert tomllib.loads(Path("pyproject.toml").read_text("utf-8"))["project"]["version"] == "0.1.0"
 
 
 @pytest.mark.parametrize(

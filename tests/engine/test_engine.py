@@ -157,6 +157,23 @@ def test_a_running_request_is_cancelled_with_its_text_kept_and_the_others_untouc
     assert other.result(timeout=20).text == whole
 
 
+def test_a_stream_cancels_its_own_request_once_and_does_nothing_after_its_end(demo: Engine) -> None:
+    demo.begin(EngineConfig(max_running=8))
+    other, stopped = demo.submit(FOX, GREEDY), demo.submit(FOX, LONG.with_(n=2))
+    next(iter(stopped))
+    stopped.cancel()
+    stopped.cancel()
+    assert [c.finish_reason for c in stopped.results(timeout=10)] == [FinishReason.CANCELLED] * 2
+    assert other.result(timeout=20).finish_reason is FinishReason.LENGTH
+    other.cancel()
+    demo.begin(SMALL)
+    again = demo.submit(FOX, GREEDY)
+    assert again.request == other.request
+    other._ended.clear()  # as if its end had not been read yet: the request of that number is another trace's now
+    other.cancel()
+    assert again.result(timeout=20).finish_reason is FinishReason.LENGTH
+
+
 def test_cancelling_what_is_over_or_never_was_does_nothing(demo: Engine) -> None:
     stream = demo.submit(FOX, GREEDY)
     stream.result(timeout=20)

@@ -84,6 +84,18 @@ def test_one_request_and_then_all_are_cancelled(process: EngineProcess) -> None:
     assert streams[0].result().text
 
 
+def test_a_stream_cancels_its_own_request_and_does_nothing_after_its_end(process: EngineProcess) -> None:
+    other, stopped = process.submit(FOX, GREEDY), process.submit(FOX, LONG)
+    next(iter(stopped))
+    stopped.cancel()
+    stopped.cancel()
+    assert stopped.result(timeout=10).finish_reason is FinishReason.CANCELLED
+    assert stopped.result().text
+    assert other.result(timeout=10).finish_reason is FinishReason.LENGTH
+    other.cancel()
+    assert process.submit(FOX, GREEDY).result(timeout=10).finish_reason is FinishReason.LENGTH
+
+
 def test_a_mistake_raises_here_and_what_runs_goes_on(process: EngineProcess) -> None:
     running = process.submit(FOX, GREEDY)
     with pytest.raises(InvalidInput, match="it is empty"):
