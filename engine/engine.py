@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from itertools import count
 
-import numpy as np
 import torch
 
 from engine import machine
@@ -20,22 +19,21 @@ from engine.blocks import BlockPool
 from engine.config import EngineConfig, InvalidInput, ModelSpec, Prompt, SamplingParams, Submission
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.faults import DeviceLost
+from engine.inbox import Inbox
 from engine.intake import Intake, Prepared
-from engine.models.launched import LaunchedStep, Results
+from engine.models.launched import LaunchedStep
 from engine.models.loading import LoadedModel, Report, load
 from engine.models.paged_runner import PagedRunner
 from engine.models.weights import Reporter
-from engine.plan import StepPlan
 from engine.recovery import Recovery
 from engine.rehearsal import ROWS, Rehearsal
-from engine.request import Emission
 from engine.roof import roof_of
 from engine.run import Run
 from engine.scheduler import Scheduler
 from engine.setup import PreparedRunner, RunnerFactory
-from engine.step_record import step_record
+from engine.step_record import ended_record, step_record
 from engine.stream import Stream, StreamRouter
-from engine.trace.records import Ended, FinishReason, Header, Notice, StepStarted, freeze
+from engine.trace.records import Ended, FinishReason, Header, Notice, StepStarted
 from engine.trace.trace import Trace
 from engine.workload import Workload
 
@@ -67,9 +65,7 @@ class Engine:
     ) -> None:
         self._threads, self._most_threads = threads, most_threads
         self.alive, self.error, self.lost = True, "", False
-        self._wake = threading.Condition()
-        self._inbox: deque[Callable[[], None]] = deque()
-        self._closing = False
+        self._inbox = Inbox()
         self._stop_gauge = threading.Event()
         ready: Future[None] = Future()
 
@@ -123,7 +119,7 @@ class Engine:
                 if request is not None:
                     self.scheduler.finish(request, FinishReason.CANCELLED)
 
-        self._post(do)
+        self._inbox.post(do)
 
     def begin(self, config: EngineConfig) -> Trace:
         """A fresh trace under `config`, on the same weights, with an empty pool.
@@ -157,7 +153,7 @@ class Engine:
                 if isinstance(error, DeviceLost):
                     raise
 
-        self._post(do)
+        self._inbox.post(do)
         while self._thread.is_alive():
             with contextlib.suppress(TimeoutError):
                 return done.result(timeout=0.2)
@@ -171,9 +167,7 @@ class Engine:
 
     def close(self) -> None:
         """Ends all requests as cancelled and the thread; the trace stays."""
-        with self._wake:
-            self._closing = True
-            self._wake.notify()
+        self._inbox.close()
         self._stop_gauge.set()
         if threading.current_thread() is not self._thread:
             self._thread.join()
@@ -194,7 +188,7 @@ class Engine:
         return self.intake(submissions)
 
     def _check_open(self) -> None:
-        if not self.alive or self._closing:
+        if not self.alive or self._inbox.closed:
             raise InvalidInput(f"{self.error or 'the engine is closed'}; load a model first")
 
     def enqueue(self, prepared: Sequence[Prepared], more: bool = False) -> None:
@@ -215,7 +209,7 @@ class Engine:
                     self.scheduler.add(p.request, more)
             turn_away([p for p in prepared if p.router is not self.router])
 
-        if not self._post(add):
+        if not self._inbox.post(add):
             turn_away(prepared)
 
     # The engine's thread.
@@ -248,15 +242,6 @@ class Engine:
         self._build(config, lambda done, total: say("capturing graphs", done, total))
         self._open_trace()
 
-    def _post(self, do: Callable[[], None]) -> bool:
-        """Hands `do` to the engine's thread; False when that is closing or gone and will not do it."""
-        with self._wake:
-            if self._closing or not self.alive:
-                return False
-            self._inbox.append(do)
-            self._wake.notify()
-            return True
-
     def _loop(self) -> None:
         try:
             self._work()
@@ -269,8 +254,8 @@ class Engine:
 
     def _stop(self, error: str) -> None:
         """Nobody may wait for an engine that is gone."""
-        with self._wake:
-            self.alive, self.error = False, error
+        self.alive, self.error = False, error
+        self._inbox.close()
         now = time.perf_counter() - self._origin
         self._notice("error", error)
         for request in self.scheduler.requests.values():
@@ -282,15 +267,11 @@ class Engine:
     def _work(self) -> None:
         stepped = True
         while True:
-            with self._wake:
-                if not stepped or self.scheduler.idle:
-                    patience = self.scheduler.patience(time.perf_counter() - self._origin)
-                    self._wake.wait_for(lambda: self._inbox or self._closing, patience)
-                inbox, self._inbox = self._inbox, deque()
-                closing = self._closing
-            for do in inbox:
+            patience = self.scheduler.patience(time.perf_counter() - self._origin)
+            asked, closed = self._inbox.take(not stepped or self.scheduler.idle, patience)
+            for do in asked:
                 do()
-            if closing:
+            if closed:
                 for request in list(self.scheduler.requests.values()):
                     self.scheduler.finish(request, FinishReason.CANCELLED)
                 self._drain()
@@ -335,14 +316,11 @@ class Engine:
             self.recovery.after(error, launched.plan, launched=True)
             return
         begun = time.perf_counter()
-        committed = self.scheduler.commit(launched.plan, emissions(launched.plan, results))
+        committed = self.scheduler.commit(launched.plan, results.emissions(launched.plan))
         ended = time.perf_counter()
         launched.seconds["commit"] = ended - begun
-        record = step_record(
-            launched.step, launched.started - self._origin, ended - self._origin, launched, committed, self.scheduler,
-            self._piece,
-        )  # fmt: skip
-        self.trace.append(record)
+        times = launched.started - self._origin, ended - self._origin
+        self.trace.append(step_record(launched.step, *times, launched, committed, self.scheduler, self._piece))
         self.recovery.went_well(launched.plan)
 
     def _drain(self) -> None:
@@ -355,17 +333,7 @@ class Engine:
     def _record_ended(self) -> None:
         now = time.perf_counter() - self._origin
         for branch in self.scheduler.take_ended():
-            assert branch.reason is not None
-            cut_short = branch.reason in (FinishReason.CANCELLED, FinishReason.ERROR)
-            parts = [e.text for e in branch.withheld]
-            tail = "".join(parts) + branch.output.flush() if cut_short else ""
-            ended = Ended(
-                now, branch.request.id, branch.reason, tail, branch.error, branch.index,
-                token=freeze(np.array([e.token for e in branch.withheld], np.int32)),
-                logprob=freeze(np.array([e.logprob for e in branch.withheld], np.float32)),
-                text_end=freeze(np.cumsum([len(part) for part in parts], dtype=np.int32)),
-            )  # fmt: skip
-            self.trace.append(ended)
+            self.trace.append(ended_record(branch, now))
 
     def _build(self, config: EngineConfig, report: Callable[[int, int], None] = lambda done, total: None) -> None:
         """An empty pool and a scheduler, over a runner that is warmed up: the one there is where it serves."""
@@ -421,18 +389,3 @@ class Engine:
             if self._stop_gauge.wait(TELEMETRY_INTERVAL):
                 return
             self.trace.append(gauge.read(time.perf_counter() - self._origin))
-
-
-def emissions(plan: StepPlan, results: Results) -> list[Emission]:
-    """What the sampling rows of a step drew; alternatives only for those that asked, and as many as they asked for."""
-    if not results.alternatives:
-        return [Emission(token, logprob) for token, logprob in zip(results.tokens, results.logprobs, strict=True)]
-    asked = [row.branch.request.params.logprobs for row in plan.rows if row.samples]
-    return [
-        Emission(
-            token,
-            logprob,
-            tuple(zip(results.alternatives[i][:k], results.alternative_logprobs[i][:k])) if k else (),
-        )
-        for i, (token, logprob, k) in enumerate(zip(results.tokens, results.logprobs, asked, strict=True))
-    ]

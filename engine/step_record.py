@@ -1,4 +1,4 @@
-"""Builds a step's columns from its plan and outcome."""
+"""Builds the records of a step, from its plan and outcome, and of a branch's end."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engine.plan import Committed
+from engine.request import Branch
 from engine.scheduler import Scheduler
-from engine.trace.records import Step, freeze
+from engine.trace.records import Ended, FinishReason, Step, freeze
 
 if TYPE_CHECKING:
     from engine.models.launched import LaunchedStep
@@ -18,6 +19,18 @@ if TYPE_CHECKING:
 
 def _column(values: Sequence[Any], dtype: type) -> np.ndarray[Any, Any]:
     return freeze(np.fromiter(values, dtype, len(values)))  # of enums twice as fast as np.array
+
+
+def ended_record(branch: Branch, now: float) -> Ended:
+    """The record of a branch that is over."""
+    assert branch.reason is not None
+    cut_short = branch.reason in (FinishReason.CANCELLED, FinishReason.ERROR)
+    parts = [e.text for e in branch.withheld]
+    tail = "".join(parts) + branch.output.flush() if cut_short else ""
+    token = _column([e.token for e in branch.withheld], np.int32)
+    logprob = _column([e.logprob for e in branch.withheld], np.float32)
+    ends = freeze(np.cumsum([len(part) for part in parts], dtype=np.int32))
+    return Ended(now, branch.request.id, branch.reason, tail, branch.error, branch.index, token, logprob, ends)
 
 
 def step_record(

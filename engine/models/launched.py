@@ -12,6 +12,7 @@ from torch import Tensor
 
 from engine.decoding.sampler import Sampled
 from engine.plan import StepPlan
+from engine.request import Emission
 
 Clock = time.perf_counter
 
@@ -44,6 +45,14 @@ class Results:
     logprobs: list[float]
     alternatives: list[list[int]]
     alternative_logprobs: list[list[float]]
+
+    def emissions(self, plan: StepPlan) -> list[Emission]:
+        """With alternatives for those that asked, and as many as they asked for."""
+        if not self.alternatives:
+            return [Emission(token, logprob) for token, logprob in zip(self.tokens, self.logprobs, strict=True)]
+        asked = [row.branch.request.params.logprobs for row in plan.rows if row.samples]
+        drawn = zip(self.tokens, self.logprobs, self.alternatives, self.alternative_logprobs, asked, strict=True)
+        return [Emission(t, p, tuple(zip(others[:k], theirs[:k]))) for t, p, others, theirs, k in drawn]
 
 
 @dataclass(slots=True)
