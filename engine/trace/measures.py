@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import floor, log10
 from textwrap import wrap
@@ -51,91 +52,63 @@ class Measure:
                 return f"{value:,.{sum(abs(value) < border for border in (99.95, 9.995, 0.9995))}f} {unit}"
 
 
-def _spread(key: str, name: str, formula: str, over: str) -> list[Measure]:
-    kinds = {"mean": "mean", "p50": "50th percentile", "p95": "95th percentile", "p99": "99th percentile"}
-    return [
-        Measure(f"{key}.{kind}", f"{name} {kind}", f"{words} of {formula}, over {over}", "s", "lower", "latency")
-        for kind, words in kinds.items()
-    ]
+_SPREAD = {"mean": "mean", "p50": "50th percentile", "p95": "95th percentile", "p99": "99th percentile"}
+# A line each: key, name, unit, which way is better, formula; `.*` stands for the kinds of a spread.
+_TABLE = """
+throughput:
+completed | completed |  | higher | requests that ended with stop or length
+duration | run time | s | lower | D = last token − first submit
+output_throughput | output throughput | tok/s | higher | Σ n / D
+total_throughput | total throughput | tok/s | higher | Σ (prompt tokens + n) / D
+request_throughput | request throughput | req/s | higher | completed / D
+goodput | goodput | req/s | higher | completed requests that meet every limit of the SLO / D
+latency:
+ttft.* | TTFT | s | lower | f − s, over requests
+tpot.* | TPOT | s | lower | (l − f) / (n − 1), over requests with n ≥ 2
+itl.* | ITL | s | lower | the gaps between consecutive emissions (tokens of one step are one), over all gaps
+e2e.* | E2E latency | s | lower | l − s, over requests
+longest_stall | longest stall | s | lower | the largest gap between consecutive emissions of one request
+average_latency | average latency | s | lower | batch × D / Σ n, batch = min(slots, samples): of one full batch, \
+    total time / tokens of a sequence
+work:
+steps | steps |  | lower | steps that computed rows
+mean_rows | rows a step | rows |  | row-steps / steps
+wasted_row_share | wasted row-steps | % | lower | (held rows + rows whose every token was thrown away) / row-steps
+idle_share | idle slot-steps | % | lower | (slots × steps − row-steps) / (slots × steps)
+padding_share | padding | % | lower | pad tokens / all tokens the model was given
+useful_share | useful tokens | % | higher | tokens the model was given that were neither padding nor thrown away / \
+    all it was given
+wasted_tokens | wasted tokens |  | lower | computed and thrown away: held rows, rows past a stop, recomputation
+reused_tokens | reused tokens |  | higher | tokens whose K and V were there already: of a prefix that was kept, or \
+    of another sample's prompt
+preemptions | preemptions |  | lower | times a running request lost its KV blocks
+outside_forward | outside the forward | % | lower | 1 − time in the model's forward / time of all steps
+KV memory:
+kv.waste | KV waste | % | lower | mean over time of (reserved + internal + external) / (used + reserved + internal \
+    + external) tokens
+kv.used | KV used | % | higher | mean over time of the share that holds computed tokens
+kv.reserved | KV reserved | % | lower | mean over time of the share kept for tokens still to come
+kv.internal | KV internal | % | lower | mean over time of the share that is held and can never be filled
+kv.external | KV external | % | lower | mean over time of the share that is free, but of no use to the head of the \
+    queue
+"""
 
 
-MEASURES = {
-    m.key: m
-    for m in [
-        Measure("completed", "completed", "requests that ended with stop or length", "", "higher", "throughput"),
-        Measure("duration", "run time", "D = last token − first submit", "s", "lower", "throughput"),
-        Measure("output_throughput", "output throughput", "Σ n / D", "tok/s", "higher", "throughput"),
-        Measure("total_throughput", "total throughput", "Σ (prompt tokens + n) / D", "tok/s", "higher", "throughput"),
-        Measure("request_throughput", "request throughput", "completed / D", "req/s", "higher", "throughput"),
-        Measure(
-            "goodput", "goodput", "completed requests that meet every limit of the SLO / D", "req/s", "higher",
-            "throughput",
-        ),
-        *_spread("ttft", "TTFT", "f − s", "requests"),
-        *_spread("tpot", "TPOT", "(l − f) / (n − 1)", "requests with n ≥ 2"),
-        *_spread("itl", "ITL", "the gaps between consecutive emissions (tokens of one step are one)", "all gaps"),
-        *_spread("e2e", "E2E latency", "l − s", "requests"),
-        Measure(
-            "longest_stall", "longest stall", "the largest gap between consecutive emissions of one request", "s",
-            "lower", "latency",
-        ),
-        Measure(
-            "average_latency", "average latency",
-            "batch × D / Σ n, batch = min(slots, samples): of one full batch, total time / tokens of a sequence", "s",
-            "lower", "latency",
-        ),
-        Measure("steps", "steps", "steps that computed rows", "", "lower", "work"),
-        Measure("mean_rows", "rows a step", "row-steps / steps", "rows", "", "work"),
-        Measure(
-            "wasted_row_share", "wasted row-steps",
-            "(held rows + rows whose every token was thrown away) / row-steps", "%", "lower", "work",
-        ),
-        Measure(
-            "idle_share", "idle slot-steps", "(slots × steps − row-steps) / (slots × steps)", "%", "lower", "work"
-        ),
-        Measure("padding_share", "padding", "pad tokens / all tokens the model was given", "%", "lower", "work"),
-        Measure(
-            "useful_share", "useful tokens",
-            "tokens the model was given that were neither padding nor thrown away / all it was given", "%", "higher",
-            "work",
-        ),
-        Measure(
-            "wasted_tokens", "wasted tokens", "computed and thrown away: held rows, rows past a stop, recomputation",
-            "", "lower", "work",
-        ),
-        Measure(
-            "reused_tokens", "reused tokens",
-            "tokens whose K and V were there already: of a prefix that was kept, or of another sample's prompt",
-            "", "higher", "work",
-        ),
-        Measure("preemptions", "preemptions", "times a running request lost its KV blocks", "", "lower", "work"),
-        Measure(
-            "outside_forward", "outside the forward", "1 − time in the model's forward / time of all steps", "%",
-            "lower", "work",
-        ),
-        Measure(
-            "kv.waste", "KV waste",
-            "mean over time of (reserved + internal + external) / (used + reserved + internal + external) tokens", "%",
-            "lower", "KV memory",
-        ),
-        Measure(
-            "kv.used", "KV used", "mean over time of the share that holds computed tokens", "%", "higher", "KV memory"
-        ),
-        Measure(
-            "kv.reserved", "KV reserved", "mean over time of the share kept for tokens still to come", "%", "lower",
-            "KV memory",
-        ),
-        Measure(
-            "kv.internal", "KV internal", "mean over time of the share that is held and can never be filled", "%",
-            "lower", "KV memory",
-        ),
-        Measure(
-            "kv.external", "KV external",
-            "mean over time of the share that is free, but of no use to the head of the queue", "%", "lower",
-            "KV memory",
-        ),
-    ]
-}  # fmt: skip
+def _measures() -> Iterator[Measure]:
+    group = ""
+    for line in filter(None, _TABLE.splitlines()):
+        if line.endswith(":"):
+            group = line[:-1]
+            continue
+        key, name, unit, better, formula = (" ".join(cell.split()) for cell in line.split("|"))
+        if key.endswith(".*"):
+            for kind, words in _SPREAD.items():
+                yield Measure(key[:-1] + kind, f"{name} {kind}", f"{words} of {formula}", unit, better, group)
+        else:
+            yield Measure(key, name, formula, unit, better, group)
+
+
+MEASURES = {m.key: m for m in _measures()}
 
 
 def ratio_text(ratio: float) -> str:
