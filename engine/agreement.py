@@ -112,14 +112,9 @@ def agreement(first: Trace, other: Trace) -> Agreement:
             here, there = firsts.at(ours.request, a, at), others.at(theirs.request, b, at)
             greedy = all(v.params.temperature == 0 and v.params.repetition_penalty == 1 for v in (ours, theirs))
             margin = _margin(here, there) if greedy else None
-            partings.append(
-                Parting(
-                    arrival, sample, at,
-                    (here.token if here else None, there.token if there else None),
-                    (here.text if here else "", there.text if there else ""),
-                    *(margin or (None, False)),
-                )
-            )  # fmt: skip
+            tokens = here.token if here else None, there.token if there else None
+            texts = here.text if here else "", there.text if there else ""
+            partings.append(Parting(arrival, sample, at, tokens, texts, *(margin or (None, False))))
     return Agreement(compared, tuple(partings))
 
 

@@ -23,17 +23,16 @@ from engine.quantize import ORIGIN, AwqRecipe, calibration_ids
 from engine.texts import read_text
 
 # What travels with the weights as it is; config.json is written anew.
-COPIED = ("tokenizer*", "*vocab*", "merges.txt", "special_tokens_map.json", "added_tokens.json", "chat_template*",
-          "generation_config.json", "LICENSE*", "NOTICE*")  # fmt: skip
+COPIED = (
+    "tokenizer* *vocab* merges.txt special_tokens_map.json added_tokens.json chat_template* generation_config.json "
+    "LICENSE* NOTICE*"
+).split()
 
 
 def work(arguments: dict[str, Any], report: Report) -> None:
-    """Quantizes the model in `folder` into `part`, which is removed when that fails."""
-    part, folder = Path(arguments["part"]), Path(arguments["folder"])
-    recipe = AwqRecipe(
-        arguments["source"], arguments["calibration"], part, arguments["revision"], arguments["group"],
-        arguments["samples"], arguments["length"],
-    )  # fmt: skip
+    """Quantizes the model in `folder` into the recipe's `out`, which is removed when that fails."""
+    folder, part = Path(arguments.pop("folder")), Path(arguments.pop("out"))
+    recipe = AwqRecipe(out=part, **arguments)
     try:
         try:
             part.mkdir(parents=True)
@@ -86,11 +85,9 @@ def _quantize(recipe: AwqRecipe, folder: Path, part: Path, report: Report) -> No
     for pattern in COPIED:
         for path in folder.glob(pattern):
             shutil.copyfile(path, part / path.name)
-    origin = {
-        "source": recipe.source, "revision": recipe.revision, "calibration": Path(recipe.calibration).name,
-        "samples": len(ids), "length": recipe.length, "group": recipe.group,
-        "versions": {name: version(name) for name in ("autoawq", "transformers", "torch")},
-    }  # fmt: skip
+    origin: dict[str, Any] = {name: getattr(recipe, name) for name in ("source", "revision", "length", "group")}
+    origin |= {"calibration": Path(recipe.calibration).name, "samples": len(ids)}
+    origin["versions"] = {name: version(name) for name in ("autoawq", "transformers", "torch")}
     (part / ORIGIN).write_text(json.dumps(origin, indent=2) + "\n")
 
 

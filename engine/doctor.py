@@ -126,10 +126,7 @@ def hardware_findings() -> list[Finding]:
         return [Finding("CPU", Status.NOTE, "neither it nor the memory is known without psutil")]
     memory = psutil.virtual_memory()
     detail = f"{memory.total / GIB:.1f} GiB, {memory.available / GIB:.1f} GiB of it available"
-    return [
-        cpu_finding(processor_name(), usable_cores(), instruction_sets()),
-        Finding("memory", Status.OK, detail),
-    ]
+    return [cpu_finding(processor_name(), usable_cores(), instruction_sets()), Finding("memory", Status.OK, detail)]
 
 
 def cpu_finding(name: str, cores: int, flags: frozenset[str]) -> Finding:

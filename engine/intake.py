@@ -37,12 +37,7 @@ class Intake:
     """Takes submissions for one trace that began at `origin` (of `time.perf_counter`), and numbers them from 0."""
 
     def __init__(
-        self,
-        model: LoadedModel,
-        config: EngineConfig,
-        pool: BlockPool,
-        router: StreamRouter,
-        origin: float,
+        self, model: LoadedModel, config: EngineConfig, pool: BlockPool, router: StreamRouter, origin: float
     ) -> None:
         self._config, self._card, self._eos = config, model.card, model.eos
         self._pool, self._router, self._origin, self._ids = pool, router, origin, count()

@@ -64,10 +64,10 @@ def run_job(
                         unheard.append(error)
 
     with tempfile.TemporaryFile() as printed:
+        command, environment = [sys.executable, "-c", code], {**os.environ, **(environment or {})}
         child = subprocess.Popen(
-            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=printed, stderr=printed, pass_fds=[write],
-            env={**os.environ, **(environment or {})},
-        )  # fmt: skip
+            command, stdin=subprocess.PIPE, stdout=printed, stderr=printed, pass_fds=[write], env=environment
+        )
         os.close(write)
         listener = threading.Thread(target=listen, name="job-listener", daemon=True)
         listener.start()

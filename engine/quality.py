@@ -93,8 +93,6 @@ def measure_quality(
             raise InvalidInput(f"{name}={value}: must be a whole number of at least {low}")
     text = text or suited_text(original.source)
     read_text(text)  # a mistake costs no wait
-    arguments = {
-        "specs": [asdict(spec) for spec in specs], "original": asdict(original), "text": text, "tokens": tokens,
-        "window": window,
-    }  # fmt: skip
+    models = {"specs": [asdict(spec) for spec in specs], "original": asdict(original)}
+    arguments = {**models, "text": text, "tokens": tokens, "window": window}
     return QualityReport.from_json(run_job("engine.quality_measure:work", arguments, report, cancelled))

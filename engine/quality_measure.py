@@ -207,15 +207,13 @@ def _measured(
             yardstick.prepare(model)
         else:
             yardstick.check(model)
-        perplexity, divergence, agreement = _apart(lambda: yardstick.read(model, say, original))
+        figures = _apart(lambda: yardstick.read(model, say, original))
         say("decoding")
         tokens = [token for window in yardstick.windows for token in window.ids]
         prompts = [[tokens[(i * PROMPT + j) % len(tokens)] for j in range(PROMPT)] for i in range(BATCH)]
         card, place = engine.card, engine.trace.header.machine
-        row = QualityRow(
-            spec, card.quantization, card.dtype, perplexity, divergence, agreement, decode_rate(engine, prompts[:1]),
-            decode_rate(engine, prompts), card.load_seconds, card.weight_bytes,
-        )  # fmt: skip
+        rates = decode_rate(engine, prompts[:1]), decode_rate(engine, prompts)
+        row = QualityRow(spec, card.quantization, card.dtype, *figures, *rates, card.load_seconds, card.weight_bytes)
     threads = f"{place.threads} thread{'s' * (place.threads != 1)}"
     words = place.gpu if card.device.startswith("cuda") else f"{place.cpu}, {threads}"
     return row, words

@@ -28,33 +28,22 @@ class Quantization:
     remedy: str = ""
 
 
-_BITSANDBYTES = {"made": "at load", "library": "bitsandbytes", "remedy": "pip install bitsandbytes accelerate"}
-SCHEMES = {
-    q.name: q
-    for q in (
-        Quantization("none", "none", "weights as they were trained, in the precision chosen", 0),
-        Quantization(
-            "int8", "int8", "LLM.int8(): 8-bit weights, outlier columns of the inputs in 16 bit", 8, **_BITSANDBYTES
-        ),
-        Quantization(
-            "int8-plain", "int8, no outliers", "8-bit weights and inputs, no outliers kept apart (threshold 0)", 8,
-            **_BITSANDBYTES,
-        ),
-        Quantization(
-            "nf4", "nf4", "4-bit NormalFloat of QLoRA, a scale every 64 weights", 4, **_BITSANDBYTES
-        ),
-        Quantization(
-            "nf4-double", "nf4, double", "nf4 whose scales are quantized too, to 8 bit", 4, **_BITSANDBYTES
-        ),
-        Quantization(
-            "awq", "AWQ", "4 bit, made beforehand with calibration: needs such a checkpoint", 4, "beforehand"
-        ),
-        Quantization(
-            "torchao-int8", "int8, torchao", "8-bit weights, a scale a row; inputs stay as they are", 8, "at load",
-            "torchao", "pip install 'batchscope[torchao]'",
-        ),
-    )
-}  # fmt: skip
+_BITS = "at load", "bitsandbytes", "pip install bitsandbytes accelerate"
+_TORCHAO = "at load", "torchao", "pip install 'batchscope[torchao]'"
+_KINDS = (
+    Quantization("none", "none", "weights as they were trained, in the precision chosen", 0),
+    Quantization("int8", "int8", "LLM.int8(): 8-bit weights, outlier columns of the inputs in 16 bit", 8, *_BITS),
+    Quantization(
+        "int8-plain", "int8, no outliers", "8-bit weights and inputs, no outliers kept apart (threshold 0)", 8, *_BITS
+    ),
+    Quantization("nf4", "nf4", "4-bit NormalFloat of QLoRA, a scale every 64 weights", 4, *_BITS),
+    Quantization("nf4-double", "nf4, double", "nf4 whose scales are quantized too, to 8 bit", 4, *_BITS),
+    Quantization("awq", "AWQ", "4 bit, made beforehand with calibration: needs such a checkpoint", 4, "beforehand"),
+    Quantization(
+        "torchao-int8", "int8, torchao", "8-bit weights, a scale a row; inputs stay as they are", 8, *_TORCHAO
+    ),
+)
+SCHEMES = {q.name: q for q in _KINDS}
 
 
 def missing(name: str) -> str:

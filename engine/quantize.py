@@ -10,7 +10,7 @@ import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from uuid import uuid4
@@ -200,11 +200,7 @@ def quantize_to_awq(recipe: AwqRecipe, report: Report | None = None, cancelled: 
     out = recipe.out.expanduser().resolve()
     made = [folder for folder in out.parents if not folder.exists()]
     part = out.parent / f".{out.name}-{uuid4().hex[:8]}.part"  # the child makes it, and removes it if we are gone
-    arguments = {
-        "source": recipe.source, "revision": recipe.revision, "folder": str(model_folder(recipe)),
-        "calibration": recipe.calibration, "part": str(part), "group": recipe.group, "samples": recipe.samples,
-        "length": recipe.length,
-    }  # fmt: skip
+    arguments = asdict(recipe) | {"out": str(part), "folder": str(model_folder(recipe))}
     try:
         run_job("engine.awq_maker:work", arguments, report, cancelled)
         for path in part.iterdir():

@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -157,10 +158,7 @@ def _read() -> dict[str, Any]:
 def _keep(key: str, roof: Roof) -> None:
     """Where it cannot be written, it is measured again the next time."""
     path = cache_file()
-    entry = {
-        "measured": time.time(), "working_sets": roof.working_sets, "bandwidths": roof.bandwidths,
-        "operations": roof.operations, "seconds": roof.seconds,
-    }  # fmt: skip
+    entry = asdict(roof) | {"measured": time.time()}
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f"{path.name}.{os.getpid()}")

@@ -31,11 +31,7 @@ class Run:
     """
 
     def __init__(
-        self,
-        workload: Workload,
-        trace: Trace,
-        submit_many: SubmitMany,
-        cancel: Callable[[Iterable[int]], None],
+        self, workload: Workload, trace: Trace, submit_many: SubmitMany, cancel: Callable[[Iterable[int]], None]
     ) -> None:
         self.workload, self.trace, self.total = workload, trace, len(workload)
         self.finished = 0

@@ -188,12 +188,8 @@ class SweepResult:
         lines = [["lane", "rate" if self.by_rate else "batch", "repeats", "marks", "error", *MEASURES]]
         for o in self.outcomes:
             values = [o.value(key) for key in MEASURES]
-            lines.append(
-                [
-                    self.names[o.point.series], f"{o.point.setting:g}", str(len(o.metrics)), " ".join(self.marks(o)),
-                    o.error, *("" if v is None else repr(v) for v in values),
-                ]
-            )  # fmt: skip
+            about = [self.names[o.point.series], f"{o.point.setting:g}", str(len(o.metrics)), " ".join(self.marks(o))]
+            lines.append([*about, o.error, *("" if v is None else repr(v) for v in values)])
         out = io.StringIO()
         csv.writer(out, lineterminator="\n").writerows(lines)
         return out.getvalue()
@@ -205,9 +201,7 @@ class SweepResult:
             "by": "rate" if self.by_rate else "batch",
             "slo": self.slo.limits,
             "cancelled": self.cancelled,
-            "lanes": [
-                {"name": n, "recommendation": self.recommend(i).reason} for i, n in enumerate(self.names)
-            ],
+            "lanes": [{"name": n, "recommendation": self.recommend(i).reason} for i, n in enumerate(self.names)],
             "points": [
                 {
                     "lane": o.point.series,
@@ -219,7 +213,7 @@ class SweepResult:
                 }
                 for o in self.outcomes
             ],
-        }  # fmt: skip
+        }
 
     def json(self) -> str:
         return json.dumps(self.to_json(), ensure_ascii=False, indent=1)
@@ -306,10 +300,10 @@ class Sweep:
             error = next((r.error for r in lane_runs if r.error), "") if not metrics else ""
             if metrics or error:
                 outcomes.append(SweepOutcome(point, metrics, error))
+        cancelled_early = played < self.repeats * len(self.points)
         result = SweepResult(
-            self.workload, self.lanes, self.by_rate, tuple(outcomes), self.slo,
-            cancelled=played < self.repeats * len(self.points),
-        )  # fmt: skip
+            self.workload, self.lanes, self.by_rate, tuple(outcomes), self.slo, cancelled=cancelled_early
+        )
         tell(SweepFinished(result))
         return result
 

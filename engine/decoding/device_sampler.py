@@ -20,12 +20,8 @@ def parameter_words(branch: Branch) -> tuple[int, ...]:
     params, seed = branch.request.params, branch.request.seed & (1 << 64) - 1
     temperature = max(params.temperature, LOWEST_TEMPERATURE) if params.temperature else 0.0
     top_k = min(params.top_k, 2**31 - 1)
-    packed = struct.pack(
-        "<fifffiII",
-        temperature, top_k, params.top_p, params.min_p, params.repetition_penalty, branch.index,
-        seed & 0xFFFFFFFF, seed >> 32,
-    )  # fmt: skip
-    return struct.unpack("<8i", packed)
+    limits = temperature, top_k, params.top_p, params.min_p, params.repetition_penalty
+    return struct.unpack("<8i", struct.pack("<fifffiII", *limits, branch.index, seed & 0xFFFFFFFF, seed >> 32))
 
 
 class DeviceSampler:

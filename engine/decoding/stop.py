@@ -21,10 +21,7 @@ class StopStrings:
             return text, False
         text = self._held + text
         # Of several stops the one that is complete first wins; of those, the one that begins first.
-        met = min(
-            ((at + len(s), at) for s in self._stops if (at := text.find(s)) >= 0),
-            default=None,
-        )
+        met = min(((at + len(s), at) for s in self._stops if (at := text.find(s)) >= 0), default=None)
         if met is not None:
             self._held = ""
             return text[: met[1]], True

@@ -213,11 +213,7 @@ class Tiling:
 
 
 # By the most rows. A warp of the first covers 8 words, 64 columns; none spills registers on sm_80, 89, 90 and 100.
-TILINGS = {
-    SINGLE_ROWS: Tiling(16, 32, 128, 4, 4),
-    32: Tiling(32, 16, 128, 4, 3),
-    FUSED_ROWS: Tiling(64, 16, 64, 4, 3),
-}
+TILINGS = {SINGLE_ROWS: Tiling(16, 32, 128, 4, 4), 32: Tiling(32, 16, 128, 4, 3), FUSED_ROWS: Tiling(64, 16, 64, 4, 3)}
 UNPACK_N, UNPACK_K = 256, 32
 
 
@@ -260,13 +256,7 @@ def awq_matmul(
 
 
 def launches(
-    out: Tensor,
-    x: Tensor,
-    qweight: Tensor,
-    qzeros: Tensor,
-    scales: Tensor,
-    bias: Tensor | None,
-    processors: int,
+    out: Tensor, x: Tensor, qweight: Tensor, qzeros: Tensor, scales: Tensor, bias: Tensor | None, processors: int
 ) -> list[tuple[Any, tuple[int, ...], dict[str, Any]]]:
     """The kernels of one product with grids and arguments, reading shapes and strides alone."""
     (rows, inputs), words = x.shape, qweight.shape[1]
@@ -315,10 +305,7 @@ def launches(
         "num_warps": 4,
         "enable_fp_fusion": True,
     }
-    return [
-        (awq_matmul_kernel, (*grid, split), product),
-        (add_parts_kernel, (-(-out.numel() // ADDED),), add),
-    ]
+    return [(awq_matmul_kernel, (*grid, split), product), (add_parts_kernel, (-(-out.numel() // ADDED),), add)]
 
 
 def awq_unpack(

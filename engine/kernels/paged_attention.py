@@ -127,12 +127,10 @@ def attend(
 
 
 # Step metadata may be slices of one buffer: specializing on their alignment or on a batch's size would recompile.
-@jit(
-    do_not_specialize=[
-        "block_tables", "table_rows", "query_starts", "context_lengths", "plan", "rows", "table_stride",
-        "sliding_window",
-    ]
-)  # fmt: skip
+_VARYING = "block_tables table_rows query_starts context_lengths plan rows table_stride sliding_window"
+
+
+@jit(do_not_specialize=_VARYING.split())
 def paged_attention_kernel(
     out: tl.tensor,
     weighted_parts: tl.tensor,  # as `merge_splits_kernel` reads them

@@ -74,17 +74,15 @@ def decode_inputs(
     `[slots + 1]`. The last slot is the dummies': its length stays as it is.
     """
     rows, dummy = len(row_slots), len(lengths) - 1
-    decode_inputs_kernel[(-(-rows // BLOCK),)](
-        ids, positions, cache_slots, contexts, row_slots, last_tokens, lengths, tables,
-        rows, dummy, tables.stride(0), block_size, BLOCK, **OPTIONS,
-    )  # fmt: skip
+    written, state = (ids, positions, cache_slots, contexts), (last_tokens, lengths, tables)
+    sizes = rows, dummy, tables.stride(0), block_size, BLOCK
+    decode_inputs_kernel[(-(-rows // BLOCK),)](*written, row_slots, *state, *sizes, **OPTIONS)
 
 
-@jit(
-    do_not_specialize=[
-        "ids", "positions", "cache_slots", "staged", "starts", "firsts", "row_slots", "tokens", "rows", "table_stride",
-    ]
-)  # fmt: skip
+_VARYING = "ids positions cache_slots staged starts firsts row_slots tokens rows table_stride"
+
+
+@jit(do_not_specialize=_VARYING.split())
 def packed_inputs_kernel(
     ids: tl.tensor,  # int64 [tokens], written, as are positions and cache_slots
     positions: tl.tensor,
@@ -152,7 +150,7 @@ def packed_inputs(
     `cache_slots` int64 `[tokens]`, `contexts` int32 `[rows]`, and sets the slots' `lengths`. No row is empty.
     """
     tokens, rows = len(staged), len(row_slots)
-    packed_inputs_kernel[(-(-tokens // BLOCK),)](
-        ids, positions, cache_slots, contexts, staged, starts, firsts, row_slots, last_tokens, lengths, tables,
-        tokens, rows, tables.stride(0), block_size, BLOCK, **OPTIONS,
-    )  # fmt: skip
+    written, state = (ids, positions, cache_slots, contexts), (last_tokens, lengths, tables)
+    sizes = tokens, rows, tables.stride(0), block_size, BLOCK
+    sent = staged, starts, firsts, row_slots
+    packed_inputs_kernel[(-(-tokens // BLOCK),)](*written, *sent, *state, *sizes, **OPTIONS)

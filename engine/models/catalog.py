@@ -161,10 +161,9 @@ def _cached(repo: CachedRepoInfo, revision: CachedRevisionInfo) -> ModelEntry | 
         problem = "GGUF, another program's format: choose a model with safetensors"
     else:
         return None
-    return ModelEntry(
-        repo.repo_id, repo.repo_id, Place.CACHE, folder, revision.commit_hash, revision.size_on_disk,
-        revision.last_modified, problem.replace(f"{folder}: ", "").replace(str(folder), "it"),
-    )  # fmt: skip
+    id, size, changed = repo.repo_id, revision.size_on_disk, revision.last_modified
+    problem = problem.replace(f"{folder}: ", "").replace(str(folder), "it")
+    return ModelEntry(id, id, Place.CACHE, folder, revision.commit_hash, size, changed, problem)
 
 
 def _partial(repository: Path, path: Path) -> ModelEntry:
@@ -181,11 +180,9 @@ def _partial(repository: Path, path: Path) -> ModelEntry:
 def _damaged(repository: Path) -> ModelEntry:
     """A repository that huggingface_hub cannot read: another program's download cut short at its beginning, mostly."""
     blobs = [path.stat() for path in repository.glob("blobs/*") if path.is_file()]
-    source = id_of(repository)
-    return ModelEntry(
-        source, source, Place.CACHE, None, None, sum(s.st_size for s in blobs), repository.stat().st_mtime,
-        "its folder in the cache is not whole: download it again, or delete it",
-    )  # fmt: skip
+    source, size, changed = id_of(repository), sum(s.st_size for s in blobs), repository.stat().st_mtime
+    problem = "its folder in the cache is not whole: download it again, or delete it"
+    return ModelEntry(source, source, Place.CACHE, None, None, size, changed, problem)
 
 
 def freed_by(entry: ModelEntry) -> int:

@@ -133,9 +133,8 @@ def _logits(module: PreTrainedModel) -> Tensor:
     vocabulary = int(module.config.get_text_config().vocab_size)
     ids = torch.randint(min(vocabulary, 1000), (1, PROMPT), generator=torch.Generator().manual_seed(0))
     positions = torch.arange(PROMPT, device=module.device)[None]
-    logits = module(
-        input_ids=ids.to(module.device), position_ids=positions, use_cache=False, batch=Causal()
-    ).logits[0].float()  # fmt: skip
+    out = module(input_ids=ids.to(module.device), position_ids=positions, use_cache=False, batch=Causal())
+    logits = out.logits[0].float()
     return logits - logits.mean(-1, keepdim=True)
 
 

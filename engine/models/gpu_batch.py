@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
@@ -25,7 +26,5 @@ class GpuBatch:
         q, k, v = query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
         k_cache, v_cache = self.k_caches[layer], self.v_caches[layer]
         store_kv(k, v, k_cache, v_cache, self.cache_slots)
-        return paged_attention(
-            q, k_cache, v_cache, self.rows,
-            scale=options.scale, sliding_window=options.window, softcap=options.softcap, sinks=options.sinks,
-        )[None]  # fmt: skip
+        how: dict[str, Any] = {"scale": options.scale, "softcap": options.softcap, "sinks": options.sinks}
+        return paged_attention(q, k_cache, v_cache, self.rows, sliding_window=options.window, **how)[None]

@@ -113,10 +113,8 @@ class GpuRunner(Runner):
         places, so it can be captured."""
         rows, contexts, row_slots = self._rows, self._contexts[:count], self._rows.row_slots[:count]
         ids, positions, cache_slots = self._ids[:count], self._positions[:count], self._cache_slots[:count]
-        decode_inputs(
-            ids, positions, cache_slots, contexts, row_slots, rows.last_tokens, rows.lengths, rows.tables,
-            self.block_size,
-        )  # fmt: skip
+        state = rows.last_tokens, rows.lengths, rows.tables
+        decode_inputs(ids, positions, cache_slots, contexts, row_slots, *state, self.block_size)
         packed = PackedRows(self._starts[: count + 1], contexts, rows.tables, row_slots, short=count)
         batch = GpuBatch(self.k_caches, self.v_caches, cache_slots, packed)
         return self._logits(ids[None], positions[None], 0, batch, None)
@@ -143,10 +141,9 @@ class GpuRunner(Runner):
         )
         token_ids, positions, cache_slots = torch.empty(3, len(ids), dtype=torch.long, device=self._device)
         contexts = torch.empty(len(rows), dtype=torch.int32, device=self._device)
-        packed_inputs(
-            token_ids, positions, cache_slots, contexts, staged, begins, firsts, row_slots, self._rows.last_tokens,
-            self._rows.lengths, self._rows.tables, self.block_size,
-        )  # fmt: skip
+        written, sent = (token_ids, positions, cache_slots, contexts), (staged, begins, firsts, row_slots)
+        state = self._rows.last_tokens, self._rows.lengths, self._rows.tables
+        packed_inputs(*written, *sent, *state, self.block_size)
         short = next((i for i, row in enumerate(rows) if row.count > SHORT), len(rows))
         packed = PackedRows(begins, contexts, self._rows.tables, row_slots, short)
         batch = GpuBatch(self.k_caches, self.v_caches, cache_slots, packed)

@@ -141,10 +141,8 @@ def _first_line(error: BaseException) -> str:
 
 def search(arguments: dict[str, Any], report: Report) -> list[dict[str, Any]]:
     """`query`, `limit` -> models of search results."""
-    asked = {
-        "search": arguments["query"], "limit": arguments["limit"], "pipeline_tag": "text-generation",
-        "filter": "safetensors", "sort": "downloads", "direction": -1, "expand": SEARCHED,
-    }  # fmt: skip
+    asked = {"search": arguments["query"], "limit": arguments["limit"], "expand": SEARCHED}
+    asked |= {"pipeline_tag": "text-generation", "filter": "safetensors", "sort": "downloads", "direction": -1}
     with in_words():  # not HfApi.list_models, which without a network tries for half a minute
         response = session().get(f"{constants.ENDPOINT}/api/models", params=asked, headers=build_hf_headers())
         hf_raise_for_status(response)
@@ -214,11 +212,9 @@ def _model(info: Any, files: tuple[tuple[str, int], ...] = (), problem: str = ""
     if card is not None:
         named = card.get("license_name") if licence in ("", "other") else None
         licence = str(named or licence or card.get("license") or "")
-    return HubModel(
-        id=info.id, revision=info.sha or "", downloads=info.downloads or 0, likes=info.likes or 0,
-        gated=info.gated or "", private=bool(info.private), licence=licence,
-        updated=info.last_modified.timestamp() if info.last_modified else 0.0, tags=tags, files=files, problem=problem,
-    )  # fmt: skip
+    updated = info.last_modified.timestamp() if info.last_modified else 0.0
+    liked, access = (info.downloads or 0, info.likes or 0), (info.gated or "", bool(info.private))
+    return HubModel(info.id, info.sha or "", *liked, *access, licence, updated, tags, files, problem)
 
 
 def wanted_of(names: Iterable[str], *, pickles: bool = False, code: bool = False) -> list[str]:

@@ -12,9 +12,8 @@ from engine.models.info import ModelInfo, inspect_parts
 
 EMBEDDED = {"demo": "models/stories-5m", "demo-draft": "models/stories-draft"}
 EMBEDDED_AWQ = {"demo": "models/stories-5m-awq"}
-EMBEDDED_NAMES = {
-    "stories-5m": "demo stories 5M", "stories-5m-awq": "demo stories 5M, AWQ", "stories-draft": "demo draft 0.8M",
-}  # fmt: skip
+_TITLES = "demo stories 5M", "demo stories 5M, AWQ", "demo draft 0.8M"
+EMBEDDED_NAMES = dict(zip(("stories-5m", "stories-5m-awq", "stories-draft"), _TITLES))
 LICENCES = ("LICENSE", "LICENSE.txt", "LICENSE.md", "LICENCE")
 
 

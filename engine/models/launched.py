@@ -55,6 +55,11 @@ class Results:
         return [Emission(t, p, tuple(zip(others[:k], theirs[:k]))) for t, p, others, theirs, k in drawn]
 
 
+def _sent(tensor: Tensor) -> Tensor:
+    """On its way to the host, which does not wait for it."""
+    return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor, non_blocking=True)
+
+
 @dataclass(slots=True)
 class LaunchedStep:
     """A step that the device is computing. `seconds` a phase: prepare, forward, sample; `read` adds wait. `attention`:
@@ -84,10 +89,11 @@ class LaunchedStep:
         if sampled.tokens.device.type == "cpu":
             self._sampled = sampled
             return
-        self._sampled = Sampled(*(
-            None if t is None else torch.empty(t.shape, dtype=t.dtype, pin_memory=True).copy_(t, non_blocking=True)
-            for t in (sampled.tokens, sampled.logprobs, sampled.alternatives, sampled.alternative_logprobs)
-        ))  # type: ignore[arg-type]  # fmt: skip
+        tokens, logprobs = _sent(sampled.tokens), _sent(sampled.logprobs)
+        others, theirs = sampled.alternatives, sampled.alternative_logprobs
+        self._sampled = Sampled(tokens, logprobs)
+        if others is not None and theirs is not None:
+            self._sampled = Sampled(tokens, logprobs, _sent(others), _sent(theirs))
 
     def read(self) -> Results:
         """Waits for the device and copies the tokens to the host."""

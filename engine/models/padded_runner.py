@@ -35,10 +35,10 @@ class WholeBatch:
             columns = slice(self.cache.end - self.tokens, self.cache.end)
             for strips, new in zip(self.cache.layers[layer], (key, value), strict=True):
                 strips[self.strips, :, columns] = new
+        bias = self._bias(options.window, query)
         out = causal_attention(
-            query, key, value, self._bias(options.window, query),
-            scale=options.scale, softcap=options.softcap, sinks=options.sinks,
-        )  # fmt: skip
+            query, key, value, bias, scale=options.scale, softcap=options.softcap, sinks=options.sinks
+        )
         return out.transpose(1, 2)
 
     def _bias(self, window: int | None, query: Tensor) -> Tensor | None:
@@ -67,10 +67,8 @@ class NextBatch:
         values[:count, :, end - 1] = value[:, :, 0]
         # Every query is the last token of its row, so a sliding window is a band of columns.
         first = cache.start if options.window is None else max(cache.start, end - options.window)
-        out = attention(
-            query, keys[:count, :, first:end], values[:count, :, first:end], cache.bias(first),
-            scale=options.scale, softcap=options.softcap, sinks=options.sinks,
-        )  # fmt: skip
+        keys, values, bias = keys[:count, :, first:end], values[:count, :, first:end], cache.bias(first)
+        out = attention(query, keys, values, bias, scale=options.scale, softcap=options.softcap, sinks=options.sinks)
         return out.transpose(1, 2)
 
 

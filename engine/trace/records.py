@@ -317,10 +317,8 @@ class Notice:
 
 Record = Header | Submitted | StepStarted | Step | Ended | Telemetry | Notice
 _KINDS: dict[str, type] = {t.__name__: t for t in (Header, Submitted, StepStarted, Step, Ended, Telemetry, Notice)}
-_NESTED: dict[str, type] = {
-    "model": ModelCard, "config": EngineConfig, "machine": Machine, "params": SamplingParams, "roof": Roof,
-    "bill": MemoryBreakdown,
-}  # fmt: skip
+_NESTED: dict[str, type] = {"model": ModelCard, "config": EngineConfig, "machine": Machine, "params": SamplingParams}
+_NESTED |= {"roof": Roof, "bill": MemoryBreakdown}
 
 
 def freeze(array: Array) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import islice
 
@@ -140,12 +140,13 @@ class SampleView:
             text_ends[-1] -= self.tail
         marks = bisect_right(self._mark_times, moment)
         code, slot, lead, reused = self._marks[_WIDTH * (marks - 1) : _WIDTH * marks] if marks else (0, -1, -tokens, 0)
+        parts = [self.text[: text_ends[-1]]] if tokens else []
+        columns = self.tokens[:tokens], self.logprobs[:tokens], self.token_times[:tokens], text_ends
+        marked = self._mark_times[:marks], self._marks[: _WIDTH * marks]
+        computed = lead + tokens
         return SampleView(
-            self.branch, _STATES[code], None, None, "", lead + tokens, reused, slot,
-            [self.text[: text_ends[-1]]] if tokens else [],
-            self.tokens[:tokens], self.logprobs[:tokens], self.token_times[:tokens], text_ends, 0,
-            self._mark_times[:marks], self._marks[: _WIDTH * marks],
-        )  # fmt: skip
+            self.branch, _STATES[code], None, None, "", computed, reused, slot, parts, *columns, 0, *marked
+        )
 
 
 @dataclass(slots=True)
@@ -181,19 +182,16 @@ class RequestView:
         if all(now is then for now, then in zip(self.samples, samples)):
             return self
         begun = min((s.begun for s in samples if s.begun is not None), default=None)
-        return RequestView(
-            self.request, self.submitted, self.prompt, self.prompt_ids, self.params, self.messages, self.label,
-            self.scheduled if begun is not None and begun <= moment else None,
-            sum(s.preempted_until(moment) for s in self.samples) if self.preemptions else 0,
-            samples,
-        )  # fmt: skip
+        scheduled = self.scheduled if begun is not None and begun <= moment else None
+        preemptions = sum(s.preempted_until(moment) for s in self.samples) if self.preemptions else 0
+        return replace(self, scheduled=scheduled, preemptions=preemptions, samples=samples)
 
     @property
     def state(self) -> State:
         """The liveliest sample's: finished only when all are."""
         if len(self.samples) == 1:
             return self.samples[0].state
-        return max((sample.state for sample in self.samples), key=_LIVELINESS.__getitem__)
+        return max((sample.state for sample in self.samples), key=_LIVELINESS.index)
 
     @property
     def ended(self) -> float | None:
@@ -267,9 +265,7 @@ class RequestView:
         return (len(times) - 1) / (times[-1] - times[0])
 
 
-_LIVELINESS = {
-    State.FINISHED: 0, State.WAITING: 1, State.PREEMPTED: 2, State.PREFILL: 3, State.DECODE: 4,
-}  # fmt: skip
+_LIVELINESS = (State.FINISHED, State.WAITING, State.PREEMPTED, State.PREFILL, State.DECODE)
 
 
 class RequestIndex:
@@ -314,12 +310,9 @@ class RequestIndex:
             sample = requests[request].samples[branch]
             sample.state, sample.slot, sample.computed, sample.reused = State.PREEMPTED, -1, 0, 0
             sample.mark(ended)
-        rows = zip(
-            step.request.tolist(), step.branch.tolist(), step.slot.tolist(), step.first.tolist(), step.count.tolist(),
-            step.kind.tolist(), strict=True,
-        )  # fmt: skip
+        columns = step.request, step.branch, step.slot, step.first, step.count, step.kind
         samples = []
-        for request, branch, slot, first, count, kind in rows:
+        for request, branch, slot, first, count, kind in zip(*(c.tolist() for c in columns), strict=True):
             view = requests[request]
             sample = view.samples[branch]
             samples.append(sample)
@@ -341,11 +334,8 @@ class RequestIndex:
             samples[row].reused = int(step.reused[row])
         for sample in samples:
             # a decoding sample's marks stay as they are: that is seen here, since a call a row and step would cost more
-            state, slot, lead, reused = sample.marked
-            if (
-                lead != sample.computed - len(sample.tokens) or state is not sample.state or slot != sample.slot
-                or reused != sample.reused
-            ) and sample.state is not State.FINISHED:  # fmt: skip
+            now = sample.state, sample.slot, sample.computed - len(sample.tokens), sample.reused
+            if now != sample.marked and sample.state is not State.FINISHED:
                 sample.mark(ended)
 
 

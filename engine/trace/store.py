@@ -86,9 +86,7 @@ def save(trace: Trace, path: Path) -> None:
 
 
 def load(
-    path: Path,
-    progress: Callable[[int, int], None] | None = None,
-    cancelled: threading.Event | None = None,
+    path: Path, progress: Callable[[int, int], None] | None = None, cancelled: threading.Event | None = None
 ) -> Trace:
     """The trace in a run's file, as far as it was written. Raises InvalidInput when it is no such file.
 

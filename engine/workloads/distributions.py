@@ -71,11 +71,7 @@ class Lengths:
         return self.most if self.kind == "lognormal" else math.ceil(self.middle * (1 + self.spread))
 
 
-_LENGTH_KEYS = {
-    "fixed": {"tokens"},
-    "uniform": {"mean", "spread"},
-    "lognormal": {"median", "sigma", "min", "max"},
-}
+_LENGTH_KEYS = {"fixed": {"tokens"}, "uniform": {"mean", "spread"}, "lognormal": {"median", "sigma", "min", "max"}}
 
 
 def read_lengths(key: str, value: Any) -> Lengths:

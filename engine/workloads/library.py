@@ -74,37 +74,28 @@ def load_workload(
         raise InvalidInput(f"no workload {str(source)!r}: give one of {', '.join(SHIPPED)}, or a file ({kinds})")
     counter = counter_for(model_folder)
     if path.suffix != ".toml":
-        return _from_prompts(
-            path, counter, params or SamplingParams(), seed or 0, count, Times().with_(arrivals, rate, burstiness),
-            concurrency, counter.chat if chat is None else chat, given=(arrivals, rate, burstiness) != (None,) * 3,
-        )  # fmt: skip
+        params, chat = params or SamplingParams(), counter.chat if chat is None else chat
+        found = _read_prompts(path, counter, params, chat, count, seed or 0)
+        prompts = found.arrivals
+        if (arrivals, rate, burstiness) != (None,) * 3 or not found.timed:
+            drawn = Times().with_(arrivals, rate, burstiness).draw(len(prompts), Random(f"{seed or 0}/times"))
+            prompts = tuple(replace(a, time=time) for a, time in zip(prompts, drawn, strict=True))
+        return Workload(path.name, prompts, concurrency, found.dropped, estimated=not counter.exact)
     if params is not None:
         raise InvalidInput(f"params: the workload {path.stem} says itself how it samples; use Workload.with_params")
-    recipe = changed(
-        read_recipe(path), seed=seed, count=count, arrivals=arrivals, rate=rate, burstiness=burstiness,
-        concurrency=concurrency, chat=chat,
-    )  # fmt: skip
+    recipe = changed(read_recipe(path), seed, count, arrivals, rate, burstiness, concurrency, chat)
     try:
         return cook(recipe, counter)
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error}") from None
 
 
-def _from_prompts(
-    path: Path,
-    counter: TokenCounter,
-    params: SamplingParams,
-    seed: int,
-    count: int | None,
-    times: Times,
-    concurrency: int | None,
-    chat: bool,
-    given: bool,
-) -> Workload:
-    """A prompt file's workload, at the drawn times where some were `given` or the file has none."""
+def _read_prompts(
+    path: Path, counter: TokenCounter, params: SamplingParams, chat: bool, count: int | None, seed: int
+) -> PromptFile:
+    """A prompt file's prompts, `count` of them: they begin again where there are fewer."""
     if count is not None:
         whole("count", count, 1, MOST_REQUESTS)
-    found: PromptFile
     match path.suffix:
         case ".txt":
             found = read_text(path, counter, params, chat)
@@ -112,13 +103,10 @@ def _from_prompts(
             found = read_jsonl(path, counter, params, chat)
         case _:
             found = read_sharegpt(path, counter, params, chat, count, seed)
-    prompts = found.arrivals
     if count is not None:
-        prompts = tuple(prompts[i % len(prompts)] for i in range(count))
-    if given or not found.timed:
-        drawn = times.draw(len(prompts), Random(f"{seed}/times"))
-        prompts = tuple(replace(a, time=time) for a, time in zip(prompts, drawn, strict=True))
-    return Workload(path.name, prompts, concurrency, found.dropped, estimated=not counter.exact)
+        prompts = found.arrivals
+        found = replace(found, arrivals=tuple(prompts[i % len(prompts)] for i in range(count)))
+    return found
 
 
 def demo_workload(count: int = 64, params: SamplingParams | None = None) -> Workload:

@@ -160,12 +160,7 @@ def _is_message(value: Any) -> bool:
 
 
 def read_sharegpt(
-    path: Path,
-    counter: TokenCounter,
-    params: SamplingParams,
-    chat: bool,
-    count: int | None = None,
-    seed: int = 0,
+    path: Path, counter: TokenCounter, params: SamplingParams, chat: bool, count: int | None = None, seed: int = 0
 ) -> PromptFile:
     """Conversations in ShareGPT's JSON: the first turn is the prompt, the second fixes how many tokens are wanted.
 

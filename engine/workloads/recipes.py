@@ -19,10 +19,10 @@ from engine.workloads.tokens import TokenCounter
 MOST_REQUESTS = 100_000
 _TOP = ("name", "title", "description", "seed", "concurrency", "race", "requests")
 _RACE = ("kv_tokens", "lanes")
-_GROUP = (
-    "count", "label", "arrivals", "rate", "burstiness", "start", "prompt_tokens", "output_tokens", "system_tokens",
-    "turns", "pause", "answer_tokens", "temperature", "chat",
-)  # fmt: skip
+_GROUP = tuple(
+    "count label arrivals rate burstiness start prompt_tokens output_tokens system_tokens turns pause answer_tokens "
+    "temperature chat".split()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,6 @@ def _arrivals(group: Group, index: int, seed: int, counter: TokenCounter) -> Ite
 
 def changed(
     recipe: Recipe,
-    *,
     seed: int | None,
     count: int | None,
     arrivals: str | None,
