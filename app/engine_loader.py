@@ -11,7 +11,7 @@ from typing import Any
 from PySide6.QtCore import QObject, Signal
 
 from app.load_status import LoadMeter
-from engine import EngineConfig, EngineFace, InvalidInput, LoadCancelled, LoadProgress, ModelSpec
+from engine import EngineConfig, EngineFace, InvalidInput, LoadCancelled, LoadProgress, ModelSpec, warm_up
 
 MOST_TORCH_THREADS = max(1, (os.cpu_count() or 2) - 1)  # a core is left to the window: who shares one slows all others
 
@@ -33,6 +33,11 @@ class EngineLoader(QObject):
         self._cancelled = threading.Event()
         self._meter = LoadMeter()
         self._progress: LoadProgress | None = None  # the latest that is not told yet
+
+    def warm_up(self) -> None:
+        """The next load finds a process that has imported what it needs."""
+        if not self._in_process:
+            warm_up()
 
     def expect(self) -> None:
         """Another load begins: it can be cancelled from now on."""

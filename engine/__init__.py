@@ -48,6 +48,7 @@ from engine.quantization import SCHEMES, Quantization, missing, quantized_bytes
 from engine.quantize import GROUPS, AwqRecipe, check_recipe, origin_of, quantize_to_awq
 from engine.race import RACE_ORDERS, Race, RaceEvent, RaceFinished, RaceResult
 from engine.run import Run
+from engine.spawn import warm_up
 from engine.stream import Completion, Delta, Stream
 from engine.sweep import (
     Recommendation,
@@ -272,6 +273,7 @@ __all__ = [
     "template_size",
     "time_of",
     "timings",
+    "warm_up",
     "why_unsupported",
 ]  # fmt: skip
 

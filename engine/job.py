@@ -1,7 +1,7 @@
 """Work that is too heavy for the window's process, done in a child of its own that can be cancelled at any time.
 
 A job is a function `work(arguments, report)` of a module of the engine: `arguments` and its result are JSON. The child
-says how far it is, and its result, as JSON lines on a pipe of their own; what libraries print is kept for the message
+says how far it is, and its result, as JSON lines on a socket; what libraries print is kept for the message
 of a death. The child ends when its parent does.
 """
 
@@ -10,15 +10,18 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
+import socket
 import subprocess
-import sys
 import tempfile
 import threading
+import traceback
 from collections.abc import Callable
 from dataclasses import asdict
 from importlib import import_module
 from typing import Any
 
+from engine import spawn
 from engine.config import InvalidInput
 from engine.progress import LoadCancelled, LoadProgress
 
@@ -39,21 +42,20 @@ def run_job(
     report: Report | None = None,
     cancelled: threading.Event | None = None,
     environment: dict[str, str] | None = None,
+    light: bool = False,
 ) -> Any:
     """Runs `work` ("package.module:function") in a child and returns its result; blocks.
 
     `report` hears LoadProgress on a thread of its own; what it raises ends the job and is raised here. Raises
     InvalidInput as the job does, LoadCancelled when `cancelled` is set, and JobDied. On cancelling, the child gets
-    SIGTERM, which a job sees as LoadCancelled, and PATIENCE to tidy up.
+    SIGTERM, which a job sees as LoadCancelled, and PATIENCE to tidy up. `light` work imports no torch.
     """
-    read, write = os.pipe()
-    code = f"import sys; sys.path[:] = {sys.path!r}; from engine.job import serve; serve({work!r}, {write})"
     outcome: dict[str, Any] = {}
     unheard: list[BaseException] = []  # what `report` raised
 
     def listen() -> None:
-        with os.fdopen(read, encoding="utf-8") as lines:
-            for line in lines:  # to the end, whatever `report` does: the child would block on a full pipe
+        with contextlib.suppress(ConnectionError), ours.makefile(encoding="utf-8") as lines:
+            for line in lines:  # to the end, whatever `report` does: the child would block on a full socket
                 message = json.loads(line)
                 if "progress" not in message:
                     outcome.update(message)
@@ -63,33 +65,30 @@ def run_job(
                     except BaseException as error:
                         unheard.append(error)
 
-    with tempfile.TemporaryFile() as printed:
-        command, environment = [sys.executable, "-c", code], {**os.environ, **(environment or {})}
-        child = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=printed, stderr=printed, pass_fds=[write], env=environment
-        )
-        os.close(write)
+    ours, theirs = socket.socketpair()
+    with ours, tempfile.TemporaryFile() as printed:
+        with theirs:
+            child = spawn.start(
+                "engine.job:serve", theirs,
+                out=printed.fileno(), environment=environment, light=light, cancelled=cancelled,
+            )  # fmt: skip
         listener = threading.Thread(target=listen, name="job-listener", daemon=True)
         listener.start()
-        assert child.stdin is not None
         try:
-            with contextlib.suppress(BrokenPipeError):
-                child.stdin.write(json.dumps(arguments).encode() + b"\n")
-                child.stdin.flush()  # and stays open: its end tells the child that nobody waits any more
+            with contextlib.suppress(ConnectionError):
+                ours.sendall(json.dumps([work, arguments]).encode() + b"\n")
             while True:
                 try:
-                    child.wait(GLANCE)
+                    code = child.wait(GLANCE)
                     break
                 except subprocess.TimeoutExpired:
                     if unheard or (cancelled is not None and cancelled.is_set()):
-                        _end(child)
+                        code = _end(child)
                         break
         except BaseException:
             _end(child)
             raise
         finally:
-            with contextlib.suppress(BrokenPipeError):
-                child.stdin.close()
             listener.join()
         if unheard:
             raise unheard[0]
@@ -99,16 +98,16 @@ def run_job(
             raise LoadCancelled("it was cancelled")
         if "refused" in outcome:
             raise InvalidInput(outcome["refused"])
-        raise JobDied(outcome.get("failed") or _last_words(printed, child.returncode))
+        raise JobDied(outcome.get("failed") or _last_words(printed, code))
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
+def _end(child: spawn.Child) -> int:
     child.terminate()
     try:
-        child.wait(PATIENCE)
+        return child.wait(PATIENCE)
     except subprocess.TimeoutExpired:
         child.kill()
-        child.wait()
+        return child.wait()
 
 
 def _last_words(printed: Any, code: int) -> str:
@@ -122,18 +121,16 @@ def _last_words(printed: Any, code: int) -> str:
 # The child.
 
 
-def serve(work: str, descriptor: int) -> None:
+def serve(descriptor: int) -> None:
     """The child's main."""
-    import signal
-
-    out = os.fdopen(descriptor, "w", encoding="utf-8")
+    link = socket.socket(fileno=descriptor)
+    asked = link.makefile(encoding="utf-8")
     lock = threading.Lock()
 
     def say(message: dict[str, Any]) -> None:
         with lock:
             try:
-                out.write(json.dumps(message) + "\n")
-                out.flush()
+                link.sendall(json.dumps(message).encode() + b"\n")
             except OSError:
                 os._exit(1)  # the parent is gone
 
@@ -149,11 +146,13 @@ def serve(work: str, descriptor: int) -> None:
         say({"progress": asdict(progress)})
 
     signal.signal(signal.SIGTERM, on_terminate)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C in a terminal is the parent's to act on
-    arguments = json.loads(sys.stdin.buffer.readline())
+    if not (line := asked.readline()):
+        return
+    work, arguments = json.loads(line)
 
     def watch() -> None:
-        sys.stdin.buffer.read()
+        with contextlib.suppress(OSError):
+            asked.read()
         os.kill(os.getpid(), signal.SIGTERM)  # the parent is gone, or waits no more
         threading.Event().wait(PATIENCE)
         os._exit(1)
@@ -168,11 +167,5 @@ def serve(work: str, descriptor: int) -> None:
     except InvalidInput as error:
         say({"refused": str(error)})
     except Exception as error:  # told to the parent, and printed in full for whoever debugs
-        import traceback
-
         traceback.print_exc()
         say({"failed": f"{type(error).__name__}: {error}".splitlines()[0]})
-    out.flush()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)  # the watch sits in its read, which the interpreter would wait for at its end

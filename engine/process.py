@@ -11,7 +11,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -21,6 +20,7 @@ from itertools import count
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
+from engine import spawn
 from engine.config import EngineConfig, InvalidInput, ModelSpec, Prompt, SamplingParams, Submission
 from engine.progress import LoadCancelled, LoadProgress
 from engine.run import Run
@@ -72,10 +72,7 @@ class EngineProcess:
         self._ready: Future[ModelCard] = Future()
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            code = f"import sys; sys.path[:] = {sys.path!r}; from engine.process import serve; serve({theirs.fileno()})"
-            self._child = subprocess.Popen(
-                [sys.executable, "-c", code], stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
-            )
+            self._child = spawn.start("engine.process:serve", theirs, cancelled=cancelled)
             self._connection = Connection(ours.detach())
         self.pid = self._child.pid
         self._receiver = threading.Thread(target=self._receive, name="engine-receiver", daemon=True)
@@ -229,7 +226,6 @@ class EngineProcess:
 
 def serve(descriptor: int) -> None:
     """The child's main: loads, then answers until told to close or the parent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C in a terminal is the parent's to act on
     Host(Connection(descriptor)).main()
 
 

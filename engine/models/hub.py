@@ -101,7 +101,7 @@ def fetch(spec: ModelSpec, say: Callable[[str, int, int], None]) -> Path:
 
 def _ask(work: str, arguments: Any, report: Report | None = None, cancelled: threading.Event | None = None) -> Any:
     try:
-        return run_job(work, arguments, report, cancelled)
+        return run_job(work, arguments, report, cancelled, light=True)
     except JobDied as error:
         raise InvalidInput(f"the hub could not be asked: {error}") from error
 

@@ -11,7 +11,6 @@ import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 import qasync
 import shiboken6
@@ -26,6 +25,7 @@ from app.main_window import MainWindow
 from app.session import THREADS, Session
 from engine import EngineConfig, ModelSpec
 from tests.app.loopback_hub import hub, served
+from tests.children import children
 from tests.conftest import NewData
 
 __all__ = ["hub", "served"]  # fixtures of another file
@@ -87,14 +87,10 @@ def _threads() -> set[threading.Thread]:
     return {t for t in threading.enumerate() if t.is_alive()}
 
 
-def _children() -> set[int]:
-    return {child.pid for child in psutil.Process().children(recursive=True)}
-
-
 @pytest.fixture(autouse=True)
 def nothing_left(own_settings: Path, qapp: QApplication, settled: Settled) -> Iterator[None]:
     """Fails a test that leaves a thread, a running timer, a shown widget or a child process behind."""
-    threads, timers, windows, children = _threads(), settled.running(), _windows(), _children()
+    threads, timers, windows, before = _threads(), settled.running(), _windows(), children()
     yield
     gc.collect()
     qapp.processEvents()
@@ -103,7 +99,7 @@ def nothing_left(own_settings: Path, qapp: QApplication, settled: Settled) -> It
         "threads": [t.name for t in _threads() - threads],
         "timers": [f"{t.parent()!r} every {t.interval()} ms" for t in settled.running() - timers],
         "windows": [w.objectName() or repr(w) for w in _windows() - windows],
-        "child processes": list(_children() - children),
+        "child processes": list(children() - before),
     }
     assert not any(left.values()), f"left behind: { {k: v for k, v in left.items() if v} }"
 

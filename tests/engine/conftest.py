@@ -8,12 +8,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 import torch
 
 import resources
 from engine import Engine, EngineConfig, InvalidInput, ModelSpec
+from tests.children import children
 from tests.engine.fixtures import tiny_folder
 
 __all__ = ["tiny_folder"]  # a fixture of another file
@@ -60,19 +60,15 @@ def demo_copy(tmp_path: Path) -> Path:
     return folder
 
 
-def _children() -> set[int]:
-    return {child.pid for child in psutil.Process().children(recursive=True)}
-
-
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind() -> Iterator[None]:
     """Fails a test that leaves a thread or a child process alive."""
-    threads, children = set(threading.enumerate()), _children()
+    threads, before = set(threading.enumerate()), children()
     yield
     deadline = time.monotonic() + 5
     while True:
         left = [t for t in threading.enumerate() if t not in threads and not t.name.startswith("tqdm")]
-        born = _children() - children
+        born = children() - before
         if not left and not born:
             return
         if time.monotonic() > deadline:

@@ -7,9 +7,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from engine import (
@@ -25,6 +25,7 @@ from engine import (
     demo_workload,
     measure,
 )
+from tests.children import children
 
 FOX: list[Any] = [{"role": "user", "content": "Tell me a story about a fox and a kite."}]
 GREEDY = SamplingParams(max_tokens=24, temperature=0, ignore_eos=True)
@@ -45,7 +46,7 @@ def process(hosted: EngineProcess) -> EngineProcess:
 
 
 def test_it_runs_in_another_process_with_the_models_card_and_header(process: EngineProcess) -> None:
-    assert process.pid in {child.pid for child in psutil.Process().children()}
+    assert process.pid in children()
     assert process.card.name == "demo stories 5M"
     assert isinstance(process.trace.records[0], Header)
     assert process.trace.header.config == SMALL
@@ -147,9 +148,10 @@ def test_a_load_tells_how_far_it_is() -> None:
 
 
 def test_a_load_that_fails_says_why_and_leaves_no_process() -> None:
+    before = children()
     with pytest.raises(InvalidInput, match="no folder /nowhere/at/all"):
         EngineProcess(ModelSpec("/nowhere/at/all"))
-    assert not [c for c in psutil.Process().children(recursive=True) if "engine.process" in " ".join(c.cmdline())][1:]
+    assert children() == before
 
 
 def test_a_closed_engine_refuses_and_closing_twice_is_fine() -> None:
@@ -165,12 +167,13 @@ def test_a_closed_engine_refuses_and_closing_twice_is_fine() -> None:
     engine.cancel()
 
 
-def test_the_side_of_the_window_never_imports_torch() -> None:
-    program = (
-        "import sys\nfrom engine import EngineProcess, ModelSpec, SamplingParams\n"
+def test_a_script_without_a_main_guard_is_run_once_and_never_imports_torch(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\nfrom engine import EngineProcess, ModelSpec, SamplingParams\nprint('begun')\n"
         "with EngineProcess(ModelSpec('demo-draft'), threads=1) as engine:\n"
         "    print(engine.submit('Once', SamplingParams(max_tokens=3, temperature=0)).result(60).finish_reason)\n"
         "print(sorted({'torch', 'transformers'} & set(sys.modules)))\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=False)
-    assert done.stdout.split() == ["length", "[]"], done.stderr
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=100, check=False)
+    assert done.stdout.split() == ["begun", "length", "[]"], done.stderr

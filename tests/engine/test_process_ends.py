@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 
-import psutil
 import pytest
 
 from engine import EngineProcess, FinishReason, LoadCancelled
+from tests.children import children
 from tests.engine.ending_processes import DRAFT, SMALL, TIMES, busy, check_texts, gone
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
@@ -23,7 +23,7 @@ def test_closing_while_requests_run_loses_no_text_and_leaves_no_process() -> Non
 
 
 def test_a_load_that_is_cancelled_leaves_no_process() -> None:
-    children = {child.pid for child in psutil.Process().children(recursive=True)}
+    before = children()
     for turn in range(TIMES):
         cancelled = threading.Event()
         timer = threading.Timer(0.2 * turn, cancelled.set)
@@ -36,5 +36,4 @@ def test_a_load_that_is_cancelled_leaves_no_process() -> None:
             assert turn > 2, "a load takes longer than half a second"
         timer.cancel()
         timer.join()
-        born = {child.pid for child in psutil.Process().children(recursive=True)} - children
-        assert all(gone(pid) for pid in born)
+        assert all(gone(pid) for pid in children() - before)

@@ -16,6 +16,7 @@ import pytest
 
 from engine import EngineProcess, FinishReason, InvalidInput, Notice
 from engine.process import EngineDied
+from tests.children import children
 from tests.engine.ending_processes import DRAFT, FOX, SHORT, SMALL, TIMES, busy, check_texts, gone
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
@@ -68,10 +69,9 @@ def test_a_child_that_is_killed_while_it_loads_raises_here() -> None:
 
 def kill_newest_child(after: float, pids: list[int]) -> None:
     time.sleep(0.05 + after)
-    for child in psutil.Process().children():
-        if "engine.process" in " ".join(child.cmdline()):
-            pids.append(child.pid)
-            child.kill()
+    for pid in children():
+        pids.append(pid)
+        psutil.Process(pid).kill()
 
 
 WINDOW = """
@@ -103,10 +103,11 @@ def engines_of(parent: subprocess.Popen[str]) -> list[int]:
 def test_a_window_that_is_killed_while_its_engine_starts_takes_it_along() -> None:
     for turn in range(14):
         with window() as parent:
-            while not (engines := engines_of(parent)):
+            while not engines_of(parent):
                 assert parent.poll() is None
                 time.sleep(0.005)
             time.sleep(0.2 * turn)
+            engines = engines_of(parent)
             parent.kill()
         assert all(gone(pid) for pid in engines)
 

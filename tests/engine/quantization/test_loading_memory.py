@@ -19,6 +19,7 @@ from engine.allocator import give_back
 from engine.bench.quantized import no_bars, save_subject
 from engine.bench.rounded_awq import save_rounded_awq
 from engine.bench.subject import Shape
+from tests.children import children
 
 SHAPE = Shape(hidden=1024, layers=4, heads=8, kv_heads=4, intermediate=2048, vocabulary=8192)  # 54 M parameters
 MIB = 1 << 20
@@ -117,8 +118,8 @@ def test_a_model_without_room_for_its_cache_leaves_memory_as_it_was(
 
 def test_a_cancelled_load_of_a_child_process_ends_the_child_at_once(folder: Callable[[str], Path]) -> None:
     cancelling = Cancelling(0.2)
-    before = {child.pid for child in psutil.Process().children()}
+    before = children()
     with pytest.raises(LoadCancelled):
         EngineProcess(ModelSpec(str(folder("nf4")), "nf4"), progress=cancelling, cancelled=cancelling.event)
     assert time.perf_counter() - cancelling.set_at < 5.0  # about one on a quiet machine
-    assert {child.pid for child in psutil.Process().children()} == before
+    assert children() == before

@@ -1,0 +1,349 @@
+"""Starts children of this process: engines and jobs. No torch here; they import it.
+
+On Linux a server, itself a child of this process, has imported what they need and forks them: a fresh interpreter takes
+seconds for that, a fork a few milliseconds. It starts when it is first asked for, runs one thread and never computes,
+since neither threads nor CUDA outlive a fork. Elsewhere, and where a child needs other variables for its imports than
+this process began with, it gets an interpreter of its own.
+
+Every child holds one end of a socket of its parent's and ends when that is closed; so does the server.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import importlib
+import os
+import pickle
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import traceback
+import weakref
+from collections.abc import Mapping
+from typing import NoReturn, Protocol
+
+from engine.progress import LoadCancelled
+
+HEAVY = (
+    "engine.engine",
+    "engine.quality_measure",
+    "engine.models.hub_client",
+    "engine.models.hub_download",
+    "transformers.models.llama.modeling_llama",
+    "transformers.models.llama.tokenization_llama",
+)  # what a child imports anyway, and what the first load of a model imports
+BEGUN = dict(os.environ)  # the environment that the server has
+EARLY = (
+    "ATEN_", "BNB_", "DNNL_", "GOMP_", "HF_", "HOME", "HUGGINGFACE_", "KMP_", "LANG", "LC_", "LD_", "MALLOC_", "MKL_",
+    "OMP_", "ONEDNN_", "OPENBLAS_", "PYTHON", "PYTORCH_", "TORCHAO_", "TORCH_", "TRANSFORMERS_", "TRITON_", "XDG_",
+)  # variables that libraries read while they are imported  # fmt: skip
+GLANCE = 0.05  # seconds between looks at whether a start was cancelled, and at whether the parent is gone
+UNTOLD = 255  # the exit code of a child whose server was gone before it
+CODE = struct.Struct("i")
+
+
+class Child(Protocol):
+    """A process that was started: `subprocess.Popen` is one."""
+
+    pid: int
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code, or the signal that ended it as a negative number; raises subprocess.TimeoutExpired."""
+
+    def terminate(self) -> None: ...
+    def kill(self) -> None: ...
+
+
+def start(
+    main: str,
+    link: socket.socket,
+    *,
+    out: int | None = None,
+    environment: Mapping[str, str] | None = None,
+    light: bool = False,
+    cancelled: threading.Event | None = None,
+) -> Child:
+    """Starts a child that calls `main` ("package.module:function") with the descriptor of its end `link` of a socket.
+
+    It has this process's folder, `sys.path` and environment with `environment` over it, and prints where this process
+    does, or to `out`. A `light` one imports no torch and does not wait for a server that still does. Raises
+    LoadCancelled, and OSError.
+    """
+    wanted = {**os.environ, **(environment or {})}
+    for _ in range(2):
+        server = _server_for(wanted, light)
+        if server is None:
+            break
+        try:
+            return server.fork(main, link, out, wanted, cancelled)
+        except ConnectionError:  # it was killed; the next one may live
+            server.end()
+        except OSError:  # the fault is here: no descriptor is free, the folder is gone
+            break
+    return subprocess.Popen(
+        [sys.executable, "-c", _program(f"become({main!r}, {link.fileno()})")],
+        stdin=subprocess.DEVNULL, stdout=out, stderr=out, pass_fds=[link.fileno()], env=wanted,
+    )  # fmt: skip
+
+
+def warm_up() -> None:
+    """Has the server ready for the first child, seconds from now; returns at once."""
+    _server_for(dict(os.environ), light=False)
+
+
+def server_pid() -> int | None:
+    """The server's process, where one runs."""
+    return _server.process.pid if _server is not None and _server.process.poll() is None else None
+
+
+def _program(call: str) -> str:
+    return f"import sys; sys.path[:] = {sys.path!r}; from engine import spawn; spawn.{call}"
+
+
+class Forked:
+    """A child of the server."""
+
+    def __init__(self, pid: int, handle: int, told: socket.socket) -> None:
+        self.pid = pid
+        self._handle, self._told = handle, told
+        self._code: int | None = None
+        self._lock = threading.Lock()
+        weakref.finalize(self, os.close, handle)
+
+    def wait(self, timeout: float | None = None) -> int:
+        over = select.poll()
+        over.register(self._handle, select.POLLIN)
+        if not over.poll(None if timeout is None else 1000 * timeout):
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
+        with self._lock:
+            if self._code is None:
+                self._code = UNTOLD
+                with contextlib.suppress(OSError, struct.error), self._told:
+                    (self._code,) = CODE.unpack(self._told.recv(CODE.size))
+            return self._code
+
+    def terminate(self) -> None:
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._handle, number)
+
+
+class Server:
+    """The server as its parent has it. A child is asked for by one byte and the descriptors it gets; the rest of its
+    order goes to the child itself, over a socket on which the server tells its id and, in the end, its exit code."""
+
+    def __init__(self) -> None:
+        self.conditions = _conditions(BEGUN)
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", _program(f"serve({theirs.fileno()})")],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()], env=BEGUN,
+            )  # fmt: skip
+
+    @property
+    def ready(self) -> bool:
+        """It has imported everything, or is dead: only then there is something to read."""
+        return bool(select.select([self._control], [], [], 0)[0])
+
+    def fork(
+        self,
+        main: str,
+        link: socket.socket,
+        out: int | None,
+        environment: Mapping[str, str],
+        cancelled: threading.Event | None,
+    ) -> Child:
+        order = pickle.dumps((main, os.getcwd(), list(sys.path), dict(environment)))
+        ours, theirs = socket.socketpair()
+        with contextlib.ExitStack() as undo:
+            undo.callback(ours.close)
+            with theirs:
+                given = [theirs.fileno(), link.fileno(), *((1, 2) if out is None else (out, out))]
+                socket.send_fds(self._control, [b"!"], given)
+            ours.sendall(order)
+            while not select.select([ours], [], [], GLANCE)[0]:
+                if cancelled is not None and cancelled.is_set():
+                    raise LoadCancelled("the load was cancelled")
+            told, handles, _, _ = socket.recv_fds(ours, CODE.size, 1)
+            if not handles:
+                raise ConnectionError("the server is gone")
+            undo.pop_all()
+        return Forked(CODE.unpack(told)[0], handles[0], ours)
+
+    def end(self) -> None:
+        """Children that live go on."""
+        self._control.close()
+        self.process.kill()
+        self.process.wait()
+
+    def forget(self) -> None:
+        """In a fork of the parent, whose server it is not."""
+        self._control.close()
+        self.process.returncode = 0
+
+
+_server: Server | None = None
+_starting = threading.Lock()
+
+
+def _server_for(environment: Mapping[str, str], light: bool) -> Server | None:
+    global _server
+    if not sys.platform.startswith("linux"):
+        return None
+    with _starting:
+        server = _server if server_pid() is not None else None
+        conditions = _conditions(environment)
+        if server is None and not light and conditions == _conditions(BEGUN):
+            if _server is None:
+                atexit.register(_end)
+                os.register_at_fork(after_in_child=_forget)
+            server = _server = Server()
+        if server is None or server.conditions != conditions or (light and not server.ready):
+            return None
+        return server
+
+
+def _conditions(environment: Mapping[str, str]) -> tuple[object, ...]:
+    """What counts while modules are imported, and so for all children of one server."""
+    return {k: v for k, v in environment.items() if k.startswith(EARLY)}, os.sched_getaffinity(0)
+
+
+def _end() -> None:
+    if _server is not None:
+        _server.end()
+
+
+def _forget() -> None:
+    global _server, _starting
+    server, _server, _starting = _server, None, threading.Lock()
+    if server is not None:
+        server.forget()
+
+
+# The server.
+
+
+def serve(descriptor: int) -> NoReturn:
+    """The server's main, and that of its children."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    control = socket.socket(fileno=descriptor)
+    control.set_inheritable(False)
+    _import_all(control)
+    gc.collect()
+    gc.freeze()  # a collection would copy every page that children share with the server
+    order, link, out, err = _fork_children(control)
+    with socket.socket(fileno=order) as told, told.makefile("rb") as lines:
+        main, folder, path, environment = pickle.load(lines)
+    for descriptor, place in ((out, 1), (err, 2)):
+        os.dup2(descriptor, place)
+        os.close(descriptor)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.path[:] = path
+    importlib.invalidate_caches()
+    become(main, link)
+
+
+def _import_all(control: socket.socket) -> None:
+    """Whatever cannot be imported is missed by the child that needs it. Ends the process where the parent is gone: the
+    thread that looks for that is gone itself before anything is forked."""
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # a library may ask whether there is a GPU: not by using it
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(GLANCE):
+            if _hung_up(control):
+                os._exit(0)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    for module in HEAVY:
+        with contextlib.suppress(Exception):
+            importlib.import_module(module)
+    done.set()
+    watcher.join()
+    with contextlib.suppress(OSError):
+        control.send(b"!")
+
+
+def _hung_up(end: socket.socket) -> bool:
+    """Whoever has the other end is gone."""
+    events = select.poll()
+    events.register(end, 0)
+    return any(event & select.POLLHUP for _, event in events.poll(0))
+
+
+def _fork_children(control: socket.socket) -> list[int]:
+    """Forks as asked and tells how children end, until the parent is gone. Returns in each child, with what it got."""
+    children: dict[int, tuple[int, socket.socket]] = {}  # by a descriptor that can be read when one has ended
+    events = select.poll()
+    events.register(control, select.POLLIN)
+    while True:
+        for event, _ in events.poll():
+            if event in children:
+                events.unregister(event)
+                _collect(event, *children.pop(event))
+                continue
+            asked, given = b"", [0]
+            with contextlib.suppress(ConnectionError):
+                asked, given, _, _ = socket.recv_fds(control, 1, 4, socket.MSG_CMSG_CLOEXEC)
+            if not asked:
+                os._exit(0)
+            told = socket.socket(fileno=os.dup(given[0]))
+            if _hung_up(told):  # the start was cancelled
+                told.close()
+            else:
+                pid = os.fork()
+                if not pid:
+                    for end in (control, told, *(other for _, other in children.values())):
+                        end.close()
+                    for handle in children:
+                        os.close(handle)
+                    return given
+                handle = os.pidfd_open(pid)
+                children[handle] = pid, told
+                events.register(handle, select.POLLIN)
+                with contextlib.suppress(OSError):  # whoever asked is gone, and the child sees that too
+                    socket.send_fds(told, [CODE.pack(pid)], [handle])
+            for descriptor in given:
+                os.close(descriptor)
+
+
+def _collect(handle: int, pid: int, told: socket.socket) -> None:
+    """A child that has ended."""
+    os.close(handle)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    with contextlib.suppress(OSError), told:
+        told.send(CODE.pack(code))
+
+
+# The child.
+
+
+def become(main: str, link: int) -> NoReturn:
+    """Calls `main` and ends the process: nobody waits for threads that sit in a read."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C in a terminal is the parent's to act on
+    code = 1
+    try:
+        module, _, name = main.partition(":")
+        getattr(importlib.import_module(module), name)(link)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)

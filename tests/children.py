@@ -1,0 +1,12 @@
+"""The processes that this one has started."""
+
+from __future__ import annotations
+
+import psutil
+
+from engine import spawn
+
+
+def children() -> set[int]:
+    """All that live, but the server that forks them: it stays."""
+    return {child.pid for child in psutil.Process().children(recursive=True)} - {spawn.server_pid()}

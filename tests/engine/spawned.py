@@ -1,0 +1,28 @@
+"""What children do in tests of how they are started."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from typing import Any
+
+from engine.job import Report
+
+
+def answer(descriptor: int) -> None:
+    """Evaluates lines, until there are no more."""
+    with socket.socket(fileno=descriptor) as link, link.makefile() as lines:
+        for line in lines:
+            link.sendall(json.dumps(eval(line, {"os": os, "sys": sys})).encode() + b"\n")
+
+
+def first_token(arguments: Any, report: Report) -> list[str]:
+    """The modules that a load and a token import."""
+    before = set(sys.modules)
+    from engine import Engine, ModelSpec, SamplingParams
+
+    with Engine(ModelSpec("demo-draft"), threads=1) as engine:
+        engine.submit("Once", SamplingParams(max_tokens=1)).result()
+    return sorted(set(sys.modules) - before)
