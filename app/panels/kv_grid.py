@@ -8,7 +8,6 @@ import numpy as np
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QColor,
-    QFocusEvent,
     QHideEvent,
     QImage,
     QKeyEvent,
@@ -236,14 +235,6 @@ class KvGrid(Painted):
             self.owner_asked.emit(self.pointed)
         else:
             super().keyPressEvent(event)
-
-    def focusInEvent(self, event: QFocusEvent) -> None:
-        super().focusInEvent(event)
-        self.update()
-
-    def focusOutEvent(self, event: QFocusEvent) -> None:
-        super().focusOutEvent(event)
-        self.update()
 
     def tip(self, at: QPointF) -> str:
         block = self.block_at(at)

@@ -136,11 +136,8 @@ class KvStrips(Painted):
                 if left + self._face.width(words) <= self.width():
                     self._face.draw(painter, left, baseline, words)
                     break
-        if self.hasFocus():
-            painter.setOpacity(1.0)
-            painter.setPen(QPen(t.accent, 1))
-            painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.drawRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5))
+        painter.setOpacity(1.0)
+        self.paint_focus(painter)
 
     def _strip(self, painter: QPainter, strip: Strip, box: QRectF) -> None:
         t, own = theme.current(), theme.request_color(strip.request)

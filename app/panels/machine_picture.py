@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QPolygonF
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPolygonF
 from PySide6.QtWidgets import QSizePolicy
 
 from app import theme
@@ -115,10 +115,7 @@ class MachinePicture(Painted):
             self._chart(painter, cell)
         if cells:
             self._foot(painter, cells)
-        if self.hasFocus():
-            painter.setPen(QPen(theme.current().accent, 1))
-            painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.drawRoundedRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5), theme.px(4), theme.px(4))
+        self.paint_focus(painter, 4)
         painter.end()
 
     def _chart(self, painter: QPainter, cell: Cell) -> None:

@@ -8,7 +8,6 @@ import numpy as np
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QColor,
-    QFocusEvent,
     QImage,
     QKeyEvent,
     QMouseEvent,
@@ -19,7 +18,7 @@ from PySide6.QtGui import (
     QPen,
     QPolygonF,
 )
-from PySide6.QtWidgets import QSizePolicy, QWidget
+from PySide6.QtWidgets import QSizePolicy
 
 from app import theme
 from app.column import Array
@@ -28,6 +27,7 @@ from app.panels.memory_raster import draw_dashes, stacked
 from app.panels.memory_series import KINDS, MemorySeries
 from app.plot import patterns
 from app.plot.scales import nice_pool, time_ticks
+from app.ui.painted import Painted
 from app.words import bytes_words
 
 LOW = 0.25  # a pool of which less is held is not drawn to its whole height
@@ -43,7 +43,7 @@ def axis_top(pool: float, held: float, compared: float) -> float:
     return max(pool, min(1.05 * compared, HIGHEST * pool))
 
 
-class MemoryArea(QWidget):
+class MemoryArea(Painted):
     """Draws `series` over the seconds it is shown, one mean over time a pixel column."""
 
     hovered = Signal(object)  # seconds of the trace under the pointer; None: it left
@@ -156,13 +156,11 @@ class MemoryArea(QWidget):
             if len(self._edges) > 1:
                 self._draw(painter, area)
             self._axes(painter, area)
-            for time, face in ((self._pointed, t.secondary), (self._cursor, t.accent)):
+            for time, color in ((self._pointed, t.secondary), (self._cursor, t.accent)):
                 if time is not None and self.span[0] <= time <= self.span[1]:
                     x, over = round(self.x_at(time)), theme.px(3)
-                    painter.fillRect(QRectF(x, area.top() - over, 1, area.height() + 2 * over), face)
-        if self.hasFocus():
-            painter.setPen(QPen(t.accent, 1))
-            painter.drawRect(QRectF(0.5, 0.5, self.width() - 1, self.height() - 1))
+                    painter.fillRect(QRectF(x, area.top() - over, 1, area.height() + 2 * over), color)
+        self.paint_focus(painter)
         painter.end()
 
     def _draw(self, painter: QPainter, area: QRectF) -> None:
@@ -310,12 +308,6 @@ class MemoryArea(QWidget):
                 self.chosen.emit(math.inf)
             case _:
                 super().keyPressEvent(event)
-
-    def focusInEvent(self, event: QFocusEvent) -> None:
-        self.update()
-
-    def focusOutEvent(self, event: QFocusEvent) -> None:
-        self.update()
 
 
 def dash(color: QColor) -> QPen:

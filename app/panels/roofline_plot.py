@@ -120,10 +120,7 @@ class RooflinePlot(Painted):
         painter.restore()
         self._roof(painter, frame)
         self._cursor(painter, frame)
-        if self.hasFocus():
-            painter.setPen(QPen(t.accent, 1))
-            painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.drawRoundedRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5), px(4), px(4))
+        self.paint_focus(painter, 4)
         painter.end()
 
     def _words(self, painter: QPainter) -> float:

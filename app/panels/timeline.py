@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QFocusEvent, QImage, QPainter, QPaintEvent, QPen, QResizeEvent
+from PySide6.QtGui import QColor, QImage, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app import theme
@@ -252,7 +252,7 @@ class Timeline(TimelineSpan):
         self._paint_ticks(painter, area, area.bottom() + 1)
         if self._cursor is not None:
             self._paint_cursor(painter, self.x_at(self._cursor), area.top(), area.height() + theme.px(3))
-        self._paint_focus(painter)
+        self.paint_focus(painter)
 
     def _paint_rows(self, painter: QPainter) -> None:
         if self._picture is None:
@@ -264,11 +264,6 @@ class Timeline(TimelineSpan):
         area = self.area()
         if area.left() <= x <= area.right() + 1:
             painter.fillRect(QRectF(round(x), top, 1, height), theme.current().accent)
-
-    def _paint_focus(self, painter: QPainter) -> None:
-        if self.hasFocus():
-            painter.setPen(QPen(theme.current().accent, 1))
-            painter.drawRect(QRectF(0.5, 0.5, self.width() - 1, self.height() - 1))
 
     def _paint_slots(self, painter: QPainter, area: QRect) -> None:
         """The slots' numbers."""
@@ -355,12 +350,6 @@ class Timeline(TimelineSpan):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         self._stale()
-
-    def focusInEvent(self, event: QFocusEvent) -> None:
-        self.update()
-
-    def focusOutEvent(self, event: QFocusEvent) -> None:
-        self.update()
 
 
 def _parts(color: QColor) -> Array:

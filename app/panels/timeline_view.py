@@ -220,7 +220,7 @@ class TimelineView(Timeline):
         painter.fillRect(event.rect(), theme.current().panel)
         if not len(self.cells):
             self._say_empty(painter)
-            self._paint_focus(painter)
+            self.paint_focus(painter)
             return
         paint, area, bands = self._paints(), self.area(), self.bands()
         if not self._seen:
@@ -251,7 +251,7 @@ class TimelineView(Timeline):
             self._paint_cursor(painter, x, 0, bottom + theme.px(3))
         self._paint_ticks(painter, area, bottom)
         self._paint_foot(painter, paint, bands)
-        self._paint_focus(painter)
+        self.paint_focus(painter)
 
     def _paint_marks(self, painter: QPainter, paint: TimelinePaint) -> None:
         area, bars, ratio = self.area(), self._bars(), self._ratio()
