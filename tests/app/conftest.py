@@ -176,7 +176,6 @@ def loaded(qtbot: QtBot, shared: Session) -> Iterator[Session]:
     trace = shared.trace
     assert trace is not None
     wait_until(lambda: all(view.ended is not None for view in trace.requests.values()))
-    shared.find = lambda request: None
     closing = shared.start(shared.close_file())
     wait_until(closing.done)
 
