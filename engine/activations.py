@@ -78,11 +78,8 @@ def activation_bytes(rehearsal: Rehearsal, model: LoadedModel, config: EngineCon
         torch.cuda.reset_peak_memory_stats(model.device)
         rehearsal.prefill(rows, length)
         torch.cuda.synchronize(model.device)
-        most_live, most_held = (
-            torch.cuda.max_memory_allocated(model.device),
-            torch.cuda.max_memory_reserved(model.device),
-        )
-        return max(0, most_live - live, most_held - held)
+        most_held = torch.cuda.max_memory_reserved(model.device)
+        return max(0, torch.cuda.max_memory_allocated(model.device) - live, most_held - held)
     tokens = rows * length
     rate = roof.operations / (2 * max(model.card.body_parameters, 1)) if roof is not None else 0.0  # tokens a second
     if min(tokens, 3 * FEW) > WORTH * rate or os.environ.get("TRITON_INTERPRET") == "1":

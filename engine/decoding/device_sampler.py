@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from engine.decoding.sampler import LOWEST_TEMPERATURE, Sampled
+from engine.decoding.sampler import LOWEST_TEMPERATURE, Sampled, with_alternatives
 from engine.kernels.sampling import WORDS, sample
 from engine.models.launched import to_device
 from engine.request import Branch
@@ -72,9 +72,4 @@ class DeviceSampler:
             self._last_tokens if last_tokens is None else last_tokens,
             limited=any(p.temperature and (p.top_k or p.top_p < 1 or p.min_p) for p in params),
         )
-        most = max(p.logprobs for p in params)
-        if not most:
-            return Sampled(tokens, logprobs)
-        values, ids = logits.topk(min(most, logits.shape[-1]), -1)
-        normalizer = logits.gather(-1, tokens[:, None]).float() - logprobs[:, None]
-        return Sampled(tokens, logprobs, ids, values.float() - normalizer)
+        return with_alternatives(tokens, logprobs, logits, params)

@@ -47,6 +47,16 @@ class Sampled:
     alternative_logprobs: Tensor | None = None
 
 
+def with_alternatives(tokens: Tensor, logprobs: Tensor, logits: Tensor, params: Sequence[SamplingParams]) -> Sampled:
+    """Beside each row's token, as many of its likeliest as any row asks for."""
+    most = max(p.logprobs for p in params)
+    if not most:
+        return Sampled(tokens, logprobs)
+    values, ids = logits.topk(min(most, logits.shape[-1]), -1)
+    normalizer = logits.gather(-1, tokens[:, None]).float() - logprobs[:, None]
+    return Sampled(tokens, logprobs, ids, values.float() - normalizer)
+
+
 class Sampler:
     """Samples the rows of a step. Holds which tokens a slot has seen, for rows with a repetition penalty."""
 
@@ -80,12 +90,7 @@ class Sampler:
             tokens[index] = self._draw(adjusted[index], [branches[i] for i in drawn], [params[i] for i in drawn])
         self._remember(tokens, branches, params)
         logprobs = -cross_entropy(logits, tokens, reduction="none")  # in one pass, without logits' exponentials
-        most = max(p.logprobs for p in params)
-        if not most:
-            return Sampled(tokens, logprobs)
-        values, ids = logits.topk(min(most, logits.shape[-1]), -1)
-        normalizer = logits.gather(-1, tokens[:, None]) - logprobs[:, None]
-        return Sampled(tokens, logprobs, ids, values - normalizer)
+        return with_alternatives(tokens, logprobs, logits, params)
 
     def _penalize(self, logits: Tensor, branches: Sequence[Branch], params: Sequence[SamplingParams]) -> Tensor:
         rows = [i for i, p in enumerate(params) if p.repetition_penalty != 1.0]

@@ -244,15 +244,9 @@ class _Log:
         self.steps = [s for s in self.all_steps if s.rows]
 
     def column(self, name: str) -> Array:
-        """A row's column over all steps, as int64."""
-        parts = [getattr(step, name) for step in self.steps]
-        whole = np.concatenate(parts).astype(np.int64) if parts else np.zeros(0, np.int64)
-        return whole if len(whole) == sum(s.rows for s in self.steps) else _filled(parts, self.steps)
-
-
-def _filled(parts: Sequence[Array], steps: Sequence[Step]) -> Array:
-    """A column that some steps left out, with zeros there."""
-    return np.concatenate([p if len(p) else np.zeros(s.rows, np.int64) for p, s in zip(parts, steps)])
+        """A row's column over all steps, as int64; zeros where a step left it out."""
+        parts = ((step, getattr(step, name)) for step in self.steps)
+        return _concatenated([part if len(part) else np.zeros(step.rows, np.int64) for step, part in parts])
 
 
 def _timings(log: _Log) -> Timings:

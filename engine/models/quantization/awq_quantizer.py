@@ -7,15 +7,16 @@ method in a config, and `AutoModelForCausalLM.from_pretrained(folder, config=con
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from torch import nn
 from transformers.quantizers import HfQuantizer, register_quantization_config, register_quantizer
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
 from engine.config import InvalidInput
+from engine.models.headers import read_headers
 from engine.models.quantization.awq_layout import COLUMNS
 from engine.models.quantization.awq_linear import AwqLinear
 from engine.models.quantization.awq_settings import AwqSettings, check_group, check_names
@@ -47,7 +48,8 @@ class AwqQuantizer(HfQuantizer):
         self, model: Any, checkpoint_files: Sequence[str] | None = None, **_: Any
     ) -> None:
         settings = AwqSettings(self.quantization_config.group, tuple(self.quantization_config.skipped))
-        swap_linears(model, settings, stored_shapes(checkpoint_files or ()))
+        headers = read_headers([Path(file) for file in checkpoint_files or ()])
+        swap_linears(model, settings, {name: shape for name, (shape, _) in headers.items()})
 
     def is_serializable(self, *_: Any, **__: Any) -> bool:
         return False
@@ -64,15 +66,6 @@ def awq_arguments(config: Any, settings: AwqSettings) -> dict[str, Any]:
             del part.quantization_config
     config.quantization_config = {"quant_method": METHOD, "group": settings.group, "skipped": list(settings.skipped)}
     return {"config": config}
-
-
-def stored_shapes(files: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """The shape of each tensor in these safetensors, from their headers."""
-    shapes: dict[str, tuple[int, ...]] = {}
-    for path in files:
-        with safe_open(path, framework="pt") as file:
-            shapes.update({name: tuple(file.get_slice(name).get_shape()) for name in file.keys()})  # noqa: SIM118
-    return shapes
 
 
 def swap_linears(model: Any, settings: AwqSettings, shapes: Shapes) -> None:
