@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from engine.agreement import NEAR_TIE, Agreement, Parting, Verdict, agreement, agreements
 from engine.comparison import Comparison, MeasureCell, MeasureRow, compare, compare_race, table
-from engine.config import (
+from engine.config.schemes import SCHEMES, Quantization, missing, quantized_bytes
+from engine.config.specs import (
     DELIVERIES,
     DTYPES,
     MODES,
@@ -44,7 +45,6 @@ from engine.models.hub import HubModel, download, hub_info, hub_model, search_hu
 from engine.process import EngineProcess
 from engine.progress import LoadCancelled, LoadProgress
 from engine.quality import DEFAULT_TOKENS, READING, QualityReport, QualityRow, measure_quality, ranked
-from engine.quantization import SCHEMES, Quantization, missing, quantized_bytes
 from engine.quantize import GROUPS, AwqRecipe, check_recipe, origin_of, quantize_to_awq
 from engine.race import RACE_ORDERS, Race, RaceEvent, RaceFinished, RaceResult
 from engine.run import Run

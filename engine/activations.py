@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from engine.config import EngineConfig
+from engine.config.specs import EngineConfig
 from engine.memory_rules import step_bytes
 from engine.models.info import MLP_WIDTHS
 from engine.models.loading import LoadedModel

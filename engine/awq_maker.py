@@ -13,7 +13,7 @@ from typing import Any
 
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from engine.config import InvalidInput, ModelSpec
+from engine.config.specs import InvalidInput, ModelSpec
 from engine.job import Report
 from engine.models.checkpoint import first_line, read_tokenizer, transformers_config
 from engine.models.inspect import read_config

@@ -16,7 +16,7 @@ from engine import machine
 from engine.allocator import keep_freed_memory, release_references
 from engine.bill import bill_of
 from engine.blocks import BlockPool
-from engine.config import EngineConfig, InvalidInput, ModelSpec, Prompt, SamplingParams, Submission
+from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Prompt, SamplingParams, Submission
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.faults import DeviceLost
 from engine.inbox import Inbox

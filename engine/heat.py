@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from engine.config import EngineConfig
+from engine.config.specs import EngineConfig
 from engine.host import EngineFace, EngineHost
 from engine.lane import Lane
 from engine.progress import LoadCancelled, LoadProgress

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from engine.config import EngineConfig, ModelSpec, Submission
+from engine.config.specs import EngineConfig, ModelSpec, Submission
 from engine.progress import LoadProgress
 from engine.run import Run
 from engine.stream import Stream

@@ -10,7 +10,7 @@ from itertools import count
 import numpy as np
 
 from engine.blocks import BlockPool, blocks_for
-from engine.config import PAGED_MODES, EngineConfig, InvalidInput, SamplingParams, Submission
+from engine.config.specs import PAGED_MODES, EngineConfig, InvalidInput, SamplingParams, Submission
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.decoding.output import Output
 from engine.models.loading import LoadedModel

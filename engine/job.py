@@ -22,7 +22,7 @@ from importlib import import_module
 from typing import Any
 
 from engine import spawn
-from engine.config import InvalidInput
+from engine.config.specs import InvalidInput
 from engine.progress import LoadCancelled, LoadProgress
 
 Report = Callable[[LoadProgress], None]

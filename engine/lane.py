@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote, unquote
 
-from engine.config import MODES, PAGED_MODES, SOLITARY_MODES, EngineConfig, InvalidInput, ModelSpec
+from engine.config.specs import MODES, PAGED_MODES, SOLITARY_MODES, EngineConfig, InvalidInput, ModelSpec
 
 MODE_TITLES = {
     "recompute": "One at a time, no cache",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from engine.config import EngineConfig
+from engine.config.specs import EngineConfig
 from engine.ledger import Ledger
 from engine.paging import PagedLayout
 from engine.plan import Refused, Row, StepPlan

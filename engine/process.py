@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from engine import spawn
-from engine.config import EngineConfig, InvalidInput, ModelSpec, Prompt, SamplingParams, Submission
+from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Prompt, SamplingParams, Submission
 from engine.progress import LoadCancelled, LoadProgress
 from engine.run import Run
 from engine.stream import Stream, StreamRouter

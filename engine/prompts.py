@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from engine.config import InvalidInput, Message, Prompt
+from engine.config.specs import InvalidInput, Message, Prompt
 from engine.trace.records import ModelCard
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from engine.config import InvalidInput, ModelSpec
+from engine.config.specs import InvalidInput, ModelSpec
 from engine.job import Report, run_job
 from engine.texts import read_text, suited_text
 

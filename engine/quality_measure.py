@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from engine.bench.decode_steps import decode_steps
-from engine.config import EngineConfig, InvalidInput, ModelSpec, SamplingParams, Submission
+from engine.config.schemes import SCHEMES
+from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, SamplingParams, Submission
 from engine.engine import Engine
 from engine.job import Report
 from engine.models import attention
@@ -28,7 +29,6 @@ from engine.models.inspect import inspect_model
 from engine.models.loading import LoadedModel
 from engine.progress import LoadCancelled, LoadProgress
 from engine.quality import BATCH, READING, QualityReport, QualityRow
-from engine.quantization import SCHEMES
 from engine.texts import read_text, scored_tokens
 
 ROWS = 64  # positions whose distributions are compared at a time, in float64

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from uuid import uuid4
 
-from engine.config import InvalidInput, ModelSpec
+from engine.config.specs import InvalidInput, ModelSpec
 from engine.job import Report, run_job
 from engine.models.architectures import why_unsupported
 from engine.models.cache import in_units

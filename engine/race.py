@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from engine.config import InvalidInput
+from engine.config.specs import InvalidInput
 from engine.heat import DEFAULT_KV_TOKENS, LaneEvent, LaneRun, Track
 from engine.host import EngineHost
 from engine.lane import Lane, lane_names

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from engine.blocks import BlockPool
-from engine.config import EngineConfig, SamplingParams
+from engine.config.specs import EngineConfig, SamplingParams
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.decoding.output import Output
 from engine.request import Branch, Emission, Request

@@ -7,7 +7,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from engine.blocks import ROOT
-from engine.config import SamplingParams
+from engine.config.specs import SamplingParams
 from engine.decoding.output import Output
 from engine.trace.records import FinishReason
 

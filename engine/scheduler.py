@@ -12,7 +12,7 @@ from math import inf
 
 from engine import policies
 from engine.blocks import BlockPool, blocks_for
-from engine.config import EngineConfig
+from engine.config.specs import EngineConfig
 from engine.ledger import Ledger
 from engine.plan import Committed, KvUse, Refused, Row, StepPlan
 from engine.request import Branch, Emission, Life, Request

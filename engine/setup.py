@@ -10,7 +10,7 @@ import torch
 
 from engine.activations import activation_bytes, computed_bytes
 from engine.allocator import release_references
-from engine.config import EngineConfig, InvalidInput
+from engine.config.specs import EngineConfig, InvalidInput
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.faults import DeviceLost, Fault, fault_of, first_line, memory_asked
 from engine.kv_budget import free_memory, pool_blocks, step_blocks

@@ -13,7 +13,7 @@ from math import isfinite, log2
 from statistics import median
 from typing import Any
 
-from engine.config import SOLITARY_MODES, InvalidInput
+from engine.config.specs import SOLITARY_MODES, InvalidInput
 from engine.heat import LaneEvent, LaneRun, Track
 from engine.host import EngineHost
 from engine.lane import Lane, lane_names

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import resources
-from engine.config import InvalidInput
+from engine.config.specs import InvalidInput
 from engine.models.inspect import EMBEDDED
 
 TEXTS = {

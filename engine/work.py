@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.config import PAGED_MODES
+from engine.config.specs import PAGED_MODES
 from engine.trace.records import Array, BlockEvent, Header, Kind, ModelCard, Step
 
 ITEMS = {"float32": 4, "float16": 2, "bfloat16": 2}

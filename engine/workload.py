@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from math import isfinite
 
-from engine.config import InvalidInput, Prompt, SamplingParams
+from engine.config.specs import InvalidInput, Prompt, SamplingParams
 
 
 @dataclass(frozen=True, slots=True)

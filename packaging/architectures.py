@@ -14,7 +14,7 @@ import transformers
 from transformers import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from engine.config import InvalidInput
+from engine.config.specs import InvalidInput
 from engine.models.architectures import REASONS, TABLE
 from engine.models.checkpoint import refuse_unsupported
 

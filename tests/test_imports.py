@@ -20,7 +20,7 @@ def modules_after(statement: str) -> set[str]:
     "module",
     [
         "engine",
-        "engine.config",
+        "engine.config.specs",
         "engine.trace",
         "engine.process",
         "engine.workload",

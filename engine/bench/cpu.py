@@ -23,7 +23,7 @@ from engine.bench.noise import NoiseMeter
 from engine.bench.report import CaseReport, Report, StepReport, Throughput
 from engine.bench.scheduling import scheduler_seconds
 from engine.bench.subject import Case, Lengths, Shape, make_case, plain_tokenizer, random_llama, twin
-from engine.config import EngineConfig
+from engine.config.specs import EngineConfig
 from engine.engine import Engine
 from engine.models.loading import LoadedModel, wrap
 from engine.models.packed_linear import pack_linears

@@ -15,12 +15,12 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 from engine.bench.gpu_decode import DECODE, begun, free_device_memory, measure, pool_bytes, wrapped
 from engine.bench.gpu_report import Bench
 from engine.bench.stopwatch import one_after_another, sets_beyond_cache
-from engine.config import EngineConfig
+from engine.config.schemes import missing
+from engine.config.specs import EngineConfig
 from engine.kernels.awq_matmul import awq_matmul
 from engine.models.quantization.awq_layout import round_to_nearest
 from engine.models.quantization.awq_linear import AwqLinear, ready
 from engine.models.quantization.bits import settle
-from engine.quantization import missing
 
 GROUP = 128
 BATCHES = (1, 8)

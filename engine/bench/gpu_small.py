@@ -12,7 +12,7 @@ from torch.nn.functional import silu
 
 from engine.bench.gpu_report import Bench, Table
 from engine.bench.stopwatch import one_after_another, sets_beyond_cache
-from engine.config import SamplingParams
+from engine.config.specs import SamplingParams
 from engine.decoding.device_sampler import DeviceSampler, parameter_words
 from engine.decoding.output import Output
 from engine.kernels.rms_norm import Rounding, rms_norm

@@ -29,7 +29,7 @@ from engine.bench.gpu_decode import (
 from engine.bench.gpu_report import Bench, Table
 from engine.bench.stopwatch import Piece, idle_share
 from engine.bench.subject import Case
-from engine.config import EngineConfig, SamplingParams
+from engine.config.specs import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.run import Run
 from engine.trace.records import Kind, ModelCard, Step

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.config import EngineConfig, SamplingParams
+from engine.config.specs import EngineConfig, SamplingParams
 from engine.trace.records import (
     Array,
     BlockEvent,

@@ -7,7 +7,7 @@ from statistics import median
 from typing import cast
 
 from engine.blocks import BlockPool
-from engine.config import EngineConfig, SamplingParams
+from engine.config.specs import EngineConfig, SamplingParams
 from engine.decoding.output import Output
 from engine.request import Branch, Emission, Request
 from engine.scheduler import Scheduler

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from engine.config import SamplingParams
+from engine.config.specs import SamplingParams
 from engine.workload import Arrival, Workload
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.config import SamplingParams
+from engine.config.specs import SamplingParams
 from engine.decoding.detokenizer import Detokenizer
 from engine.decoding.stop import StopStrings
 from engine.trace.records import FinishReason

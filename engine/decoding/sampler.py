@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from engine.config import SamplingParams
+from engine.config.specs import SamplingParams
 from engine.request import Branch
 
 CANDIDATES = 128  # enough for most top-p nuclei; where they are not, more are looked at

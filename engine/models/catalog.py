@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import resources
-from engine.config import InvalidInput
+from engine.config.specs import InvalidInput
 from engine.models.cache import (
     PLANS,
     cache_folder,

@@ -8,8 +8,8 @@ from typing import Any
 import transformers
 from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from engine.config import InvalidInput, ModelSpec
-from engine.quantization import missing
+from engine.config.schemes import missing
+from engine.config.specs import InvalidInput, ModelSpec
 
 
 def transformers_config(folder: Path, spec: ModelSpec) -> Any:

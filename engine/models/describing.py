@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from engine.config import InvalidInput
+from engine.config.specs import InvalidInput
 from engine.models import attention
 from engine.models.weight_count import count_weights, held_bytes
 from engine.trace.records import ModelCard

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.blocks import blocks_for
-from engine.config import EngineConfig
+from engine.config.specs import EngineConfig
 from engine.decoding.device_sampler import DeviceSampler, parameter_words
 from engine.kernels.paged_attention import SHORT, PackedRows
 from engine.kernels.sampling import WORDS

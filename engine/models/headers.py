@@ -7,7 +7,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from engine.config import InvalidInput
+from engine.config.specs import InvalidInput
 
 INDEX = "model.safetensors.index.json"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.config import InvalidInput, ModelSpec
+from engine.config.specs import InvalidInput, ModelSpec
 from engine.job import JobDied, Report, run_job
 from engine.models.inspect import ModelInfo, inspect_parts
 from engine.progress import LoadCancelled, LoadProgress

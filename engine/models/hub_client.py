@@ -29,7 +29,7 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
 
-from engine.config import InvalidInput
+from engine.config.specs import InvalidInput
 from engine.job import Report
 from engine.models.hub import HubModel
 from engine.models.inspect import INDEX

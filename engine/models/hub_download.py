@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 
 from huggingface_hub.utils import WeakFileLock, build_hf_headers, hf_raise_for_status
 
-from engine.config import InvalidInput
+from engine.config.specs import InvalidInput
 from engine.job import Report
 from engine.models.blob_digest import BlobDigest
 from engine.models.cache import (

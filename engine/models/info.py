@@ -8,7 +8,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from engine.config import InvalidInput
+from engine.config.specs import InvalidInput
 from engine.models.quantization.awq_settings import awq_settings, check_group, check_names
 from engine.models.weight_names import sort_weights
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import resources
-from engine.config import InvalidInput, ModelSpec
+from engine.config.specs import InvalidInput, ModelSpec
 from engine.models.headers import INDEX, read_headers, read_json, weight_files
 from engine.models.info import ModelInfo, inspect_parts
 

@@ -12,7 +12,7 @@ import torch
 from transformers import PreTrainedModel
 
 from engine.allocator import give_back, release_references
-from engine.config import InvalidInput, ModelSpec
+from engine.config.specs import InvalidInput, ModelSpec
 from engine.models.checkpoint import quantization_of, read_tokenizer, transformers_config
 from engine.models.describing import describe, end_tokens, serve_with_paged_attention
 from engine.models.hub import fetch

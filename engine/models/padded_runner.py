@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from engine.config import EngineConfig
+from engine.config.specs import EngineConfig
 from engine.kernels.padded import attention, causal_attention, left_padded_bias
 from engine.models.attention import Options, Timer
 from engine.models.contiguous_cache import ContiguousCache

@@ -9,7 +9,7 @@ from itertools import takewhile
 import torch
 from torch import Tensor
 
-from engine.config import EngineConfig
+from engine.config.specs import EngineConfig
 from engine.kernels import cpu
 from engine.models.attention import Options
 from engine.models.loading import LoadedModel

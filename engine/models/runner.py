@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from engine.config import EngineConfig
+from engine.config.specs import EngineConfig
 from engine.decoding.sampler import Sampled, Sampler
 from engine.models.attention import Batch, Timer
 from engine.models.launched import Clock, LaunchedStep, to_device

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.config import EngineConfig
+from engine.config.specs import EngineConfig
 from engine.models.loading import LoadedModel
 from engine.models.padded_runner import PaddedRunner
 from engine.models.paged_runner import PagedRunner

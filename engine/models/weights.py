@@ -15,7 +15,7 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from engine.config import InvalidInput
+from engine.config.specs import InvalidInput
 from engine.models.checkpoint import first_line
 from engine.models.inspect import ModelInfo
 from engine.progress import LoadCancelled, LoadProgress

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.config import EngineConfig, Message, SamplingParams
+from engine.config.specs import EngineConfig, Message, SamplingParams
 
 VERSION = 4
 Array = np.ndarray[Any, Any]

@@ -11,7 +11,7 @@ from itertools import islice
 
 import numpy as np
 
-from engine.config import Message, SamplingParams
+from engine.config.specs import Message, SamplingParams
 from engine.trace.records import Array, Ended, FinishReason, Kind, Record, Step, Submitted
 
 

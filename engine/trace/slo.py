@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from math import isfinite
 
-from engine.config import InvalidInput
+from engine.config.specs import InvalidInput
 
 SLO_NAMES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "p99 ITL", "e2e": "E2E latency"}
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from engine.config import InvalidInput
+from engine.config.specs import InvalidInput
 from engine.progress import LoadCancelled
 from engine.trace.records import VERSION, decode, encode
 from engine.trace.trace import Trace

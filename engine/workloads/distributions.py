@@ -8,7 +8,7 @@ from itertools import accumulate
 from random import Random
 from typing import Any
 
-from engine.config import InvalidInput
+from engine.config.specs import InvalidInput
 
 MOST_TOKENS = 10_000_000
 ARRIVALS = {

@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 import resources
-from engine.config import InvalidInput, Prompt, SamplingParams
+from engine.config.specs import InvalidInput, Prompt, SamplingParams
 from engine.workload import Suggestion, Workload
 from engine.workloads.distributions import Times, whole
 from engine.workloads.prompt_files import PromptFile, read_jsonl, read_sharegpt, read_text

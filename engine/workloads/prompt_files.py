@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from engine.config import InvalidInput, Prompt, SamplingParams
+from engine.config.specs import InvalidInput, Prompt, SamplingParams
 from engine.workload import Arrival
 from engine.workloads.tokens import TokenCounter
 

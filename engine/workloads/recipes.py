@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from engine.config import InvalidInput, Message, Prompt, SamplingParams
+from engine.config.specs import InvalidInput, Message, Prompt, SamplingParams
 from engine.workload import Arrival, Suggestion, Workload
 from engine.workloads.distributions import Lengths, Times, number, read_lengths, whole
 from engine.workloads.texts import asks, stories, text_of

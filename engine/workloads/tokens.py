@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.config import InvalidInput, Prompt
+from engine.config.specs import InvalidInput, Prompt
 from engine.models.inspect import embedded_folder, inspect_folder, looks_like_path
 
 if TYPE_CHECKING:

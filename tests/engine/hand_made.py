@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.config import EngineConfig, SamplingParams
+from engine.config.specs import EngineConfig, SamplingParams
 from engine.trace.records import Ended, FinishReason, Header, Kind, Machine, ModelCard, Step, Submitted
 from engine.trace.trace import Trace
 

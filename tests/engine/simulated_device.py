@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from engine.blocks import BlockPool
-from engine.config import EngineConfig, SamplingParams
+from engine.config.specs import EngineConfig, SamplingParams
 from engine.decoding.output import Output
 from engine.plan import Row, StepPlan
 from engine.request import Branch, Emission, Request

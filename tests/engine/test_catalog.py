@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import resources
-from engine.config import InvalidInput
+from engine.config.specs import InvalidInput
 from engine.models.cache import Plan, cache_folder, in_units, part_of, read_plan, repository_of, write_plan
 from engine.models.catalog import Place, cached_models, folder_model, forget, freed_by, shipped_models
 from engine.models.inspect import inspect_model

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 import resources
-from engine.config import InvalidInput, ModelSpec
+from engine.config.specs import InvalidInput, ModelSpec
 from engine.models.headers import INDEX, read_headers, weight_files
 from engine.models.info import inspect_parts
 from engine.models.inspect import inspect_folder, inspect_model, licence_of, name_of, resolve

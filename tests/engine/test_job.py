@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from engine.config import InvalidInput
+from engine.config.specs import InvalidInput
 from engine.job import PATIENCE, JobDied, Report, run_job
 from engine.progress import LoadCancelled, LoadProgress
 

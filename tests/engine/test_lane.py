@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine import InvalidInput
-from engine.config import MODES, PAGED_MODES, SOLITARY_MODES, EngineConfig, ModelSpec
+from engine.config.specs import MODES, PAGED_MODES, SOLITARY_MODES, EngineConfig, ModelSpec
 from engine.lane import (
     BATCHED_MODES,
     JOINING_MODES,

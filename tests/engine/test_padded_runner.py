@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from engine import Engine
-from engine.config import EngineConfig, ModelSpec, SamplingParams, Submission
+from engine.config.specs import EngineConfig, ModelSpec, SamplingParams, Submission
 from engine.models.contiguous_cache import ContiguousCache
 from engine.models.launched import LaunchedStep
 from engine.models.loading import LoadedModel, load

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.config import DELIVERIES, MODES, PAGED_MODES, EngineConfig
+from engine.config.specs import DELIVERIES, MODES, PAGED_MODES, EngineConfig
 from engine.limits import PATIENCE, SMALLEST, Limits
 from engine.request import Branch, Emission, Life, Request
 from engine.trace.records import FinishReason, Kind, Refusal

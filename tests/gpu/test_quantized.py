@@ -11,9 +11,9 @@ import torch
 from engine import MODES, QUANTIZATIONS, Engine, EngineConfig, ModelSpec, SamplingParams
 from engine.bench.quantized import no_bars
 from engine.bench.rounded_awq import save_rounded_awq
+from engine.config.schemes import missing
 from engine.models.loading import load
 from engine.models.weight_count import held_bytes
-from engine.quantization import missing
 from tests.engine.test_exactness import prompts
 from tests.engine.tiny_models import TINY_MODELS, save_tiny_model
 

@@ -15,7 +15,7 @@ from torch import nn
 from transformers.quantizers import HfQuantizer, register_quantization_config, register_quantizer
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
-from engine.config import InvalidInput
+from engine.config.specs import InvalidInput
 from engine.models.headers import read_headers
 from engine.models.quantization.awq_layout import COLUMNS
 from engine.models.quantization.awq_linear import AwqLinear

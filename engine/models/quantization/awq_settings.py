@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from engine.config import InvalidInput
+from engine.config.specs import InvalidInput
 
 ORIGINAL = "use the original model, or an AWQ checkpoint made as 4-bit gemm"
 

@@ -17,7 +17,7 @@ from engine.bench.gpu_report import MARK, Bench, read, summary
 from engine.bench.gpu_yardstick import INPUT, OUTPUT, bound, idle_between, yardstick
 from engine.bench.stopwatch import CpuStopwatch, idle_share
 from engine.bench.subject import Case
-from engine.config import EngineConfig
+from engine.config.specs import EngineConfig
 from engine.trace.records import Kind
 from engine.trace.trace import Trace
 from tests.engine.hand_made import CARD, header, step

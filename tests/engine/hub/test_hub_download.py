@@ -13,7 +13,7 @@ import pytest
 from huggingface_hub import snapshot_download
 
 import resources
-from engine.config import InvalidInput, ModelSpec
+from engine.config.specs import InvalidInput, ModelSpec
 from engine.job import run_job
 from engine.models.cache import part_of, repository_of
 from engine.models.catalog import cached_models, fault

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import resources
-from engine.config import InvalidInput
+from engine.config.specs import InvalidInput
 from engine.models.hub import hub_info, hub_model, search_hub
 from engine.models.inspect import inspect_folder, inspect_model
 from tests.engine.hub.conftest import FIRST, SECOND

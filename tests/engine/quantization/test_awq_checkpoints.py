@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from engine.config import InvalidInput
+from engine.config.specs import InvalidInput
 from engine.models.quantization.awq_linear import AwqLinear, Int4Linear, make_ready
 from engine.models.quantization.awq_quantizer import awq_arguments
 from engine.models.quantization.awq_settings import AwqSettings, awq_settings

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.config import InvalidInput
+from engine.config.specs import InvalidInput
 from engine.models.quantization.awq_settings import AwqSettings, awq_settings, check_group, check_names, holds_awq
 
 

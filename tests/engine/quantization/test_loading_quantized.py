@@ -12,12 +12,12 @@ import torch
 from engine import QUANTIZATIONS, Engine, EngineConfig, ModelSpec, SamplingParams
 from engine.bench.quantized import no_bars
 from engine.bench.rounded_awq import save_rounded_awq
+from engine.config.schemes import quantized_bytes
 from engine.models.held_weights import has_bfloat16_products
 from engine.models.loading import LoadedModel, load
 from engine.models.packed_linear import PackedLinear
 from engine.models.quantization.bits import Dequantized4bitLinear
 from engine.models.weight_count import held_bytes
-from engine.quantization import quantized_bytes
 from tests.engine.tiny_models import VOCABULARY, TinyModel, _llama_like, save_tiny_model
 
 AT_LOAD = tuple(name for name in QUANTIZATIONS if name not in ("none", "awq"))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from engine.comparison import table
-from engine.config import EngineConfig, InvalidInput
+from engine.config.specs import EngineConfig, InvalidInput
 from engine.trace.measures import MEASURES, formulas, ratio_text
 from engine.trace.metrics import KvShares, Metrics, RequestMetrics, Spread, measure, request_metrics, timings
 from engine.trace.records import Ended, FinishReason

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine import Engine, InvalidInput, Notice, Submission, Trace, TraceWriter, demo_workload, load_trace, save_trace
-from engine.config import SamplingParams
+from engine.config.specs import SamplingParams
 from engine.trace.records import encode
 
 

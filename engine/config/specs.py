@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from engine.quantization import SCHEMES
+from engine.config.schemes import SCHEMES
 
 MODES = {
     "recompute": "no KV cache: one request at a time, its whole sequence computed again for every token",
