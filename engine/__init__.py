@@ -25,7 +25,9 @@ from engine.config.specs import (
 from engine.fit import DeviceMemory, Fit, fits, model_info, simple_kv
 from engine.heat import LaneEvent, LaneFailed, LaneFinished, LaneLoading, LaneRun, LaneStarted
 from engine.host import EngineFace, EngineHost, LocalHost
-from engine.job import JobDied
+from engine.jobs.job import JobDied
+from engine.jobs.progress import LoadCancelled, LoadProgress
+from engine.jobs.spawn import warm_up
 from engine.lane import (
     LANE_GRAMMAR,
     Lane,
@@ -43,12 +45,10 @@ from engine.models.architectures import why_unsupported
 from engine.models.catalog import ModelEntry, Place, cached_models, folder_model, forget, freed_by, shipped_models
 from engine.models.hub import HubModel, download, hub_info, hub_model, search_hub
 from engine.process import EngineProcess
-from engine.progress import LoadCancelled, LoadProgress
 from engine.quality import DEFAULT_TOKENS, READING, QualityReport, QualityRow, measure_quality, ranked
 from engine.quantize import GROUPS, AwqRecipe, check_recipe, origin_of, quantize_to_awq
 from engine.race import RACE_ORDERS, Race, RaceEvent, RaceFinished, RaceResult
 from engine.run import Run
-from engine.spawn import warm_up
 from engine.stream import Completion, Delta, Stream
 from engine.sweep import (
     Recommendation,

@@ -14,11 +14,11 @@ from typing import Any
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from engine.config.specs import InvalidInput, ModelSpec
-from engine.job import Report
+from engine.jobs.job import Report
+from engine.jobs.progress import LoadCancelled, LoadProgress
 from engine.models.checkpoint import first_line, read_tokenizer, transformers_config
 from engine.models.inspect import read_config
 from engine.models.weights import refuse_strays
-from engine.progress import LoadCancelled, LoadProgress
 from engine.quantize import ORIGIN, AwqRecipe, calibration_ids
 from engine.texts import read_text
 

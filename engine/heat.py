@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from engine.config.specs import EngineConfig
 from engine.host import EngineFace, EngineHost
+from engine.jobs.progress import LoadCancelled, LoadProgress
 from engine.lane import Lane
-from engine.progress import LoadCancelled, LoadProgress
 from engine.run import Run
 from engine.trace.records import Ended, FinishReason
 from engine.trace.trace import Trace

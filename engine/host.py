@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from engine.config.specs import EngineConfig, ModelSpec, Submission
-from engine.progress import LoadProgress
+from engine.jobs.progress import LoadProgress
 from engine.run import Run
 from engine.stream import Stream
 from engine.trace.records import ModelCard

@@ -20,9 +20,9 @@ from itertools import count
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
-from engine import spawn
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Prompt, SamplingParams, Submission
-from engine.progress import LoadCancelled, LoadProgress
+from engine.jobs import spawn
+from engine.jobs.progress import LoadCancelled, LoadProgress
 from engine.run import Run
 from engine.stream import Stream, StreamRouter
 from engine.trace.records import Ended, FinishReason, ModelCard, Notice

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from engine.config.specs import InvalidInput, ModelSpec
-from engine.job import Report, run_job
+from engine.jobs.job import Report, run_job
 from engine.texts import read_text, suited_text
 
 DEFAULT_TOKENS, DEFAULT_WINDOW = 2048, 512

@@ -22,12 +22,12 @@ from engine.bench.decode_steps import decode_steps
 from engine.config.schemes import SCHEMES
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, SamplingParams, Submission
 from engine.engine import Engine
-from engine.job import Report
+from engine.jobs.job import Report
+from engine.jobs.progress import LoadCancelled, LoadProgress
 from engine.models import attention
 from engine.models.checkpoint import first_line
 from engine.models.inspect import inspect_model
 from engine.models.loading import LoadedModel
-from engine.progress import LoadCancelled, LoadProgress
 from engine.quality import BATCH, READING, QualityReport, QualityRow
 from engine.texts import read_text, scored_tokens
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from engine.config.specs import InvalidInput, ModelSpec
-from engine.job import Report, run_job
+from engine.jobs.job import Report, run_job
 from engine.models.architectures import why_unsupported
 from engine.models.cache import in_units
 from engine.models.headers import read_headers, weight_files

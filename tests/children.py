@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psutil
 
-from engine import spawn
+from engine.jobs import spawn
 
 
 def children() -> set[int]:

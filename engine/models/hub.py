@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from engine.config.specs import InvalidInput, ModelSpec
-from engine.job import JobDied, Report, run_job
+from engine.jobs.job import JobDied, Report, run_job
+from engine.jobs.progress import LoadCancelled, LoadProgress
 from engine.models.inspect import ModelInfo, inspect_parts
-from engine.progress import LoadCancelled, LoadProgress
 
 CLIENT = "engine.models.hub_client"
 DOWNLOAD = "engine.models.hub_download"

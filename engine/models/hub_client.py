@@ -1,6 +1,6 @@
 """The child's side of the hub: huggingface_hub's client with time limits, and its errors in words. No torch.
 
-These are jobs, run in a child (engine.job): a search that hangs can be given up, and the addresses, the token and the
+These are jobs, run in a child (engine.jobs.job): a search that hangs can be given up, and the addresses, the token and the
 offline switch are read afresh from the environment each time, as huggingface_hub reads them at its import.
 """
 
@@ -30,7 +30,7 @@ from huggingface_hub.errors import (
 from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
 
 from engine.config.specs import InvalidInput
-from engine.job import Report
+from engine.jobs.job import Report
 from engine.models.hub import HubModel
 from engine.models.inspect import INDEX
 

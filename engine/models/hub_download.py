@@ -21,7 +21,8 @@ from typing import Any, BinaryIO
 from huggingface_hub.utils import WeakFileLock, build_hf_headers, hf_raise_for_status
 
 from engine.config.specs import InvalidInput
-from engine.job import Report
+from engine.jobs.job import Report
+from engine.jobs.progress import LoadProgress
 from engine.models.blob_digest import BlobDigest
 from engine.models.cache import (
     PLANS,
@@ -37,7 +38,6 @@ from engine.models.cache import (
 )
 from engine.models.catalog import fault
 from engine.models.hub_client import Unreachable, address, ask, fault_of, session, told_of, wanted_of, weights_of
-from engine.progress import LoadProgress
 
 AT_ONCE = 4  # files
 WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before each new try of a file from which nothing comes

@@ -16,9 +16,9 @@ import transformers
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from engine.config.specs import InvalidInput
+from engine.jobs.progress import LoadCancelled, LoadProgress
 from engine.models.checkpoint import first_line
 from engine.models.inspect import ModelInfo
-from engine.progress import LoadCancelled, LoadProgress
 
 Report = Callable[[LoadProgress], None]
 

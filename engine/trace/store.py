@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from engine.config.specs import InvalidInput
-from engine.progress import LoadCancelled
+from engine.jobs.progress import LoadCancelled
 from engine.trace.records import VERSION, decode, encode
 from engine.trace.trace import Trace
 

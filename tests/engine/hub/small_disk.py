@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 from typing import Any
 
-from engine.job import Report
+from engine.jobs.job import Report
 from engine.models import hub_download
 
 

@@ -14,12 +14,12 @@ from huggingface_hub import snapshot_download
 
 import resources
 from engine.config.specs import InvalidInput, ModelSpec
-from engine.job import run_job
+from engine.jobs.job import run_job
+from engine.jobs.progress import LoadCancelled, LoadProgress
 from engine.models.cache import part_of, repository_of
 from engine.models.catalog import cached_models, fault
 from engine.models.hub import download, fetch, hub_model
 from engine.models.loading import load
-from engine.progress import LoadCancelled, LoadProgress
 from tests.engine.hub.conftest import FIRST, SECOND, demo_files
 from tests.engine.hub.small_hub import TOKEN, SmallHub, etag_of
 

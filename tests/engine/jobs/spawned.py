@@ -8,7 +8,7 @@ import socket
 import sys
 from typing import Any
 
-from engine.job import Report
+from engine.jobs.job import Report
 
 
 def answer(descriptor: int) -> None:

@@ -28,7 +28,7 @@ import weakref
 from collections.abc import Mapping
 from typing import NoReturn, Protocol
 
-from engine.progress import LoadCancelled
+from engine.jobs.progress import LoadCancelled
 
 HEAVY = (
     "engine.engine",

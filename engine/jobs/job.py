@@ -21,9 +21,9 @@ from dataclasses import asdict
 from importlib import import_module
 from typing import Any
 
-from engine import spawn
 from engine.config.specs import InvalidInput
-from engine.progress import LoadCancelled, LoadProgress
+from engine.jobs import spawn
+from engine.jobs.progress import LoadCancelled, LoadProgress
 
 Report = Callable[[LoadProgress], None]
 Work = Callable[[Any, Report], Any]
@@ -69,7 +69,7 @@ def run_job(
     with ours, tempfile.TemporaryFile() as printed:
         with theirs:
             child = spawn.start(
-                "engine.job:serve", theirs,
+                "engine.jobs.job:serve", theirs,
                 out=printed.fileno(), environment=environment, light=light, cancelled=cancelled,
             )  # fmt: skip
         listener = threading.Thread(target=listen, name="job-listener", daemon=True)

@@ -18,15 +18,15 @@ from typing import Any
 import psutil
 import pytest
 
-from engine import spawn
-from engine.job import run_job
-from engine.progress import LoadCancelled
+from engine.jobs import spawn
+from engine.jobs.job import run_job
+from engine.jobs.progress import LoadCancelled
 from tests.children import children
 from tests.engine.ending_processes import gone
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there is no server elsewhere")
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 class Asked:
@@ -36,7 +36,7 @@ class Asked:
         self.link, theirs = socket.socketpair()
         with theirs, contextlib.ExitStack() as undo:
             undo.enter_context(self.link)
-            self.child = spawn.start("tests.engine.spawned:answer", theirs, **options)
+            self.child = spawn.start("tests.engine.jobs.spawned:answer", theirs, **options)
             undo.pop_all()
         self._lines = self.link.makefile()
 
@@ -62,7 +62,7 @@ def asked(**options: Any) -> Iterator[Asked]:
 
 
 def test_a_child_of_the_server_imports_nothing_for_its_first_token() -> None:
-    new = run_job("tests.engine.spawned:first_token", None)
+    new = run_job("tests.engine.jobs.spawned:first_token", None)
     assert [name for name in new if name.partition(".")[0] in ("torch", "transformers", "engine", "tokenizers")] == []
 
 
@@ -151,7 +151,7 @@ def test_light_work_does_not_wait_for_the_server() -> None:
 def test_a_process_that_is_killed_takes_its_server_and_children_along() -> None:
     code = (
         "import socket, sys; from engine import spawn; ours, theirs = socket.socketpair()\n"
-        "child = spawn.start('tests.engine.spawned:answer', theirs); theirs.close(); print(child.pid, flush=True)\n"
+        "child = spawn.start('tests.engine.jobs.spawned:answer', theirs); theirs.close(); print(child.pid, flush=True)\n"
         "sys.stdin.read()"
     )
     for wait in (False, True):

@@ -15,10 +15,10 @@ import psutil
 import pytest
 
 from engine.config.specs import InvalidInput
-from engine.job import PATIENCE, JobDied, Report, run_job
-from engine.progress import LoadCancelled, LoadProgress
+from engine.jobs.job import PATIENCE, JobDied, Report, run_job
+from engine.jobs.progress import LoadCancelled, LoadProgress
 
-HERE = "tests.engine.test_job"
+HERE = "tests.engine.jobs.test_job"
 
 
 def count_to(arguments: Any, report: Report) -> Any:
@@ -114,8 +114,8 @@ def test_a_cancellation_that_a_library_swallows_is_seen_at_the_next_report() -> 
 
 def test_a_job_ends_with_the_process_that_asked_for_it(tmp_path: Path) -> None:
     file = tmp_path / "working"
-    code = f"from engine.job import run_job; run_job('{HERE}:linger', {{'file': {str(file)!r}}})"
-    parent = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[2])
+    code = f"from engine.jobs.job import run_job; run_job('{HERE}:linger', {{'file': {str(file)!r}}})"
+    parent = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[3])
     try:
         deadline = time.monotonic() + 30
         while not (file.exists() and file.read_text()) and time.monotonic() < deadline:
