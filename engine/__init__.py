@@ -89,7 +89,7 @@ from engine.trace.store import TraceWriter
 from engine.trace.store import load as load_trace
 from engine.trace.store import save as save_trace
 from engine.trace.trace import Trace
-from engine.work import Work, WorkCounter, count_work
+from engine.trace.work import Work, WorkCounter, count_work
 from engine.workload import Arrival, Suggestion, Workload
 from engine.workloads.distributions import ARRIVALS
 from engine.workloads.library import PROMPT_FILES, WorkloadCard, demo_workload, list_workloads, load_workload

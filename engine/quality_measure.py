@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.bench.decode_steps import decode_steps
 from engine.config.schemes import SCHEMES
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, SamplingParams, Submission
 from engine.engine import Engine
@@ -30,6 +29,7 @@ from engine.models.inspect import inspect_model
 from engine.models.loading import LoadedModel
 from engine.quality import BATCH, READING, QualityReport, QualityRow
 from engine.texts import read_text, scored_tokens
+from engine.trace.decode_steps import decode_steps
 
 ROWS = 64  # positions whose distributions are compared at a time, in float64
 SPARE = 0.8  # of the free disk, for the original's distributions

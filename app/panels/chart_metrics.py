@@ -10,11 +10,11 @@ import numpy as np
 from PySide6.QtGui import QColor
 
 from app import theme
-from app.column import Array
 from app.panels.chart_series import BIN, ChartSeries, Extremes, Percentiles
 from app.plot.scales import tick_words
 from app.theme import Theme
 from app.words import bytes_words, duration, number
+from engine.trace.column import Array
 
 Line = tuple[Array, Array]  # the lowest and highest value of each bin
 

@@ -9,8 +9,8 @@ from collections import deque
 
 import numpy as np
 
-from app.column import Array
 from engine import Header, Record, Step, Submitted, Telemetry
+from engine.trace.column import Array
 
 BIN = 0.25
 RATE_SPAN = 1.0

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.column import Array, Column
 from app.panels.kv_state import FIELDS, KvState, Requests
 from app.panels.kv_tables import keys_of
 from engine import Header, Record, Step, Submitted
+from engine.trace.column import Array, Column
 
 EVERY = 128  # steps from one keyframe to the next
 WHOLE = 32  # keyframes from one whole one to the next

@@ -10,9 +10,9 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPen, QPolygonF
 
 from app import theme
-from app.column import Array
 from app.panels.kv_raster import Grid
 from app.panels.kv_state import KvState, Mark
+from engine.trace.column import Array
 
 SECONDS = 0.3
 LATE = 256  # steps: after a longer jump nothing is new

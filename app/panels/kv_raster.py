@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.column import Array
 from app.panels.kv_state import CACHED, FREE, KvState
+from engine.trace.column import Array
 
 DETAILED = 4  # device pixels from which on a cell shows its fill and has a gap beside it
 NOTCHED = 3  # from which on a shared block has its corner cut

@@ -11,9 +11,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from app.column import Array
 from app.panels.kv_tables import SAMPLES, BlockTables, keys_of
 from engine import BlockEvent, Ended, Header, Kind, Record, Step, Submitted
+from engine.trace.column import Array
 
 FREE, CACHED = -1, -2  # in place of an owner
 FIELDS: dict[str, type[np.generic]] = {

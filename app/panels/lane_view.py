@@ -11,7 +11,6 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QSizePolicy, QStackedWidget, QVBoxLayout
 
 from app import theme
-from app.column import Column
 from app.panels.insight import Insight
 from app.panels.insight_place import InsightPlace
 from app.panels.lane_colors import lane_color
@@ -25,6 +24,7 @@ from app.widgets.labels import Note, label, set_role
 from app.widgets.line import Line
 from app.words import duration, held_words, model_words, sentence
 from engine import SCHEMES, Ended, Notice, Record, Step
+from engine.trace.column import Column
 
 if TYPE_CHECKING:
     from app.race_session import RaceSession

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.column import Array, Column
 from app.plot.scales import nice_bytes, nice_top
 from app.words import bytes_words
 from engine import Header, Telemetry
+from engine.trace.column import Array, Column
 
 
 @dataclass(frozen=True, slots=True)

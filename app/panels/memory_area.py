@@ -21,7 +21,6 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QSizePolicy
 
 from app import theme
-from app.column import Array
 from app.panels.ink import FontFace
 from app.panels.memory_raster import draw_dashes, stacked
 from app.panels.memory_series import KINDS, MemorySeries
@@ -29,6 +28,7 @@ from app.plot import patterns
 from app.plot.scales import nice_pool, time_ticks
 from app.ui.painted import Painted
 from app.words import bytes_words
+from engine.trace.column import Array
 
 LOW = 0.25  # a pool of which less is held is not drawn to its whole height
 HIGHEST = 1.6  # pools: what is computed beyond leaves the picture

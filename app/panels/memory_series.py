@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.column import Array, Column
 from engine import BlockEvent, Ended, Header, Kind, KvShares, Record, Step, Submitted
+from engine.trace.column import Array, Column
 
 KINDS = ("used", "reserved", "internal", "external")
 DRAWN = (*KINDS, "to_limit", "to_context", "paged")

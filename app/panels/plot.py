@@ -11,10 +11,10 @@ from PySide6.QtGui import QColor, QFont, QPainter, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import QSizePolicy
 
 from app import theme
-from app.column import Array
 from app.panels.ink import FontFace
 from app.panels.lane_colors import lane_color
 from app.ui.painted import Painted
+from engine.trace.column import Array
 
 
 class Plot(Painted):

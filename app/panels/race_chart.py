@@ -11,9 +11,9 @@ from PySide6.QtGui import (
     QPainter,
 )
 
-from app.column import Array, Column
 from app.panels.plot import Plot
 from app.panels.race_series import LaneSeries
+from engine.trace.column import Array, Column
 
 
 @dataclass(slots=True)

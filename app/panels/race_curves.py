@@ -12,13 +12,13 @@ from PySide6.QtGui import (
 )
 
 from app import theme
-from app.column import Column
 from app.panels.lane_colors import lane_color
 from app.panels.plot import apart, draw_line, draw_mark
 from app.panels.race_chart import RaceChart, RaceLane
 from app.panels.race_series import stairs
 from app.plot.scales import nice_top, tick_words
 from app.words import number
+from engine.trace.column import Column
 
 MARKS_A_LINE = 4
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from app.column import Array, Column
 from engine import Ended, Record, Step, Submitted
+from engine.trace.column import Array, Column
 
 DOTS = 600
 KEPT_EXTREMES = 8

@@ -16,13 +16,13 @@ from PySide6.QtGui import (
 )
 
 from app import theme
-from app.column import Array, Column
 from app.panels.lane_colors import lane_color
 from app.panels.plot import draw_mark
 from app.panels.race_chart import RaceChart, RaceLane
 from app.panels.race_series import LaneSeries, jitter, ratio_axis, round_ratio, thinned
 from app.plot.scales import axis_words, nice_top
 from app.words import duration
+from engine.trace.column import Array, Column
 
 DOT_ALPHA = 0.7
 

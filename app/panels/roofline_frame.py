@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from PySide6.QtCore import QRectF
 
-from app.column import Array
 from app.panels.roofline_points import FINENESS, X_DECADES, Y_DECADES, Point, RooflinePoints
+from engine.trace.column import Array
 
 TAIL = 0.003  # of the steps, the slowest, may lie below the axis: one that stalled does not squeeze all others
 

@@ -20,7 +20,6 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QSizePolicy
 
 from app import theme
-from app.column import Array
 from app.panels.ink import FontFace
 from app.panels.roofline_frame import Frame, frame_of
 from app.panels.roofline_points import (
@@ -38,6 +37,7 @@ from app.panels.roofline_words import FORMULAS, amount, detail, headline, percen
 from app.plot.scales import decade_ticks
 from app.ui.painted import Painted
 from app.words import bytes_words
+from engine.trace.column import Array
 
 RECENT = 2000  # points that are drawn one by one
 AGES = ((100, 0.95), (500, 0.5), (RECENT, 0.28))  # how many of the latest, and how strong

@@ -13,8 +13,8 @@ from enum import StrEnum
 
 import numpy as np
 
-from app.column import Array, Column
 from engine import Header, Kind, Roof, Step, WorkCounter
+from engine.trace.column import Array, Column
 
 PREFILL, DECODE, MIXED = 0, 1, 2
 KINDS = ("prefill", "decode", "mixed")

@@ -8,13 +8,13 @@ from enum import Enum
 
 import numpy as np
 
-from app.column import Array
 from app.panels.step_blocks import Account, accounts
 from app.panels.step_history import StepHistory
 from app.panels.step_refusals import RefusalWords, refusals
 from app.panels.step_times import StepTimes, step_times
 from app.words import counted, duration, graph_words
 from engine import Header, Kind, Step
+from engine.trace.column import Array
 
 VISIBLE = str.maketrans({"\n": "↵", "\t": "⇥", "\r": "␍"})
 

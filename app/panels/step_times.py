@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.column import Array
 from engine import Header, Kind, Step, count_work
+from engine.trace.column import Array
 
 # In order of time. What no phase accounts for is shown where the host does other work: between launching and waiting.
 ORDER = ("plan", "prepare", "forward", "sample", "other", "wait", "commit")

@@ -11,8 +11,8 @@ from math import inf
 
 import numpy as np
 
-from app.column import Column
 from engine import Ended, Record, Step, Submitted
+from engine.trace.column import Column
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from PySide6.QtGui import QColor, QImage, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app import theme
-from app.column import Array
 from app.panels.ink import FontFace
 from app.panels.timeline_axis import Axis
 from app.panels.timeline_cells import Cell
@@ -21,6 +20,7 @@ from app.panels.timeline_span import TimelineSpan
 from app.panels.timeline_words import cell_words
 from app.plot.scales import time_ticks
 from engine import Record, Step
+from engine.trace.column import Array
 
 GAP = 3  # pixels from which on a run has a head that sets it apart from the last
 LEAD = 8  # columns drawn again before what is new: a run's head and a hatch's stroke look back

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from app.column import Array
+from engine.trace.column import Array
 
 
 class Axis(StrEnum):

@@ -9,8 +9,8 @@ from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen, QPixmap, QPolygonF
 
 from app import theme
-from app.column import Array
 from app.panels.timeline_marks import Mark
+from engine.trace.column import Array
 
 SIZE = 6  # pixels of the design, without the halo
 HALO = 1.5

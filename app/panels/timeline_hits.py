@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from app.column import Array
 from app.panels.timeline_axis import Axis
 from app.panels.timeline_cells import Cell, TimelineCells
 from app.panels.timeline_layout import Part
 from app.panels.timeline_marks import Mark, Stalls, TimelineMarks
 from app.panels.timeline_steps import TimelineSteps
+from engine.trace.column import Array
 
 
 @dataclass(frozen=True, slots=True)

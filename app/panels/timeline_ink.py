@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.column import Array
 from app.panels.timeline_cells import NEW_SHARE, SHADES, Shade, TimelineCells
 from app.panels.timeline_raster import Raster
+from engine.trace.column import Array
 
 DEPTHS = 4  # of a hatch line's soft edge; the last is the line itself
 LEAST = 0.4  # a pixel is at least so full, however short what ran in it

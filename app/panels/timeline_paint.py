@@ -9,7 +9,6 @@ from PySide6.QtCore import QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QColor, QImage, QPainter, QPen
 
 from app import theme
-from app.column import Array
 from app.panels.ink import FontFace
 from app.panels.timeline_axis import Axis, times_of
 from app.panels.timeline_glyphs import APART, SIZE, Glyphs, draw_glyph, with_room
@@ -30,6 +29,7 @@ from app.panels.timeline_tracks import (
     token_scale,
 )
 from app.panels.timeline_words import length_words
+from engine.trace.column import Array
 
 LEAST_BAR = 8  # pixels of the design: on lower bars marks have no room
 STALLS = 1500  # drawn at once, the longest

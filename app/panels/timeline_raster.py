@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.column import Array
 from app.panels.timeline_axis import Axis, places_of, run_places, times_of
 from app.panels.timeline_cells import SHADES, Shade, TimelineCells
+from engine.trace.column import Array
 
 MAJORITY = 0.5
 CHUNK = 16_384  # narrow runs at a time: what is made on the way stays in the cache, and no fresh memory is asked for

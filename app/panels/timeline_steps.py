@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.column import Array, Column
 from app.panels.timeline_axis import Axis
 from engine import Kind, Step
+from engine.trace.column import Array, Column
 
 TOKENS = ("decode", "prefill", "wasted", "padding")
 LAUNCH = ("plan", "prepare", "forward", "sample")  # one after another from the step's start

@@ -11,7 +11,6 @@ from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
 from app import theme
-from app.column import Array
 from app.panels.timeline import Timeline
 from app.panels.timeline_axis import Axis, places_of
 from app.panels.timeline_hits import Hits, Point
@@ -24,6 +23,7 @@ from app.panels.timeline_words import (
     length_words,
     step_ticks,
 )
+from engine.trace.column import Array
 
 LAST = {Axis.TIME: 10.0, Axis.STEPS: 400.0}  # what is kept in sight while the newest is followed
 PALE = 0.6  # how much of the panel's ground lies on what comes after the cursor

@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
-from app.column import Array
 from app.panels.timeline_cells import Cell
 from app.panels.timeline_marks import MARK_WORDS, Mark
 from app.panels.timeline_steps import PHASES, Row
 from app.words import graph_words
 from engine import Kind
+from engine.trace.column import Array
 
 NAMED = 0.02  # phases of a smaller share of their step are told together
 

@@ -23,9 +23,9 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QApplication, QPlainTextEdit
 
 from app import theme
-from app.column import Array, Column
 from app.panels.token_ink import GHOST, PLAIN, TokenMode, formats
 from app.panels.token_view import shown_units
+from engine.trace.column import Array, Column
 
 NONE = np.zeros(0, np.int64)
 UNKNOWN = 253  # a class that nothing has

@@ -10,8 +10,8 @@ from PySide6.QtCore import QLineF, QRectF, Qt
 from PySide6.QtGui import QBrush, QColor, QImage, QPaintEngine, QPainter, QPainterPath, QPen, QPixmap, QTransform
 
 from app import theme
-from app.column import Array
 from app.theme import Theme
+from engine.trace.column import Array
 
 PERIOD, STROKE = 6.0, 1.2  # of a hatch, in pixels of the design
 QUIET = 0.7  # of a grey hatch

@@ -18,7 +18,6 @@ from engine import machine
 from engine.allocator import keep_freed_memory
 from engine.bench import bound, peers
 from engine.bench.alone import alone
-from engine.bench.decode_steps import Timing, decode_steps
 from engine.bench.noise import NoiseMeter
 from engine.bench.report import CaseReport, Report, StepReport, Throughput
 from engine.bench.scheduling import scheduler_seconds
@@ -27,6 +26,7 @@ from engine.config.specs import EngineConfig
 from engine.engine import Engine
 from engine.models.loading import LoadedModel, wrap
 from engine.models.packed_linear import pack_linears
+from engine.trace.decode_steps import Timing, decode_steps
 from engine.trace.trace import Trace
 
 ONE_BY_ONE_PROMPTS = 6  # a prompt costs the same however many there are, so a few tell the rate

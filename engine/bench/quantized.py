@@ -25,7 +25,6 @@ from tqdm import tqdm
 from engine import machine
 from engine.allocator import keep_freed_memory
 from engine.bench.alone import alone
-from engine.bench.decode_steps import decode_steps
 from engine.bench.noise import Noise, NoiseMeter
 from engine.bench.rounded_awq import save_rounded_awq
 from engine.bench.subject import Case, Lengths, Shape, make_case, plain_tokenizer, random_llama
@@ -33,6 +32,7 @@ from engine.config.schemes import SCHEMES, missing
 from engine.config.specs import EngineConfig, ModelSpec
 from engine.engine import Engine
 from engine.models.loading import LoadedModel, load
+from engine.trace.decode_steps import decode_steps
 from engine.trace.records import Machine, Roof
 
 SHAPE = Shape(hidden=768, layers=14, heads=12, kv_heads=6, intermediate=2048)  # 104 M parameters

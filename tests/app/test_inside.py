@@ -20,7 +20,7 @@ from app.race_choice import LaneChoice, RaceChoice
 from app.scope import Scope
 from app.synthetic import synthetic_trace
 from engine import EngineConfig, Kind, SamplingParams, Submission, Trace, load_workload, save_trace
-from tests.engine.hand_made import header, step, submitted
+from tests.engine.trace.hand_made import header, step, submitted
 
 WAIT = 60_000
 

@@ -9,7 +9,7 @@ import pytest
 from engine import Engine, EngineConfig, FinishReason, SamplingParams, demo_workload
 from engine.agreement import NEAR_TIE, Agreement, Parting, Verdict, agreement, agreements
 from engine.trace.trace import Trace
-from tests.engine.hand_made import D, P, ended, step, submitted
+from tests.engine.trace.hand_made import D, P, ended, step, submitted
 
 
 def played(

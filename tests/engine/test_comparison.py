@@ -12,7 +12,7 @@ import pytest
 from engine.comparison import Comparison, compare, table
 from engine.trace.metrics import Metrics, measure
 from engine.trace.slo import Slo
-from tests.engine.hand_made import static_batch
+from tests.engine.trace.hand_made import static_batch
 
 SLOW = measure(static_batch([5] * 8, [10] * 7 + [100]), Slo(e2e=10))
 QUICK = replace(SLOW, output_throughput=2 * SLOW.output_throughput, wasted_row_share=0.0)

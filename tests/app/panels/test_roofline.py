@@ -36,7 +36,7 @@ from engine import (
     load_workload,
     save_trace,
 )
-from tests.engine.hand_made import CARD, header, step
+from tests.engine.trace.hand_made import CARD, header, step
 
 ROOF = Roof((1000, 1_000_000), (1e9, 1e8), 5e9)
 

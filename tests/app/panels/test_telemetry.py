@@ -28,7 +28,7 @@ from engine import (
     load_trace,
     save_trace,
 )
-from tests.engine.hand_made import header, step, submitted
+from tests.engine.trace.hand_made import header, step, submitted
 
 GIB = 1 << 30
 BY_FIELD = {reading.field: reading for reading in READINGS}

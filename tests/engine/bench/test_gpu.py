@@ -20,7 +20,7 @@ from engine.bench.subject import Case
 from engine.config.specs import EngineConfig
 from engine.trace.records import Kind
 from engine.trace.trace import Trace
-from tests.engine.hand_made import CARD, header, step
+from tests.engine.trace.hand_made import CARD, header, step
 
 ROOT = Path(__file__).parents[3]
 

@@ -16,7 +16,7 @@ from engine.bench.made_up import made_up_hour
 from engine.trace.log import CHUNK, KEPT, Log, time_of
 from engine.trace.packing import Packing, Unpacked
 from engine.trace.records import Ended, Header, Notice, Record, Step, StepStarted, Submitted, Telemetry, encode
-from tests.engine.hand_made import header, submitted
+from tests.engine.trace.hand_made import header, submitted
 from tests.engine.trace.test_records import assert_same, same
 
 

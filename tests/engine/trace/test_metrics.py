@@ -16,7 +16,7 @@ from engine.trace.records import Ended, FinishReason
 from engine.trace.requests import State
 from engine.trace.slo import Slo
 from engine.trace.trace import Trace
-from tests.engine.hand_made import D, P, ended, header, static_batch, step, submitted
+from tests.engine.trace.hand_made import D, P, ended, header, static_batch, step, submitted
 
 
 @pytest.fixture

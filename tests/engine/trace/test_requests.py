@@ -12,7 +12,7 @@ import pytest
 
 from engine import Engine, EngineConfig, RequestIndex, RequestView, SamplingParams, State, Submission, Trace
 from engine.trace.records import Ended, FinishReason, Header, Record
-from tests.engine.hand_made import D, P, ended, step, submitted
+from tests.engine.trace.hand_made import D, P, ended, step, submitted
 
 PROMPTS = [
     "Once upon a time a fox",

@@ -28,8 +28,8 @@ from engine import (
     load_workload,
 )
 from engine.models.loading import wrap
-from tests.engine.hand_made import CARD, header, step
 from tests.engine.tiny_models import TINY_MODELS, make_tiny_model
+from tests.engine.trace.hand_made import CARD, header, step
 
 MODES = ("recompute", "sequential", "static", "continuous-padded", "continuous", "chunked")
 NAMES = ("llama", "mistral", "gemma2", "mixtral", "gpt2")
