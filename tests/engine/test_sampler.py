@@ -26,7 +26,7 @@ from engine.decoding.output import Output
 from engine.decoding.sampler import CANDIDATES, Sampler, noise
 from engine.request import Branch, Request
 from tests.engine.conftest import SMALL
-from tests.engine.tokenizer_kinds import tokenizer
+from tests.engine.decoding.tokenizer_kinds import tokenizer
 
 CPU = torch.device("cpu")
 DETOKENIZERS = DetokenizerFactory(tokenizer("demo"))

@@ -6,7 +6,7 @@ from engine.config.specs import SamplingParams
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.decoding.output import Output
 from engine.trace.records import FinishReason
-from tests.engine.tokenizer_kinds import tokenizer
+from tests.engine.decoding.tokenizer_kinds import tokenizer
 
 DEMO = tokenizer("demo")
 EOS = DEMO.eos_token_id

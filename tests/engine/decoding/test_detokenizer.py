@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.decoding.detokenizer import ByteLevelDetokenizer, DetokenizerFactory, WindowDetokenizer
-from tests.engine.tokenizer_kinds import KINDS, tokenizer
+from tests.engine.decoding.tokenizer_kinds import KINDS, tokenizer
 
 WORDS = [
     "the fox", "a story", "doesn't", " ", "日本語", "👩‍👩‍👧", "é", "é",
