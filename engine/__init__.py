@@ -4,6 +4,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from engine.agreement import NEAR_TIE, Agreement, Parting, Verdict, agreement, agreements
+from engine.checkpoints.architectures import why_unsupported
+from engine.checkpoints.catalog import ModelEntry, Place, cached_models, folder_model, forget, freed_by, shipped_models
+from engine.checkpoints.hub import HubModel, download, hub_info, hub_model, search_hub
 from engine.comparison import Comparison, MeasureCell, MeasureRow, compare, compare_race, table
 from engine.config.schemes import SCHEMES, Quantization, missing, quantized_bytes
 from engine.config.specs import (
@@ -41,9 +44,6 @@ from engine.lane import (
 )
 from engine.machine import nvidia_driver
 from engine.memory_rules import kv_capacity
-from engine.models.architectures import why_unsupported
-from engine.models.catalog import ModelEntry, Place, cached_models, folder_model, forget, freed_by, shipped_models
-from engine.models.hub import HubModel, download, hub_info, hub_model, search_hub
 from engine.process import EngineProcess
 from engine.quality import DEFAULT_TOKENS, READING, QualityReport, QualityRow, measure_quality, ranked
 from engine.quantize import GROUPS, AwqRecipe, check_recipe, origin_of, quantize_to_awq
@@ -97,16 +97,16 @@ from engine.workloads.prompt_files import read_prompts
 from engine.workloads.templates import expand_template, template_size
 
 if TYPE_CHECKING:
+    from engine.checkpoints.inspect import ModelInfo, inspect_model
     from engine.doctor import examine, render
     from engine.engine import Engine
-    from engine.models.inspect import ModelInfo, inspect_model
 
 _LAZY = {
     "Engine": "engine.engine",
     "examine": "engine.doctor",
     "render": "engine.doctor",
-    "ModelInfo": "engine.models.inspect",
-    "inspect_model": "engine.models.inspect",
+    "ModelInfo": "engine.checkpoints.inspect",
+    "inspect_model": "engine.checkpoints.inspect",
 }
 
 __all__ = [

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from engine.checkpoints.catalog import cached_models
+from engine.checkpoints.hub import hub_info
+from engine.checkpoints.info import TORCH_BYTES, ModelInfo
+from engine.checkpoints.inspect import inspect_folder, name_of, resolve, shipped_awq
 from engine.config.schemes import SCHEMES, missing
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
 from engine.memory_rules import gpu_needs, pool_share, pool_size, step_bytes
-from engine.models.catalog import cached_models
 from engine.models.held_weights import awq_stays_packed, group_of, held_bytes
-from engine.models.hub import hub_info
-from engine.models.info import TORCH_BYTES, ModelInfo
-from engine.models.inspect import inspect_folder, name_of, resolve, shipped_awq
 
 USUAL = EngineConfig()
 

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from engine.checkpoints.inspect import inspect_model
 from engine.config.schemes import SCHEMES
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, SamplingParams, Submission
 from engine.engine import Engine
@@ -25,7 +26,6 @@ from engine.jobs.job import Report
 from engine.jobs.progress import LoadCancelled, LoadProgress
 from engine.models import attention
 from engine.models.checkpoint import first_line
-from engine.models.inspect import inspect_model
 from engine.models.loading import LoadedModel
 from engine.quality import BATCH, READING, QualityReport, QualityRow
 from engine.texts import read_text, scored_tokens

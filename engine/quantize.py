@@ -15,12 +15,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from uuid import uuid4
 
+from engine.checkpoints.architectures import why_unsupported
+from engine.checkpoints.hub.cache import in_units
+from engine.checkpoints.inspect import read_config, resolve
+from engine.checkpoints.safetensors import read_headers, weight_files
 from engine.config.specs import InvalidInput, ModelSpec
 from engine.jobs.job import Report, run_job
-from engine.models.architectures import why_unsupported
-from engine.models.cache import in_units
-from engine.models.headers import read_headers, weight_files
-from engine.models.inspect import read_config, resolve
 from engine.texts import Encode, read_text, samples, token_ids
 
 GROUPS = (32, 64, 128)

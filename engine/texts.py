@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import resources
+from engine.checkpoints.inspect import EMBEDDED
 from engine.config.specs import InvalidInput
-from engine.models.inspect import EMBEDDED
 
 TEXTS = {
     "stories": "held-out stories of the demo model's grammar, as chats",

@@ -14,8 +14,8 @@ import transformers
 from transformers import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
+from engine.checkpoints.architectures import REASONS, TABLE
 from engine.config.specs import InvalidInput
-from engine.models.architectures import REASONS, TABLE
 from engine.models.checkpoint import refuse_unsupported
 
 # Tried with transformers 5.23: their layers do not all hand keys and values of one width to the attention interface.

@@ -24,7 +24,7 @@ def modules_after(statement: str) -> set[str]:
         "engine.trace",
         "engine.process",
         "engine.workload",
-        "engine.models.inspect",
+        "engine.checkpoints.inspect",
         "engine.doctor",
         "app.__main__",
     ],

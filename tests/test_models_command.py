@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from app.__main__ import main
-from tests.engine.hub.conftest import SECOND, hub, serving  # noqa: F401
-from tests.engine.hub.small_hub import SmallHub
+from tests.engine.checkpoints.hub.conftest import SECOND, hub, serving  # noqa: F401
+from tests.engine.checkpoints.hub.small_hub import SmallHub
 
 
 def test_the_list_names_the_demo_models_and_what_was_downloaded(

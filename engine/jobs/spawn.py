@@ -33,8 +33,8 @@ from engine.jobs.progress import LoadCancelled
 HEAVY = (
     "engine.engine",
     "engine.quality_measure",
-    "engine.models.hub_client",
-    "engine.models.hub_download",
+    "engine.checkpoints.hub.client",
+    "engine.checkpoints.hub.download",
     "transformers.models.llama.modeling_llama",
     "transformers.models.llama.tokenization_llama",
 )  # what a child imports anyway, and what the first load of a model imports

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+from engine.checkpoints.info import TORCH_BYTES, ModelInfo
 from engine.config.schemes import BLOCK, quantized_bytes
-from engine.models.info import TORCH_BYTES, ModelInfo
 
 GROUP = 128  # inputs that share a scale in an AWQ checkpoint that is still to be made
 INT4_GROUPS, INT4_OUTPUTS = (32, 64, 128, 256), 16  # what ATen's int4 product on a CPU takes: these groups, multiples

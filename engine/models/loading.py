@@ -12,11 +12,11 @@ import torch
 from transformers import PreTrainedModel
 
 from engine.allocator import give_back, release_references
+from engine.checkpoints.hub import fetch
+from engine.checkpoints.inspect import ModelInfo, check_files, inspect_folder, name_of, resolve
 from engine.config.specs import InvalidInput, ModelSpec
 from engine.models.checkpoint import quantization_of, read_tokenizer, transformers_config
 from engine.models.describing import describe, end_tokens, serve_with_paged_attention
-from engine.models.hub import fetch
-from engine.models.inspect import ModelInfo, check_files, inspect_folder, name_of, resolve
 from engine.models.packed_linear import pack_linears
 from engine.models.weight_count import held_bytes
 from engine.models.weights import Report, Reporter, quiet, read_weights

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from engine.models.info import ACTIVE, EXPERTS
+from engine.checkpoints.info import ACTIVE, EXPERTS
 
 
 @dataclass(frozen=True, slots=True)

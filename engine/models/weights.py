@@ -15,10 +15,10 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
+from engine.checkpoints.inspect import ModelInfo
 from engine.config.specs import InvalidInput
 from engine.jobs.progress import LoadCancelled, LoadProgress
 from engine.models.checkpoint import first_line
-from engine.models.inspect import ModelInfo
 
 Report = Callable[[LoadProgress], None]
 
@@ -91,8 +91,8 @@ def _options(quantization: str, config: Any, dtype: torch.dtype) -> dict[str, An
         case "none":
             return {"config": config}
         case "awq":
+            from engine.checkpoints.awq_settings import awq_settings
             from engine.models.quantization.awq_quantizer import awq_arguments
-            from engine.models.quantization.awq_settings import awq_settings
 
             settings = awq_settings(config.to_dict())
             assert settings is not None

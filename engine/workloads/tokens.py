@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.checkpoints.inspect import embedded_folder, inspect_folder, looks_like_path
 from engine.config.specs import InvalidInput, Prompt
-from engine.models.inspect import embedded_folder, inspect_folder, looks_like_path
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

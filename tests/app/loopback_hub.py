@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.hub.conftest import FIRST, SECOND, demo_files
-from tests.engine.hub.small_hub import Repository, SmallHub
+from tests.engine.checkpoints.hub.conftest import FIRST, SECOND, demo_files
+from tests.engine.checkpoints.hub.small_hub import Repository, SmallHub
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from app.downloads import Download, Downloads, DownloadState
 from app.panels.models_items import download_item, left_words, rate_words
 from app.session import Session
 from engine import folder_model
-from tests.engine.hub.conftest import FIRST
-from tests.engine.hub.small_hub import SmallHub
+from tests.engine.checkpoints.hub.conftest import FIRST
+from tests.engine.checkpoints.hub.small_hub import SmallHub
 
 WAIT = 30_000
 SLOW = 0.05  # seconds between chunks, so that a download can be stopped in its midst

@@ -28,8 +28,8 @@ from app.panels.models_reference import Reference, folder_reference, hub_referen
 from app.recent_models import FOLDERS_KEY, MOST, RECENT_KEY, RecentModels
 from app.session import SessionState
 from engine import DeviceMemory, Fit, ModelSpec, cached_models, inspect_model
-from tests.engine.hub.conftest import FIRST, SECOND
-from tests.engine.hub.small_hub import TOKEN, SmallHub
+from tests.engine.checkpoints.hub.conftest import FIRST, SECOND
+from tests.engine.checkpoints.hub.small_hub import TOKEN, SmallHub
 
 WAIT = 60_000
 DEMO = resources.path("models/stories-5m")

@@ -14,14 +14,14 @@ import pytest
 import resources
 from engine import QUANTIZATIONS, EngineConfig, InvalidInput, ModelSpec, machine
 from engine.activations import computed_bytes
+from engine.checkpoints.info import ModelInfo, StoredQuantization, inspect_parts
+from engine.checkpoints.inspect import inspect_folder, inspect_model
 from engine.config.schemes import missing
 from engine.fit import DeviceMemory, Fit, fits, load_dtype, model_info, simple_kv
 from engine.kv_budget import pool_blocks
 from engine.memory_rules import CAPTURE, LEAST_RESERVE, gpu_needs, step_bytes
 from engine.models import held_weights
 from engine.models.held_weights import held_bytes
-from engine.models.info import ModelInfo, StoredQuantization, inspect_parts
-from engine.models.inspect import inspect_folder, inspect_model
 from engine.models.loading import load
 from tests.engine.tiny_models import change_config
 

@@ -15,11 +15,11 @@ from torch import nn
 from transformers.quantizers import HfQuantizer, register_quantization_config, register_quantizer
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
+from engine.checkpoints.awq_settings import AwqSettings, check_group, check_names
+from engine.checkpoints.safetensors import read_headers
 from engine.config.specs import InvalidInput
-from engine.models.headers import read_headers
 from engine.models.quantization.awq_layout import COLUMNS
 from engine.models.quantization.awq_linear import AwqLinear
-from engine.models.quantization.awq_settings import AwqSettings, check_group, check_names
 
 METHOD = "engine_awq"
 Shapes = Mapping[str, tuple[int, ...]]

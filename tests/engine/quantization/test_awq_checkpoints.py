@@ -20,10 +20,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from engine.checkpoints.awq_settings import AwqSettings, awq_settings
 from engine.config.specs import InvalidInput
 from engine.models.quantization.awq_linear import AwqLinear, Int4Linear, make_ready
 from engine.models.quantization.awq_quantizer import awq_arguments
-from engine.models.quantization.awq_settings import AwqSettings, awq_settings
 from tests.engine.quantization.make_awq import GROUP, LOADED, SCALED
 from tests.engine.quantization.scalar_awq import decode
 

@@ -12,11 +12,11 @@ from types import ModuleType
 import pytest
 from transformers import CONFIG_MAPPING
 
-from engine.models import architectures
-from engine.models.architectures import REASONS, TABLE, known_here, why_unsupported
+from engine.checkpoints import architectures
+from engine.checkpoints.architectures import REASONS, TABLE, known_here, why_unsupported
 from tests.engine.tiny_models import TINY_MODELS
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")

@@ -13,15 +13,15 @@ import pytest
 from huggingface_hub import snapshot_download
 
 import resources
+from engine.checkpoints.catalog import cached_models, fault
+from engine.checkpoints.hub import download, fetch, hub_model
+from engine.checkpoints.hub.cache import part_of, repository_of
 from engine.config.specs import InvalidInput, ModelSpec
 from engine.jobs.job import run_job
 from engine.jobs.progress import LoadCancelled, LoadProgress
-from engine.models.cache import part_of, repository_of
-from engine.models.catalog import cached_models, fault
-from engine.models.hub import download, fetch, hub_model
 from engine.models.loading import load
-from tests.engine.hub.conftest import FIRST, SECOND, demo_files
-from tests.engine.hub.small_hub import TOKEN, SmallHub, etag_of
+from tests.engine.checkpoints.hub.conftest import FIRST, SECOND, demo_files
+from tests.engine.checkpoints.hub.small_hub import TOKEN, SmallHub, etag_of
 
 WEIGHTS = "model.safetensors"
 
@@ -29,7 +29,7 @@ WEIGHTS = "model.safetensors"
 SIZE = (resources.path("models/stories-draft") / WEIGHTS).stat().st_size
 
 
-def impatient(id: str = "batch/stories", work: str = "engine.models.hub_download:work", **arguments: Any) -> str:
+def impatient(id: str = "batch/stories", work: str = "engine.checkpoints.hub.download:work", **arguments: Any) -> str:
     """A download that soon gives up."""
     wanted = {"id": id, "revision": None, "pickles": False, "code": False, "waits": [0.05], **arguments}
     return str(run_job(work, wanted))
@@ -272,7 +272,7 @@ def test_a_disk_that_fills_is_told_and_nothing_counts_as_whole(hub: SmallHub) ->
     with pytest.raises(
         InvalidInput, match=r"the disk is full \(File too large\): .* will not be fetched again; delete"
     ):
-        impatient(work="tests.engine.hub.small_disk:work", limit=500_000)
+        impatient(work="tests.engine.checkpoints.hub.small_disk:work", limit=500_000)
     (entry,) = cached_models()
     assert "downloaded only in part" in entry.problem
     here = part_of_weights().stat().st_size

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import resources
-from engine.config.specs import InvalidInput
-from engine.models.cache import (
+from engine.checkpoints.hub.cache import (
     PLANS,
     cache_folder,
     here_of,
@@ -23,7 +22,8 @@ from engine.models.cache import (
     read_plan,
     repository_of,
 )
-from engine.models.inspect import EMBEDDED, EMBEDDED_AWQ, EMBEDDED_NAMES, INDEX, check_files
+from engine.checkpoints.inspect import EMBEDDED, EMBEDDED_AWQ, EMBEDDED_NAMES, INDEX, check_files
+from engine.config.specs import InvalidInput
 
 if TYPE_CHECKING:
     from huggingface_hub import CachedRepoInfo, CachedRevisionInfo, HFCacheInfo

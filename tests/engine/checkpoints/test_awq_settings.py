@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from engine.checkpoints.awq_settings import AwqSettings, awq_settings, check_group, check_names, holds_awq
 from engine.config.specs import InvalidInput
-from engine.models.quantization.awq_settings import AwqSettings, awq_settings, check_group, check_names, holds_awq
 
 
 def config(**quantization: Any) -> dict[str, Any]:

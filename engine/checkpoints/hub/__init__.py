@@ -1,6 +1,6 @@
 """The Hugging Face hub: search, a model's facts before it is downloaded, and the download itself. No torch.
 
-Each call is a job in a child process (engine.models.hub_client, engine.models.hub_download).
+Each call is a job in a child process (engine.checkpoints.hub.client, engine.checkpoints.hub.download).
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.checkpoints.inspect import ModelInfo, inspect_parts
 from engine.config.specs import InvalidInput, ModelSpec
 from engine.jobs.job import JobDied, Report, run_job
 from engine.jobs.progress import LoadCancelled, LoadProgress
-from engine.models.inspect import ModelInfo, inspect_parts
 
-CLIENT = "engine.models.hub_client"
-DOWNLOAD = "engine.models.hub_download"
+CLIENT = "engine.checkpoints.hub.client"
+DOWNLOAD = "engine.checkpoints.hub.download"
 
 
 @dataclass(frozen=True, slots=True)

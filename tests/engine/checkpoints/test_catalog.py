@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import resources
+from engine.checkpoints.catalog import Place, cached_models, folder_model, forget, freed_by, shipped_models
+from engine.checkpoints.hub.cache import Plan, cache_folder, in_units, part_of, read_plan, repository_of, write_plan
+from engine.checkpoints.inspect import inspect_model
 from engine.config.specs import InvalidInput
-from engine.models.cache import Plan, cache_folder, in_units, part_of, read_plan, repository_of, write_plan
-from engine.models.catalog import Place, cached_models, folder_model, forget, freed_by, shipped_models
-from engine.models.inspect import inspect_model
 
 FIRST, SECOND = "a" * 40, "b" * 40
 DRAFT = resources.path("models/stories-draft")
@@ -71,7 +71,7 @@ def test_the_cache_is_where_huggingface_hub_has_it(tmp_path: Path) -> None:
     program = f"""
 import importlib, os
 from huggingface_hub import constants
-from engine.models.cache import cache_folder
+from engine.checkpoints.hub.cache import cache_folder
 for given in {settings}:
     os.environ.update(given)
     importlib.reload(constants)

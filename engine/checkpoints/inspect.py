@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import resources
+from engine.checkpoints.info import ModelInfo, inspect_parts
+from engine.checkpoints.safetensors import INDEX, read_headers, read_json, weight_files
 from engine.config.specs import InvalidInput, ModelSpec
-from engine.models.headers import INDEX, read_headers, read_json, weight_files
-from engine.models.info import ModelInfo, inspect_parts
 
 EMBEDDED = {"demo": "models/stories-5m", "demo-draft": "models/stories-draft"}
 EMBEDDED_AWQ = {"demo": "models/stories-5m-awq"}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import resource
 from typing import Any
 
+from engine.checkpoints.hub import download
 from engine.jobs.job import Report
-from engine.models import hub_download
 
 
 def work(arguments: dict[str, Any], report: Report) -> str:
     limit = arguments.pop("limit")
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-    return hub_download.work(arguments, report)
+    return download.work(arguments, report)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import resources
-from tests.engine.hub.small_hub import Files, Repository, SmallHub
+from tests.engine.checkpoints.hub.small_hub import Files, Repository, SmallHub
 
 FIRST, SECOND = "1" * 40, "2" * 40
 FILES = ("chat_template.jinja", "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json")

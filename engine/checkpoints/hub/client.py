@@ -29,10 +29,10 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
 
+from engine.checkpoints.hub import HubModel
+from engine.checkpoints.inspect import INDEX
 from engine.config.specs import InvalidInput
 from engine.jobs.job import Report
-from engine.models.hub import HubModel
-from engine.models.inspect import INDEX
 
 TIMEOUT = 15.0  # seconds without a word from the hub
 HEADERS_AT_ONCE = 8

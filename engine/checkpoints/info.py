@@ -8,9 +8,9 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from engine.checkpoints.awq_settings import awq_settings, check_group, check_names
+from engine.checkpoints.weight_names import sort_weights
 from engine.config.specs import InvalidInput
-from engine.models.quantization.awq_settings import awq_settings, check_group, check_names
-from engine.models.weight_names import sort_weights
 
 DTYPE_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
 TORCH_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}

@@ -6,8 +6,8 @@ import pytest
 
 from app.__main__ import main
 from engine import DeviceMemory, InvalidInput, ModelSpec, download, fits, inspect_model, model_info
-from tests.engine.hub.conftest import FIRST
-from tests.engine.hub.small_hub import SmallHub
+from tests.engine.checkpoints.hub.conftest import FIRST
+from tests.engine.checkpoints.hub.small_hub import SmallHub
 
 ROOM = DeviceMemory("cpu", 8 << 30, 16 << 30)
 

@@ -20,11 +20,9 @@ from typing import Any, BinaryIO
 
 from huggingface_hub.utils import WeakFileLock, build_hf_headers, hf_raise_for_status
 
-from engine.config.specs import InvalidInput
-from engine.jobs.job import Report
-from engine.jobs.progress import LoadProgress
-from engine.models.blob_digest import BlobDigest
-from engine.models.cache import (
+from engine.checkpoints.catalog import fault
+from engine.checkpoints.hub.blob_digest import BlobDigest
+from engine.checkpoints.hub.cache import (
     PLANS,
     Plan,
     cache_folder,
@@ -36,8 +34,10 @@ from engine.models.cache import (
     repository_of,
     write_plan,
 )
-from engine.models.catalog import fault
-from engine.models.hub_client import Unreachable, address, ask, fault_of, session, told_of, wanted_of, weights_of
+from engine.checkpoints.hub.client import Unreachable, address, ask, fault_of, session, told_of, wanted_of, weights_of
+from engine.config.specs import InvalidInput
+from engine.jobs.job import Report
+from engine.jobs.progress import LoadProgress
 
 AT_ONCE = 4  # files
 WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before each new try of a file from which nothing comes

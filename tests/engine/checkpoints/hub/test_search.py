@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 import resources
+from engine.checkpoints.hub import hub_info, hub_model, search_hub
+from engine.checkpoints.inspect import inspect_folder, inspect_model
 from engine.config.specs import InvalidInput
-from engine.models.hub import hub_info, hub_model, search_hub
-from engine.models.inspect import inspect_folder, inspect_model
-from tests.engine.hub.conftest import FIRST, SECOND
-from tests.engine.hub.small_hub import TOKEN, SmallHub
+from tests.engine.checkpoints.hub.conftest import FIRST, SECOND
+from tests.engine.checkpoints.hub.small_hub import TOKEN, SmallHub
 
 
 def test_a_search_finds_models_by_name_the_most_downloaded_first(hub: SmallHub) -> None:

@@ -14,10 +14,10 @@ from safetensors.torch import load_file, save_file
 from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 import resources
+from engine.checkpoints.info import inspect_parts
+from engine.checkpoints.inspect import inspect_folder, inspect_model, licence_of, name_of, resolve
+from engine.checkpoints.safetensors import INDEX, read_headers, weight_files
 from engine.config.specs import InvalidInput, ModelSpec
-from engine.models.headers import INDEX, read_headers, weight_files
-from engine.models.info import inspect_parts
-from engine.models.inspect import inspect_folder, inspect_model, licence_of, name_of, resolve
 from tests.engine.tiny_models import TINY_MODELS, change_config
 
 SHIPPED_AWQ = resources.path("models/stories-5m-awq")
