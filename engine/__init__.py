@@ -25,7 +25,6 @@ from engine.config.specs import (
     SamplingParams,
     Submission,
 )
-from engine.fit import DeviceMemory, Fit, fits, model_info, simple_kv
 from engine.heat import LaneEvent, LaneFailed, LaneFinished, LaneLoading, LaneRun, LaneStarted
 from engine.host import EngineFace, EngineHost, LocalHost
 from engine.jobs.job import JobDied
@@ -43,7 +42,8 @@ from engine.lane import (
     parse_lanes,
 )
 from engine.machine import nvidia_driver
-from engine.memory_rules import kv_capacity
+from engine.memory.fit import DeviceMemory, Fit, fits, model_info, simple_kv
+from engine.memory.rules import kv_capacity
 from engine.process import EngineProcess
 from engine.quality import DEFAULT_TOKENS, READING, QualityReport, QualityRow, measure_quality, ranked
 from engine.quantize import GROUPS, AwqRecipe, check_recipe, origin_of, quantize_to_awq

@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_iter
 
 from engine.checkpoints.info import MLP_WIDTHS
 from engine.config.specs import EngineConfig
-from engine.memory_rules import step_bytes
+from engine.memory.rules import step_bytes
 from engine.models.loading import LoadedModel
 from engine.rehearsal import Rehearsal
 from engine.trace.records import Roof

@@ -13,7 +13,6 @@ from itertools import count
 import torch
 
 from engine import machine
-from engine.allocator import keep_freed_memory, release_references
 from engine.bill import bill_of
 from engine.blocks import BlockPool
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Prompt, SamplingParams, Submission
@@ -21,6 +20,7 @@ from engine.decoding.detokenizer import DetokenizerFactory
 from engine.faults import DeviceLost
 from engine.inbox import Inbox
 from engine.intake import Intake, Prepared
+from engine.memory.allocator import keep_freed_memory, release_references
 from engine.models.launched import LaunchedStep
 from engine.models.loading import LoadedModel, Report, load
 from engine.models.paged_runner import PagedRunner

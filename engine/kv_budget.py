@@ -9,7 +9,7 @@ import torch
 from engine import machine
 from engine.blocks import blocks_for
 from engine.config.specs import EngineConfig, InvalidInput
-from engine.memory_rules import pool_share, pool_size
+from engine.memory.rules import pool_share, pool_size
 from engine.models.loading import LoadedModel
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import torch
 
-from engine.allocator import release_references
 from engine.faults import DeviceLost, Fault, fault_of, first_line, memory_asked
+from engine.memory.allocator import release_references
 from engine.models.launched import LaunchedStep
 from engine.models.runner import Runner
 from engine.plan import StepPlan

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import torch
 
 from engine.activations import activation_bytes, computed_bytes
-from engine.allocator import release_references
 from engine.config.specs import EngineConfig, InvalidInput
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.faults import DeviceLost, Fault, fault_of, first_line, memory_asked
 from engine.kv_budget import free_memory, pool_blocks, step_blocks
-from engine.memory_rules import gpu_needs
+from engine.memory.allocator import release_references
+from engine.memory.rules import gpu_needs
 from engine.models.loading import LoadedModel
 from engine.models.runner import Runner, on_gpu_path
 from engine.models.runners import make_runner

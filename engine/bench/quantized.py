@@ -23,7 +23,6 @@ import transformers
 from tqdm import tqdm
 
 from engine import machine
-from engine.allocator import keep_freed_memory
 from engine.bench.alone import alone
 from engine.bench.noise import Noise, NoiseMeter
 from engine.bench.rounded_awq import save_rounded_awq
@@ -31,6 +30,7 @@ from engine.bench.subject import Case, Lengths, Shape, make_case, plain_tokenize
 from engine.config.schemes import SCHEMES, missing
 from engine.config.specs import EngineConfig, ModelSpec
 from engine.engine import Engine
+from engine.memory.allocator import keep_freed_memory
 from engine.models.loading import LoadedModel, load
 from engine.trace.decode_steps import decode_steps
 from engine.trace.records import Machine, Roof

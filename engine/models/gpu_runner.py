@@ -14,7 +14,7 @@ from engine.decoding.device_sampler import DeviceSampler, parameter_words
 from engine.kernels.paged_attention import SHORT, PackedRows
 from engine.kernels.sampling import WORDS
 from engine.kernels.step_inputs import decode_inputs, packed_inputs
-from engine.memory_rules import bucket_sizes
+from engine.memory.rules import bucket_sizes
 from engine.models.decode_graphs import DecodeGraphs
 from engine.models.device_rows import DeviceRows
 from engine.models.gpu_batch import GpuBatch

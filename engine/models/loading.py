@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import PreTrainedModel
 
-from engine.allocator import give_back, release_references
 from engine.checkpoints.hub import fetch
 from engine.checkpoints.inspect import ModelInfo, check_files, inspect_folder, name_of, resolve
 from engine.config.specs import InvalidInput, ModelSpec
+from engine.memory.allocator import give_back, release_references
 from engine.models.checkpoint import quantization_of, read_tokenizer, transformers_config
 from engine.models.describing import describe, end_tokens, serve_with_paged_attention
 from engine.models.packed_linear import pack_linears

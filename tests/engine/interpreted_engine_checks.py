@@ -15,7 +15,7 @@ from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Step, Submis
 from engine.blocks import BlockPool
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.decoding.output import Output
-from engine.memory_rules import bucket_sizes
+from engine.memory.rules import bucket_sizes
 from engine.models.gpu_runner import GpuRunner
 from engine.models.loading import LoadedModel, load
 from engine.request import Branch, Emission, Request

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.memory_rules import APART, MOST, bucket_sizes
+from engine.memory.rules import APART, MOST, bucket_sizes
 from engine.models.decode_graphs import DecodeGraphs
 
 

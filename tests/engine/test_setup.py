@@ -10,7 +10,7 @@ from engine import Engine, EngineConfig, InvalidInput, ModelSpec, SamplingParams
 from engine.activations import activation_bytes
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.kv_budget import check_wanted, step_blocks
-from engine.memory_rules import pool_share
+from engine.memory.rules import pool_share
 from engine.models.loading import load
 from engine.models.paged_runner import PagedRunner
 from engine.rehearsal import Rehearsal

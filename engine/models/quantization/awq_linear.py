@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from engine.kernels.awq_matmul import awq_matmul
-from engine.models.held_weights import awq_stays_packed
+from engine.memory.weight_bytes import awq_stays_packed
 from engine.models.quantization.awq_layout import COLUMNS, dequantize, unpack
 
 INT4_MIDDLE = 8  # the code that it takes for 0

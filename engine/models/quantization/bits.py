@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from engine.models.held_weights import FUSED_OUTPUTS
+from engine.memory.weight_bytes import FUSED_OUTPUTS
 
 OUTLIERS = 6.0  # from which size a column of the inputs is multiplied in 16 bit: the paper's choice
 

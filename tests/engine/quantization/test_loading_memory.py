@@ -15,10 +15,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from engine import Engine, EngineConfig, EngineProcess, InvalidInput, LoadCancelled, LoadProgress, ModelSpec
-from engine.allocator import give_back
 from engine.bench.quantized import no_bars, save_subject
 from engine.bench.rounded_awq import save_rounded_awq
 from engine.bench.subject import Shape
+from engine.memory.allocator import give_back
 from tests.children import children
 
 SHAPE = Shape(hidden=1024, layers=4, heads=8, kv_heads=4, intermediate=2048, vocabulary=8192)  # 54 M parameters

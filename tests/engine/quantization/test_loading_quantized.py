@@ -13,7 +13,7 @@ from engine import QUANTIZATIONS, Engine, EngineConfig, ModelSpec, SamplingParam
 from engine.bench.quantized import no_bars
 from engine.bench.rounded_awq import save_rounded_awq
 from engine.config.schemes import quantized_bytes
-from engine.models.held_weights import has_bfloat16_products
+from engine.memory.weight_bytes import has_bfloat16_products
 from engine.models.loading import LoadedModel, load
 from engine.models.packed_linear import PackedLinear
 from engine.models.quantization.bits import Dequantized4bitLinear

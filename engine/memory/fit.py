@@ -12,8 +12,8 @@ from engine.checkpoints.info import TORCH_BYTES, ModelInfo
 from engine.checkpoints.inspect import inspect_folder, name_of, resolve, shipped_awq
 from engine.config.schemes import SCHEMES, missing
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
-from engine.memory_rules import gpu_needs, pool_share, pool_size, step_bytes
-from engine.models.held_weights import awq_stays_packed, group_of, held_bytes
+from engine.memory.rules import gpu_needs, pool_share, pool_size, step_bytes
+from engine.memory.weight_bytes import awq_stays_packed, group_of, held_bytes
 
 USUAL = EngineConfig()
 

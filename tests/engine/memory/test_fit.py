@@ -17,11 +17,11 @@ from engine.activations import computed_bytes
 from engine.checkpoints.info import ModelInfo, StoredQuantization, inspect_parts
 from engine.checkpoints.inspect import inspect_folder, inspect_model
 from engine.config.schemes import missing
-from engine.fit import DeviceMemory, Fit, fits, load_dtype, model_info, simple_kv
 from engine.kv_budget import pool_blocks
-from engine.memory_rules import CAPTURE, LEAST_RESERVE, gpu_needs, step_bytes
-from engine.models import held_weights
-from engine.models.held_weights import held_bytes
+from engine.memory import weight_bytes
+from engine.memory.fit import DeviceMemory, Fit, fits, load_dtype, model_info, simple_kv
+from engine.memory.rules import CAPTURE, LEAST_RESERVE, gpu_needs, step_bytes
+from engine.memory.weight_bytes import held_bytes
 from engine.models.loading import load
 from tests.engine.tiny_models import change_config
 
@@ -117,7 +117,7 @@ def test_processors_that_multiply_bfloat16_are_those_of_bitsandbytes() -> None:
     if missing("nf4") == "":
         from bitsandbytes.functional import has_avx512bf16
 
-        assert held_weights.has_bfloat16_products() == bool(has_avx512bf16())
+        assert weight_bytes.has_bfloat16_products() == bool(has_avx512bf16())
 
 
 # What fits, and what cannot be chosen.
