@@ -90,11 +90,11 @@ from engine.trace.store import load as load_trace
 from engine.trace.store import save as save_trace
 from engine.trace.trace import Trace
 from engine.trace.work import Work, WorkCounter, count_work
-from engine.workload import Arrival, Suggestion, Workload
 from engine.workloads.distributions import ARRIVALS
 from engine.workloads.library import PROMPT_FILES, WorkloadCard, demo_workload, list_workloads, load_workload
 from engine.workloads.prompt_files import read_prompts
 from engine.workloads.templates import expand_template, template_size
+from engine.workloads.workload import Arrival, Suggestion, Workload
 
 if TYPE_CHECKING:
     from engine.checkpoints.inspect import ModelInfo, inspect_model

@@ -35,7 +35,7 @@ from engine.step_record import ended_record, step_record
 from engine.stream import Stream, StreamRouter
 from engine.trace.records import Ended, FinishReason, Header, Notice, StepStarted
 from engine.trace.trace import Trace
-from engine.workload import Workload
+from engine.workloads.workload import Workload
 
 TELEMETRY_INTERVAL = 0.5  # seconds
 

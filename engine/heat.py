@@ -13,7 +13,7 @@ from engine.lane import Lane
 from engine.run import Run
 from engine.trace.records import Ended, FinishReason
 from engine.trace.trace import Trace
-from engine.workload import Workload
+from engine.workloads.workload import Workload
 
 DEFAULT_KV_TOKENS = 8192
 GLANCE = 0.02  # seconds between looks at whether a run is over, was cancelled or lost its engine

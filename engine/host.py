@@ -12,7 +12,7 @@ from engine.run import Run
 from engine.stream import Stream
 from engine.trace.records import ModelCard
 from engine.trace.trace import Trace
-from engine.workload import Workload
+from engine.workloads.workload import Workload
 
 if TYPE_CHECKING:
     from engine.engine import Engine

@@ -27,7 +27,7 @@ from engine.run import Run
 from engine.stream import Stream, StreamRouter
 from engine.trace.records import Ended, FinishReason, ModelCard, Notice
 from engine.trace.trace import Trace
-from engine.workload import Workload
+from engine.workloads.workload import Workload
 
 if TYPE_CHECKING:
     from engine.engine import Engine

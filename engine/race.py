@@ -12,7 +12,7 @@ from engine.heat import DEFAULT_KV_TOKENS, LaneEvent, LaneRun, Track
 from engine.host import EngineHost
 from engine.lane import Lane, lane_names
 from engine.trace.trace import Trace
-from engine.workload import Workload
+from engine.workloads.workload import Workload
 
 MOST_LANES = 8
 RACE_ORDERS = {

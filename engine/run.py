@@ -12,7 +12,7 @@ from engine.config.specs import InvalidInput, Submission
 from engine.stream import Stream
 from engine.trace.records import Ended, Record, Submitted
 from engine.trace.trace import Trace
-from engine.workload import Workload
+from engine.workloads.workload import Workload
 
 GLANCE = 0.2  # seconds between looks at whether the trace was closed under a run that waits
 

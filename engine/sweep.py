@@ -20,8 +20,8 @@ from engine.lane import Lane, lane_names
 from engine.trace.measures import MEASURES
 from engine.trace.metrics import Metrics, measure
 from engine.trace.slo import SLO_NAMES, Slo, seconds_text
-from engine.workload import Workload
 from engine.workloads.distributions import Times
+from engine.workloads.workload import Workload
 
 LEAST_BEND = 0.05
 """How far a knee lies above the chord, as a share of the range of throughputs: less is noise, not a bend."""

@@ -23,7 +23,7 @@ def modules_after(statement: str) -> set[str]:
         "engine.config.specs",
         "engine.trace",
         "engine.process",
-        "engine.workload",
+        "engine.workloads.workload",
         "engine.checkpoints.inspect",
         "engine.doctor",
         "app.__main__",

@@ -34,7 +34,7 @@ from engine.engine import Engine
 from engine.run import Run
 from engine.trace.records import Kind, ModelCard, Step
 from engine.trace.trace import Trace
-from engine.workload import Arrival, Workload
+from engine.workloads.workload import Arrival, Workload
 
 REQUESTS, INPUT, OUTPUT = 256, 142_827, 133_966
 TEMPERATURE = 0.6

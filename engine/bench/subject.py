@@ -11,7 +11,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from engine.config.specs import SamplingParams
-from engine.workload import Arrival, Workload
+from engine.workloads.workload import Arrival, Workload
 
 
 @dataclass(frozen=True, slots=True)

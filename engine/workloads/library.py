@@ -8,12 +8,12 @@ from random import Random
 
 import resources
 from engine.config.specs import InvalidInput, Prompt, SamplingParams
-from engine.workload import Suggestion, Workload
 from engine.workloads.distributions import Times, whole
 from engine.workloads.prompt_files import PromptFile, read_jsonl, read_sharegpt, read_text
 from engine.workloads.recipes import MOST_REQUESTS, changed, cook, read_recipe
 from engine.workloads.templates import expand_template
 from engine.workloads.tokens import TokenCounter, counter_for
+from engine.workloads.workload import Suggestion, Workload
 
 SHIPPED = ("burst", "trickle", "mixed-lengths", "long-prompt", "shared-system-prompt", "chat-turns")
 PROMPT_FILES = {".txt": "a prompt a line", ".jsonl": "an object a line", ".json": "ShareGPT conversations"}

@@ -11,8 +11,8 @@ from random import Random
 from typing import Any
 
 from engine.config.specs import InvalidInput, Prompt, SamplingParams
-from engine.workload import Arrival
 from engine.workloads.tokens import TokenCounter
+from engine.workloads.workload import Arrival
 
 SHORTEST = 4  # ShareGPT's rules, as `vllm bench serve` has them, in tokens
 LONGEST_PROMPT = 1024

@@ -11,10 +11,10 @@ from random import Random
 from typing import Any
 
 from engine.config.specs import InvalidInput, Message, Prompt, SamplingParams
-from engine.workload import Arrival, Suggestion, Workload
 from engine.workloads.distributions import Lengths, Times, number, read_lengths, whole
 from engine.workloads.texts import asks, stories, text_of
 from engine.workloads.tokens import TokenCounter
+from engine.workloads.workload import Arrival, Suggestion, Workload
 
 MOST_REQUESTS = 100_000
 _TOP = ("name", "title", "description", "seed", "concurrency", "race", "requests")
