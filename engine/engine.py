@@ -14,7 +14,6 @@ import torch
 
 from engine import machine
 from engine.bill import bill_of
-from engine.blocks import BlockPool
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Prompt, SamplingParams, Submission
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.faults import DeviceLost
@@ -29,7 +28,8 @@ from engine.recovery import Recovery
 from engine.rehearsal import ROWS, Rehearsal
 from engine.roof import roof_of
 from engine.run import Run
-from engine.scheduler import Scheduler
+from engine.scheduler.block_pool import BlockPool
+from engine.scheduler.scheduler import Scheduler
 from engine.setup import PreparedRunner, RunnerFactory
 from engine.step_record import ended_record, step_record
 from engine.stream import Stream, StreamRouter

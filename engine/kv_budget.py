@@ -7,10 +7,10 @@ import gc
 import torch
 
 from engine import machine
-from engine.blocks import blocks_for
 from engine.config.specs import EngineConfig, InvalidInput
 from engine.memory.rules import pool_share, pool_size
 from engine.models.loading import LoadedModel
+from engine.scheduler.block_pool import blocks_for
 
 
 def pool_blocks(model: LoadedModel, config: EngineConfig, needed: int = 0) -> int:

@@ -13,8 +13,8 @@ from engine.faults import DeviceLost, Fault, fault_of, first_line, memory_asked
 from engine.memory.allocator import release_references
 from engine.models.launched import LaunchedStep
 from engine.models.runner import Runner
-from engine.plan import StepPlan
-from engine.scheduler import Scheduler
+from engine.scheduler.plan import StepPlan
+from engine.scheduler.scheduler import Scheduler
 from engine.trace.records import Kind
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from engine.blocks import BlockPool
 from engine.config.specs import EngineConfig, SamplingParams
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.decoding.output import Output
-from engine.request import Branch, Emission, Request
-from engine.scheduler import Scheduler
+from engine.scheduler.block_pool import BlockPool
+from engine.scheduler.request import Branch, Emission, Request
+from engine.scheduler.scheduler import Scheduler
 
 PROMPT = 8
 QUICK = 0.1  # seconds; a step that takes longer gains from every core, and is not worth repeating

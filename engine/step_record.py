@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.plan import Committed
-from engine.request import Branch
-from engine.scheduler import Scheduler
+from engine.scheduler.plan import Committed
+from engine.scheduler.request import Branch
+from engine.scheduler.scheduler import Scheduler
 from engine.trace.records import Ended, FinishReason, Step, freeze
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from engine.kernels.rms_norm import Rounding, rms_norm
 from engine.kernels.rotary import rotate
 from engine.kernels.silu_mul import Activation, act_mul
 from engine.kernels.store_kv import store_kv
-from engine.request import Branch, Request
+from engine.scheduler.request import Branch, Request
 
 HEADS, KV_HEADS, HEAD_DIM, HIDDEN, WIDE = 32, 8, 128, 4096, 14_336  # Llama-3.1-8B's
 BLOCK = 16

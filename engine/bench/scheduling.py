@@ -6,11 +6,11 @@ import time
 from statistics import median
 from typing import cast
 
-from engine.blocks import BlockPool
 from engine.config.specs import EngineConfig, SamplingParams
 from engine.decoding.output import Output
-from engine.request import Branch, Emission, Request
-from engine.scheduler import Scheduler
+from engine.scheduler.block_pool import BlockPool
+from engine.scheduler.request import Branch, Emission, Request
+from engine.scheduler.scheduler import Scheduler
 
 RUNNING, PROMPT, LIMIT = 64, 64, 100_000
 

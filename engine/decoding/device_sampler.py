@@ -11,7 +11,7 @@ from torch import Tensor
 from engine.decoding.sampler import LOWEST_TEMPERATURE, Sampled, with_alternatives
 from engine.kernels.sampling import WORDS, sample
 from engine.models.launched import to_device
-from engine.request import Branch
+from engine.scheduler.request import Branch
 
 
 def parameter_words(branch: Branch) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from engine.config.specs import SamplingParams
-from engine.request import Branch
+from engine.scheduler.request import Branch
 
 CANDIDATES = 128  # enough for most top-p nuclei; where they are not, more are looked at
 LOWEST_TEMPERATURE = 1e-8  # below it float32 overflows, and the choice is greedy long before

@@ -3,7 +3,7 @@ torch."""
 
 from __future__ import annotations
 
-from engine.blocks import blocks_for
+from engine.scheduler.block_pool import blocks_for
 
 CPU_SHARE = 0.25  # of the memory that is free once the weights are there
 GPU_RESERVE, LEAST_RESERVE = 0.02, 256 << 20  # of a GPU's free memory, what stays free

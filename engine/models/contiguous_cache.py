@@ -10,7 +10,7 @@ from torch import Tensor
 from engine.kernels.padded import NEVER
 from engine.models.launched import to_device
 from engine.models.loading import LoadedModel
-from engine.request import Branch
+from engine.scheduler.request import Branch
 
 
 class ContiguousCache:

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from engine.kernels.step_inputs import apply_changes
 from engine.models.launched import staged
-from engine.plan import Row
-from engine.request import Branch
+from engine.scheduler.plan import Row
+from engine.scheduler.request import Branch
 from engine.trace.records import Kind
 
 

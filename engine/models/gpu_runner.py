@@ -8,7 +8,6 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from engine.blocks import blocks_for
 from engine.config.specs import EngineConfig
 from engine.decoding.device_sampler import DeviceSampler, parameter_words
 from engine.kernels.paged_attention import SHORT, PackedRows
@@ -20,7 +19,8 @@ from engine.models.device_rows import DeviceRows
 from engine.models.gpu_batch import GpuBatch
 from engine.models.loading import LoadedModel
 from engine.models.runner import Inputs, Runner
-from engine.plan import Row, StepPlan
+from engine.scheduler.block_pool import blocks_for
+from engine.scheduler.plan import Row, StepPlan
 from engine.trace.records import Kind
 
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from engine.decoding.sampler import Sampled
-from engine.plan import StepPlan
-from engine.request import Emission
+from engine.scheduler.plan import StepPlan
+from engine.scheduler.request import Emission
 
 Clock = time.perf_counter
 

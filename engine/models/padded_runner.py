@@ -15,8 +15,8 @@ from engine.models.contiguous_cache import ContiguousCache
 from engine.models.launched import to_device
 from engine.models.loading import LoadedModel
 from engine.models.runner import Inputs, Runner, known_ids
-from engine.plan import Row, StepPlan
-from engine.request import Branch
+from engine.scheduler.plan import Row, StepPlan
+from engine.scheduler.request import Branch
 from engine.trace.records import Kind
 
 

@@ -14,7 +14,7 @@ from engine.kernels import cpu
 from engine.models.attention import Options
 from engine.models.loading import LoadedModel
 from engine.models.runner import Inputs, Runner, known_ids
-from engine.plan import Row, StepPlan
+from engine.scheduler.plan import Row, StepPlan
 
 
 @dataclass(slots=True)

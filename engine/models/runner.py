@@ -17,8 +17,8 @@ from engine.decoding.sampler import Sampled, Sampler
 from engine.models.attention import Batch, Timer
 from engine.models.launched import Clock, LaunchedStep, to_device
 from engine.models.loading import LoadedModel
-from engine.plan import Row, StepPlan
-from engine.request import Branch
+from engine.scheduler.plan import Row, StepPlan
+from engine.scheduler.request import Branch
 
 if TYPE_CHECKING:  # its kernels need Triton, which a CPU's path leaves alone
     from engine.decoding.device_sampler import DeviceSampler

@@ -12,14 +12,14 @@ if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("run by test_triton_path.py", allow_module_level=True)
 
 from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Step, Submission
-from engine.blocks import BlockPool
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.decoding.output import Output
 from engine.memory.rules import bucket_sizes
 from engine.models.gpu_runner import GpuRunner
 from engine.models.loading import LoadedModel, load
-from engine.request import Branch, Emission, Request
-from engine.scheduler import Scheduler
+from engine.scheduler.block_pool import BlockPool
+from engine.scheduler.request import Branch, Emission, Request
+from engine.scheduler.scheduler import Scheduler
 from engine.trace.records import FinishReason, Kind
 from tests.engine.tiny_models import TINY_MODELS, VOCABULARY, save_tiny_model
 

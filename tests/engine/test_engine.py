@@ -32,7 +32,7 @@ from engine import (
     measure,
 )
 from tests.engine.conftest import SMALL, begin_when_idle
-from tests.engine.told_blocks import ToldBlocks
+from tests.engine.scheduler.told_blocks import ToldBlocks
 
 FOX: list[Any] = [{"role": "user", "content": "Tell me a story about a fox and a kite."}]
 GREEDY = SamplingParams(max_tokens=24, temperature=0, ignore_eos=True)

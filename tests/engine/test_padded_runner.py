@@ -22,8 +22,8 @@ from engine.models.contiguous_cache import ContiguousCache
 from engine.models.launched import LaunchedStep
 from engine.models.loading import LoadedModel, load
 from engine.models.padded_runner import NextBatch, PaddedRunner
-from engine.plan import Row, StepPlan
-from engine.request import Branch, Request
+from engine.scheduler.plan import Row, StepPlan
+from engine.scheduler.request import Branch, Request
 from engine.trace.records import FinishReason, Kind
 from tests.engine.test_exactness import Reference, assert_same
 from tests.engine.tiny_models import VOCABULARY

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from engine import Engine, EngineConfig, FinishReason, Notice, SamplingParams, Stream, Submission
-from tests.engine.told_blocks import ToldBlocks
+from tests.engine.scheduler.told_blocks import ToldBlocks
 
 ABSURD = 1 << 44  # floats: the allocator refuses 64 TiB
 LONG_STORY = [[10 + n, *range(100, 100 + length)] for n, length in enumerate((5, 90, 33, 17, 60, 2))]

@@ -24,7 +24,7 @@ from engine.config.specs import InvalidInput
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.decoding.output import Output
 from engine.decoding.sampler import CANDIDATES, Sampler, noise
-from engine.request import Branch, Request
+from engine.scheduler.request import Branch, Request
 from tests.engine.conftest import SMALL
 from tests.engine.decoding.tokenizer_kinds import tokenizer
 

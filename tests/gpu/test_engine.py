@@ -17,13 +17,13 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from engine import Engine, EngineConfig, FinishReason, Kind, ModelSpec, Notice, SamplingParams, Submission, Trace
-from engine.blocks import BlockPool
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.decoding.output import Output
 from engine.models.loading import LoadedModel, load
 from engine.models.runners import make_runner
-from engine.request import Branch, Emission, Request
-from engine.scheduler import Scheduler
+from engine.scheduler.block_pool import BlockPool
+from engine.scheduler.request import Branch, Emission, Request
+from engine.scheduler.scheduler import Scheduler
 from tests.engine.captured_logits import CapturedLogits
 from tests.engine.tiny_models import VOCABULARY
 

@@ -26,8 +26,8 @@ from engine import (
     Trace,
 )
 from tests.app.panels.plain_pool import Cell, PlainPool
-from tests.engine.simulated_device import Simulation
-from tests.engine.test_scheduler import Ask, Case, cases
+from tests.engine.scheduler.simulated_device import Simulation
+from tests.engine.scheduler.test_scheduler import Ask, Case, cases
 
 
 def simulated(case: Case) -> Iterator[tuple[list[Record], Simulation]]:

@@ -13,7 +13,7 @@ from engine.decoding.detokenizer import DetokenizerFactory
 from engine.decoding.device_sampler import DeviceSampler, parameter_words
 from engine.decoding.output import Output
 from engine.decoding.sampler import Sampled, Sampler
-from engine.request import Branch, Request
+from engine.scheduler.request import Branch, Request
 from tests.engine.decoding.tokenizer_kinds import tokenizer
 
 CPU = torch.device("cpu")

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.config.specs import DELIVERIES, MODES, PAGED_MODES, EngineConfig
-from engine.limits import PATIENCE, SMALLEST, Limits
-from engine.request import Branch, Emission, Life, Request
+from engine.scheduler.limits import PATIENCE, SMALLEST, Limits
+from engine.scheduler.request import Branch, Emission, Life, Request
 from engine.trace.records import FinishReason, Kind, Refusal
-from tests.engine.simulated_device import END, Simulation, alone
+from tests.engine.scheduler.simulated_device import END, Simulation, alone
 
 
 @dataclass(frozen=True)

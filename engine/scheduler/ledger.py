@@ -7,10 +7,10 @@ from collections import deque
 from collections.abc import Iterable
 from itertools import count, repeat
 
-from engine.blocks import ROOT, BlockPool
-from engine.limits import Limits
-from engine.plan import BlockChange, Changes, Refused
-from engine.request import Branch, Life, Request
+from engine.scheduler.block_pool import ROOT, BlockPool
+from engine.scheduler.limits import Limits
+from engine.scheduler.plan import BlockChange, Changes, Refused
+from engine.scheduler.request import Branch, Life, Request
 from engine.trace.records import BlockEvent, Refusal
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from engine.blocks import blocks_for
-from engine.ledger import Ledger
-from engine.plan import Refused, Row, StepPlan
-from engine.request import Branch, Life
+from engine.scheduler.block_pool import blocks_for
+from engine.scheduler.ledger import Ledger
+from engine.scheduler.plan import Refused, Row, StepPlan
+from engine.scheduler.request import Branch, Life
 from engine.trace.records import Kind, Refusal
 
 

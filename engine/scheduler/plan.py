@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from engine.request import Branch, Emission
+from engine.scheduler.request import Branch, Emission
 from engine.trace.records import BlockEvent, Kind, Refusal
 
 Refused = tuple[tuple[int, Refusal], ...]  # the head of the queue and why it did not join, or nothing

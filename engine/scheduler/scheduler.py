@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
-from engine import policies
-from engine.blocks import BlockPool, blocks_for
 from engine.config.specs import EngineConfig
-from engine.ledger import Ledger
-from engine.plan import Committed, KvUse, Refused, Row, StepPlan
-from engine.request import Branch, Emission, Life, Request
+from engine.scheduler import policies
+from engine.scheduler.block_pool import BlockPool, blocks_for
+from engine.scheduler.ledger import Ledger
+from engine.scheduler.plan import Committed, KvUse, Refused, Row, StepPlan
+from engine.scheduler.request import Branch, Emission, Life, Request
 from engine.trace.records import FinishReason, Kind, Refusal
 
 

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from engine.blocks import BlockPool
 from engine.config.specs import EngineConfig, SamplingParams
 from engine.decoding.output import Output
-from engine.plan import Row, StepPlan
-from engine.request import Branch, Emission, Request
-from engine.scheduler import Scheduler
+from engine.scheduler.block_pool import BlockPool
+from engine.scheduler.plan import Row, StepPlan
+from engine.scheduler.request import Branch, Emission, Request
+from engine.scheduler.scheduler import Scheduler
 from engine.step_record import step_record
 from engine.trace.records import FinishReason, Kind, Step
-from tests.engine.told_blocks import ToldBlocks
+from tests.engine.scheduler.told_blocks import ToldBlocks
 
 VOCABULARY = 1000
 END = 0

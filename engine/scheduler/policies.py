@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Protocol
 
 from engine.config.specs import EngineConfig
-from engine.ledger import Ledger
-from engine.paging import PagedLayout
-from engine.plan import Refused, Row, StepPlan
-from engine.strips import CachelessLayout, ContiguousLayout
+from engine.scheduler.contiguous import CachelessLayout, ContiguousLayout
+from engine.scheduler.ledger import Ledger
+from engine.scheduler.paged import PagedLayout
+from engine.scheduler.plan import Refused, Row, StepPlan
 from engine.trace.records import Refusal
 
 

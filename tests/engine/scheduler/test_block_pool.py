@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.blocks import ROOT, BlockPool, blocks_for
+from engine.scheduler.block_pool import ROOT, BlockPool, blocks_for
 from engine.trace.records import BlockEvent
 
 

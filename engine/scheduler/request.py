@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple
 
-from engine.blocks import ROOT
 from engine.config.specs import SamplingParams
 from engine.decoding.output import Output
+from engine.scheduler.block_pool import ROOT
 from engine.trace.records import FinishReason
 
 
