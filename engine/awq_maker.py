@@ -17,7 +17,7 @@ from engine.checkpoints.inspect import read_config
 from engine.config.specs import InvalidInput, ModelSpec
 from engine.jobs.job import Report
 from engine.jobs.progress import LoadCancelled, LoadProgress
-from engine.models.checkpoint import first_line, read_tokenizer, transformers_config
+from engine.models.config import first_line, read_tokenizer, transformers_config
 from engine.models.weights import refuse_strays
 from engine.quantize import ORIGIN, AwqRecipe, calibration_ids
 from engine.texts import read_text

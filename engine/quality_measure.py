@@ -25,7 +25,7 @@ from engine.engine import Engine
 from engine.jobs.job import Report
 from engine.jobs.progress import LoadCancelled, LoadProgress
 from engine.models import attention
-from engine.models.checkpoint import first_line
+from engine.models.config import first_line
 from engine.models.loading import LoadedModel
 from engine.quality import BATCH, READING, QualityReport, QualityRow
 from engine.texts import read_text, scored_tokens

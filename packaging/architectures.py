@@ -16,7 +16,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from engine.checkpoints.architectures import REASONS, TABLE
 from engine.config.specs import InvalidInput
-from engine.models.checkpoint import refuse_unsupported
+from engine.models.config import refuse_unsupported
 
 # Tried with transformers 5.23: their layers do not all hand keys and values of one width to the attention interface.
 PROBED = {

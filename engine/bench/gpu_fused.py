@@ -15,8 +15,8 @@ from engine.bench.stopwatch import Stopwatch
 from engine.kernels.rms_norm import Rounding, rms_norm
 from engine.kernels.rotary import rotate
 from engine.kernels.silu_mul import Activation, act_mul
-from engine.models.describing import serve_with_paged_attention
-from engine.models.fusing import Causal, fuse
+from engine.models.card import serve_with_paged_attention
+from engine.models.fusion.fuse import Causal, fuse
 
 LAYERS = 4
 TOKENS = (1, 64, 256)

@@ -20,7 +20,7 @@ from engine.config.specs import EngineConfig
 from engine.kernels.awq_matmul import awq_matmul
 from engine.models.quantization.awq_layout import round_to_nearest
 from engine.models.quantization.awq_linear import AwqLinear, ready
-from engine.models.quantization.bits import settle
+from engine.models.quantization.bitsandbytes import settle
 
 GROUP = 128
 BATCHES = (1, 8)

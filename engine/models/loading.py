@@ -15,15 +15,15 @@ from engine.checkpoints.hub import fetch
 from engine.checkpoints.inspect import ModelInfo, check_files, inspect_folder, name_of, resolve
 from engine.config.specs import InvalidInput, ModelSpec
 from engine.memory.allocator import give_back, release_references
-from engine.models.checkpoint import quantization_of, read_tokenizer, transformers_config
-from engine.models.describing import describe, end_tokens, serve_with_paged_attention
+from engine.models.card import describe, end_tokens, serve_with_paged_attention
+from engine.models.config import quantization_of, read_tokenizer, transformers_config
 from engine.models.packed_linear import pack_linears
 from engine.models.weight_count import held_bytes
 from engine.models.weights import Report, Reporter, quiet, read_weights
 from engine.trace.records import ModelCard
 
 if TYPE_CHECKING:
-    from engine.models.fusing import Fusion
+    from engine.models.fusion.fuse import Fusion
 
 
 @dataclass(slots=True)
@@ -99,7 +99,7 @@ def _fuse(module: PreTrainedModel, say: Reporter) -> Fusion | None:
     """Fuses where our kernels run: on a GPU, and on CPU tensors in Triton's interpreter."""
     if module.device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
         return None
-    from engine.models.fusing import fuse
+    from engine.models.fusion.fuse import fuse
 
     say("fusing small operations")
     return fuse(module)

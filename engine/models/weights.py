@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from engine.checkpoints.inspect import ModelInfo
 from engine.config.specs import InvalidInput
 from engine.jobs.progress import LoadCancelled, LoadProgress
-from engine.models.checkpoint import first_line
+from engine.models.config import first_line
 
 Report = Callable[[LoadProgress], None]
 
@@ -92,7 +92,7 @@ def _options(quantization: str, config: Any, dtype: torch.dtype) -> dict[str, An
             return {"config": config}
         case "awq":
             from engine.checkpoints.awq_settings import awq_settings
-            from engine.models.quantization.awq_quantizer import awq_arguments
+            from engine.models.quantization.awq_loader import awq_arguments
 
             settings = awq_settings(config.to_dict())
             assert settings is not None
@@ -101,7 +101,7 @@ def _options(quantization: str, config: Any, dtype: torch.dtype) -> dict[str, An
             from engine.models.quantization.torchao import torchao_config
 
             return {"config": config, "quantization_config": torchao_config()}
-    from engine.models.quantization.bits import bits_config
+    from engine.models.quantization.bitsandbytes import bits_config
 
     return {"config": config, "quantization_config": bits_config(quantization, dtype)}
 
@@ -114,7 +114,7 @@ def _settle(module: PreTrainedModel, quantization: str, dtype: torch.dtype, befo
 
             make_ready(module, dtype, lambda _: before())
         case "nf4" | "nf4-double":
-            from engine.models.quantization.bits import settle
+            from engine.models.quantization.bitsandbytes import settle
 
             settle(module, before)
 

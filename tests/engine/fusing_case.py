@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from engine.models.describing import serve_with_paged_attention
-from engine.models.fusing import Causal, Fusion, fuse
+from engine.models.card import serve_with_paged_attention
+from engine.models.fusion.fuse import Causal, Fusion, fuse
 from tests.engine.tiny_models import TINY_MODELS, VOCABULARY, make_tiny_model
 
 FUSED: dict[str, dict[str, int]] = {

@@ -6,7 +6,7 @@ import torch
 from engine.kernels.rms_norm import WIDEST, Rounding, rms_norm
 from engine.kernels.rotary import rotate
 from engine.kernels.silu_mul import Activation, act_mul
-from engine.models.fusing import Causal, fuse
+from engine.models.fusion.fuse import Causal, fuse
 from tests.engine.fusing_case import FUSED, check_fused, served
 from tests.engine.kernels.fused_case import LAYOUTS, acted, check, normed, rotated
 

@@ -13,9 +13,9 @@ if os.environ.get("TRITON_INTERPRET") != "1":
 from engine import ModelSpec
 from engine.bench.quantized import no_bars
 from engine.bench.rounded_awq import save_rounded_awq
-from engine.models import fused_parts
-from engine.models.fused_parts import LeftAlone, Setting, fuse_part
-from engine.models.fusing import Causal, fuse
+from engine.models.fusion import parts as fused_parts
+from engine.models.fusion.fuse import Causal, fuse
+from engine.models.fusion.parts import LeftAlone, Setting, fuse_part
 from engine.models.loading import load
 from tests.engine.fusing_case import FUSED, by_kernel, check_fused, classes, difference, logits, served
 from tests.engine.tiny_models import TINY_MODELS, save_tiny_model

@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from engine import Engine, EngineConfig, ModelSpec, load_workload
 from engine.models import attention
-from engine.models.describing import serve_with_paged_attention
+from engine.models.card import serve_with_paged_attention
 from engine.models.loading import load
 from engine.models.packed_linear import pack_linears
 from engine.models.weight_count import count_weights, widest_matrix

@@ -16,7 +16,7 @@ from engine.config.schemes import quantized_bytes
 from engine.memory.weight_bytes import has_bfloat16_products
 from engine.models.loading import LoadedModel, load
 from engine.models.packed_linear import PackedLinear
-from engine.models.quantization.bits import Dequantized4bitLinear
+from engine.models.quantization.bitsandbytes import Dequantized4bitLinear
 from engine.models.weight_count import held_bytes
 from tests.engine.tiny_models import VOCABULARY, TinyModel, _llama_like, save_tiny_model
 

@@ -11,7 +11,7 @@ from engine.config.schemes import quantized_bytes
 from engine.models.packed_linear import PackedLinear, pack_linears
 from engine.models.quantization.awq_layout import round_to_nearest
 from engine.models.quantization.awq_linear import INT4_ROWS, AwqLinear, Int4Linear, make_ready, ready, stays_packed
-from tests.engine.quantization.scalar_awq import decode
+from tests.engine.models.quantization.scalar_awq import decode
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from engine.models.attention import Options
-from engine.models.fused_parts import FusedPart, LeftAlone, Setting, fuse_part
+from engine.models.fusion.parts import FusedPart, LeftAlone, Setting, fuse_part
 
 PROMPT = 8  # tokens of the whole model's proof
 # Root mean square of a token's logits' difference, relative, its median over the tokens: one that a mixture of experts

@@ -23,9 +23,9 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from engine.checkpoints.awq_settings import AwqSettings, awq_settings
 from engine.config.specs import InvalidInput
 from engine.models.quantization.awq_linear import AwqLinear, Int4Linear, make_ready
-from engine.models.quantization.awq_quantizer import awq_arguments
-from tests.engine.quantization.make_awq import GROUP, LOADED, SCALED
-from tests.engine.quantization.scalar_awq import decode
+from engine.models.quantization.awq_loader import awq_arguments
+from tests.engine.models.quantization.make_awq import GROUP, LOADED, SCALED
+from tests.engine.models.quantization.scalar_awq import decode
 
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "qkv_proj", "gate_proj", "up_proj", "gate_up_proj", "down_proj")
 
@@ -36,9 +36,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("autoawq is not installed")
     folder = tmp_path_factory.mktemp("awq")
     run = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "tests.engine.quantization.make_awq", str(folder)],
+        [sys.executable, "-W", "ignore", "-m", "tests.engine.models.quantization.make_awq", str(folder)],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
-        cwd=Path(__file__).parents[3],
+        cwd=Path(__file__).parents[4],
         capture_output=True,
         text=True,
         check=False,

@@ -1,6 +1,6 @@
 """Makes tiny checkpoints with autoawq, in a process of its own: autoawq changes the filter of warnings for good.
 
-    python -m tests.engine.quantization.make_awq FOLDER
+    python -m tests.engine.models.quantization.make_awq FOLDER
 
 writes FOLDER/<name>, quantized, for each of `MODELS`.
 """

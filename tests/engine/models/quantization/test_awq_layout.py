@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from engine.models.quantization.awq_layout import dequantize, group_of, pack, round_to_nearest, unpack
-from tests.engine.quantization.scalar_awq import decode
+from tests.engine.models.quantization.scalar_awq import decode
 
 
 def random_layer(inputs: int, outputs: int, group: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
