@@ -20,14 +20,14 @@ from engine.faults import DeviceLost
 from engine.inbox import Inbox
 from engine.intake import Intake, Prepared
 from engine.memory.allocator import keep_freed_memory, release_references
-from engine.models.launched import LaunchedStep
 from engine.models.loading import LoadedModel, Report, load
-from engine.models.paged_runner import PagedRunner
 from engine.models.weights import Reporter
 from engine.recovery import Recovery
 from engine.rehearsal import ROWS, Rehearsal
 from engine.roof import roof_of
 from engine.run import Run
+from engine.runner.launched_step import LaunchedStep
+from engine.runner.paged_cpu import PagedRunner
 from engine.scheduler.block_pool import BlockPool
 from engine.scheduler.scheduler import Scheduler
 from engine.setup import PreparedRunner, RunnerFactory

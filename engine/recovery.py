@@ -11,8 +11,8 @@ import torch
 
 from engine.faults import DeviceLost, Fault, fault_of, first_line, memory_asked
 from engine.memory.allocator import release_references
-from engine.models.launched import LaunchedStep
-from engine.models.runner import Runner
+from engine.runner.launched_step import LaunchedStep
+from engine.runner.runner import Runner
 from engine.scheduler.plan import StepPlan
 from engine.scheduler.scheduler import Scheduler
 from engine.trace.records import Kind

@@ -16,9 +16,9 @@ from engine.kv_budget import free_memory, pool_blocks, step_blocks
 from engine.memory.allocator import release_references
 from engine.memory.rules import gpu_needs
 from engine.models.loading import LoadedModel
-from engine.models.runner import Runner, on_gpu_path
-from engine.models.runners import make_runner
 from engine.rehearsal import Rehearsal
+from engine.runner import make_runner
+from engine.runner.runner import Runner, on_gpu_path
 from engine.trace.records import Roof
 
 Shape = tuple[object, ...]

@@ -14,7 +14,7 @@ from engine.scheduler.scheduler import Scheduler
 from engine.trace.records import Ended, FinishReason, Step, freeze
 
 if TYPE_CHECKING:
-    from engine.models.launched import LaunchedStep
+    from engine.runner.launched_step import LaunchedStep
 
 
 def _column(values: Sequence[Any], dtype: type) -> np.ndarray[Any, Any]:

@@ -13,12 +13,12 @@ from torch.nn.functional import silu
 from engine.bench.gpu_report import Bench, Table
 from engine.bench.stopwatch import one_after_another, sets_beyond_cache
 from engine.config.specs import SamplingParams
-from engine.decoding.device_sampler import DeviceSampler, parameter_words
 from engine.decoding.output import Output
 from engine.kernels.rms_norm import Rounding, rms_norm
 from engine.kernels.rotary import rotate
 from engine.kernels.silu_mul import Activation, act_mul
 from engine.kernels.store_kv import store_kv
+from engine.runner.gpu_sampler import DeviceSampler, parameter_words
 from engine.scheduler.request import Branch, Request
 
 HEADS, KV_HEADS, HEAD_DIM, HIDDEN, WIDE = 32, 8, 128, 4096, 14_336  # Llama-3.1-8B's

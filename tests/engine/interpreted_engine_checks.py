@@ -15,8 +15,8 @@ from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Step, Submis
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.decoding.output import Output
 from engine.memory.rules import bucket_sizes
-from engine.models.gpu_runner import GpuRunner
 from engine.models.loading import LoadedModel, load
+from engine.runner.paged_gpu import GpuRunner
 from engine.scheduler.block_pool import BlockPool
 from engine.scheduler.request import Branch, Emission, Request
 from engine.scheduler.scheduler import Scheduler

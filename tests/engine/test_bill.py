@@ -12,9 +12,9 @@ from engine.activations import LiveBytes, activation_bytes, computed_bytes, meas
 from engine.bill import bill_of
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.models.loading import LoadedModel, load
-from engine.models.padded_runner import PaddedRunner
-from engine.models.paged_runner import PagedRunner
 from engine.rehearsal import Rehearsal
+from engine.runner.padded import PaddedRunner
+from engine.runner.paged_cpu import PagedRunner
 
 BLOCKS = 1024
 

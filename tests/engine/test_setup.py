@@ -12,8 +12,8 @@ from engine.decoding.detokenizer import DetokenizerFactory
 from engine.kv_budget import check_wanted, step_blocks
 from engine.memory.rules import pool_share
 from engine.models.loading import load
-from engine.models.paged_runner import PagedRunner
 from engine.rehearsal import Rehearsal
+from engine.runner.paged_cpu import PagedRunner
 from engine.setup import RunnerFactory
 from engine.trace.records import Roof
 

@@ -20,7 +20,7 @@ from engine import Engine, EngineConfig, FinishReason, Kind, ModelSpec, Notice, 
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.decoding.output import Output
 from engine.models.loading import LoadedModel, load
-from engine.models.runners import make_runner
+from engine.runner import make_runner
 from engine.scheduler.block_pool import BlockPool
 from engine.scheduler.request import Branch, Emission, Request
 from engine.scheduler.scheduler import Scheduler

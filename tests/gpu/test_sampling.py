@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from engine import SamplingParams
-from engine.decoding.sampler import noise
 from engine.kernels.sampling import CHUNK
+from engine.runner.sampler import noise
 from tests.engine.kernels.sampling_case import make_logits, make_pair, random_params
 
 pytest.importorskip("triton")

@@ -9,9 +9,9 @@ if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("run by test_interpreted.py", allow_module_level=True)
 
 from engine import SamplingParams
-from engine.decoding.sampler import noise
 from engine.kernels.jit import jit, tl
 from engine.kernels.sampling import CHUNK, GROUP, uniform
+from engine.runner.sampler import noise
 from tests.engine.kernels.sampling_case import CPU, make_logits, make_pair, random_params
 
 SAMPLED = SamplingParams()

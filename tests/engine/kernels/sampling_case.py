@@ -10,9 +10,9 @@ from torch import Tensor
 
 from engine import SamplingParams
 from engine.decoding.detokenizer import DetokenizerFactory
-from engine.decoding.device_sampler import DeviceSampler, parameter_words
 from engine.decoding.output import Output
-from engine.decoding.sampler import Sampled, Sampler
+from engine.runner.gpu_sampler import DeviceSampler, parameter_words
+from engine.runner.sampler import Sampled, Sampler
 from engine.scheduler.request import Branch, Request
 from tests.engine.decoding.tokenizer_kinds import tokenizer
 

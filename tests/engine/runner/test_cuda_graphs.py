@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from engine.memory.rules import APART, MOST, bucket_sizes
-from engine.models.decode_graphs import DecodeGraphs
+from engine.runner.cuda_graphs import DecodeGraphs
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 4, 5, 8, 9, 64, 255, 256, 257, 600, MOST, MOST + 1, 5000])

@@ -13,15 +13,15 @@ import torch
 from torch import Tensor
 
 from engine.config.specs import EngineConfig
-from engine.decoding.sampler import Sampled, Sampler
 from engine.models.attention import Batch, Timer
-from engine.models.launched import Clock, LaunchedStep, to_device
 from engine.models.loading import LoadedModel
+from engine.runner.launched_step import Clock, LaunchedStep, to_device
+from engine.runner.sampler import Sampled, Sampler
 from engine.scheduler.plan import Row, StepPlan
 from engine.scheduler.request import Branch
 
 if TYPE_CHECKING:  # its kernels need Triton, which a CPU's path leaves alone
-    from engine.decoding.device_sampler import DeviceSampler
+    from engine.runner.gpu_sampler import DeviceSampler
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class Runner(ABC):
         self._owners: list[Branch | None] = [None] * config.max_running
         self._sampler: Sampler | DeviceSampler
         if on_gpu_path(model.device):
-            from engine.decoding.device_sampler import DeviceSampler
+            from engine.runner.gpu_sampler import DeviceSampler
 
             self._sampler = DeviceSampler(config.max_running, model.card.vocabulary, self._device)
         else:
@@ -118,7 +118,7 @@ class Runner(ABC):
             self._owners[branch.slot] = branch
             self._sampler.begin(branch)
         if new and not isinstance(self._sampler, Sampler):
-            from engine.decoding.device_sampler import parameter_words
+            from engine.runner.gpu_sampler import parameter_words
 
             words = [word for branch in new for word in parameter_words(branch)]
             there = self._tensor(words, torch.int32).view(len(new), -1)

@@ -13,7 +13,7 @@ from engine.config.specs import EngineConfig
 from engine.kernels import cpu
 from engine.models.attention import Options
 from engine.models.loading import LoadedModel
-from engine.models.runner import Inputs, Runner, known_ids
+from engine.runner.runner import Inputs, Runner, known_ids
 from engine.scheduler.plan import Row, StepPlan
 
 

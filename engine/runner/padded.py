@@ -11,10 +11,10 @@ from torch import Tensor
 from engine.config.specs import EngineConfig
 from engine.kernels.padded import attention, causal_attention, left_padded_bias
 from engine.models.attention import Options, Timer
-from engine.models.contiguous_cache import ContiguousCache
-from engine.models.launched import to_device
 from engine.models.loading import LoadedModel
-from engine.models.runner import Inputs, Runner, known_ids
+from engine.runner.contiguous_cache import ContiguousCache
+from engine.runner.launched_step import to_device
+from engine.runner.runner import Inputs, Runner, known_ids
 from engine.scheduler.plan import Row, StepPlan
 from engine.scheduler.request import Branch
 from engine.trace.records import Kind

@@ -9,16 +9,16 @@ import torch
 from torch import Tensor
 
 from engine.config.specs import EngineConfig
-from engine.decoding.device_sampler import DeviceSampler, parameter_words
 from engine.kernels.paged_attention import SHORT, PackedRows
 from engine.kernels.sampling import WORDS
 from engine.kernels.step_inputs import decode_inputs, packed_inputs
 from engine.memory.rules import bucket_sizes
-from engine.models.decode_graphs import DecodeGraphs
-from engine.models.device_rows import DeviceRows
-from engine.models.gpu_batch import GpuBatch
 from engine.models.loading import LoadedModel
-from engine.models.runner import Inputs, Runner
+from engine.runner.cuda_graphs import DecodeGraphs
+from engine.runner.device_rows import DeviceRows
+from engine.runner.gpu_batch import GpuBatch
+from engine.runner.gpu_sampler import DeviceSampler, parameter_words
+from engine.runner.runner import Inputs, Runner
 from engine.scheduler.block_pool import blocks_for
 from engine.scheduler.plan import Row, StepPlan
 from engine.trace.records import Kind

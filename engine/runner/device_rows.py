@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.kernels.step_inputs import apply_changes
-from engine.models.launched import staged
+from engine.runner.launched_step import staged
 from engine.scheduler.plan import Row
 from engine.scheduler.request import Branch
 from engine.trace.records import Kind

@@ -23,7 +23,7 @@ from engine import Engine, EngineConfig, SamplingParams, Submission, measure
 from engine.config.specs import InvalidInput
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.decoding.output import Output
-from engine.decoding.sampler import CANDIDATES, Sampler, noise
+from engine.runner.sampler import CANDIDATES, Sampler, noise
 from engine.scheduler.request import Branch, Request
 from tests.engine.conftest import SMALL
 from tests.engine.decoding.tokenizer_kinds import tokenizer
@@ -63,7 +63,7 @@ def reference(logits: Tensor, params: SamplingParams, tokens: list[int]) -> Tens
 def drawn(logits: Tensor, params: SamplingParams, tokens: list[int], uniforms: Tensor, monkeypatch: Any) -> Tensor:
     """The tokens that rows of the same logits give for these uniform numbers."""
     numbers = iter(uniforms.tolist())
-    monkeypatch.setattr("engine.decoding.sampler.noise", lambda *key: next(numbers))
+    monkeypatch.setattr("engine.runner.sampler.noise", lambda *key: next(numbers))
     sampler = Sampler(1, logits.shape[-1], CPU)
     rows = [branch(params, tokens) for _ in uniforms]
     sampler.begin(rows[0])

@@ -7,9 +7,9 @@ import struct
 import pytest
 
 from engine import SamplingParams
-from engine.decoding.device_sampler import parameter_words
-from engine.decoding.sampler import LOWEST_TEMPERATURE
 from engine.kernels.sampling import WORDS
+from engine.runner.gpu_sampler import parameter_words
+from engine.runner.sampler import LOWEST_TEMPERATURE
 from tests.engine.kernels.sampling_case import make_branch
 
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from engine.kernels.padded import NEVER
-from engine.models.launched import to_device
 from engine.models.loading import LoadedModel
+from engine.runner.launched_step import to_device
 from engine.scheduler.request import Branch
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from engine.config.specs import EngineConfig
 from engine.models.loading import LoadedModel
-from engine.models.padded_runner import PaddedRunner
-from engine.models.paged_runner import PagedRunner
-from engine.models.runner import Runner, on_gpu_path
+from engine.runner.padded import PaddedRunner
+from engine.runner.paged_cpu import PagedRunner
+from engine.runner.runner import Runner, on_gpu_path
 
 
 def make_runner(model: LoadedModel, config: EngineConfig, blocks: int) -> Runner:
@@ -14,7 +14,7 @@ def make_runner(model: LoadedModel, config: EngineConfig, blocks: int) -> Runner
     if not config.paged:
         return PaddedRunner(model, config, blocks)
     if on_gpu_path(model.device):
-        from engine.models.gpu_runner import GpuRunner
+        from engine.runner.paged_gpu import GpuRunner
 
         return GpuRunner(model, config, blocks)
     return PagedRunner(model, config, blocks)

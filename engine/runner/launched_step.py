@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.decoding.sampler import Sampled
+from engine.runner.sampler import Sampled
 from engine.scheduler.plan import StepPlan
 from engine.scheduler.request import Emission
 

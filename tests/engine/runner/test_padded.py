@@ -18,10 +18,10 @@ from transformers import AutoModelForCausalLM
 
 from engine import Engine
 from engine.config.specs import EngineConfig, ModelSpec, SamplingParams, Submission
-from engine.models.contiguous_cache import ContiguousCache
-from engine.models.launched import LaunchedStep
 from engine.models.loading import LoadedModel, load
-from engine.models.padded_runner import NextBatch, PaddedRunner
+from engine.runner.contiguous_cache import ContiguousCache
+from engine.runner.launched_step import LaunchedStep
+from engine.runner.padded import NextBatch, PaddedRunner
 from engine.scheduler.plan import Row, StepPlan
 from engine.scheduler.request import Branch, Request
 from engine.trace.records import FinishReason, Kind

@@ -1,4 +1,4 @@
-"""The sampler of a GPU: the rule of `engine.decoding.sampler` by kernels, so that the host never waits."""
+"""The sampler of a GPU: the rule of `engine.runner.sampler` by kernels, so that the host never waits."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from engine.decoding.sampler import LOWEST_TEMPERATURE, Sampled, with_alternatives
 from engine.kernels.sampling import WORDS, sample
-from engine.models.launched import to_device
+from engine.runner.launched_step import to_device
+from engine.runner.sampler import LOWEST_TEMPERATURE, Sampled, with_alternatives
 from engine.scheduler.request import Branch
 
 
