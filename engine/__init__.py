@@ -25,6 +25,10 @@ from engine.config.specs import (
     SamplingParams,
     Submission,
 )
+from engine.core.machine import nvidia_driver
+from engine.core.process import EngineProcess
+from engine.core.run import Run
+from engine.core.stream import Completion, Delta, Stream
 from engine.heat import LaneEvent, LaneFailed, LaneFinished, LaneLoading, LaneRun, LaneStarted
 from engine.host import EngineFace, EngineHost, LocalHost
 from engine.jobs.job import JobDied
@@ -41,15 +45,11 @@ from engine.lane import (
     parse_lane,
     parse_lanes,
 )
-from engine.machine import nvidia_driver
 from engine.memory.fit import DeviceMemory, Fit, fits, model_info, simple_kv
 from engine.memory.rules import kv_capacity
-from engine.process import EngineProcess
 from engine.quality import DEFAULT_TOKENS, READING, QualityReport, QualityRow, measure_quality, ranked
 from engine.quantize import GROUPS, AwqRecipe, check_recipe, origin_of, quantize_to_awq
 from engine.race import RACE_ORDERS, Race, RaceEvent, RaceFinished, RaceResult
-from engine.run import Run
-from engine.stream import Completion, Delta, Stream
 from engine.sweep import (
     Recommendation,
     Sweep,
@@ -98,11 +98,11 @@ from engine.workloads.workload import Arrival, Suggestion, Workload
 
 if TYPE_CHECKING:
     from engine.checkpoints.inspect import ModelInfo, inspect_model
+    from engine.core.engine import Engine
     from engine.doctor import examine, render
-    from engine.engine import Engine
 
 _LAZY = {
-    "Engine": "engine.engine",
+    "Engine": "engine.core.engine",
     "examine": "engine.doctor",
     "render": "engine.doctor",
     "ModelInfo": "engine.checkpoints.inspect",

@@ -121,7 +121,7 @@ def hardware_findings() -> list[Finding]:
     try:
         import psutil
 
-        from engine.machine import processor_name, usable_cores
+        from engine.core.machine import processor_name, usable_cores
     except ImportError:
         return [Finding("CPU", Status.NOTE, "neither it nor the memory is known without psutil")]
     memory = psutil.virtual_memory()

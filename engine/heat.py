@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from engine.config.specs import EngineConfig
+from engine.core.run import Run
 from engine.host import EngineFace, EngineHost
 from engine.jobs.progress import LoadCancelled, LoadProgress
 from engine.lane import Lane
-from engine.run import Run
 from engine.trace.records import Ended, FinishReason
 from engine.trace.trace import Trace
 from engine.workloads.workload import Workload

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from engine.config.specs import EngineConfig, ModelSpec, Submission
+from engine.core.run import Run
+from engine.core.stream import Stream
 from engine.jobs.progress import LoadProgress
-from engine.run import Run
-from engine.stream import Stream
 from engine.trace.records import ModelCard
 from engine.trace.trace import Trace
 from engine.workloads.workload import Workload
 
 if TYPE_CHECKING:
-    from engine.engine import Engine
+    from engine.core.engine import Engine
 
 
 class EngineFace(Protocol):
@@ -76,7 +76,7 @@ class LocalHost:
             return engine
         if engine is not None and engine.lost:
             raise RuntimeError(f"{engine.error}: nothing can be loaded in this process any more; start it again")
-        from engine.engine import Engine
+        from engine.core.engine import Engine
 
         self.close()  # its memory is needed
         engine = Engine(spec, config, progress=progress, cancelled=cancelled, threads=self._threads)

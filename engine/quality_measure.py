@@ -21,7 +21,7 @@ from torch import Tensor
 from engine.checkpoints.inspect import inspect_model
 from engine.config.schemes import SCHEMES
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, SamplingParams, Submission
-from engine.engine import Engine
+from engine.core.engine import Engine
 from engine.jobs.job import Report
 from engine.jobs.progress import LoadCancelled, LoadProgress
 from engine.models import attention

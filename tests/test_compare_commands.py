@@ -146,7 +146,7 @@ def test_bad_input_ends_with_status_2_before_a_model_is_loaded(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("engine.engine.load", lambda *_: pytest.fail("a model was loaded"))
+    monkeypatch.setattr("engine.core.engine.load", lambda *_: pytest.fail("a model was loaded"))
     assert main(arguments) == 2
     captured = capsys.readouterr()
     assert captured.out == ""

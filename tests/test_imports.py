@@ -22,7 +22,7 @@ def modules_after(statement: str) -> set[str]:
         "engine",
         "engine.config.specs",
         "engine.trace",
-        "engine.process",
+        "engine.core.process",
         "engine.workloads.workload",
         "engine.checkpoints.inspect",
         "engine.doctor",

@@ -14,7 +14,6 @@ import torch
 from tqdm import tqdm
 from transformers.utils import logging as transformers_logging
 
-from engine import machine
 from engine.bench import bound, peers
 from engine.bench.alone import alone
 from engine.bench.noise import NoiseMeter
@@ -22,7 +21,8 @@ from engine.bench.report import CaseReport, Report, StepReport, Throughput
 from engine.bench.scheduling import scheduler_seconds
 from engine.bench.subject import Case, Lengths, Shape, make_case, plain_tokenizer, random_llama, twin
 from engine.config.specs import EngineConfig
-from engine.engine import Engine
+from engine.core import machine
+from engine.core.engine import Engine
 from engine.memory.allocator import keep_freed_memory
 from engine.models.loading import LoadedModel, wrap
 from engine.models.packed_linear import pack_linears

@@ -25,10 +25,10 @@ from typing import Any
 
 import torch
 
-from engine import machine
 from engine.bench.gpu_report import MARK, Bench, OutOfTime, Section, note, read, summary
 from engine.bench.gpu_tests import run_tests
 from engine.bench.stopwatch import CpuStopwatch, GpuStopwatch
+from engine.core import machine
 
 # What is measured, the most valuable first: a section's name, its seconds, where it is.
 SECTIONS: dict[str, tuple[float, str]] = {

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from engine.bench.gpu_report import Bench, Table
 from engine.bench.subject import Case, Lengths, Shape, make_case, plain_tokenizer
 from engine.config.specs import EngineConfig
-from engine.engine import Engine
+from engine.core.engine import Engine
 from engine.models.loading import LoadedModel, wrap
 from engine.trace.decode_steps import decode_steps
 from engine.trace.records import Kind, Step

@@ -30,8 +30,8 @@ from engine.bench.gpu_report import Bench, Table
 from engine.bench.stopwatch import Piece, idle_share
 from engine.bench.subject import Case
 from engine.config.specs import EngineConfig, SamplingParams
-from engine.engine import Engine
-from engine.run import Run
+from engine.core.engine import Engine
+from engine.core.run import Run
 from engine.trace.records import Kind, ModelCard, Step
 from engine.trace.trace import Trace
 from engine.workloads.workload import Arrival, Workload

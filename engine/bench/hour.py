@@ -15,7 +15,7 @@ from statistics import median, quantiles
 import psutil
 
 from engine.bench.made_up import PERIOD, made_up_hour
-from engine.stream import StreamRouter
+from engine.core.stream import StreamRouter
 from engine.trace.records import Step
 from engine.trace.requests import RequestIndex
 from engine.trace.trace import Trace

@@ -22,14 +22,14 @@ import torch
 import transformers
 from tqdm import tqdm
 
-from engine import machine
 from engine.bench.alone import alone
 from engine.bench.noise import Noise, NoiseMeter
 from engine.bench.rounded_awq import save_rounded_awq
 from engine.bench.subject import Case, Lengths, Shape, make_case, plain_tokenizer, random_llama
 from engine.config.schemes import SCHEMES, missing
 from engine.config.specs import EngineConfig, ModelSpec
-from engine.engine import Engine
+from engine.core import machine
+from engine.core.engine import Engine
 from engine.memory.allocator import keep_freed_memory
 from engine.models.loading import LoadedModel, load
 from engine.trace.decode_steps import decode_steps

@@ -31,7 +31,7 @@ from typing import NoReturn, Protocol
 from engine.jobs.progress import LoadCancelled
 
 HEAVY = (
-    "engine.engine",
+    "engine.core.engine",
     "engine.quality_measure",
     "engine.checkpoints.hub.client",
     "engine.checkpoints.hub.download",

@@ -27,7 +27,7 @@ from engine import (
     Trace,
     save_trace,
 )
-from tests.engine.test_faults import ILLEGAL, LOSING
+from tests.engine.core.test_faults import ILLEGAL, LOSING
 from tests.engine.tiny_models import change_config
 
 WAIT = 30_000

@@ -14,7 +14,7 @@ from engine.bench.rounded_awq import save_rounded_awq
 from engine.config.schemes import missing
 from engine.models.loading import load
 from engine.models.weight_count import held_bytes
-from tests.engine.test_exactness import prompts
+from tests.engine.core.test_exactness import prompts
 from tests.engine.tiny_models import TINY_MODELS, save_tiny_model
 
 pytest.importorskip("triton")

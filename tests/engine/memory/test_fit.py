@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 import resources
-from engine import QUANTIZATIONS, EngineConfig, InvalidInput, ModelSpec, machine
-from engine.activations import computed_bytes
+from engine import QUANTIZATIONS, EngineConfig, InvalidInput, ModelSpec
 from engine.checkpoints.info import ModelInfo, StoredQuantization, inspect_parts
 from engine.checkpoints.inspect import inspect_folder, inspect_model
 from engine.config.schemes import missing
-from engine.kv_budget import pool_blocks
+from engine.core import machine
+from engine.core.setup.activations import computed_bytes
+from engine.core.setup.kv_budget import pool_blocks
 from engine.memory import weight_bytes
 from engine.memory.fit import DeviceMemory, Fit, fits, load_dtype, model_info, simple_kv
 from engine.memory.rules import CAPTURE, LEAST_RESERVE, gpu_needs, step_bytes

@@ -25,7 +25,7 @@ from engine.runner.padded import NextBatch, PaddedRunner
 from engine.scheduler.plan import Row, StepPlan
 from engine.scheduler.request import Branch, Request
 from engine.trace.records import FinishReason, Kind
-from tests.engine.test_exactness import Reference, assert_same
+from tests.engine.core.test_exactness import Reference, assert_same
 from tests.engine.tiny_models import VOCABULARY
 
 NAMES = ("llama", "mistral", "gemma2", "gpt-oss", "gpt2", "qwen3 moe")

@@ -14,12 +14,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from engine.config.specs import EngineConfig, SamplingParams
+from engine.core.step_record import step_record
 from engine.decoding.output import Output
 from engine.scheduler.block_pool import BlockPool
 from engine.scheduler.plan import Row, StepPlan
 from engine.scheduler.request import Branch, Emission, Request
 from engine.scheduler.scheduler import Scheduler
-from engine.step_record import step_record
 from engine.trace.records import FinishReason, Kind, Step
 from tests.engine.scheduler.told_blocks import ToldBlocks
 

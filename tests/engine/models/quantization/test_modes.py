@@ -12,7 +12,7 @@ import torch
 from engine import MODES, PAGED_MODES, Engine, EngineConfig, ModelSpec, SamplingParams
 from engine.bench.rounded_awq import save_rounded_awq
 from engine.models.loading import load
-from tests.engine.test_exactness import Reference, prompts
+from tests.engine.core.test_exactness import Reference, prompts
 
 NEW_TOKENS = 10
 GREEDY = SamplingParams(max_tokens=NEW_TOKENS, temperature=0, ignore_eos=True)

@@ -8,7 +8,7 @@ import pytest
 
 from engine import EngineProcess, FinishReason, LoadCancelled
 from tests.children import children
-from tests.engine.ending_processes import DRAFT, SMALL, TIMES, busy, check_texts, gone
+from tests.engine.core.ending_processes import DRAFT, SMALL, TIMES, busy, check_texts, gone
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from engine import machine
+from engine.core import machine
 from engine.models.loading import LoadedModel
 from engine.trace.records import MemoryBreakdown
 

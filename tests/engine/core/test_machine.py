@@ -3,7 +3,7 @@
 import mmap
 from types import SimpleNamespace
 
-from engine.machine import Gauge, describe, gpu_memory_of_process, resident, versions
+from engine.core.machine import Gauge, describe, gpu_memory_of_process, resident, versions
 
 
 def test_a_gauge_without_a_gpu_reads_processor_and_memory() -> None:

@@ -14,9 +14,9 @@ from torch.utils._pytree import tree_iter
 
 from engine.checkpoints.info import MLP_WIDTHS
 from engine.config.specs import EngineConfig
+from engine.core.setup.rehearsal import Rehearsal
 from engine.memory.rules import step_bytes
 from engine.models.loading import LoadedModel
-from engine.rehearsal import Rehearsal
 from engine.trace.records import Roof
 
 FEW = 64  # tokens of the smaller of two steps that are played on a CPU

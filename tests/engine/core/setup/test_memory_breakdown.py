@@ -7,12 +7,13 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
-from engine import MODES, Engine, EngineConfig, MemoryBreakdown, ModelSpec, Roof, machine
-from engine.activations import LiveBytes, activation_bytes, computed_bytes, measured_bytes
-from engine.bill import bill_of
+from engine import MODES, Engine, EngineConfig, MemoryBreakdown, ModelSpec, Roof
+from engine.core import machine
+from engine.core.setup.activations import LiveBytes, activation_bytes, computed_bytes, measured_bytes
+from engine.core.setup.memory_breakdown import bill_of
+from engine.core.setup.rehearsal import Rehearsal
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.models.loading import LoadedModel, load
-from engine.rehearsal import Rehearsal
 from engine.runner.padded import PaddedRunner
 from engine.runner.paged_cpu import PagedRunner
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from engine import machine
+from engine.core import machine
 from engine.models.loading import LoadedModel
 from engine.models.packed_linear import pack_linears
 from engine.models.weight_count import widest_matrix

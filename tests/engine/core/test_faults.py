@@ -21,8 +21,8 @@ from engine import (
     Notice,
     SamplingParams,
 )
-from engine.faults import Fault, fault_of, first_line, memory_asked
-from tests.engine.ending_processes import FOX, LONG, gone
+from engine.core.faults import Fault, fault_of, first_line, memory_asked
+from tests.engine.core.ending_processes import FOX, LONG, gone
 from tests.engine.tiny_models import change_config
 
 CPU = torch.device("cpu")

@@ -16,7 +16,7 @@ import pytest
 import torch
 import transformers
 
-import engine.engine
+import engine.core.engine
 import resources
 from engine import Engine, EngineConfig, FinishReason, InvalidInput, ModelSpec, SamplingParams, read_prompts
 from tests.engine.conftest import SMALL
@@ -29,7 +29,7 @@ GREEDY = SamplingParams(max_tokens=8, temperature=0)
 def refusal(source: Path | str, **spec: Any) -> str:
     """The message that loading gives."""
     with pytest.raises(InvalidInput) as caught:
-        engine.engine.load(ModelSpec(str(source), device="cpu", **spec))
+        engine.core.engine.load(ModelSpec(str(source), device="cpu", **spec))
     message = str(caught.value)
     assert "\n" not in message
     assert "Traceback" not in message
@@ -292,7 +292,7 @@ def test_buffers_that_old_versions_saved_are_passed_over(demo_copy: Path) -> Non
             tensors[f"model.layers.{i}.attention.masked_bias"] = torch.tensor(-1e9)
 
     rewrite_weights(demo_copy, add)
-    engine.engine.load(ModelSpec(str(demo_copy), device="cpu"))
+    engine.core.engine.load(ModelSpec(str(demo_copy), device="cpu"))
 
 
 def test_a_tied_output_layer_may_be_in_the_file_as_well(demo_copy: Path) -> None:
@@ -301,7 +301,7 @@ def test_a_tied_output_layer_may_be_in_the_file_as_well(demo_copy: Path) -> None
 
     rewrite_weights(demo_copy, add)
     for asked in ("none", "nf4", "int8", "torchao-int8"):
-        engine.engine.load(ModelSpec(str(demo_copy), asked, device="cpu"))
+        engine.core.engine.load(ModelSpec(str(demo_copy), asked, device="cpu"))
 
 
 def test_a_hub_id_without_network_says_so(tmp_path: Path) -> None:
@@ -328,7 +328,7 @@ def test_a_gpu_that_is_not_there_is_named() -> None:
 
 def refusal_on(device: str) -> str:
     with pytest.raises(InvalidInput) as caught:
-        engine.engine.load(ModelSpec("demo", device=device))
+        engine.core.engine.load(ModelSpec("demo", device=device))
     return str(caught.value)
 
 

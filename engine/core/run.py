@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from engine.config.specs import InvalidInput, Submission
-from engine.stream import Stream
+from engine.core.stream import Stream
 from engine.trace.records import Ended, Record, Submitted
 from engine.trace.trace import Trace
 from engine.workloads.workload import Workload

@@ -10,13 +10,13 @@ from itertools import count
 import numpy as np
 
 from engine.config.specs import PAGED_MODES, EngineConfig, InvalidInput, SamplingParams, Submission
+from engine.core.prompts import PromptEncoder
+from engine.core.stream import StreamRouter, Ticket
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.decoding.output import Output
 from engine.models.loading import LoadedModel
-from engine.prompts import PromptEncoder
 from engine.scheduler.block_pool import BlockPool, blocks_for
 from engine.scheduler.request import Branch, Request
-from engine.stream import StreamRouter, Ticket
 from engine.trace.records import Submitted, freeze
 
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from engine import Engine, EngineConfig, InvalidInput, ModelSpec, SamplingParams, kv_capacity
-from engine.activations import activation_bytes
+from engine.core.setup.activations import activation_bytes
+from engine.core.setup.kv_budget import check_wanted, step_blocks
+from engine.core.setup.rehearsal import Rehearsal
+from engine.core.setup.runner_factory import RunnerFactory
 from engine.decoding.detokenizer import DetokenizerFactory
-from engine.kv_budget import check_wanted, step_blocks
 from engine.memory.rules import pool_share
 from engine.models.loading import load
-from engine.rehearsal import Rehearsal
 from engine.runner.paged_cpu import PagedRunner
-from engine.setup import RunnerFactory
 from engine.trace.records import Roof
 
 GB = 1 << 30

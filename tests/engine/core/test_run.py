@@ -28,7 +28,7 @@ from engine import (
     Workload,
     measure,
 )
-from engine.stream import Ticket
+from engine.core.stream import Ticket
 
 FOX = [{"role": "user", "content": "Tell me a story about a fox and a kite."}]
 SHORT = SamplingParams(max_tokens=6, temperature=0, ignore_eos=True)

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from engine import Engine, ModelSpec, Roof
+from engine.core.setup.roof import CPU_SETS, cache_file, measure_roof, roof_of
 from engine.models.loading import load
-from engine.roof import CPU_SETS, cache_file, measure_roof, roof_of
 
 FLOAT32 = torch.float32
 

@@ -31,7 +31,7 @@ from engine import (
     load_workload,
     measure,
 )
-from tests.engine.test_exactness import NEW_TOKENS, Reference, prompts
+from tests.engine.core.test_exactness import NEW_TOKENS, Reference, prompts
 
 GREEDY = SamplingParams(max_tokens=NEW_TOKENS, temperature=0, ignore_eos=True)
 ARCHITECTURES = ("llama", "mistral", "gemma2", "gpt-oss", "gpt2", "qwen3 moe")  # windows, softcap, sinks, experts

@@ -15,9 +15,9 @@ import psutil
 import pytest
 
 from engine import EngineProcess, FinishReason, InvalidInput, Notice
-from engine.process import EngineDied
+from engine.core.process import EngineDied
 from tests.children import children
-from tests.engine.ending_processes import DRAFT, FOX, SHORT, SMALL, TIMES, busy, check_texts, gone
+from tests.engine.core.ending_processes import DRAFT, FOX, SHORT, SMALL, TIMES, busy, check_texts, gone
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
 
@@ -90,7 +90,7 @@ sys.stdin.read()
 
 def window() -> subprocess.Popen[str]:
     """A process that hosts an engine as the window does, and says how far it is."""
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     return subprocess.Popen(
         [sys.executable, "-c", WINDOW], cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

@@ -9,7 +9,7 @@ import pytest
 
 from engine import Trace
 from engine.bench.made_up import made_up_hour
-from engine.process import Host
+from engine.core.process import Host
 from engine.trace.records import encode
 
 

@@ -21,16 +21,16 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Prompt, SamplingParams, Submission
+from engine.core.run import Run
+from engine.core.stream import Stream, StreamRouter
 from engine.jobs import spawn
 from engine.jobs.progress import LoadCancelled, LoadProgress
-from engine.run import Run
-from engine.stream import Stream, StreamRouter
 from engine.trace.records import Ended, FinishReason, ModelCard, Notice
 from engine.trace.trace import Trace
 from engine.workloads.workload import Workload
 
 if TYPE_CHECKING:
-    from engine.engine import Engine
+    from engine.core.engine import Engine
 
 BATCH_INTERVAL = 0.016  # seconds between batches of records
 CLOSE_TIMEOUT = 10.0
@@ -72,7 +72,7 @@ class EngineProcess:
         self._ready: Future[ModelCard] = Future()
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            self._child = spawn.start("engine.process:serve", theirs, cancelled=cancelled)
+            self._child = spawn.start("engine.core.process:serve", theirs, cancelled=cancelled)
             self._connection = Connection(ours.detach())
         self.pid = self._child.pid
         self._receiver = threading.Thread(target=self._receive, name="engine-receiver", daemon=True)
@@ -247,7 +247,7 @@ class Host:
         listener = threading.Thread(target=self._listen, name="listener", daemon=True)
         listener.start()  # before the load, so that a parent that goes away is noticed
         try:
-            from engine.engine import Engine
+            from engine.core.engine import Engine
 
             self._engine = Engine(spec, config, progress=lambda p: self._send("progress", p), **limits)
         except (InvalidInput, LoadCancelled) as error:

@@ -12,27 +12,27 @@ from itertools import count
 
 import torch
 
-from engine import machine
-from engine.bill import bill_of
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Prompt, SamplingParams, Submission
+from engine.core import machine
+from engine.core.faults import DeviceLost
+from engine.core.inbox import Inbox
+from engine.core.intake import Intake, Prepared
+from engine.core.recovery import Recovery
+from engine.core.run import Run
+from engine.core.setup.memory_breakdown import bill_of
+from engine.core.setup.rehearsal import ROWS, Rehearsal
+from engine.core.setup.roof import roof_of
+from engine.core.setup.runner_factory import PreparedRunner, RunnerFactory
+from engine.core.step_record import ended_record, step_record
+from engine.core.stream import Stream, StreamRouter
 from engine.decoding.detokenizer import DetokenizerFactory
-from engine.faults import DeviceLost
-from engine.inbox import Inbox
-from engine.intake import Intake, Prepared
 from engine.memory.allocator import keep_freed_memory, release_references
 from engine.models.loading import LoadedModel, Report, load
 from engine.models.weights import Reporter
-from engine.recovery import Recovery
-from engine.rehearsal import ROWS, Rehearsal
-from engine.roof import roof_of
-from engine.run import Run
 from engine.runner.launched_step import LaunchedStep
 from engine.runner.paged_cpu import PagedRunner
 from engine.scheduler.block_pool import BlockPool
 from engine.scheduler.scheduler import Scheduler
-from engine.setup import PreparedRunner, RunnerFactory
-from engine.step_record import ended_record, step_record
-from engine.stream import Stream, StreamRouter
 from engine.trace.records import Ended, FinishReason, Header, Notice, StepStarted
 from engine.trace.trace import Trace
 from engine.workloads.workload import Workload

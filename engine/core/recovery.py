@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import torch
 
-from engine.faults import DeviceLost, Fault, fault_of, first_line, memory_asked
+from engine.core.faults import DeviceLost, Fault, fault_of, first_line, memory_asked
 from engine.memory.allocator import release_references
 from engine.runner.launched_step import LaunchedStep
 from engine.runner.runner import Runner

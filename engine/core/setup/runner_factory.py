@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 import torch
 
-from engine.activations import activation_bytes, computed_bytes
 from engine.config.specs import EngineConfig, InvalidInput
+from engine.core.faults import DeviceLost, Fault, fault_of, first_line, memory_asked
+from engine.core.setup.activations import activation_bytes, computed_bytes
+from engine.core.setup.kv_budget import free_memory, pool_blocks, step_blocks
+from engine.core.setup.rehearsal import Rehearsal
 from engine.decoding.detokenizer import DetokenizerFactory
-from engine.faults import DeviceLost, Fault, fault_of, first_line, memory_asked
-from engine.kv_budget import free_memory, pool_blocks, step_blocks
 from engine.memory.allocator import release_references
 from engine.memory.rules import gpu_needs
 from engine.models.loading import LoadedModel
-from engine.rehearsal import Rehearsal
 from engine.runner import make_runner
 from engine.runner.runner import Runner, on_gpu_path
 from engine.trace.records import Roof

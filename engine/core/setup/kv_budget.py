@@ -6,8 +6,8 @@ import gc
 
 import torch
 
-from engine import machine
 from engine.config.specs import EngineConfig, InvalidInput
+from engine.core import machine
 from engine.memory.rules import pool_share, pool_size
 from engine.models.loading import LoadedModel
 from engine.scheduler.block_pool import blocks_for
