@@ -3,11 +3,35 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from engine.agreement import NEAR_TIE, Agreement, Parting, Verdict, agreement, agreements
 from engine.checkpoints.architectures import why_unsupported
 from engine.checkpoints.catalog import ModelEntry, Place, cached_models, folder_model, forget, freed_by, shipped_models
 from engine.checkpoints.hub import HubModel, download, hub_info, hub_model, search_hub
-from engine.comparison import Comparison, MeasureCell, MeasureRow, compare, compare_race, table
+from engine.compare.agreement import NEAR_TIE, Agreement, Parting, Verdict, agreement, agreements
+from engine.compare.host import EngineFace, EngineHost, LocalHost
+from engine.compare.lane import (
+    LANE_GRAMMAR,
+    Lane,
+    lane_name,
+    lane_names,
+    lane_sentence,
+    lane_text,
+    lane_title,
+    parse_lane,
+    parse_lanes,
+)
+from engine.compare.lane_run import LaneEvent, LaneFailed, LaneFinished, LaneLoading, LaneRun, LaneStarted
+from engine.compare.race import RACE_ORDERS, Race, RaceEvent, RaceFinished, RaceResult
+from engine.compare.sweep import (
+    Recommendation,
+    Sweep,
+    SweepEvent,
+    SweepFinished,
+    SweepOutcome,
+    SweepPoint,
+    SweepResult,
+    sizes_up_to,
+)
+from engine.compare.table import Comparison, MeasureCell, MeasureRow, compare, compare_race, table
 from engine.config.schemes import SCHEMES, Quantization, missing, quantized_bytes
 from engine.config.specs import (
     DELIVERIES,
@@ -29,37 +53,13 @@ from engine.core.machine import nvidia_driver
 from engine.core.process import EngineProcess
 from engine.core.run import Run
 from engine.core.stream import Completion, Delta, Stream
-from engine.heat import LaneEvent, LaneFailed, LaneFinished, LaneLoading, LaneRun, LaneStarted
-from engine.host import EngineFace, EngineHost, LocalHost
 from engine.jobs.job import JobDied
 from engine.jobs.progress import LoadCancelled, LoadProgress
 from engine.jobs.spawn import warm_up
-from engine.lane import (
-    LANE_GRAMMAR,
-    Lane,
-    lane_name,
-    lane_names,
-    lane_sentence,
-    lane_text,
-    lane_title,
-    parse_lane,
-    parse_lanes,
-)
 from engine.memory.fit import DeviceMemory, Fit, fits, model_info, simple_kv
 from engine.memory.rules import kv_capacity
 from engine.quality import DEFAULT_TOKENS, READING, QualityReport, QualityRow, measure_quality, ranked
 from engine.quantize import GROUPS, AwqRecipe, check_recipe, origin_of, quantize_to_awq
-from engine.race import RACE_ORDERS, Race, RaceEvent, RaceFinished, RaceResult
-from engine.sweep import (
-    Recommendation,
-    Sweep,
-    SweepEvent,
-    SweepFinished,
-    SweepOutcome,
-    SweepPoint,
-    SweepResult,
-    sizes_up_to,
-)
 from engine.texts import TEXTS, read_text, suited_calibration, suited_text
 from engine.trace.log import Log, time_of
 from engine.trace.measures import MEASURES, Measure, formulas, ratio_text

@@ -11,10 +11,10 @@ from dataclasses import replace
 import pytest
 
 from engine import Engine, InvalidInput, LaneFailed, LaneStarted, SamplingParams, demo_workload, parse_lanes
-from engine.sweep import Sweep, SweepEvent, SweepFinished, SweepOutcome, SweepResult, knee, sizes_up_to
+from engine.compare.sweep import Sweep, SweepEvent, SweepFinished, SweepOutcome, SweepResult, knee, sizes_up_to
 from engine.trace.metrics import Spread, measure
 from engine.trace.slo import Slo
-from tests.engine.test_race import Lender
+from tests.engine.compare.test_race import Lender
 from tests.engine.trace.hand_made import static_batch
 
 WORKLOAD = demo_workload(4, SamplingParams(max_tokens=8, temperature=0, ignore_eos=True))

@@ -7,10 +7,10 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from engine.compare.host import EngineHost
+from engine.compare.lane import Lane, lane_names
+from engine.compare.lane_run import DEFAULT_KV_TOKENS, LaneEvent, LaneRun, Track
 from engine.config.specs import InvalidInput
-from engine.heat import DEFAULT_KV_TOKENS, LaneEvent, LaneRun, Track
-from engine.host import EngineHost
-from engine.lane import Lane, lane_names
 from engine.trace.trace import Trace
 from engine.workloads.workload import Workload
 

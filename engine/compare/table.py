@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from engine.race import RaceResult
+from engine.compare.race import RaceResult
 from engine.trace.measures import MEASURES, Measure, ratio_text
 from engine.trace.metrics import Metrics, measure
 from engine.trace.slo import Slo, seconds_text

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from engine import Engine, EngineConfig, FinishReason, SamplingParams, demo_workload
-from engine.agreement import NEAR_TIE, Agreement, Parting, Verdict, agreement, agreements
+from engine.compare.agreement import NEAR_TIE, Agreement, Parting, Verdict, agreement, agreements
 from engine.trace.trace import Trace
 from tests.engine.trace.hand_made import D, P, ended, step, submitted
 

@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from engine.compare.host import EngineFace, EngineHost
+from engine.compare.lane import Lane
 from engine.config.specs import EngineConfig
 from engine.core.run import Run
-from engine.host import EngineFace, EngineHost
 from engine.jobs.progress import LoadCancelled, LoadProgress
-from engine.lane import Lane
 from engine.trace.records import Ended, FinishReason
 from engine.trace.trace import Trace
 from engine.workloads.workload import Workload

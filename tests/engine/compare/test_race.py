@@ -22,14 +22,14 @@ from engine import (
     SamplingParams,
     Verdict,
     Workload,
-    agreement,
     demo_workload,
     measure,
 )
-from engine.heat import LaneFailed, LaneFinished, LaneLoading, LaneStarted
-from engine.host import EngineFace, LocalHost
-from engine.lane import Lane, parse_lanes
-from engine.race import Race, RaceEvent, RaceFinished
+from engine.compare import agreement
+from engine.compare.host import EngineFace, LocalHost
+from engine.compare.lane import Lane, parse_lanes
+from engine.compare.lane_run import LaneFailed, LaneFinished, LaneLoading, LaneStarted
+from engine.compare.race import Race, RaceEvent, RaceFinished
 from engine.trace.records import FinishReason
 
 GREEDY = SamplingParams(max_tokens=12, temperature=0, ignore_eos=True)

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine import InvalidInput
-from engine.config.specs import MODES, PAGED_MODES, SOLITARY_MODES, EngineConfig, ModelSpec
-from engine.lane import (
+from engine.compare.lane import (
     BATCHED_MODES,
     JOINING_MODES,
     MODE_SENTENCES,
@@ -22,6 +21,7 @@ from engine.lane import (
     parse_lane,
     parse_lanes,
 )
+from engine.config.specs import MODES, PAGED_MODES, SOLITARY_MODES, EngineConfig, ModelSpec
 
 
 @st.composite

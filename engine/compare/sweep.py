@@ -13,10 +13,10 @@ from math import isfinite, log2
 from statistics import median
 from typing import Any
 
+from engine.compare.host import EngineHost
+from engine.compare.lane import Lane, lane_names
+from engine.compare.lane_run import LaneEvent, LaneRun, Track
 from engine.config.specs import SOLITARY_MODES, InvalidInput
-from engine.heat import LaneEvent, LaneRun, Track
-from engine.host import EngineHost
-from engine.lane import Lane, lane_names
 from engine.trace.measures import MEASURES
 from engine.trace.metrics import Metrics, measure
 from engine.trace.slo import SLO_NAMES, Slo, seconds_text
