@@ -58,9 +58,9 @@ from engine.jobs.progress import LoadCancelled, LoadProgress
 from engine.jobs.spawn import warm_up
 from engine.memory.fit import DeviceMemory, Fit, fits, model_info, simple_kv
 from engine.memory.rules import kv_capacity
-from engine.quality import DEFAULT_TOKENS, READING, QualityReport, QualityRow, measure_quality, ranked
-from engine.quantize import GROUPS, AwqRecipe, check_recipe, origin_of, quantize_to_awq
-from engine.texts import TEXTS, read_text, suited_calibration, suited_text
+from engine.quality.awq_recipe import GROUPS, AwqRecipe, check_recipe, origin_of, quantize_to_awq
+from engine.quality.report import DEFAULT_TOKENS, READING, QualityReport, QualityRow, measure_quality, ranked
+from engine.quality.texts import TEXTS, read_text, suited_calibration, suited_text
 from engine.trace.log import Log, time_of
 from engine.trace.measures import MEASURES, Measure, formulas, ratio_text
 from engine.trace.metrics import KvShares, Metrics, RequestMetrics, Spread, Timings, measure, request_metrics, timings

@@ -32,7 +32,7 @@ from engine.jobs.progress import LoadCancelled
 
 HEAVY = (
     "engine.core.engine",
-    "engine.quality_measure",
+    "engine.quality.measure",
     "engine.checkpoints.hub.client",
     "engine.checkpoints.hub.download",
     "transformers.models.llama.modeling_llama",

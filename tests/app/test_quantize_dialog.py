@@ -125,7 +125,9 @@ def test_where_autoawq_is_missing_the_dialog_says_what_to_install(
     qtbot: QtBot, dialog: QuantizeDialog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     find = importlib.util.find_spec
-    monkeypatch.setattr("engine.quantize.find_spec", lambda name, *rest: None if name == "awq" else find(name, *rest))
+    monkeypatch.setattr(
+        "engine.quality.awq_recipe.find_spec", lambda name, *rest: None if name == "awq" else find(name, *rest)
+    )
     dialog.samples.setValue(17)
     settled(qtbot, dialog)
     assert "pip install 'batchscope[awq]'" in dialog.error.text()

@@ -21,7 +21,7 @@ from app.panels.quality_words import (
     share_words,
 )
 from engine import QualityReport
-from engine.quality import BATCH as MEASURED_BATCH
+from engine.quality.report import BATCH as MEASURED_BATCH
 from tests.app.panels.quality_reports import ORIGINAL, REPORT
 
 

@@ -26,8 +26,8 @@ from engine import (
     suited_text,
 )
 from engine.models.loading import load
-from engine.quality_measure import Window, Yardstick, windows_of
-from engine.texts import samples, scored_tokens, token_ids
+from engine.quality.measure import Window, Yardstick, windows_of
+from engine.quality.texts import samples, scored_tokens, token_ids
 from tests.engine.tiny_models import _llama_like, save_tiny_model
 
 TOKENS, WINDOW = 200, 64

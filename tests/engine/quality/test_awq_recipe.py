@@ -17,7 +17,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-import engine.quantize
+import engine.quality.awq_recipe
 import resources
 from engine import (
     AwqRecipe,
@@ -34,7 +34,7 @@ from engine import (
     why_unsupported,
 )
 from engine.models.loading import load
-from engine.quantize import REFUSED, autoawq_types, calibration_ids
+from engine.quality.awq_recipe import REFUSED, autoawq_types, calibration_ids
 from tests.engine.tiny_models import TinyModel, _llama_like, change_config, save_tiny_model
 
 QWEN: TinyModel = _llama_like("Qwen2", hidden_size=128, std=0.12)
@@ -272,7 +272,7 @@ def test_a_disk_without_room_is_told_before(recipe: AwqRecipe, monkeypatch: pyte
 
 
 def test_without_autoawq_the_extra_is_named(recipe: AwqRecipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine.quantize, "find_spec", lambda name: None)
+    monkeypatch.setattr(engine.quality.awq_recipe, "find_spec", lambda name: None)
     with pytest.raises(InvalidInput, match=r"pip install 'batchscope\[awq\]'"):
         check_recipe(recipe)
 

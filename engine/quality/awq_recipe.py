@@ -1,4 +1,4 @@
-"""Making AWQ checkpoints, by autoawq in a child process (`engine.awq_maker`). No torch here."""
+"""Making AWQ checkpoints, by autoawq in a child process (`engine.quality.awq_maker`). No torch here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from engine.checkpoints.inspect import read_config, resolve
 from engine.checkpoints.safetensors import read_headers, weight_files
 from engine.config.specs import InvalidInput, ModelSpec
 from engine.jobs.job import Report, run_job
-from engine.texts import Encode, read_text, samples, token_ids
+from engine.quality.texts import Encode, read_text, samples, token_ids
 
 GROUPS = (32, 64, 128)
 REMEDY = "pip install 'batchscope[awq]'"
@@ -202,7 +202,7 @@ def quantize_to_awq(recipe: AwqRecipe, report: Report | None = None, cancelled: 
     part = out.parent / f".{out.name}-{uuid4().hex[:8]}.part"  # the child makes it, and removes it if we are gone
     arguments = asdict(recipe) | {"out": str(part), "folder": str(model_folder(recipe))}
     try:
-        run_job("engine.awq_maker:work", arguments, report, cancelled)
+        run_job("engine.quality.awq_maker:work", arguments, report, cancelled)
         for path in part.iterdir():
             path.chmod(0o644)  # a file of weights is written for its owner alone
         try:

@@ -1,4 +1,4 @@
-"""The child's side of `engine.quality`: one model after another is loaded, predicts the text and decodes."""
+"""The child's side of `engine.quality.report`: one model after another is loaded, predicts the text and decodes."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from engine.jobs.progress import LoadCancelled, LoadProgress
 from engine.models import attention
 from engine.models.config import first_line
 from engine.models.loading import LoadedModel
-from engine.quality import BATCH, READING, QualityReport, QualityRow
-from engine.texts import read_text, scored_tokens
+from engine.quality.report import BATCH, READING, QualityReport, QualityRow
+from engine.quality.texts import read_text, scored_tokens
 from engine.trace.decode_steps import decode_steps
 
 ROWS = 64  # positions whose distributions are compared at a time, in float64

@@ -1,5 +1,5 @@
 """What quantization costs: perplexity, divergence from the original and speed, measured on a text. No torch here: the
-measuring is done by `engine.quality_measure` in a child process."""
+measuring is done by `engine.quality.measure` in a child process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from engine.config.specs import InvalidInput, ModelSpec
 from engine.jobs.job import Report, run_job
-from engine.texts import read_text, suited_text
+from engine.quality.texts import read_text, suited_text
 
 DEFAULT_TOKENS, DEFAULT_WINDOW = 2048, 512
 BATCH = 16  # rows of the batched speed
@@ -95,4 +95,4 @@ def measure_quality(
     read_text(text)  # a mistake costs no wait
     models = {"specs": [asdict(spec) for spec in specs], "original": asdict(original)}
     arguments = {**models, "text": text, "tokens": tokens, "window": window}
-    return QualityReport.from_json(run_job("engine.quality_measure:work", arguments, report, cancelled))
+    return QualityReport.from_json(run_job("engine.quality.measure:work", arguments, report, cancelled))

@@ -1,4 +1,4 @@
-"""The child's side of `engine.quantize`: autoawq at work. It changes warning filters, so it runs in a process of its
+"""The child's side of `engine.quality.awq_recipe`: autoawq at work. It changes warning filters, so it runs in a process of its
 own."""
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from engine.jobs.job import Report
 from engine.jobs.progress import LoadCancelled, LoadProgress
 from engine.models.config import first_line, read_tokenizer, transformers_config
 from engine.models.weights import refuse_strays
-from engine.quantize import ORIGIN, AwqRecipe, calibration_ids
-from engine.texts import read_text
+from engine.quality.awq_recipe import ORIGIN, AwqRecipe, calibration_ids
+from engine.quality.texts import read_text
 
 # What travels with the weights as it is; config.json is written anew.
 COPIED = (
