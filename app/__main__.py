@@ -96,13 +96,13 @@ def run_bench(options: argparse.Namespace) -> int:
 
         return measure_window(json_output=options.json, rounds=options.rounds, panels=options.panels)
     if options.quantization:
-        from engine.bench import quantized
+        from engine.bench.cpu import quantized
 
         chosen = QUANTIZATIONS if "all" in options.quantization else options.quantization
         found = quantized.run(chosen, rounds=options.rounds, threads=options.threads)
         print(found.json() if options.json else found.text())
         return 0
-    from engine.bench import cpu
+    from engine.bench.cpu import run as cpu
 
     report = cpu.run(prompts=tuple(options.prompts), rounds=options.rounds, threads=options.threads)
     print(report.json() if options.json else report.text())

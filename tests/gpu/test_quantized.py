@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from engine import MODES, QUANTIZATIONS, Engine, EngineConfig, ModelSpec, SamplingParams
-from engine.bench.quantized import no_bars
-from engine.bench.rounded_awq import save_rounded_awq
+from engine.bench.cpu.quantized import no_bars
+from engine.bench.cpu.rounded_awq import save_rounded_awq
 from engine.config.schemes import missing
 from engine.models.loading import load
 from engine.models.weight_count import held_bytes

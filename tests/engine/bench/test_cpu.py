@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from engine.bench import cpu
+from engine.bench.cpu import run as cpu
 from engine.bench.subject import Lengths, Shape, make_case
 
 TINY = Shape(hidden=64, layers=2, heads=4, kv_heads=2, intermediate=128, vocabulary=256, context=256)

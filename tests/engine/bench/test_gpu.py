@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.bench import gpu
-from engine.bench.gpu_report import MARK, Bench, read, summary
-from engine.bench.gpu_yardstick import INPUT, OUTPUT, bound, idle_between, yardstick
-from engine.bench.stopwatch import CpuStopwatch, idle_share
+from engine.bench.gpu import run as gpu
+from engine.bench.gpu.report import MARK, Bench, read, summary
+from engine.bench.gpu.stopwatch import CpuStopwatch, idle_share
+from engine.bench.gpu.yardstick import INPUT, OUTPUT, bound, idle_between, yardstick
 from engine.bench.subject import Case
 from engine.config.specs import EngineConfig
 from engine.trace.records import Kind
@@ -39,7 +39,7 @@ def test_without_a_gpu_it_says_so_in_one_line_and_exits_with_2(capsys):
 def test_a_rehearsal_prints_rows_in_every_section_and_none_fails(tmp_path):
     pytest.importorskip("triton")
     done = subprocess.run(
-        [sys.executable, "-m", "engine.bench.gpu", "--rehearsal", "--out", str(tmp_path)],
+        [sys.executable, "-m", "engine.bench.gpu.run", "--rehearsal", "--out", str(tmp_path)],
         env={**os.environ, "OMP_NUM_THREADS": "1", "BATCHSCOPE_DATA": str(tmp_path / "data"), "OUT": str(tmp_path)},
         cwd=ROOT, capture_output=True, text=True, timeout=280, check=False,
     )  # fmt: skip
@@ -88,7 +88,10 @@ def test_the_time_between_decode_steps_is_what_they_do_not_take_by_the_devices_c
 
 
 def test_a_section_that_fails_is_told_kept_and_passed_by(monkeypatch, tmp_path, capsys):
-    sections = {"bad": (9.0, f"{__name__}:nothing_of_the_kind"), "good": (9.0, "engine.bench.gpu_small:launches")}
+    sections = {
+        "bad": (9.0, f"{__name__}:nothing_of_the_kind"),
+        "good": (9.0, "engine.bench.gpu.small_kernels:launches"),
+    }
     monkeypatch.setattr(gpu, "SECTIONS", sections)
     path = tmp_path / "found.json"
     assert gpu.walk(bench(path), list(sections), time.monotonic() + 60) == 0

@@ -7,7 +7,7 @@ import json
 import pytest
 import transformers
 
-from engine.bench import quantized
+from engine.bench.cpu import quantized
 from engine.bench.subject import Shape
 
 TINY = Shape(hidden=128, layers=2, heads=4, kv_heads=2, intermediate=256, vocabulary=512, context=256)

@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 import pytest
 
 from engine import Trace
-from engine.bench.made_up import made_up_hour
+from engine.bench.trace.synthetic import made_up_hour
 from engine.core.process import Host
 from engine.trace.records import encode
 

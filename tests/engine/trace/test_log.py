@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from engine import Engine, EngineConfig, SamplingParams, Submission, Trace, demo_workload
-from engine.bench.made_up import made_up_hour
+from engine.bench.trace.synthetic import made_up_hour
 from engine.trace.log import CHUNK, KEPT, Log, time_of
 from engine.trace.packing import Packing, Unpacked
 from engine.trace.records import Ended, Header, Notice, Record, Step, StepStarted, Submitted, Telemetry, encode

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from engine import QUANTIZATIONS, Engine, EngineConfig, ModelSpec, SamplingParams
-from engine.bench.quantized import no_bars
-from engine.bench.rounded_awq import save_rounded_awq
+from engine.bench.cpu.quantized import no_bars
+from engine.bench.cpu.rounded_awq import save_rounded_awq
 from engine.config.schemes import quantized_bytes
 from engine.memory.weight_bytes import has_bfloat16_products
 from engine.models.loading import LoadedModel, load

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from engine import MODES, PAGED_MODES, Engine, EngineConfig, ModelSpec, SamplingParams
-from engine.bench.rounded_awq import save_rounded_awq
+from engine.bench.cpu.rounded_awq import save_rounded_awq
 from engine.models.loading import load
 from tests.engine.core.test_exactness import Reference, prompts
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import torch
 from transformers import ContinuousBatchingConfig, GenerationConfig, LlamaForCausalLM
 
-from engine.bench.alone import alone
+from engine.bench.cpu.alone import alone
 from engine.bench.subject import Case
 
 STATIC_BATCH = 8

@@ -25,26 +25,26 @@ from typing import Any
 
 import torch
 
-from engine.bench.gpu_report import MARK, Bench, OutOfTime, Section, note, read, summary
-from engine.bench.gpu_tests import run_tests
-from engine.bench.stopwatch import CpuStopwatch, GpuStopwatch
+from engine.bench.gpu.report import MARK, Bench, OutOfTime, Section, note, read, summary
+from engine.bench.gpu.stopwatch import CpuStopwatch, GpuStopwatch
+from engine.bench.gpu.tests import run_tests
 from engine.core import machine
 
 # What is measured, the most valuable first: a section's name, its seconds, where it is.
 SECTIONS: dict[str, tuple[float, str]] = {
-    "launches": (5, "engine.bench.gpu_small:launches"),
-    "yardstick": (80, "engine.bench.gpu_yardstick:throughput"),
-    "attention": (60, "engine.bench.gpu_attention:decode_kernel"),
-    "large": (90, "engine.bench.gpu_quantized:large"),
-    "prefill": (25, "engine.bench.gpu_attention:prefill_kernel"),
-    "peers": (75, "engine.bench.gpu_peers:peers"),
-    "tilings": (90, "engine.bench.gpu_attention:tilings"),
-    "decode": (60, "engine.bench.gpu_decode:decode"),
-    "fused": (30, "engine.bench.gpu_fused:fused"),
-    "awq": (25, "engine.bench.gpu_quantized:awq_products"),
-    "sampling": (20, "engine.bench.gpu_small:sampling"),
-    "small": (20, "engine.bench.gpu_small:small"),
-    "compiled": (40, "engine.bench.gpu_fused:compiled"),
+    "launches": (5, "engine.bench.gpu.small_kernels:launches"),
+    "yardstick": (80, "engine.bench.gpu.yardstick:throughput"),
+    "attention": (60, "engine.bench.gpu.attention:decode_kernel"),
+    "large": (90, "engine.bench.gpu.quantized:large"),
+    "prefill": (25, "engine.bench.gpu.attention:prefill_kernel"),
+    "peers": (75, "engine.bench.gpu.peers:peers"),
+    "tilings": (90, "engine.bench.gpu.attention:tilings"),
+    "decode": (60, "engine.bench.gpu.decode:decode"),
+    "fused": (30, "engine.bench.gpu.fused:fused"),
+    "awq": (25, "engine.bench.gpu.quantized:awq_products"),
+    "sampling": (20, "engine.bench.gpu.small_kernels:sampling"),
+    "small": (20, "engine.bench.gpu.small_kernels:small"),
+    "compiled": (40, "engine.bench.gpu.fused:compiled"),
 }
 TESTS, TESTS_SECONDS = "tests", 150.0
 TOTAL = 570.0  # seconds of all, tests included
@@ -52,7 +52,7 @@ LEAST = 4.0  # seconds that a section is begun with
 PATIENCE = 5.0  # seconds after its own that a section is interrupted
 LAST = 20.0  # seconds after that its process is ended
 BROKEN = 3  # exit status of a process whose device does no more
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 RESULTS = ROOT / "tests" / "benchmarks" / "results"
 
 
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def rehearse(sections: Sequence[str]) -> int:
     """All sections on a CPU, in a process in which Triton interprets: it decides that when it is imported."""
     if os.environ.get("TRITON_INTERPRET") != "1":
-        command = [sys.executable, "-m", "engine.bench.gpu", "--rehearsal", "--only", ",".join(sections)]
+        command = [sys.executable, "-m", "engine.bench.gpu.run", "--rehearsal", "--only", ",".join(sections)]
         environment = {**os.environ, "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
         return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
     torch.set_num_threads(1)
@@ -100,7 +100,7 @@ def rehearse(sections: Sequence[str]) -> int:
 
 def conduct(
     sections: Sequence[str], tests: bool, path: Path, deadline: float,
-    command: Sequence[str] = (sys.executable, "-u", "-m", "engine.bench.gpu"),
+    command: Sequence[str] = (sys.executable, "-u", "-m", "engine.bench.gpu.run"),
 ) -> int:  # fmt: skip
     """The tests, then processes of `command` that measure: another one where one was lost. 0 when all was done."""
     if tests:

@@ -15,7 +15,7 @@ from statistics import median
 
 import numpy as np
 
-from engine.bench.gpu_decode import (
+from engine.bench.gpu.decode import (
     PHASES,
     QWEN3,
     add_phases,
@@ -26,8 +26,8 @@ from engine.bench.gpu_decode import (
     replayed,
     wrapped,
 )
-from engine.bench.gpu_report import Bench, Table
-from engine.bench.stopwatch import Piece, idle_share
+from engine.bench.gpu.report import Bench, Table
+from engine.bench.gpu.stopwatch import Piece, idle_share
 from engine.bench.subject import Case
 from engine.config.specs import EngineConfig, SamplingParams
 from engine.core.engine import Engine

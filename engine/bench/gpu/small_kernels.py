@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import silu
 
-from engine.bench.gpu_report import Bench, Table
-from engine.bench.stopwatch import one_after_another, sets_beyond_cache
+from engine.bench.gpu.report import Bench, Table
+from engine.bench.gpu.stopwatch import one_after_another, sets_beyond_cache
 from engine.config.specs import SamplingParams
 from engine.decoding.output import Output
 from engine.kernels.rms_norm import Rounding, rms_norm

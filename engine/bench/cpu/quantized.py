@@ -22,9 +22,9 @@ import torch
 import transformers
 from tqdm import tqdm
 
-from engine.bench.alone import alone
-from engine.bench.noise import Noise, NoiseMeter
-from engine.bench.rounded_awq import save_rounded_awq
+from engine.bench.cpu.alone import alone
+from engine.bench.cpu.noise import Noise, NoiseMeter
+from engine.bench.cpu.rounded_awq import save_rounded_awq
 from engine.bench.subject import Case, Lengths, Shape, make_case, plain_tokenizer, random_llama
 from engine.config.schemes import SCHEMES, missing
 from engine.config.specs import EngineConfig, ModelSpec

@@ -10,8 +10,8 @@ import transformers
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from engine.bench.gpu_report import Bench
-from engine.bench.stopwatch import Stopwatch
+from engine.bench.gpu.report import Bench
+from engine.bench.gpu.stopwatch import Stopwatch
 from engine.kernels.rms_norm import Rounding, rms_norm
 from engine.kernels.rotary import rotate
 from engine.kernels.silu_mul import Activation, act_mul

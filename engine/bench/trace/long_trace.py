@@ -1,4 +1,4 @@
-"""`python -m engine.bench.hour`: what an hour's trace costs in memory and time, on a made-up run."""
+"""`python -m engine.bench.trace.long_trace`: what an hour's trace costs in memory and time, on a made-up run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from statistics import median, quantiles
 
 import psutil
 
-from engine.bench.made_up import PERIOD, made_up_hour
+from engine.bench.trace.synthetic import PERIOD, made_up_hour
 from engine.core.stream import StreamRouter
 from engine.trace.records import Step
 from engine.trace.requests import RequestIndex
@@ -127,7 +127,7 @@ def measure_hour(steps: int, rows: int = 64, moments: int = 500) -> Hour:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m engine.bench.hour", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m engine.bench.trace.long_trace", description=__doc__)
     parser.add_argument("--steps", type=int, default=360_000, help="steps, 100 a second (default: an hour's)")
     parser.add_argument("--rows", type=int, default=64, help="rows a step")
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -22,8 +22,8 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
-from engine.bench.gpu_report import Bench, Table
-from engine.bench.stopwatch import CpuStopwatch, GpuStopwatch, Stopwatch, one_after_another, sets_beyond_cache
+from engine.bench.gpu.report import Bench, Table
+from engine.bench.gpu.stopwatch import CpuStopwatch, GpuStopwatch, Stopwatch, one_after_another, sets_beyond_cache
 from engine.kernels.paged_attention import PackedRows, paged_attention
 from engine.kernels.tilings import Rows, Tiling, candidates
 
@@ -264,7 +264,7 @@ def _try_tilings(bench: Bench, pool: Pool, case: Case, table: Table) -> None:
 def compile_beforehand(seconds: float) -> None:
     """Compiles all candidates in several processes, since each uses one core; Triton keeps what they made on disk."""
     count = max(1, min(COMPILERS, (os.cpu_count() or 2) // 2))
-    code = "from engine.bench.gpu_attention import compile_share; compile_share({}, {})"
+    code = "from engine.bench.gpu.attention import compile_share; compile_share({}, {})"
     children = [subprocess.Popen([sys.executable, "-c", code.format(i, count)]) for i in range(count)]
     end = time.monotonic() + seconds
     try:

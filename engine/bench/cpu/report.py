@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from statistics import median
 
-from engine.bench.noise import Noise
+from engine.bench.cpu.noise import Noise
 from engine.trace.records import Machine
 
 

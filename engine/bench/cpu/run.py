@@ -14,11 +14,11 @@ import torch
 from tqdm import tqdm
 from transformers.utils import logging as transformers_logging
 
-from engine.bench import bound, peers
-from engine.bench.alone import alone
-from engine.bench.noise import NoiseMeter
-from engine.bench.report import CaseReport, Report, StepReport, Throughput
-from engine.bench.scheduling import scheduler_seconds
+from engine.bench.cpu import bound, peers
+from engine.bench.cpu.alone import alone
+from engine.bench.cpu.noise import NoiseMeter
+from engine.bench.cpu.report import CaseReport, Report, StepReport, Throughput
+from engine.bench.cpu.scheduling import scheduler_seconds
 from engine.bench.subject import Case, Lengths, Shape, make_case, plain_tokenizer, random_llama, twin
 from engine.config.specs import EngineConfig
 from engine.core import machine
@@ -207,7 +207,7 @@ def run(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m engine.bench.cpu", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m engine.bench.cpu.run", description=__doc__)
     parser.add_argument("--prompts", type=int, nargs="+", default=[24, 64], help="prompts of each case")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, help="torch's threads for every side; by default each side's best")

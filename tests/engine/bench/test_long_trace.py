@@ -7,21 +7,21 @@ import json
 import numpy as np
 import pytest
 
-from engine.bench import hour
-from engine.bench.made_up import made_up_hour
+from engine.bench.trace import long_trace
+from engine.bench.trace.synthetic import made_up_hour
 from engine.trace.records import BlockEvent, Ended, Step, Submitted
 from engine.trace.requests import RequestIndex
 
 
 def test_a_small_run_gives_every_figure(capsys: pytest.CaptureFixture[str]) -> None:
-    assert hour.main(["--steps", "5000", "--rows", "8", "--json"]) == 0
+    assert long_trace.main(["--steps", "5000", "--rows", "8", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["steps"], found["rows"]) == (5000, 8)
     assert found["records"] > 10_000
     assert 0 < found["packed"] < 5000 * 800
     assert found["columns"] > 5000 * 8 * 20
     assert 0 < found["read"]["median"] <= found["read"]["p95"] <= found["read"]["most"]
-    assert hour.main(["--steps", "300", "--rows", "8"]) == 0
+    assert long_trace.main(["--steps", "300", "--rows", "8"]) == 0
     assert "generated, not measured" in capsys.readouterr().out
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engine.bench.stopwatch import Stopwatch
+from engine.bench.gpu.stopwatch import Stopwatch
 
 MARK = "rehearsal: these figures mean nothing"
 

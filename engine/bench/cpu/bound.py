@@ -16,7 +16,7 @@ from transformers import LlamaForCausalLM, StaticCache
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from engine.bench.alone import alone
+from engine.bench.cpu.alone import alone
 
 NAME = "batchscope_bench_dense"
 Step = Callable[[], Tensor]

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
-from engine.bench.gpu_decode import DECODE, begun, free_device_memory, measure, pool_bytes, wrapped
-from engine.bench.gpu_report import Bench
-from engine.bench.stopwatch import one_after_another, sets_beyond_cache
+from engine.bench.gpu.decode import DECODE, begun, free_device_memory, measure, pool_bytes, wrapped
+from engine.bench.gpu.report import Bench
+from engine.bench.gpu.stopwatch import one_after_another, sets_beyond_cache
 from engine.config.schemes import missing
 from engine.config.specs import EngineConfig
 from engine.kernels.awq_matmul import awq_matmul

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from transformers import GenerationConfig, PreTrainedModel
 
-from engine.bench.gpu_decode import QWEN3, begun, free_device_memory, random_qwen3, wrapped
-from engine.bench.gpu_report import Bench
-from engine.bench.gpu_yardstick import TEMPERATURE, case_of, settings, workload
-from engine.bench.peers import batching_config
+from engine.bench.cpu.peers import batching_config
+from engine.bench.gpu.decode import QWEN3, begun, free_device_memory, random_qwen3, wrapped
+from engine.bench.gpu.report import Bench
+from engine.bench.gpu.yardstick import TEMPERATURE, case_of, settings, workload
 from engine.bench.subject import Case
 
 GOAL = 3.0

@@ -1,0 +1,4 @@
+from engine.bench.gpu.run import main
+
+if __name__ == "__main__":
+    main()
