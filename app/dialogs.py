@@ -8,10 +8,11 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QGridLayout, QWidget
 
-from app import places, theme
+from app import places
+from app.ui import theme
+from app.ui.controls import DropDown
 from app.ui.dialog import Dialog
-from app.widgets.controls import DropDown
-from app.widgets.labels import Row, label
+from app.ui.labels import Row, label
 from app.widgets.palette import plain_name
 
 THEMES: list[tuple[str, object]] = [("as the system", "system"), ("dark", "dark"), ("light", "light")]

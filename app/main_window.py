@@ -17,7 +17,7 @@ from app.pages.play import PlayPage
 from app.recent_models import RecentModels
 from app.saved_runs import SavedRuns
 from app.session import LEASED_WORDS, Session, SessionState
-from app.widgets.banner import Banner
+from app.ui.banner import Banner
 from app.widgets.top_bar import TopBar
 from app.window_actions import WindowActions
 from app.words import held_words, model_words, run_words, sentence

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 import qasync
 
-from app import places, theme
+from app import places
 from app.race_choice import FIRST_WORKLOAD, LaneChoice, RaceChoice
+from app.ui import theme
 from engine import (
     RUN_SUFFIX,
     EngineConfig,

@@ -9,16 +9,17 @@ from PySide6.QtCore import QTimer, QUrl, Signal
 from PySide6.QtGui import QCloseEvent, QDesktopServices
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLayout, QLineEdit, QProgressBar, QPushButton, QWidget
 
-from app import places, theme
+from app import places
 from app.load_status import LoadStatus
 from app.long_work import LongWork, Outcome
-from app.panels.text_choice import TextChoice
 from app.quantize_look import GROUPS, RecipeCheck, checked, suggested_folder
 from app.session import Session
+from app.ui import theme
+from app.ui.controls import DropDown, Number
 from app.ui.dialog import Dialog
-from app.widgets.controls import DropDown, Number
-from app.widgets.labels import Note, Row, set_role
-from app.widgets.line import Line
+from app.ui.labels import Note, Row, set_role
+from app.ui.line import Line
+from app.ui.text_choice import TextChoice
 from app.words import bytes_words, left_words, model_words, sentence
 from engine import AwqRecipe, ModelSpec, cached_models, quantize_to_awq, shipped_models, suited_calibration
 

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 from app import places
 from app.bridge import Bridge
 from app.session import Session, SessionState
-from app.widgets.banner import Banner
+from app.ui.banner import Banner
 from app.words import sentence
 from engine import RUN_SUFFIX, InvalidInput, LoadCancelled, Trace, load_trace
 

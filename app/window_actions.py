@@ -8,8 +8,9 @@ from PySide6.QtCore import QObject, QUrl
 from PySide6.QtGui import QAction, QDesktopServices, QKeySequence
 from PySide6.QtWidgets import QMainWindow
 
-from app import places, theme
+from app import places
 from app.dialogs import SettingsDialog, ShortcutsDialog
+from app.ui import theme
 from app.widgets.palette import CommandPalette
 
 

@@ -16,10 +16,11 @@ from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QApplication
 
 import resources
-from app import places, style_sheet, theme
+from app import places
 from app.bridge import Bridge
 from app.main_window import MainWindow
 from app.session import Session
+from app.ui import style_sheet, theme
 from engine import EngineConfig, ModelSpec
 
 SETTLED_MS = 3000

@@ -14,8 +14,8 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from tqdm import tqdm
 
-from app import theme
 from app.panels.timeline import Timeline
+from app.ui import theme
 from app.window_application import make_application
 from engine import (
     LaneFailed,

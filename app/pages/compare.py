@@ -14,7 +14,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app import theme
 from app.borrower import Refused
 from app.panels.cursor_bar import cursor_key
 from app.panels.insight import Insight, InsightPanel
@@ -27,9 +26,10 @@ from app.panels.sweep_panel import SweepPanel
 from app.race_session import LaneShow, RaceSession
 from app.session import Session
 from app.sweep_session import SweepSession
+from app.ui import theme
+from app.ui.banner import Banner
 from app.ui.export import Table, table_menu
-from app.widgets.banner import Banner
-from app.widgets.labels import label
+from app.ui.labels import label
 from app.words import sentence
 from engine import RaceResult
 

@@ -17,7 +17,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app import theme
 from app.downloads import Download, Downloads
 from app.pages.models_quality import QualitySection
 from app.panels.models_deletion import Deletion
@@ -33,7 +32,8 @@ from app.panels.models_rows import ModelRows
 from app.panels.models_subject import Subject, SubjectFinder
 from app.recent_models import RecentModels
 from app.session import Session, SessionState
-from app.widgets.banner import Banner
+from app.ui import theme
+from app.ui.banner import Banner
 from app.words import bytes_words, sentence
 from engine import (
     ModelCard,

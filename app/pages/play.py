@@ -8,7 +8,7 @@ from PySide6.QtCore import QByteArray, Qt, Signal
 from PySide6.QtGui import QAction, QKeyEvent
 from PySide6.QtWidgets import QScrollArea, QVBoxLayout, QWidget
 
-from app import places, theme
+from app import places
 from app.bridge import Bridge
 from app.pages.play_layout import AREAS, RIGHT, PlayLayout, dock_host
 from app.panels.batching import BatchingPanel
@@ -20,8 +20,9 @@ from app.panels.model import ModelPanel
 from app.panels.sampling import SamplingPanel
 from app.panels.stream_wall import StreamWall
 from app.session import Session
-from app.widgets.dock import Dock
-from app.widgets.labels import Hairline
+from app.ui import theme
+from app.ui.dock import Dock
+from app.ui.labels import Hairline
 from engine import ModelSpec
 
 LAYOUT_KEY, LAYOUT_VERSION = "play/layout", 2

@@ -5,8 +5,8 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QMainWindow, QTabWidget
 
-from app import theme
-from app.widgets.dock import Dock
+from app.ui import theme
+from app.ui.dock import Dock
 
 LEFT, RIGHT = Qt.DockWidgetArea.LeftDockWidgetArea, Qt.DockWidgetArea.RightDockWidgetArea
 FOOT = Qt.DockWidgetArea.BottomDockWidgetArea

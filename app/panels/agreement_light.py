@@ -8,9 +8,9 @@ from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QPainter, QPaintEvent, QPolygonF
 from PySide6.QtWidgets import QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
-from app import theme
-from app.widgets.labels import Heading, label
-from app.widgets.popover import Popover
+from app.ui import theme
+from app.ui.labels import Heading, label
+from app.ui.popover import Popover
 from engine import NEAR_TIE, Agreement, Parting, Verdict
 
 MOST_LINES = 60

@@ -7,9 +7,9 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.bridge import Bridge
 from app.session import Session
-from app.widgets.config_form import ConfigForm
-from app.widgets.controls import Number, PowerOfTwo
-from app.widgets.labels import Heading, Note, Row
+from app.ui.config_form import ConfigForm
+from app.ui.controls import Number, PowerOfTwo
+from app.ui.labels import Heading, Note, Row
 from engine import EngineConfig, InvalidInput
 
 MEGABYTE = 1024 * 1024

@@ -5,10 +5,10 @@ from __future__ import annotations
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 
-from app import theme
-from app.panels.ink import FontFace
 from app.panels.states import state_color
 from app.panels.wrapped_tail import WrappedTail, columns_of
+from app.ui import theme
+from app.ui.font_face import FontFace
 from app.words import duration, number, request_title, state_words
 from engine import FinishReason, RequestView, State
 

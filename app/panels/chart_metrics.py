@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from PySide6.QtGui import QColor
 
-from app import theme
 from app.panels.chart_series import BIN, ChartSeries, Extremes, Percentiles
 from app.plot.scales import tick_words
-from app.theme import Theme
+from app.ui import theme
+from app.ui.theme import Theme
 from app.words import bytes_words, duration, number
 from engine.trace.column import Array
 

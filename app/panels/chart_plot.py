@@ -10,10 +10,10 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QPainter, QPainterPath, QPen, QTransform
 from PySide6.QtWidgets import QGraphicsPathItem, QWidget
 
-from app import theme
 from app.panels.chart_metrics import Drawing, Line
 from app.panels.chart_series import BIN
 from app.plot.decimate import decimate, drawn_order
+from app.ui import theme
 
 
 class ChartPlot:

@@ -16,15 +16,15 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
-from app import theme
 from app.bridge import Bridge
 from app.panels.chart_metrics import Latency, Metric, all_metrics
 from app.panels.chart_plot import ChartPlot
 from app.panels.chart_series import BIN, ChartSeries
-from app.panels.ink import FontFace
 from app.plot.scales import nice_top
+from app.ui import theme
+from app.ui.font_face import FontFace
+from app.ui.labels import Heading
 from app.ui.painted import Painted
-from app.widgets.labels import Heading
 from app.words import duration
 from engine import Record
 

@@ -14,9 +14,9 @@ from app import places
 from app.bridge import Bridge
 from app.prompts import CHARACTERS_A_TOKEN, Draft
 from app.session import Session, SessionState
-from app.widgets.controls import Number
-from app.widgets.labels import Hairline, Note, label, set_role
-from app.widgets.prompt_edit import PromptEdit
+from app.ui.controls import Number
+from app.ui.labels import Hairline, Note, label, set_role
+from app.ui.prompt_edit import PromptEdit
 from app.words import sentence
 from engine import InvalidInput, ModelCard, Record, SamplingParams, Submitted, read_prompts
 

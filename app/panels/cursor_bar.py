@@ -9,10 +9,10 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QSlider, QToolButton
 
-from app import theme
 from app.scope import Scope
-from app.widgets.controls import DropDown
-from app.widgets.line import Line
+from app.ui import theme
+from app.ui.controls import DropDown
+from app.ui.line import Line
 
 STEPS = 2000
 PAUSE = 0.1  # seconds between two looks at a trace that grows

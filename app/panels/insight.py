@@ -13,13 +13,13 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction, QGuiApplication, QPainter, QPaintEvent, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QStackedWidget, QToolButton, QVBoxLayout, QWidget
 
-from app import theme
-from app.facts import Facts
-from app.panels.fact_table import FactTable
 from app.scope import Scope
+from app.ui import theme
 from app.ui.export import ExportMenu, picture_entries, text_entry
-from app.widgets.labels import label
-from app.widgets.line import Line
+from app.ui.fact_table import FactTable
+from app.ui.facts import Facts
+from app.ui.labels import label
+from app.ui.line import Line
 from engine import Record
 
 CHUNK = 8  # records between looks at the clock

@@ -8,9 +8,9 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QSizePolicy
 
-from app import theme
-from app.panels.ink import FontFace
 from app.panels.kv_state import KvState
+from app.ui import theme
+from app.ui.font_face import FontFace
 
 ROW, WIDTH = 20, 240
 HEAD = 2  # rows at the top that do not scroll

@@ -19,12 +19,12 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QSizePolicy
 
-from app import theme
-from app.panels.ink import FontFace
 from app.panels.kv_marks import Marks
 from app.panels.kv_raster import Grid, PoolInk, grid_for
 from app.panels.kv_state import KvState
 from app.panels.kv_words import tip_words
+from app.ui import theme
+from app.ui.font_face import FontFace
 from app.ui.painted import Painted
 from engine.trace.column import Array
 

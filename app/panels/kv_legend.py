@@ -6,9 +6,9 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QPainter, QPaintEvent, QPolygonF
 from PySide6.QtWidgets import QSizePolicy
 
-from app import theme
-from app.panels.ink import FontFace
 from app.panels.kv_strips import hatch, mixed
+from app.ui import theme
+from app.ui.font_face import FontFace
 from app.ui.painted import Painted
 
 BLOCKS = (("owned", "filled from the bottom"), ("shared", "shared"), ("cached", "cached"), ("free", "free"))

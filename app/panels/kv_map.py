@@ -8,8 +8,6 @@ from PySide6.QtCore import QRect, QSize, Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QLabel, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
 
-from app import theme
-from app.facts import Facts
 from app.panels.insight import InsightPanel
 from app.panels.kv_block_table import WIDTH, KvBlockTable
 from app.panels.kv_content import content_words
@@ -30,6 +28,8 @@ from app.panels.kv_words import (
     summary_words,
 )
 from app.scope import Scope
+from app.ui import theme
+from app.ui.facts import Facts
 from engine import Record, Step
 
 WIDE = 520  # pixels from which on the block table stands beside the map

@@ -9,9 +9,9 @@ import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPen, QPolygonF
 
-from app import theme
 from app.panels.kv_raster import Grid
 from app.panels.kv_state import KvState, Mark
+from app.ui import theme
 from engine.trace.column import Array
 
 SECONDS = 0.3

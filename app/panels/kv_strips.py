@@ -8,10 +8,10 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy
 
-from app import theme
-from app.panels.ink import FontFace
 from app.panels.kv_state import KvState
 from app.panels.kv_tables import SAMPLES
+from app.ui import theme
+from app.ui.font_face import FontFace
 from app.ui.painted import Painted
 
 TALLEST, WRITTEN = 22, 15  # pixels of a strip; from which on it has words

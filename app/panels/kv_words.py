@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from app.facts import Cell, Facts
 from app.panels.kv_state import CACHED, FREE, Kinds, KvState, Mark
+from app.ui.facts import Cell, Facts
 
 HINT = "Click a block: whose it is, since when, and which tokens are in it."
 EMPTY = "Every block of the KV pool appears here with its owner: load a model and send a prompt."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtGui import QColor
 
-from app import theme
+from app.ui import theme
 
 VIOLET = 300.0  # degrees in OKLCH
 

@@ -10,10 +10,10 @@ from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLineEdit, QPushButton, 
 
 from app import places
 from app.race_choice import LaneChoice
-from app.widgets.config_form import ConfigForm
-from app.widgets.controls import DropDown
-from app.widgets.labels import Heading, Note, Row
-from app.widgets.popover import Popover
+from app.ui.config_form import ConfigForm
+from app.ui.controls import DropDown
+from app.ui.labels import Heading, Note, Row
+from app.ui.popover import Popover
 from engine import SCHEMES, InvalidInput, ModelSpec
 
 PLAYS, DEMO, FOLDER = "play", "demo", "folder"

@@ -6,8 +6,6 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy
 
-from app import theme
-from app.panels.ink import FontFace
 from app.panels.lane_tally import (
     Figures,
     finished_words,
@@ -16,6 +14,8 @@ from app.panels.lane_tally import (
     waste_words,
     wasted_words,
 )
+from app.ui import theme
+from app.ui.font_face import FontFace
 from app.ui.painted import Painted
 
 WIDTH = 292

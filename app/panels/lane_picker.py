@@ -6,12 +6,12 @@ from PySide6.QtCore import QMimeData, QPointF, Qt, Signal
 from PySide6.QtGui import QDrag, QDragEnterEvent, QDropEvent, QKeyEvent, QMouseEvent
 from PySide6.QtWidgets import QApplication, QFrame, QHBoxLayout, QPushButton, QToolButton, QWidget
 
-from app import theme
 from app.panels.lane_editor import LaneEditor
 from app.panels.lane_mark import LaneMark
 from app.race_choice import MOST_LANES, LaneChoice
-from app.widgets.flow import Flow
-from app.widgets.labels import label
+from app.ui import theme
+from app.ui.flow_layout import Flow
+from app.ui.labels import label
 from engine import lane_names
 
 MIME = "application/x-batchscope-lane"

@@ -10,7 +10,6 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QSizePolicy, QStackedWidget, QVBoxLayout
 
-from app import theme
 from app.panels.insight import Insight
 from app.panels.insight_place import InsightPlace
 from app.panels.lane_colors import lane_color
@@ -20,8 +19,9 @@ from app.panels.lane_tally import Figures, LaneTally
 from app.panels.stream_strip import StreamStrip
 from app.panels.timeline import Timeline
 from app.race_session import LaneShow, LaneState
-from app.widgets.labels import Note, label, set_role
-from app.widgets.line import Line
+from app.ui import theme
+from app.ui.labels import Note, label, set_role
+from app.ui.line import Line
 from app.words import duration, held_words, model_words, sentence
 from engine import SCHEMES, Ended, Notice, Record, Step
 from engine.trace.column import Column

@@ -10,11 +10,11 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPolygonF
 from PySide6.QtWidgets import QSizePolicy
 
-from app import theme
-from app.panels.ink import FontFace
 from app.panels.machine_readings import MachineReadings, Reading
 from app.panels.plot import draw_line
 from app.plot.decimate import decimate, drawn_order
+from app.ui import theme
+from app.ui.font_face import FontFace
 from app.ui.painted import Painted
 from app.words import duration
 

@@ -20,12 +20,12 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QSizePolicy
 
-from app import theme
-from app.panels.ink import FontFace
 from app.panels.memory_raster import draw_dashes, stacked
 from app.panels.memory_series import KINDS, MemorySeries
 from app.plot import patterns
 from app.plot.scales import nice_pool, time_ticks
+from app.ui import theme
+from app.ui.font_face import FontFace
 from app.ui.painted import Painted
 from app.words import bytes_words
 from engine.trace.column import Array

@@ -10,8 +10,6 @@ import numpy as np
 from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QToolButton, QWidget
 
-from app import theme
-from app.facts import Cell, Facts
 from app.memory_device import captured_words, device_bill
 from app.panels.insight import InsightPanel
 from app.panels.memory_area import MemoryArea
@@ -20,6 +18,8 @@ from app.panels.memory_ledger import WIDTH, MemoryLedger
 from app.panels.memory_series import KINDS, MemorySeries, Moment
 from app.plot.scales import nice_end
 from app.scope import ROUNDING, Scope
+from app.ui import theme
+from app.ui.facts import Cell, Facts
 from app.words import duration
 from engine import MEASURES, Header, Record, Telemetry
 

@@ -8,11 +8,11 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QPainter, QPaintEvent, QPolygonF
 from PySide6.QtWidgets import QSizePolicy
 
-from app import theme
 from app.memory_device import ABOUT, DeviceBill, Item
-from app.panels.ink import FontFace
 from app.panels.memory_series import KINDS, Moment
 from app.plot import patterns
+from app.ui import theme
+from app.ui.font_face import FontFace
 from app.ui.painted import Painted
 from app.words import bytes_words
 

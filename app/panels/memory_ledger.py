@@ -9,11 +9,11 @@ from PySide6.QtCore import QLineF, QPointF, QRectF, QSize
 from PySide6.QtGui import QColor, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy
 
-from app import theme
-from app.panels.ink import FontFace
 from app.panels.memory_area import dash
 from app.panels.memory_series import KINDS, MemorySeries, Moment
 from app.plot import patterns
+from app.ui import theme
+from app.ui.font_face import FontFace
 from app.ui.painted import Painted
 from app.words import bytes_words
 from engine import kv_capacity

@@ -15,9 +15,9 @@ from app.load_status import LoadStatus
 from app.memory_device import captured_words
 from app.panels.model_bill import ModelBill
 from app.session import Session, SessionState
-from app.widgets.config_form import devices
-from app.widgets.controls import DropDown
-from app.widgets.labels import Heading, Note, Row, set_role
+from app.ui.config_form import devices
+from app.ui.controls import DropDown
+from app.ui.labels import Heading, Note, Row, set_role
 from app.words import SHIPPED, bytes_words, count_words, sentence
 from engine import DTYPES, SCHEMES, Fit, Header, InvalidInput, ModelCard, ModelSpec, Trace
 

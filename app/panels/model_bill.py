@@ -10,14 +10,15 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QPainter, QPainterPath, QPaintEvent, QPen
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
-from app import places, theme
+from app import places
 from app.estimate import Estimate
 from app.memory_device import DeviceBill, Item, device_bill, lengths
-from app.panels.ink import FontFace
 from app.plot import patterns
+from app.ui import theme
+from app.ui.controls import DropDown
+from app.ui.font_face import FontFace
+from app.ui.labels import label
 from app.ui.painted import Painted
-from app.widgets.controls import DropDown
-from app.widgets.labels import label
 from app.words import bytes_words
 from engine import EngineConfig, Header, kv_capacity
 

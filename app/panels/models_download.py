@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
-from app import theme
 from app.downloads import Download, Downloads, DownloadState
 from app.panels.models_items import left_words, rate_words
-from app.widgets.labels import Note, set_role
-from app.widgets.line import Line
+from app.ui import theme
+from app.ui.labels import Note, set_role
+from app.ui.line import Line
 from app.words import bytes_words, sentence
 from engine import HubModel
 

@@ -8,16 +8,16 @@ from PySide6.QtCore import QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
-from app import theme
 from app.panels.models_bills import Bills, FitTable, bills, room_words, rule_words
 from app.panels.models_fit_row import FitHead, FitRow
 from app.session import LEASED_WORDS, Session, SessionState
+from app.ui import theme
+from app.ui.config_form import devices
+from app.ui.controls import DropDown, PowerOfTwo
 from app.ui.export import table_menu
-from app.widgets.config_form import devices
-from app.widgets.controls import DropDown, PowerOfTwo
-from app.widgets.flow import Flow
-from app.widgets.labels import Note, label
-from app.widgets.line import Line
+from app.ui.flow_layout import Flow
+from app.ui.labels import Note, label
+from app.ui.line import Line
 from app.words import bytes_words, sentence
 from engine import DTYPES, QUANTIZATIONS, Fit, InvalidInput, ModelInfo, ModelSpec
 

@@ -8,12 +8,12 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QBrush, QColor, QKeyEvent, QPainter, QPainterPath, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QPushButton, QSizePolicy
 
-from app import theme
-from app.panels.ink import FontFace
 from app.panels.models_bills import holds_words, reason, row_words
 from app.panels.scheme_mark import draw_scheme
+from app.ui import theme
+from app.ui.font_face import FontFace
+from app.ui.labels import set_role
 from app.ui.painted import Painted
-from app.widgets.labels import set_role
 from app.words import bytes_words
 from engine import SCHEMES, DeviceMemory, Fit
 

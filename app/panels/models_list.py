@@ -20,11 +20,12 @@ from PySide6.QtWidgets import (
     QVBoxLayout,
 )
 
-from app import places, theme
+from app import places
 from app.panels.models_items import Item, Section
 from app.panels.models_reference import folder_reference, is_path
 from app.panels.models_rows import ModelRows, RowPainter
-from app.widgets.labels import Note, label
+from app.ui import theme
+from app.ui.labels import Note, label
 from engine import Place
 
 EMPTY = "Nothing here has these words. Enter searches the hub for them."

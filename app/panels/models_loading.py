@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout
 
-from app import theme
 from app.load_status import LoadStatus
 from app.session import Session, SessionState
-from app.widgets.line import Line
+from app.ui import theme
+from app.ui.line import Line
 from app.words import model_words
 
 

@@ -8,9 +8,9 @@ from PySide6.QtCore import QAbstractListModel, QModelIndex, QPersistentModelInde
 from PySide6.QtGui import QColor, QPainter, QPainterPath, QPen
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
-from app import theme
-from app.panels.ink import FontFace
 from app.panels.models_items import Item, Mark, Section, matches
+from app.ui import theme
+from app.ui.font_face import FontFace
 
 ROW, HEAD = 46, 30  # heights in pixels of the design
 Index = QModelIndex | QPersistentModelIndex

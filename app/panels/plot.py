@@ -10,9 +10,9 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFont, QPainter, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import QSizePolicy
 
-from app import theme
-from app.panels.ink import FontFace
 from app.panels.lane_colors import lane_color
+from app.ui import theme
+from app.ui.font_face import FontFace
 from app.ui.painted import Painted
 from engine.trace.column import Array
 

@@ -9,11 +9,11 @@ from PySide6.QtCore import QEvent, QLineF, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPen
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
-from app import theme
 from app.panels.plot import Plot
 from app.panels.quality_axes import Axis, across_axis, divergence_axis, perplexity_axis
 from app.panels.quality_words import COLUMN, facts_words, rows_of, value_of, way_words
 from app.panels.scheme_mark import draw_scheme, scheme_color
+from app.ui import theme
 from engine import QualityReport
 
 MARK, RING, NEAR = 9, 9, 14  # pixels of the design: a mark, its ring, and how near the pointer must come

@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app import places, theme
+from app import places
 from app.panels.quality_chart import QualityCharts
 from app.panels.quality_setup import QualitySetup
 from app.panels.quality_table import QualityTableView
@@ -25,10 +25,11 @@ from app.panels.quality_words import QualityTable, facts_words, measured_words, 
 from app.quality_session import QualitySession
 from app.quality_subject import Subject
 from app.session import Session
+from app.ui import theme
+from app.ui.controls import DropDown
 from app.ui.export import ExportMenu, picture_entries, table_entries
-from app.widgets.controls import DropDown
-from app.widgets.labels import Hairline, Heading, Note, label, set_role
-from app.widgets.line import Line
+from app.ui.labels import Hairline, Heading, Note, label, set_role
+from app.ui.line import Line
 from app.words import model_words, sentence
 from engine import ModelSpec
 

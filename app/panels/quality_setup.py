@@ -7,14 +7,14 @@ from itertools import pairwise
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
 
-from app import theme
-from app.panels.text_choice import TextChoice
 from app.quality_session import Plan
 from app.quality_subject import Subject
-from app.widgets.controls import Number
-from app.widgets.flow import Flow
-from app.widgets.labels import label
-from app.widgets.tick_box import TickBox
+from app.ui import theme
+from app.ui.controls import Number
+from app.ui.flow_layout import Flow
+from app.ui.labels import label
+from app.ui.text_choice import TextChoice
+from app.ui.tick_box import TickBox
 from app.words import bytes_words, sentence
 from engine import suited_text
 

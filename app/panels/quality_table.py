@@ -23,8 +23,6 @@ from PySide6.QtWidgets import (
     QTableView,
 )
 
-from app import theme
-from app.panels.ink import FontFace
 from app.panels.quality_words import (
     COLUMNS,
     Column,
@@ -38,6 +36,8 @@ from app.panels.quality_words import (
     way_words,
 )
 from app.panels.scheme_mark import draw_scheme
+from app.ui import theme
+from app.ui.font_face import FontFace
 from app.words import sentence
 from engine import SCHEMES, QualityReport, QualityRow
 

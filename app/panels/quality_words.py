@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from app.facts import Cell, Facts
+from app.ui.facts import Cell, Facts
 from app.words import bytes_words, duration, number
 from engine import SCHEMES, QualityReport, QualityRow
 

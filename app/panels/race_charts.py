@@ -11,12 +11,12 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
-from app import theme
 from app.panels.race_chart import RaceChart, RaceLane
 from app.panels.race_curves import QueueChart, TokensChart
 from app.panels.race_series import LaneSeries
 from app.panels.race_strips import ItlChart, TtftChart
 from app.plot.scales import nice_end
+from app.ui import theme
 from engine import Record
 
 TICK_MS = 33  # one chart a tick: each of four is drawn eight times a second

@@ -11,12 +11,12 @@ from PySide6.QtGui import (
     QPainter,
 )
 
-from app import theme
 from app.panels.lane_colors import lane_color
 from app.panels.plot import apart, draw_line, draw_mark
 from app.panels.race_chart import RaceChart, RaceLane
 from app.panels.race_series import stairs
 from app.plot.scales import nice_top, tick_words
+from app.ui import theme
 from app.words import number
 from engine.trace.column import Column
 

@@ -8,9 +8,9 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
 from app.race_choice import Limits, RaceChoice
-from app.widgets.controls import DropDown, Number
-from app.widgets.labels import Hairline, Heading, Note, Row
-from app.widgets.popover import Popover
+from app.ui.controls import DropDown, Number
+from app.ui.labels import Hairline, Heading, Note, Row
+from app.ui.popover import Popover
 from app.words import sentence
 from engine import RACE_ORDERS
 

@@ -9,12 +9,13 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QButtonGroup, QFileDialog, QFrame, QGridLayout, QHBoxLayout, QMenu, QPushButton, QWidget
 
-from app import places, race_choice, theme
+from app import places, race_choice
 from app.panels.lane_picker import LanePicker
 from app.panels.race_rules import RaceRules, rules_words
 from app.race_choice import LaneChoice, RaceChoice
-from app.widgets.controls import DropDown
-from app.widgets.labels import label
+from app.ui import theme
+from app.ui.controls import DropDown
+from app.ui.labels import label
 from engine import PROMPT_FILES, InvalidInput, WorkloadCard, list_workloads
 
 OPEN = "open a file …"

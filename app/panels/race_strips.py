@@ -15,12 +15,12 @@ from PySide6.QtGui import (
     QPolygonF,
 )
 
-from app import theme
 from app.panels.lane_colors import lane_color
 from app.panels.plot import draw_mark
 from app.panels.race_chart import RaceChart, RaceLane
 from app.panels.race_series import LaneSeries, jitter, ratio_axis, round_ratio, thinned
 from app.plot.scales import axis_words, nice_top
+from app.ui import theme
 from app.words import duration
 from engine.trace.column import Array, Column
 

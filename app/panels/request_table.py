@@ -28,12 +28,12 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app import theme
 from app.bridge import Bridge
-from app.panels.ink import FontFace
 from app.panels.request_model import COLUMNS, PROMPT, Index, RequestModel
 from app.panels.states import state_color
-from app.widgets.line import Line
+from app.ui import theme
+from app.ui.font_face import FontFace
+from app.ui.line import Line
 from app.words import duration
 from engine import Ended, Record, Step, Submitted
 

@@ -15,12 +15,12 @@ from PySide6.QtWidgets import (
     QVBoxLayout,
 )
 
-from app import theme
 from app.panels.agreement_light import AgreementLight
-from app.panels.ink import FontFace
 from app.panels.lane_colors import lane_color
 from app.race_session import Report
-from app.widgets.labels import Heading, label
+from app.ui import theme
+from app.ui.font_face import FontFace
+from app.ui.labels import Heading, label
 from engine import Comparison, MeasureRow
 
 FEW = (

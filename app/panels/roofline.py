@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app import theme
-from app.facts import Facts
 from app.panels.insight import InsightPanel
 from app.panels.roofline_plot import RooflinePlot
 from app.panels.roofline_points import RooflinePoints
 from app.panels.roofline_words import bound_words, summary
 from app.scope import ROUNDING, Scope
+from app.ui import theme
+from app.ui.facts import Facts
 from engine import Header, Record, Step
 
 ROWS = 500  # of the table: the steps before the cursor

@@ -19,8 +19,6 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QSizePolicy
 
-from app import theme
-from app.panels.ink import FontFace
 from app.panels.roofline_frame import Frame, frame_of
 from app.panels.roofline_points import (
     DECODE,
@@ -35,6 +33,8 @@ from app.panels.roofline_points import (
 )
 from app.panels.roofline_words import FORMULAS, amount, detail, headline, percent, point_words, rate_words
 from app.plot.scales import decade_ticks
+from app.ui import theme
+from app.ui.font_face import FontFace
 from app.ui.painted import Painted
 from app.words import bytes_words
 from engine.trace.column import Array

@@ -9,8 +9,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLineEdit, QPushButton, QVBoxLayout, QWidget
 
 from app import places
-from app.widgets.controls import DropDown, Number, SliderValue, Switch
-from app.widgets.labels import Heading, Note, Row
+from app.ui.controls import DropDown, Number, SliderValue, Switch
+from app.ui.labels import Heading, Note, Row
 from engine import MOST_SAMPLES, PAGED_MODES, InvalidInput, SamplingParams
 
 KEY = "sampling/params"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 
-from app import theme
 from app.panels.lane_colors import lane_color
 from app.panels.plot import draw_mark
+from app.ui import theme
 
 PLACES = {"int8": 0, "int8-plain": 4, "nf4": 1, "nf4-double": 5, "torchao-int8": 2, "awq": 3}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtGui import QColor
 
-from app.theme import Theme
+from app.ui.theme import Theme
 from engine import FinishReason, RequestView, State
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPen
 
-from app import theme
-from app.panels.ink import FontFace
 from app.panels.step_story import millis, percent
 from app.panels.step_times import ABOUT, AFTER, BEHIND, ORDER, StepTimes
+from app.ui import theme
+from app.ui.font_face import FontFace
 
 NAMES = (*ORDER, AFTER)
 STRENGTH = {"plan": 0.34, "prepare": 0.52, "sample": 0.44, "commit": 0.6, AFTER: 0.26}  # of grey; others are outlined

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from app.facts import Cell, Facts
 from app.panels.step_blocks import block_words
 from app.panels.step_story import StepStory
+from app.ui.facts import Cell, Facts
 
 COLUMNS = (
     "part", "what", "request", "sample", "slot", "first", "tokens in", "tokens out", "text", "probability",

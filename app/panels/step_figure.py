@@ -12,12 +12,12 @@ import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPen, QPolygonF
 
-from app import theme
-from app.panels.ink import FontFace
 from app.panels.step_bar import StepBar
 from app.panels.step_mark_of import mark_of, request_color
 from app.panels.step_story import StepStory, millis, percent
 from app.plot.patterns import Mark, paint_mark
+from app.ui import theme
+from app.ui.font_face import FontFace
 
 LOWEST, HIGHEST = 64, 190  # of the block and the lanes
 THIN, LABELLED, TALLEST = 4, 14, 22  # pixels a lane

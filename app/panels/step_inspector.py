@@ -8,14 +8,14 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QToolButton
 
-from app import theme
-from app.facts import Facts
 from app.panels.insight import InsightPanel
 from app.panels.step_facts import COLUMNS, step_facts
 from app.panels.step_history import StepHistory
 from app.panels.step_picture import StepPicture
 from app.panels.step_story import StepStory
 from app.scope import Scope
+from app.ui import theme
+from app.ui.facts import Facts
 from engine import Record
 
 NOTHING = "No step yet. Send a prompt, and the step that computes it is taken apart here."

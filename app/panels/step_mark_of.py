@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from PySide6.QtGui import QColor
 
-from app import theme
 from app.panels.step_story import StepRow, Waste
 from app.plot.patterns import Mark
+from app.ui import theme
 from engine import Kind
 
 DIMMED = 0.55

@@ -6,12 +6,12 @@ from PySide6.QtCore import QRect, Qt
 from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QScrollArea, QWidget
 
-from app import theme
-from app.panels.ink import FontFace
 from app.panels.step_prose import Paragraph, Tone, draw, lay_out
 from app.panels.step_rows import StepRows
 from app.panels.step_sheet import StepSheet
 from app.panels.step_story import StepStory
+from app.ui import theme
+from app.ui.font_face import FontFace
 
 WIDE = 640  # from here on in two columns
 WIDEST = 1280  # from here on the sheet has two columns itself

@@ -9,9 +9,9 @@ from enum import Enum
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter
 
-from app import theme
-from app.panels.ink import FontFace
 from app.panels.step_mark_of import request_color
+from app.ui import theme
+from app.ui.font_face import FontFace
 
 
 class Tone(Enum):

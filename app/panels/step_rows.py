@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from PySide6.QtCore import QPointF, QRect, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
 
-from app import theme
-from app.panels.ink import FontFace
 from app.panels.step_mark_of import mark_of, request_color
 from app.panels.step_story import WASTE_ABOUT, StepRow, StepStory
 from app.plot.patterns import paint_mark
+from app.ui import theme
+from app.ui.font_face import FontFace
 from app.ui.painted import Painted
 
 HIGH = 22

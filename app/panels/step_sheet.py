@@ -5,13 +5,13 @@ from __future__ import annotations
 from PySide6.QtCore import QPointF, QRectF, Signal
 from PySide6.QtGui import QFont, QMouseEvent, QPainter, QPaintEvent
 
-from app import theme
-from app.panels.ink import FontFace
 from app.panels.step_blocks import ABOUT, Account, account_words, block_words, totals_words
 from app.panels.step_figure import StepFigure
 from app.panels.step_prose import Paragraph, ParagraphLayout, Tone, draw, lay_out
 from app.panels.step_story import StepStory
 from app.panels.step_times import figure_words
+from app.ui import theme
+from app.ui.font_face import FontFace
 from app.ui.painted import Painted
 
 OWNERS = 8  # requests whose blocks are told before the rest is only counted

@@ -18,9 +18,9 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QScrollBar, QToolTip, QWidget
 
-from app import theme
 from app.bridge import Bridge
 from app.panels.card_painter import CardPainter
+from app.ui import theme
 from app.words import request_tooltip, state_words
 from engine import RequestView, State
 

@@ -6,8 +6,8 @@ from PySide6.QtCore import QPointF, QSize, Qt
 from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from app import theme
-from app.panels.ink import FontFace
+from app.ui import theme
+from app.ui.font_face import FontFace
 from engine import RequestView, State
 
 COLUMN = 250

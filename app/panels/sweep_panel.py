@@ -20,14 +20,14 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app import theme
 from app.borrower import Phase
 from app.panels.lane_mark import LaneMark
 from app.panels.sweep_chart import SweepChart, SweptPoint
 from app.race_choice import RaceChoice
 from app.sweep_session import SweepSession
-from app.widgets.controls import DropDown
-from app.widgets.labels import Heading, label
+from app.ui import theme
+from app.ui.controls import DropDown
+from app.ui.labels import Heading, label
 from app.words import sentence
 from engine import MEASURES, Measure, SweepResult
 

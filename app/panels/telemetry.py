@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app import theme
-from app.facts import Facts
 from app.panels.insight import InsightPanel
 from app.panels.machine_picture import MachinePicture
 from app.panels.machine_readings import MachineReadings
 from app.scope import Scope
+from app.ui import theme
+from app.ui.facts import Facts
 from engine import Header, Record, Telemetry
 
 ROWS = 2000  # of the table: the readings up to the cursor

@@ -10,8 +10,6 @@ from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QImage, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from app import theme
-from app.panels.ink import FontFace
 from app.panels.timeline_axis import Axis
 from app.panels.timeline_cells import Cell
 from app.panels.timeline_ink import Bars, TimelineShading
@@ -19,6 +17,8 @@ from app.panels.timeline_raster import raster
 from app.panels.timeline_span import TimelineSpan
 from app.panels.timeline_words import cell_words
 from app.plot.scales import time_ticks
+from app.ui import theme
+from app.ui.font_face import FontFace
 from engine import Record, Step
 from engine.trace.column import Array
 

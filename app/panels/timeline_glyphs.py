@@ -8,8 +8,8 @@ import numpy as np
 from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen, QPixmap, QPolygonF
 
-from app import theme
 from app.panels.timeline_marks import Mark
+from app.ui import theme
 from engine.trace.column import Array
 
 SIZE = 6  # pixels of the design, without the halo

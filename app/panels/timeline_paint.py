@@ -8,8 +8,6 @@ import numpy as np
 from PySide6.QtCore import QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QColor, QImage, QPainter, QPen
 
-from app import theme
-from app.panels.ink import FontFace
 from app.panels.timeline_axis import Axis, times_of
 from app.panels.timeline_glyphs import APART, SIZE, Glyphs, draw_glyph, with_room
 from app.panels.timeline_ink import DIMMED
@@ -29,6 +27,8 @@ from app.panels.timeline_tracks import (
     token_scale,
 )
 from app.panels.timeline_words import length_words
+from app.ui import theme
+from app.ui.font_face import FontFace
 from engine.trace.column import Array
 
 LEAST_BAR = 8  # pixels of the design: on lower bars marks have no room

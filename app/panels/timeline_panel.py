@@ -10,7 +10,6 @@ from PySide6.QtGui import QAction, QActionGroup
 from PySide6.QtWidgets import QToolButton
 
 from app import places
-from app.facts import Cell, Facts
 from app.panels.insight import InsightPanel
 from app.panels.timeline_axis import Axis
 from app.panels.timeline_marks import MARK_WORDS, Mark, TimelineMarks
@@ -18,6 +17,7 @@ from app.panels.timeline_steps import PHASES, TimelineSteps
 from app.panels.timeline_view import TimelineView
 from app.panels.timeline_words import length_words, step_words
 from app.scope import Scope
+from app.ui.facts import Cell, Facts
 from engine import PAGED_MODES, Ended, Header, Record, Step, Submitted
 
 THRESHOLDS = (None, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # seconds; None: from the median gap

@@ -8,10 +8,10 @@ from PySide6.QtCore import QPointF, QRect, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QWheelEvent
 from PySide6.QtWidgets import QWidget
 
-from app import theme
 from app.panels.timeline_axis import Axis, places_of, times_of
 from app.panels.timeline_cells import TimelineCells
 from app.plot.scales import nice_end
+from app.ui import theme
 from app.ui.painted import Painted
 
 ZOOM_STEP = 1.25

@@ -10,7 +10,6 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Signal
 from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
-from app import theme
 from app.panels.timeline import Timeline
 from app.panels.timeline_axis import Axis, places_of
 from app.panels.timeline_hits import Hits, Point
@@ -23,6 +22,7 @@ from app.panels.timeline_words import (
     length_words,
     step_ticks,
 )
+from app.ui import theme
 from engine.trace.column import Array
 
 LAST = {Axis.TIME: 10.0, Axis.STEPS: 400.0}  # what is kept in sight while the newest is followed

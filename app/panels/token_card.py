@@ -8,9 +8,9 @@ from PySide6.QtCore import QPoint, QRect, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QWidget
 
-from app import theme
-from app.panels.ink import FontFace
 from app.panels.token_view import Alternative, TokenCard, visible
+from app.ui import theme
+from app.ui.font_face import FontFace
 from app.words import duration
 
 WIDE = 264

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 from PySide6.QtGui import QColor, QTextCharFormat
 
-from app import theme
 from app.panels.token_view import FIRST, LIKELY, SLOW, STALL, TOGETHER
+from app.ui import theme
 
 PLAIN = 255  # the class of text that is not judged
 GHOST = 254  # that of text which had not been said at the moment on show

@@ -8,9 +8,9 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from app import theme
-from app.panels.ink import FontFace
 from app.panels.token_ink import TOGETHER, Line, TokenMode, grounds, legend, underlines
+from app.ui import theme
+from app.ui.font_face import FontFace
 
 GAP, INSIDE = 4, 6
 STYLES = {Line.DotLine: Qt.PenStyle.DotLine, Line.SingleUnderline: Qt.PenStyle.SolidLine}

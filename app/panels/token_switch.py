@@ -6,10 +6,11 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QButtonGroup, QFrame, QHBoxLayout, QPushButton, QWidget
 
-from app import places, theme
+from app import places
 from app.panels.token_ink import TokenMode
 from app.panels.token_legend import TokenLegend
-from app.widgets.controls import DropDown
+from app.ui import theme
+from app.ui.controls import DropDown
 
 KEY = "transcript/tokens"
 TIPS = {

@@ -22,9 +22,9 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QApplication, QPlainTextEdit
 
-from app import theme
 from app.panels.token_ink import GHOST, PLAIN, TokenMode, formats
 from app.panels.token_view import shown_units
+from app.ui import theme
 from engine.trace.column import Array, Column
 
 NONE = np.zeros(0, np.int64)

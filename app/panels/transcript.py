@@ -23,7 +23,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app import theme
 from app.bridge import Bridge
 from app.panels.states import state_color
 from app.panels.token_card import TokenCardView
@@ -32,7 +31,8 @@ from app.panels.token_switch import TokenSwitch
 from app.panels.token_text import TokenText
 from app.panels.token_view import TokenCard, Waits, token_card, token_classes
 from app.session import Session
-from app.widgets.labels import Note, label
+from app.ui import theme
+from app.ui.labels import Note, label
 from app.words import duration, number, state_words
 from engine import Ended, Record, RequestView, SampleView, State, Step, Submitted, request_metrics
 

@@ -9,8 +9,8 @@ import numpy as np
 from PySide6.QtCore import QLineF, QRectF, Qt
 from PySide6.QtGui import QBrush, QColor, QImage, QPaintEngine, QPainter, QPainterPath, QPen, QPixmap, QTransform
 
-from app import theme
-from app.theme import Theme
+from app.ui import theme
+from app.ui.theme import Theme
 from engine.trace.column import Array
 
 PERIOD, STROKE = 6.0, 1.2  # of a hatch, in pixels of the design

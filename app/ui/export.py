@@ -11,7 +11,8 @@ from PySide6.QtGui import QAction, QColor, QGuiApplication, QPainter, QPixmap, Q
 from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QFileDialog, QMenu, QWidget
 
-from app import places, theme
+from app import places
+from app.ui import theme
 
 FOLDER = "export/folder"
 SHARP, MARGIN = 2, 12  # device pixels a pixel in a picture that is saved; pixels of the design around it

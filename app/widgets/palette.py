@@ -18,8 +18,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app import theme
-from app.widgets.labels import Hairline
+from app.ui import theme
+from app.ui.labels import Hairline
 
 ACTION = Qt.ItemDataRole.UserRole + 1
 LINE, MOST_LINES = 32, 12

@@ -16,9 +16,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app import theme
-from app.widgets.labels import label
-from app.widgets.line import Line
+from app.ui import theme
+from app.ui.labels import label
+from app.ui.line import Line
 
 MARK = ((0, "#f28881", 0.10, 0.58), (1, "#4dc492", 0.30, 1.0), (2, "#b897f0", 0.18, 0.48))
 

@@ -14,7 +14,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QAbstractButton, QComboBox, QLineEdit, QPushButton, QSlider, QSpinBox
 from pytestqt.qtbot import QtBot
 
-from app import places, theme
+from app import places
 from app.bench_frames import FrameMeter
 from app.bench_race import race_frames
 from app.borrower import Phase
@@ -24,6 +24,7 @@ from app.panels.agreement_light import AgreementLight, light_words
 from app.race_choice import LaneChoice, RaceChoice
 from app.race_session import LaneState
 from app.session import LEASED_WORDS, SessionState
+from app.ui import theme
 from engine import Agreement, EngineConfig, FinishReason, Parting, load_trace
 
 WAIT = 60_000

@@ -9,8 +9,6 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from pytestqt.qtbot import QtBot
 
-from app import theme
-from app.facts import Facts
 from app.main_window import COMPARE, MainWindow
 from app.panels.insight import INSIGHTS, InsightPanel
 from app.panels.memory_bill import MemoryBill
@@ -19,6 +17,8 @@ from app.panels.timeline_panel import TimelinePanel
 from app.race_choice import LaneChoice, RaceChoice
 from app.scope import Scope
 from app.synthetic import synthetic_trace
+from app.ui import theme
+from app.ui.facts import Facts
 from engine import EngineConfig, Kind, SamplingParams, Submission, Trace, load_workload, save_trace
 from tests.engine.trace.hand_made import header, step, submitted
 

@@ -13,10 +13,11 @@ from PySide6.QtGui import QAction, QDropEvent
 from PySide6.QtWidgets import QAbstractButton, QComboBox, QDialog, QLabel, QLineEdit, QPushButton, QSlider, QSpinBox
 from pytestqt.qtbot import QtBot
 
-from app import places, theme
+from app import places
 from app.bridge import Bridge
 from app.main_window import COMPARE, MainWindow
 from app.session import Session, SessionState
+from app.ui import theme
 from engine import EngineConfig, FinishReason, ModelSpec, load_trace
 
 WAIT = 30_000

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QAbstractButton, QApplication, QComboBox, QLineEdi
 from pytestqt.qtbot import QtBot
 
 import resources
-from app import places, theme
+from app import places
 from app.downloads import KEY as DOWNLOADS_KEY
 from app.downloads import Downloads
 from app.main_window import MODELS, PLAY, MainWindow
@@ -27,6 +27,7 @@ from app.panels.models_items import Item, Mark, Section, age_words, big_words, m
 from app.panels.models_reference import Reference, folder_reference, hub_reference, is_path, short_revision
 from app.recent_models import FOLDERS_KEY, MOST, RECENT_KEY, RecentModels
 from app.session import SessionState
+from app.ui import theme
 from engine import DeviceMemory, Fit, ModelSpec, cached_models, inspect_model
 from tests.engine.checkpoints.hub.conftest import FIRST, SECOND
 from tests.engine.checkpoints.hub.small_hub import TOKEN, SmallHub

@@ -13,7 +13,6 @@ from PySide6.QtGui import QColor, QImage
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from app import theme
 from app.panels import kv_marks
 from app.panels.kv_history import KvHistory
 from app.panels.kv_map import KvMap
@@ -23,6 +22,7 @@ from app.panels.kv_strips import strips_of
 from app.panels.kv_words import EMPTY, NO_CACHE
 from app.scope import Scope
 from app.synthetic import header, synthetic_trace
+from app.ui import theme
 from engine import (
     Arrival,
     Engine,

@@ -13,7 +13,6 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QColor
 from pytestqt.qtbot import QtBot
 
-from app import theme
 from app.memory_device import device_bill
 from app.panels import memory_bill
 from app.panels.memory_bill import MemoryBill
@@ -23,6 +22,7 @@ from app.plot import patterns
 from app.scope import Scope
 from app.synthetic import header as synthetic_header
 from app.synthetic import on_gpu, synthetic_trace
+from app.ui import theme
 from engine import (
     Ended,
     Engine,

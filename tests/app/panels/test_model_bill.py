@@ -10,7 +10,7 @@ from PySide6.QtCore import QPointF
 from PySide6.QtGui import QColor
 from pytestqt.qtbot import QtBot
 
-from app import places, theme
+from app import places
 from app.estimate import Estimate
 from app.load_status import LoadStatus
 from app.memory_device import captured_words, device_bill
@@ -18,6 +18,7 @@ from app.panels.model import ModelPanel
 from app.panels.model_bill import LENGTH_KEY, BillBar, ModelBill
 from app.session import Session
 from app.synthetic import gpu_header, header
+from app.ui import theme
 from engine import EngineConfig, Fit, ModelSpec, Trace, kv_capacity
 
 GPU = gpu_header(64, 24_000)

@@ -15,13 +15,13 @@ from PySide6.QtGui import QColor
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from app import theme
 from app.panels.roofline import COLUMNS, ROWS, Roofline
 from app.panels.roofline_points import Bound, RooflinePoints
 from app.panels.roofline_words import FORMULAS, amount, detail, headline, rate_words, summary
 from app.plot.scales import decade_ticks
 from app.scope import Scope
 from app.synthetic import synthetic_trace
+from app.ui import theme
 from engine import (
     Engine,
     EngineConfig,

@@ -16,7 +16,6 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from pytestqt.qtbot import QtBot
 
-from app import theme
 from app.panels.step_blocks import Change, account_words, block_words, totals
 from app.panels.step_history import StepHistory
 from app.panels.step_inspector import BEFORE, NOTHING, StepInspector
@@ -27,6 +26,7 @@ from app.panels.step_times import step_times
 from app.plot.patterns import Mark
 from app.scope import Scope
 from app.synthetic import on_gpu, synthetic_trace
+from app.ui import theme
 from engine import (
     Arrival,
     BlockEvent,

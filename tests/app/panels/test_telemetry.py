@@ -12,11 +12,11 @@ import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
 from pytestqt.qtbot import QtBot
 
-from app import theme
 from app.panels.machine_readings import READINGS, MachineReadings
 from app.panels.telemetry import MachinePanel
 from app.plot.scales import nice_bytes
 from app.scope import Scope
+from app.ui import theme
 from engine import (
     Engine,
     EngineConfig,

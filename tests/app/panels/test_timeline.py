@@ -10,11 +10,11 @@ from PySide6.QtGui import QColor, QImage, QMouseEvent, QWheelEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app import theme
 from app.panels.timeline import Timeline
 from app.panels.timeline_cells import Shade
 from app.plot.scales import nice_end
 from app.synthetic_lanes import lane_trace
+from app.ui import theme
 from engine import Step
 
 Show = Callable[..., Timeline]

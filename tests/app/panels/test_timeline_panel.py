@@ -15,7 +15,7 @@ from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
-from app import places, theme
+from app import places
 from app.panels.timeline_axis import Axis, places_of, times_of
 from app.panels.timeline_cells import Shade, TimelineCells
 from app.panels.timeline_marks import Mark, TimelineMarks
@@ -28,6 +28,7 @@ from app.panels.timeline_words import length_words
 from app.scope import Scope
 from app.synthetic import on_gpu, synthetic_trace
 from app.synthetic_lanes import MODES, lane_trace
+from app.ui import theme
 from engine import (
     Ended,
     Engine,

@@ -6,8 +6,8 @@ import pytest
 from PySide6.QtGui import QFontMetricsF
 from pytestqt.qtbot import QtBot
 
-from app import theme
 from app.panels.wrapped_tail import KEPT, WrappedTail, wrap_columns, wrap_shaped
+from app.ui import theme
 
 
 def lines_of(text: str, columns: int) -> list[str]:

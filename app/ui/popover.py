@@ -6,7 +6,7 @@ from PySide6.QtCore import QPoint, QSize, Qt, Signal
 from PySide6.QtGui import QHideEvent
 from PySide6.QtWidgets import QFrame, QLayout, QVBoxLayout, QWidget
 
-from app import theme
+from app.ui import theme
 
 
 class Popover(QWidget):

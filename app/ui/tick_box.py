@@ -6,7 +6,7 @@ from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QCheckBox
 
-from app import theme
+from app.ui import theme
 
 SIDE, GAP = 14, 7  # of the box, and between it and the words; pixels of the design
 

@@ -9,9 +9,9 @@ from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
-from app import theme
-from app.style_sheet import style_sheet
-from app.theme import DARK, LIGHT, Theme
+from app.ui import theme
+from app.ui.style_sheet import style_sheet
+from app.ui.theme import DARK, LIGHT, Theme
 
 GROUNDS = ("window", "panel", "raised", "field")
 

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app import theme
+from app.ui import theme
 
 
 class DropDown(QComboBox):

@@ -6,7 +6,7 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QEnterEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QAbstractButton, QDockWidget, QFrame, QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
-from app import theme
+from app.ui import theme
 
 
 class _Close(QAbstractButton):

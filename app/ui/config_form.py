@@ -7,8 +7,8 @@ from dataclasses import replace
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from app.widgets.controls import DropDown, Number, Switch
-from app.widgets.labels import Note, Row
+from app.ui.controls import DropDown, Number, Switch
+from app.ui.labels import Note, Row
 from engine import MODES, PAGED_MODES, SOLITARY_MODES, EngineConfig, nvidia_driver
 
 GATHERED = ("static", "dynamic")  # batches that leave together

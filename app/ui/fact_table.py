@@ -8,8 +8,8 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelInd
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView
 
-from app import theme
-from app.facts import Facts, cell_text
+from app.ui import theme
+from app.ui.facts import Facts, cell_text
 
 NO_FACTS = Facts(())
 Index = QModelIndex | QPersistentModelIndex

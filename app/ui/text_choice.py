@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFileDialog
 
 from app import places
-from app.widgets.controls import DropDown
+from app.ui.controls import DropDown
 from app.words import sentence
 from engine import TEXTS
 

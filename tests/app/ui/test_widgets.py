@@ -14,9 +14,9 @@ from app.bridge import Bridge
 from app.panels.batching import BatchingPanel
 from app.panels.sampling import OWN, PRESETS, SamplingPanel, stop_strings, stop_text
 from app.session import Session
-from app.widgets.banner import Banner
-from app.widgets.controls import PowerOfTwo, SliderValue
-from app.widgets.labels import Note
+from app.ui.banner import Banner
+from app.ui.controls import PowerOfTwo, SliderValue
+from app.ui.labels import Note
 from app.widgets.palette import CommandPalette, match_score
 from app.words import bytes_words
 from engine import EngineConfig, InvalidInput

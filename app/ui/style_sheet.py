@@ -8,8 +8,8 @@ from string import Template
 from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QApplication, QStyleFactory
 
-from app import theme
-from app.theme import Theme, px
+from app.ui import theme
+from app.ui.theme import Theme, px
 
 _SHEET = Template("""
 QMainWindow, QDialog, QWidget[role="page"] { background: $window; }

@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QSizePolicy, QVBoxLayout
 
-from app.widgets.labels import label, set_role
+from app.ui.labels import label, set_role
 
 MARKS = {"error": "✕", "warning": "!", "info": "i"}
 
