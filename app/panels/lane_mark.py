@@ -6,7 +6,7 @@ from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
-from app.panels.plot import draw_mark
+from app.plot.plot import draw_mark
 from app.ui import theme
 
 

@@ -12,12 +12,12 @@ from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QSizePolicy, QSt
 
 from app.panels.insight import Insight
 from app.panels.insight_place import InsightPlace
-from app.panels.lane_colors import lane_color
 from app.panels.lane_figures import LaneFigures
 from app.panels.lane_mark import LaneMark
 from app.panels.lane_tally import Figures, LaneTally
 from app.panels.stream_strip import StreamStrip
 from app.panels.timeline import Timeline
+from app.plot.colors import lane_color
 from app.race_session import LaneShow, LaneState
 from app.ui import theme
 from app.ui.labels import Note, label, set_role

@@ -11,8 +11,8 @@ from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPolygo
 from PySide6.QtWidgets import QSizePolicy
 
 from app.panels.machine_readings import MachineReadings, Reading
-from app.panels.plot import draw_line
 from app.plot.decimate import decimate, drawn_order
+from app.plot.plot import draw_line
 from app.ui import theme
 from app.ui.font_face import FontFace
 from app.ui.painted import Painted

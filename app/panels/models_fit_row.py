@@ -9,7 +9,7 @@ from PySide6.QtGui import QBrush, QColor, QKeyEvent, QPainter, QPainterPath, QPa
 from PySide6.QtWidgets import QPushButton, QSizePolicy
 
 from app.panels.models_bills import holds_words, reason, row_words
-from app.panels.scheme_mark import draw_scheme
+from app.plot.scheme_mark import draw_scheme
 from app.ui import theme
 from app.ui.font_face import FontFace
 from app.ui.labels import set_role

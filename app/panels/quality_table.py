@@ -35,7 +35,7 @@ from app.panels.quality_words import (
     value_of,
     way_words,
 )
-from app.panels.scheme_mark import draw_scheme
+from app.plot.scheme_mark import draw_scheme
 from app.ui import theme
 from app.ui.font_face import FontFace
 from app.words import sentence

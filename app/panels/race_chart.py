@@ -11,8 +11,8 @@ from PySide6.QtGui import (
     QPainter,
 )
 
-from app.panels.plot import Plot
 from app.panels.race_series import LaneSeries
+from app.plot.plot import Plot
 from engine.trace.column import Array, Column
 
 

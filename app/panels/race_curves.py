@@ -11,10 +11,10 @@ from PySide6.QtGui import (
     QPainter,
 )
 
-from app.panels.lane_colors import lane_color
-from app.panels.plot import apart, draw_line, draw_mark
 from app.panels.race_chart import RaceChart, RaceLane
 from app.panels.race_series import stairs
+from app.plot.colors import lane_color
+from app.plot.plot import apart, draw_line, draw_mark
 from app.plot.scales import nice_top, tick_words
 from app.ui import theme
 from app.words import number

@@ -15,10 +15,10 @@ from PySide6.QtGui import (
     QPolygonF,
 )
 
-from app.panels.lane_colors import lane_color
-from app.panels.plot import draw_mark
 from app.panels.race_chart import RaceChart, RaceLane
 from app.panels.race_series import LaneSeries, jitter, ratio_axis, round_ratio, thinned
+from app.plot.colors import lane_color
+from app.plot.plot import draw_mark
 from app.plot.scales import axis_words, nice_top
 from app.ui import theme
 from app.words import duration

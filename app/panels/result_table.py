@@ -16,7 +16,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.panels.agreement_light import AgreementLight
-from app.panels.lane_colors import lane_color
+from app.plot.colors import lane_color
 from app.race_session import Report
 from app.ui import theme
 from app.ui.font_face import FontFace

@@ -14,8 +14,8 @@ from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPen
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
-from app.panels.lane_colors import lane_color
-from app.panels.plot import Plot, draw_line, draw_mark
+from app.plot.colors import lane_color
+from app.plot.plot import Plot, draw_line, draw_mark
 from app.plot.scales import axis_words, nice_top, tick_words
 from app.ui import theme
 from app.words import duration, number

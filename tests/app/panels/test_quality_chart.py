@@ -10,7 +10,7 @@ from pytestqt.qtbot import QtBot
 
 from app.panels.quality_axes import across_axis, divergence_axis, perplexity_axis
 from app.panels.quality_chart import QualityCharts
-from app.panels.scheme_mark import scheme_color
+from app.plot.scheme_mark import scheme_color
 from app.ui import theme
 from tests.app.panels.quality_reports import ORIGINAL, REPORT, row
 

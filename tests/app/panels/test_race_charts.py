@@ -5,10 +5,10 @@ from PySide6.QtGui import QColor, QImage
 from PySide6.QtWidgets import QFrame
 from pytestqt.qtbot import QtBot
 
-from app.panels.lane_colors import lane_color
-from app.panels.plot import draw_mark
 from app.panels.race_chart import RaceChart
 from app.panels.race_charts import RaceCharts
+from app.plot.colors import lane_color
+from app.plot.plot import draw_mark
 from app.plot.scales import axis_words, tick_words
 from app.synthetic_lanes import lane_trace
 from app.ui import theme

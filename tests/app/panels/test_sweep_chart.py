@@ -8,8 +8,8 @@ from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QColor, QImage
 from pytestqt.qtbot import QtBot
 
-from app.panels.lane_colors import lane_color
 from app.panels.sweep_chart import CostPlot, SizePlot, SweepChart, SweptPoint
+from app.plot.colors import lane_color
 from app.ui import theme
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)

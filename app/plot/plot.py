@@ -10,7 +10,7 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFont, QPainter, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import QSizePolicy
 
-from app.panels.lane_colors import lane_color
+from app.plot.colors import lane_color
 from app.ui import theme
 from app.ui.font_face import FontFace
 from app.ui.painted import Painted

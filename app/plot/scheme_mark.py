@@ -5,8 +5,8 @@ from __future__ import annotations
 from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 
-from app.panels.lane_colors import lane_color
-from app.panels.plot import draw_mark
+from app.plot.colors import lane_color
+from app.plot.plot import draw_mark
 from app.ui import theme
 
 PLACES = {"int8": 0, "int8-plain": 4, "nf4": 1, "nf4-double": 5, "torchao-int8": 2, "awq": 3}
