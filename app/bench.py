@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from app import places
+from app import storage
 from app.bench_first_paint import first_paint
 from app.bench_headless import Headless, bench_workload
 from engine import (
@@ -189,7 +189,7 @@ async def _live(
 
         config = large_pool(config, source)
     engine = await loop.run_in_executor(None, lambda: EngineProcess(ModelSpec(source), config, threads=threads))
-    writer = TraceWriter(engine.trace, places.new_run_file(source))
+    writer = TraceWriter(engine.trace, storage.new_run_file(source))
     try:
         bridge.show(engine.trace)
         room = engine.card.context - 64
@@ -224,7 +224,7 @@ async def _throughput(
 
     async def with_window() -> float:
         run = await loop.run_in_executor(None, lambda: engine.run(bench_workload(requests, tokens)))
-        writer = TraceWriter(run.trace, places.new_run_file(source))
+        writer = TraceWriter(run.trace, storage.new_run_file(source))
         bridge.show(run.trace)
         await _until(lambda: run.done, 600)
         await loop.run_in_executor(None, writer.close)

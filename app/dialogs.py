@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QGridLayout, QWidget
 
-from app import places
+from app import storage
 from app.ui import theme
 from app.ui.controls import DropDown
 from app.ui.dialog import Dialog
@@ -30,7 +30,7 @@ class SettingsDialog(Dialog):
         self.zoom.setCurrentIndex(self.zoom.findData(theme.zoom()))
         self.column.addWidget(Row("Theme", self.theme))
         self.column.addWidget(Row("Zoom", self.zoom))
-        folder = label(f"Runs are kept in {places.runs()}", "note")
+        folder = label(f"Runs are kept in {storage.runs()}", "note")
         folder.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.column.addWidget(folder)
         self.add_close()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from app import places
+from app import storage
 from app.session import Session
 from engine import InvalidInput, LoadCancelled, LoadProgress, download
 
@@ -190,13 +190,13 @@ class Downloads(QObject):
             {"id": each.id, "revision": each.revision, "done": each.done, "total": each.total}
             for each in self.entries
         ]  # fmt: skip
-        places.settings().setValue(KEY, json.dumps(kept))
+        storage.settings().setValue(KEY, json.dumps(kept))
 
 
 def _kept() -> list[Download]:
     """Those that an earlier start has left unfinished, stopped; what cannot be read any more is left out."""
     try:
-        kept = json.loads(str(places.settings().value(KEY, "[]")))
+        kept = json.loads(str(storage.settings().value(KEY, "[]")))
         return [
             Download(str(k["id"]), str(k["revision"]), int(k["total"]), DownloadState.STOPPED, int(k["done"]))
             for k in kept

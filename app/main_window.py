@@ -9,7 +9,7 @@ from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QFileDialog, QMainWindow, QMenu, QStackedWidget, QVBoxLayout, QWidget
 
-from app import places
+from app import storage
 from app.bridge import Bridge
 from app.load_status import LoadStatus
 from app.notices import Notices
@@ -76,7 +76,7 @@ class MainWindow(QMainWindow):
         self._connect()
         self._say_state()
         self.resize(*FIRST_SIZE)
-        geometry = places.settings().value("window/geometry")
+        geometry = storage.settings().value("window/geometry")
         if isinstance(geometry, QByteArray):  # else the file was written by something else
             self.restoreGeometry(geometry)
         self.page.composer.prompt.setFocus()
@@ -91,7 +91,7 @@ class MainWindow(QMainWindow):
             self.page.complete()
             self.fill_menu()
             names = [name for name, _ in PAGES]
-            kept = places.settings().value(PAGE_KEY)
+            kept = storage.settings().value(PAGE_KEY)
             if kept in names[COMPARE:]:
                 self.show_page(names.index(kept))
             if run is not None:
@@ -175,7 +175,7 @@ class MainWindow(QMainWindow):
             self._build_models()
         self.pages.setCurrentIndex(index)
         self.top_bar.show_page(index)
-        places.settings().setValue(PAGE_KEY, PAGES[index][0])
+        storage.settings().setValue(PAGE_KEY, PAGES[index][0])
         if self.compare is not None and index == COMPARE:
             self.compare.setFocus()
         elif self.models is not None and index == MODELS:
@@ -349,7 +349,7 @@ class MainWindow(QMainWindow):
             self._closing = True
             self.runs.cancel()
             if self.keeps_layout:
-                places.settings().setValue("window/geometry", self.saveGeometry())
+                storage.settings().setValue("window/geometry", self.saveGeometry())
                 self.page.keep_layout()
             self.hide()
             for page in (self.compare, self.models):

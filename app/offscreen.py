@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import qasync
 
-from app import places
+from app import storage
 from app.race_choice import FIRST_WORKLOAD, LaneChoice, RaceChoice
 from app.ui import theme
 from engine import (
@@ -45,7 +45,7 @@ def play_demo(spec: ModelSpec, config: EngineConfig, out: Path | None = None) ->
     `out` is the folder for the two screenshots and the run's file; None: one in the app's own data folder. Returns 0,
     or 1 when the load or the run failed, which it says on stderr.
     """
-    folder = out if out is not None else places.data() / "demo" / strftime("%Y-%m-%d %H.%M.%S")
+    folder = out if out is not None else storage.data() / "demo" / strftime("%Y-%m-%d %H.%M.%S")
     return _show(spec, config, lambda window, problems: _play(window, problems, folder))
 
 

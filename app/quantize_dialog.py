@@ -9,7 +9,7 @@ from PySide6.QtCore import QTimer, QUrl, Signal
 from PySide6.QtGui import QCloseEvent, QDesktopServices
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLayout, QLineEdit, QProgressBar, QPushButton, QWidget
 
-from app import places
+from app import storage
 from app.load_status import LoadStatus
 from app.long_work import LongWork, Outcome
 from app.quantize_look import GROUPS, RecipeCheck, checked, suggested_folder
@@ -207,11 +207,11 @@ class QuantizeDialog(Dialog):
         self._ask_folder("Choose where the checkpoint's folder is made", "model/awq_folder", take)
 
     def _ask_folder(self, title: str, key: str, take: object) -> None:
-        dialog = QFileDialog(self, title, str(places.settings().value(key, "")))
+        dialog = QFileDialog(self, title, str(storage.settings().value(key, "")))
         dialog.setObjectName("quantize_folder_dialog")
         dialog.setFileMode(QFileDialog.FileMode.Directory)
         dialog.fileSelected.connect(take)
-        dialog.fileSelected.connect(lambda folder: places.settings().setValue(key, str(Path(folder).parent)))
+        dialog.fileSelected.connect(lambda folder: storage.settings().setValue(key, str(Path(folder).parent)))
         dialog.finished.connect(dialog.deleteLater)
         dialog.open()
 

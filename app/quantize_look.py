@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from app import places
+from app import storage
 from app.quality_subject import read_info
 from engine import AwqRecipe, InvalidInput, ModelSpec, check_recipe, quantized_bytes, read_text
 
@@ -47,7 +47,7 @@ def checked(recipe: AwqRecipe) -> RecipeCheck:
 def suggested_folder(source: str) -> Path:
     """A folder in the app's own that is not there yet."""
     name = re.sub(r"[^\w.-]+", "-", Path(source).name or source).strip("-.") or "model"
-    folder, count = places.data() / "models" / f"{name}-awq", 2
+    folder, count = storage.data() / "models" / f"{name}-awq", 2
     while folder.exists():
         folder, count = folder.with_name(f"{name}-awq-{count}"), count + 1
     return folder

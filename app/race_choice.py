@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from app import places
+from app import storage
 from engine import RACE_ORDERS, InvalidInput, Lane, ModelSpec, Slo, lane_text, parse_lane
 
 KEY = "compare/race"
@@ -99,13 +99,13 @@ _PLAIN = ("workload", "kv_tokens", "count", "repeats", "order", "sizes", "rates"
 def recall() -> RaceChoice:
     """The choice of the last time, or the first one."""
     try:
-        return RaceChoice.from_json(str(places.settings().value(KEY, "")))
+        return RaceChoice.from_json(str(storage.settings().value(KEY, "")))
     except (ValueError, InvalidInput):  # never kept, or written by another version
         return RaceChoice()
 
 
 def keep(choice: RaceChoice) -> None:
-    places.settings().setValue(KEY, choice.to_json())
+    storage.settings().setValue(KEY, choice.to_json())
 
 
 def another_lane(choice: RaceChoice) -> LaneChoice:

@@ -12,7 +12,7 @@ from time import perf_counter
 
 from PySide6.QtCore import QObject, Signal
 
-from app import places
+from app import storage
 from app.borrower import Lessee
 from app.load_status import LoadMeter, LoadStatus
 from app.playback import Playback, span_of
@@ -211,7 +211,7 @@ class RaceSession(Lessee):
         """Writes finished lanes as run files, as the Play page's runs are; a full disk costs only the file."""
 
         def write(lane: LaneShow, trace: Trace) -> None:
-            save_trace(trace, places.new_run_file(f"{lane.lane.spec.source} {lane.name}"))
+            save_trace(trace, storage.new_run_file(f"{lane.lane.spec.source} {lane.name}"))
 
         for lane in self.lanes:
             for trace in lane.traces.values():

@@ -12,7 +12,7 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Signal
 
 import resources
-from app import places
+from app import storage
 from engine import InvalidInput, ModelSpec
 
 MOST = 12
@@ -70,12 +70,12 @@ class RecentModels(QObject):
     def _set(self, entries: Iterable[Recent]) -> None:
         self.entries = list(entries)[:MOST]
         kept = [{"used": entry.used, **asdict(entry.spec)} for entry in self.entries]
-        places.settings().setValue(RECENT_KEY, json.dumps(kept))
+        storage.settings().setValue(RECENT_KEY, json.dumps(kept))
         self.changed.emit()
 
     def _set_folders(self, folders: list[Path]) -> None:
         self.folders = folders
-        places.settings().setValue(FOLDERS_KEY, json.dumps([str(folder) for folder in folders]))
+        storage.settings().setValue(FOLDERS_KEY, json.dumps([str(folder) for folder in folders]))
         self.changed.emit()
 
 
@@ -85,7 +85,7 @@ def _shipped(source: str) -> bool:
 
 def _kept_list(key: str) -> list[object]:
     try:
-        kept = json.loads(str(places.settings().value(key, "[]")))
+        kept = json.loads(str(storage.settings().value(key, "[]")))
     except ValueError:
         return []
     return kept if isinstance(kept, list) else []

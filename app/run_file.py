@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from app import places
+from app import storage
 from engine import InvalidInput, Trace, TraceWriter
 
 OffThread = Callable[[Callable[[], Any]], Awaitable[Any]]
@@ -27,7 +27,7 @@ class RunFile:
         """Begins a file for a run of this model, unless one is open."""
         if self._writer is None:
             try:
-                self._writer = await off_thread(lambda: TraceWriter(trace, places.new_run_file(source)))
+                self._writer = await off_thread(lambda: TraceWriter(trace, storage.new_run_file(source)))
             except InvalidInput as error:
                 return str(error)
         return ""

@@ -9,7 +9,7 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from app import places
+from app import storage
 from app.bridge import Bridge
 from app.session import Session, SessionState
 from app.ui.banner import Banner
@@ -39,7 +39,7 @@ class SavedRuns(QObject):
 
     def ask(self, parent: QWidget) -> None:
         """Lets a person choose one."""
-        dialog = QFileDialog(parent, "Open a saved run", str(places.runs()))
+        dialog = QFileDialog(parent, "Open a saved run", str(storage.runs()))
         dialog.setObjectName("run_dialog")
         dialog.setNameFilters([f"Runs (*{RUN_SUFFIX})", "All files (*)"])
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)

@@ -8,7 +8,7 @@ from PySide6.QtCore import QObject, QUrl
 from PySide6.QtGui import QAction, QDesktopServices, QKeySequence
 from PySide6.QtWidgets import QMainWindow
 
-from app import places
+from app import storage
 from app.dialogs import SettingsDialog, ShortcutsDialog
 from app.ui import theme
 from app.widgets.palette import CommandPalette
@@ -73,10 +73,10 @@ class WindowActions(QObject):
             self._window.showFullScreen()
 
     def _on_runs_folder(self) -> None:
-        places.runs().mkdir(parents=True, exist_ok=True)
-        QDesktopServices.openUrl(QUrl.fromLocalFile(str(places.runs())))
+        storage.runs().mkdir(parents=True, exist_ok=True)
+        QDesktopServices.openUrl(QUrl.fromLocalFile(str(storage.runs())))
 
     def _on_theme(self) -> None:
-        kept = places.settings()
+        kept = storage.settings()
         kept.setValue("window/theme", theme.choice())
         kept.setValue("window/zoom", theme.zoom())

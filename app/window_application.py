@@ -16,7 +16,7 @@ from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QApplication
 
 import resources
-from app import places
+from app import storage
 from app.bridge import Bridge
 from app.main_window import MainWindow
 from app.session import Session
@@ -35,7 +35,7 @@ def make_application() -> QApplication:
     app.setDesktopFileName("batchscope")
     app.setWindowIcon(QIcon(str(resources.path("icons/batchscope.svg"))))
     app.setQuitOnLastWindowClosed(False)
-    kept = places.settings()
+    kept = storage.settings()
     with contextlib.suppress(ValueError, TypeError):
         theme.set_theme(str(kept.value("window/theme", "system")))
         theme.set_zoom(float(str(kept.value("window/zoom", 1.0))))

@@ -8,7 +8,7 @@ from PySide6.QtCore import QByteArray, Qt, Signal
 from PySide6.QtGui import QAction, QKeyEvent
 from PySide6.QtWidgets import QScrollArea, QVBoxLayout, QWidget
 
-from app import places
+from app import storage
 from app.bridge import Bridge
 from app.pages.play_layout import AREAS, RIGHT, PlayLayout, dock_host
 from app.panels.batching import BatchingPanel
@@ -97,17 +97,17 @@ class PlayPage(QWidget):
             self._add_dock(insight.name, insight.title, place, 12)
             self.docks[insight.name].visibilityChanged.connect(self._tell_titles)
         self.layout_of.prompt()
-        kept = places.settings().value(LAYOUT_KEY)
+        kept = storage.settings().value(LAYOUT_KEY)
         if isinstance(kept, QByteArray):  # else the file was written by something else
             self.area.restoreState(kept, LAYOUT_VERSION)
-            self.cursor_bar.inside.setChecked(str(places.settings().value(INSIDE_KEY, "")).lower() == "true")
-        columns = places.settings().value(COLUMNS_KEY)
+            self.cursor_bar.inside.setChecked(str(storage.settings().value(INSIDE_KEY, "")).lower() == "true")
+        columns = storage.settings().value(COLUMNS_KEY)
         if columns is not None:
             self.table.restore_columns(columns)
 
     def keep_layout(self) -> None:
-        places.settings().setValue(COLUMNS_KEY, self.table.save_columns())
-        places.settings().setValue(LAYOUT_KEY, self.area.saveState(LAYOUT_VERSION))
+        storage.settings().setValue(COLUMNS_KEY, self.table.save_columns())
+        storage.settings().setValue(LAYOUT_KEY, self.area.saveState(LAYOUT_VERSION))
 
     def reset_layout(self) -> None:
         """Every dock back in its first place."""
@@ -120,7 +120,7 @@ class PlayPage(QWidget):
         else:
             self.layout_of.prompt()
         self.cursor_bar.inside.setChecked(inside)
-        places.settings().setValue(INSIDE_KEY, inside)
+        storage.settings().setValue(INSIDE_KEY, inside)
 
     def cursor_commands(self) -> list[tuple[str, str, Callable[[], object]]]:
         """What the cursor can be told: words, key, and what it does."""

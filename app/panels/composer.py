@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QFileDialog, QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
-from app import places
+from app import storage
 from app.bridge import Bridge
 from app.prompts import CHARACTERS_A_TOKEN, Draft
 from app.session import Session, SessionState
@@ -189,7 +189,7 @@ class Composer(QFrame):
 
     def choose_file(self) -> None:
         """Asks for a file of prompts."""
-        folder = str(places.settings().value("composer/folder", ""))
+        folder = str(storage.settings().value("composer/folder", ""))
         dialog = QFileDialog(self.window(), "Open a file of prompts, one a line", folder)
         dialog.setObjectName("prompt_file_dialog")
         dialog.setNameFilters(["Text files (*.txt *.text *.md *.prompts)", "All files (*)"])
@@ -205,7 +205,7 @@ class Composer(QFrame):
         except InvalidInput as error:
             self._say(sentence(str(error)))
             return
-        places.settings().setValue("composer/folder", str(path.parent))
+        storage.settings().setValue("composer/folder", str(path.parent))
         self.take(path.name, prompts)
         self.drop_file.setToolTip(f"{path}\nClick to go back to the written prompt")
 
@@ -269,7 +269,7 @@ class Composer(QFrame):
         if not card.chat:
             self.chat.setChecked(False)
             self.chat.setToolTip(f"{card.name} has no chat template: prompts go in as they stand")
-        elif not self.chat.isChecked() and places.settings().value("composer/chat", "true") == "true":
+        elif not self.chat.isChecked() and storage.settings().value("composer/chat", "true") == "true":
             self.chat.setChecked(True)
 
     def _on_failed(self, message: str) -> None:
@@ -295,7 +295,7 @@ class Composer(QFrame):
     # -- remembered between starts --------------------------------------------------------------------------------
 
     def _keep(self) -> None:
-        kept = places.settings()
+        kept = storage.settings()
         kept.setValue("composer/history", json.dumps(self.prompt.history))
         kept.setValue("composer/count", self.count.value())
         kept.setValue("composer/system", self.system.toPlainText())
@@ -304,7 +304,7 @@ class Composer(QFrame):
             kept.setValue("composer/chat", "true" if self.chat.isChecked() else "false")
 
     def _recall(self) -> None:
-        kept = places.settings()
+        kept = storage.settings()
         try:
             history = [text for text in json.loads(str(kept.value("composer/history", "[]"))) if isinstance(text, str)]
         except (ValueError, TypeError):

@@ -8,7 +8,7 @@ from pathlib import Path
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLineEdit, QPushButton, QWidget
 
-from app import places
+from app import storage
 from app.race_choice import LaneChoice
 from app.ui.config_form import ConfigForm
 from app.ui.controls import DropDown
@@ -158,7 +158,7 @@ class LaneEditor(Popover):
         self._show_rows()
 
     def _on_browse(self) -> None:
-        start = str(places.settings().value("model/folder", ""))
+        start = str(storage.settings().value("model/folder", ""))
         dialog = QFileDialog(self._host.window(), "Choose a model folder", start)
         dialog.setObjectName("lane_folder_dialog")
         dialog.setFileMode(QFileDialog.FileMode.Directory)
@@ -167,6 +167,6 @@ class LaneEditor(Popover):
         dialog.open()
 
     def _on_folder(self, folder: str) -> None:
-        places.settings().setValue("model/folder", str(Path(folder).parent))
+        storage.settings().setValue("model/folder", str(Path(folder).parent))
         self.path.setText(folder)
         self._on_edited()

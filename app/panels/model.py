@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QStandardItemModel
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLineEdit, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
-from app import places
+from app import storage
 from app.estimate import empty, estimate
 from app.load_status import LoadStatus
 from app.memory_device import captured_words
@@ -160,7 +160,7 @@ class ModelPanel(QWidget):
 
     def choose_folder(self) -> None:
         """Asks for a model folder, then loads it."""
-        dialog = QFileDialog(self.window(), "Open a model folder", str(places.settings().value("model/folder", "")))
+        dialog = QFileDialog(self.window(), "Open a model folder", str(storage.settings().value("model/folder", "")))
         dialog.setObjectName("folder_dialog")
         dialog.setFileMode(QFileDialog.FileMode.Directory)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -168,7 +168,7 @@ class ModelPanel(QWidget):
         dialog.open()
 
     def open_folder(self, folder: str) -> None:
-        places.settings().setValue("model/folder", str(Path(folder).parent))
+        storage.settings().setValue("model/folder", str(Path(folder).parent))
         chosen = {"dtype": self.dtype.currentData(), "device": self.device.currentData()}
         self.set_spec(ModelSpec(folder, self.quantization.currentData(), **chosen))
         self._on_load()

@@ -10,7 +10,7 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QPainter, QPainterPath, QPaintEvent, QPen
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
-from app import places
+from app import storage
 from app.estimate import Estimate
 from app.memory_device import DeviceBill, Item, device_bill, lengths
 from app.plot import patterns
@@ -263,11 +263,11 @@ class ModelBill(QWidget):
         self.length.setAccessibleDescription(tip)
 
     def _on_length(self) -> None:
-        places.settings().setValue(LENGTH_KEY, self.length.currentData())
+        storage.settings().setValue(LENGTH_KEY, self.length.currentData())
 
 
 def _kept_length() -> int:
     try:
-        return int(str(places.settings().value(LENGTH_KEY, CONTEXT)))
+        return int(str(storage.settings().value(LENGTH_KEY, CONTEXT)))
     except ValueError:  # written by something else
         return CONTEXT

@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
     QVBoxLayout,
 )
 
-from app import places
+from app import storage
 from app.panels.models_items import Item, Section
 from app.panels.models_reference import folder_reference, is_path
 from app.panels.models_rows import ModelRows, RowPainter
@@ -158,7 +158,7 @@ class ModelsList(QFrame):
 
     def choose_folder(self) -> None:
         """Asks for a model's folder, to be listed."""
-        kept = str(places.settings().value("model/folder", ""))
+        kept = str(storage.settings().value("model/folder", ""))
         dialog = QFileDialog(self.window(), "Add a model folder", kept)
         dialog.setObjectName("models_folder_dialog")
         dialog.setFileMode(QFileDialog.FileMode.Directory)

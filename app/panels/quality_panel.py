@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app import places
+from app import storage
 from app.panels.quality_chart import QualityCharts
 from app.panels.quality_setup import QualitySetup
 from app.panels.quality_table import QualityTableView
@@ -229,7 +229,7 @@ class QualityPanel(QWidget):
     def _ask_original(self) -> None:
         dialog = QFileDialog(
             self.window(), "The model that this checkpoint was made of",
-            str(places.settings().value("model/folder", "")),
+            str(storage.settings().value("model/folder", "")),
         )  # fmt: skip
         dialog.setObjectName("original_dialog")
         dialog.setFileMode(QFileDialog.FileMode.Directory)

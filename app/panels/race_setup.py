@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QButtonGroup, QFileDialog, QFrame, QGridLayout, QHBoxLayout, QMenu, QPushButton, QWidget
 
-from app import places, race_choice
+from app import race_choice, storage
 from app.panels.lane_picker import LanePicker
 from app.panels.race_rules import RaceRules, rules_words
 from app.race_choice import LaneChoice, RaceChoice
@@ -108,12 +108,12 @@ class RaceSetup(QFrame):
     def open_file(self, path: str | Path) -> None:
         """Takes a workload of a person's own."""
         path = Path(path)
-        places.settings().setValue("compare/folder", str(path.parent))
+        storage.settings().setValue("compare/folder", str(path.parent))
         self.take(replace(self.choice, workload=str(path), count=0, kv_tokens=0))
 
     def choose_file(self) -> None:
         """Asks for a file of prompts or a recipe."""
-        dialog = QFileDialog(self.window(), "Open a workload", str(places.settings().value("compare/folder", "")))
+        dialog = QFileDialog(self.window(), "Open a workload", str(storage.settings().value("compare/folder", "")))
         dialog.setObjectName("workload_dialog")
         patterns = " ".join(f"*{ending}" for ending in (".toml", *PROMPT_FILES))
         dialog.setNameFilters([f"Workloads ({patterns})", "All files (*)"])

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLineEdit, QPushButton, QVBoxLayout, QWidget
 
-from app import places
+from app import storage
 from app.ui.controls import DropDown, Number, SliderValue, Switch
 from app.ui.labels import Heading, Note, Row
 from engine import MOST_SAMPLES, PAGED_MODES, InvalidInput, SamplingParams
@@ -113,7 +113,7 @@ class SamplingPanel(QWidget):
         rest.addWidget(self.samples_note)
         column.addWidget(self.error)
         self.more.toggled.connect(self._on_more)
-        self.more.setChecked(places.settings().value("sampling/more", "false") == "true")
+        self.more.setChecked(storage.settings().value("sampling/more", "false") == "true")
         self._on_more(self.more.isChecked())
         self.preset.activated.connect(self._on_preset)
         for slider in (self.temperature, self.top_p, self.min_p, self.penalty, self.max_tokens):
@@ -172,7 +172,7 @@ class SamplingPanel(QWidget):
         self.rest.setVisible(on)
         self.more.setText("Fewer  ▴" if on else "More  ▾")
         self.more.setAccessibleName("Fewer sampling values" if on else "More sampling values")
-        places.settings().setValue("sampling/more", "true" if on else "false")
+        storage.settings().setValue("sampling/more", "true" if on else "false")
 
     def _on_preset(self) -> None:
         params = PRESETS.get(self.preset.currentData())
@@ -196,12 +196,12 @@ class SamplingPanel(QWidget):
         elif name != OWN and own >= 0:
             self.preset.removeItem(own)
         self.preset.setCurrentIndex(self.preset.findText(name))
-        places.settings().setValue(KEY, json.dumps({**asdict(params), "n": self.samples.value()}))
+        storage.settings().setValue(KEY, json.dumps({**asdict(params), "n": self.samples.value()}))
 
     def _recall(self) -> None:
         params = PRESETS["story"]
         try:
-            kept = json.loads(str(places.settings().value(KEY, "{}")))
+            kept = json.loads(str(storage.settings().value(KEY, "{}")))
             if kept:
                 params = SamplingParams(**{**kept, "stop": tuple(kept.get("stop", ()))})
         except (ValueError, TypeError):  # written by another version, or by hand

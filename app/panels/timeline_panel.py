@@ -9,7 +9,7 @@ import numpy as np
 from PySide6.QtGui import QAction, QActionGroup
 from PySide6.QtWidgets import QToolButton
 
-from app import places
+from app import storage
 from app.panels.insight import InsightPanel
 from app.panels.timeline_axis import Axis
 from app.panels.timeline_marks import MARK_WORDS, Mark, TimelineMarks
@@ -73,7 +73,7 @@ class TimelinePanel(InsightPanel):
             button.setAccessibleName(f"Timeline: from left to right, {axis}")
             button.toggled.connect(lambda on, axis=axis: self.set_axis(axis) if on else None)
             self.head.insertWidget(at + 1 + i, button)
-        remembered = str(places.settings().value(AXIS, Axis.TIME))
+        remembered = str(storage.settings().value(AXIS, Axis.TIME))
         self.axes[Axis(remembered) if remembered in list(Axis) else Axis.TIME].setChecked(True)
 
     def _make_menu(self) -> None:
@@ -89,14 +89,14 @@ class TimelinePanel(InsightPanel):
             action.setCheckable(True)
             group.addAction(action)
             action.triggered.connect(lambda checked=False, seconds=seconds: self.set_threshold(seconds))
-        saved = str(places.settings().value(THRESHOLD, ""))
+        saved = str(storage.settings().value(THRESHOLD, ""))
         known = {f"{seconds * 1e3:g}": seconds for seconds in THRESHOLDS if seconds}
         self._threshold = known.get(saved)
         self.thresholds[self._threshold].setChecked(True)
         self.marks.clear(self._threshold)
         self.legend_action = QAction("Legend", self.menu)
         self.legend_action.setCheckable(True)
-        self.legend_action.setChecked(str(places.settings().value(LEGEND, "true")) != "false")
+        self.legend_action.setChecked(str(storage.settings().value(LEGEND, "true")) != "false")
         self.view.legend = self.legend_action.isChecked()
         self.legend_action.toggled.connect(self._on_legend)
         self.menu.insertAction(first, self.legend_action)
@@ -108,19 +108,19 @@ class TimelinePanel(InsightPanel):
         """What runs from left to right; remembered."""
         self.axes[axis].setChecked(True)
         self.view.set_axis(axis)
-        places.settings().setValue(AXIS, str(axis))
+        storage.settings().setValue(AXIS, str(axis))
         self.stale()
 
     def set_threshold(self, seconds: float | None) -> None:
         """From which gap on a stall is marked, None for four times the median; remembered."""
         self._threshold = seconds
         self.thresholds[seconds].setChecked(True)
-        places.settings().setValue(THRESHOLD, f"{seconds * 1e3:g}" if seconds else "")
+        storage.settings().setValue(THRESHOLD, f"{seconds * 1e3:g}" if seconds else "")
         self._restart()
 
     def _on_legend(self, shown: bool) -> None:
         self.view.legend = shown
-        places.settings().setValue(LEGEND, "true" if shown else "false")
+        storage.settings().setValue(LEGEND, "true" if shown else "false")
         self.view.grow()
 
     def _on_live(self) -> None:

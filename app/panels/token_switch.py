@@ -6,7 +6,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QButtonGroup, QFrame, QHBoxLayout, QPushButton, QWidget
 
-from app import places
+from app import storage
 from app.panels.token_ink import TokenMode
 from app.panels.token_legend import TokenLegend
 from app.ui import theme
@@ -45,7 +45,7 @@ class TokenSwitch(QWidget):
             button.setAccessibleDescription(TIPS[mode])
             self.modes.addButton(button, i)
             row.addWidget(button)
-        kept = str(places.settings().value(KEY, TokenMode.TEXT.value))
+        kept = str(storage.settings().value(KEY, TokenMode.TEXT.value))
         self.mode = next((mode for mode in TokenMode if mode.value == kept), TokenMode.TEXT)
         self.modes.button(list(TokenMode).index(self.mode)).setChecked(True)
         self.samples = DropDown("transcript_sample")
@@ -100,5 +100,5 @@ class TokenSwitch(QWidget):
 
     def _on_mode(self, place: int) -> None:
         self.mode = list(TokenMode)[place]
-        places.settings().setValue(KEY, self.mode.value)
+        storage.settings().setValue(KEY, self.mode.value)
         self.mode_changed.emit()

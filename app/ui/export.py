@@ -11,7 +11,7 @@ from PySide6.QtGui import QAction, QColor, QGuiApplication, QPainter, QPixmap, Q
 from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QFileDialog, QMenu, QWidget
 
-from app import places
+from app import storage
 from app.ui import theme
 
 FOLDER = "export/folder"
@@ -120,7 +120,7 @@ class ExportMenu(QMenu):
     def ask(self, kind: str) -> None:
         """Asks where to save; the file's ending says how."""
         ending = next(entry.ending for entry in self._entries if entry.kind == kind)
-        dialog = QFileDialog(self.parentWidget(), self._title, str(places.settings().value(FOLDER, "")))
+        dialog = QFileDialog(self.parentWidget(), self._title, str(storage.settings().value(FOLDER, "")))
         dialog.setObjectName("export_dialog")
         dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
         dialog.setNameFilters([f"{entry.kind} (*{entry.ending})" for entry in self._entries])
@@ -136,7 +136,7 @@ class ExportMenu(QMenu):
         path = Path(path)
         if not self._ready():
             return
-        places.settings().setValue(FOLDER, str(path.parent))
+        storage.settings().setValue(FOLDER, str(path.parent))
         entry = next((each for each in self._entries if each.ending == path.suffix.lower()), self._entries[0])
         try:
             entry.write(path)

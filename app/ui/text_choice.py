@@ -7,7 +7,7 @@ from pathlib import Path
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFileDialog
 
-from app import places
+from app import storage
 from app.ui.controls import DropDown
 from app.words import sentence
 from engine import TEXTS
@@ -46,7 +46,7 @@ class TextChoice(DropDown):
 
     def ask(self) -> None:
         """Asks for a file."""
-        dialog = QFileDialog(self.window(), "Choose a text", str(places.settings().value(FOLDER_KEY, "")))
+        dialog = QFileDialog(self.window(), "Choose a text", str(storage.settings().value(FOLDER_KEY, "")))
         dialog.setObjectName("text_dialog")
         dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
         dialog.setNameFilters(["Texts (*.txt *.md)", "All files (*)"])
@@ -55,7 +55,7 @@ class TextChoice(DropDown):
         dialog.open()
 
     def _on_file(self, path: str) -> None:
-        places.settings().setValue(FOLDER_KEY, str(Path(path).parent))
+        storage.settings().setValue(FOLDER_KEY, str(Path(path).parent))
         self.choose(path)
 
     def _on_activated(self, index: int) -> None:

@@ -14,7 +14,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QAbstractButton, QComboBox, QLineEdit, QPushButton, QSlider, QSpinBox
 from pytestqt.qtbot import QtBot
 
-from app import places
+from app import storage
 from app.bench_frames import FrameMeter
 from app.bench_race import race_frames
 from app.borrower import Phase
@@ -88,7 +88,7 @@ def test_two_lanes_are_raced_stopped_half_way_raced_again_and_the_table_is_expor
         page.export.save(tmp_path / f"race.{kind}")
     assert (tmp_path / "race.csv").read_text(encoding="utf-8").startswith("measure,")
     assert (tmp_path / "race.json").read_text(encoding="utf-8").startswith("{")
-    runs = sorted(places.runs().glob("*.bsrun"))
+    runs = sorted(storage.runs().glob("*.bsrun"))
     assert len(runs) == 3, "every finished lane is kept as a run"
     assert {len(load_trace(run).requests) for run in runs} == {8}
 

@@ -13,7 +13,7 @@ from PySide6.QtGui import QAction, QDropEvent
 from PySide6.QtWidgets import QAbstractButton, QComboBox, QDialog, QLabel, QLineEdit, QPushButton, QSlider, QSpinBox
 from pytestqt.qtbot import QtBot
 
-from app import places
+from app import storage
 from app.bridge import Bridge
 from app.main_window import COMPARE, MainWindow
 from app.session import Session, SessionState
@@ -191,7 +191,7 @@ def test_dialogs_open_and_change_what_they_say(qtbot: QtBot, window: MainWindow)
     choice.setCurrentIndex(choice.findData("light"))
     choice.activated.emit(choice.currentIndex())
     assert theme.current() is theme.LIGHT
-    assert places.settings().value("window/theme") == "light"
+    assert storage.settings().value("window/theme") == "light"
     dialog.accept()
     action(window, "Keyboard shortcuts").trigger()
     keys = window.findChild(QDialog, "shortcuts_dialog")

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QAbstractButton, QApplication, QComboBox, QLineEdi
 from pytestqt.qtbot import QtBot
 
 import resources
-from app import places
+from app import storage
 from app.downloads import KEY as DOWNLOADS_KEY
 from app.downloads import Downloads
 from app.main_window import MODELS, PLAY, MainWindow
@@ -189,7 +189,7 @@ def test_recent_models_are_kept_newest_first_a_model_once_with_its_last_settings
 def test_settings_that_cannot_be_read_are_no_reason_to_fail(qtbot: QtBot, request: pytest.FixtureRequest) -> None:
     good = {"used": 5.0, "source": "owner/name", "quantization": "nf4"}
     for kept in ("{not json", json.dumps({"a": 1}), json.dumps([3, {"source": "x", "quantization": "int3"}, good])):
-        places.settings().setValue(RECENT_KEY, kept)
+        storage.settings().setValue(RECENT_KEY, kept)
         recents = RecentModels()
         assert [e.spec for e in recents.entries] == ([ModelSpec("owner/name", "nf4")] if "int3" in kept else [])
     folders, odd = ["/gone", "", "relative", {"a": 1}, "/nul\0"], {**good, "used": 1e400}
@@ -197,9 +197,9 @@ def test_settings_that_cannot_be_read_are_no_reason_to_fail(qtbot: QtBot, reques
         (FOLDERS_KEY, folders), (RECENT_KEY, [odd, {**good, "revision": 7}, good]),
         (DOWNLOADS_KEY, [{"id": "a/b", "revision": "main", "total": -4, "done": 1e30}]),
     ):  # fmt: skip
-        places.settings().setValue(key, json.dumps(value))
+        storage.settings().setValue(key, json.dumps(value))
     for key in ("window/geometry", "window/layout"):
-        places.settings().setValue(key, "another version's")
+        storage.settings().setValue(key, "another version's")
     assert RecentModels().folders == [Path("/gone")]
     assert [e.used for e in RecentModels().entries] == [5.0]
     window: MainWindow = request.getfixturevalue("window")

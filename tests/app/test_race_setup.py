@@ -11,7 +11,7 @@ from PySide6.QtGui import QDropEvent
 from PySide6.QtWidgets import QMenu
 from pytestqt.qtbot import QtBot
 
-from app import places, race_choice
+from app import race_choice, storage
 from app.panels.lane_editor import DEMO, FOLDER, PLAYS
 from app.panels.lane_picker import MIME
 from app.panels.race_rules import rules_words
@@ -180,7 +180,7 @@ def test_the_choice_is_remembered(qtbot: QtBot, setup: RaceSetup) -> None:
 
 @pytest.mark.parametrize("kept", ["", "{}", "[1]", "nonsense", '{"workload": "x", "lanes": [{"lane": "?"}]}'])
 def test_what_another_version_kept_is_passed_by(kept: str) -> None:
-    places.settings().setValue(KEY, kept)
+    storage.settings().setValue(KEY, kept)
     assert race_choice.recall() == RaceChoice()
 
 

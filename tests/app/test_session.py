@@ -12,7 +12,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 import resources
-from app import places
+from app import storage
 from app.load_status import LoadStatus
 from app.session import Session, SessionState
 from engine import EngineConfig, FinishReason, ModelSpec, RequestView, SamplingParams, Submission, load_trace
@@ -59,7 +59,7 @@ def test_eight_prompts_become_eight_texts_and_a_file(qtbot: QtBot, loaded: Sessi
     assert all(v.text and v.reason is FinishReason.LENGTH for v in views(loaded))
     path = loaded.run_file
     assert path is not None
-    assert path.parent == places.runs()
+    assert path.parent == storage.runs()
     closing = loaded.start(loaded.close_file())
     qtbot.waitUntil(closing.done, timeout=WAIT)
     assert [v.text for v in load_trace(path).requests.values()] == [v.text for v in views(loaded)]

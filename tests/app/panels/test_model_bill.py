@@ -10,7 +10,7 @@ from PySide6.QtCore import QPointF
 from PySide6.QtGui import QColor
 from pytestqt.qtbot import QtBot
 
-from app import places
+from app import storage
 from app.estimate import Estimate
 from app.load_status import LoadStatus
 from app.memory_device import captured_words, device_bill
@@ -105,7 +105,7 @@ def test_it_says_how_many_requests_of_a_length_fit_and_remembers_the_length(qtbo
     again.show_loaded(header(8, 1000))  # its context is 2,048 tokens: no other length of that name
     assert [again.length.itemText(i) for i in range(again.length.count())] == ["512 tokens", "context"]
     assert again.holds.text() == f"Fits {kv_capacity(1000, 16, 2048)} requests ×"
-    places.settings().setValue(LENGTH_KEY, "what is this")
+    storage.settings().setValue(LENGTH_KEY, "what is this")
     assert shown(qtbot).length.currentText() == "context"
 
 

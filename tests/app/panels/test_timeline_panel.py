@@ -15,7 +15,7 @@ from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
-from app import places
+from app import storage
 from app.panels.timeline_axis import Axis, places_of, times_of
 from app.panels.timeline_cells import Shade, TimelineCells
 from app.panels.timeline_marks import Mark, TimelineMarks
@@ -230,7 +230,7 @@ def test_the_threshold_is_remembered_and_what_is_in_sight_stays(runs: dict[str, 
     assert again.thresholds[0.02].isChecked()
     assert "over 20.0 ms" in again.summary.accessibleName() or not len(again.marks.stalls())
     again.set_threshold(None)
-    assert places.settings().value("timeline/stall_ms") == ""
+    assert storage.settings().value("timeline/stall_ms") == ""
 
 
 # -- tracks -----------------------------------------------------------------------------------------------------------
@@ -402,7 +402,7 @@ def test_switching_the_axis_keeps_what_is_in_sight(runs: dict[str, Trace], opene
     view.set_range(float(ends[10]), float(ends[40]))
     panel.set_axis(Axis.STEPS)
     assert view.range() == pytest.approx((11, 41), abs=1.01)
-    assert places.settings().value("timeline/axis") == "steps"
+    assert storage.settings().value("timeline/axis") == "steps"
     panel.set_axis(Axis.TIME)
     assert view.range() == pytest.approx((float(ends[10]), float(ends[40])), abs=0.02)
     assert opened(runs["static"]).view.axis is Axis.TIME

@@ -7,7 +7,7 @@ from pathlib import Path
 from PySide6.QtWidgets import QFileDialog, QWidget
 from pytestqt.qtbot import QtBot
 
-from app import places
+from app import storage
 from app.ui.export import FOLDER, ExportMenu, text_entry
 
 
@@ -30,7 +30,7 @@ def test_what_is_chosen_is_written_and_its_folder_is_offered_the_next_time(qtbot
     dialog.close()
     assert (tmp_path / "race.csv").read_text() == "a\n"
     assert said == [f"The table was saved to {tmp_path / 'race.csv'}."]
-    assert places.settings().value(FOLDER) == str(tmp_path)
+    assert storage.settings().value(FOLDER) == str(tmp_path)
 
 
 def test_what_is_not_there_yet_is_neither_copied_nor_saved(qtbot: QtBot, tmp_path: Path) -> None:
