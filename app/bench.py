@@ -100,7 +100,7 @@ async def _in_window(
     from app.bench_race import race_frames
     from app.bridge import Bridge
     from app.main_window import MainWindow
-    from app.session import Session
+    from app.session.session import Session
     from app.window_application import settle
 
     session, bridge = Session(), Bridge()

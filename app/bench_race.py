@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from app.borrower import Phase
 from app.race_choice import LaneChoice, RaceChoice
+from app.session.lessee import Phase
 from engine import EngineConfig, ModelSpec
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from PySide6.QtWidgets import QFileDialog, QMainWindow, QMenu, QStackedWidget, Q
 
 from app import storage
 from app.bridge import Bridge
-from app.load_status import LoadStatus
 from app.notices import Notices
 from app.pages.play import PlayPage
-from app.recent_models import RecentModels
 from app.saved_runs import SavedRuns
-from app.session import LEASED_WORDS, Session, SessionState
+from app.session.load_progress import LoadStatus
+from app.session.recent_models import RecentModels
+from app.session.session import LEASED_WORDS, Session, SessionState
 from app.ui.banner import Banner
 from app.widgets.top_bar import TopBar
 from app.window_actions import WindowActions

@@ -7,7 +7,7 @@ from PySide6.QtCore import QObject
 
 from app.bridge import Bridge
 from app.saved_runs import SavedRuns
-from app.session import Session, SessionState
+from app.session.session import Session, SessionState
 from app.ui.banner import Banner
 from app.words import sentence
 from engine import Notice, Record

@@ -72,7 +72,7 @@ def _show(
 async def _live(spec: ModelSpec, config: EngineConfig, act: Callable[[MainWindow, list[str]], Awaitable[None]]) -> int:
     from app.bridge import Bridge
     from app.main_window import MainWindow
-    from app.session import Session
+    from app.session.session import Session
 
     session, bridge = Session(), Bridge()
     window = MainWindow(session, bridge)
@@ -128,9 +128,9 @@ async def _play(window: MainWindow, problems: list[str], folder: Path) -> None:
 
 
 async def _race(window: MainWindow, problems: list[str], choice: RaceChoice, folder: Path) -> None:
-    from app.borrower import Phase
     from app.main_window import COMPARE
     from app.race_session import LaneState
+    from app.session.lessee import Phase
 
     folder.mkdir(parents=True, exist_ok=True)
     window.show_page(COMPARE)

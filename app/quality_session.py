@@ -7,10 +7,10 @@ from time import perf_counter
 
 from PySide6.QtCore import QObject, Signal
 
-from app.load_status import LoadStatus
-from app.long_work import LongWork, Outcome
 from app.quality_subject import Subject, examine
-from app.session import LEASED_WORDS, Session, SessionState
+from app.session.load_progress import LoadStatus
+from app.session.long_work import LongWork, Outcome
+from app.session.session import LEASED_WORDS, Session, SessionState
 from app.words import left_words, model_words
 from engine import READING, ModelSpec, QualityReport, measure_quality
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from app.estimate import RUNTIME, free_memory, on_gpu
+from app.session.estimate import RUNTIME, free_memory, on_gpu
 from app.words import bytes_words
 from engine import (
     SCHEMES,

@@ -10,10 +10,10 @@ from PySide6.QtGui import QCloseEvent, QDesktopServices
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLayout, QLineEdit, QProgressBar, QPushButton, QWidget
 
 from app import storage
-from app.load_status import LoadStatus
-from app.long_work import LongWork, Outcome
 from app.quantize_look import GROUPS, RecipeCheck, checked, suggested_folder
-from app.session import Session
+from app.session.load_progress import LoadStatus
+from app.session.long_work import LongWork, Outcome
+from app.session.session import Session
 from app.ui import theme
 from app.ui.controls import DropDown, Number
 from app.ui.dialog import Dialog

@@ -13,12 +13,12 @@ from time import perf_counter
 from PySide6.QtCore import QObject, Signal
 
 from app import storage
-from app.borrower import Lessee
-from app.load_status import LoadMeter, LoadStatus
 from app.playback import Playback, span_of
 from app.race_choice import RaceChoice
 from app.scope import Scope
-from app.session import Session
+from app.session.lessee import Lessee
+from app.session.load_progress import LoadMeter, LoadStatus
+from app.session.session import Session
 from engine import (
     Agreement,
     Comparison,

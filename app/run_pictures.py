@@ -35,7 +35,7 @@ class RunPictures:
         os.environ["QT_QPA_PLATFORM"] = "offscreen"
         from app.bridge import Bridge
         from app.main_window import MainWindow
-        from app.session import Session
+        from app.session.session import Session
         from app.window_application import make_application
 
         self._application, self._scale = make_application(), scale

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app import storage
 from app.bridge import Bridge
-from app.session import Session, SessionState
+from app.session.session import Session, SessionState
 from app.ui.banner import Banner
 from app.words import sentence
 from engine import RUN_SUFFIX, InvalidInput, LoadCancelled, Trace, load_trace

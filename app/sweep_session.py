@@ -8,9 +8,9 @@ from typing import TypeVar
 
 from PySide6.QtCore import QObject, Signal
 
-from app.borrower import Lessee
 from app.race_choice import RaceChoice
-from app.session import Session
+from app.session.lessee import Lessee
+from app.session.session import Session
 from engine import (
     InvalidInput,
     LaneFailed,

@@ -19,7 +19,7 @@ import resources
 from app import storage
 from app.bridge import Bridge
 from app.main_window import MainWindow
-from app.session import Session
+from app.session.session import Session
 from app.ui import style_sheet, theme
 from engine import EngineConfig, ModelSpec
 

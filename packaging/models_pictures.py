@@ -26,7 +26,7 @@ import resources
 from app.bridge import Bridge
 from app.main_window import MODELS, MainWindow
 from app.panels.models_items import Section
-from app.session import Session
+from app.session.session import Session
 from app.ui import theme
 from app.window_application import make_application
 from engine import EngineConfig, ModelSpec

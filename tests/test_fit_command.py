@@ -10,7 +10,7 @@ import pytest
 
 import resources
 from app.__main__ import main
-from app.estimate import empty, estimate, room
+from app.session.estimate import empty, estimate, room
 from engine import QUANTIZATIONS, InvalidInput, ModelSpec, fits, inspect_model
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from app.commands.options import whole
-from app.estimate import room
+from app.session.estimate import room
 from app.words import bytes_words, count_words
 from engine import (
     DTYPES,

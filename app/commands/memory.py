@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from app.memory_device import captured_words, device_bill, lengths
+from app.session.device_memory import captured_words, device_bill, lengths
 from app.words import bytes_words
 from engine import Header, kv_capacity
 

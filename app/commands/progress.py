@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
-from app.load_status import COUNTED
+from app.session.load_progress import COUNTED
 from engine import LaneFailed, LaneFinished, LaneLoading, LaneStarted, LoadProgress, RaceEvent, Run, SweepEvent
 
 REFRESH = 0.2  # seconds

@@ -14,7 +14,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.borrower import Refused
 from app.panels.cursor_bar import cursor_key
 from app.panels.insight import Insight, InsightPanel
 from app.panels.lane_view import LaneView
@@ -24,7 +23,8 @@ from app.panels.replay_bar import ReplayBar
 from app.panels.result_table import ResultTable
 from app.panels.sweep_panel import SweepPanel
 from app.race_session import LaneShow, RaceSession
-from app.session import Session
+from app.session.lessee import Refused
+from app.session.session import Session
 from app.sweep_session import SweepSession
 from app.ui import theme
 from app.ui.banner import Banner

@@ -17,7 +17,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.downloads import Download, Downloads
 from app.pages.models_quality import QualitySection
 from app.panels.models_deletion import Deletion
 from app.panels.models_download import DownloadStrip
@@ -30,8 +29,9 @@ from app.panels.models_list import ModelsList
 from app.panels.models_loading import LoadStrip
 from app.panels.models_rows import ModelRows
 from app.panels.models_subject import Subject, SubjectFinder
-from app.recent_models import RecentModels
-from app.session import Session, SessionState
+from app.session.downloads import Download, Downloads
+from app.session.recent_models import RecentModels
+from app.session.session import Session, SessionState
 from app.ui import theme
 from app.ui.banner import Banner
 from app.words import bytes_words, sentence

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QWidget
 from app.panels.models_subject import Subject
 from app.panels.quality_panel import QualityPanel
 from app.quantize_dialog import QuantizeDialog
-from app.session import Session
+from app.session.session import Session
 from app.words import sentence
 from engine import ModelSpec, why_unsupported
 

@@ -19,7 +19,7 @@ from app.panels.insight_place import InsightPlace
 from app.panels.model import ModelPanel
 from app.panels.sampling import SamplingPanel
 from app.panels.stream_wall import StreamWall
-from app.session import Session
+from app.session.session import Session
 from app.ui import theme
 from app.ui.dock import Dock
 from app.ui.labels import Hairline

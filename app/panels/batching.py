@@ -6,7 +6,7 @@ from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.bridge import Bridge
-from app.session import Session
+from app.session.session import Session
 from app.ui.config_form import ConfigForm
 from app.ui.controls import Number, PowerOfTwo
 from app.ui.labels import Heading, Note, Row

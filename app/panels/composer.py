@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QFileDialog, QFrame, QHBoxLayout, QPushButton, QVB
 from app import storage
 from app.bridge import Bridge
 from app.prompts import CHARACTERS_A_TOKEN, Draft
-from app.session import Session, SessionState
+from app.session.session import Session, SessionState
 from app.ui.controls import Number
 from app.ui.labels import Hairline, Note, label, set_role
 from app.ui.prompt_edit import PromptEdit

@@ -10,7 +10,6 @@ import numpy as np
 from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QToolButton, QWidget
 
-from app.memory_device import captured_words, device_bill
 from app.panels.insight import InsightPanel
 from app.panels.memory_area import MemoryArea
 from app.panels.memory_device_bar import DeviceBar
@@ -18,6 +17,7 @@ from app.panels.memory_ledger import WIDTH, MemoryLedger
 from app.panels.memory_series import KINDS, MemorySeries, Moment
 from app.plot.scales import nice_end
 from app.scope import ROUNDING, Scope
+from app.session.device_memory import captured_words, device_bill
 from app.ui import theme
 from app.ui.facts import Cell, Facts
 from app.words import duration

@@ -8,9 +8,9 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QPainter, QPaintEvent, QPolygonF
 from PySide6.QtWidgets import QSizePolicy
 
-from app.memory_device import ABOUT, DeviceBill, Item
 from app.panels.memory_series import KINDS, Moment
 from app.plot import patterns
+from app.session.device_memory import ABOUT, DeviceBill, Item
 from app.ui import theme
 from app.ui.font_face import FontFace
 from app.ui.painted import Painted

@@ -10,11 +10,11 @@ from PySide6.QtGui import QStandardItemModel
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLineEdit, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from app import storage
-from app.estimate import empty, estimate
-from app.load_status import LoadStatus
-from app.memory_device import captured_words
 from app.panels.model_bill import ModelBill
-from app.session import Session, SessionState
+from app.session.device_memory import captured_words
+from app.session.estimate import empty, estimate
+from app.session.load_progress import LoadStatus
+from app.session.session import Session, SessionState
 from app.ui.config_form import devices
 from app.ui.controls import DropDown
 from app.ui.labels import Heading, Note, Row, set_role

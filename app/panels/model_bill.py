@@ -11,9 +11,9 @@ from PySide6.QtGui import QPainter, QPainterPath, QPaintEvent, QPen
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
 from app import storage
-from app.estimate import Estimate
-from app.memory_device import DeviceBill, Item, device_bill, lengths
 from app.plot import patterns
+from app.session.device_memory import DeviceBill, Item, device_bill, lengths
+from app.session.estimate import Estimate
 from app.ui import theme
 from app.ui.controls import DropDown
 from app.ui.font_face import FontFace

@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from app.estimate import free_memory, on_gpu
+from app.session.estimate import free_memory, on_gpu
 from app.words import bytes_words
 from engine import SCHEMES, DeviceMemory, Fit, ModelInfo, fits, simple_kv
 

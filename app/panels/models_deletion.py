@@ -8,7 +8,7 @@ from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtWidgets import QMessageBox, QWidget
 
 from app.panels.models_items import Item
-from app.session import Session
+from app.session.session import Session
 from app.ui.banner import Banner
 from app.words import bytes_words, sentence
 from engine import InvalidInput, ModelEntry, forget, freed_by

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSizePolicy, QVBoxLayout
 
 from app.panels.models_bills import Bills, FitTable, bills, room_words, rule_words
 from app.panels.models_fit_row import FitHead, FitRow
-from app.session import LEASED_WORDS, Session, SessionState
+from app.session.session import LEASED_WORDS, Session, SessionState
 from app.ui import theme
 from app.ui.config_form import devices
 from app.ui.controls import DropDown, PowerOfTwo

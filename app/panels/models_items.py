@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from app.downloads import Download, DownloadState
 from app.panels.models_reference import short_revision
-from app.recent_models import Recent
+from app.session.downloads import Download, DownloadState
+from app.session.recent_models import Recent
 from app.words import bytes_words, count_words
 from engine import SCHEMES, HubModel, ModelEntry, ModelInfo, ModelSpec, Place, why_unsupported
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
 
-from app.downloads import Downloads
 from app.panels.models_items import Item, Section, download_item, entry_item, hub_item, recent_item
 from app.panels.models_reference import hub_reference
 from app.panels.models_rows import ModelRows
-from app.recent_models import Recent, RecentModels
-from app.session import Session
+from app.session.downloads import Downloads
+from app.session.recent_models import Recent, RecentModels
+from app.session.session import Session
 from app.words import model_words
 from engine import (
     HubModel,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout
 
-from app.load_status import LoadStatus
-from app.session import Session, SessionState
+from app.session.load_progress import LoadStatus
+from app.session.session import Session, SessionState
 from app.ui import theme
 from app.ui.line import Line
 from app.words import model_words

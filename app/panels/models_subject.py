@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.panels.models_items import Item
 from app.panels.models_library import ModelLibrary, inspect_entry
-from app.session import Session
+from app.session.session import Session
 from engine import HubModel, InvalidInput, ModelInfo, hub_info, hub_model
 
 PAUSE_MS = 120  # before a row that was walked over is looked at

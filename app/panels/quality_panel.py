@@ -24,7 +24,7 @@ from app.panels.quality_table import QualityTableView
 from app.panels.quality_words import QualityTable, facts_words, measured_words, rows_of
 from app.quality_session import QualitySession
 from app.quality_subject import Subject
-from app.session import Session
+from app.session.session import Session
 from app.ui import theme
 from app.ui.controls import DropDown
 from app.ui.export import ExportMenu, picture_entries, table_entries

@@ -5,9 +5,9 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QSlider
 
-from app.borrower import Phase
 from app.panels.insight import INSIGHTS
 from app.race_session import SPEEDS, RaceSession
+from app.session.lessee import Phase
 from app.ui import theme
 from app.ui.controls import DropDown
 from app.ui.labels import label

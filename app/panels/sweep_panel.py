@@ -20,10 +20,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.borrower import Phase
 from app.panels.lane_mark import LaneMark
 from app.panels.sweep_chart import SweepChart, SweptPoint
 from app.race_choice import RaceChoice
+from app.session.lessee import Phase
 from app.sweep_session import SweepSession
 from app.ui import theme
 from app.ui.controls import DropDown

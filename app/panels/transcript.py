@@ -30,7 +30,7 @@ from app.panels.token_ink import TokenMode
 from app.panels.token_switch import TokenSwitch
 from app.panels.token_text import TokenText
 from app.panels.token_view import TokenCard, Waits, token_card, token_classes
-from app.session import Session
+from app.session.session import Session
 from app.ui import theme
 from app.ui.labels import Note, label
 from app.words import duration, number, state_words

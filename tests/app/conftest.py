@@ -21,7 +21,7 @@ from pytestqt.qtbot import QtBot
 
 from app.bridge import Bridge
 from app.main_window import MainWindow
-from app.session import THREADS, Session
+from app.session.session import THREADS, Session
 from app.ui import style_sheet, theme
 from engine import EngineConfig, ModelSpec
 from tests.app.loopback_hub import hub, served

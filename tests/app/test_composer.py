@@ -8,7 +8,7 @@ from pytestqt.qtbot import QtBot
 
 from app.bridge import Bridge
 from app.panels.composer import DEFAULT_COUNT, DEFAULT_PROMPT, Composer
-from app.session import Session, SessionState
+from app.session.session import Session, SessionState
 from engine import SamplingParams, Submission
 
 

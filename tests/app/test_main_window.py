@@ -16,7 +16,7 @@ from pytestqt.qtbot import QtBot
 from app import storage
 from app.bridge import Bridge
 from app.main_window import COMPARE, MainWindow
-from app.session import Session, SessionState
+from app.session.session import Session, SessionState
 from app.ui import theme
 from engine import EngineConfig, FinishReason, ModelSpec, load_trace
 

@@ -17,16 +17,16 @@ from pytestqt.qtbot import QtBot
 
 import resources
 from app import storage
-from app.downloads import KEY as DOWNLOADS_KEY
-from app.downloads import Downloads
 from app.main_window import MODELS, PLAY, MainWindow
 from app.pages.models import ModelsPage
 from app.panels.models_bills import holds_words, reason, rule_words
 from app.panels.models_fit_row import place_columns
 from app.panels.models_items import Item, Mark, Section, age_words, big_words, matches
 from app.panels.models_reference import Reference, folder_reference, hub_reference, is_path, short_revision
-from app.recent_models import FOLDERS_KEY, MOST, RECENT_KEY, RecentModels
-from app.session import SessionState
+from app.session.downloads import KEY as DOWNLOADS_KEY
+from app.session.downloads import Downloads
+from app.session.recent_models import FOLDERS_KEY, MOST, RECENT_KEY, RecentModels
+from app.session.session import SessionState
 from app.ui import theme
 from engine import DeviceMemory, Fit, ModelSpec, cached_models, inspect_model
 from tests.engine.checkpoints.hub.conftest import FIRST, SECOND

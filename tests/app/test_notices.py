@@ -13,7 +13,7 @@ import resources
 from app.main_window import MainWindow
 from app.panels.lane_view import LaneView
 from app.race_session import LaneShow, LaneState, RaceSession
-from app.session import Session, SessionState
+from app.session.session import Session, SessionState
 from app.synthetic import synthetic_trace
 from engine import (
     RUN_SUFFIX,

@@ -18,7 +18,7 @@ import resources
 from app.main_window import MODELS, MainWindow
 from app.quantize_dialog import QuantizeDialog
 from app.quantize_look import suggested_folder
-from app.session import Session
+from app.session.session import Session
 from engine import ModelSpec, inspect_model
 
 WAIT = 90_000

@@ -11,12 +11,12 @@ from PySide6.QtGui import QColor
 from pytestqt.qtbot import QtBot
 
 from app import storage
-from app.estimate import Estimate
-from app.load_status import LoadStatus
-from app.memory_device import captured_words, device_bill
 from app.panels.model import ModelPanel
 from app.panels.model_bill import LENGTH_KEY, BillBar, ModelBill
-from app.session import Session
+from app.session.device_memory import captured_words, device_bill
+from app.session.estimate import Estimate
+from app.session.load_progress import LoadStatus
+from app.session.session import Session
 from app.synthetic import gpu_header, header
 from app.ui import theme
 from engine import EngineConfig, Fit, ModelSpec, Trace, kv_capacity

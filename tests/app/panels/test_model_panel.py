@@ -9,7 +9,7 @@ from pytestqt.qtbot import QtBot
 import resources
 from app.main_window import MainWindow
 from app.panels.model import ModelPanel
-from app.session import Session
+from app.session.session import Session
 from engine import SCHEMES, ModelSpec
 
 WAIT = 20_000

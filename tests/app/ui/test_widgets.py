@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 from app.bridge import Bridge
 from app.panels.batching import BatchingPanel
 from app.panels.sampling import OWN, PRESETS, SamplingPanel, stop_strings, stop_text
-from app.session import Session
+from app.session.session import Session
 from app.ui.banner import Banner
 from app.ui.controls import PowerOfTwo, SliderValue
 from app.ui.labels import Note

@@ -10,9 +10,9 @@ import psutil
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.loan import EngineLease
 from app.main_window import MODELS, MainWindow
-from app.session import LEASED_WORDS, MEASURED_WORDS, Session, SessionState
+from app.session.engine_lease import EngineLease
+from app.session.session import LEASED_WORDS, MEASURED_WORDS, Session, SessionState
 from engine import EngineConfig, InvalidInput, LoadCancelled, ModelSpec, SamplingParams, Submission
 
 WAIT = 30_000

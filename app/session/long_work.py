@@ -10,8 +10,8 @@ from typing import Any
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from app.load_status import LoadMeter
-from app.session import Session
+from app.session.load_progress import LoadMeter
+from app.session.session import Session
 from engine import InvalidInput, JobDied, LoadCancelled, LoadProgress
 
 LOOK_MS = 100

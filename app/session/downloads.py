@@ -14,7 +14,7 @@ from pathlib import Path
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app import storage
-from app.session import Session
+from app.session.session import Session
 from engine import InvalidInput, LoadCancelled, LoadProgress, download
 
 KEY = "models/downloads"

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.downloads import Download, Downloads, DownloadState
 from app.panels.models_items import download_item, left_words, rate_words
-from app.session import Session
+from app.session.downloads import Download, Downloads, DownloadState
+from app.session.session import Session
 from engine import folder_model
 from tests.engine.checkpoints.hub.conftest import FIRST
 from tests.engine.checkpoints.hub.small_hub import SmallHub

@@ -18,12 +18,12 @@ from typing import Any, TypeVar
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from app.engine_loader import EngineLoader, failure_words
-from app.estimate import demand_beside
-from app.load_status import LoadStatus
-from app.loan import EngineLease, check_files
-from app.run_file import RunFile
-from app.turns import next_turn, once_more
+from app.session.engine_lease import EngineLease, check_files
+from app.session.engine_loader import EngineLoader, failure_words
+from app.session.estimate import demand_beside
+from app.session.load_progress import LoadStatus
+from app.session.run_file import RunFile
+from app.session.turns import next_turn, once_more
 from app.words import bytes_words, model_words
 from engine import (
     EngineConfig,

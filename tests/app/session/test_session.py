@@ -13,8 +13,8 @@ from pytestqt.qtbot import QtBot
 
 import resources
 from app import storage
-from app.load_status import LoadStatus
-from app.session import Session, SessionState
+from app.session.load_progress import LoadStatus
+from app.session.session import Session, SessionState
 from engine import EngineConfig, FinishReason, ModelSpec, RequestView, SamplingParams, Submission, load_trace
 
 WAIT = 30_000

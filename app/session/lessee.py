@@ -14,8 +14,8 @@ from typing import Any, Protocol, TypeVar
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
-from app.loan import EngineLease
-from app.session import Session, SessionState
+from app.session.engine_lease import EngineLease
+from app.session.session import Session, SessionState
 from engine import EngineHost, InvalidInput
 
 FRAMES_PER_SECOND = 30
