@@ -98,8 +98,8 @@ async def _in_window(
 ) -> dict[str, Any]:
     from app.bench_frames import FrameMeter
     from app.bench_race import race_frames
-    from app.bridge import Bridge
     from app.main_window import MainWindow
+    from app.playback.bridge import Bridge
     from app.session.session import Session
     from app.window_application import settle
 

@@ -10,7 +10,7 @@ from time import perf_counter
 import numpy as np
 from PySide6.QtCore import QEvent, QObject, QTimer
 
-from app.bridge import Bridge
+from app.playback.bridge import Bridge
 from engine import Record, Trace, time_of
 
 REST = 0.002

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QApplication
 
 from app.panels.timeline import Timeline
 from app.panels.timeline_panel import TimelinePanel
-from app.scope import Scope
+from app.playback.scope import Scope
 from app.synthetic_lanes import lane_trace
 from engine import Record, Step, Trace
 

@@ -10,9 +10,9 @@ from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QFileDialog, QMainWindow, QMenu, QStackedWidget, QVBoxLayout, QWidget
 
 from app import storage
-from app.bridge import Bridge
 from app.notices import Notices
 from app.pages.play import PlayPage
+from app.playback.bridge import Bridge
 from app.saved_runs import SavedRuns
 from app.session.load_progress import LoadStatus
 from app.session.recent_models import RecentModels

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QObject
 
-from app.bridge import Bridge
+from app.playback.bridge import Bridge
 from app.saved_runs import SavedRuns
 from app.session.session import Session, SessionState
 from app.ui.banner import Banner

@@ -70,8 +70,8 @@ def _show(
 
 
 async def _live(spec: ModelSpec, config: EngineConfig, act: Callable[[MainWindow, list[str]], Awaitable[None]]) -> int:
-    from app.bridge import Bridge
     from app.main_window import MainWindow
+    from app.playback.bridge import Bridge
     from app.session.session import Session
 
     session, bridge = Session(), Bridge()

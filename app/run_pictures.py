@@ -33,8 +33,8 @@ class RunPictures:
 
     def __init__(self, trace: Trace, *, light: bool = False, scale: float = 1.0) -> None:
         os.environ["QT_QPA_PLATFORM"] = "offscreen"
-        from app.bridge import Bridge
         from app.main_window import MainWindow
+        from app.playback.bridge import Bridge
         from app.session.session import Session
         from app.window_application import make_application
 

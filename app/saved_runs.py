@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app import storage
-from app.bridge import Bridge
+from app.playback.bridge import Bridge
 from app.session.session import Session, SessionState
 from app.ui.banner import Banner
 from app.words import sentence

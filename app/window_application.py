@@ -17,8 +17,8 @@ from PySide6.QtWidgets import QApplication
 
 import resources
 from app import storage
-from app.bridge import Bridge
 from app.main_window import MainWindow
+from app.playback.bridge import Bridge
 from app.session.session import Session
 from app.ui import style_sheet, theme
 from engine import EngineConfig, ModelSpec

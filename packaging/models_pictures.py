@@ -23,9 +23,9 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 import qasync
 
 import resources
-from app.bridge import Bridge
 from app.main_window import MODELS, MainWindow
 from app.panels.models_items import Section
+from app.playback.bridge import Bridge
 from app.session.session import Session
 from app.ui import theme
 from app.window_application import make_application

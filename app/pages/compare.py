@@ -14,7 +14,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.panels.cursor_bar import cursor_key
 from app.panels.insight import Insight, InsightPanel
 from app.panels.lane_view import LaneView
 from app.panels.race_charts import RaceCharts
@@ -22,6 +21,7 @@ from app.panels.race_setup import RaceSetup
 from app.panels.replay_bar import ReplayBar
 from app.panels.result_table import ResultTable
 from app.panels.sweep_panel import SweepPanel
+from app.playback.cursor_bar import cursor_key
 from app.race_session import LaneShow, RaceSession
 from app.session.lessee import Refused
 from app.session.session import Session

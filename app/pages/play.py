@@ -9,16 +9,16 @@ from PySide6.QtGui import QAction, QKeyEvent
 from PySide6.QtWidgets import QScrollArea, QVBoxLayout, QWidget
 
 from app import storage
-from app.bridge import Bridge
 from app.pages.play_layout import AREAS, RIGHT, PlayLayout, dock_host
 from app.panels.batching import BatchingPanel
 from app.panels.composer import Composer
-from app.panels.cursor_bar import CursorBar, cursor_key
 from app.panels.insight import INSIGHTS, InsightPanel
 from app.panels.insight_place import InsightPlace
 from app.panels.model import ModelPanel
 from app.panels.sampling import SamplingPanel
 from app.panels.stream_wall import StreamWall
+from app.playback.bridge import Bridge
+from app.playback.cursor_bar import CursorBar, cursor_key
 from app.session.session import Session
 from app.ui import theme
 from app.ui.dock import Dock

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from app.bridge import Bridge
+from app.playback.bridge import Bridge
 from app.session.session import Session
 from app.ui.config_form import ConfigForm
 from app.ui.controls import Number, PowerOfTwo

@@ -16,10 +16,10 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
-from app.bridge import Bridge
 from app.panels.chart_metrics import Latency, Metric, all_metrics
 from app.panels.chart_plot import ChartPlot
 from app.panels.chart_series import BIN, ChartSeries
+from app.playback.bridge import Bridge
 from app.plot.scales import nice_top
 from app.ui import theme
 from app.ui.font_face import FontFace

@@ -11,7 +11,7 @@ from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QFileDialog, QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app import storage
-from app.bridge import Bridge
+from app.playback.bridge import Bridge
 from app.prompts import CHARACTERS_A_TOKEN, Draft
 from app.session.session import Session, SessionState
 from app.ui.controls import Number

@@ -13,7 +13,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction, QGuiApplication, QPainter, QPaintEvent, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QStackedWidget, QToolButton, QVBoxLayout, QWidget
 
-from app.scope import Scope
+from app.playback.scope import Scope
 from app.ui import theme
 from app.ui.export import ExportMenu, picture_entries, text_entry
 from app.ui.fact_table import FactTable

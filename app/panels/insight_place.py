@@ -7,7 +7,7 @@ from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.panels.insight import Insight, InsightPanel
-from app.scope import Scope
+from app.playback.scope import Scope
 
 
 class InsightPlace(QWidget):

@@ -27,7 +27,7 @@ from app.panels.kv_words import (
     kinds_words,
     summary_words,
 )
-from app.scope import Scope
+from app.playback.scope import Scope
 from app.ui import theme
 from app.ui.facts import Facts
 from engine import Record, Step

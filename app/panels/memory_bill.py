@@ -15,8 +15,8 @@ from app.panels.memory_area import MemoryArea
 from app.panels.memory_device_bar import DeviceBar
 from app.panels.memory_ledger import WIDTH, MemoryLedger
 from app.panels.memory_series import KINDS, MemorySeries, Moment
+from app.playback.scope import ROUNDING, Scope
 from app.plot.scales import nice_end
-from app.scope import ROUNDING, Scope
 from app.session.device_memory import captured_words, device_bill
 from app.ui import theme
 from app.ui.facts import Cell, Facts

@@ -8,7 +8,7 @@ from typing import Any
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
 
-from app.bridge import Bridge
+from app.playback.bridge import Bridge
 from app.words import duration, number, request_title, state_rank, state_words
 from engine import RequestView, request_metrics
 

@@ -28,9 +28,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.bridge import Bridge
 from app.panels.request_model import COLUMNS, PROMPT, Index, RequestModel
 from app.panels.states import state_color
+from app.playback.bridge import Bridge
 from app.ui import theme
 from app.ui.font_face import FontFace
 from app.ui.line import Line

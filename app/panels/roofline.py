@@ -8,7 +8,7 @@ from app.panels.insight import InsightPanel
 from app.panels.roofline_plot import RooflinePlot
 from app.panels.roofline_points import RooflinePoints
 from app.panels.roofline_words import bound_words, summary
-from app.scope import ROUNDING, Scope
+from app.playback.scope import ROUNDING, Scope
 from app.ui import theme
 from app.ui.facts import Facts
 from engine import Header, Record, Step

@@ -13,7 +13,7 @@ from app.panels.step_facts import COLUMNS, step_facts
 from app.panels.step_history import StepHistory
 from app.panels.step_picture import StepPicture
 from app.panels.step_story import StepStory
-from app.scope import Scope
+from app.playback.scope import Scope
 from app.ui import theme
 from app.ui.facts import Facts
 from engine import Record

@@ -18,8 +18,8 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QScrollBar, QToolTip, QWidget
 
-from app.bridge import Bridge
 from app.panels.card_painter import CardPainter
+from app.playback.bridge import Bridge
 from app.ui import theme
 from app.words import request_tooltip, state_words
 from engine import RequestView, State

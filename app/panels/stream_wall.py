@@ -6,9 +6,9 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QPainter, QPaintEvent, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QToolButton, QVBoxLayout, QWidget
 
-from app.bridge import Bridge
 from app.panels.stream_cards import StreamCards
 from app.panels.stream_tally import StreamTally
+from app.playback.bridge import Bridge
 from app.ui import theme
 from app.ui.labels import label
 from app.ui.line import Line, Parts

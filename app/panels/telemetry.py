@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from app.panels.insight import InsightPanel
 from app.panels.machine_picture import MachinePicture
 from app.panels.machine_readings import MachineReadings
-from app.scope import Scope
+from app.playback.scope import Scope
 from app.ui import theme
 from app.ui.facts import Facts
 from engine import Header, Record, Telemetry

@@ -16,7 +16,7 @@ from app.panels.timeline_marks import MARK_WORDS, Mark, TimelineMarks
 from app.panels.timeline_steps import PHASES, TimelineSteps
 from app.panels.timeline_view import TimelineView
 from app.panels.timeline_words import length_words, step_words
-from app.scope import Scope
+from app.playback.scope import Scope
 from app.ui.facts import Cell, Facts
 from engine import PAGED_MODES, Ended, Header, Record, Step, Submitted
 

@@ -23,13 +23,13 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.bridge import Bridge
 from app.panels.states import state_color
 from app.panels.token_card import TokenCardView
 from app.panels.token_ink import TokenMode
 from app.panels.token_switch import TokenSwitch
 from app.panels.token_text import TokenText
 from app.panels.token_view import TokenCard, Waits, token_card, token_classes
+from app.playback.bridge import Bridge
 from app.session.session import Session
 from app.ui import theme
 from app.ui.labels import Note, label

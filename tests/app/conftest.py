@@ -19,8 +19,8 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.bridge import Bridge
 from app.main_window import MainWindow
+from app.playback.bridge import Bridge
 from app.session.session import THREADS, Session
 from app.ui import style_sheet, theme
 from engine import EngineConfig, ModelSpec

@@ -6,8 +6,8 @@ import pytest
 from PySide6.QtCore import QMimeData, Qt, QUrl
 from pytestqt.qtbot import QtBot
 
-from app.bridge import Bridge
 from app.panels.composer import DEFAULT_COUNT, DEFAULT_PROMPT, Composer
+from app.playback.bridge import Bridge
 from app.session.session import Session, SessionState
 from engine import SamplingParams, Submission
 

@@ -14,8 +14,8 @@ from app.panels.insight import INSIGHTS, InsightPanel
 from app.panels.memory_bill import MemoryBill
 from app.panels.roofline import Roofline
 from app.panels.timeline_panel import TimelinePanel
+from app.playback.scope import Scope
 from app.race_choice import LaneChoice, RaceChoice
-from app.scope import Scope
 from app.synthetic import synthetic_trace
 from app.ui import theme
 from app.ui.facts import Facts

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.bridge import Bridge
+from app.playback.bridge import Bridge
 from app.synthetic import header
 from engine import (
     Ended,

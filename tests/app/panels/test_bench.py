@@ -14,7 +14,7 @@ from pytestqt.qtbot import QtBot
 from app.bench import render
 from app.bench_frames import FrameMeter, Replayer
 from app.bench_timeline import MODES, SLOTS, ZOOMS, lane_of, row_steps, timeline_frames
-from app.bridge import Bridge
+from app.playback.bridge import Bridge
 from app.synthetic import synthetic_trace
 from engine import Step, time_of
 

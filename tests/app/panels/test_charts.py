@@ -4,9 +4,9 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from pytestqt.qtbot import QtBot
 
-from app.bridge import Bridge
 from app.panels.charts import LiveCharts
 from app.panels.stream_wall import StreamWall
+from app.playback.bridge import Bridge
 from app.synthetic import synthetic_trace
 from app.ui import theme
 from engine import Telemetry, Trace

@@ -20,7 +20,7 @@ from app.panels.kv_raster import grid_for
 from app.panels.kv_state import CACHED, FREE, KvState
 from app.panels.kv_strips import strips_of
 from app.panels.kv_words import EMPTY, NO_CACHE
-from app.scope import Scope
+from app.playback.scope import Scope
 from app.synthetic import header, synthetic_trace
 from app.ui import theme
 from engine import (

@@ -17,8 +17,8 @@ from app.panels import memory_bill
 from app.panels.memory_bill import MemoryBill
 from app.panels.memory_raster import stacked
 from app.panels.memory_series import KINDS, MemorySeries
+from app.playback.scope import Scope
 from app.plot import patterns
-from app.scope import Scope
 from app.session.device_memory import device_bill
 from app.synthetic import header as synthetic_header
 from app.synthetic import on_gpu, synthetic_trace

@@ -7,9 +7,9 @@ from PySide6.QtTest import QSignalSpy
 from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
-from app.bridge import Bridge
 from app.panels.request_model import COLUMNS
 from app.panels.request_table import RequestTable
+from app.playback.bridge import Bridge
 from app.synthetic import synthetic_trace
 from engine import FinishReason, Trace
 

@@ -18,8 +18,8 @@ from pytestqt.qtbot import QtBot
 from app.panels.roofline import COLUMNS, ROWS, Roofline
 from app.panels.roofline_points import Bound, RooflinePoints
 from app.panels.roofline_words import FORMULAS, amount, detail, headline, rate_words, summary
+from app.playback.scope import Scope
 from app.plot.scales import decade_ticks
-from app.scope import Scope
 from app.synthetic import synthetic_trace
 from app.ui import theme
 from engine import (

@@ -23,8 +23,8 @@ from app.panels.step_mark_of import mark_of
 from app.panels.step_refusals import SENTENCES, refusal_words
 from app.panels.step_story import StepStory, Waste, millis
 from app.panels.step_times import step_times
+from app.playback.scope import Scope
 from app.plot.patterns import Mark
-from app.scope import Scope
 from app.synthetic import on_gpu, synthetic_trace
 from app.ui import theme
 from engine import (

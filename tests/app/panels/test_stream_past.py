@@ -9,11 +9,11 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from pytestqt.qtbot import QtBot
 
-from app.bridge import Bridge
 from app.panels.charts import LiveCharts
 from app.panels.request_table import RequestTable
 from app.panels.stream_tally import StreamTally
 from app.panels.stream_wall import StreamWall
+from app.playback.bridge import Bridge
 from app.synthetic import synthetic_trace
 from engine import (
     Ended,

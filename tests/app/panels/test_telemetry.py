@@ -14,8 +14,8 @@ from pytestqt.qtbot import QtBot
 
 from app.panels.machine_readings import READINGS, MachineReadings
 from app.panels.telemetry import MachinePanel
+from app.playback.scope import Scope
 from app.plot.scales import nice_bytes
-from app.scope import Scope
 from app.ui import theme
 from engine import (
     Engine,

@@ -25,7 +25,7 @@ from app.panels.timeline_steps import LAUNCH, PHASES, TOKENS, TimelineSteps
 from app.panels.timeline_tracks import crisp, host_shares, stacked, token_scale
 from app.panels.timeline_view import LEAPS
 from app.panels.timeline_words import length_words
-from app.scope import Scope
+from app.playback.scope import Scope
 from app.synthetic import on_gpu, synthetic_trace
 from app.synthetic_lanes import MODES, lane_trace
 from app.ui import theme

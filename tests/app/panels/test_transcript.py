@@ -9,8 +9,8 @@ from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QGuiApplication, QTextCursor
 from pytestqt.qtbot import QtBot
 
-from app.bridge import Bridge
 from app.panels.transcript import Transcript
+from app.playback.bridge import Bridge
 from engine import FinishReason, RequestView
 
 

@@ -10,10 +10,10 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QColor, QTextCursor
 from pytestqt.qtbot import QtBot
 
-from app.bridge import Bridge
 from app.panels.token_ink import GHOST, PLAIN, TokenMode, formats, grounds
 from app.panels.token_view import Waits, token_classes
 from app.panels.transcript import Transcript
+from app.playback.bridge import Bridge
 from app.ui import theme
 from engine import Trace, load_trace, save_trace
 from tests.app.panels.conftest import Story, Tell, ToldRuns

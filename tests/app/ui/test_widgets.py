@@ -10,9 +10,9 @@ from PySide6.QtGui import QAction, QGuiApplication
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
-from app.bridge import Bridge
 from app.panels.batching import BatchingPanel
 from app.panels.sampling import OWN, PRESETS, SamplingPanel, stop_strings, stop_text
+from app.playback.bridge import Bridge
 from app.session.session import Session
 from app.ui.banner import Banner
 from app.ui.controls import PowerOfTwo, SliderValue

@@ -8,7 +8,7 @@ from time import perf_counter
 import pytest
 
 from app.panels.lane_tally import LaneTally, waste_words
-from app.playback import Playback, span_of
+from app.playback.player import Playback, span_of
 from app.synthetic_lanes import lane_trace
 from engine import Ended, Step, Trace, measure, time_of
 

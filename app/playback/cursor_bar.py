@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QSlider, QToolButton
 
-from app.scope import Scope
+from app.playback.scope import Scope
 from app.ui import theme
 from app.ui.controls import DropDown
 from app.ui.line import Line

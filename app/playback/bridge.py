@@ -12,7 +12,7 @@ from time import perf_counter
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
-from app.scope import Scope
+from app.playback.scope import Scope
 from engine import Ended, Header, Record, RequestIndex, RequestView, Step, Submitted, Trace
 
 FRAMES_PER_SECOND = 30
