@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QFileDialog, QMainWindow, QMenu, QStackedWidget, Q
 
 from app import storage
 from app.notices import Notices
-from app.pages.play import PlayPage
+from app.play.page import PlayPage
 from app.playback.bridge import Bridge
 from app.saved_runs import SavedRuns
 from app.session.load_progress import LoadStatus

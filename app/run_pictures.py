@@ -14,7 +14,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
 from app.panels.insight import INSIGHTS
-from app.panels.token_ink import TokenMode
+from app.play.transcript.styles import TokenMode
 from app.ui import theme
 from app.words import run_words
 from engine import InvalidInput, Trace, load_trace

@@ -10,8 +10,8 @@ from PySide6.QtGui import QAction, QGuiApplication
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
-from app.panels.batching import BatchingPanel
-from app.panels.sampling import OWN, PRESETS, SamplingPanel, stop_strings, stop_text
+from app.play.setup.batching import BatchingPanel
+from app.play.setup.sampling import OWN, PRESETS, SamplingPanel, stop_strings, stop_text
 from app.playback.bridge import Bridge
 from app.session.session import Session
 from app.ui.banner import Banner

@@ -1,0 +1,177 @@
+"""The live charts' metrics: where each one's lines come from, how its figure reads, and the formula behind it."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+import numpy as np
+from PySide6.QtGui import QColor
+
+from app.play.charts.series import BIN, ChartSeries, Extremes, Percentiles
+from app.plot.scales import tick_words
+from app.ui import theme
+from app.ui.theme import Theme
+from app.words import bytes_words, duration, number
+from engine.trace.column import Array
+
+Line = tuple[Array, Array]  # the lowest and highest value of each bin
+
+
+@dataclass(slots=True)
+class Drawing:
+    """Lines and a band, over all bins so far; `top` fixes the axis, NaN leaves it to what is in sight."""
+
+    lines: list[Line] = field(default_factory=list)
+    band: Line | None = None
+    top: float = math.nan
+
+
+class Metric(ABC):
+    """One chart: `title` with its unit, and the `formula` for its tooltip."""
+
+    name: str
+    title: str
+    formula: str
+    hue: float | None = None
+
+    def color(self, t: Theme) -> QColor:
+        return t.text if self.hue is None else theme.oklch(t.lightness, t.chroma, self.hue)
+
+    def shown(self, series: ChartSeries) -> bool:
+        return True
+
+    @abstractmethod
+    def drawing(self, series: ChartSeries) -> Drawing:
+        """The lines over all bins."""
+
+    @abstractmethod
+    def figure(self, series: ChartSeries, place: int) -> tuple[str, str]:
+        """The value at a bin as a number and its unit; empty when there is none."""
+
+    def tick(self, value: float) -> str:
+        return tick_words(value)
+
+
+def at(values: Array, place: int) -> float:
+    """A column's value at a bin; its last one beyond the end, NaN before anything."""
+    return float(values[min(place, len(values) - 1)]) if len(values) else math.nan
+
+
+class Throughput(Metric):
+    name, title = "throughput", "Throughput"
+    formula = "output tokens of the last second ÷ 1 s"
+
+    def color(self, t: Theme) -> QColor:
+        return t.accent
+
+    def drawing(self, series: ChartSeries) -> Drawing:
+        rate = series.rate()
+        return Drawing([(rate, rate)])
+
+    def figure(self, series: ChartSeries, place: int) -> tuple[str, str]:
+        rate = series.rate()
+        latest = place >= int(series.now / BIN)
+        value = series.live_rate if latest else at(rate, place) if place < len(rate) + 4 else 0.0
+        return ("", "") if not len(rate) or math.isnan(value) else (number(value), "tok/s")
+
+
+class Latency(Metric):
+    """A median line with the band up to p95; p99 is in the tooltip."""
+
+    def __init__(self, name: str, title: str, formula: str, hue: float) -> None:
+        self.name, self.title, self.formula, self.hue = name, title, formula, hue
+
+    def source(self, series: ChartSeries) -> Percentiles:
+        return series.ttft if self.name == "ttft" else series.itl
+
+    def drawing(self, series: ChartSeries) -> Drawing:
+        source = self.source(series)
+        source.settle(series.now)
+        return Drawing([(source[0], source[0])], (source[0], source[1]))
+
+    def _last(self, series: ChartSeries, place: int) -> int:
+        """The latest bin with a value, not after `place`; -1 when there is none."""
+        known = np.flatnonzero(~np.isnan(self.source(series)[0][max(0, place - 239) : place + 1]))
+        return int(known[-1]) + max(0, place - 239) if len(known) else -1
+
+    def figure(self, series: ChartSeries, place: int) -> tuple[str, str]:
+        last = self._last(series, place)
+        if last < 0:
+            return "", ""
+        text, unit = duration(float(self.source(series)[0][last])).split(" ", 1)
+        return text, unit
+
+    def percentiles(self, series: ChartSeries, place: int) -> str:
+        last = self._last(series, place)
+        if last < 0:
+            return ""
+        source = self.source(series)
+        return " · ".join(f"p{q} {duration(float(source[i][last]))}" for i, q in enumerate(source.QUANTILES))
+
+    def tick(self, value: float) -> str:
+        return "0" if not value else f"{value * 1000:,.4g} ms" if value < 0.9995 else f"{value:,.4g} s"
+
+
+class Requests(Metric):
+    name, title = "requests", "Running · waiting"
+    formula = "requests that hold a slot · requests that wait for one, after each step"
+
+    def drawing(self, series: ChartSeries) -> Drawing:
+        return Drawing([(s[0], s[1]) for s in (series.running, series.waiting)])
+
+    def figure(self, series: ChartSeries, place: int) -> tuple[str, str]:
+        running, waiting = at(series.running[2], place), at(series.waiting[2], place)
+        return ("", "") if math.isnan(running) else (f"{running:,.0f} · {waiting:,.0f}", "")
+
+
+class Blocks(Metric):
+    name, title, hue = "blocks", "KV blocks used", 195.0
+    formula = "blocks of the pool that hold keys and values; a block is so many tokens of one request"
+
+    def drawing(self, series: ChartSeries) -> Drawing:
+        return Drawing([(series.used[0], series.used[1])], top=float(series.blocks) or math.nan)
+
+    def figure(self, series: ChartSeries, place: int) -> tuple[str, str]:
+        used = at(series.used[2], place)
+        if math.isnan(used):
+            return "", ""
+        return f"{used:,.0f}", f"of {series.blocks:,}" if series.blocks else ""
+
+
+class Load(Metric):
+    """How busy a processor is; its memory stands beside the figure."""
+
+    def __init__(self, name: str, title: str, formula: str, hue: float) -> None:
+        self.name, self.title, self.formula, self.hue = name, title, formula, hue
+
+    def source(self, series: ChartSeries) -> tuple[Extremes, Extremes]:
+        return (series.gpu, series.gpu_memory) if self.name == "gpu" else (series.cpu, series.memory)
+
+    def shown(self, series: ChartSeries) -> bool:
+        return self.name != "gpu" or series.gpu.count > 0
+
+    def drawing(self, series: ChartSeries) -> Drawing:
+        busy, _ = self.source(series)
+        return Drawing([(busy[0], busy[1])], top=100.0 if self.name == "gpu" else 100.0 * (series.cores or 1))
+
+    def figure(self, series: ChartSeries, place: int) -> tuple[str, str]:
+        busy, memory = (at(s[2], place) for s in self.source(series))
+        return ("", "") if math.isnan(busy) else (f"{busy:.0f} %", bytes_words(memory))
+
+    def tick(self, value: float) -> str:
+        return f"{value:.0f} %" if value else "0"
+
+
+def all_metrics() -> list[Metric]:
+    """The charts from top to bottom."""
+    return [
+        Throughput(),
+        Latency("ttft", "Time to first token  p50–p95", "TTFT = first token − submit, over the last 5 s", 155),
+        Latency("itl", "Inter-token latency  p50–p95", "ITL = gaps between emissions, pooled, over the last 1 s", 80),
+        Requests(),
+        Blocks(),
+        Load("cpu", "CPU · memory", "100 % a core; memory of the engine's process", 300),
+        Load("gpu", "GPU · memory", "share of time in which the GPU was busy; memory in use on it", 330),
+    ]

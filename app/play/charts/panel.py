@@ -1,0 +1,323 @@
+"""The live charts: a minute, or the whole run, of throughput, latency, queue, KV blocks and the machine."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import (
+    QHideEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QResizeEvent,
+    QShowEvent,
+)
+from PySide6.QtWidgets import QSizePolicy, QToolButton, QVBoxLayout, QWidget
+
+from app.play.charts.metrics import Latency, Metric, all_metrics
+from app.play.charts.plot import ChartPlot
+from app.play.charts.series import BIN, ChartSeries
+from app.playback.bridge import Bridge
+from app.plot.scales import nice_top
+from app.ui import theme
+from app.ui.font_face import FontFace
+from app.ui.labels import Heading
+from app.ui.painted import Painted
+from app.words import duration
+from engine import Record
+
+WINDOW = 60.0
+TICK_MS = 33
+CHARTS_A_TICK = 2  # each of six is drawn ten times a second
+GUTTER = 44
+MARGIN = 0.1  # of the seconds in sight, before a moment that was out of sight
+
+
+class Chart(Painted):
+    """One metric: title and figure on a line, the plot under it, three ticks at the right. `moment` is the one on
+    show, infinite while that is the newest."""
+
+    hovered = Signal(float)  # share of the plot's width; -1: left
+    sought = Signal(float)  # a person goes to this share of the plot's width
+
+    def __init__(self, measure: Metric, series: ChartSeries) -> None:
+        super().__init__()
+        self.measure, self.series = measure, series
+        self.setObjectName(f"chart_{measure.name}")
+        self.setAccessibleName(measure.title)
+        self.setMouseTracking(True)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+        self.plot: ChartPlot | None = None
+        self.top = 1.0
+        self.span = (0.0, WINDOW)
+        self.hair = -1.0
+        self.moment = math.inf
+        self._figure = ("", "")
+        self._said: tuple[object, ...] = ()
+        self._drawn: tuple[object, ...] = ()
+        self.restyle()
+
+    def build(self) -> None:
+        """Makes the plot: once, after the first paint."""
+        if self.plot is None:
+            self.plot = ChartPlot(self)
+            self.restyle()
+            self._place()
+            self.plot.view.show()
+            self._drawn = ()
+
+    def restyle(self) -> None:
+        t = theme.current()
+        self._big, self._small, self._tiny = map(FontFace, (theme.ui(20, 300), theme.ui(12), theme.ui(11)))
+        if self.plot is not None:
+            self.plot.colors(self.measure.color(t), t.secondary, t.accent, t.panel)
+        self._place()
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        return QSize(theme.px(256), theme.px(84))
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(theme.px(180), theme.px(62))
+
+    def area(self) -> QRectF:
+        """Where the plot is."""
+        px = theme.px
+        return QRectF(0, px(27), self.width() - px(GUTTER), max(px(20), self.height() - px(27) - px(7)))
+
+    def refresh(self, span: tuple[float, float]) -> None:
+        """Draws what is new."""
+        series = self.series
+        key = (series.now, series.live_rate, span, self.width(), self.height(), self.hair, self.moment)
+        if self.plot is None or key == self._drawn:
+            return
+        self._drawn, self.span = key, span
+        drawing = self.measure.drawing(series)
+        first = max(0, int(span[0] / BIN) - 1)
+        last = int(series.now / BIN) + 1
+        seen = [part[1][first:last] for part in (*drawing.lines, *([drawing.band] if drawing.band else []))]
+        highest = max((float(np.nanmax(s)) for s in seen if len(s) and not np.isnan(s).all()), default=0.0)
+        self.top = drawing.top if not math.isnan(drawing.top) else nice_top(highest * 1.02)
+        self.plot.draw(drawing, first, last, span, self.top, series.now)
+        self.plot.point(span[0] + self.hair * (span[1] - span[0]) if self.hair >= 0 else None, self.moment)
+        said = (self.measure.figure(series, self.place()), self.top)
+        if said != self._said:
+            self._said, self._figure = said, said[0]
+            self.setAccessibleDescription(" ".join(self._figure))
+            self.update()
+
+    def place(self) -> int:
+        """The bin under the pointer, else at the moment on show."""
+        if self.hair < 0:
+            return int(min(self.series.now, self.moment) / BIN)
+        return int(min(self.series.now, self.span[0] + self.hair * (self.span[1] - self.span[0])) / BIN)
+
+    # -- painting -------------------------------------------------------------------------------------------------
+
+    def _place(self) -> None:
+        if self.plot is not None:
+            self.plot.view.setGeometry(self.area().toRect())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        self._place()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        t, px = theme.current(), theme.px
+        painter = QPainter(self)
+        area = self.area()
+        baseline = px(19)
+        number, unit = self._figure
+        x = float(self.width())
+        if unit:
+            x -= self._small.width(unit)
+            painter.setFont(self._small.font)
+            painter.setPen(t.secondary)
+            self._small.draw(painter, x, baseline, unit)
+            x -= px(4)
+        x -= self._big.width(number)
+        painter.setFont(self._big.font)
+        painter.setPen(t.text)
+        self._big.draw(painter, x, baseline, number)
+        painter.setFont(self._small.font)
+        painter.setPen(t.secondary)
+        self._small.draw(painter, 0, baseline, self._small.cut(self.measure.title, x - px(8)))
+        painter.fillRect(QRectF(0, area.bottom(), area.width(), 1), t.hairline)
+        if number:
+            self._ticks(painter, area)
+
+    def _ticks(self, painter: QPainter, area: QRectF) -> None:
+        face = self._tiny
+        painter.setFont(face.font)
+        painter.setPen(theme.current().faint)
+        cap = face.metrics.capHeight()
+        shares = (0.0, 0.5, 1.0) if area.height() > 3 * cap + theme.px(12) else (0.0, 1.0)
+        for share in shares:
+            text = self.measure.tick(self.top * share)
+            y = area.bottom() - share * (area.height() - cap)
+            face.draw(painter, self.width() - face.width(text), y, text)
+
+    # -- the pointer ----------------------------------------------------------------------------------------------
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        share = self._share(event)
+        self.hovered.emit(share if 0 <= share <= 1 else -1.0)
+        if event.buttons() & Qt.MouseButton.LeftButton:
+            self.sought.emit(min(max(share, 0.0), 1.0))
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        share = self._share(event)
+        if event.button() is Qt.MouseButton.LeftButton and 0 <= share <= 1:
+            self.sought.emit(share)
+
+    def _share(self, event: QMouseEvent) -> float:
+        area = self.area()
+        return (event.position().x() - area.left()) / area.width()
+
+    def leaveEvent(self, event: QEvent) -> None:
+        self.hovered.emit(-1.0)
+
+    def tip(self, at: QPointF) -> str:
+        return self.tooltip()
+
+    def tooltip(self) -> str:
+        """The formula, and the percentiles at the cursor."""
+        more = self.measure.percentiles(self.series, self.place()) if isinstance(self.measure, Latency) else ""
+        return "\n".join(part for part in (self.measure.formula, more) if part)
+
+
+class LiveCharts(QWidget):
+    """The charts of the bridge's trace, all over the same seconds: the newest, or those around the scope's moment."""
+
+    def __init__(self, bridge: Bridge, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("live_charts")
+        self.bridge = bridge
+        self.series = ChartSeries()
+        self.whole = False
+        self.span_button = QToolButton()
+        self.span_button.setObjectName("chart_span")
+        self.span_button.setToolTip("The last minute, or the whole run")
+        self.span_button.clicked.connect(self._on_span)
+        self.charts = [Chart(metric, self.series) for metric in all_metrics()]
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(Heading("Live", self.span_button))
+        for chart in self.charts:
+            column.addWidget(chart, 1)
+            chart.hovered.connect(self._on_hovered)
+            chart.sought.connect(self._on_sought)
+            chart.setVisible(chart.measure.shown(self.series))
+        self._turn = 0
+        self._hair = -1.0
+        self._end: float | None = None  # of the seconds in sight, while the moment on show is in the past
+        self._moved = False
+        self._timer = QTimer(self)
+        self._timer.setInterval(TICK_MS)
+        self._timer.timeout.connect(self._on_tick)
+        bridge.records_arrived.connect(self._on_records)
+        bridge.trace_reset.connect(self._on_reset)
+        bridge.scope.moved.connect(self._on_moved)
+        theme.changes.theme_changed.connect(self._on_theme)
+        self._tell_span()
+
+    def span(self) -> tuple[float, float]:
+        """The seconds in sight: the last minute, or everything; in the past they stand still around the cursor."""
+        end = self.series.now if self._end is None else self._end
+        if self.whole:
+            return 0.0, max(end, 10.0)
+        return max(0.0, end - WINDOW), max(end, 10.0)
+
+    def _on_moved(self) -> None:
+        """The moment on show is another one. Charts in sight are drawn with the next tick."""
+        scope = self.bridge.scope
+        moment, self._moved = scope.moment, True
+        if scope.following:
+            self._end = None
+        else:
+            end = self.series.now if self._end is None else self._end
+            if not self.whole and moment < end - WINDOW:
+                end = max(moment + (1 - MARGIN) * WINDOW, WINDOW)
+            self._end = max(end, moment)
+        for chart in self.charts:
+            chart.moment = moment
+        self._tell_span()
+
+    def _on_sought(self, share: float) -> None:
+        begin, end = self.span()
+        time = begin + share * (end - begin)
+        if time >= self.series.now:
+            self.bridge.scope.follow()
+        else:
+            self.bridge.scope.seek(max(time, self.bridge.scope.origin))
+
+    def refresh(self) -> None:
+        """Draws every chart now."""
+        self.series.live_rate = self.bridge.live_rate
+        for chart in self.charts:
+            chart.build()
+            chart.refresh(self.span())
+
+    def _on_records(self, records: list[Record]) -> None:
+        self.series.feed(records)
+
+    def _on_reset(self, trace: object) -> None:
+        self.series.reset()
+        self._end = None
+        for chart in self.charts:
+            chart.setVisible(chart.measure.shown(self.series))
+
+    def _on_tick(self) -> None:
+        self.series.live_rate = self.bridge.live_rate
+        shown = [chart for chart in self.charts if chart.measure.shown(self.series)]
+        scope = self.bridge.scope
+        count = len(shown) if self._moved and not scope.playing else CHARTS_A_TICK
+        self._moved = False
+        for _ in range(count):
+            self._turn = (self._turn + 1) % len(shown)
+            chart = shown[self._turn]
+            chart.setVisible(True)
+            chart.build()
+            chart.refresh(self.span())
+        if self._turn < CHARTS_A_TICK:
+            self._tell_span()
+
+    def _on_hovered(self, share: float) -> None:
+        self._hair = share
+        for chart in self.charts:
+            chart.hair = share
+            chart.refresh(self.span())
+        self._tell_span()
+
+    def _on_span(self) -> None:
+        self.whole = not self.whole
+        self._tell_span()
+
+    def _tell_span(self) -> None:
+        begin, end = self.span()
+        scope = self.bridge.scope
+        pointed = begin + self._hair * (end - begin)
+        if not scope.following:
+            text = f"at {duration(max(0.0, (pointed if self._hair >= 0 else scope.moment) - scope.origin))}"
+        elif self._hair >= 0:
+            text = f"{duration(end - pointed)} ago"
+        elif self.whole:
+            text = f"all {duration(end)}"
+        else:
+            text = "last 60 s"
+        if text != self.span_button.text():
+            self.span_button.setText(text)
+
+    def _on_theme(self) -> None:
+        for chart in self.charts:
+            chart.restyle()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._timer.start()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        self._timer.stop()
+        super().hideEvent(event)

@@ -1,0 +1,319 @@
+"""The composer: a prompt, how many of it, and Send."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtGui import QAction, QKeySequence
+from PySide6.QtWidgets import QFileDialog, QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+
+from app import storage
+from app.play.prompts import CHARACTERS_A_TOKEN, Draft
+from app.playback.bridge import Bridge
+from app.session.session import Session, SessionState
+from app.ui.controls import Number
+from app.ui.labels import Hairline, Note, label, set_role
+from app.ui.prompt_edit import PromptEdit
+from app.words import sentence
+from engine import InvalidInput, ModelCard, Record, SamplingParams, Submitted, read_prompts
+
+DEFAULT_PROMPT = "Tell me a story about a {fox|whale|dragon|robot} and a {lantern|violin|kite|piano}."
+DEFAULT_COUNT = 16
+
+
+class Toggle(QPushButton):
+    """A quiet button that is on or off; a tick says which."""
+
+    def __init__(self, name: str, text: str, tip: str) -> None:
+        super().__init__()
+        self.setObjectName(name)
+        self.setAccessibleName(text)
+        self.setAccessibleDescription(tip)
+        self.setToolTip(tip)
+        self.setProperty("role", "quiet")
+        self.setCheckable(True)
+        self._text = text
+        self.toggled.connect(self._tell)
+        self._tell(False)
+
+    def _tell(self, on: bool) -> None:
+        self.setText(f"✓ {self._text}" if on else self._text)
+
+
+class Composer(QFrame):
+    """Turns what is written into submissions and sends them through the session. The text stays after sending."""
+
+    draft_changed = Signal()
+    path_dropped = Signal(object)  # Path: a prompt file or a model folder
+
+    def __init__(self, session: Session, bridge: Bridge, params: Callable[[], SamplingParams]) -> None:
+        super().__init__()
+        self.setObjectName("composer")
+        self.setProperty("role", "panel")
+        self._session, self._bridge, self._params = session, bridge, params
+        self._file: tuple[str, ...] = ()
+        self._ratio = CHARACTERS_A_TOKEN
+        self.prompt = PromptEdit("composer_prompt")
+        self.prompt.setAccessibleName("Prompt")
+        self.prompt.setPlaceholderText("Write a prompt. {fox|owl} stands for either word.")
+        self.system = PromptEdit("composer_system", 1, 4)
+        self.system.setAccessibleName("System prompt")
+        self.system.setPlaceholderText("How the model should behave")
+        self.summary = label("", "note", "composer_summary")
+        self.message = Note("composer_message", "error")
+        self.use_system = Toggle("composer_use_system", "System prompt", "Begin every chat with these instructions")
+        self.chat = Toggle("composer_chat", "Chat", "Put the prompt into the model's chat template; off: as it stands")
+        self.each_line = Toggle("composer_each_line", "One a line", "Every line is a prompt of its own")
+        self.file = QPushButton("File …")
+        self.file.setObjectName("composer_file")
+        self.file.setProperty("role", "quiet")
+        self.file.setAccessibleName("Take prompts from a file")
+        self.file.setToolTip("Take prompts from a text file, one a line")
+        self.drop_file = QPushButton()
+        self.drop_file.setObjectName("composer_drop_file")
+        self.drop_file.setProperty("role", "quiet")
+        self.drop_file.setToolTip("Back to the written prompt")
+        self.drop_file.hide()
+        self.count = Number("composer_count", 1, 256, DEFAULT_COUNT)
+        self.count.setPrefix("×  ")
+        self.count.setAccessibleName("How many times")
+        self.count.setToolTip("How many requests to make of each prompt")
+        self.count.setKeyboardTracking(True)
+        self.send_button = QPushButton("Send   Ctrl ⏎")
+        self.send_button.setObjectName("composer_send")
+        self.send_button.setProperty("role", "primary")
+        self.send_button.setAccessibleName("Send")
+        self.stop_button = QPushButton("Stop")
+        self.stop_button.setObjectName("composer_stop")
+        self.stop_button.setToolTip("Stop every request (Esc)")
+        self.send_action = QAction("Send", self)
+        self.send_action.setShortcuts([QKeySequence("Ctrl+Return"), QKeySequence("Ctrl+Enter")])
+        self.stop_action = QAction("Stop all requests", self)
+        self._lay_out()
+        self._connect()
+        self._recall()
+        self._on_state(session.state)
+        self._on_busy(bridge.busy)
+
+    def _lay_out(self) -> None:
+        self.field = QFrame()
+        self.field.setProperty("role", "field")
+        inner = QVBoxLayout(self.field)
+        inner.setContentsMargins(12, 8, 8, 6)
+        inner.setSpacing(4)
+        self.system_row = QWidget()
+        above = QVBoxLayout(self.system_row)
+        above.setContentsMargins(0, 0, 0, 4)
+        above.setSpacing(4)
+        beside = QHBoxLayout()
+        beside.setSpacing(8)
+        name = label("System", "note")
+        name.setContentsMargins(0, 3, 0, 0)  # on the line of the text beside it
+        beside.addWidget(name, 0, Qt.AlignmentFlag.AlignTop)
+        beside.addWidget(self.system, 1)
+        above.addLayout(beside)
+        above.addWidget(Hairline())
+        inner.addWidget(self.system_row)
+        inner.addWidget(self.prompt)
+        quiet = QHBoxLayout()
+        quiet.setSpacing(2)
+        quiet.addWidget(self.drop_file)
+        quiet.addWidget(self.summary)
+        quiet.addStretch(1)
+        for button in (self.use_system, self.chat, self.each_line, self.file):
+            quiet.addWidget(button)
+        inner.addLayout(quiet)
+        column = QVBoxLayout()
+        column.setSpacing(4)
+        column.addWidget(self.field)
+        column.addWidget(self.message)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(12, 12, 12, 12)
+        row.setSpacing(8)
+        row.addLayout(column, 1)
+        row.addSpacing(4)
+        for widget in (self.count, self.stop_button, self.send_button):
+            row.addWidget(widget, 0, Qt.AlignmentFlag.AlignVCenter)
+
+    def _connect(self) -> None:
+        self._telling = QTimer(self, singleShot=True, interval=30)
+        self._telling.timeout.connect(self._tell)
+        for signal in (self.prompt.textChanged, self.system.textChanged, self.count.valueChanged):
+            signal.connect(self._on_edited)
+        for toggle in (self.use_system, self.chat, self.each_line):
+            toggle.toggled.connect(self._on_edited)
+        self.use_system.toggled.connect(self._on_use_system)
+        for edit in (self.prompt, self.system):
+            edit.file_dropped.connect(self.path_dropped)
+            edit.focus_changed.connect(self._on_focus)
+        self.file.clicked.connect(self.choose_file)
+        self.drop_file.clicked.connect(self._on_drop_file)
+        self.send_button.clicked.connect(self.send)
+        self.stop_button.clicked.connect(self._on_stop)
+        self.send_action.triggered.connect(self.send)
+        self.stop_action.triggered.connect(self._on_stop)
+        self._session.state_changed.connect(self._on_state)
+        self._session.model_loaded.connect(self._on_loaded)
+        self._session.submit_failed.connect(self._on_failed)
+        self._session.submitted.connect(self._on_submitted)
+        self._bridge.busy_changed.connect(self._on_busy)
+        self._bridge.records_arrived.connect(self._on_records)
+
+    # -- what is written ------------------------------------------------------------------------------------------
+
+    def draft(self) -> Draft:
+        return Draft(
+            text=self.prompt.toPlainText(),
+            count=self.count.value(),
+            each_line=self.each_line.isChecked(),
+            file=self._file,
+            system=self.system.toPlainText().strip() if self.use_system.isChecked() else "",
+            chat=self.chat.isChecked(),
+        )
+
+    def send(self) -> None:
+        """Sends the draft. What is wrong with it is said below the text, which stays."""
+        draft = self.draft()
+        try:
+            submissions = draft.submissions(self._params())
+        except InvalidInput as error:
+            self._say(sentence(str(error)))
+            return
+        self._say("")
+        self.prompt.remember(draft.text)
+        self._keep()
+        self._session.send(submissions)
+
+    def choose_file(self) -> None:
+        """Asks for a file of prompts."""
+        folder = str(storage.settings().value("composer/folder", ""))
+        dialog = QFileDialog(self.window(), "Open a file of prompts, one a line", folder)
+        dialog.setObjectName("prompt_file_dialog")
+        dialog.setNameFilters(["Text files (*.txt *.text *.md *.prompts)", "All files (*)"])
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.fileSelected.connect(self.open_file)
+        dialog.open()
+
+    def open_file(self, path: str | Path) -> None:
+        """Takes the prompts of a text file, one a line, in place of the written ones."""
+        path = Path(path)
+        try:
+            prompts = read_prompts(path)
+        except InvalidInput as error:
+            self._say(sentence(str(error)))
+            return
+        storage.settings().setValue("composer/folder", str(path.parent))
+        self.take(path.name, prompts)
+        self.drop_file.setToolTip(f"{path}\nClick to go back to the written prompt")
+
+    def take(self, name: str, prompts: Sequence[str]) -> None:
+        """These prompts, as they are, in place of the written one; `name` says whose they are."""
+        self._file = tuple(prompts)
+        self.drop_file.setText(f"{name}  ✕")
+        self.drop_file.setAccessibleName(f"Do not use {name}")
+        self.drop_file.setToolTip("Click to go back to the written prompt")
+        self.drop_file.show()
+        self.prompt.setEnabled(False)
+        self.each_line.setEnabled(False)
+        self.count.setValue(1)
+        self._say("")
+        self._on_edited()
+
+    # -- slots ----------------------------------------------------------------------------------------------------
+
+    def _on_drop_file(self) -> None:
+        self._file = ()
+        self.drop_file.hide()
+        self.prompt.setEnabled(True)
+        self.each_line.setEnabled(True)
+        self.prompt.setFocus()
+        self._on_edited()
+
+    def _on_edited(self) -> None:
+        if self.message.property("role") == "error":
+            self._say("")
+        self._telling.start()
+
+    def _tell(self) -> None:
+        self.summary.setText(self.draft().summary(self._ratio))
+        self.draft_changed.emit()
+
+    def _on_use_system(self, on: bool) -> None:
+        self.system_row.setVisible(on)
+        if on:
+            self.system.setFocus()
+
+    def _on_focus(self, focused: bool) -> None:
+        self.field.setProperty("focused", focused)
+        set_role(self.field, "field")
+
+    def _on_stop(self) -> None:
+        self._session.stop()
+
+    def _on_state(self, state: SessionState) -> None:
+        self.send_button.setEnabled(state is SessionState.READY)
+        waiting = {
+            SessionState.LOADING: "The model is loading",
+            SessionState.EMPTY: "Load a model first",
+            SessionState.DIED: "The engine has died: restart it first",
+        }
+        self.send_button.setToolTip(waiting.get(state, "Send (Ctrl+Enter)"))
+        if state is SessionState.READY:
+            self._say("")
+
+    def _on_loaded(self, card: ModelCard) -> None:
+        self.chat.setEnabled(card.chat)
+        if not card.chat:
+            self.chat.setChecked(False)
+            self.chat.setToolTip(f"{card.name} has no chat template: prompts go in as they stand")
+        elif not self.chat.isChecked() and storage.settings().value("composer/chat", "true") == "true":
+            self.chat.setChecked(True)
+
+    def _on_failed(self, message: str) -> None:
+        self._say(sentence(message))
+
+    def _on_submitted(self, ids: list[int]) -> None:
+        self._say("")
+
+    def _on_busy(self, busy: bool) -> None:
+        self.stop_button.setEnabled(busy)
+        self.stop_action.setEnabled(busy)
+
+    def _on_records(self, records: list[Record]) -> None:
+        last = next((r for r in reversed(records) if isinstance(r, Submitted)), None)
+        if last is not None and len(last.token_ids):
+            written = sum(len(m["content"]) for m in last.messages) or len(last.text)
+            self._ratio = max(0.5, written / len(last.token_ids))
+            self._telling.start()
+
+    def _say(self, text: str) -> None:
+        self.message.say(text, "error")
+
+    # -- remembered between starts --------------------------------------------------------------------------------
+
+    def _keep(self) -> None:
+        kept = storage.settings()
+        kept.setValue("composer/history", json.dumps(self.prompt.history))
+        kept.setValue("composer/count", self.count.value())
+        kept.setValue("composer/system", self.system.toPlainText())
+        kept.setValue("composer/use_system", self.use_system.isChecked())
+        if self.chat.isEnabled():
+            kept.setValue("composer/chat", "true" if self.chat.isChecked() else "false")
+
+    def _recall(self) -> None:
+        kept = storage.settings()
+        try:
+            history = [text for text in json.loads(str(kept.value("composer/history", "[]"))) if isinstance(text, str)]
+        except (ValueError, TypeError):
+            history = []
+        self.prompt.recall(history)
+        self.prompt.setPlainText(history[-1] if history else DEFAULT_PROMPT)
+        self.count.setValue(int(str(kept.value("composer/count", DEFAULT_COUNT))))
+        self.system.setPlainText(str(kept.value("composer/system", "")))
+        self.use_system.setChecked(str(kept.value("composer/use_system", "false")) == "true")
+        self.system_row.setVisible(self.use_system.isChecked())
+        self.chat.setChecked(str(kept.value("composer/chat", "true")) == "true")
+        self._tell()

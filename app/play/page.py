@@ -1,0 +1,204 @@
+"""The Play page: what is loaded at the left, the streams in the middle, live figures at the right, a prompt below."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QByteArray, Qt, Signal
+from PySide6.QtGui import QAction, QKeyEvent
+from PySide6.QtWidgets import QScrollArea, QVBoxLayout, QWidget
+
+from app import storage
+from app.panels.insight import INSIGHTS, InsightPanel
+from app.panels.insight_place import InsightPlace
+from app.play.composer import Composer
+from app.play.layout import AREAS, RIGHT, PlayLayout, dock_host
+from app.play.setup.batching import BatchingPanel
+from app.play.setup.model import ModelPanel
+from app.play.setup.sampling import SamplingPanel
+from app.play.streams.wall import StreamWall
+from app.playback.bridge import Bridge
+from app.playback.cursor_bar import CursorBar, cursor_key
+from app.session.session import Session
+from app.ui import theme
+from app.ui.dock import Dock
+from app.ui.labels import Hairline
+from engine import ModelSpec
+
+LAYOUT_KEY, LAYOUT_VERSION = "play/layout", 2
+INSIDE_KEY = "play/inside"
+COLUMNS_KEY = "play/request columns"
+
+
+class PlayPage(QWidget):
+    """Builds the panels and joins their signals; holds nothing else.
+
+    The panels that are slow to build come with `complete`, after the window's first paint, and those that look inside
+    when they are first seen.
+    """
+
+    told = Signal(str)  # something was done, in words
+    failed = Signal(str)
+
+    def __init__(self, session: Session, bridge: Bridge) -> None:
+        super().__init__()
+        self.setObjectName("play_page")
+        self.setProperty("role", "page")
+        self._session, self._bridge = session, bridge
+        self.model = ModelPanel(session)
+        self.batching = BatchingPanel(session, bridge)
+        self.sampling = SamplingPanel()
+        self.wall = StreamWall(bridge)
+        self.composer = Composer(session, bridge, self.sampling.params)
+        self.docks: dict[str, Dock] = {}
+        self.places: dict[str, InsightPlace] = {}
+        self._awaited = -1  # a request just made, opened as soon as its record arrives
+        self.area = dock_host()
+        self.layout_of = PlayLayout(self.area, self.docks)
+        self.area.setCentralWidget(self.wall)
+        self._add_dock("setup", "Setup", self._setup())
+        column = QVBoxLayout(self)
+        column.setContentsMargins(8, 8, 8, 8)
+        column.setSpacing(8)
+        self.cursor_bar = CursorBar(bridge.scope)
+        self.cursor_bar.inside_asked.connect(self.see_inside)
+        self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
+        column.addWidget(self.area, 1)
+        column.addWidget(self.cursor_bar)
+        column.addWidget(self.composer)
+        theme.changes.theme_changed.connect(self._on_theme)
+        self._on_theme()
+        self.model.load_asked.connect(self._on_load_asked)
+        self.wall.stop_requested.connect(self._on_stop_asked)
+        self.wall.regenerate_requested.connect(lambda request: session.regenerate(bridge.requests[request]))
+
+    def complete(self) -> None:
+        """Builds the rest, once the window is on the screen."""
+        if "live" in self.docks:
+            return
+        from app.play.charts.panel import LiveCharts
+        from app.play.requests.table import RequestTable
+        from app.play.transcript.panel import Transcript
+
+        self.charts = LiveCharts(self._bridge)
+        self.table = RequestTable(self._bridge)
+        self.transcript = Transcript(self._bridge, self._session)
+        for panel in (self.wall, self.table):
+            panel.request_opened.connect(self._on_opened)
+        self.wall.follow_up_requested.connect(self._on_follow_up)
+        self.transcript.request_created.connect(self._on_created)
+        self._bridge.records_arrived.connect(self._on_records)
+        self._add_dock("live", "Live figures", self.charts, 12)
+        self._add_dock("requests", "Requests", self.table, 8)
+        self._add_dock("transcript", "Transcript", self.transcript, 8)
+        for insight in INSIGHTS:
+            place = self.places[insight.name] = InsightPlace(insight, self._bridge.scope)
+            place.built.connect(self._on_built)
+            self._add_dock(insight.name, insight.title, place, 12)
+            self.docks[insight.name].visibilityChanged.connect(self._tell_titles)
+        self.layout_of.prompt()
+        kept = storage.settings().value(LAYOUT_KEY)
+        if isinstance(kept, QByteArray):  # else the file was written by something else
+            self.area.restoreState(kept, LAYOUT_VERSION)
+            self.cursor_bar.inside.setChecked(str(storage.settings().value(INSIDE_KEY, "")).lower() == "true")
+        columns = storage.settings().value(COLUMNS_KEY)
+        if columns is not None:
+            self.table.restore_columns(columns)
+
+    def keep_layout(self) -> None:
+        storage.settings().setValue(COLUMNS_KEY, self.table.save_columns())
+        storage.settings().setValue(LAYOUT_KEY, self.area.saveState(LAYOUT_VERSION))
+
+    def reset_layout(self) -> None:
+        """Every dock back in its first place."""
+        self.see_inside(False)
+
+    def see_inside(self, inside: bool = True) -> None:
+        """All docks that look inside, at once; or the usual ones."""
+        if inside:
+            self.layout_of.inside()
+        else:
+            self.layout_of.prompt()
+        self.cursor_bar.inside.setChecked(inside)
+        storage.settings().setValue(INSIDE_KEY, inside)
+
+    def cursor_commands(self) -> list[tuple[str, str, Callable[[], object]]]:
+        """What the cursor can be told: words, key, and what it does."""
+        scope = self._bridge.scope
+        return [
+            ("Play from the cursor, or pause", "Space", scope.toggle),
+            ("One step back", ",", lambda: scope.step_by(-1)),
+            ("One step on", ".", lambda: scope.step_by(1)),
+            ("Follow the newest", "F", scope.follow),
+        ]
+
+    def _tell_titles(self) -> None:
+        """A panel says its title where no tab does."""
+        for name, place in self.places.items():
+            if place.panel is not None:
+                place.panel.heading.setVisible(not self.area.tabifiedDockWidgets(self.docks[name]))
+
+    def _on_built(self, panel: InsightPanel) -> None:
+        self._tell_titles()
+        panel.done.connect(self.told)
+        panel.failed.connect(self.failed)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """What no panel had a use for: the cursor's keys."""
+        if not cursor_key(self._bridge.scope, event):
+            super().keyPressEvent(event)
+
+    def dock_actions(self) -> list[QAction]:
+        return [dock.toggleViewAction() for dock in self.docks.values()]
+
+    def _add_dock(self, name: str, title: str, content: QWidget, padding: int = 0) -> None:
+        dock = self.docks[name] = Dock(f"dock_{name}", title, content, padding)
+        self.area.addDockWidget(AREAS.get(name, RIGHT), dock)
+
+    def _setup(self) -> QWidget:
+        sheet = QWidget()
+        sheet.setProperty("role", "sheet")
+        column = QVBoxLayout(sheet)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        for i, panel in enumerate((self.model, self.batching, self.sampling)):
+            if i:
+                column.addWidget(Hairline())
+            column.addWidget(panel)
+        column.addStretch(1)
+        scroll = QScrollArea()
+        scroll.setObjectName("setup_scroll")
+        scroll.setWidgetResizable(True)
+        scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        scroll.setWidget(sheet)
+        self._setup_scroll, self._setup_sheet = scroll, sheet
+        return scroll
+
+    def _on_theme(self) -> None:
+        bar = self._setup_scroll.verticalScrollBar().sizeHint().width()
+        self._setup_scroll.setMinimumWidth(self._setup_sheet.minimumSizeHint().width() + bar)
+
+    def _on_load_asked(self, spec: ModelSpec) -> None:
+        self._session.start(self._session.load(spec, self._session.config))
+
+    def _on_opened(self, request: int) -> None:
+        self._bridge.scope.select(request)
+        self.transcript.select(request)
+        self.docks["transcript"].show()
+        self.docks["transcript"].raise_()
+
+    def _on_follow_up(self, request: int) -> None:
+        self._on_opened(request)
+        self.transcript.ask()
+
+    def _on_created(self, request: int) -> None:
+        self._awaited = request
+        self._on_records()
+
+    def _on_records(self) -> None:
+        if self._awaited in self._bridge.requests:
+            request, self._awaited = self._awaited, -1
+            self._on_opened(request)
+
+    def _on_stop_asked(self, request: int) -> None:
+        self._session.stop([request])

@@ -1,0 +1,331 @@
+"""The model panel: which model, in what precision, on which device; what it takes; load, unload, cancel."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtGui import QStandardItemModel
+from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLineEdit, QProgressBar, QPushButton, QVBoxLayout, QWidget
+
+from app import storage
+from app.play.setup.memory import ModelBill
+from app.session.device_memory import captured_words
+from app.session.estimate import empty, estimate
+from app.session.load_progress import LoadStatus
+from app.session.session import Session, SessionState
+from app.ui.config_form import devices
+from app.ui.controls import DropDown
+from app.ui.labels import Heading, Note, Row, set_role
+from app.words import SHIPPED, bytes_words, count_words, sentence
+from engine import DTYPES, SCHEMES, Fit, Header, InvalidInput, ModelCard, ModelSpec, Trace
+
+FOLDER, HUB = "folder", "hub"
+PRECISION = "automatic: as stored on a GPU; on a CPU float32, or bfloat16 with quantized weights"
+HINTS = {
+    FOLDER: ("Folder", "a folder with config.json and safetensors"),
+    HUB: ("Hub id", "owner/name or owner/name@revision"),
+}
+
+
+class ModelPanel(QWidget):
+    """Edits a `ModelSpec` and shows the loaded model. The session does the loading."""
+
+    load_asked = Signal(object)  # ModelSpec
+    models_asked = Signal()  # the page of all models is to come on show
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self.setObjectName("model_panel")
+        self._session = session
+        self._header: Header | None = None
+        self._sources = {FOLDER: "", HUB: ""}
+        self._trusted = ""  # the source whose own code may run, as the command line said
+        items: list[tuple[str, object]] = [(words, source) for source, words in SHIPPED.items()]
+        items += [("folder …", FOLDER), ("hub id …", HUB)]
+        self.source = DropDown("model_source", items)
+        self.path = QLineEdit()
+        self.path.setObjectName("model_path")
+        self.browse = QPushButton("…")
+        self.browse.setObjectName("model_browse")
+        self.browse.setAccessibleName("Choose a model folder")
+        self.quantization = DropDown("model_quantization", [(q.title, q.name) for q in SCHEMES.values()])
+        self.dtype = DropDown("model_dtype", [("automatic" if d == "auto" else d, d) for d in DTYPES])
+        self.device = DropDown("model_device", devices())
+        self.bill = ModelBill()
+        self.facts = Note("model_facts")
+        self.stage = Note("model_stage")
+        self.progress = QProgressBar()
+        self.progress.setObjectName("model_progress")
+        self.progress.setAccessibleName("Loading")
+        self.progress.setTextVisible(False)
+        self.error = Note("model_error", "error")
+        self.load = QPushButton("Load")
+        self.load.setObjectName("model_load")
+        self.open = QPushButton("Open folder…")
+        self.open.setObjectName("model_open")
+        self.all = QPushButton("All models …")
+        self.all.setObjectName("model_all")
+        self.all.setProperty("role", "quiet")
+        self.all.setToolTip("What is here and on the hub, what fits, and what each quantization costs in quality")
+        self._lay_out()
+        self._debounce = QTimer(self, singleShot=True, interval=300)
+        self._debounce.timeout.connect(self._inspect)
+        self.source.currentIndexChanged.connect(self._on_source)
+        self.path.textChanged.connect(self._on_edited)
+        self.path.returnPressed.connect(self._on_load)
+        self.quantization.currentIndexChanged.connect(self._on_edited)
+        self.dtype.currentIndexChanged.connect(self._on_edited)
+        self.device.currentIndexChanged.connect(self._on_edited)
+        self.browse.clicked.connect(self.choose_folder)
+        self.open.clicked.connect(self.choose_folder)
+        self.load.clicked.connect(self._on_load)
+        self.all.clicked.connect(self.models_asked)
+        session.state_changed.connect(self._on_state)
+        session.load_progressed.connect(self._on_progress)
+        session.load_failed.connect(self._on_failed)
+        session.model_loaded.connect(self._on_loaded)
+        session.trace_changed.connect(self._on_trace)
+        self._on_source()
+        self._on_state(session.state)
+
+    def _lay_out(self) -> None:
+        column = QVBoxLayout(self)
+        column.setContentsMargins(12, 0, 12, 12)
+        column.setSpacing(8)
+        column.addWidget(Heading("Model", self.all))
+        column.addWidget(Row("Source", self.source))
+        place = QWidget()
+        inner = QHBoxLayout(place)
+        inner.setContentsMargins(0, 0, 0, 0)
+        inner.setSpacing(4)
+        inner.addWidget(self.path, 1)
+        inner.addWidget(self.browse)
+        place.setFocusProxy(self.path)
+        self.place = Row("Folder", place)
+        column.addWidget(self.place)
+        column.addWidget(Row("Quantization", self.quantization))
+        column.addWidget(Row("Precision", self.dtype, PRECISION))
+        column.addWidget(Row("Device", self.device))
+        column.addWidget(self.bill)
+        column.addWidget(self.facts)
+        column.addWidget(self.stage)
+        column.addWidget(self.progress)
+        column.addWidget(self.error)
+        buttons = QHBoxLayout()
+        buttons.setSpacing(8)
+        buttons.addWidget(self.load, 1)
+        buttons.addWidget(self.open, 1)
+        column.addLayout(buttons)
+
+    # -- what is chosen -------------------------------------------------------------------------------------------
+
+    def spec(self) -> ModelSpec:
+        """The model as chosen. Raises InvalidInput when the source is empty."""
+        kind = self.source.currentData()
+        source = kind if kind in SHIPPED else self.path.text().strip()
+        if not source:
+            raise InvalidInput(
+                "Choose a model folder." if kind == FOLDER else "Type a hub id, such as Qwen/Qwen3-0.6B."
+            )
+        if kind == FOLDER:
+            source = str(Path(source).expanduser())
+        return ModelSpec(
+            source,
+            quantization=self.quantization.currentData(),
+            dtype=self.dtype.currentData(),
+            device=self.device.currentData(),
+            trust_remote_code=source.partition("@")[0] == self._trusted,
+        )
+
+    def set_spec(self, spec: ModelSpec) -> None:
+        """Shows this model as the chosen one."""
+        local = spec.source.startswith(("/", "~", ".")) or Path(spec.source).is_dir()
+        kind = spec.source if spec.source in SHIPPED else FOLDER if local else HUB
+        shown = f"{spec.source}@{spec.revision}" if spec.revision else spec.source
+        self._trusted = spec.source if spec.trust_remote_code else ""
+        if kind not in SHIPPED:
+            self._sources[kind] = shown
+        self.source.setCurrentIndex(self.source.findData(kind))
+        if kind not in SHIPPED:
+            self.path.setText(shown)
+        self.quantization.setCurrentIndex(max(0, self.quantization.findData(spec.quantization)))
+        self.dtype.setCurrentIndex(max(0, self.dtype.findData(spec.dtype)))
+        at = self.device.findData(spec.device)
+        if at < 0:
+            self.device.addItem(spec.device, spec.device)
+            at = self.device.count() - 1
+        self.device.setCurrentIndex(at)
+
+    def choose_folder(self) -> None:
+        """Asks for a model folder, then loads it."""
+        dialog = QFileDialog(self.window(), "Open a model folder", str(storage.settings().value("model/folder", "")))
+        dialog.setObjectName("folder_dialog")
+        dialog.setFileMode(QFileDialog.FileMode.Directory)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.fileSelected.connect(self.open_folder)
+        dialog.open()
+
+    def open_folder(self, folder: str) -> None:
+        storage.settings().setValue("model/folder", str(Path(folder).parent))
+        chosen = {"dtype": self.dtype.currentData(), "device": self.device.currentData()}
+        self.set_spec(ModelSpec(folder, self.quantization.currentData(), **chosen))
+        self._on_load()
+
+    # -- slots ----------------------------------------------------------------------------------------------------
+
+    def _on_source(self) -> None:
+        kind = self.source.currentData()
+        self.place.setVisible(kind not in SHIPPED)
+        self.browse.setVisible(kind == FOLDER)
+        if kind not in SHIPPED:
+            words, hint = HINTS[kind]
+            self.place.label.setText(words)
+            self.path.setAccessibleName(words)
+            self.path.setPlaceholderText(hint)
+            self.path.setText(self._sources[kind])
+        self._on_edited()
+
+    def _on_edited(self) -> None:
+        kind = self.source.currentData()
+        if kind not in SHIPPED:
+            self._sources[kind] = self.path.text()
+            self.path.setToolTip(self.path.text())
+        self.error.say("")
+        self._debounce.start()
+        self._show_button()
+
+    def _on_load(self) -> None:
+        match self._session.state:
+            case SessionState.LOADING:
+                self._session.cancel_load()
+                self.load.setEnabled(False)
+                self.stage.say("Cancelling …")
+            case SessionState.READY if not self._changed():
+                self._session.start(self._session.unload())
+            case _:
+                try:
+                    spec = self.spec()
+                except InvalidInput as error:
+                    self.error.say(sentence(str(error)))
+                    return
+                self.error.say("")
+                self.load_asked.emit(spec)
+
+    def _changed(self) -> bool:
+        try:
+            return self.spec() != self._session.spec
+        except InvalidInput:
+            return True
+
+    def _show_button(self) -> None:
+        match self._session.state:
+            case SessionState.LOADING:
+                words = "Cancel"
+            case SessionState.READY:
+                words = "Load" if self._changed() else "Unload"
+            case _:
+                words = "Load"
+        set_role(self.load, "primary" if words == "Load" else "")
+        self.load.setText(words)
+        self.load.setAccessibleName(f"{words} model")
+
+    def _on_state(self, state: SessionState) -> None:
+        loading = state is SessionState.LOADING
+        for widget in (self.source, self.path, self.browse, self.dtype, self.device, self.quantization, self.open):
+            widget.setEnabled(not loading)
+        self.load.setEnabled(True)
+        self.progress.setVisible(loading)
+        if loading:
+            self.error.say("")
+            self.progress.setRange(0, 0)
+            self.stage.say("Starting the engine …")
+        else:
+            self.stage.say("")
+        trace = self._session.trace
+        self._header = trace.header if state is SessionState.READY and trace is not None else None
+        self._debounce.start()
+        self._show_button()
+
+    def _on_progress(self, status: LoadStatus) -> None:
+        words = status.words
+        if status.total > 0:
+            self.progress.setRange(0, 1000)
+            self.progress.setValue(round(1000 * status.done / status.total))
+        else:
+            self.progress.setRange(0, 0)
+        if status.remaining is not None:
+            words += f" · about {max(1, round(status.remaining))} s left"
+        self.stage.say(words)
+
+    def _on_failed(self, message: str) -> None:
+        self.error.say(
+            sentence(message) or "The load was cancelled. Nothing of it is left in memory.",
+            "error" if message else "note",
+        )
+
+    def _on_loaded(self, card: ModelCard) -> None:
+        self.set_spec(self._session.spec)
+        self._debounce.stop()
+        self._show_button()
+
+    def _on_trace(self, trace: Trace) -> None:
+        self._header = trace.header
+        self._debounce.stop()
+        self._show_memory(self._header)
+
+    # -- memory ---------------------------------------------------------------------------------------------------
+
+    def _show_memory(self, header: Header) -> None:
+        card = header.model
+        self.bill.show_loaded(header)
+        context = f" · context {card.context:,}" if card.context else ""
+        lines = [
+            f"KV {bytes_words(card.kv_token_bytes)} a token{context}",
+            captured_words(header),
+            f"{count_words(card.parameters)} parameters · loaded in {card.load_seconds:.1f} s",
+        ]
+        self.facts.say("\n".join(filter(None, lines)))
+
+    def _mark(self, bills: tuple[Fit, ...]) -> None:
+        """Says of each quantization what it is and takes; those that this model cannot have are greyed, with why."""
+        known = {bill.quantization: bill for bill in bills}
+        model = self.quantization.model()
+        assert isinstance(model, QStandardItemModel)
+        for at, scheme in enumerate(SCHEMES.values()):
+            bill, words = known.get(scheme.name), sentence(scheme.sentence)
+            if bill is not None and bill.available:
+                words += f"\nNot here: {bill.available}"
+            elif bill is not None:
+                words += f"\nWeights {bytes_words(bill.weights)}, {'fits' if bill.fits else 'does not fit'}"
+            model.item(at).setToolTip(words)
+            model.item(at).setEnabled(bill is None or not bill.available)
+
+    def _inspect(self) -> None:
+        if self._session.closing:
+            return
+        if self._header is not None and not self._changed():
+            self._show_memory(self._header)
+        spec = None
+        if self.source.currentData() != HUB:
+            with contextlib.suppress(InvalidInput):
+                spec = self.spec()
+        self._session.start(self._estimate(spec))
+
+    async def _estimate(self, spec: ModelSpec | None) -> None:
+        """Shows what the model would take, or the memory alone when that cannot be known."""
+        device, config = self.device.currentData(), self._session.config
+        try:
+            found = await self._session.off_thread(
+                lambda: estimate(spec, config) if spec is not None else empty(device)
+            )
+        except (InvalidInput, OSError) as error:
+            if self.source.currentData() == FOLDER:
+                self.error.say(sentence(str(error)))
+            found = await self._session.off_thread(lambda: empty(device))
+        self._mark(found.bills)
+        if self._header is not None and not self._changed():
+            return
+        self.bill.show_estimate(found, config)
+        self.facts.say("\n".join(found.facts))

@@ -1,0 +1,188 @@
+"""Paints one stream card. Fonts and metrics are made once a theme and zoom; text is wrapped as it grows."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QPainter, QPen
+
+from app.play.states import state_color
+from app.play.streams.wrapped_tail import WrappedTail, columns_of
+from app.ui import theme
+from app.ui.font_face import FontFace
+from app.words import duration, number, request_title, state_words
+from engine import FinishReason, RequestView, State
+
+CACHED = 1024
+SAYS = {
+    State.WAITING: "waiting for a slot",
+    State.PREFILL: "reading the prompt …",
+    State.PREEMPTED: "gave its memory up, waits to go on",
+    State.DECODE: "…",
+    State.FINISHED: "no text",
+}
+
+
+def wrapped(text: str, face: FontFace, width: float, lines: int) -> list[str]:
+    """The first `lines` lines of a short text, the last one elided."""
+    result: list[str] = []
+    words = text.split()
+    while words and len(result) < lines:
+        line = words.pop(0)
+        if len(result) == lines - 1:
+            line = " ".join((line, *words))
+        else:
+            while words and face.metrics.horizontalAdvance(f"{line} {words[0]}") <= width:
+                line = f"{line} {words.pop(0)}"
+        result.append(face.cut(line, width))
+    return result
+
+
+def head_numbers(view: RequestView) -> tuple[str, str]:
+    """Tokens a second and time to first token, in words; empty until they can be told."""
+    rate, ttft = view.tokens_per_second, view.ttft
+    return (f"{number(rate)} tok/s" if rate is not None else "", duration(ttft) if ttft is not None else "")
+
+
+class CardPainter:
+    """Draws cards of one width. Make a new one when theme, zoom or width change."""
+
+    def __init__(self, width: float, lines: int) -> None:
+        self.theme = theme.current()
+        px = theme.px
+        self.pad, self.radius, self.width, self.lines = px(12), px(6), width, lines
+        self.strong, self.small, self.mono = map(FontFace, (theme.ui(12.5, 600), theme.ui(12), theme.mono()))
+        self.columns = columns_of(self.mono.font, width - 2 * self.pad)
+        self.line_height = max(px(17), round(self.mono.metrics.lineSpacing() * 1.1))
+        self.head = px(9) + max(px(17), round(self.small.height))
+        self.text_top = self.head + px(5)
+        self.height = self.height_of(lines)
+        self.hovered = theme.over(theme.faded(self.theme.hover, 0.3), self.theme.panel)
+        self._tails: dict[int, WrappedTail] = {}
+        self._prompts: dict[tuple[int, int], list[str]] = {}
+
+    def height_of(self, lines: int) -> int:
+        """A card's height for so many lines of text."""
+        return self.text_top + lines * self.line_height + theme.px(12)
+
+    def tail(self, view: RequestView) -> list[str]:
+        """The wrapped end of a request's text."""
+        tail = self._tails.get(view.request)
+        if tail is None:
+            if len(self._tails) >= CACHED:
+                self._tails.clear()
+            tail = WrappedTail(self.mono.font, self.width - 2 * self.pad, self.columns)
+            self._tails[view.request] = tail
+        return tail.update(view.text)
+
+    def _asked(self, view: RequestView, lines: int) -> list[str]:
+        """The prompt in so many lines."""
+        key = view.request, lines
+        if key not in self._prompts:
+            if len(self._prompts) >= CACHED:
+                self._prompts.clear()
+            self._prompts[key] = wrapped(request_title(view)[:400], self.small, self.width - 2 * self.pad, lines)
+        return self._prompts[key]
+
+    def paint(
+        self, painter: QPainter, x: float, y: float, view: RequestView, *, selected: bool, dimmed: bool, hovered: bool
+    ) -> None:
+        """Draws the card with its top left corner at (x, y). `dimmed` mutes the request's colour."""
+        t = self.theme
+        box = QRectF(x, y, self.width, self.height)
+        painter.setPen(QPen(t.hairline, 1) if not t.dark else Qt.PenStyle.NoPen)
+        painter.setBrush(self.hovered if hovered else t.panel)
+        painter.drawRoundedRect(box.adjusted(0.5, 0.5, -0.5, -0.5), self.radius, self.radius)
+        self._head(painter, box, view, dimmed)
+        self._body(painter, box, view)
+        self._foot(painter, box, view, dimmed)
+        if selected:
+            painter.setPen(QPen(t.accent, 1.5))
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.drawRoundedRect(box.adjusted(0.75, 0.75, -0.75, -0.75), self.radius, self.radius)
+
+    def _color(self, view: RequestView, dimmed: bool) -> QColor:
+        color = theme.request_color(view.request)
+        if dimmed or view.state is State.FINISHED:
+            return theme.faded(color, 0.55 if self.theme.dark else 0.8)
+        return color
+
+    def _head(self, painter: QPainter, box: QRectF, view: RequestView, dimmed: bool) -> None:
+        t, px = self.theme, theme.px
+        over = view.state is State.FINISHED
+        baseline = box.top() + self.head - self.small.descent - px(1)
+        dot = px(8)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(self._color(view, dimmed))
+        middle = baseline - self.small.middle - 0.5
+        painter.drawEllipse(QPointF(box.left() + self.pad + dot / 2, middle), dot / 2, dot / 2)
+        x = box.left() + self.pad + dot + px(6)
+        painter.setFont(self.strong.font)
+        painter.setPen(t.secondary if over else t.text)
+        name = str(view.request)
+        self.strong.draw(painter, x, baseline, name)
+        x += self.strong.width(name) + px(7)
+        words = state_words(view)
+        words_width = self.small.width(words)
+        room = box.right() - self.pad - x
+        painter.setFont(self.small.font)
+        painter.setPen(t.faint if over and view.reason is not FinishReason.ERROR else t.secondary)
+        rate, ttft = head_numbers(view)
+        for numbers in (f"{rate} · {ttft}" if rate and ttft else rate or ttft, rate):
+            width = self.small.width(numbers)
+            if numbers and words_width + px(10) + width <= room:
+                self.small.draw(painter, box.right() - self.pad - width, baseline, numbers)
+                break
+        else:
+            words = self.small.cut(words, room)
+        painter.setPen(t.faint if over and view.reason is not FinishReason.ERROR else state_color(view, t))
+        self.small.draw(painter, x, baseline, words)
+
+    def _body(self, painter: QPainter, box: QRectF, view: RequestView) -> None:
+        t = self.theme
+        x = box.left() + self.pad
+        bottom = box.top() + self.text_top + self.lines * self.line_height
+        baseline = bottom - (self.line_height - self.mono.height) / 2 - self.mono.descent
+        lines = self.tail(view)
+        room = self.lines - self._small_print(painter, x, baseline, view, bool(lines))
+        shown = lines[-room:] if room > 0 else []
+        baseline -= (self.lines - room) * self.line_height
+        painter.setFont(self.mono.font)
+        painter.setPen(t.text)
+        for i, line in enumerate(shown):
+            self.mono.draw(painter, x, baseline - (len(shown) - 1 - i) * self.line_height, line)
+        # the prompt stays in sight until the text needs its place
+        if len(shown) <= room - 2:
+            painter.setFont(self.small.font)
+            painter.setPen(t.faint)
+            top = baseline - (room - 1) * self.line_height
+            free = 2 if len(shown) <= room - 3 else 1
+            for i, line in enumerate(self._asked(view, free)):
+                self.small.draw(painter, x, top + i * self.line_height, line)
+
+    def _small_print(self, painter: QPainter, x: float, baseline: float, view: RequestView, has_text: bool) -> int:
+        """Why it ended, or what it waits for while there is no text; returns the lines it took from the foot."""
+        t, lines = self.theme, []
+        if view.error:
+            lines = wrapped(view.error, self.small, self.width - 2 * self.pad, min(2, self.lines))
+            painter.setPen(t.bad)
+        elif not has_text:
+            lines = [SAYS[view.state]]
+            painter.setPen(t.secondary)
+        painter.setFont(self.small.font)
+        for i, line in enumerate(lines):
+            self.small.draw(painter, x, baseline - (len(lines) - 1 - i) * self.line_height, line)
+        return len(lines)
+
+    def _foot(self, painter: QPainter, box: QRectF, view: RequestView, dimmed: bool) -> None:
+        if not view.tokens:
+            return
+        share = min(1.0, len(view.tokens) / view.params.max_tokens)
+        thick = theme.px(2)
+        color = self._color(view, dimmed)
+        if view.state is State.FINISHED:
+            color = self.theme.bad if view.reason is FinishReason.ERROR else self.theme.edge
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(color)
+        painter.setClipRect(QRectF(box.left(), box.bottom() - thick, box.width() * share, thick))
+        painter.drawRoundedRect(box, self.radius, self.radius)
+        painter.setClipping(False)

@@ -1,0 +1,396 @@
+"""The scrolling grid of stream cards. Only the cards in sight are wrapped and painted, and only those that changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QEvent, QPoint, QRect, Qt, Signal
+from PySide6.QtGui import (
+    QContextMenuEvent,
+    QFocusEvent,
+    QGuiApplication,
+    QHelpEvent,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QResizeEvent,
+)
+from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QScrollBar, QToolTip, QWidget
+
+from app.play.streams.card_painter import CardPainter
+from app.playback.bridge import Bridge
+from app.ui import theme
+from app.words import request_tooltip, state_words
+from engine import RequestView, State
+
+NARROWEST, WIDEST, GAP = 240, 360, 8
+FEWEST_LINES, MOST_LINES = 4, 12
+EMPTY = "No streams yet: write a prompt below and send it, or many at once with × 32."
+
+
+class StreamCards(QAbstractScrollArea):
+    """The cards of a bridge's requests, in order of submission; `current` is the selected one or None.
+
+    While the person is at the end it follows the newest request that has started; after scrolling away it stays put.
+    """
+
+    request_selected = Signal(int)  # -1: none
+    request_opened = Signal(int)
+    stop_requested = Signal(int)
+    regenerate_requested = Signal(int)
+    follow_up_requested = Signal(int)
+    following_changed = Signal(bool)
+
+    def __init__(self, bridge: Bridge, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("stream_cards")
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setAccessibleName("Streams")
+        self.viewport().setMouseTracking(True)
+        self.viewport().setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
+        self.bridge = bridge
+        self.ids: list[int] = []
+        self.current: int | None = None
+        self.following = True
+        self._place: dict[int, int] = {}
+        self._newest = -1  # place of the latest request that has started
+        self._hovered: int | None = None
+        self._columns = 1
+        self._placing = False
+        self._painter = CardPainter(NARROWEST, FEWEST_LINES)
+        bar = self.verticalScrollBar()
+        bar.valueChanged.connect(self._on_scrolled)
+        # a bar over the cards' edge, so that it takes no column's room and nothing moves when it comes
+        self._bar = QScrollBar(Qt.Orientation.Vertical, self)
+        self._bar.hide()
+        self._bar.valueChanged.connect(bar.setValue)
+        bar.valueChanged.connect(self._bar.setValue)
+        self._lay_out()
+
+    # -- what arrives ---------------------------------------------------------------------------------------------
+
+    def clear(self) -> None:
+        """Forgets every request: another trace begins."""
+        self.ids, self._place, self._newest = [], {}, -1
+        self._hovered = None
+        self._set_current(None)
+        self._set_following(True)
+        self.refresh()
+
+    def show_first(self, ids: Sequence[int], count: int) -> None:
+        """Shows the first `count` of `ids`, which begin with those that were shown before, or the other way round."""
+        if count == len(self.ids):
+            return
+        for request in self.ids[count:]:
+            del self._place[request]
+        del self.ids[count:]
+        for request in ids[len(self.ids) : count]:
+            self._place[request] = len(self.ids)
+            self.ids.append(request)
+        if self._hovered not in self._place:
+            self._hovered = None
+        if self.current not in self._place:
+            selected = self.bridge.scope.request
+            self._set_current(selected if selected in self._place else None)
+        self._lay_out()
+        self.viewport().update()
+
+    def moved(self, newest: int) -> None:
+        """Another moment is on show; `newest` is the latest request that a step had computed then, or -1."""
+        self._newest = self._place.get(newest, -1)
+        if self.following:
+            self._placing = True
+            self.verticalScrollBar().setValue(self._end())
+            self._placing = False
+        self.viewport().update()
+        self._describe()
+
+    def changed(self, requests: set[int], started: int) -> None:
+        """Repaints those of `requests` that are in sight; `started` is the newest request of a step, or -1."""
+        if started >= 0:
+            self._newest = max(self._newest, self._place.get(started, -1))
+        if self.following:
+            self._follow()
+        first, last = self._in_sight()
+        # one rectangle: a painter clipped to many is slower than one that paints a few cards too many
+        dirty = QRect()
+        for place in range(first, last):
+            if self.ids[place] in requests:
+                dirty = dirty.united(self._rect(place))
+        self.viewport().update(dirty)
+        if self.current in requests:
+            self._describe()
+
+    def refresh(self) -> None:
+        """Lays out and paints anew: theme, zoom or width changed."""
+        self._lay_out(anew=True)
+        self.viewport().update()
+
+    # -- selection ------------------------------------------------------------------------------------------------
+
+    def select(self, request: int | None) -> None:
+        """Selects and shows a request without telling anyone."""
+        self._set_current(request if request in self._place else None)
+        if self.current is not None:
+            self._reveal(self._place[self.current])
+
+    def _set_current(self, request: int | None) -> None:
+        if request != self.current:
+            self.current = request
+            self._describe()
+            self.viewport().update()
+
+    def _choose(self, request: int | None) -> None:
+        if request != self.current:
+            self._set_current(request)
+            self.request_selected.emit(-1 if request is None else request)
+        if request is not None:
+            self._reveal(self._place[request])
+
+    def view(self, request: int | None) -> RequestView | None:
+        """The request as it stood at the moment on show."""
+        return self.bridge.shown.get(request) if request is not None else None
+
+    def live(self, request: int) -> RequestView | None:
+        """The request as it is now: what can be done with it."""
+        return self.bridge.requests.get(request)
+
+    def _describe(self) -> None:
+        view = self.view(self.current)
+        if view is None:
+            self.setAccessibleDescription(f"{len(self.ids)} streams; arrow keys choose one")
+            return
+        tail = " ".join(view.text[-300:].split())
+        self.setAccessibleDescription(f"Stream {view.request}, {state_words(view)}, {len(view.tokens)} tokens: {tail}")
+
+    # -- geometry -------------------------------------------------------------------------------------------------
+
+    def _lay_out(self, anew: bool = False) -> None:
+        """Columns as fit, and as many lines a card as let every card be in sight, within limits."""
+        px, gap = theme.px, theme.px(GAP)
+        size = self.viewport().size()
+        top = None if self.following else self._top_place()
+        self._columns = max(1, (size.width() + gap) // (px(NARROWEST) + gap))
+        width = min(px(WIDEST), (size.width() - gap * (self._columns - 1)) // self._columns)
+        rows = -(-len(self.ids) // self._columns) or 1
+        lines = FEWEST_LINES
+        if rows * (self._painter.height + gap) <= size.height() * 2 or anew:
+            room = (size.height() + gap) // rows - gap
+            spare = room - self._painter.height_of(FEWEST_LINES)
+            lines = min(MOST_LINES, max(FEWEST_LINES, FEWEST_LINES + spare // self._painter.line_height))
+        if anew or width != self._painter.width or lines != self._painter.lines:
+            self._painter = CardPainter(width, lines)
+        height = rows * (self._painter.height + gap) - gap
+        bar = self.verticalScrollBar()
+        self._placing = True
+        bar.setRange(0, max(0, height - size.height()))
+        bar.setPageStep(size.height())
+        bar.setSingleStep(self._painter.height + gap)
+        self._bar.setRange(0, bar.maximum())
+        self._bar.setPageStep(bar.pageStep())
+        self._bar.setSingleStep(bar.singleStep())
+        self._bar.setVisible(bar.maximum() > 0)
+        if top is not None:
+            bar.setValue(top // self._columns * (self._painter.height + gap))
+        self._placing = False
+        if self.following:
+            self._follow()
+
+    def _rect(self, place: int) -> QRect:
+        row, column = divmod(place, self._columns)
+        gap, width = theme.px(GAP), int(self._painter.width)
+        y = row * (self._painter.height + gap) - self.verticalScrollBar().value()
+        return QRect(column * (width + gap), y, width, self._painter.height)
+
+    def _in_sight(self) -> tuple[int, int]:
+        """The half-open range of places whose rows touch the viewport."""
+        pitch, value = self._painter.height + theme.px(GAP), self.verticalScrollBar().value()
+        first = value // pitch * self._columns
+        last = (value + self.viewport().height() - 1) // pitch + 1
+        return first, max(first, min(len(self.ids), last * self._columns))
+
+    def _top_place(self) -> int:
+        return self.verticalScrollBar().value() // (self._painter.height + theme.px(GAP)) * self._columns
+
+    def request_at(self, point: QPoint) -> int | None:
+        """The request whose card is under a point of the viewport."""
+        first, last = self._in_sight()
+        return next((self.ids[i] for i in range(first, last) if self._rect(i).contains(point)), None)
+
+    def card_rect(self, request: int) -> QRect:
+        """Where a request's card is, in the viewport's coordinates; outside it when scrolled away."""
+        return self._rect(self._place[request])
+
+    # -- scrolling ------------------------------------------------------------------------------------------------
+
+    def _end(self) -> int:
+        """The scroll value that shows the newest started request with one row after it."""
+        pitch = self._painter.height + theme.px(GAP)
+        row = max(self._newest, 0) // self._columns + 2
+        value = row * pitch - theme.px(GAP) - self.viewport().height()
+        return min(max(0, value), self.verticalScrollBar().maximum())
+
+    def _follow(self) -> None:
+        bar = self.verticalScrollBar()
+        self._placing = True
+        bar.setValue(max(bar.value(), self._end()))
+        self._placing = False
+
+    def follow(self) -> None:
+        """Goes to the newest request and follows it."""
+        self._set_following(True)
+        self._placing = True
+        self.verticalScrollBar().setValue(self._end())
+        self._placing = False
+
+    def _set_following(self, following: bool) -> None:
+        if following != self.following:
+            self.following = following
+            self.following_changed.emit(following)
+
+    def _reveal(self, place: int) -> None:
+        rect, height = self._rect(place), self.viewport().height()
+        bar = self.verticalScrollBar()
+        if rect.top() < 0:
+            bar.setValue(bar.value() + rect.top())
+        elif rect.bottom() >= height:
+            bar.setValue(bar.value() + rect.bottom() + 1 - height)
+
+    def _on_scrolled(self, value: int) -> None:
+        if not self._placing:
+            self._set_following(value >= self._end())
+        self.viewport().update()
+
+    # -- events ---------------------------------------------------------------------------------------------------
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        wide = self._bar.sizeHint().width()
+        self._bar.setGeometry(self.width() - wide, 0, wide, self.height())
+        self._lay_out()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self.viewport())
+        t, region = theme.current(), event.region()
+        painter.fillRect(event.rect(), t.window)
+        if not self.ids:
+            painter.setFont(theme.ui(13))
+            painter.setPen(t.secondary)
+            box = self.viewport().rect().adjusted(theme.px(24), 0, -theme.px(24), 0)
+            painter.drawText(box, Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap, EMPTY)
+            return
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        requests = self.bridge.shown
+        first, last = self._in_sight()
+        for place in range(first, last):
+            rect = self._rect(place)
+            request = self.ids[place]
+            view = requests.get(request)
+            if view is None or not region.intersects(rect):
+                continue
+            self._painter.paint(
+                painter, rect.x(), rect.y(), view, selected=request == self.current,
+                dimmed=self.current is not None and request != self.current, hovered=request == self._hovered,
+            )  # fmt: skip
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if event.button() in (Qt.MouseButton.LeftButton, Qt.MouseButton.RightButton):
+            self._choose(self.request_at(event.position().toPoint()))
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        if self.current is not None:
+            self.request_opened.emit(self.current)
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        self._hover(self.request_at(event.position().toPoint()))
+
+    def leaveEvent(self, event: QEvent) -> None:
+        self._hover(None)
+
+    def _hover(self, request: int | None) -> None:
+        if request != self._hovered:
+            for each in (self._hovered, request):
+                if each is not None:
+                    self.viewport().update(self._rect(self._place[each]))
+            self._hovered = request
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        super().focusInEvent(event)
+        self._describe()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        key, control = event.key(), bool(event.modifiers() & Qt.KeyboardModifier.ControlModifier)
+        page = max(1, self.viewport().height() // (self._painter.height + theme.px(GAP))) * self._columns
+        moves = {
+            Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1, Qt.Key.Key_Up: -self._columns, Qt.Key.Key_Down: self._columns,
+            Qt.Key.Key_PageUp: -page, Qt.Key.Key_PageDown: page, Qt.Key.Key_Home: -len(self.ids),
+            Qt.Key.Key_End: len(self.ids),
+        }  # fmt: skip
+        request = self.current
+        if key in moves and self.ids and not control:
+            if request is None:
+                self._choose(self.ids[self._in_sight()[0]])
+            else:
+                place = self._place[request] + moves[Qt.Key(key)]
+                self._choose(self.ids[min(max(place, 0), len(self.ids) - 1)])
+        elif request is None:
+            event.ignore()
+        elif control and key == Qt.Key.Key_C:
+            self.copy_text(request)
+        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and not control:
+            self.request_opened.emit(request)
+        elif key == Qt.Key.Key_Delete:
+            self.stop_requested.emit(request)
+        elif key == Qt.Key.Key_R and not control:
+            self.regenerate_requested.emit(request)
+        elif key == Qt.Key.Key_U and not control:
+            self.follow_up_requested.emit(request)
+        else:
+            event.ignore()
+
+    def copy_text(self, request: int) -> None:
+        """Puts a stream's whole text on the clipboard."""
+        view = self.live(request)
+        if view is not None:
+            QGuiApplication.clipboard().setText(view.text)
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        keyboard = event.reason() is QContextMenuEvent.Reason.Keyboard
+        request = self.current if keyboard else self.request_at(event.pos())
+        if request is None:
+            return
+        menu = self.menu(request)
+        corner = self._rect(self._place[request]).center() if keyboard else event.pos()
+        menu.popup(self.viewport().mapToGlobal(corner))
+
+    def menu(self, request: int) -> QMenu:
+        """What can be done with one stream; deletes itself when it closes."""
+        view = self.live(request)
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        over = view is None or view.state is State.FINISHED
+        for text, act, enabled in (
+            ("Copy text\tCtrl+C", lambda: self.copy_text(request), view is not None and bool(view.text)),
+            ("Open transcript\tEnter", lambda: self.request_opened.emit(request), True),
+            ("Follow up\tU", lambda: self.follow_up_requested.emit(request), over),
+            ("Regenerate\tR", lambda: self.regenerate_requested.emit(request), True),
+            ("Stop this one\tDel", lambda: self.stop_requested.emit(request), not over),
+        ):
+            action = menu.addAction(text)
+            action.triggered.connect(act)
+            action.setEnabled(enabled)
+        return menu
+
+    def viewportEvent(self, event: QEvent) -> bool:
+        if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
+            view = self.view(self.request_at(event.pos()))
+            if view is None:
+                QToolTip.hideText()
+            else:
+                QToolTip.showText(event.globalPos(), request_tooltip(view), self.viewport())
+            return True
+        return super().viewportEvent(event)

@@ -1,0 +1,157 @@
+"""The wall of streams: a line of counts, and a card for every request of the trace on show."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtGui import QPainter, QPaintEvent, QShowEvent
+from PySide6.QtWidgets import QHBoxLayout, QToolButton, QVBoxLayout, QWidget
+
+from app.play.streams.cards import StreamCards
+from app.play.streams.tally import StreamTally
+from app.playback.bridge import Bridge
+from app.ui import theme
+from app.ui.labels import label
+from app.ui.line import Line, Parts
+from app.words import duration, number
+from engine import Ended, Record, Step, Submitted
+
+FIGURES_MS = 100
+SEPARATOR = "  ·  "
+
+
+class StreamWall(QWidget):
+    """Every stream of the bridge's trace as a card that grows, or as it stood at the scope's moment.
+
+    The signals name a request; `request_selected` gives -1 when the selection is given up.
+    """
+
+    request_selected = Signal(int)
+    request_opened = Signal(int)  # its transcript is wanted
+    stop_requested = Signal(int)
+    regenerate_requested = Signal(int)
+    follow_up_requested = Signal(int)
+
+    def __init__(self, bridge: Bridge, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("stream_wall")
+        self.bridge = bridge
+        self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)  # else all that is behind it paints for each frame
+        self.tally = StreamTally()
+        self._moved = False  # while it could not be seen
+        self.title = label("Streams", "brand")
+        self.counts = Parts("stream_counts")
+        self.figures = Line("stream_figures", Qt.AlignmentFlag.AlignRight)
+        self.newest = QToolButton()
+        self.newest.setText("↓ newest")
+        self.newest.setToolTip("Go to the newest stream and follow it")
+        self.newest.setCursor(Qt.CursorShape.PointingHandCursor)
+        self.newest.setObjectName("follow_newest")
+        self.newest.hide()
+        self.figures.setToolTip("Output tokens of the last second, as the engine gave them · frames the window painted")
+        self.cards = StreamCards(bridge)
+        head = QHBoxLayout()
+        head.addWidget(self.title)
+        head.addWidget(self.counts, 1)
+        head.addWidget(self.newest)
+        head.addWidget(self.figures)
+        self._column = QVBoxLayout(self)
+        self._column.addLayout(head)
+        self._column.addWidget(self.cards, 1)
+        self._head = head
+        self._timer = QTimer(self)
+        self._timer.setInterval(FIGURES_MS)
+        self._timer.timeout.connect(self._tell_figures)
+        self._timer.start()
+        for name in (
+            "request_selected", "request_opened", "stop_requested", "regenerate_requested", "follow_up_requested",
+        ):  # fmt: skip
+            getattr(self.cards, name).connect(getattr(self, name))
+        self.cards.request_selected.connect(bridge.scope.select)
+        self.newest.clicked.connect(self.cards.follow)
+        self.cards.following_changed.connect(lambda following: self.newest.setVisible(not following))
+        bridge.records_arrived.connect(self._on_records)
+        bridge.trace_reset.connect(self._on_reset)
+        bridge.scope.moved.connect(self._on_moved)
+        bridge.scope.selected.connect(self.select)
+        theme.changes.theme_changed.connect(self._on_theme)
+        self._on_reset()
+        self._on_theme()
+
+    def select(self, request: int | None) -> None:
+        """Selects a request, as another panel has done, and shows its card; None or -1 selects none."""
+        self.cards.select(request)
+
+    def _on_reset(self, trace: object = None) -> None:
+        self.tally = StreamTally()
+        self.tally.feed(self.bridge.trace.records[: self.bridge.position])
+        self.cards.clear()
+        self._show_moment()
+
+    def _on_records(self, records: list[Record]) -> None:
+        self.tally.feed(records)
+        if not self.bridge.scope.following:
+            return
+        touched: set[int] = set()
+        new = False
+        for record in records:
+            match record:
+                case Step():
+                    touched.update(record.request.tolist())
+                    touched.update(record.preempted.tolist())
+                case Submitted():
+                    new = True
+                case Ended():
+                    touched.add(record.request)
+                case _:
+                    pass
+        if new:
+            self.cards.show_first(self.tally.ids, len(self.tally.ids))
+        if touched:
+            self.cards.changed(touched, self.tally.at().newest)
+        if new or touched:
+            self._tell_counts()
+
+    def _on_moved(self) -> None:
+        if self.isVisible():
+            self._show_moment()
+        else:
+            self._moved = True
+
+    def _show_moment(self) -> None:
+        """The cards and counts as they stood at the scope's moment."""
+        self._moved = False
+        tally = self.tally.at(self.bridge.scope.moment)
+        self.cards.show_first(self.tally.ids, tally.requests)
+        self.cards.moved(tally.newest)
+        self._tell_counts()
+        self._tell_figures()
+
+    def _tell_counts(self) -> None:
+        scope = self.bridge.scope
+        tally = self.tally.at(scope.moment)
+        parts = [f"{tally.running:,} running", f"{tally.waiting:,} waiting", f"{tally.done:,} done"]
+        then = [] if scope.following else [f"at {duration(max(0.0, scope.moment - scope.origin))}"]
+        self.counts.say_parts([*then, *parts] if tally.requests or then else [])
+
+    def _tell_figures(self) -> None:
+        rate, frames = self.bridge.live_rate, self.bridge.frames_per_second
+        live = self.cards.ids and self.bridge.scope.following
+        text = f"{number(rate)} tok/s   {frames:.0f} fps" if live else f"{frames:.0f} fps"
+        self.figures.say(text)
+
+    def _on_theme(self) -> None:
+        px = theme.px
+        self.figures.set_width(px(150))
+        self._head.setSpacing(px(12))
+        self._head.setContentsMargins(px(2), px(2), px(2), px(2))
+        self._column.setContentsMargins(0, 0, 0, 0)
+        self._column.setSpacing(px(6))
+        self.cards.refresh()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if self._moved:
+            self._show_moment()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        QPainter(self).fillRect(event.rect(), theme.current().window)

@@ -1,0 +1,381 @@
+"""One request whole: what was asked, everything it has said so far, its numbers, and what can be done with it.
+
+At a moment in the past, what had not been said yet stays in its place as faint text: nothing moves, and tokens further
+on can still be looked at and gone to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QGuiApplication, QHideEvent, QResizeEvent, QShowEvent, QTextCharFormat
+from PySide6.QtWidgets import (
+    QBoxLayout,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QPushButton,
+    QStackedLayout,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.play.states import state_color
+from app.play.transcript.card import TokenCardView
+from app.play.transcript.styles import TokenMode
+from app.play.transcript.switch import TokenSwitch
+from app.play.transcript.text import TokenText
+from app.play.transcript.tokens import TokenCard, Waits, token_card, token_classes
+from app.playback.bridge import Bridge
+from app.session.session import Session
+from app.ui import theme
+from app.ui.labels import Note, label
+from app.words import duration, number, state_words
+from engine import Ended, Record, RequestView, SampleView, State, Step, Submitted, request_metrics
+
+EMPTY = "Select a stream to read it whole."
+WIDE = 860  # from here on, name and numbers share a line
+ROLES = {"user": "You", "assistant": "Answer", "system": "System"}
+
+
+def metrics_line(view: RequestView) -> str:
+    """The request's numbers so far, in words."""
+    metrics = request_metrics(view)
+    most = view.params.max_tokens * len(view.samples)
+    parts = [f"{metrics.prompt_tokens:,} tokens in", f"{metrics.output_tokens:,} of {most:,} out"]
+    for name, value in (("TTFT", metrics.ttft), ("TPOT", metrics.tpot), ("E2E", metrics.e2e)):
+        if value is not None:
+            parts.append(f"{name} {duration(value)}")
+    rate = view.tokens_per_second
+    if rate is not None:
+        parts.append(f"{number(rate)} tok/s")
+    if view.preemptions:
+        parts.append(f"preempted {view.preemptions} ×")
+    return "  · ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)
+
+
+class Transcript(QWidget):
+    """Shows `request`, None until one is chosen. Text comes once a frame; the place read stays unless at the end.
+
+    The scope gives it a turn a frame, in which it shows what moved.
+    """
+
+    request_created = Signal(int)  # a follow-up or regeneration made this request
+
+    def __init__(self, bridge: Bridge, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("transcript")
+        self.bridge, self.session = bridge, session
+        self.request: int | None = None
+        self._wanted: int | None = None
+        self._stale = False
+        self.name = QLabel()
+        self.name.setObjectName("transcript_name")
+        self.name.setTextFormat(Qt.TextFormat.RichText)
+        self.numbers = label("", "note", "transcript_metrics")
+        self.numbers.setWordWrap(True)
+        self.numbers.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.switch = TokenSwitch()
+        self.text = TokenText()
+        self.text.set_mode(self.switch.mode)
+        self.card = TokenCardView(self)
+        self.error = Note("transcript_error", "error")
+        self.copy_button = self._button("Copy", "Copy the answer", self._on_copy)
+        self.again_button = self._button("Regenerate", "The same prompt again with a fresh seed", self._on_regenerate)
+        self.stop_button = self._button("Stop", "Stop this stream; its text stays", self._on_stop)
+        self.follow_up = QLineEdit()
+        self.follow_up.setObjectName("follow_up")
+        self.follow_up.setAccessibleName("Follow up")
+        self.follow_up.returnPressed.connect(self._on_follow_up)
+        self.send_button = QPushButton("Send")
+        self.send_button.setObjectName("follow_up_send")
+        self.send_button.clicked.connect(self._on_follow_up)
+        self._titles = QBoxLayout(QBoxLayout.Direction.TopToBottom)
+        self._titles.setSpacing(4)
+        self._titles.addWidget(self.name)
+        self._titles.addWidget(self.numbers, 1)
+        head = QHBoxLayout()
+        head.addLayout(self._titles, 1)
+        for button in (self.copy_button, self.again_button, self.stop_button):
+            head.addWidget(button)
+        foot = QHBoxLayout()
+        foot.addWidget(self.follow_up, 1)
+        foot.addWidget(self.send_button)
+        page = QWidget()
+        column = QVBoxLayout(page)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(8)
+        column.addLayout(head)
+        column.addWidget(self.switch)
+        column.addWidget(self.text, 1)
+        column.addWidget(self.error)
+        column.addLayout(foot)
+        empty = label(EMPTY, "secondary", "transcript_empty")
+        empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        empty.setWordWrap(True)
+        self._pages = QStackedLayout(self)
+        self._pages.addWidget(empty)
+        self._pages.addWidget(page)
+        self.follow_up.textChanged.connect(self._tell_state)
+        self.switch.mode_changed.connect(self._on_mode)
+        self.switch.sample_changed.connect(self._rewrite)
+        self.text.token_changed.connect(self._tell_card)
+        self.text.token_chosen.connect(self._on_chosen)
+        self.text.verticalScrollBar().valueChanged.connect(self._tell_card)
+        bridge.scope.attach(self)
+        bridge.scope.moved.connect(self._on_moved)
+        bridge.scope.selected.connect(self.select)
+        bridge.records_arrived.connect(self._on_records)
+        bridge.trace_reset.connect(self._on_reset)
+        session.state_changed.connect(self._tell_state)
+        theme.changes.theme_changed.connect(self._on_theme)
+        self._on_theme()
+
+    def _button(self, text: str, tip: str, act: Any) -> QPushButton:
+        button = QPushButton(text)
+        button.setObjectName(f"transcript_{text.lower()}")
+        button.setProperty("role", "quiet")
+        button.setToolTip(tip)
+        button.clicked.connect(act)
+        return button
+
+    @property
+    def view(self) -> RequestView | None:
+        """The request as it is now."""
+        return self.bridge.requests.get(self.request) if self.request is not None else None
+
+    @property
+    def shown(self) -> RequestView | None:
+        """The request as it stood at the moment on show; None where it had not been submitted."""
+        return self.bridge.shown.get(self.request) if self.request is not None else None
+
+    @property
+    def sample(self) -> SampleView | None:
+        """The sample on show, as it is now."""
+        view = self.view
+        return view.samples[min(self.switch.sample, len(view.samples) - 1)] if view is not None else None
+
+    def select(self, request: int | None) -> None:
+        """Shows a request, or as soon as it arrives; None or -1 shows none."""
+        self._wanted = None
+        if request is not None and request >= 0 and request not in self.bridge.requests:
+            self._wanted = request
+            return
+        request = request if request is not None and request >= 0 else None
+        if request != self.request:
+            self.request = request
+            self.follow_up.clear()
+            view = self.view
+            self.switch.offer(len(view.samples) if view is not None else 1)
+            self._rewrite()
+
+    def ask(self) -> None:
+        """Puts the cursor where a follow-up is written."""
+        self.follow_up.setFocus(Qt.FocusReason.ShortcutFocusReason)
+
+    # -- the text -------------------------------------------------------------------------------------------------
+
+    def _rewrite(self) -> None:
+        """The whole text anew."""
+        view = self.view
+        self.text.forget()
+        self._pages.setCurrentIndex(0 if view is None else 1)
+        if view is None:
+            return
+        for message in view.messages:
+            self._write(ROLES.get(message.get("role", ""), message.get("role", "")), "role")
+            self._write(str(message.get("content", "")), "asked")
+        if view.messages:
+            self._write("Answer", "role")
+            self._write("", "said")
+        else:
+            self._write(view.prompt, "asked")
+        self.text.begin()
+        self._update()
+
+    def _write(self, text: str, kind: str) -> None:
+        t = theme.current()
+        form = QTextCharFormat()
+        form.setFont(theme.ui(11, 600) if kind == "role" else theme.mono(13))
+        form.setForeground(t.text if kind == "said" else t.secondary)
+        self.text.write(text, form, apart=kind == "role")
+
+    def _update(self) -> None:
+        """Shows what is new, or another moment; a selection and the place read stay."""
+        self._stale = False
+        view, sample = self.view, self.sample
+        if view is None or sample is None:
+            return
+        said = len(sample.text)
+        if not self.bridge.scope.following:
+            then = self.shown
+            said = len(then.samples[sample.branch].text) if then is not None else 0
+        ends = np.array(sample.text_ends, np.int64)
+        self.text.show_answer(sample.text, ends, self._classes(view, sample), said)
+        self._tell_state()
+        self._tell_card()
+
+    def _classes(self, view: RequestView, sample: SampleView) -> np.ndarray[Any, Any]:
+        """The classes of the sample's tokens in the mode that is on, and their legend."""
+        if self.switch.mode is not TokenMode.TIME or not sample.tokens:
+            self.switch.say()
+            return token_classes(sample.logprobs)
+        waits = Waits.of(view.submitted, sample.token_times)
+        median = duration(waits.median) if len(waits.seconds) > 1 else ""
+        self.switch.say(median, duration(float(waits.seconds[0])), len(waits.seconds) < len(sample.tokens))
+        return waits.classes()
+
+    # -- tokens ---------------------------------------------------------------------------------------------------
+
+    def card_of(self, token: int) -> TokenCard | None:
+        """All about a token of the sample on show; None where there is none."""
+        view, sample, scope = self.view, self.sample, self.bridge.scope
+        if view is None or sample is None or not 0 <= token < len(sample.tokens):
+            return None
+        time = sample.token_times[token]
+        place = scope.place_at(time)
+        step = scope.step_at(place) if place >= 0 and scope.step_ends[place] == time else None
+        return token_card(view, sample.branch, token, step)
+
+    def _tell_card(self, *changed: object) -> None:
+        card = self.card_of(self.text.wanted) if self.text.mode is not TokenMode.TEXT and self.isVisible() else None
+        if card is None:
+            self.card.drop()
+            return
+        box = self.text.token_rect(self.text.wanted)
+        box.moveTopLeft(self.text.viewport().mapTo(self, box.topLeft()))
+        self.card.show_card(card, self.bridge.scope.origin, box)
+        self.text.setAccessibleDescription(self.card.accessibleName())
+
+    def _on_chosen(self, token: int) -> None:
+        sample = self.sample
+        if sample is not None and token < len(sample.token_times):
+            self.bridge.scope.seek(sample.token_times[token])
+
+    def _on_mode(self) -> None:
+        self.text.set_mode(self.switch.mode)
+        self._update()
+
+    # -- the moment -----------------------------------------------------------------------------------------------
+
+    def advance(self, deadline: float) -> None:
+        """Records come from the bridge."""
+
+    def refresh(self) -> bool:
+        """Shows what moved since the last frame."""
+        stale = self._stale
+        if stale:
+            self._update()
+        return stale
+
+    def catch_up(self) -> None:
+        self.refresh()
+
+    def _on_moved(self) -> None:
+        self._stale = True
+
+    def _tell_state(self, *changed: object) -> None:
+        now = self.view
+        if now is None:
+            return
+        t = theme.current()
+        over = now.state is State.FINISHED
+        view = self.shown or now
+        color, words = theme.request_color(view.request).name(), state_words(view)
+        if self.shown is None:
+            words = "not submitted yet"
+        name = (
+            f'<span style="color:{color}">●</span>&nbsp; <b>{view.request}</b>&nbsp; '
+            f'<span style="color:{state_color(view, t).name()}">{words}</span>'
+        )
+        if name != self.name.text():
+            self.name.setText(name)
+            self.name.setAccessibleName(f"Stream {view.request}, {words}")
+        numbers = metrics_line(view) if self.shown is not None else ""
+        if numbers != self.numbers.text():
+            self.numbers.setText(numbers)
+        self.error.say(view.error)
+        ready = self.session.ready
+        self.stop_button.setEnabled(not over and ready)
+        self.again_button.setEnabled(ready)
+        self.copy_button.setEnabled(bool(self.sample and self.sample.text))
+        self.follow_up.setEnabled(over and ready)
+        self.send_button.setEnabled(over and ready and bool(self.follow_up.text().strip()))
+        if not over:
+            hint = "A follow-up can be sent when this stream has finished"
+        elif view.messages:
+            hint = "Follow up on this answer"
+        else:
+            hint = "Go on with this text"
+        self.follow_up.setPlaceholderText(hint)
+
+    def _on_records(self, records: list[Record]) -> None:
+        if self._wanted is not None and any(isinstance(r, Submitted) and r.request == self._wanted for r in records):
+            self.select(self._wanted)
+            return
+        view = self.view
+        if view is None or not any(
+            (isinstance(r, Step) and (view.request in r.request or view.request in r.preempted))
+            or (isinstance(r, Ended) and r.request == view.request)
+            for r in records
+        ):
+            return
+        if not self.isVisible() or not self.bridge.scope.following:
+            self._stale = self._stale or self.bridge.scope.following
+            self._tell_state()
+            return
+        self._update()
+
+    def _on_reset(self, trace: object) -> None:
+        self.request = self._wanted = None
+        self.switch.offer(1)
+        self._rewrite()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        wide = self.width() >= theme.px(WIDE)
+        self._titles.setDirection(QBoxLayout.Direction.LeftToRight if wide else QBoxLayout.Direction.TopToBottom)
+        self._titles.setSpacing(16 if wide else 4)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if self._stale:
+            self._update()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        self.card.drop()
+        super().hideEvent(event)
+
+    # -- what can be done -----------------------------------------------------------------------------------------
+
+    def _on_copy(self) -> None:
+        sample = self.sample
+        if sample is not None:
+            QGuiApplication.clipboard().setText(sample.text)
+
+    def _on_stop(self) -> None:
+        if self.request is not None:
+            self.session.stop([self.request])
+
+    def _on_regenerate(self) -> None:
+        if (view := self.view) is not None:
+            self.session.regenerate(view).add_done_callback(self._on_created)
+
+    def _on_follow_up(self) -> None:
+        text = self.follow_up.text().strip()
+        if (view := self.view) is not None and text and self.send_button.isEnabled():
+            self.session.continue_chat(view, text).add_done_callback(self._on_created)
+            self.follow_up.clear()
+
+    def _on_created(self, task: asyncio.Task[list[int]]) -> None:
+        if not task.cancelled() and task.exception() is None and task.result():
+            self.request_created.emit(task.result()[0])
+
+    def _on_theme(self) -> None:
+        self.text.restyle()
+        self.switch.restyle()
+        self.card.restyle()
+        self._rewrite()

@@ -1,0 +1,154 @@
+"""The bill of memory in the model panel: its items, what fits, and which decode steps were captured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from PySide6.QtCore import QPointF
+from PySide6.QtGui import QColor
+from pytestqt.qtbot import QtBot
+
+from app import storage
+from app.play.setup.memory import LENGTH_KEY, BillBar, ModelBill
+from app.play.setup.model import ModelPanel
+from app.session.device_memory import captured_words, device_bill
+from app.session.estimate import Estimate
+from app.session.load_progress import LoadStatus
+from app.session.session import Session
+from app.synthetic import gpu_header, header
+from app.ui import theme
+from engine import EngineConfig, Fit, ModelSpec, Trace, kv_capacity
+
+GPU = gpu_header(64, 24_000)
+WAIT = 20_000
+
+
+def shown(qtbot: QtBot, width: int = 262) -> ModelBill:
+    bill = ModelBill()
+    qtbot.addWidget(bill)
+    bill.show_loaded(GPU)
+    bill.resize(width, bill.sizeHint().height())
+    bill.show()
+    return bill
+
+
+def choose(bill: ModelBill, index: int) -> None:
+    bill.length.setCurrentIndex(index)
+    bill.length.activated.emit(index)
+
+
+def test_every_byte_of_the_device_is_on_one_line_of_the_bill(qtbot: QtBot) -> None:
+    bill = shown(qtbot)
+    bar = bill.bar
+    names = ["weights", "KV pool", "activations", "graphs", "runtime", "others", "free"]
+    assert [item.name for item in bar.items] == names
+    assert GPU.bill is not None
+    assert sum(item.count for item in bar.items) == GPU.bill.total
+    for name in names:
+        assert name in bar.accessibleName()
+    eager = gpu_header(64, 24_000, off="it waits")
+    assert "graphs" not in [item.name for item in device_bill(eager, None).items]
+
+
+@pytest.mark.parametrize(("width", "columns"), [(262, 2), (150, 1)])
+def test_the_bar_is_filled_and_what_is_small_can_be_seen_and_asked(qtbot: QtBot, width: int, columns: int) -> None:
+    bar = BillBar()
+    qtbot.addWidget(bar)
+    items = [replace(item, count=1) if item.name == "others" else item for item in device_bill(GPU, None).items]
+    bar.show_items(items, 80 << 30, "")
+    bar.resize(width, bar.sizeHint().height())
+    bar.resize(width, bar.sizeHint().height())
+    assert len(bar.columns(width)) == columns
+    parts = bar.segments()
+    assert parts[0][0].left() == 0
+    assert parts[-1][0].right() == pytest.approx(width)
+    assert min(part.width() for part, _ in parts) >= theme.px(2)
+    for (part, item), (after, _) in pairwise(parts):
+        assert part.right() == after.left()
+        assert item.name in bar.tip(part.center())
+        assert item.about in bar.tip(part.center())
+    assert bar.tip(QPointF(4, bar.height() - 4)).startswith("graphs" if columns == 2 else "free")
+    assert not bar.grab().isNull()
+
+
+def test_a_model_that_is_too_large_is_drawn_beyond_the_end_of_memory(qtbot: QtBot) -> None:
+    bill = ModelBill()
+    qtbot.addWidget(bill)
+    gigabyte = 1 << 30
+    fit = Fit("none", "float32", 30 * gigabyte, 1 << 18, gigabyte, 0, 0, False)
+    bill.show_estimate(Estimate(fit.weights, 20 * gigabyte, 24 * gigabyte, (), fit, (fit,), 2048), EngineConfig())
+    bill.resize(350, bill.sizeHint().height())
+    bill.show()
+    assert bill.bar.width() == 350
+    assert "does not fit" in bill.memory.text()
+    assert bill.bar.tip(QPointF(240, 4)) == "All there is: 24 GB", "of 35 GB that it and others would take"
+    assert "~30 GB" in bill.bar.accessibleName()
+    assert "pool 0 B" in bill.bar.accessibleName()
+    assert not bill.length.isVisibleTo(bill)
+    ground, warn = (QColor(c).rgb() for c in (theme.current().panel, theme.current().warn))
+    image = bill.bar.grab().toImage()
+    assert image.pixelColor(240, 4).rgb() == warn != ground
+
+
+def test_it_says_how_many_requests_of_a_length_fit_and_remembers_the_length(qtbot: QtBot) -> None:
+    bill = shown(qtbot)
+    assert [bill.length.itemText(i) for i in range(bill.length.count())] == [
+        "512 tokens", "2,048 tokens", "8,192 tokens", "context",
+    ]  # fmt: skip
+    assert bill.holds.text() == f"Fits {24_000 * 16 // 131_072} requests ×", "the model's context at first"
+    choose(bill, 1)
+    assert bill.holds.text() == f"Fits {24_000 // 128} requests ×"
+    again = shown(qtbot)
+    assert again.length.currentText() == "2,048 tokens"
+    again.show_loaded(header(8, 1000))  # its context is 2,048 tokens: no other length of that name
+    assert [again.length.itemText(i) for i in range(again.length.count())] == ["512 tokens", "context"]
+    assert again.holds.text() == f"Fits {kv_capacity(1000, 16, 2048)} requests ×"
+    storage.settings().setValue(LENGTH_KEY, "what is this")
+    assert shown(qtbot).length.currentText() == "context"
+
+
+def test_without_a_cache_nothing_is_said_to_fit(qtbot: QtBot) -> None:
+    bill = shown(qtbot)
+    assert not bill.length.isHidden()
+    assert bill.length.isVisible()
+    bill.show_loaded(replace(GPU, config=replace(GPU.config, mode="recompute")))
+    assert not bill.length.isVisible()
+
+
+def test_captured_decode_steps_are_told_on_a_gpu_alone() -> None:
+    assert captured_words(GPU) == "Decode graphs: 1–256 rows (35)"
+    assert captured_words(replace(GPU, graphs=(4,))) == "Decode graphs: 4 rows (1)"
+    assert captured_words(gpu_header(64, 100, off="it waits")) == "Decode graphs: off, it waits"
+    assert captured_words(replace(header(8, 100), graphs_off="there is no GPU")) == ""
+
+
+def test_the_panel_shows_the_bill_of_a_real_load_and_the_estimate_before_it(qtbot: QtBot, loaded: Session) -> None:
+    assert loaded.trace is not None
+    told = loaded.trace.header
+    panel = ModelPanel(loaded)
+    qtbot.addWidget(panel)
+    panel.set_spec(ModelSpec("demo"))
+    panel._on_trace(loaded.trace)
+    assert told.bill is not None
+    assert sum(item.count for item in panel.bill.bar.items) == told.bill.total
+    assert f"context {told.model.context:,}" in panel.facts.text()
+    assert "graphs" not in panel.facts.text(), "nothing is captured on a CPU"
+    panel.set_spec(ModelSpec("demo-draft"))
+    qtbot.waitUntil(lambda: panel.bill.memory.text().startswith("~"), timeout=WAIT)
+    assert "~" in panel.bill.bar.accessibleName()
+    assert "runtime" not in [item.name for item in panel.bill.bar.items], "that is not known beforehand"
+
+
+def test_a_trace_of_a_gpu_says_what_was_captured_in_the_panel(qtbot: QtBot, session: Session) -> None:
+    panel = ModelPanel(session)
+    qtbot.addWidget(panel)
+    panel._on_trace(Trace([GPU]))
+    assert "Decode graphs: 1–256 rows (35)" in panel.facts.text()
+
+
+def test_captures_are_counted_and_bytes_are_bytes() -> None:
+    assert LoadStatus("capturing graphs", 3, 35, 1.0, None).words == "capturing graphs 3 of 35"
+    assert LoadStatus("reading weights", 3 << 30, 15 << 30, 1.0, None).words == "reading weights · 3 GB of 15 GB"
+    assert LoadStatus("measuring", 0, 0, 1.0, None).words == "measuring"

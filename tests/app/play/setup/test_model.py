@@ -1,0 +1,67 @@
+"""The model panel: what is chosen there is what is loaded, and what is loaded is what it shows."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtGui import QStandardItemModel
+from pytestqt.qtbot import QtBot
+
+import resources
+from app.main_window import MainWindow
+from app.play.setup.model import ModelPanel
+from app.session.session import Session
+from engine import SCHEMES, ModelSpec
+
+WAIT = 20_000
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        ModelSpec("demo"),
+        ModelSpec("demo", "nf4-double", "bfloat16", "cpu"),
+        ModelSpec("demo-draft", "int8"),
+        ModelSpec("/models/llama", "awq", "float16", "cuda:1"),
+        ModelSpec("owner/name", "none", revision="v1.0"),
+        ModelSpec("owner/name", trust_remote_code=True),
+    ],
+    ids=str,
+)
+def test_a_model_that_is_shown_is_chosen_just_so(qtbot: QtBot, session: Session, spec: ModelSpec) -> None:
+    panel = ModelPanel(session)
+    qtbot.addWidget(panel)
+    panel.set_spec(spec)
+    assert panel.spec() == spec
+
+
+def test_code_of_another_model_is_not_trusted_with_it(qtbot: QtBot, session: Session) -> None:
+    panel = ModelPanel(session)
+    qtbot.addWidget(panel)
+    panel.set_spec(ModelSpec("owner/name", trust_remote_code=True))
+    panel.path.setText("owner/other")
+    assert panel.spec() == ModelSpec("owner/other")
+
+
+def test_quantizations_that_a_model_cannot_have_are_greyed_and_say_why(qtbot: QtBot, session: Session) -> None:
+    panel = ModelPanel(session)
+    qtbot.addWidget(panel)
+
+    def offered() -> dict[str, str]:
+        model = panel.quantization.model()
+        assert isinstance(model, QStandardItemModel)
+        return {
+            str(panel.quantization.itemData(i)): model.item(i).toolTip()
+            for i in range(panel.quantization.count())
+            if model.item(i).isEnabled()
+        }
+
+    qtbot.waitUntil(lambda: "Weights" in offered()["awq"], timeout=WAIT)
+    assert set(offered()) == set(SCHEMES)
+    panel.set_spec(ModelSpec(str(resources.path("models/stories-5m-awq"))))
+    qtbot.waitUntil(lambda: set(offered()) == {"none", "awq"}, timeout=WAIT)
+
+
+def test_the_panel_leads_to_all_models(qtbot: QtBot, window: MainWindow) -> None:
+    window.page.model.all.click()
+    assert window.models is not None
+    assert window.models.isVisible()

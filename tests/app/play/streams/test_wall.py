@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QColor, QGuiApplication
+from pytestqt.qtbot import QtBot
+
+from app.play.streams.wall import StreamWall
+from app.playback.bridge import Bridge
+from app.synthetic import synthetic_trace
+from app.ui import theme
+from app.words import state_words
+from engine import FinishReason, Trace
+
+LEFT = Qt.MouseButton.LeftButton
+
+
+@pytest.fixture
+def wall(qtbot: QtBot, bridge: Bridge) -> StreamWall:
+    theme.set_theme("dark")
+    wall = StreamWall(bridge)
+    qtbot.addWidget(wall)
+    wall.resize(1000, 520)
+    wall.show()
+    qtbot.waitExposed(wall)
+    return wall
+
+
+def words(bridge: Bridge) -> dict[int, str]:
+    return {request: state_words(view) for request, view in bridge.requests.items()}
+
+
+def test_cards_say_what_each_request_does(bridge, tell, story, wall) -> None:
+    tell([story.submitted(r) for r in range(1, 8)])
+    tell([
+        story.step({1: "Once"}, prefill={1: (0, 4), 2: (0, 3)}),
+        story.step({1: " upon", 3: "A", 4: "B", 5: "C", 6: "D"}),
+        story.step({}, preempted=[6]),
+        story.ended(3), story.ended(4, FinishReason.LENGTH), story.ended(5, FinishReason.ERROR, "NaN in the logits"),
+    ])  # fmt: skip
+    assert words(bridge) == {
+        1: "decoding", 2: "prefill 3/4", 3: "finished · stop", 4: "finished · length", 5: "error", 6: "preempted",
+        7: "queued",
+    }  # fmt: skip
+    assert wall.counts.text() == "0 running  ·  4 waiting  ·  3 done"
+    assert not wall.grab().isNull()
+
+
+def test_counts_follow_the_steps(tell, story, wall) -> None:
+    tell([story.submitted(r) for r in range(1, 6)])
+    assert wall.counts.text() == "0 running  ·  5 waiting  ·  0 done"
+    tell([story.step({1: "a", 2: "b", 3: "c"}, waiting=2)])
+    assert wall.counts.text() == "3 running  ·  2 waiting  ·  0 done"
+
+
+def test_counts_give_way_whole_where_there_is_no_room(qtbot, tell, story, wall) -> None:
+    tell([story.submitted(r) for r in range(1, 6)])
+    wall.resize(320, 400)
+    qtbot.waitUntil(lambda: wall.counts.text() in ("0 running  ·  5 waiting", "0 running"))
+    assert wall.counts.accessibleName() == "0 running, 5 waiting, 0 done"
+
+
+def test_new_words_appear_on_the_last_line_of_the_card(bridge, tell, story, wall) -> None:
+    tell([story.submitted(1)])
+    tell([story.step({1: f" word{i}"}) for i in range(60)])
+    assert wall.cards._painter.tail(bridge.requests[1])[-1].endswith("word59")
+    tell([story.step({1: " more"})])
+    assert wall.cards._painter.tail(bridge.requests[1])[-1].endswith("more")
+
+
+def test_a_click_selects_and_a_click_beside_gives_up(qtbot, tell, story, wall) -> None:
+    tell([story.submitted(r) for r in range(1, 4)])
+    heard: list[int] = []
+    wall.request_selected.connect(heard.append)
+    qtbot.mouseClick(wall.cards.viewport(), LEFT, pos=wall.cards.card_rect(2).center())
+    assert (heard, wall.cards.current) == ([2], 2)
+    qtbot.mouseClick(wall.cards.viewport(), LEFT, pos=QPoint(900, 500))
+    assert (heard, wall.cards.current) == ([2, -1], None)
+
+
+def test_the_selected_card_is_outlined(qtbot, tell, story, wall) -> None:
+    tell([story.submitted(r) for r in range(1, 4)])
+
+    def edge(request: int) -> QColor:
+        rect = wall.cards.card_rect(request)
+        return wall.cards.viewport().grab().toImage().pixelColor(rect.left() + 40, rect.top())
+
+    plain = edge(2)
+    wall.select(2)
+    assert edge(2) != plain
+    assert edge(2).blueF() > 0.6
+    assert edge(1) == plain
+
+
+def test_arrow_keys_walk_the_grid(qtbot, tell, story, wall) -> None:
+    tell([story.submitted(r) for r in range(1, 21)])
+    columns = wall.cards._columns
+    assert columns >= 3
+    press = lambda key: qtbot.keyClick(wall.cards, key)  # noqa: E731
+    press(Qt.Key.Key_Right)
+    assert wall.cards.current == 1
+    press(Qt.Key.Key_Right)
+    press(Qt.Key.Key_Down)
+    assert wall.cards.current == 2 + columns
+    press(Qt.Key.Key_End)
+    assert wall.cards.current == 20
+    assert "Stream 20, queued" in wall.cards.accessibleDescription()
+
+
+def test_selection_from_elsewhere_shows_the_card_and_tells_no_one(tell, story, wall) -> None:
+    tell([story.submitted(r) for r in range(1, 201)])
+    heard: list[int] = []
+    wall.request_selected.connect(heard.append)
+    wall.select(150)
+    assert heard == []
+    assert wall.cards.viewport().rect().contains(wall.cards.card_rect(150))
+
+
+def test_it_follows_the_newest_until_the_person_scrolls_away(qtbot, tell, story, wall) -> None:
+    bar = wall.cards.verticalScrollBar()
+    tell([story.submitted(r) for r in range(1, 101)])
+    tell([story.step(dict.fromkeys(range(1, 60), "a"))])
+    assert wall.cards.viewport().rect().contains(wall.cards.card_rect(59))
+    assert wall.newest.isHidden()
+    bar.setValue(0)
+    tell([story.step(dict.fromkeys(range(1, 101), "a"))])
+    assert bar.value() == 0
+    assert not wall.newest.isHidden()
+    qtbot.mouseClick(wall.newest, LEFT)
+    assert wall.cards.viewport().rect().contains(wall.cards.card_rect(100))
+    assert wall.newest.isHidden()
+
+
+def test_new_requests_do_not_move_what_is_being_read(tell, story, wall) -> None:
+    tell([story.submitted(r) for r in range(1, 101)])
+    bar = wall.cards.verticalScrollBar()
+    bar.setValue(bar.singleStep())
+    before = wall.cards.request_at(QPoint(20, 20))
+    tell([story.submitted(r) for r in range(101, 301)])
+    assert wall.cards.request_at(QPoint(20, 20)) == before
+
+
+def test_keys_copy_stop_and_ask_again(qtbot, tell, story, wall) -> None:
+    tell([story.submitted(1), story.step({1: "Once upon"})])
+    wall.select(1)
+    qtbot.keyClick(wall.cards, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
+    assert QGuiApplication.clipboard().text() == "Once upon"
+    for key, signal in (
+        (Qt.Key.Key_Delete, wall.stop_requested), (Qt.Key.Key_R, wall.regenerate_requested),
+        (Qt.Key.Key_U, wall.follow_up_requested), (Qt.Key.Key_Return, wall.request_opened),
+    ):  # fmt: skip
+        with qtbot.waitSignal(signal) as heard:
+            qtbot.keyClick(wall.cards, key)
+        assert heard.args == [1]
+
+
+def test_the_menu_offers_what_can_be_done_now(tell, story, wall) -> None:
+    tell([story.submitted(1), story.submitted(2), story.step({1: "a"}), story.ended(1)])
+
+    def enabled(request: int) -> set[str]:
+        menu = wall.cards.menu(request)
+        words = {a.text().split("\t")[0] for a in menu.actions() if a.isEnabled()}
+        menu.deleteLater()
+        return words
+
+    assert enabled(1) == {"Copy text", "Open transcript", "Follow up", "Regenerate"}
+    assert enabled(2) == {"Open transcript", "Regenerate", "Stop this one"}
+
+
+def test_few_cards_grow_and_many_stay_readable(tell, story, wall) -> None:
+    tell([story.submitted(1)])
+    few = wall.cards._painter.lines
+    tell([story.submitted(r) for r in range(2, 100)])
+    assert few > wall.cards._painter.lines == 4
+
+
+@pytest.mark.parametrize("width", [200, 260, 500, 1000, 1900])
+def test_cards_are_240_to_360_wide_and_fit(qtbot, tell, story, wall, width) -> None:
+    tell([story.submitted(r) for r in range(1, 30)])
+    wall.resize(width, 500)
+    qtbot.waitUntil(lambda: wall.width() == width)
+    rects = [wall.cards.card_rect(r) for r in range(1, 30)]
+    assert max(r.right() for r in rects) < wall.cards.viewport().width()
+    assert all(r.width() <= 360 for r in rects)
+    assert all(r.width() >= 240 for r in rects) or width < 260
+    assert not any(a.intersects(b) for i, a in enumerate(rects) for b in rects[i + 1 :])
+
+
+def test_a_new_trace_begins_with_no_cards(qtbot, bridge, tell, story, wall) -> None:
+    tell([story.submitted(1)])
+    wall.select(1)
+    bridge.show(Trace())
+    assert wall.cards.ids == []
+    assert wall.cards.current is None
+    assert wall.counts.text() == ""
+
+
+@pytest.mark.parametrize("name", ["dark", "light"])
+def test_a_busy_wall_is_painted_in_both_themes_and_zooms(qtbot, bridge, wall, name) -> None:
+    bridge.show(Trace(synthetic_trace(streams=40, seconds=0.5, faults=0.1)))
+    qtbot.waitUntil(lambda: bridge.behind == 0)
+    theme.set_theme(name)
+    theme.set_zoom(1.5)
+    try:
+        image = wall.cards.viewport().grab().toImage()
+        colors = {image.pixel(x, y) for x in range(0, image.width(), 3) for y in range(0, image.height(), 3)}
+        assert QColor(theme.current().panel).rgb() in colors
+        assert len(colors) > 20
+    finally:
+        theme.set_zoom(1.0)
+        theme.set_theme("dark")

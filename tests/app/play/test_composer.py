@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QMimeData, Qt, QUrl
+from pytestqt.qtbot import QtBot
+
+from app.play.composer import DEFAULT_COUNT, DEFAULT_PROMPT, Composer
+from app.playback.bridge import Bridge
+from app.session.session import Session, SessionState
+from engine import SamplingParams, Submission
+
+
+class Sent:
+    """Notes what the composer hands to the session."""
+
+    def __init__(self, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.submissions: list[Submission] = []
+        monkeypatch.setattr(session, "send", self.submissions.extend)
+
+
+@pytest.fixture
+def sent(session: Session, monkeypatch: pytest.MonkeyPatch) -> Sent:
+    return Sent(session, monkeypatch)
+
+
+@pytest.fixture
+def composer(qtbot: QtBot, session: Session, bridge: Bridge) -> Composer:
+    composer = Composer(session, bridge, SamplingParams)
+    qtbot.addWidget(composer)
+    composer.show()
+    return composer
+
+
+def test_it_opens_with_a_template_of_sixteen_stories(qtbot: QtBot, composer: Composer) -> None:
+    assert composer.prompt.toPlainText() == DEFAULT_PROMPT
+    assert composer.count.value() == DEFAULT_COUNT
+    assert composer.summary.text().startswith("16 different prompts · about ")
+
+
+def test_the_summary_follows_what_is_typed(qtbot: QtBot, composer: Composer) -> None:
+    composer.prompt.setPlainText("a {fox|owl}")
+    composer.count.setValue(2)
+    qtbot.waitUntil(lambda: composer.summary.text().startswith("2 different prompts"))
+
+
+def test_sending_takes_the_text_and_leaves_it(qtbot: QtBot, composer: Composer, sent: Sent) -> None:
+    composer.prompt.setPlainText("hello {a|b}")
+    composer.count.setValue(2)
+    composer.send()
+    assert sorted(s.prompt[0]["content"] for s in sent.submissions) == ["hello a", "hello b"]  # type: ignore[index]
+    assert composer.prompt.toPlainText() == "hello {a|b}"
+
+
+def test_an_empty_prompt_is_told_below_the_text_until_it_is_edited(
+    qtbot: QtBot, composer: Composer, sent: Sent
+) -> None:
+    composer.prompt.setPlainText("  ")
+    composer.send()
+    assert not sent.submissions
+    assert composer.message.isVisible()
+    assert "write a prompt first" in composer.message.text()
+    composer.prompt.setPlainText("hello")
+    assert not composer.message.isVisible()
+
+
+def test_a_refusal_of_the_engine_is_told_with_the_text_kept(qtbot: QtBot, composer: Composer, session: Session) -> None:
+    session.submit_failed.emit("prompt: 9,000 tokens are more than the context of 512")
+    assert "9,000 tokens" in composer.message.text()
+    assert composer.prompt.toPlainText() == DEFAULT_PROMPT
+
+
+def test_the_system_prompt_shows_and_counts_only_when_on(qtbot: QtBot, composer: Composer, sent: Sent) -> None:
+    composer.system.setPlainText("be kind")
+    assert not composer.system.isVisible()
+    composer.use_system.click()
+    assert composer.system.isVisible()
+    composer.count.setValue(1)
+    composer.send()
+    composer.use_system.click()
+    composer.send()
+    assert [len(s.prompt) for s in sent.submissions] == [2, 1]
+
+
+def test_raw_prompts_are_texts(qtbot: QtBot, composer: Composer, sent: Sent) -> None:
+    composer.chat.setChecked(False)
+    composer.count.setValue(1)
+    composer.prompt.setPlainText("Once")
+    composer.send()
+    assert sent.submissions[0].prompt == "Once"
+
+
+def test_a_file_of_prompts_takes_the_place_of_the_text_and_gives_it_back(
+    qtbot: QtBot, composer: Composer, sent: Sent, tmp_path: Path
+) -> None:
+    path = tmp_path / "prompts.txt"
+    path.write_text("one\ntwo\n", encoding="utf-8")
+    composer.open_file(path)
+    assert composer.drop_file.isVisible()
+    assert not composer.prompt.isEnabled()
+    composer.send()
+    assert [s.prompt[0]["content"] for s in sent.submissions] == ["one", "two"]  # type: ignore[index]
+    composer.drop_file.click()
+    assert composer.prompt.isEnabled()
+    assert composer.draft().text == DEFAULT_PROMPT
+
+
+def test_a_broken_file_is_told_with_its_line(qtbot: QtBot, composer: Composer, tmp_path: Path) -> None:
+    path = tmp_path / "prompts.txt"
+    path.write_bytes(b"good\n\xff\xfe bad\n")
+    composer.open_file(path)
+    assert "line 2" in composer.message.text()
+    assert not composer.drop_file.isVisible()
+
+
+def test_a_file_dropped_on_the_text_is_handed_on(qtbot: QtBot, composer: Composer, tmp_path: Path) -> None:
+    dropped = QMimeData()
+    dropped.setUrls([QUrl.fromLocalFile(str(tmp_path))])
+    with qtbot.waitSignal(composer.path_dropped) as told:
+        composer.prompt.insertFromMimeData(dropped)
+    assert told.args == [tmp_path]
+
+
+def test_control_up_and_down_walk_through_what_was_sent_and_undo_goes_back(
+    qtbot: QtBot, composer: Composer, sent: Sent
+) -> None:
+    for text in ("first", "second"):
+        composer.prompt.setPlainText(text)
+        composer.send()
+    composer.prompt.setPlainText("unsent")
+
+    def press(key: Qt.Key) -> str:
+        qtbot.keyClick(composer.prompt, key, Qt.KeyboardModifier.ControlModifier)
+        return composer.prompt.toPlainText()
+
+    assert [press(Qt.Key.Key_Up), press(Qt.Key.Key_Up), press(Qt.Key.Key_Up)] == ["second", "first", "first"]
+    assert [press(Qt.Key.Key_Down), press(Qt.Key.Key_Down)] == ["second", "unsent"]
+    composer.prompt.undo()
+    assert composer.prompt.toPlainText() == "second"
+
+
+def test_what_was_sent_is_remembered_by_the_next_window(
+    qtbot: QtBot, composer: Composer, sent: Sent, session: Session, bridge: Bridge
+) -> None:
+    composer.prompt.setPlainText("remember me")
+    composer.count.setValue(5)
+    composer.send()
+    following = Composer(session, bridge, SamplingParams)
+    qtbot.addWidget(following)
+    assert following.prompt.toPlainText() == "remember me"
+    assert following.count.value() == 5
+
+
+def test_send_waits_for_a_model_and_stop_for_a_request(qtbot: QtBot, composer: Composer, session: Session) -> None:
+    assert not composer.send_button.isEnabled()
+    assert not composer.stop_button.isEnabled()
+    session.state_changed.emit(SessionState.READY)
+    assert composer.send_button.isEnabled()
+
+
+def test_the_editor_grows_with_its_lines_up_to_a_limit(qtbot: QtBot, composer: Composer) -> None:
+    heights = []
+    for lines in (1, 3, 8, 40):
+        composer.prompt.setPlainText("\n".join("line" for _ in range(lines)))
+        qtbot.wait(1)
+        heights.append(composer.prompt.height())
+    assert heights[0] < heights[1] < heights[2] == heights[3]
