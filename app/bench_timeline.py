@@ -7,8 +7,8 @@ from time import perf_counter
 import numpy as np
 from PySide6.QtWidgets import QApplication
 
-from app.panels.timeline import Timeline
-from app.panels.timeline_panel import TimelinePanel
+from app.inside.timeline.panel import TimelinePanel
+from app.inside.timeline.slots import Timeline
 from app.playback.scope import Scope
 from app.synthetic_lanes import lane_trace
 from engine import Record, Step, Trace

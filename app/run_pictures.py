@@ -13,7 +13,7 @@ from PySide6.QtGui import QPixmap
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
-from app.panels.insight import INSIGHTS
+from app.inside.panel import INSIGHTS
 from app.play.transcript.styles import TokenMode
 from app.ui import theme
 from app.words import run_words

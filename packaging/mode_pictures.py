@@ -14,7 +14,7 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from tqdm import tqdm
 
-from app.panels.timeline import Timeline
+from app.inside.timeline.slots import Timeline
 from app.ui import theme
 from app.window_application import make_application
 from engine import (

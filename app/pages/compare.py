@@ -14,7 +14,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.panels.insight import Insight, InsightPanel
+from app.inside.panel import Insight, InsightPanel
 from app.panels.lane_view import LaneView
 from app.panels.race_charts import RaceCharts
 from app.panels.race_setup import RaceSetup

@@ -10,13 +10,13 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QSizePolicy, QStackedWidget, QVBoxLayout
 
-from app.panels.insight import Insight
-from app.panels.insight_place import InsightPlace
+from app.inside.on_demand import InsightPlace
+from app.inside.panel import Insight
+from app.inside.timeline.slots import Timeline
 from app.panels.lane_figures import LaneFigures
 from app.panels.lane_mark import LaneMark
 from app.panels.lane_tally import Figures, LaneTally
 from app.panels.stream_strip import StreamStrip
-from app.panels.timeline import Timeline
 from app.plot.colors import lane_color
 from app.race_session import LaneShow, LaneState
 from app.ui import theme

@@ -9,8 +9,8 @@ from PySide6.QtGui import QAction, QKeyEvent
 from PySide6.QtWidgets import QScrollArea, QVBoxLayout, QWidget
 
 from app import storage
-from app.panels.insight import INSIGHTS, InsightPanel
-from app.panels.insight_place import InsightPlace
+from app.inside.on_demand import InsightPlace
+from app.inside.panel import INSIGHTS, InsightPanel
 from app.play.composer import Composer
 from app.play.layout import AREAS, RIGHT, PlayLayout, dock_host
 from app.play.setup.batching import BatchingPanel

@@ -10,7 +10,7 @@ import pytest
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
-from app.panels.insight import InsightPanel
+from app.inside.panel import InsightPanel
 from app.playback.cursor_bar import STEPS, CursorBar
 from app.playback.scope import Scope
 from app.synthetic import synthetic_trace

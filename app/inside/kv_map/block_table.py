@@ -1,0 +1,206 @@
+"""The block table of one request: logical block, physical block, how far it is filled; a part for each sample."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QResizeEvent
+from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QSizePolicy
+
+from app.inside.kv_map.state import KvState
+from app.ui import theme
+from app.ui.font_face import FontFace
+
+ROW, WIDTH = 20, 240
+HEAD = 2  # rows at the top that do not scroll
+HEADING = -1  # in place of a block
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A row of the table, or a sample's heading."""
+
+    text: str
+    block: int = HEADING
+    place: int = 0
+    share: float = 0.0  # filled
+    references: int = 0
+
+
+def lines_of(state: KvState, request: int) -> list[Line]:
+    """All lines of a request's tables; samples have headings where there are several."""
+    samples, lines = state.samples(request), []
+    for branch, table in samples.items():
+        if len(samples) > 1 or branch:
+            lines.append(Line(f"sample {branch + 1} · {_blocks(len(table))}"))
+        for place, block in enumerate(table.tolist()):
+            filled = int(state.filled[block])
+            words = f"{filled}/{state.size}"
+            lines.append(Line(words, block, place, filled / state.size, int(state.references[block])))
+    return lines
+
+
+def _blocks(count: int) -> str:
+    return f"{count:,} block" if count == 1 else f"{count:,} blocks"
+
+
+class KvBlockTable(QAbstractScrollArea):
+    """The figure of the PagedAttention paper, live."""
+
+    block_chosen = Signal(int)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setObjectName("kv_block_table")
+        self.setAccessibleName("Block table")
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.viewport().setAutoFillBackground(False)
+        self.lines: list[Line] = []
+        self._request, self._pointed, self._title = -1, HEADING, ""
+        self.restyle()
+
+    def restyle(self) -> None:
+        """Takes the theme's colours and fonts anew."""
+        self._face, self._strong, self._small = map(FontFace, (theme.ui(12), theme.ui(12, 600), theme.ui(11)))
+        self.verticalScrollBar().setSingleStep(theme.px(ROW))
+        self.updateGeometry()
+        self._fit()
+        self.update()
+        self.viewport().update()
+
+    def show_state(self, state: KvState, request: int, pointed: int) -> None:
+        """Shows the tables of a request that holds blocks; `pointed` is the block to point out."""
+        if request != self._request:
+            self.verticalScrollBar().setValue(0)
+        self._request, self._pointed = request, pointed
+        self.lines = lines_of(state, request)
+        own = [line for line in self.lines if line.block != HEADING]
+        tokens = round(sum(line.share for line in own) * state.size)
+        self._title = f"#{request} · {_blocks(len({line.block for line in own}))}"
+        self.setAccessibleDescription(
+            f"{self._title}; "
+            + ", ".join(f"{line.place} to {line.block}, {line.text} filled" for line in own[:32])
+            + f"; {tokens} tokens in all tables"
+        )
+        self._fit()
+        self.update()
+        self.viewport().update()
+
+    def sizeHint(self) -> QSize:
+        return QSize(theme.px(WIDTH), theme.px(ROW) * (2 + min(8, max(3, len(self.lines)))))
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(theme.px(160), theme.px(ROW) * 5)
+
+    def _fit(self) -> None:
+        bar, height = self.verticalScrollBar(), self.viewport().height()
+        bar.setPageStep(height)
+        bar.setRange(0, max(0, (len(self.lines) + HEAD) * theme.px(ROW) - height))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        self._fit()
+
+    # -- painting -------------------------------------------------------------------------------------------------
+
+    def _columns(self) -> tuple[float, float, float, float]:
+        """Right ends of the logical and the physical numbers, and where the bar and its words begin."""
+        digits = self._face.width("0" * max((len(f"{line.block:,}") for line in self.lines), default=1))
+        logical = max(self._small.width("logical"), self._face.width("000"))
+        physical = logical + theme.px(30) + max(digits, self._small.width("physical"))
+        words = max((self._face.width(f"{line.text}") for line in self.lines if line.block >= 0), default=0.0)
+        words = max(words + self._face.width(" ×00"), self._small.width("filled"))
+        return logical, physical, physical + theme.px(14), self.viewport().width() - words - theme.px(4)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self.viewport())
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        row, top = theme.px(ROW), self.verticalScrollBar().value()
+        width, below = self.viewport().width(), HEAD * row
+        first, last = top // row, (top + self.viewport().height()) // row + 1
+        columns = self._columns()
+        for i, line in enumerate(self.lines[first:last], first):
+            self._line(painter, line, QRectF(0, below + i * row - top, width, row), columns)
+        painter.fillRect(QRectF(0, 0, width, below), theme.current().panel)
+        self._head(painter, row, columns)
+
+    def _head(self, painter: QPainter, row: int, columns: tuple[float, float, float, float]) -> None:
+        """Whose tables these are, and what the columns are."""
+        t, face, small = theme.current(), self._strong, self._small
+        logical, physical, left, _ = columns
+        dot = theme.px(8)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(theme.request_color(self._request))
+        painter.drawEllipse(QPointF(dot / 2, row / 2), dot / 2, dot / 2)
+        painter.setFont(face.font)
+        painter.setPen(t.text)
+        face.draw(painter, dot + theme.px(6), row / 2 + face.metrics.capHeight() / 2, self._title)
+        painter.setFont(small.font)
+        painter.setPen(t.secondary)
+        baseline = 1.5 * row + small.metrics.capHeight() / 2
+        small.draw(painter, logical - small.width("logical"), baseline, "logical")
+        small.draw(painter, physical - small.width("physical"), baseline, "physical")
+        small.draw(painter, left, baseline, "filled")
+
+    def _line(self, painter: QPainter, line: Line, box: QRectF, columns: tuple[float, float, float, float]) -> None:
+        t, own, face = theme.current(), theme.request_color(self._request), self._face
+        logical, physical, left, words = columns
+        baseline = box.center().y() + face.metrics.capHeight() / 2
+        if line.block == HEADING:
+            painter.setFont(self._small.font)
+            painter.setPen(t.secondary)
+            self._small.draw(painter, 0, baseline, line.text)
+            return
+        if line.block == self._pointed:
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(t.hover)
+            painter.drawRoundedRect(box.adjusted(0, 1, 0, -1), theme.px(4), theme.px(4))
+        painter.setFont(face.font)
+        painter.setPen(t.text)
+        place, block = f"{line.place:,}", f"{line.block:,}"
+        face.draw(painter, logical - face.width(place), baseline, place)
+        face.draw(painter, physical - face.width(block), baseline, block)
+        self._arrow(painter, logical + theme.px(8), box.center().y(), t.faint)
+        high = theme.px(8)
+        bar = QRectF(left, box.center().y() - high / 2, max(theme.px(16), words - left - theme.px(10)), high)
+        painter.fillRect(bar, theme.over(t.hairline, t.panel))
+        painter.fillRect(QRectF(bar.left(), bar.top(), bar.width() * line.share, high), own)
+        painter.setPen(t.secondary)
+        face.draw(painter, words, baseline, line.text)
+        if line.references > 1:
+            painter.setPen(t.text)
+            face.draw(painter, words + face.width(f"{line.text} "), baseline, f"×{line.references}")
+
+    def _arrow(self, painter: QPainter, x: float, y: float, color: QColor) -> None:
+        painter.setPen(QPen(color, max(1.0, theme.zoom())))
+        end, wing = x + theme.px(10), theme.px(3)
+        painter.drawLine(QPointF(x, y), QPointF(end, y))
+        painter.drawLine(QPointF(end - wing, y - wing), QPointF(end, y))
+        painter.drawLine(QPointF(end - wing, y + wing), QPointF(end, y))
+
+    # -- the person -----------------------------------------------------------------------------------------------
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        row = theme.px(ROW)
+        if event.position().y() >= HEAD * row:
+            self._choose(int(event.position().y() + self.verticalScrollBar().value()) // row - HEAD)
+
+    def _choose(self, index: int) -> None:
+        if 0 <= index < len(self.lines) and self.lines[index].block != HEADING:
+            self.block_chosen.emit(self.lines[index].block)
+            row = theme.px(ROW)
+            bar, height = self.verticalScrollBar(), self.viewport().height()
+            bar.setValue(min(max(bar.value(), (index + 1 + HEAD) * row - height), index * row))
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        step = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1}.get(Qt.Key(event.key()))
+        if step is None:
+            super().keyPressEvent(event)
+            return
+        at = next((i for i, line in enumerate(self.lines) if line.block == self._pointed >= 0), -1) + step
+        while 0 <= at < len(self.lines) and self.lines[at].block == HEADING:
+            at += step
+        self._choose(at)

@@ -1,0 +1,209 @@
+"""The map of a contiguous cache: a strip a running request, and how much of it is of use. The first half has no Qt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QSizePolicy
+
+from app.inside.kv_map.state import KvState
+from app.inside.kv_map.tables import SAMPLES
+from app.ui import theme
+from app.ui.font_face import FontFace
+from app.ui.painted import Painted
+
+TALLEST, WRITTEN = 22, 15  # pixels of a strip; from which on it has words
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """Tokens of a strip: `used`; `reserved`, still reachable; and `never`, padding and what no token will fill. All of
+    an `over` one is the last, though `computed` tokens lie in it."""
+
+    request: int
+    slot: int
+    block: int
+    blocks: int
+    tokens: int
+    used: int
+    reserved: int
+    computed: int
+    over: bool
+
+    @property
+    def never(self) -> int:
+        return self.tokens - self.used - self.reserved
+
+    @property
+    def words(self) -> str:
+        if self.over:
+            return f"finished, held for its batch: {self.tokens:,} tokens never used again"
+        return f"used {self.used:,} · reserved {self.reserved:,} · never used {self.never:,}"
+
+    @property
+    def short(self) -> str:
+        return "held for its batch" if self.over else f"{self.used:,} + {self.reserved:,} + {self.never:,}"
+
+
+def strips_of(state: KvState) -> list[Strip]:
+    """All strips, by slot; those that have no row yet come last."""
+    tables, result = state.tables, []
+    for handle in tables.live.tolist():
+        table, over = tables.table(handle), bool(tables.over[handle])
+        request, computed = int(tables.key[handle]) // SAMPLES, int(tables.computed[handle])
+        tokens, reach = len(table) * state.size, int(state.requests.reach[request])
+        used = 0 if over else min(computed, tokens)
+        reserved = 0 if over else max(0, min(tokens, reach) - used)
+        slot = int(tables.slot[handle])
+        result.append(Strip(request, slot, int(table[0]), len(table), tokens, used, reserved, computed, over))
+    return sorted(result, key=lambda strip: (strip.slot < 0, strip.slot))
+
+
+class KvStrips(Painted):
+    """Draws the strips it was shown last: used solid, reserved hatched, the rest grey and crossed."""
+
+    strip_chosen = Signal(int)  # request; -1 beside all
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setObjectName("kv_strips")
+        self.setAccessibleName("KV strips")
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+        self.strips: list[Strip] = []
+        self._selected = -1
+        self.restyle()
+
+    def restyle(self) -> None:
+        """Takes the theme's colours and fonts anew."""
+        self._face = FontFace(theme.ui(11))
+        self.updateGeometry()
+        self.update()
+
+    def show_state(self, state: KvState | None, selected: int) -> None:
+        self.strips = strips_of(state) if state is not None else []
+        self._selected = selected
+        said = "; ".join(f"slot {s.slot + 1}, #{s.request}: {s.words}" for s in self.strips[:16])
+        self.setAccessibleDescription(said or "No strip is held.")
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        return QSize(theme.px(320), theme.px(240))
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(theme.px(160), theme.px(80))
+
+    @property
+    def pitch(self) -> float:
+        """Pixels from a strip to the next."""
+        return min(theme.px(TALLEST), self.height() / max(1, len(self.strips)))
+
+    def _head(self) -> float:
+        """Pixels before the strips, for their names; none where there is no room for words."""
+        if self.pitch < theme.px(WRITTEN):
+            return 0.0
+        return max((self._face.width(f"#{s.request}") for s in self.strips), default=0.0) + theme.px(8)
+
+    def box(self, index: int) -> QRectF:
+        """A strip's bar, in the widget."""
+        pitch, head = self.pitch, self._head()
+        widest = max(strip.tokens for strip in self.strips)
+        room = self.width() - head
+        side = max((self._face.width(s.words) for s in self.strips if not s.over), default=0.0) + theme.px(12)
+        if self.pitch >= theme.px(WRITTEN) and room - side >= theme.px(240):
+            room -= side
+        gap = 0 if pitch < 4 else 1 if pitch < 8 else theme.px(4)
+        return QRectF(head, index * pitch, room * self.strips[index].tokens / widest, max(1.0, pitch - gap))
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setFont(self._face.font)
+        t, chosen = theme.current(), any(s.request == self._selected for s in self.strips)
+        for i, strip in enumerate(self.strips):
+            box = self.box(i)
+            painter.setOpacity(1.0 if not chosen or strip.request == self._selected else 0.55)
+            self._strip(painter, strip, box)
+            if not self._head():
+                continue
+            baseline = box.center().y() + self._face.metrics.capHeight() / 2
+            painter.setPen(t.text if strip.request == self._selected else t.secondary)
+            self._face.draw(painter, 0, baseline, f"#{strip.request}")
+            left = box.right() + theme.px(12)
+            for words in (strip.words, strip.short):
+                if left + self._face.width(words) <= self.width():
+                    self._face.draw(painter, left, baseline, words)
+                    break
+        painter.setOpacity(1.0)
+        self.paint_focus(painter)
+
+    def _strip(self, painter: QPainter, strip: Strip, box: QRectF) -> None:
+        t, own = theme.current(), theme.request_color(strip.request)
+        scale, x = box.width() / strip.tokens, box.left()
+        parts = ((strip.used, 0), (strip.reserved, 1), (strip.never, 2))
+        for tokens, look in parts:
+            part = QRectF(x, box.top(), tokens * scale, box.height())
+            x += part.width()
+            if part.width() <= 0:
+                continue
+            if look == 0:
+                painter.fillRect(part, own)
+            elif look == 1:
+                painter.fillRect(part, mixed(own, 0.2))
+                hatch(painter, part, mixed(own, 0.8))
+            else:
+                painter.fillRect(part, mixed(t.secondary, 0.12))
+                hatch(painter, part, mixed(t.secondary, 0.42), crossed=True)
+
+    def index_at(self, y: float) -> int:
+        """The strip at a height; -1 below all."""
+        index = int(y // self.pitch) if self.strips and self.height() > 0 else -1
+        return index if 0 <= index < len(self.strips) else -1
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if event.button() is Qt.MouseButton.LeftButton:
+            index = self.index_at(event.position().y())
+            self.strip_chosen.emit(self.strips[index].request if index >= 0 else -1)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        step = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1}.get(Qt.Key(event.key()))
+        if step is None or not self.strips:
+            super().keyPressEvent(event)
+            return
+        now = next((i for i, strip in enumerate(self.strips) if strip.request == self._selected), -1)
+        target = min(max(now + step, 0), len(self.strips) - 1)
+        self.strip_chosen.emit(self.strips[target].request)
+
+    def tip(self, at: QPointF) -> str:
+        index = self.index_at(at.y())
+        return strip_words(self.strips[index]) if index >= 0 else ""
+
+
+def strip_words(strip: Strip) -> str:
+    """All that is known of a strip."""
+    where = f"slot {strip.slot + 1}" if strip.slot >= 0 else "no row yet"
+    return f"#{strip.request}, {where}: {strip.blocks:,} blocks in one strip of {strip.tokens:,} tokens · {strip.words}"
+
+
+def mixed(color: QColor, share: float) -> QColor:
+    """So much of a colour over the panel's ground."""
+    return theme.over(theme.faded(color, share), theme.current().panel)
+
+
+def hatch(painter: QPainter, box: QRectF, color: QColor, crossed: bool = False, step: float = 7) -> None:
+    """Diagonal lines over a box, `step` apart before zoom; crossed ones fall as well as rise."""
+    step, height = theme.px(step), box.height()
+    if height < 3 or box.width() < 1:
+        return
+    painter.save()
+    painter.setClipRect(box)
+    painter.setPen(QPen(color, max(1.0, theme.zoom())))
+    x = box.left() - height
+    while x < box.right():
+        painter.drawLine(QPointF(x, box.bottom()), QPointF(x + height, box.top()))
+        if crossed:
+            painter.drawLine(QPointF(x, box.top()), QPointF(x + height, box.bottom()))
+        x += step
+    painter.restore()

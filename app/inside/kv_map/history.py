@@ -1,0 +1,183 @@
+"""The KV pool at any step of a trace: keyframes, and the records from the nearest one on. No Qt in here.
+
+Of the keyframes one in `WHOLE` holds every block, the others those that changed since the one before. They are
+compressed: an hour of 360,000 steps over 65,536 blocks takes tens of megabytes.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from app.inside.kv_map.state import FIELDS, KvState, Requests
+from app.inside.kv_map.tables import keys_of
+from engine import Header, Record, Step, Submitted
+from engine.trace.column import Array, Column
+
+EVERY = 128  # steps from one keyframe to the next
+WHOLE = 32  # keyframes from one whole one to the next
+
+
+@dataclass(frozen=True, slots=True)
+class _Keyframe:
+    """`changed`: blocks that differ from the keyframe before, None for all; `fields`: their state, field after field.
+    `samples` [4, tables]: key, computed, slot, over; `entries` [2, ...]: of blocks that show another owner, the table
+    (counted in order of admission) and the block."""
+
+    changed: bytes | None
+    fields: bytes
+    samples: bytes
+    entries: bytes
+
+    @property
+    def nbytes(self) -> int:
+        return len(self.changed or b"") + len(self.fields) + len(self.samples) + len(self.entries)
+
+
+def _packed(values: Array) -> bytes:
+    return zlib.compress(values.tobytes(), 1)
+
+
+def _unpacked(data: bytes, dtype: type[np.generic]) -> Array:
+    return np.frombuffer(zlib.decompress(data), dtype)
+
+
+class KvHistory:
+    """Feed it the records in order. `tip` is the state after all of them; None until the header is there.
+
+    A state after a step is that before the next step's record, so that requests which ended with a step have.
+    """
+
+    def __init__(self, every: int = EVERY, whole: int = WHOLE) -> None:
+        self._every, self._whole = every, whole
+        self.header: Header | None = None
+        self.tip: KvState | None = None
+        self.requests = Requests()
+        self._taken = 0
+        self._steps = Column(np.int64)  # where in the trace each step is
+        self._frames: list[_Keyframe] = []
+        self._last: dict[str, Array] = {}  # the blocks of the last keyframe
+        self._cursor: KvState | None = None
+
+    @property
+    def steps(self) -> int:
+        return self._steps.count
+
+    def position(self, place: int) -> int:
+        """Where in the trace the records end that a state after this step is made of."""
+        return int(self._steps.values[place + 1]) if place + 1 < self.steps else self._taken
+
+    @property
+    def nbytes(self) -> int:
+        """What the keyframes and the places of steps take."""
+        return sum(frame.nbytes for frame in self._frames) + 8 * self.steps
+
+    def feed(self, records: Sequence[Record]) -> None:
+        """The next records of the trace."""
+        for record in records:
+            if isinstance(record, Step):
+                if self.tip is not None:
+                    if self.steps % self._every == 0:
+                        self._keep(self.tip)
+                    self.tip.feed(record)
+                self._steps.append(self._taken)
+            elif isinstance(record, Submitted):
+                self.requests.feed(record, self._taken)
+            elif isinstance(record, Header):
+                self.header, self.requests = record, Requests(record.model.context)
+                self.tip = KvState.of(record, self.requests)
+            elif self.tip is not None:
+                self.tip.feed(record)
+            self._taken += 1
+
+    def at(self, place: int, records: Sequence[Record]) -> KvState:
+        """The state after the step of this place, from the trace's records; -1: before the first step.
+
+        It is good until the next call. Going on a little costs O(the steps between), any other move a keyframe and at
+        most `EVERY` steps.
+        """
+        assert self.tip is not None, "the trace has no header yet"
+        if place >= self.tip.at:
+            return self.tip
+        frame = max(place, 0) // self._every
+        state = self._cursor
+        if state is None or not frame * self._every - 1 <= state.at <= place:
+            state = self._cursor = self._restored(frame)
+        begin, end = int(self._steps.values[state.at + 1]), self.position(place)
+        if state.at < place:
+            for record in records[begin:end]:
+                state.feed(record)
+        return state
+
+    # -- keyframes ------------------------------------------------------------------------------------------------
+
+    def _keep(self, state: KvState) -> None:
+        now = {name: getattr(state, name) for name in FIELDS}
+        changed = None
+        if len(self._frames) % self._whole:
+            differs = np.zeros(state.blocks, np.bool_)
+            for name, values in now.items():
+                differs |= values != self._last[name]
+            changed = np.flatnonzero(differs).astype(np.int32)
+        part = slice(None) if changed is None else changed
+        fields = b"".join(values[part].tobytes() for values in now.values())
+        tables = state.tables
+        live = tables.live
+        samples = np.stack([tables.key[live], tables.computed[live], tables.slot[live], tables.over[live]])
+        owner, block = tables.flat()
+        beside = np.flatnonzero(keys_of(state.owner[block], state.branch[block]) != tables.key[owner])
+        entries = np.stack([np.searchsorted(live, owner[beside]), block[beside]]).astype(np.int32)
+        self._frames.append(
+            _Keyframe(
+                _packed(changed) if changed is not None else None,
+                zlib.compress(fields, 1),
+                _packed(samples.astype(np.int64)),
+                _packed(entries),
+            )
+        )
+        if changed is None:
+            self._last = {name: values.copy() for name, values in now.items()}
+        else:
+            for name, values in now.items():
+                self._last[name][changed] = values[changed]
+
+    def _restored(self, number: int) -> KvState:
+        """The state of a keyframe."""
+        assert self.header is not None
+        state = KvState.of(self.header, self.requests)
+        for frame in self._frames[number - number % self._whole : number + 1]:
+            self._put(state, frame)
+        state.at = number * self._every - 1
+        samples = _unpacked(self._frames[number].samples, np.int64).reshape(4, -1)
+        entries = _unpacked(self._frames[number].entries, np.int32).reshape(2, -1)
+        _open_tables(state, samples, entries)
+        return state
+
+    def _put(self, state: KvState, frame: _Keyframe) -> None:
+        changed = _unpacked(frame.changed, np.int32) if frame.changed is not None else np.arange(state.blocks)
+        fields, begin = zlib.decompress(frame.fields), 0
+        for name, dtype in FIELDS.items():
+            values = np.frombuffer(fields, dtype, len(changed), begin)
+            getattr(state, name)[changed] = values
+            begin += values.nbytes
+
+
+def _open_tables(state: KvState, samples: Array, entries: Array) -> None:
+    """Fills the tables: a block is in that of the owner it shows, at its place, and in those of `entries`."""
+    keys = samples[0]
+    order = np.argsort(keys)
+    owned = np.flatnonzero(state.references > 0)
+    shown = (
+        order[np.searchsorted(keys[order], keys_of(state.owner[owned], state.branch[owned]))] if len(owned) else owned
+    )
+    table, block = np.concatenate([shown, entries[0]]), np.concatenate([owned, entries[1]])
+    by_place = np.lexsort((state.place[block], table))
+    borders = np.searchsorted(table[by_place], np.arange(len(keys) + 1))
+    tables = state.tables
+    for i, key in enumerate(keys.tolist()):
+        tables.extend(key, block[by_place[borders[i] : borders[i + 1]]])
+    live = tables.live
+    tables.computed[live], tables.slot[live], tables.over[live] = samples[1], samples[2], samples[3]

@@ -1,0 +1,100 @@
+"""What the looks of the KV map mean: one line, as much of it as there is room for."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import QPainter, QPaintEvent, QPolygonF
+from PySide6.QtWidgets import QSizePolicy
+
+from app.inside.kv_map.contiguous import hatch, mixed
+from app.ui import theme
+from app.ui.font_face import FontFace
+from app.ui.painted import Painted
+
+BLOCKS = (("owned", "filled from the bottom"), ("shared", "shared"), ("cached", "cached"), ("free", "free"))
+STRIPS = (("used", "used"), ("reserved", "reserved"), ("never", "padding and never used"))
+BLOCKS_TIP = (
+    "A block holds so many tokens' K and V. Its colour is its owner's, and its solid part is what is filled.\n"
+    "A cut corner: several owners share it. Hatched: nobody's, kept for its prefix until room is needed.\n"
+    "For a moment: a ring for a prefix hit or a shared prompt, a diamond for copy-on-write, a cross for a cached block "
+    "that was taken.\nSelected: its blocks' numbers are their places in the block table."
+)
+STRIPS_TIP = (
+    "A strip is reserved whole, for the longest that may come.\nUsed: K and V are there. Reserved: still reachable "
+    "under max_tokens. Crossed: padding, and what no token of this request can ever fill."
+)
+
+
+class KvLegend(Painted):
+    """Swatches with words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setObjectName("kv_legend")
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+        self._strips = False
+        self.restyle()
+
+    def restyle(self) -> None:
+        """Takes the theme's colours and fonts anew."""
+        self._face = FontFace(theme.ui(11))
+        self.updateGeometry()
+        self.update()
+
+    def show_strips(self, strips: bool) -> None:
+        """The looks of strips, or of blocks."""
+        self._strips = strips
+        self.setAccessibleName("Legend: " + ", ".join(words for _, words in (STRIPS if strips else BLOCKS)))
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        return QSize(theme.px(200), round(self._face.height) + theme.px(2))
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(0, self.sizeHint().height())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setFont(self._face.font)
+        face, t = self._face, theme.current()
+        side, x, middle = theme.px(10), 0.0, self.height() / 2
+        for look, words in STRIPS if self._strips else BLOCKS:
+            width = side + theme.px(5) + face.width(words)
+            if x + width > self.width():
+                break
+            self._swatch(painter, look, QRectF(x, round(middle - side / 2), side, side))
+            painter.setPen(t.secondary)
+            face.draw(painter, x + side + theme.px(5), middle + face.metrics.capHeight() / 2, words)
+            x += width + theme.px(14)
+
+    def _swatch(self, painter: QPainter, look: str, box: QRectF) -> None:
+        t = theme.current()
+        own, faint = t.accent, theme.over(t.hairline, t.panel)
+        match look:
+            case "owned":
+                painter.fillRect(box, mixed(own, 0.24))
+                painter.fillRect(box.adjusted(0, box.height() * 0.4, 0, 0), own)
+            case "shared":
+                painter.fillRect(box, own)
+                cut = box.width() * 0.4
+                painter.setPen(Qt.PenStyle.NoPen)
+                painter.setBrush(t.panel)
+                corner = box.topRight()
+                painter.drawPolygon(QPolygonF([corner - QPointF(cut, 0), corner, corner + QPointF(0, cut)]))
+            case "cached":
+                painter.fillRect(box, faint)
+                hatch(painter, box, mixed(t.secondary, 0.6), step=4)
+            case "free":
+                painter.fillRect(box, faint)
+            case "used":
+                painter.fillRect(box, own)
+            case "reserved":
+                painter.fillRect(box, mixed(own, 0.2))
+                hatch(painter, box, mixed(own, 0.8), step=4)
+            case _:
+                painter.fillRect(box, mixed(t.secondary, 0.12))
+                hatch(painter, box, mixed(t.secondary, 0.42), crossed=True, step=5)
+
+    def tip(self, at: QPointF) -> str:
+        return STRIPS_TIP if self._strips else BLOCKS_TIP

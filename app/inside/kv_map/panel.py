@@ -1,0 +1,260 @@
+"""The KV map: every block of the pool and who owns it, at the scope's moment; strips where the cache is contiguous."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QRect, QSize, Qt
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QBoxLayout, QLabel, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
+
+from app.inside.kv_map.block_table import WIDTH, KvBlockTable
+from app.inside.kv_map.contents import content_words
+from app.inside.kv_map.contiguous import KvStrips, strip_words
+from app.inside.kv_map.grid import KvGrid
+from app.inside.kv_map.history import KvHistory
+from app.inside.kv_map.legend import KvLegend
+from app.inside.kv_map.state import CACHED, FREE, KvState
+from app.inside.kv_map.words import (
+    COLUMNS,
+    EMPTY,
+    HINT,
+    NO_CACHE,
+    BlockRows,
+    block_facts,
+    block_words,
+    kinds_words,
+    summary_words,
+)
+from app.inside.panel import InsightPanel
+from app.playback.scope import Scope
+from app.ui import theme
+from app.ui.facts import Facts
+from engine import Record, Step
+
+WIDE = 520  # pixels from which on the block table stands beside the map
+TALL = 260  # from which on there is room for three lines below it
+
+
+class KvPicture(QWidget):
+    """The map, the block table beside or below it, a line of words and the legend."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setObjectName("kv_picture")
+        self.grid, self.strips, self.table, self.legend = KvGrid(), KvStrips(), KvBlockTable(), KvLegend()
+        self.empty = _wrapped("kv_empty", "secondary")
+        self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.words = _wrapped("kv_words", "note")
+        self.words.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self._said = ""
+        self.words.setAlignment(Qt.AlignmentFlag.AlignTop)
+        self.maps = QStackedWidget()
+        for each in (self.empty, self.grid, self.strips):
+            self.maps.addWidget(each)
+        self.body = QBoxLayout(QBoxLayout.Direction.LeftToRight)
+        self.body.addWidget(self.maps, 1)
+        self.body.addWidget(self.table)
+        self.table.hide()
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.addLayout(self.body, 1)
+        column.addWidget(self.words)
+        column.addWidget(self.legend)
+        self.restyle()
+
+    def restyle(self) -> None:
+        """Takes the theme's colours, fonts and lengths anew."""
+        for each in (self.grid, self.strips, self.table, self.legend):
+            each.restyle()
+        self.body.setSpacing(theme.px(16))
+        layout = self.layout()
+        assert layout is not None
+        layout.setSpacing(theme.px(8))
+        self._arrange()
+
+    def say(self, words: str) -> None:
+        """The lines below the map; they keep their room, so that no cell moves when they change."""
+        self._said = words
+        self._fit()
+
+    def _fit(self) -> None:
+        """As many words as the lines hold; all of them are in the tip."""
+        label, words = self.words, self._said
+        lines = 3 if self.height() >= theme.px(TALL) else 1
+        label.ensurePolished()
+        room = lines * label.fontMetrics().lineSpacing() + 2
+        label.setFixedHeight(room)
+        flags = int(Qt.TextFlag.TextWordWrap.value)
+        area = QRect(0, 0, max(1, self.width()), 10_000)
+
+        def fits(text: str) -> bool:
+            return label.fontMetrics().boundingRect(area, flags, text).height() <= room
+
+        if not fits(words):
+            low, high = 0, len(words)
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (middle, high) if fits(words[:middle] + "…") else (low, middle)
+            words = words[:low].rstrip(" ·,") + "…"
+        if label.text() != words:
+            label.setText(words)
+            label.setAccessibleName(self._said)
+        label.setToolTip(self._said if words != self._said else "")
+
+    def sizeHint(self) -> QSize:
+        return QSize(theme.px(360), theme.px(320))
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(theme.px(160), theme.px(120))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        self._arrange()
+        self._fit()
+
+    def _arrange(self) -> None:
+        wide = self.width() >= theme.px(WIDE)
+        way = QBoxLayout.Direction.LeftToRight if wide else QBoxLayout.Direction.TopToBottom
+        self.body.setDirection(way)
+        self.table.setFixedWidth(theme.px(WIDTH)) if wide else self.table.setMaximumWidth(16_777_215)
+        self.table.setMinimumWidth(theme.px(WIDTH) if wide else 0)
+        self.table.setMaximumHeight(16_777_215 if wide else max(theme.px(110), self.height() // 3))
+
+
+class KvMap(InsightPanel):
+    """Follows the scope; its own are only the block cursor and the keyframes."""
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__(scope, "kv_map", "KV map")
+        self.history = KvHistory()
+        self._shown: int | None = None  # the place of the step that was drawn last
+        self._state: KvState | None = None
+        self.view = KvPicture()
+        self.set_picture(self.view)
+        self.view.grid.block_chosen.connect(self.stale)
+        self.view.grid.owner_asked.connect(self._on_owner)
+        self.view.table.block_chosen.connect(self._on_line)
+        self.view.strips.strip_chosen.connect(scope.select)
+        theme.changes.theme_changed.connect(self.view.restyle)
+
+    def take(self, records: Sequence[Record]) -> None:
+        self.history.feed(records)
+
+    def forget(self) -> None:
+        self.history = KvHistory()
+        self._shown, self._state = None, None
+        self.view.grid.show_state(None, -1, -1)
+        self.view.grid.point_at(-1)
+        self.view.strips.show_state(None, -1)
+
+    def state(self) -> KvState | None:
+        """The pool at the scope's moment, as far as the records have been taken; None before the header."""
+        if self.history.tip is None:
+            return None
+        place = self.history.steps - 1 if self.scope.following else min(self.scope.place, self.history.steps - 1)
+        return self.history.at(place, self.scope.trace.records)
+
+    def draw(self) -> None:
+        state = self._state = self.state()
+        view, header = self.view, self.history.header
+        if state is None or header is None or header.config.mode == "recompute":
+            view.empty.setText(EMPTY if state is None else NO_CACHE)
+            view.maps.setCurrentWidget(view.empty)
+            self.summary.say("" if state is None else "no KV cache")
+            view.legend.hide()
+            view.table.hide()
+            view.say("")
+            return
+        view.legend.show()
+        view.legend.show_strips(state.padded)
+        if state.padded:
+            self._draw_strips(state)
+        else:
+            self._draw_blocks(state)
+        self._shown = state.at
+
+    def _draw_blocks(self, state: KvState) -> None:
+        view, grid, selected = self.view, self.view.grid, self.scope.request
+        view.maps.setCurrentWidget(grid)
+        summary = summary_words(state)
+        self.summary.say(summary)
+        before = state.at if self._shown is None else self._shown
+        grid.show_state(state, selected, before)
+        holds = selected >= 0 and bool(state.samples(selected))
+        if holds:
+            view.table.show_state(state, selected, grid.pointed)
+        view.table.setVisible(holds)
+        words = HINT
+        if 0 <= grid.pointed < state.blocks:
+            words = block_words(state, grid.pointed, self._seconds, self._content(state, grid.pointed))
+        elif selected >= 0 and not holds:
+            words = f"#{selected} holds no blocks at this moment."
+        view.say(words)
+        how = "Arrow keys move from block to block, Enter selects its owner."
+        grid.setAccessibleDescription(f"{summary}. {how}" if words == HINT else words)
+
+    def _draw_strips(self, state: KvState) -> None:
+        view, strips, selected = self.view, self.view.strips, self.scope.request
+        view.maps.setCurrentWidget(strips)
+        view.table.hide()
+        strips.show_state(state, selected)
+        owned = int((state.references > 0).sum())
+        count = len(strips.strips)
+        self.summary.say(f"{count:,} strip{'' if count == 1 else 's'} · {owned:,} of {state.blocks:,} blocks")
+        step = self._step(state.at)
+        external = step.kv_external if step is not None else 0
+        words = [kinds_words(state.kinds(), external, state.blocks * state.size)]
+        words += [strip_words(strip) for strip in strips.strips if strip.request == selected]
+        view.say("\n".join(words))
+
+    def _step(self, place: int) -> Step | None:
+        return self.scope.step_at(place) if 0 <= place < self.scope.steps else None
+
+    def _seconds(self, place: int) -> float:
+        """When the step of this place ended, as panels show times."""
+        place = min(place, self.scope.steps - 1)
+        return float(self.scope.step_ends[place]) - self.scope.origin if place >= 0 else 0.0
+
+    def _content(self, state: KvState, block: int) -> str:
+        if state.writer[block] < 0:
+            return ""
+        return content_words(state, block, self.scope.trace.records, self.history.position(state.at))
+
+    def facts(self) -> Facts:
+        state = self.state()
+        return block_facts(state, self._seconds) if state is not None else Facts(COLUMNS)
+
+    def row_chosen(self, row: int) -> None:
+        rows = self.table.facts_model.facts.rows
+        if isinstance(rows, BlockRows) and row < len(rows):
+            self._on_line(rows.blocks[row])
+            self._on_owner(rows.blocks[row])
+
+    # -- the person -----------------------------------------------------------------------------------------------
+
+    def _on_owner(self, block: int) -> None:
+        """Selects a block's owner; nobody where it is free."""
+        if self._state is None:
+            return
+        owner = int(self._state.owner[block]) if block >= 0 else FREE
+        if owner != CACHED and not self._shares(block):
+            self.scope.select(owner if owner != FREE else -1)
+        self.stale()
+
+    def _shares(self, block: int) -> bool:
+        """Whether the selected request is among the owners already."""
+        return self._state is not None and any(r == self.scope.request for r, _ in self._state.owners(block))
+
+    def _on_line(self, block: int) -> None:
+        self.view.grid.point_at(block)
+        self.stale()
+
+
+def _wrapped(name: str, role: str) -> QLabel:
+    result = QLabel()
+    result.setObjectName(name)
+    result.setProperty("role", role)
+    result.setTextFormat(Qt.TextFormat.PlainText)
+    result.setWordWrap(True)
+    result.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Minimum)
+    return result

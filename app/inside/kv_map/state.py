@@ -1,0 +1,254 @@
+"""The KV pool as a trace's records tell it: who owns each block, how full it is, what happened to it. No Qt in here.
+
+Feeding a step costs O(its rows + its block events): a decode row touches one block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import pairwise
+
+import numpy as np
+
+from app.inside.kv_map.tables import SAMPLES, BlockTables, keys_of
+from engine import BlockEvent, Ended, Header, Kind, Record, Step, Submitted
+from engine.trace.column import Array
+
+FREE, CACHED = -1, -2  # in place of an owner
+FIELDS: dict[str, type[np.generic]] = {
+    "owner": np.int32, "branch": np.int32, "references": np.int32, "filled": np.int32, "place": np.int32,
+    "since": np.int32, "writer": np.int32, "writer_branch": np.int32, "event": np.uint8, "event_at": np.int32,
+}  # fmt: skip
+
+
+class Mark(IntEnum):
+    """What last happened to a block that is worth a look. SHARED: a prefix hit, or another sample of the same prompt.
+    COPIED: written by copy-on-write. EVICTED: a cached prefix was forgotten to make room."""
+
+    NONE = 0
+    SHARED = 1
+    COPIED = 2
+    EVICTED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """Owned tokens: used; still reachable under max_tokens; held and never reachable."""
+
+    used: int
+    reserved: int
+    internal: int
+
+
+class Requests:
+    """What the state must know of requests, by id: `reach`, the tokens whose K and V a sample can ever hold, and
+    `position` of the `Submitted` record in the trace; -1 where nothing is known."""
+
+    def __init__(self, context: int = 0) -> None:
+        self._context = context
+        self.reach, self.position = np.full(256, -1, np.int64), np.full(256, -1, np.int64)
+
+    def feed(self, record: Submitted, position: int) -> None:
+        """The newest of the tokens is never computed: prompt + limit - 1, as the engine's intake sets the limit."""
+        request, length = record.request, len(record.token_ids)
+        if request >= len(self.reach):
+            more = np.full(max(len(self.reach), request + 1 - len(self.reach)), -1, np.int64)
+            self.reach, self.position = np.append(self.reach, more), np.append(self.position, more)
+        limit = record.params.max_tokens
+        if self._context:
+            limit = min(limit, self._context - length)
+        self.reach[request], self.position[request] = length + limit - 1, position
+
+
+class KvState:
+    """The pool after the step of place `at`; -1 before the first.
+
+    By block: `owner` (request, FREE or CACHED; of several the first admitted) and its `branch`; `references`; `filled`
+    tokens; `place` in its owners' tables, the same in all; `since`, the place of the step that told of its present
+    owner or state; `writer` and `writer_branch`, the sample that first took it, whose tokens are in it; `event`
+    (`Mark`) and `event_at`, the place of its step. A record made while the next step is in flight tells of the blocks
+    which that one took: they are owned, and empty until its rows come.
+    """
+
+    def __init__(self, blocks: int, block_size: int, requests: Requests, padded: bool = False) -> None:
+        self.blocks, self.size, self.padded, self.requests = blocks, block_size, padded, requests
+        self.at = -1
+        self.tables = BlockTables()
+        self.owner = np.full(blocks, FREE, np.int32)
+        self.branch = np.zeros(blocks, np.int32)
+        self.references = np.zeros(blocks, np.int32)
+        self.filled = np.zeros(blocks, np.int32)
+        self.place = np.full(blocks, -1, np.int32)
+        self.since = np.full(blocks, -1, np.int32)
+        self.writer = np.full(blocks, -1, np.int32)
+        self.writer_branch = np.zeros(blocks, np.int32)
+        self.event = np.zeros(blocks, np.uint8)
+        self.event_at = np.full(blocks, -1, np.int32)
+
+    @classmethod
+    def of(cls, header: Header, requests: Requests) -> KvState:
+        """The empty pool of a trace."""
+        config = header.config
+        return cls(header.blocks, config.block_size, requests, padded=not config.paged)
+
+    def feed(self, record: Record) -> None:
+        """The next record of the trace; those of other kinds change nothing."""
+        if isinstance(record, Step):
+            self.at += 1
+            keys = keys_of(record.request, record.branch)
+            if len(record.block):
+                self._change(record, keys)
+            if len(record.copied_to):
+                self.event[record.copied_to] = Mark.COPIED
+                self.event_at[record.copied_to] = self.at
+            if len(keys):
+                self._compute(record, keys)
+        elif isinstance(record, Ended):
+            handle = self.tables.handle(record.request * SAMPLES + record.branch)
+            if handle >= 0:
+                self.tables.over[handle] = True
+
+    # -- questions ------------------------------------------------------------------------------------------------
+
+    def owners(self, block: int) -> list[tuple[int, int]]:
+        """(request, branch) of each, the first admitted first."""
+        if self.references[block] == 0:
+            return []
+        keys = [int(self.tables.key[h]) for h in self.tables.owners(block, int(self.place[block]))]
+        return [divmod(key, SAMPLES) for key in keys]
+
+    def samples(self, request: int) -> dict[int, Array]:
+        """A request's block tables by branch, those that have blocks; empty where none has."""
+        tables = self.tables
+        handles = tables.live
+        own = handles[tables.key[handles] // SAMPLES == request]
+        found = {int(tables.key[h]) % SAMPLES: tables.table(int(h)).copy() for h in own}
+        return dict(sorted(found.items()))
+
+    def reserved(self) -> Array:
+        """By block: tokens that are not filled yet and still reachable under their owner's max_tokens."""
+        reach = self.requests.reach[np.maximum(self.owner, 0)]
+        room = np.minimum(self.size, reach - self.place.astype(np.int64) * self.size) - self.filled
+        return np.asarray(np.where((self.references > 0) & ~self._over(), np.maximum(room, 0), 0))
+
+    def kinds(self) -> Kinds:
+        """The owned tokens by kind. In a padded mode, nothing that a finished row holds is of use. Costs O(blocks)."""
+        owned = self.references > 0
+        used = int(self.filled[owned & ~self._over()].sum())
+        reserved = int(self.reserved().sum())
+        return Kinds(used, reserved, int(owned.sum()) * self.size - used - reserved)
+
+    def _over(self) -> Array:
+        """By block: whether it is a finished row's strip."""
+        tables = self.tables
+        handles = tables.live
+        ended = handles[tables.over[handles]] if self.padded else handles[:0]
+        result = np.zeros(self.blocks, np.bool_)
+        for handle in ended.tolist():
+            result[tables.table(handle)] = True
+        return result
+
+    # -- what happened to blocks ----------------------------------------------------------------------------------
+
+    def _change(self, step: Step, rows: Array) -> None:
+        """All events in their order: those of one kind at a time, and of one owner where several may meet a block."""
+        event, block = step.block_event, step.block
+        keys = keys_of(step.block_request, step.block_branch)
+        other = keys[1:] != keys[:-1]
+        meets = (event[1:] == BlockEvent.SHARED) | (event[1:] == BlockEvent.LEFT)
+        borders = np.flatnonzero((event[1:] != event[:-1]) | (other & meets)) + 1
+        changes = np.flatnonzero(other) + 1
+        for begin, end in zip([0, *borders.tolist()], [*borders.tolist(), len(event)]):
+            blocks, kind, part = block[begin:end], int(event[begin]), slice(begin, end)
+            if kind == BlockEvent.LEFT:
+                self._leave(blocks, int(keys[begin]), step, rows)
+                continue
+            if kind == BlockEvent.TAKEN:
+                self._take(blocks, step.block_request[part], step.block_branch[part], step.block_place[part])
+            elif kind == BlockEvent.SHARED:
+                self._share(blocks, int(keys[begin]))
+            else:
+                self._give_back(blocks, kind == BlockEvent.KEPT)
+            low, high = np.searchsorted(changes, (begin + 1, end))
+            cuts = [begin, *changes[low:high].tolist(), end]
+            for first, last in pairwise(cuts):
+                self._edit(kind, int(keys[first]), block[first:last])
+
+    def _edit(self, kind: int, key: int, blocks: Array) -> None:
+        """The owner's table, for a run of its events."""
+        if kind in (BlockEvent.TAKEN, BlockEvent.SHARED):
+            self.tables.extend(key, blocks)
+        elif key >= 0:
+            self.tables.shorten(key, len(blocks))
+
+    def _take(self, blocks: Array, request: Array, branch: Array, place: Array) -> None:
+        evicted = blocks[self.owner[blocks] == CACHED]
+        if len(evicted):
+            self.event[evicted], self.event_at[evicted] = Mark.EVICTED, self.at
+        self.owner[blocks] = self.writer[blocks] = request
+        self.branch[blocks] = self.writer_branch[blocks] = branch
+        self.references[blocks] = 1
+        self.filled[blocks] = 0
+        self.place[blocks] = place
+        self.since[blocks] = self.at
+
+    def _share(self, blocks: Array, key: int) -> None:
+        alone = blocks[self.references[blocks] == 0]
+        self.owner[alone], self.branch[alone] = divmod(key, SAMPLES)
+        self.since[alone] = self.at
+        self.references[blocks] += 1
+        self.event[blocks], self.event_at[blocks] = Mark.SHARED, self.at
+
+    def _leave(self, blocks: Array, key: int, step: Step, rows: Array) -> None:
+        """One owner goes, others stay. What it wrote in this very step is in the block."""
+        wrote = np.flatnonzero((rows == key) & (step.kind != Kind.HELD))
+        if len(wrote):
+            end = int(step.first[wrote[-1]] + step.count[wrote[-1]])
+            self.filled[blocks] = np.maximum(self.filled[blocks], self._part(end, self.place[blocks]))
+        self.references[blocks] -= 1
+        self.tables.shorten(key, len(blocks))
+        request, branch = divmod(key, SAMPLES)
+        shown = (self.owner[blocks] == request) & (self.branch[blocks] == branch)
+        for block in blocks[shown].tolist():
+            heirs = self.tables.owners(block, int(self.place[block]))
+            if heirs:
+                self.owner[block], self.branch[block] = divmod(int(self.tables.key[heirs[0]]), SAMPLES)
+
+    def _give_back(self, blocks: Array, kept: bool) -> None:
+        self.references[blocks] = 0
+        self.branch[blocks] = 0
+        self.since[blocks] = self.at
+        if kept:  # only full blocks are kept
+            self.owner[blocks], self.filled[blocks] = CACHED, self.size
+        else:
+            self.owner[blocks], self.filled[blocks], self.place[blocks], self.writer[blocks] = FREE, 0, -1, -1
+
+    # -- what was computed ----------------------------------------------------------------------------------------
+
+    def _part(self, end: int, place: Array) -> Array:
+        """Tokens in the blocks of these places, of a sample of which `end` tokens are computed."""
+        return np.clip(end - place.astype(np.int64) * self.size, 0, self.size)
+
+    def _compute(self, step: Step, keys: Array) -> None:
+        """A sample that gave its blocks back in this record has no table any more, and nothing is left to fill."""
+        tables = self.tables
+        handles = tables.find(keys)
+        held = step.kind == Kind.HELD
+        if held.any():
+            tables.over[handles[held & (handles >= 0)]] = True
+        rows = np.flatnonzero((handles >= 0) & ~held)
+        if not len(rows):
+            return
+        handles, first, count = handles[rows], step.first[rows].astype(np.int64), step.count[rows]
+        tables.computed[handles] = first + count
+        tables.slot[handles] = step.slot[rows]
+        single = count == 1
+        place = first // self.size
+        within = single & (place < tables.length[handles])
+        blocks = tables.at(handles[within], place[within])
+        self.filled[blocks] = first[within] + 1 - place[within] * self.size
+        for i in np.flatnonzero(~single).tolist():
+            table, begin, end = tables.table(int(handles[i])), int(place[i]), int(first[i] + count[i])
+            written = table[begin : -(-end // self.size)]
+            self.filled[written] = self._part(end, np.arange(begin, begin + len(written)))

@@ -1,0 +1,140 @@
+"""What the KV map says in words. No Qt in here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from app.inside.kv_map.state import CACHED, FREE, Kinds, KvState, Mark
+from app.ui.facts import Cell, Facts
+
+HINT = "Click a block: whose it is, since when, and which tokens are in it."
+EMPTY = "Every block of the KV pool appears here with its owner: load a model and send a prompt."
+NO_CACHE = "This mode keeps no KV cache: every step computes its request's whole sequence again."
+COLUMNS = ("block", "state", "owners", "place", "tokens", "filled", "references", "since s")
+MARK_WORDS = {Mark.SHARED: "shared", Mark.COPIED: "copied on write", Mark.EVICTED: "taken from the cached"}
+
+Seconds = Callable[[int], float]  # when the step of a place ended, as panels show times
+
+
+def owners_words(state: KvState, block: int, most: int = 4) -> str:
+    """All owners of a block, a few of them by name: "#12, #14, #15 samples 1, 3, 2 more"."""
+    samples: dict[int, list[int]] = {}
+    for request, branch in state.owners(block):
+        samples.setdefault(request, []).append(branch + 1)
+    names = []
+    for request, numbers in list(samples.items())[:most]:
+        several = len(numbers) > 1
+        which = f" sample{'s' if several else ''} {', '.join(map(str, sorted(numbers)))}"
+        names.append(f"#{request}" + (which if several or numbers != [1] else ""))
+    if len(samples) > most:
+        names.append(f"{len(samples) - most} more")
+    return ", ".join(names)
+
+
+def summary_words(state: KvState) -> str:
+    """ "612 of 1,024 blocks · 59 % · 14 shared · 32 cached"."""
+    owned = int((state.references > 0).sum())
+    words = [f"{owned:,} of {state.blocks:,} blocks", share_words(owned, state.blocks)]
+    shared, cached = int((state.references > 1).sum()), int((state.owner == CACHED).sum())
+    if shared:
+        words.append(f"{shared:,} shared")
+    if cached:
+        words.append(f"{cached:,} cached")
+    return " · ".join(words)
+
+
+def share_words(part: float, whole: float) -> str:
+    """ "59 %"; never 0 % where there is some, nor 100 % where some is missing."""
+    percent = 100 * part / whole if whole else 0.0
+    if 0 < percent < 1:
+        return "< 1 %"
+    if 99 < percent < 100:
+        return "> 99 %"
+    return f"{percent:.0f} %"
+
+
+def kinds_words(kinds: Kinds, external: int, total: int) -> str:
+    """The pool's tokens by kind, as shares of it. `external` depends on the queue: the step's record has it."""
+    parts = (("used", kinds.used), ("reserved", kinds.reserved), ("never used", kinds.internal))
+    words = [f"{name} {share_words(tokens, total)}" for name, tokens in parts]
+    free = total - kinds.used - kinds.reserved - kinds.internal
+    words.append(f"free {share_words(free, total)}" + (", too little for the next in the queue" if external else ""))
+    return " · ".join(words)
+
+
+def state_words(state: KvState, block: int) -> str:
+    owner = int(state.owner[block])
+    return "free" if owner == FREE else "cached" if owner == CACHED else "owned"
+
+
+def tip_words(state: KvState, block: int) -> str:
+    """One line on a block."""
+    filled = f"{int(state.filled[block])} of {state.size} tokens"
+    match int(state.owner[block]):
+        case value if value == FREE:
+            return f"Block {block:,}: free"
+        case value if value == CACHED:
+            return f"Block {block:,}: cached, nobody's · {filled}"
+        case _:
+            references = int(state.references[block])
+            shared = f" · {references} references" if references > 1 else ""
+            return f"Block {block:,}: {owners_words(state, block)} · place {int(state.place[block])} · {filled}{shared}"
+
+
+def block_words(state: KvState, block: int, seconds: Seconds, content: str) -> str:
+    """All that is known of a block. `content` says which tokens are in it."""
+    since = int(state.since[block])
+    when = f" since {seconds(since):.2f} s" if since >= 0 else " since the beginning"
+    if state.owner[block] == FREE:
+        return f"Block {block:,} is free{when}."
+    filled, place, references = int(state.filled[block]), int(state.place[block]), int(state.references[block])
+    first = place * state.size
+    if references:
+        words = [f"Block {block:,} belongs to {owners_words(state, block)}{when}"]
+        if references > 1:
+            words[0] += f": {references} references, one copy"
+    else:
+        writer = int(state.writer[block])
+        words = [f"Block {block:,} is nobody's{when} and keeps the prefix of #{writer} until room is needed"]
+    words.append(f"place {place} in the block table, {filled} of {state.size} tokens filled")
+    mark = Mark(int(state.event[block]))
+    if mark and state.event_at[block] >= since:
+        words.append(f"{MARK_WORDS[mark]} at {seconds(int(state.event_at[block])):.2f} s")
+    if filled:
+        words.append(f"positions {first}–{first + filled - 1}: {content}")
+    return " · ".join(words)
+
+
+class BlockRows(Sequence[tuple[Cell, ...]]):
+    """A row for every owned or cached block, made when it is asked for."""
+
+    def __init__(self, state: KvState, seconds: Seconds) -> None:
+        self._state, self._seconds = state, seconds
+        self.blocks = [int(b) for b in (state.owner != FREE).nonzero()[0]]
+        self._kept: tuple[int, tuple[Cell, ...]] = (-1, ())
+
+    def __len__(self) -> int:
+        return len(self.blocks)
+
+    def __iter__(self) -> Iterator[tuple[Cell, ...]]:
+        return (self._row(block) for block in self.blocks)
+
+    def __getitem__(self, index: int) -> tuple[Cell, ...]:  # type: ignore[override]
+        block = self.blocks[index]
+        if self._kept[0] != block:
+            self._kept = block, self._row(block)
+        return self._kept[1]
+
+    def _row(self, block: int) -> tuple[Cell, ...]:
+        state = self._state
+        place, filled, since = int(state.place[block]), int(state.filled[block]), int(state.since[block])
+        first = place * state.size
+        return (
+            block, state_words(state, block), owners_words(state, block, 1000) or None, place if place >= 0 else None,
+            f"{first}–{first + filled - 1}" if filled else None, filled, int(state.references[block]),
+            round(self._seconds(since), 6) if since >= 0 else None,
+        )  # fmt: skip
+
+
+def block_facts(state: KvState, seconds: Seconds) -> Facts:
+    return Facts(COLUMNS, BlockRows(state, seconds))

@@ -1,0 +1,63 @@
+"""The machine: how busy it was over the run, how much memory is held and free, what a GPU draws and how warm it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.inside.machine.picture import MachinePicture
+from app.inside.machine.readings import MachineReadings
+from app.inside.panel import InsightPanel
+from app.playback.scope import Scope
+from app.ui import theme
+from app.ui.facts import Facts
+from engine import Header, Record, Telemetry
+
+ROWS = 2000  # of the table: the readings up to the cursor
+
+
+class MachinePanel(InsightPanel):
+    """The panel. Readings come about twice a second, whatever the steps do."""
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__(scope, "machine", "Machine")
+        self.readings = MachineReadings()
+        self.charts = MachinePicture()
+        self.charts.sought.connect(scope.seek)
+        self.charts.stepped.connect(scope.step_by)
+        theme.changes.theme_changed.connect(self.charts.restyle)
+        self.set_picture(self.charts)
+
+    def take(self, records: Sequence[Record]) -> None:
+        for record in records:
+            if isinstance(record, Telemetry):
+                self.readings.take(record)
+            elif isinstance(record, Header):
+                self.readings.header = record
+
+    def forget(self) -> None:
+        self.readings = MachineReadings()
+
+    def draw(self) -> None:
+        scope, readings = self.scope, self.readings
+        last = float(readings.times[-1]) if readings.count else 0.0
+        self.charts.show_readings(readings, scope.origin, max(scope.end, last), scope.moment)
+        said = []
+        for reading in readings.known():
+            if reading.field in ("cpu_percent", "gpu_percent", "gpu_watts", "memory"):
+                figure = " ".join(reading.figure(readings.value_at(reading, scope.moment))).strip()
+                said.append(figure if reading.field == "gpu_watts" else f"{reading.title} {figure}")
+        self.summary.say(" · ".join(said))
+
+    def facts(self) -> Facts:
+        known, readings = self.readings.known(), self.readings
+        units = {"bytes": "bytes", "%": "%", "W": "W", "°C": "°C"}
+        columns = ("time s", *(f"{reading.title} {units[reading.unit]}" for reading in known))
+        last = readings.place_at(self.scope.moment) + 1
+        first = max(0, last - ROWS)
+        values = [readings.values(reading)[first:last].tolist() for reading in known]
+        times = (readings.times[first:last] - self.scope.origin).tolist()
+        return Facts(columns, list(zip(times, *values)))
+
+    def row_chosen(self, row: int) -> None:
+        first = max(0, self.readings.place_at(self.scope.moment) + 1 - ROWS)
+        self.scope.seek(float(self.readings.times[first + row]))

@@ -1,0 +1,327 @@
+"""The KV pool over time: its four kinds stacked, the pool's size above them, and a computed line to compare with."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QColor,
+    QImage,
+    QKeyEvent,
+    QMouseEvent,
+    QPaintEngine,
+    QPainter,
+    QPainterPath,
+    QPaintEvent,
+    QPen,
+    QPolygonF,
+)
+from PySide6.QtWidgets import QSizePolicy
+
+from app.inside.memory.pixels import draw_dashes, stacked
+from app.inside.memory.series import KINDS, MemorySeries
+from app.plot import patterns
+from app.plot.scales import nice_pool, time_ticks
+from app.ui import theme
+from app.ui.font_face import FontFace
+from app.ui.painted import Painted
+from app.words import bytes_words
+from engine.trace.column import Array
+
+LOW = 0.25  # a pool of which less is held is not drawn to its whole height
+HIGHEST = 1.6  # pools: what is computed beyond leaves the picture
+
+
+def axis_top(pool: float, held: float, compared: float) -> float:
+    """Where the axis ends: at the pool, unless little of it is held; `compared` is in sight as far as it can be."""
+    if not pool:
+        return 1.0
+    if held < LOW * pool and compared < LOW * pool:
+        return nice_pool(max(1.15 * held, 1.08 * compared))
+    return max(pool, min(1.05 * compared, HIGHEST * pool))
+
+
+class MemoryArea(Painted):
+    """Draws `series` over the seconds it is shown, one mean over time a pixel column."""
+
+    hovered = Signal(object)  # seconds of the trace under the pointer; None: it left
+    chosen = Signal(float)  # seconds of the trace
+    stepped = Signal(int)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setObjectName("memory_area")
+        self.setAccessibleName("KV pool over time")
+        self.setMouseTracking(True)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+        self.series = MemorySeries()
+        self.span, self.origin = (0.0, 10.0), 0.0
+        self.top = 1.0  # bytes
+        self.compared = ""  # the series of the line
+        self.message = ""
+        self._cursor: float | None = None
+        self._pointed: float | None = None
+        self._until = 0.0
+        self._drawn: tuple[object, ...] = ()
+        self._means: dict[str, Array] = {}
+        self._picture: QImage | None = None
+        self._pixels: Array | None = None  # what the picture shows: it must outlive it
+        self._edges = np.zeros(1)
+        self._textures: list[Array] = []
+        self._outlines: list[Array | None] = []
+        self._textured: tuple[object, ...] = ()
+        self._shown: tuple[object, ...] = ()
+        self.restyle()
+
+    def restyle(self) -> None:
+        self.tiny, self.words = map(FontFace, (theme.ui(11), theme.ui(12)))
+        self._shown = self._drawn = self._textured = ()
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        return QSize(theme.px(480), theme.px(140))
+
+    # -- what is told ---------------------------------------------------------------------------------------------
+
+    def show_series(
+        self, series: MemorySeries, span: tuple[float, float], origin: float, until: float, cursor: float | None,
+        pointed: float | None, compared: str, message: str,
+    ) -> None:  # fmt: skip
+        """`span`, `until` (where the trace ends so far), `cursor` and `pointed` in seconds of the trace; `compared`
+        names the line; a `message` stands in the picture's place."""
+        self.series, self.span, self.origin, self.compared, self.message = series, span, origin, compared, message
+        self._until = until
+        key = (id(series), series.count, span, until, origin, compared, message, self.width(), self.height())
+        if (cursor, pointed) != (self._cursor, self._pointed):
+            self._cursor, self._pointed = cursor, pointed
+            self.update()
+        if key != self._drawn:
+            self._drawn = key
+            self._measure()
+            self.update()
+
+    def _measure(self) -> None:
+        """What each pixel column shows, in bytes, and how high the axis is."""
+        area, series, size = self.area(), self.series, self.series.token_bytes
+        columns = max(1, int(area.width()))
+        begin, end = self.span
+        edges = begin + (end - begin) * np.arange(columns + 1) / columns
+        last = min(end, self._until)
+        edges = np.append(edges[edges < last - 1e-9], last) if last > begin else edges[:1]
+        self._edges = edges
+        names = (*KINDS, self.compared) if self.compared else KINDS
+        self._means = {name: mean * size for name, mean in series.means(names, edges).items()}
+        held = sum(self._means[kind] for kind in KINDS)
+        highest = float(np.max(held, initial=0.0))
+        compared = float(np.max(self._means[self.compared], initial=0.0)) if self.compared else 0.0
+        self.top = axis_top(series.pool * size, highest, compared)
+
+    # -- geometry -------------------------------------------------------------------------------------------------
+
+    def area(self) -> QRectF:
+        """Where the kinds are drawn."""
+        px = theme.px
+        gutter = self.tiny.width("00.0 MB") + px(6)
+        line = math.ceil(self.tiny.height)
+        top, foot = (px(5) if self._short else line + px(1)), line + px(3)
+        return QRectF(
+            gutter, top, max(1.0, self.width() - gutter - px(1)), max(1.0, self.height() - top - foot)
+        )  # fmt: skip
+
+    @property
+    def _short(self) -> bool:
+        """Too low for a line of words above the picture."""
+        return self.height() < theme.px(96)
+
+    def time_at(self, x: float) -> float:
+        area, (begin, end) = self.area(), self.span
+        return begin + (x - area.left()) / area.width() * (end - begin)
+
+    def x_at(self, time: float) -> float:
+        area, (begin, end) = self.area(), self.span
+        return area.left() + (time - begin) / (end - begin) * area.width()
+
+    # -- painting -------------------------------------------------------------------------------------------------
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        t, area = theme.current(), self.area()
+        painter = QPainter(self)
+        painter.fillRect(self.rect(), t.panel)
+        if self.message:
+            self._say(painter)
+        else:
+            if len(self._edges) > 1:
+                self._draw(painter, area)
+            self._axes(painter, area)
+            for time, color in ((self._pointed, t.secondary), (self._cursor, t.accent)):
+                if time is not None and self.span[0] <= time <= self.span[1]:
+                    x, over = round(self.x_at(time)), theme.px(3)
+                    painter.fillRect(QRectF(x, area.top() - over, 1, area.height() + 2 * over), color)
+        self.paint_focus(painter)
+        painter.end()
+
+    def _draw(self, painter: QPainter, area: QRectF) -> None:
+        if painter.paintEngine().type() != QPaintEngine.Type.SVG:
+            image = self._image(area, painter.device().devicePixelRatioF())
+            painter.drawImage(area.topLeft(), image)
+            return
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        self._stack(painter, area)
+        if self.compared:
+            self._line(painter, area)
+        painter.restore()
+
+    def _image(self, area: QRectF, ratio: float) -> QImage:
+        """The kinds and the line, in whole device pixels; drawn anew only where something changed."""
+        t = theme.current()
+        height, width = max(1, round(area.height() * ratio)), max(1, round(area.width() * ratio))
+        key = (self._drawn, self.top, ratio, t.name, theme.zoom())
+        if key == self._shown and self._picture is not None:
+            return self._picture
+        if (height, width, ratio, t.name, theme.zoom()) != self._textured:
+            self._textured = (height, width, ratio, t.name, theme.zoom())
+            self._textures = [patterns.texture(kind, height, width, ratio) for kind in KINDS]
+            edge = np.full((height, width), patterns.color("external", t).rgb(), np.uint32)
+            self._outlines = [None, None, None, edge]
+        edges = self._edges
+        at = self.span[0] + (np.arange(width) + 0.5) / width * (self.span[1] - self.span[0])
+        places = np.searchsorted(edges, at, "right") - 1
+        seen = np.flatnonzero((places >= 0) & (places < len(edges) - 1))
+        places = places[seen]
+        scale = height / self.top
+        heights = np.zeros((len(KINDS), width))
+        heights[:, seen] = np.stack([self._means[kind] for kind in KINDS])[:, places] * scale
+        self._pixels = stacked(heights, self._textures, self._outlines, t.panel.rgb())
+        if self.compared and len(seen):
+            part = self._pixels[:, seen[0] : seen[-1] + 1]
+            zoom = ratio * theme.zoom()
+            draw_dashes(part, self._means[self.compared][places] * scale, t.text.rgb(), max(1, round(1.2 * zoom)), zoom)
+        self._picture = QImage(self._pixels.data, width, height, width * 4, QImage.Format.Format_RGB32)
+        self._picture.setDevicePixelRatio(ratio)
+        self._shown = key
+        return self._picture
+
+    def _stack(self, painter: QPainter, area: QRectF) -> None:
+        """From the highest sum down, so that each kind covers what is below it but for its own band."""
+        edges = self._xs(area)
+        below = np.zeros(len(edges) - 1)
+        bands = []
+        for kind in KINDS:
+            mean = self._means[kind]
+            bands.append((kind, mean, below, below + mean))
+            below = below + mean
+        for kind, mean, low, high in reversed(bands):
+            path = QPainterPath()
+            for run in _runs(mean > 0):
+                xs = [float(edges[run][0]), *((edges[run] + edges[1:][run]) / 2).tolist(), float(edges[1:][run][-1])]
+                upper, lower = (_points(xs, self._heights(area, values[run])) for values in (high, low))
+                path.addPolygon(QPolygonF(upper + lower[::-1]))
+                path.closeSubpath()
+            patterns.fill(painter, path, kind)
+
+    def _xs(self, area: QRectF) -> Array:
+        begin, end = self.span
+        return np.asarray(area.left() + (self._edges - begin) / (end - begin) * area.width())
+
+    def _heights(self, area: QRectF, values: Array) -> list[float]:
+        y = area.bottom() - np.clip(values / self.top, 0, 2) * area.height()
+        return [float(y[0]), *y.tolist(), float(y[-1])]
+
+    def _line(self, painter: QPainter, area: QRectF) -> None:
+        edges, values = self._xs(area), self._means[self.compared]
+        painter.setPen(dash(theme.current().text))
+        for run in _runs(values <= self.top):  # a drawing is not clipped
+            xs = np.repeat(np.append(edges[run], edges[1:][run][-1:]), 2)[1:-1]
+            y = np.repeat(area.bottom() - values[run] / self.top * area.height(), 2)
+            painter.drawPolyline(QPolygonF(_points(xs.tolist(), y.tolist())))
+
+    def _axes(self, painter: QPainter, area: QRectF) -> None:
+        t, face, px = theme.current(), self.tiny, theme.px
+        painter.fillRect(QRectF(area.left(), area.bottom(), area.width(), 1), t.hairline)
+        painter.setFont(face.font)
+        pool = self.series.pool * self.series.token_bytes
+        words = f"pool {bytes_words(pool)}"
+        painter.setPen(t.secondary)
+        if pool <= self.top:
+            y = float(round(area.bottom() - pool / self.top * area.height()))
+            painter.fillRect(QRectF(area.left(), y, area.width(), 1), t.secondary)
+            baseline = y - px(3)
+        else:
+            words += " ↑"
+            baseline = area.top() + (face.ascent - px(4) if self._short else -px(3))
+        if not self._short or pool > self.top:  # a low picture's highest tick says it
+            wide = face.width(words) + px(6)
+            painter.fillRect(QRectF(area.right() - wide, baseline + px(1) - face.ascent, wide, face.ascent), t.panel)
+            face.draw(painter, area.right() - face.width(words), baseline, words)
+        cap = face.metrics.capHeight()
+        high = pool if pool <= self.top else self.top
+        roomy = high / self.top * area.height() > 2 * face.height + cap
+        for value in (0.0, high / 2, high) if roomy else (0.0, high):
+            word = bytes_words(value) if value else "0"
+            y = area.bottom() - value / self.top * area.height() + cap / 2
+            face.draw(painter, area.left() - px(6) - face.width(word), min(y, area.bottom()), word)
+        begin, end = (edge - self.origin for edge in self.span)
+        baseline = area.bottom() + px(3) + face.ascent
+        last = -math.inf
+        for time, word in time_ticks(begin, end, area.width() / px(88)):
+            width = face.width(word)
+            x = max(area.left(), self.x_at(time + self.origin) - width / 2)
+            if x >= last + px(10) and x + width <= self.width():
+                face.draw(painter, x, baseline, word)
+                last = x + width
+
+    def _say(self, painter: QPainter) -> None:
+        painter.setFont(self.words.font)
+        painter.setPen(theme.current().secondary)
+        flags = Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap
+        painter.drawText(self.rect().adjusted(theme.px(8), 0, -theme.px(8), 0), flags, self.message)
+
+    # -- the person -----------------------------------------------------------------------------------------------
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if event.button() is Qt.MouseButton.LeftButton:
+            self.chosen.emit(self.time_at(event.position().x()))
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        time, area = self.time_at(event.position().x()), self.area()
+        if event.buttons() & Qt.MouseButton.LeftButton:
+            self.chosen.emit(time)
+        inside = area.left() <= event.position().x() <= area.right()
+        self.hovered.emit(time if inside else None)
+
+    def leaveEvent(self, event: QEvent) -> None:
+        self.hovered.emit(None)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        match event.key():
+            case Qt.Key.Key_Left:
+                self.stepped.emit(-1)
+            case Qt.Key.Key_Right:
+                self.stepped.emit(1)
+            case Qt.Key.Key_Home:
+                self.chosen.emit(self.span[0])
+            case Qt.Key.Key_End:
+                self.chosen.emit(math.inf)
+            case _:
+                super().keyPressEvent(event)
+
+
+def dash(color: QColor) -> QPen:
+    """The pen of what is computed."""
+    pen = QPen(color, max(1.0, 1.25 * theme.zoom()))
+    pen.setDashPattern([4, 3])
+    return pen
+
+
+def _runs(there: Array) -> list[slice]:
+    """The runs of neighbours that are True."""
+    borders = np.flatnonzero(np.diff(there.astype(np.int8), prepend=0, append=0)).tolist()
+    return [slice(begin, end) for begin, end in zip(borders[::2], borders[1::2])]
+
+
+def _points(xs: list[float], ys: list[float]) -> list[QPointF]:
+    return [QPointF(x, y) for x, y in zip(xs, ys)]

@@ -1,0 +1,188 @@
+"""The device's memory as a bar: the whole, and below it what this process takes, enlarged."""
+
+from __future__ import annotations
+
+import math
+
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import QPainter, QPaintEvent, QPolygonF
+from PySide6.QtWidgets import QSizePolicy
+
+from app.inside.memory.series import KINDS, Moment
+from app.plot import patterns
+from app.session.device_memory import ABOUT, DeviceBill, Item
+from app.ui import theme
+from app.ui.font_face import FontFace
+from app.ui.painted import Painted
+from app.words import bytes_words
+
+GAP = 12
+
+
+class DeviceBar(Painted):
+    """Two bars and their legend in as many lines as there is room for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setObjectName("memory_device")
+        self.setAccessibleName("Device memory")
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.bill: DeviceBill | None = None
+        self._moment: Moment | None = None
+        self._parts: list[tuple[QRectF, str]] = []
+        self._said: object = None
+        self.restyle()
+
+    def restyle(self) -> None:
+        self.face = FontFace(theme.ui(11))
+        self.updateGeometry()
+        self.update()
+
+    @property
+    def pitch(self) -> int:
+        return math.ceil(self.face.height) + theme.px(1)
+
+    def bars_height(self) -> int:
+        """Of the bars alone."""
+        lens = theme.px(13) if self.bill is not None and self.bill.total else 0
+        return lens + theme.px(12)
+
+    def lines_needed(self, width: int) -> int:
+        """How many lines the legend takes."""
+        return len(self._flow(width))
+
+    def height_of(self, lines: int) -> int:
+        return self.bars_height() + (theme.px(4) + lines * self.pitch if lines else 0)
+
+    def sizeHint(self) -> QSize:
+        return QSize(theme.px(280), self.height_of(2))
+
+    def show_bill(self, bill: DeviceBill | None, moment: Moment | None) -> None:
+        said = (bill, moment)
+        if said != self._said:
+            self._said, self.bill, self._moment = said, bill, moment
+            self.setAccessibleDescription(
+                ", ".join(f"{item.name} {bytes_words(item.count)}" for item in self._entries())
+                + (f". {bill.source}" if bill is not None else "")
+            )
+            self.update()
+
+    def _entries(self) -> list[Item]:
+        """The legend."""
+        return self.bill.items if self.bill is not None else []
+
+    def _flow(self, width: int, brief: bool = False) -> list[list[tuple[float, str, str]]]:
+        """The legend's lines: (x, kind, words). A `brief` one tells the whole alone."""
+        bill, px = self.bill, theme.px
+        if bill is None:
+            return []
+        box = self._box() + px(5)
+        words = [(item.kind, f"{item.name} {bytes_words(item.count)}") for item in self._entries()]
+        words.append(("", f"of {bytes_words(bill.total)}, {bill.source}" if bill.total else bill.source))
+        if brief and bill.total:
+            words = [("weights", f"process {bytes_words(bill.own)}"), *words[-2:]]
+        lines: list[list[tuple[float, str, str]]] = [[]]
+        x = 0.0
+        for kind, text in words:
+            wide = self.face.width(text) + (box if kind else 0)
+            if lines[-1] and x + wide > width:
+                lines.append([])
+                x = 0.0
+            lines[-1].append((x, kind, text))
+            x += wide + px(GAP)
+        return lines
+
+    def _box(self) -> int:
+        return round(self.face.metrics.capHeight()) + theme.px(1)
+
+    # -- painting -------------------------------------------------------------------------------------------------
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        t, px, bill = theme.current(), theme.px, self.bill
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.fillRect(self.rect(), t.panel)
+        self._parts = []
+        if bill is None:
+            return
+        y, width = 0.0, float(self.width())
+        if bill.total:
+            whole = QRectF(0, 0, width, px(6))
+            own, others = (n / bill.total * width for n in (bill.own, bill.other))
+            own = min(max(own, px(2)), width)
+            others = min(max(others, px(2)) if bill.other else 0.0, width - own)
+            self._part(painter, QRectF(0, 0, own, whole.height()), "own", f"this process {bytes_words(bill.own)}")
+            self._part(painter, QRectF(own, 0, others, whole.height()), "other", self._tip("others", bill.other))
+            rest = QRectF(own + others, 0, width - own - others, whole.height())
+            self._part(painter, rest, "free", self._tip("free", bill.free))
+            y = px(13)
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(t.hairline)
+            lens = [QPointF(0, whole.bottom()), QPointF(own, whole.bottom()), QPointF(width, y), QPointF(0, y)]
+            painter.drawPolygon(QPolygonF(lens))
+        self._own(painter, QRectF(0, y, width, px(12)))
+        y += px(12) + px(4)
+        lines = self._flow(self.width())
+        if y + len(lines) * self.pitch > self.height() + 1:
+            lines = self._flow(self.width(), brief=True)
+        for line in lines:
+            if y + self.pitch > self.height() + 1:
+                break
+            for x, kind, text in line:
+                if kind:
+                    top = round(y + self.face.ascent - self._box() + px(0.5))
+                    self._swatch(painter, QRectF(x, top, self._box(), self._box()), kind)
+                    x += self._box() + px(5)
+                painter.setFont(self.face.font)
+                painter.setPen(t.secondary)
+                self.face.draw(painter, x, y + self.face.ascent, self.face.cut(text, width - x))
+            y += self.pitch
+        painter.end()
+
+    def _swatch(self, painter: QPainter, box: QRectF, kind: str) -> None:
+        patterns.fill(painter, box, kind)
+
+    def _own(self, painter: QPainter, box: QRectF) -> None:
+        """Weights, the pool by its kinds, and what else the process holds."""
+        bill = self.bill
+        assert bill is not None
+        whole, gap = max(1, sum(item.count for item in bill.own_items)), theme.px(1)
+        x = 0.0
+        for item in bill.own_items:
+            width = item.count / whole * box.width()
+            part = QRectF(x, box.top(), max(1.0, width - gap), box.height())
+            x += width
+            if not item.count:
+                continue
+            if item.name == "KV pool":
+                self._pool(painter, part)
+                self._parts.append((part, self._tip(item.name, item.count)))
+            else:
+                self._part(painter, part, item.kind, self._tip(item.name, item.count))
+
+    def _pool(self, painter: QPainter, part: QRectF) -> None:
+        moment, x = self._moment, part.left()
+        patterns.fill(painter, part, "free")
+        if moment is None or not moment.pool:
+            return
+        for kind in KINDS:
+            width = getattr(moment, kind) / moment.pool * part.width()
+            if width > 0:
+                patterns.fill(painter, QRectF(x, part.top(), max(1.0, width), part.height()), kind)
+            x += width
+
+    def _part(self, painter: QPainter, box: QRectF, kind: str, tip: str) -> None:
+        if kind == "own":
+            painter.fillRect(box, theme.current().secondary)
+        else:
+            patterns.fill(painter, box, kind)
+        self._parts.append((box, tip))
+
+    def _tip(self, name: str, count: int) -> str:
+        bill = self.bill
+        merged = name == "runtime" and bill is not None and bill.activations is None
+        about = "what this process holds besides, activations included" if merged else ABOUT[name]
+        return f"{name} {bytes_words(count)}: {about}"
+
+    def tip(self, at: QPointF) -> str:
+        return next((tip for box, tip in self._parts if box.contains(at)), "")

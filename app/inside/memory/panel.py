@@ -1,0 +1,306 @@
+"""The memory bill: where the KV pool's and the device's bytes go, over time and at the cursor."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+
+import numpy as np
+from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtWidgets import QToolButton, QWidget
+
+from app.inside.memory.area import MemoryArea
+from app.inside.memory.device_bar import DeviceBar
+from app.inside.memory.figures import WIDTH, MemoryLedger
+from app.inside.memory.series import KINDS, MemorySeries, Moment
+from app.inside.panel import InsightPanel
+from app.playback.scope import ROUNDING, Scope
+from app.plot.scales import nice_end
+from app.session.device_memory import captured_words, device_bill
+from app.ui import theme
+from app.ui.facts import Cell, Facts
+from app.words import duration
+from engine import MEASURES, Header, Record, Telemetry
+
+MINUTE = 60.0
+WIDE = 540  # pixels of the design from which on numbers stand beside the picture
+FACT_ROWS = 2000
+EMPTY = "Where the KV pool's bytes go over time. Nothing has run yet: send a prompt."
+NO_CACHE = "recompute keeps no KV cache: the whole sequence is computed again for every token."
+PUBLISHED = (
+    "Published: contiguous systems put 20–38 % of their KV memory to use, paging 96 % (Kwon et al. 2023, fig. 2)"
+)
+FACTS = (
+    "time s", "step", *(f"{kind} tokens" for kind in (*KINDS, "free")), *(f"{kind} bytes" for kind in (*KINDS, "free")),
+    "contiguous to max_tokens (computed) bytes", "contiguous to context (computed) bytes", "paged (computed) bytes",
+    "running",
+)  # fmt: skip
+
+
+def percent(share: float) -> str:
+    """ "59 %", below ten "3.9 %"."""
+    return f"{100 * share:.0f} %" if share >= 0.0995 or not share else f"{100 * share:.1f} %"
+
+
+def summary_words(series: MemorySeries, moment: Moment | None) -> tuple[str, ...]:
+    """The line at the panel's head, from its longest wording to its shortest."""
+    if not series.keeps:
+        return ("no KV cache in this mode", "no KV cache")
+    if moment is None or not series.pool:
+        return ("",)
+    used, shares = percent(moment.used / series.pool), moment.shares
+    if shares is None:
+        run = series.shares_until(series.count - 1)
+        if run is None:
+            return (f"{used} of the pool used", f"{used} used")
+        return (
+            f"nothing is held · waste {percent(run.waste)} of what was held, over the run",
+            f"{used} used · run: waste {percent(run.waste)}",
+            f"run: waste {percent(run.waste)}",
+        )
+    waste = percent(shares.waste)
+    return (
+        f"{used} of the pool used · waste {waste} of what is held",
+        f"{used} used · waste {waste}",
+        f"waste {waste}",
+    )
+
+
+class MemoryPicture(QWidget):
+    """The drawn side: area, ledger and device, beside or below each other as the room allows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setObjectName("memory_picture")
+        self.setAccessibleName("Memory")
+        self.area, self.ledger, self.device = MemoryArea(), MemoryLedger(), DeviceBar()
+        for part in (self.area, self.ledger, self.device):
+            part.setParent(self)
+
+    def restyle(self) -> None:
+        for part in (self.area, self.ledger, self.device):
+            part.restyle()
+        self.place()
+
+    def place(self) -> None:
+        """Gives each part its room: the area shrinks first, then the device's words go, then its bar, then numbers."""
+        px, width, height, gap = theme.px, self.width(), self.height(), theme.px(6)
+        wide = width >= px(WIDE)
+        right = px(WIDTH) + px(16) if wide else 0
+        left, least = width - right, px(72 if wide else 60)
+        device = 0
+        ledger = 0 if wide else self.ledger.height_of(9)
+        if not wide and height < least + gap + ledger + gap + self.device.height_of(self.device.lines_needed(left)):
+            ledger = self.ledger.height_of(8)
+        for lines in sorted({self.device.lines_needed(left), 1, 0}, reverse=True):
+            device = self.device.height_of(lines)
+            if least + gap + device + (gap + ledger if ledger else 0) <= height:
+                break
+        else:
+            device = 0
+        if ledger and height < least + gap + ledger:
+            ledger = self.ledger.height_of(5) - px(5)
+        if ledger and height < least + gap + ledger:
+            ledger = 0
+        rest = height - (gap + device if device else 0)
+        if wide:
+            self.area.setGeometry(0, 0, left, rest)
+            self.ledger.setGeometry(left + px(16), 0, px(WIDTH), height)
+        else:
+            area = rest - (gap + ledger if ledger else 0)
+            self.area.setGeometry(0, 0, width, area)
+            self.ledger.setGeometry(0, area + gap, width, ledger)
+        self.device.setGeometry(0, height - device, left, device)
+        self.ledger.setVisible(wide or ledger > 0)
+        self.device.setVisible(device > 0)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        self.place()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.fillRect(self.rect(), theme.current().panel)
+        painter.end()
+
+
+class MemoryBill(InsightPanel):
+    """Follows its scope; a hovered moment is read without going there."""
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__(scope, "memory", "Memory")
+        self.series = MemorySeries()
+        self.whole = False
+        self._begin = 0.0  # of the minute in sight, while the moment is an earlier one
+        self._pointed: float | None = None
+        self._measured: list[Telemetry] = []
+        self._measured_at: list[float] = []
+        self.span_button = QToolButton()
+        self.span_button.setObjectName("memory_span")
+        self.span_button.setToolTip("The last minute, or the whole run")
+        self.span_button.clicked.connect(self._on_span)
+        self.head.insertWidget(self.head.count() - 1, self.span_button)
+        self.picture: MemoryPicture = MemoryPicture()
+        self.area, self.ledger, self.device = self.picture.area, self.picture.ledger, self.picture.device
+        self.set_picture(self.picture)
+        self.area.hovered.connect(self._on_hovered)
+        self.area.chosen.connect(self._on_chosen)
+        self.area.stepped.connect(scope.step_by)
+        theme.changes.theme_changed.connect(self.picture.restyle)
+
+    # -- what the scope says --------------------------------------------------------------------------------------
+
+    def take(self, records: Sequence[Record]) -> None:
+        self.series.take(records)
+        for record in records:
+            if isinstance(record, Telemetry):
+                self._measured.append(record)
+                self._measured_at.append(record.time)
+
+    def forget(self) -> None:
+        self.series.reset()
+        self._measured, self._measured_at = [], []
+        self._pointed, self._begin = None, 0.0
+
+    def draw(self) -> None:
+        series, scope = self.series, self.scope
+        series.settle()
+        moment, header = self.moment(), series.header
+        cursor = None if scope.following else scope.moment
+        compared = "to_limit" if series.paged else "paged"
+        message = EMPTY if not series.count else NO_CACHE if not series.keeps else ""
+        span = self.span()
+        self.area.show_series(
+            series, span, scope.origin, self.last, cursor, self._pointed, "" if message else compared, message
+        )  # fmt: skip
+        self.ledger.show_moment(series, moment)
+        self._show_device(header, moment)
+        self._tell(moment)
+        self._tell_span(span)
+
+    def _show_device(self, header: Header | None, moment: Moment | None) -> None:
+        if header is None:
+            self.device.show_bill(None, None)
+        else:
+            place = bisect_right(self._measured_at, self._time()) - 1
+            bill = device_bill(header, self._measured[place] if place >= 0 else None)
+            before = self.device.bill
+            self.device.show_bill(bill, moment)
+            if before is not None and (before.total > 0, before.source) == (bill.total > 0, bill.source):
+                return
+        self.picture.place()
+
+    def facts(self) -> Facts:
+        series = self.series
+        begin, end = self.span()
+        first, last = series.place_at(begin), series.place_at(end)
+        first = max(0, first)
+        every = max(1, -(-(last + 1 - first) // FACT_ROWS))
+        columns = FACTS if every == 1 else (FACTS[0], f"step (every {every:,}th)", *FACTS[2:])
+        if last < first:
+            return Facts(columns)
+        places, size = slice(first, last + 1, every), series.token_bytes
+        told = {name: series.values(name)[places] for name in (*KINDS, "to_limit", "to_context", "paged", "running")}
+        told["free"] = np.asarray(series.pool - np.sum([told[kind] for kind in KINDS], axis=0, dtype=np.int64))
+        times = (series.ended.values[places] - self.scope.origin).tolist()
+        tokens = [told[kind].tolist() for kind in (*KINDS, "free")]
+        held_bytes = [(told[kind].astype(np.int64) * size).tolist() for kind in (*KINDS, "free")]
+        computed: list[list[Cell]] = [
+            (told["to_limit"] * size).tolist(),
+            (told["to_context"] * size).tolist() if series.context else [None] * len(times),
+            (told["paged"] * size).tolist() if not series.paged else [None] * len(times),
+        ]
+        steps = series.values("step")[places].tolist()
+        return Facts(columns, list(zip(times, steps, *tokens, *held_bytes, *computed, told["running"].tolist())))
+
+    def row_chosen(self, row: int) -> None:
+        rows = self.table.facts_model.facts.rows
+        if 0 <= row < len(rows):
+            self.scope.seek(float(rows[row][0] or 0.0) + self.scope.origin)
+
+    # -- what is in sight -----------------------------------------------------------------------------------------
+
+    @property
+    def last(self) -> float:
+        """When the last step ended that is known here."""
+        return float(self.series.ended.values[-1]) if self.series.ended.count else self.scope.origin
+
+    def _time(self) -> float:
+        """The moment that the numbers are of."""
+        return self._pointed if self._pointed is not None else min(self.scope.moment, self.last)
+
+    def moment(self) -> Moment | None:
+        """The pool under the pointer, or else at the cursor."""
+        return self.series.at(self.series.place_at(self._time() + ROUNDING))
+
+    def span(self) -> tuple[float, float]:
+        """The seconds in sight: everything, or a minute: the last one, or one with the cursor in it."""
+        self.series.settle()
+        origin, last = self.scope.origin, self.last
+        ran = last - origin
+        if self.whole or ran <= MINUTE:
+            end = nice_end(ran) if ran > 0 else 10.0
+            return origin, origin + (end if self.whole else min(end, MINUTE))
+        moment = self.scope.moment
+        if moment >= last - MINUTE:
+            # by whole pixels, so that what is drawn moves as one
+            pixel = MINUTE / max(1.0, self.area.area().width())
+            self._begin = math.ceil((last - MINUTE) / pixel) * pixel
+        elif not self._begin <= moment <= self._begin + MINUTE:
+            self._begin = max(origin, moment - MINUTE / 2)
+        return self._begin, self._begin + MINUTE
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.stale()
+
+    # -- words ----------------------------------------------------------------------------------------------------
+
+    def _tell(self, moment: Moment | None) -> None:
+        series = self.series
+        wordings = summary_words(series, moment)
+        fits = (w for w in wordings if self.summary.fontMetrics().horizontalAdvance(w) <= self.summary.width())
+        self.summary.say(next(fits, wordings[-1]))
+        self.summary.setAccessibleName(wordings[0])
+        self.setToolTip(self.tip(moment))
+
+    def tip(self, moment: Moment | None) -> str:
+        """The formulas, the run so far, and what is published."""
+        lines = [
+            "waste = (reserved + internal + external) / (used + reserved + internal + external) tokens",
+            "Each pixel shows the mean over its time; a step's values last until the next step's end.",
+        ]
+        so_far = self.series.shares_until(self.series.place_at(moment.time)) if moment is not None else None
+        if so_far is not None:
+            lines.insert(1, f"{MEASURES['kv.waste'].name} of the run so far, mean over time: {so_far.waste:.1%}")
+        if self.series.header is not None and (captured := captured_words(self.series.header)):
+            lines.append(captured)
+        return "\n".join([*lines, PUBLISHED])
+
+    def _tell_span(self, span: tuple[float, float]) -> None:
+        if not self.series.count:
+            text = "last 60 s"
+        elif self._pointed is not None:
+            text = f"at {duration(max(0.0, self._pointed - self.scope.origin))}"
+        elif self.whole or self.last - self.scope.origin <= MINUTE:
+            text = "whole run"
+        else:
+            text = "last 60 s" if span[1] >= self.last else "60 s"
+        if text != self.span_button.text():
+            self.span_button.setText(text)
+
+    # -- the person -----------------------------------------------------------------------------------------------
+
+    def _on_hovered(self, time: float | None) -> None:
+        self._pointed = None if time is None else min(max(time, self.scope.origin), max(self.last, self.scope.origin))
+        self.stale()
+
+    def _on_chosen(self, time: float) -> None:
+        if time >= self.last:
+            self.scope.follow()
+        else:
+            self.scope.seek(max(time, self.scope.origin))
+
+    def _on_span(self) -> None:
+        self.whole = not self.whole
+        self.stale()

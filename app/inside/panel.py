@@ -1,0 +1,226 @@
+"""A panel that looks inside a trace: a picture at the scope's moment, or a table of the same facts, and its export."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from math import inf
+from time import perf_counter
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QAction, QGuiApplication, QPainter, QPaintEvent, QShowEvent
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QStackedWidget, QToolButton, QVBoxLayout, QWidget
+
+from app.playback.scope import Scope
+from app.ui import theme
+from app.ui.export import ExportMenu, picture_entries, text_entry
+from app.ui.fact_table import FactTable
+from app.ui.facts import Facts
+from app.ui.labels import label
+from app.ui.line import Line
+from engine import Record
+
+CHUNK = 8  # records between looks at the clock
+PAUSE = 0.1  # seconds between two drawings of what is new; a move of the cursor is drawn at once
+FAR_BEHIND = 2000  # records from which on the panel says how far it is
+
+
+class InsightPanel(QWidget):
+    """What every such panel has: a title, one line of facts, a menu, and the turn that its scope gives it.
+
+    A subclass makes its picture and hands it to `set_picture`, and answers `take`, `forget`, `draw` and `facts`.
+    """
+
+    done = Signal(str)  # an export was made, in words
+    failed = Signal(str)
+
+    def __init__(self, scope: Scope, name: str, title: str) -> None:
+        super().__init__()
+        self.setObjectName(name)
+        self.setAccessibleName(title)
+        self.scope, self.title = scope, title
+        self._position = 0  # records taken
+        self._stale = self._moved = True
+        self._drawn_at = 0.0
+        self.summary = Line(f"{name}_summary", Qt.AlignmentFlag.AlignRight)
+        self.menu_button = QToolButton()
+        self.menu_button.setObjectName(f"{name}_menu")
+        self.menu_button.setText("⋯")
+        self.menu_button.setAccessibleName(f"{title}: table and export")
+        self.menu_button.setToolTip("Show as a table, copy, or export")
+        self.menu_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self.table_action = QAction("Show as a table", self)
+        self.table_action.setCheckable(True)
+        self.table_action.toggled.connect(self.show_table)
+        copy_action = QAction("Copy the table", self)
+        copy_action.triggered.connect(self._on_copy)
+        entries = picture_entries(lambda: self.picture, title)
+        entries.append(text_entry("Table", ".csv", lambda: self.facts().csv()))
+        own = (self.table_action, copy_action)
+        self.menu = ExportMenu(
+            self, entries, title=f"Export: {title}", what=title, stem=name, each="Export as", own=own
+        )
+        self.menu.done.connect(self.done)
+        self.menu.failed.connect(self.failed)
+        self.menu_button.setMenu(self.menu)
+        self.table = FactTable(f"{name}_table", title)
+        self.table.row_chosen.connect(self._on_row)
+        self.head = QHBoxLayout()
+        self.head.setSpacing(theme.px(8))
+        self.heading = label(title.upper(), "heading")
+        self.head.addWidget(self.heading)
+        self.head.addWidget(self.summary, 1)
+        self.head.addWidget(self.menu_button)
+        self.stack = QStackedWidget()
+        self.stack.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Ignored)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(theme.px(6))
+        column.addLayout(self.head)
+        column.addWidget(self.stack, 1)
+        self.picture: QWidget = QWidget()
+        self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)  # else a dozen widgets behind it paint for each frame
+        scope.attach(self)
+        scope.trace_changed.connect(self._on_trace)
+        scope.moved.connect(self.stale)
+        scope.selected.connect(self.stale)
+        theme.changes.theme_changed.connect(self.stale)
+
+    def set_picture(self, picture: QWidget) -> None:
+        """The drawn side; call it once."""
+        self.picture = picture
+        self.stack.addWidget(picture)
+        self.stack.addWidget(self.table)
+
+    # -- what a subclass says -------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def take(self, records: Sequence[Record]) -> None:
+        """The next records of the trace, each once and in order."""
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Another trace begins."""
+
+    @abstractmethod
+    def draw(self) -> None:
+        """Shows the scope's moment: sets the picture's content and `summary`. Costs O(what is visible)."""
+
+    @abstractmethod
+    def facts(self) -> Facts:
+        """What the picture shows, as a table."""
+
+    def row_chosen(self, row: int) -> None:
+        """A row of the table was activated; a subclass may select its request or go to its moment."""
+
+    # -- what the scope does --------------------------------------------------------------------------------------
+
+    @property
+    def caught_up(self) -> bool:
+        return self._position >= len(self.scope.trace.records)
+
+    def advance(self, deadline: float) -> None:
+        """Takes new records until the clock passes the deadline, but a few in any case."""
+        records = self.scope.trace.records
+        begin, end = self._position, len(records)
+        while self._position < end:
+            batch = records[self._position : min(end, self._position + CHUNK)]
+            self._position += len(batch)
+            self.take(batch)
+            if perf_counter() > deadline:
+                break
+        if self._position > begin:
+            self._stale = True
+        if end - self._position > FAR_BEHIND:
+            self.summary.say(f"reading the run · {100 * self._position / end:.0f} %")
+
+    def refresh(self) -> bool:
+        """Draws, if anything is new and the last drawing is not of just now. Returns whether it drew new records, and
+        not only because the cursor moved, which all panels follow at once."""
+        if not self._stale or len(self.scope.trace.records) - self._position > FAR_BEHIND:
+            return False
+        now, moved = perf_counter(), self._moved
+        if not moved and now < self._drawn_at + PAUSE:
+            return False
+        self._stale = self._moved = False
+        self._drawn_at = now
+        self.draw()
+        if self.shows_table:
+            self.table.show_facts(self.facts())
+        return not moved
+
+    def stale(self, *changed: object) -> None:
+        """Something else is to be drawn, and soon."""
+        self._stale = self._moved = True
+
+    def catch_up(self) -> None:
+        """Takes in and draws everything now."""
+        self.advance(inf)
+        self.stale()
+        self.refresh()
+
+    # -- the table ------------------------------------------------------------------------------------------------
+
+    @property
+    def shows_table(self) -> bool:
+        return self.stack.currentWidget() is self.table
+
+    def show_table(self, shown: bool) -> None:
+        """The table, or the picture again."""
+        self.stack.setCurrentWidget(self.table if shown else self.picture)
+        if shown:
+            self.table.show_facts(self.facts())
+        self.stale()
+
+    def _on_copy(self) -> None:
+        QGuiApplication.clipboard().setText(self.facts().csv())
+        self.done.emit(f"{self.title}: the table was copied.")
+
+    def _on_row(self, row: int) -> None:
+        self.row_chosen(row)
+
+    def _on_trace(self) -> None:
+        self._position = 0
+        self.forget()
+        self.stale()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.stale()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        QPainter(self).fillRect(event.rect(), theme.current().panel)
+
+    def close_down(self) -> None:
+        """The view is going: the scope may outlive it."""
+        self.scope.detach(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Insight:
+    """One of the panels: its `name` in layouts and files, its title, where its class is, what it is for."""
+
+    name: str
+    title: str
+    place: str
+    about: str
+
+    def build(self, scope: Scope) -> InsightPanel:
+        """The panel. Its module is loaded now: the window's first paint needs none of them."""
+        module, name = self.place.split(":")
+        make: Callable[[Scope], InsightPanel] = getattr(import_module(module), name)
+        return make(scope)
+
+
+INSIGHTS = (
+    Insight("timeline", "Timeline", "app.inside.timeline.panel:TimelinePanel", "What each slot computed when"),
+    Insight("step", "Step", "app.inside.step.panel:StepInspector", "One step whole: rows, times, blocks, refusals"),
+    Insight("kv_map", "KV map", "app.inside.kv_map.panel:KvMap", "Every block of the KV pool and who owns it"),
+    Insight("memory", "Memory", "app.inside.memory.panel:MemoryBill", "Where the KV pool's and the device's bytes go"),
+    Insight(
+        "roofline", "Bottleneck", "app.inside.roofline.panel:Roofline", "Which limit of the machine binds each step"
+    ),
+    Insight("machine", "Machine", "app.inside.machine.panel:MachinePanel", "Load, memory, power and temperature"),
+)

@@ -1,0 +1,72 @@
+"""The bottleneck: each step as a point under the roof of this machine, and in words which limit binds it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.inside.panel import InsightPanel
+from app.inside.roofline.plot import RooflinePlot
+from app.inside.roofline.points import RooflinePoints
+from app.inside.roofline.words import bound_words, summary
+from app.playback.scope import ROUNDING, Scope
+from app.ui import theme
+from app.ui.facts import Facts
+from engine import Header, Record, Step
+
+ROWS = 500  # of the table: the steps before the cursor
+COLUMNS = (
+    "step", "time s", "kind", "rows", "tokens", "bytes", "operations", "operations per byte", "seconds",
+    "operations a second", "roof", "of the roof %", "outside the forward %", "binds",
+)  # fmt: skip
+
+
+class Roofline(InsightPanel):
+    """The panel. What is counted and how is said in `engine.count_work` and in the picture's tooltip."""
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__(scope, "roofline", "Bottleneck")
+        self.points = RooflinePoints()
+        self.plot = RooflinePlot()
+        self.plot.chosen.connect(self._on_chosen)
+        self.plot.stepped.connect(scope.step_by)
+        theme.changes.theme_changed.connect(self.plot.restyle)
+        self.set_picture(self.plot)
+
+    def take(self, records: Sequence[Record]) -> None:
+        for record in records:
+            if isinstance(record, Header):
+                self.points.begin(record)
+        self.points.take([record for record in records if isinstance(record, Step)])
+
+    def forget(self) -> None:
+        self.points = RooflinePoints()
+        self.plot.show_points(self.points, -1, 0.0)
+
+    def draw(self) -> None:
+        place = self._place()
+        self.plot.show_points(self.points, place, self.scope.origin)
+        words = summary(self.points.point(place)) if place >= 0 else ""
+        self.summary.say(f"~ {words}" if words and self.points.estimated else words)
+
+    def _place(self) -> int:
+        """The place of the point at the cursor; -1 before the first."""
+        return self.points.place_at(self.scope.moment + ROUNDING)
+
+    def facts(self) -> Facts:
+        last = self._place() + 1
+        rows = []
+        for place in range(max(0, last - ROWS), last):
+            p = self.points.point(place)
+            rows.append((
+                p.step, p.ended - self.scope.origin, p.kind, p.rows, p.tokens, p.bytes, p.operations, p.intensity,
+                p.seconds, p.achieved, p.limit or None, 100 * p.share if p.limit else None, 100 * p.outside,
+                bound_words(p),
+            ))  # fmt: skip
+        return Facts(COLUMNS, rows)
+
+    def row_chosen(self, row: int) -> None:
+        last = self._place() + 1
+        self._on_chosen(max(0, last - ROWS) + row)
+
+    def _on_chosen(self, place: int) -> None:
+        self.scope.seek(float(self.points.ends[place]))

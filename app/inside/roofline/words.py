@@ -1,0 +1,103 @@
+"""The bottleneck in words: which limit binds a step, how far from it the step is, and the formulas behind."""
+
+from __future__ import annotations
+
+from app.inside.roofline.points import Bound, Point
+from app.words import bytes_words, duration
+
+FORMULAS = (
+    "Across: operations per byte = operations ÷ bytes of a step. Up: operations a second of its forward.\n"
+    "P weights multiply each of n tokens, H weights of the head the s that are sampled from; row i's tokens attend to "
+    "a positions in each layer.\n"
+    "operations = 2·P·n + 2·H·s + Σ 4·heads·head_dim·a\n"
+    "bytes = weights read once a step + embedding rows + K and V: of each row's context read, of its tokens written\n"
+    "roof = min(matrix products a second, operations per byte × copy bandwidth at the step's bytes)\n"
+    "Both were measured on this machine at load. Activations between layers are not counted."
+)
+
+BEYOND = 1.05  # of the roof: the machine was busy when it was measured
+
+
+def amount(value: float) -> str:
+    """A count in three figures: "12.4 M", "230 G"."""
+    for unit in ("", "k", "M", "G", "T", "P"):
+        if value < 999.5 or unit == "P":
+            break
+        value /= 1000
+    digits = f"{value:.3g}" if value >= 0.01 or not value else f"{value:.1e}"
+    return f"{digits} {unit}".strip()
+
+
+def rate_words(value: float) -> str:
+    """Operations a second: "230 GFLOP/s"."""
+    text = amount(value)
+    number, _, unit = text.partition(" ")
+    return f"{number} {unit}FLOP/s"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if share >= 0.0995 else f"{100 * share:.2g} %"
+
+
+def headline(point: Point) -> str:
+    """Which limit binds: "memory-bound: each weight is read for 3 tokens"."""
+    tokens = f"{point.tokens:,} token" + ("" if point.tokens == 1 else "s")
+    match point.bound:
+        case Bound.MEMORY:
+            return f"Memory-bound: each weight is read for {tokens}"
+        case Bound.COMPUTE:
+            return f"Compute-bound: each weight is used for {tokens}"
+        case Bound.OUTSIDE:
+            return f"Neither limit binds: {percent(point.outside)} of the step is outside the model"
+        case Bound.OVERHEAD:
+            return f"Neither limit binds, but overhead: {percent(point.share)} of the roof"
+        case _:
+            return f"{amount(point.intensity)} operations per byte: each weight is read for {tokens}"
+
+
+def detail(point: Point) -> str:
+    """How far the step is from its roof, and where its time goes."""
+    if point.bound is Bound.UNKNOWN:
+        return "This run has no measured roof, so which limit binds is not known"
+    nearest = "the matrix products' rate" if point.limit == point.rate else "the bandwidth"
+    inside = f"{percent(point.share)} of the roof, which is {nearest}"
+    if point.share > BEYOND:
+        inside = f"{percent(point.share)} of the roof: more than {nearest} that was measured at load"
+    match point.bound:
+        case Bound.OUTSIDE:
+            return f"The forward alone is at {inside}"
+        case Bound.OVERHEAD:
+            tokens = f"{point.tokens:,} token" + ("" if point.tokens == 1 else "s")
+            return f"Many small operations cost more than reading each weight for {tokens} and multiplying with it"
+        case _:
+            return f"{inside} · {percent(point.outside)} of the step is outside the model"
+
+
+def summary(point: Point) -> str:
+    """The panel's one line."""
+    match point.bound:
+        case Bound.UNKNOWN:
+            return f"{amount(point.intensity)} operations per byte · no measured roof"
+        case Bound.MEMORY | Bound.COMPUTE:
+            return f"{point.bound}-bound · {percent(point.share)} of the roof"
+        case _:
+            return f"{point.bound} · {percent(point.share)} of the roof"
+
+
+def point_words(point: Point, origin: float) -> str:
+    """A step in the tooltip of its point."""
+    lines = [
+        f"step {point.step:,} · {point.kind} · {point.tokens:,} tokens in {point.rows:,} rows"
+        f" · at {duration(max(0.0, point.ended - origin))}",
+        f"{amount(point.operations)} operations ÷ {bytes_words(point.bytes)} = {amount(point.intensity)} per byte",
+        f"{rate_words(point.achieved)} in {duration(point.seconds)} of the forward",
+    ]
+    if point.limit:
+        lines.append(f"{percent(point.share)} of {rate_words(point.limit)}, the roof · {bound_words(point)}")
+    return "\n".join(lines)
+
+
+def bound_words(point: Point) -> str:
+    return {Bound.MEMORY: "memory-bound", Bound.COMPUTE: "compute-bound", Bound.UNKNOWN: "no roof"}.get(
+        point.bound, f"neither: {point.bound}"
+    )

@@ -1,0 +1,134 @@
+"""What happened to KV blocks in a step: who took, shared and gave back which, in words and counts. No Qt in here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from app.inside.step.history import StepHistory
+from engine import BlockEvent, Step
+
+RUNS = 3  # of block numbers that are named before the rest is only counted
+
+
+class Change(StrEnum):
+    """What came of blocks, as it is told. PREFIX and SIBLING: shared, not computed again. EVICTED: taken although a
+    prefix was kept there. COPIED: taken to be written to, after a copy of a block that others still read. LEFT: its
+    owner went, others stay. LOST: kept for a prefix and free now, without having had an owner."""
+
+    PREFIX = "shared by prefix"
+    SIBLING = "shared by samples"
+    TAKEN = "taken"
+    EVICTED = "evicted"
+    COPIED = "copied on write"
+    LEFT = "left to others"
+    KEPT = "kept for their prefix"
+    FREED = "given back"
+    LOST = "forgotten"
+
+
+VERBS = {
+    Change.PREFIX: "shares {} of a prefix that was there",
+    Change.SIBLING: "shares {} with another sample",
+    Change.TAKEN: "took {}",
+    Change.EVICTED: "took {}, forgetting the prefix kept there",
+    Change.COPIED: "copied {} before writing",
+    Change.LEFT: "left {} to its other owners",
+    Change.KEPT: "gave back {}, kept for the prefix",
+    Change.FREED: "gave back {}",
+    Change.LOST: "{} kept for a prefix forgotten: a failed step never wrote them",
+}
+ABOUT = {
+    Change.PREFIX: "prefix hit: the blocks hold the beginning of this prompt already; one more owner, nothing computed",
+    Change.SIBLING: "samples of one prompt share its full blocks",
+    Change.TAKEN: "from the free blocks",
+    Change.EVICTED: "no free block was left: the least recently used prefix gave way",
+    Change.COPIED: "copy-on-write: another sample still reads the block, so it is copied before this one writes to it",
+    Change.LEFT: "one reference less; the block stays with its other owners",
+    Change.KEPT: "the last owner went; the block stays findable by its tokens until room is needed",
+    Change.FREED: "the last owner went; the block is free",
+    Change.LOST: "the block is free",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What one sample of a request did with blocks; request -1: nobody's. `sources`, with COPIED: what was copied."""
+
+    request: int
+    branch: int
+    change: Change
+    blocks: tuple[int, ...]
+    sources: tuple[int, ...] = ()
+
+
+def accounts(step: Step, history: StepHistory, place: int) -> list[Account]:
+    """Every block event of a step, together by owner and kind, in the order in which owners first appear."""
+    evicted, siblings = set(history.evicted(place)), set(history.siblings(place))
+    copied = dict(zip(step.copied_to.tolist(), step.copied.tolist()))
+    found: dict[tuple[int, int], dict[Change, list[int]]] = {}
+    branches = step.block_branch if len(step.block_branch) else np.zeros(len(step.block), np.int32)
+    events = zip(step.block_event.tolist(), step.block.tolist(), step.block_request.tolist(), branches.tolist())
+    for at, (event, block, request, branch) in enumerate(events):
+        match event:
+            case BlockEvent.TAKEN if block in copied:
+                change = Change.COPIED
+            case BlockEvent.TAKEN:
+                change = Change.EVICTED if block in evicted else Change.TAKEN
+            case BlockEvent.SHARED:
+                change = Change.SIBLING if at in siblings else Change.PREFIX
+            case BlockEvent.LEFT:
+                change = Change.LEFT
+            case BlockEvent.KEPT:
+                change = Change.KEPT
+            case _:
+                change = Change.FREED if request >= 0 else Change.LOST
+        found.setdefault((request, branch), {}).setdefault(change, []).append(block)
+    return [
+        Account(
+            request, branch, change, tuple(blocks),
+            tuple(copied[b] for b in blocks) if change is Change.COPIED else (),
+        )
+        for (request, branch), changes in found.items()
+        for change, blocks in sorted(changes.items(), key=lambda each: list(Change).index(each[0]))
+    ]  # fmt: skip
+
+
+def totals(these: Sequence[Account]) -> dict[Change, int]:
+    """How many blocks each change befell, in the order of `Change`; changes that befell none are left out."""
+    counts = {change: sum(len(a.blocks) for a in these if a.change is change) for change in Change}
+    return {change: count for change, count in counts.items() if count}
+
+
+def totals_words(these: Sequence[Account]) -> str:
+    """ "12 taken · 4 given back · 32 shared by prefix"."""
+    return " · ".join(f"{count:,} {change}" for change, count in totals(these).items())
+
+
+def account_words(account: Account) -> str:
+    """ "took 4 blocks: 120–122, 140"."""
+    count = len(account.blocks)
+    named = f"{count:,} block{'s' if count != 1 else ''}"
+    words = VERBS[account.change].format(named)
+    if account.sources:
+        pairs = [f"{one} → {other}" for one, other in zip(account.sources, account.blocks)]
+        more = f" and {len(pairs) - RUNS:,} more" if len(pairs) > RUNS else ""
+        return f"{words}: {', '.join(pairs[:RUNS])}{more}"
+    return f"{words}: {block_words(account.blocks)}"
+
+
+def block_words(blocks: Sequence[int], most: int | None = RUNS) -> str:
+    """Block numbers with runs joined, "3, 7–12"; after `most` runs the rest is only counted."""
+    runs: list[list[int]] = []
+    for block in sorted(blocks):
+        if runs and block == runs[-1][1] + 1:
+            runs[-1][1] = block
+        else:
+            runs.append([block, block])
+    shown = runs if most is None or len(runs) <= most else runs[:most]
+    words = ", ".join(str(a) if a == b else f"{a}–{b}" if b > a + 1 else f"{a}, {b}" for a, b in shown)
+    rest = len(blocks) - sum(b - a + 1 for a, b in shown)
+    return f"{words} and {rest:,} more" if rest else words

@@ -1,0 +1,338 @@
+"""The forward pass taken apart: one block for the matrix products of all rows, and a lane of attention for each row.
+
+Below the time bar, two lenses open: the block is as wide and the lanes are as long as reading needs, and the bar above
+says how long each took.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QPainter, QPen, QPolygonF
+
+from app.inside.step.marks import mark_of, request_color
+from app.inside.step.story import StepStory, millis, percent
+from app.inside.step.time_bar import StepBar
+from app.plot.patterns import Mark, paint_mark
+from app.ui import theme
+from app.ui.font_face import FontFace
+
+LOWEST, HIGHEST = 64, 190  # of the block and the lanes
+THIN, LABELLED, TALLEST = 4, 14, 22  # pixels a lane
+LENS = 9
+FORMULA = "pairs of a token and a position it sees: count · first + count · (count + 1) / 2"
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """The attention of one row, or of the smallest together."""
+
+    rows: tuple[int, ...]
+    box: QRectF
+
+
+class StepFigure:
+    """Lays itself out for a width, then draws itself. Boxes are in the coordinates of the painter."""
+
+    def __init__(self) -> None:
+        self.bar = StepBar()
+        self.restyle()
+
+    def restyle(self) -> None:
+        """Takes up the theme's fonts at the current zoom."""
+        self.bar.restyle()
+        self._title, self._face, self._tiny = map(FontFace, (theme.ui(12, 600), theme.ui(12), theme.ui(11)))
+        self._lanes: list[Lane] = []
+        self._block = self._area = QRectF()
+        self._labels = False
+
+    def lay(self, story: StepStory, left: float, top: float, width: float, spare: float) -> float:
+        """Places everything; returns the height. `spare`: what height there is beyond the least."""
+        self._story = story
+        depth = story.header.depth if story.header is not None else 0
+        y = top + self.bar.lay(story.times, left, top, width, depth)
+        self._lanes = []
+        self._block = self._area = QRectF()
+        if not len(story):
+            return y - top
+        px, gap = theme.px, theme.px(12)
+        y += px(LENS)
+        needs = [self._title.width(title) + px(6) + self._tiny.width(words) for title, words in self._titles()]
+        self._two_lines = needs[0] > (width - gap) / 2 or sum(needs) > width - gap
+        block = max((width - gap) * 0.4, min(px(128), (width - gap) / 2), 0 if self._two_lines else needs[0])
+        self._heads = (QRectF(left, y, block, 0), QRectF(left + block + gap, y, width - block - gap, 0))
+        line = round(self._face.height * 1.15)
+        y += (2 if self._two_lines else 1) * line + px(5)
+        high = min(max(px(LOWEST) + spare, px(LOWEST)), px(HIGHEST), max(px(LOWEST), len(story) * px(TALLEST)))
+        self._block = QRectF(left, y, block, high)
+        self._area = QRectF(left + block + gap, y, width - block - gap, high)
+        self._lay_lanes(story)
+        return y + high - top
+
+    def _lay_lanes(self, story: StepStory) -> None:
+        """A lane for each row in their order; where there is no room for all, the smallest share the last one."""
+        area, rows = self._area, len(story)
+        pitch = min(area.height() / rows, theme.px(TALLEST))
+        self._labels = pitch >= theme.px(LABELLED)
+        fit = int(area.height() // theme.px(LABELLED if rows <= 8 else THIN))
+        if pitch >= theme.px(THIN) or rows <= fit:
+            own, rest = list(range(rows)), []
+        else:
+            foot = theme.px(LABELLED) + theme.px(2)
+            fit = max(1, int((area.height() - foot) // theme.px(THIN)))
+            pitch = (area.height() - foot) / fit
+            order = np.argsort(-story.times.rows.operations, kind="stable")
+            own, rest = sorted(order[:fit].tolist()), sorted(order[fit:].tolist())
+        y = area.top()
+        for row in own:
+            self._lanes.append(Lane((row,), QRectF(area.left(), y, area.width(), pitch)))
+            y += pitch
+        if rest:
+            high = theme.px(LABELLED)
+            self._lanes.append(Lane(tuple(rest), QRectF(area.left(), area.bottom() - high, area.width(), high)))
+
+    def _titles(self) -> tuple[tuple[str, str], tuple[str, str]]:
+        times = self._story.times
+        if times.launched:
+            return (
+                ("Matrix products", f"{percent(1 - times.attention_share)} of the work"),
+                ("Attention", f"{percent(times.attention_share)} of the work, computed"),
+            )
+        share = times.forward / times.duration if times.duration else 0.0
+        return (
+            ("Matrix products", f"{millis(times.matrices)} · {percent(share * (1 - times.attention_share))}"),
+            (
+                "Attention",
+                f"{millis(times.attention)} · {percent(share * times.attention_share)}, {times.origin}",
+            ),
+        )
+
+    # -- drawing --------------------------------------------------------------------------------------------------
+
+    def draw(self, painter: QPainter, selected: int) -> None:
+        """Draws what was laid out; requests other than the selected one are weaker."""
+        self.bar.draw(painter)
+        if not self._lanes:
+            return
+        for segment, head in zip((self.bar.matrices, self.bar.attention), self._heads):
+            self._lens(painter, segment, head)
+        line = round(self._face.height * 1.15)
+        for (title, words), head in zip(self._titles(), self._heads):
+            y = head.top() + self._title.ascent
+            painter.setFont(self._title.font)
+            painter.setPen(theme.current().text)
+            self._title.draw(painter, head.left(), y, title)
+            painter.setFont(self._tiny.font)
+            painter.setPen(theme.current().secondary)
+            x = head.left() if self._two_lines else head.left() + self._title.width(title) + theme.px(6)
+            self._tiny.draw(painter, x, y + (line if self._two_lines else 0), self._tiny.cut(words, head.width()))
+        self._draw_block(painter, selected)
+        for lane in self._lanes:
+            if len(lane.rows) == 1:
+                self._draw_lane(painter, lane, selected)
+            else:
+                self._draw_rest(painter, lane, selected)
+
+    def _lens(self, painter: QPainter, segment: QRectF, head: QRectF) -> None:
+        """From a part of the bar to what it is made of."""
+        top, bottom = segment.bottom() + 1, head.top() - theme.px(2)
+        one, two = QPointF(segment.left(), top), QPointF(segment.right(), top)
+        three, four = QPointF(head.right(), bottom), QPointF(head.left(), bottom)
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(theme.faded(theme.current().text, 0.08))
+        painter.drawPolygon(QPolygonF([one, two, three, four]))
+        painter.setPen(QPen(theme.faded(theme.current().text, 0.3), 1))
+        painter.drawLine(one, four)
+        painter.drawLine(two, three)
+        painter.restore()
+        painter.fillRect(QRectF(head.left(), bottom, head.width(), 1), theme.faded(theme.current().text, 0.3))
+
+    def _draw_block(self, painter: QPainter, selected: int) -> None:
+        """One rectangle: every row's tokens, a stripe each, as high as they are many."""
+        story, box, t = self._story, self._block, theme.current()
+        step = story.step
+        padding = step.padding if len(step.padding) else np.zeros(len(story), np.int32)
+        tokens = (step.count + padding).astype(np.float64)
+        edges = box.top() + np.concatenate([[0.0], np.cumsum(tokens)]) / tokens.sum() * box.height()
+        seen = np.unique(
+            np.clip(np.searchsorted(edges, np.arange(box.top(), box.bottom()) + 0.5, "right") - 1, 0, None)
+        )
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        for row in seen[seen < len(story)].tolist():
+            facts = story.row(row)
+            top, bottom = round(edges[row]), round(edges[row + 1])
+            stripe = QRectF(box.left(), top, box.width(), max(1, bottom - top))
+            color = request_color(facts.request, selected)
+            own = stripe
+            if facts.padding:
+                wide = box.width() * facts.padding / (facts.padding + facts.count)
+                paint_mark(painter, QRectF(stripe.left(), top, wide, stripe.height()), color, Mark.GREY)
+                own = QRectF(stripe.left() + wide, top, stripe.width() - wide, stripe.height())
+            mark = mark_of(facts)
+            paint_mark(painter, own, color, Mark.SOLID if mark is Mark.CROSS else mark)
+            if bottom - top >= 4 and row:
+                painter.fillRect(QRectF(stripe.left(), top, stripe.width(), 1), theme.faded(t.panel, 0.6))
+        painter.restore()
+        self._plate(painter, box)
+
+    def _plate(self, painter: QPainter, box: QRectF) -> None:
+        t, count = theme.current(), self._story.tokens_in + self._story.padding
+        first = f"{count:,} token{'s' if count != 1 else ''}"
+        words = (
+            [f"{first} at once"]
+            if self._face.width(f"{first} at once") < box.width() - theme.px(28)
+            else [first, "at once"]
+        )
+        wide = max(self._title.width(w) for w in words) + theme.px(16)
+        line = self._title.height
+        plate = QRectF(0, 0, wide, line * len(words) + theme.px(8))
+        plate.moveCenter(box.center())
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(theme.faded(t.panel, 0.92))
+        painter.drawRoundedRect(plate, theme.px(4), theme.px(4))
+        painter.setPen(QPen(theme.faded(t.text, 0.5), 1))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.drawRect(box.adjusted(0.5, 0.5, -0.5, -0.5))
+        painter.restore()
+        painter.setFont(self._title.font)
+        painter.setPen(t.text)
+        for i, word in enumerate(words):
+            x = plate.center().x() - self._title.width(word) / 2
+            self._title.draw(painter, x, plate.top() + theme.px(4) + i * line + self._title.ascent, word)
+
+    def _draw_lane(self, painter: QPainter, lane: Lane, selected: int) -> None:
+        row, attention = lane.rows[0], self._story.times.rows
+        facts, t = self._story.row(row), theme.current()
+        box = self._bar_of(lane.box)
+        most = float(attention.operations.max()) or 1.0
+        wide = max(1.0, box.width() * float(attention.operations[row]) / most)
+        own = max(1.0, wide * float(attention.useful[row]))
+        color = request_color(facts.request, selected)
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        if wide - own >= 1:
+            paint_mark(painter, QRectF(box.left(), box.top(), wide - own, box.height()), color, Mark.GREY)
+        mark = mark_of(facts)
+        end = QRectF(box.left() + wide - own, box.top(), own, box.height())
+        paint_mark(painter, end, color, mark)
+        painter.restore()
+        if not self._labels:
+            return
+        baseline = lane.box.center().y() + self._tiny.middle
+        painter.setFont(self._tiny.font)
+        painter.setPen(t.text if facts.request == selected else t.secondary)
+        self._tiny.draw(painter, lane.box.left(), baseline, facts.name)
+        words = f"{facts.first + facts.count:,}"
+        self._tiny.draw(painter, lane.box.right() - self._tiny.width(words), baseline, words)
+
+    def _bar_of(self, box: QRectF) -> QRectF:
+        """Where the bar of a lane may be: between its labels."""
+        gap = max(1.0, min(theme.px(4), box.height() * 0.25))
+        if not self._labels:
+            return QRectF(box.left(), round(box.top()), box.width(), max(1, round(box.height() - gap)))
+        names = max(self._tiny.width(self._story.row(lane.rows[0]).name) for lane in self._lanes) + theme.px(6)
+        most = int((self._story.step.first + self._story.step.count).max())
+        counts = self._tiny.width(f"{most:,}") + theme.px(6)
+        return QRectF(
+            box.left() + names, box.top() + gap / 2, max(1.0, box.width() - names - counts), box.height() - gap
+        )
+
+    def _draw_rest(self, painter: QPainter, lane: Lane, selected: int) -> None:
+        attention, box = self._story.times.rows, lane.box
+        words = f"+ {len(lane.rows):,} smaller"
+        baseline = box.center().y() + self._tiny.middle
+        painter.setFont(self._tiny.font)
+        painter.setPen(theme.current().secondary)
+        self._tiny.draw(painter, box.left(), baseline, words)
+        x = box.left() + self._tiny.width(words) + theme.px(6)
+        shares = attention.shares[list(lane.rows)]
+        scale = (box.right() - x) / (float(shares.sum()) or 1.0)
+        high = theme.px(8)
+        top = round(box.center().y() - high / 2)
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        for row, share in zip(lane.rows, shares.tolist()):
+            color = request_color(int(self._story.step.request[row]), selected)
+            painter.fillRect(QRectF(x, top, max(1.0, share * scale - 0.5), high), color)
+            x += share * scale
+        painter.restore()
+
+    # -- asking ---------------------------------------------------------------------------------------------------
+
+    def request_at(self, at: QPointF) -> int:
+        """Whose lane or stripe is there; -1 for none."""
+        row = self._row_at(at)
+        return int(self._story.step.request[row]) if row >= 0 else -1
+
+    def _row_at(self, at: QPointF) -> int:
+        for lane in self._lanes:
+            if lane.box.contains(at) and len(lane.rows) == 1:
+                return lane.rows[0]
+        if self._block.contains(at) and self._lanes:
+            step = self._story.step
+            tokens = step.count + (step.padding if len(step.padding) else 0)
+            share = (at.y() - self._block.top()) / self._block.height()
+            return min(int(np.searchsorted(np.cumsum(tokens), share * tokens.sum(), "right")), len(self._story) - 1)
+        return -1
+
+    def tip(self, at: QPointF) -> str:
+        """What is under the pointer, and its formula."""
+        if found := self.bar.tip(at):
+            return found
+        if not self._lanes:
+            return ""
+        if self._block.contains(at):
+            facts = self._story.row(self._row_at(at))
+            padding = f" and {facts.padding:,} of padding" if facts.padding else ""
+            return (
+                f"{facts.name}: {facts.count:,}{padding} of {self._story.tokens_in + self._story.padding:,} tokens\n"
+                "Every weight is read once and used for all of them."
+            )
+        for lane in self._lanes:
+            if lane.box.contains(at):
+                return self._lane_tip(lane)
+        for head, tip in zip(self._heads, self._head_tips()):
+            if QRectF(head.left(), head.top(), head.width(), self._block.top() - head.top()).contains(at):
+                return tip
+        return ""
+
+    def _head_tips(self) -> tuple[str, str]:
+        times = self._story.times
+        how = (
+            "attention: measured around each layer's attention, its writing of K and V included"
+            if times.measured
+            else "attention's share of the operations, computed: 4 · heads · head size · pairs in each layer, against "
+            "2 · weights · tokens"
+        )
+        return (
+            f"Matrix products = forward − attention; what lies between them (norms, activations) included\n{how}",
+            f"{how}\nIts division among rows is computed, by operations, which grow with {FORMULA}",
+        )
+
+    def _lane_tip(self, lane: Lane) -> str:
+        times = self._story.times
+        share = float(times.rows.shares[list(lane.rows)].sum())
+        if len(lane.rows) > 1:
+            lines = [f"the {len(lane.rows):,} rows with the least attention"]
+        else:
+            facts = self._story.row(lane.rows[0])
+            lines = [
+                f"{facts.name}: {facts.kind_words}, {facts.count:,} over {facts.first + facts.count:,} positions",
+                f"{facts.attended:,} {FORMULA}",
+            ]
+            useful = float(times.rows.useful[lane.rows[0]])
+            if useful < 1:
+                lines.append(f"computed as wide as the longest row: {percent(1 - useful)} of it, in grey, in vain")
+        what = (
+            f"{percent(share)} of attention"
+            if times.launched
+            else f"{millis(share * times.attention)}, {percent(share)} of attention"
+        )
+        return "\n".join([*lines, f"{what} (computed)"])

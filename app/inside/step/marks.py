@@ -1,0 +1,29 @@
+"""How a step's rows are told apart: each by its request's colour, and by a pattern for what was done with it."""
+
+from __future__ import annotations
+
+from PySide6.QtGui import QColor
+
+from app.inside.step.story import StepRow, Waste
+from app.plot.patterns import Mark
+from app.ui import theme
+from engine import Kind
+
+DIMMED = 0.55
+
+
+def mark_of(row: StepRow) -> Mark:
+    """How a row is drawn."""
+    if row.kind is Kind.HELD:
+        return Mark.GREY
+    if row.waste is Waste.PAST:
+        return Mark.CROSS
+    return Mark.HATCH if row.kind is Kind.PREFILL else Mark.SOLID
+
+
+def request_color(request: int, selected: int) -> QColor:
+    """A request's colour on a panel; weaker when another one is selected."""
+    color = theme.request_color(request)
+    if selected in (-1, request):
+        return color
+    return theme.over(theme.faded(color, DIMMED), theme.current().panel)

@@ -1,0 +1,107 @@
+"""The step inspector: the step at the scope's cursor, whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QToolButton
+
+from app.inside.panel import InsightPanel
+from app.inside.step.facts import COLUMNS, step_facts
+from app.inside.step.history import StepHistory
+from app.inside.step.picture import StepPicture
+from app.inside.step.story import StepStory
+from app.playback.scope import Scope
+from app.ui import theme
+from app.ui.facts import Facts
+from engine import Record
+
+NOTHING = "No step yet. Send a prompt, and the step that computes it is taken apart here."
+BEFORE = "The cursor stands before the first step. Go to the next step to see it."
+
+
+class StepInspector(InsightPanel):
+    """Each row of a step, where its time went, what became of blocks, and why the queue's first did not join."""
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__(scope, "step", "Step")
+        self._history = StepHistory()
+        self._story: StepStory | None = None
+        self.previous = self._button("step_previous", "‹", "Previous step (,)", -1)
+        self.next = self._button("step_next", "›", "Next step (.)", 1)
+        pair = QHBoxLayout()
+        pair.setSpacing(0)
+        pair.addWidget(self.previous)
+        pair.addWidget(self.next)
+        self.head.insertLayout(self.head.indexOf(self.summary), pair)
+        self.summary.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+        self.view = StepPicture()
+        self.set_picture(self.view)
+        self.view.rows.request_chosen.connect(scope.select)
+        self.view.sheet.request_chosen.connect(scope.select)
+        theme.changes.theme_changed.connect(self._on_theme)
+
+    def _button(self, name: str, text: str, tip: str, steps: int) -> QToolButton:
+        button = QToolButton()
+        button.setObjectName(name)
+        button.setText(text)
+        button.setToolTip(tip)
+        button.setAccessibleName(tip.split(" (")[0])
+        button.setAutoRepeat(True)
+        button.clicked.connect(lambda: self.scope.step_by(steps))
+        return button
+
+    # -- the scope's turn -----------------------------------------------------------------------------------------
+
+    def take(self, records: Sequence[Record]) -> None:
+        self._history.take(records)
+
+    def forget(self) -> None:
+        self._history = StepHistory()
+        self._story = None
+
+    def stale(self, *changed: object) -> None:
+        """A person moved or chose something: drawn at the next turn."""
+        super().stale(*changed)
+
+    def draw(self) -> None:
+        scope = self.scope
+        place = min(scope.place, self._history.steps - 1)
+        if place < 0:
+            self._story = None
+        elif not self._shows(place):
+            self._story = StepStory(scope.step_at(place), self._history, place, scope.origin)
+        empty = "" if self._story is not None else BEFORE if scope.steps else NOTHING
+        self.view.show_story(self._story, scope.request, empty)
+        self.previous.setEnabled(place > 0)
+        self.next.setEnabled(scope.place < scope.steps - 1)
+        self._say()
+
+    def _shows(self, place: int) -> bool:
+        """Whether that step is told already, and nothing that was told of it can have changed."""
+        story = self._story
+        return story is not None and story.place == place and story.known == self._history.steps
+
+    def _say(self) -> None:
+        story = self._story
+        if story is None:
+            self.summary.say("")
+            return
+        self.summary.say(f"{story.when_words} · {story.size_words}" if self.view.wide else story.when_words)
+
+    def facts(self) -> Facts:
+        return step_facts(self._story) if self._story is not None else Facts(COLUMNS)
+
+    def row_chosen(self, row: int) -> None:
+        request = self.facts().rows[row][COLUMNS.index("request")]
+        if isinstance(request, int):
+            self.scope.select(request)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._say()
+
+    def _on_theme(self) -> None:
+        self.view.restyle()

@@ -1,0 +1,147 @@
+"""Lays a step's sheet and its rows beside each other where there is room, else one above the other in one scroll."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QRect, Qt
+from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtWidgets import QScrollArea, QWidget
+
+from app.inside.step.prose import Paragraph, Tone, draw, lay_out
+from app.inside.step.rows import StepRows
+from app.inside.step.sheet import StepSheet
+from app.inside.step.story import StepStory
+from app.ui import theme
+from app.ui.font_face import FontFace
+
+WIDE = 640  # from here on in two columns
+WIDEST = 1280  # from here on the sheet has two columns itself
+SHEET = (320, 480)  # the sheet's width beside the rows
+BAR = 10  # a scroll bar's width, in the style sheet's pixels
+GAP = 16
+
+
+class _Scroll(QScrollArea):
+    def __init__(self, name: str, title: str) -> None:
+        super().__init__()
+        self.setObjectName(name)
+        self.setAccessibleName(title)
+        self.setFrameShape(QScrollArea.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.viewport().setAutoFillBackground(False)
+        self.sheet = QWidget()
+        self.sheet.setProperty("role", "sheet")
+        self.setWidget(self.sheet)
+
+
+class StepPicture(QWidget):
+    """The drawn side of the step inspector."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setObjectName("step_picture")
+        self.sheet, self.rows = StepSheet(), StepRows()
+        self._left = _Scroll("step_left", "The step")
+        self._right = _Scroll("step_right", "The step's rows")
+        for scroll in (self._left, self._right):
+            scroll.setParent(self)
+            scroll.verticalScrollBar().valueChanged.connect(self.rows.update)
+        self.sheet.setParent(self._left.sheet)
+        self.rows.setParent(self._right.sheet)
+        self.rows.row_wanted.connect(self._on_row_wanted)
+        self._story: StepStory | None = None
+        self._selected = -1
+        self._empty = ""
+        self.restyle()
+
+    @property
+    def wide(self) -> bool:
+        """Whether sheet and rows are beside each other."""
+        return self.width() >= theme.px(WIDE)
+
+    def restyle(self) -> None:
+        """Takes up the theme's fonts at the current zoom."""
+        self._face = FontFace(theme.ui(13))
+        self.sheet.restyle()
+        self.rows.restyle()
+
+    def show_story(self, story: StepStory | None, selected: int, empty: str = "") -> None:
+        """Another step or selection; `empty` is said where there is no step."""
+        chosen = selected != self._selected
+        self._story, self._selected, self._empty = story, selected, empty
+        self.setAccessibleDescription(empty)
+        self._arrange()
+        # where all scrolls together, nobody wants to be taken away from the figure
+        if chosen and self.wide and story is not None and selected >= 0 and (mine := story.rows_of(selected)):
+            self._on_row_wanted((mine[0] + 1) * self.rows.row_high, self.rows.row_high)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        self._arrange()
+
+    def _arrange(self) -> None:
+        shown = self._story is not None
+        self._left.setVisible(shown)
+        self._right.setVisible(shown and self.wide)
+        self.sheet.show_story(self._story, self._selected, not self.wide)
+        self.rows.show_story(self._story, self._selected)
+        if not shown:
+            self.update()
+            return
+        home = (self._right if self.wide else self._left).sheet
+        if self.rows.parentWidget() is not home:
+            self.rows.setParent(home)
+            self.rows.show()
+        (self._beside if self.wide else self._above)()
+
+    def _beside(self) -> None:
+        bar, high = theme.px(BAR), self.height()
+        left = min(max(round(0.44 * self.width()), theme.px(SHEET[0])), theme.px(SHEET[1])) + bar
+        if self.width() >= theme.px(WIDEST):
+            left = min(round(0.56 * self.width()), theme.px(2 * SHEET[1])) + bar
+        self._left.setGeometry(0, 0, left, high)
+        self._size(self._left, left - bar, self._place_sheet(left - bar, high))
+        x = left + theme.px(GAP) - bar
+        self._right.setGeometry(x, 0, self.width() - x, high)
+        wide, rows = self.width() - x - bar, max(self.rows.high, high)
+        self.rows.setGeometry(0, 0, wide, rows)
+        self._size(self._right, wide, max(self.rows.high, 1))
+
+    def _above(self) -> None:
+        bar, high = theme.px(BAR), self.height()
+        self._left.setGeometry(0, 0, self.width(), high)
+        wide = self.width() - bar
+        sheet = self._place_sheet(wide, None)
+        gap = theme.px(8)
+        self.rows.setGeometry(0, sheet + gap, wide, self.rows.high)
+        self._size(self._left, wide, sheet + gap + self.rows.high)
+
+    def _place_sheet(self, width: int, room: int | None) -> int:
+        high = self.sheet.fit(width, room)
+        self.sheet.setGeometry(0, 0, width, high)
+        return high
+
+    def _size(self, scroll: _Scroll, width: int, height: int) -> None:
+        scroll.sheet.resize(width, height)
+
+    def _on_row_wanted(self, top: int, height: int) -> None:
+        scroll = self._right if self.wide else self._left
+        at = self.rows.y() + top
+        bar = scroll.verticalScrollBar()
+        if at - height < bar.value():  # the head lies over the first row
+            bar.setValue(at - height)
+        elif at + height > bar.value() + scroll.viewport().height():
+            bar.setValue(at + height - scroll.viewport().height())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.fillRect(event.rect(), theme.current().panel)
+        if self._story is None and self._empty:
+            self._draw_empty(painter)
+        painter.end()
+
+    def _draw_empty(self, painter: QPainter) -> None:
+        wide = min(self.width() - theme.px(24), theme.px(420))
+        paragraph = Paragraph(((self._empty, Tone.QUIET),))
+        high = lay_out(paragraph, self._face, 0, 0, wide).box.height()
+        box = QRect(round((self.width() - wide) / 2), round((self.height() - high) / 2), wide, round(high))
+        draw(painter, [lay_out(paragraph, self._face, box.left(), box.top(), wide)], self._face)

@@ -1,0 +1,172 @@
+"""What a step was made of, on one sheet: the time bar, the forward pass taken apart, refusals, blocks."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QPointF, QRectF, Signal
+from PySide6.QtGui import QFont, QMouseEvent, QPainter, QPaintEvent
+
+from app.inside.step.block_accounts import ABOUT, Account, account_words, block_words, totals_words
+from app.inside.step.figure import StepFigure
+from app.inside.step.prose import Paragraph, ParagraphLayout, Tone, draw, lay_out
+from app.inside.step.story import StepStory
+from app.inside.step.times import figure_words
+from app.ui import theme
+from app.ui.font_face import FontFace
+from app.ui.painted import Painted
+
+OWNERS = 8  # requests whose blocks are told before the rest is only counted
+PREEMPTED = 6
+BESIDE, GAP = 700, 20  # from this width on, refusals and blocks are beside the figure
+
+
+class StepSheet(Painted):
+    """`fit` says how high it is at a width. A click on a stripe, a lane or a paragraph chooses its request."""
+
+    request_chosen = Signal(int)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setObjectName("step_sheet")
+        self.setAccessibleName("Where the step's time went, who was refused, and what became of blocks")
+        self._story: StepStory | None = None
+        self._size_line = False
+        self._selected = -1
+        self._figure = StepFigure()
+        self._laid: list[ParagraphLayout] = []
+        self._heads: list[tuple[float, float, str]] = []
+        self.restyle()
+
+    def restyle(self) -> None:
+        """Takes up the theme's fonts at the current zoom."""
+        head = theme.ui(11, 600)
+        head.setLetterSpacing(QFont.SpacingType.AbsoluteSpacing, 0.4 * theme.zoom())
+        self._head, self._face = FontFace(head), FontFace(theme.ui(12))
+        self._figure.restyle()
+        self.update()
+
+    def show_story(self, story: StepStory | None, selected: int, size_line: bool) -> None:
+        """Another step, or another selection. `size_line`: says the step's rows and tokens here, as the head has no
+        room for them. `fit` must follow."""
+        self._story, self._selected, self._size_line = story, selected, size_line
+        if story is not None:
+            self.setAccessibleDescription(" ".join(p.text for _, section in self._sections(story) for p in section))
+        self.update()
+
+    def fit(self, width: int, room: int | None) -> int:
+        """Lays everything out for a width; returns the height. What `room` there is beyond the least goes to the
+        figure; without much, its caption is brief. None: as high as it likes."""
+        if self._story is None:
+            return 0
+        if room is None:
+            return round(self._lay(width, theme.px(80), brief=False))
+        height = self._lay(width, 0.0, brief=False)
+        if height <= room:
+            return round(self._lay(width, room - height, brief=False))
+        return round(self._lay(width, 0.0, brief=True))
+
+    def _lay(self, width: int, spare: float, brief: bool) -> float:
+        self._laid, self._heads = [], []
+        story, px = self._story, theme.px
+        if story is None:
+            return 0.0
+        y = 0.0
+        beside = width >= px(BESIDE)
+        own = (width - px(GAP)) * 0.52 if beside else float(width)
+        if self._size_line:
+            y = self._add(Paragraph(((story.size_words, Tone.QUIET),)), 0.0, y, own) + px(6)
+        y += self._figure.lay(story, 0.0, y, own, spare) + px(4)
+        caption, short = figure_words(story.times, story.step)
+        y = self._add(Paragraph(((short if brief else caption, Tone.QUIET),), -1, caption), 0.0, y, own)
+        left, wide = (own + px(GAP), width - own - px(GAP)) if beside else (0.0, float(width))
+        foot, y = y, 0.0 if beside else y + px(8)
+        for title, paragraphs in self._sections(story):
+            self._heads.append((left, y + self._head.ascent, title))
+            y += round(self._head.height) + px(3)
+            for paragraph in paragraphs:
+                y = self._add(paragraph, left, y, wide) + px(1)
+            y += px(10)
+        return max(foot, y - px(6))
+
+    def _add(self, paragraph: Paragraph, left: float, y: float, width: float) -> float:
+        laid = lay_out(paragraph, self._face, left, y, width)
+        self._laid.append(laid)
+        return laid.box.bottom()
+
+    # -- words ----------------------------------------------------------------------------------------------------
+
+    def _sections(self, story: StepStory) -> list[tuple[str, list[Paragraph]]]:
+        return [("REFUSED", self._refusals(story)), ("BLOCKS", self._blocks(story))]
+
+    def _refusals(self, story: StepStory) -> list[Paragraph]:
+        found = []
+        for request, words in story.refused:
+            parts = [(f"#{request:,}", Tone.STRONG), (f"is first in the queue: {words.why}.", Tone.STRONG)]
+            if words.remedy:
+                parts.append((f"{words.remedy[:1].upper()}{words.remedy[1:]}.", Tone.QUIET))
+            tip = f"{story.step.waiting:,} wait after this step; the queue is served in order, so none passes its first"
+            found.append(Paragraph(tuple(parts), request, tip))
+        if not found:
+            found.append(Paragraph(((story.quiet_words, Tone.QUIET),)))
+        for request, branch in story.preempted[:PREEMPTED]:
+            name = story.name(request, branch)
+            found.append(
+                Paragraph(
+                    ((f"{name} was preempted:", Tone.WARN),
+                     ("no block was left, and it had joined last. It waits, and is computed again.", Tone.QUIET)),
+                    request, "preemption by recompute: its blocks went to others; its tokens are kept",
+                )
+            )  # fmt: skip
+        if len(story.preempted) > PREEMPTED:
+            found.append(Paragraph(((f"{len(story.preempted) - PREEMPTED:,} more were preempted.", Tone.WARN),)))
+        return found
+
+    def _blocks(self, story: StepStory) -> list[Paragraph]:
+        if not story.accounts:
+            return [Paragraph((("No block changed hands.", Tone.QUIET),))]
+        owners: dict[tuple[int, int], list[Account]] = {}
+        for account in story.accounts:
+            owners.setdefault((account.request, account.branch), []).append(account)
+        kinds = dict.fromkeys(account.change for account in story.accounts)
+        tip = "\n".join(f"{kind}: {ABOUT[kind]}" for kind in kinds)
+        found = [Paragraph(((totals_words(story.accounts), Tone.STRONG),), -1, tip)]
+        order = sorted(owners, key=lambda owner: owner[0] != self._selected)
+        for owner in order[:OWNERS]:
+            mine = owners[owner]
+            name = story.name(*owner) if owner[0] >= 0 else "Nobody's"
+            words = "; ".join(account_words(account) for account in mine)
+            tip = "\n".join(f"{a.change}: {block_words(a.blocks, 40)}" for a in mine)
+            found.append(Paragraph(((name, Tone.STRONG), (words, Tone.QUIET)), owner[0], tip))
+        if len(order) > OWNERS:
+            rest = sum(len(account.blocks) for owner in order[OWNERS:] for account in owners[owner])
+            found.append(Paragraph(((f"and {rest:,} blocks of {len(order) - OWNERS:,} others", Tone.QUIET),)))
+        return found
+
+    # -- Qt -------------------------------------------------------------------------------------------------------
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        if self._story is None:
+            return
+        painter = QPainter(self)
+        self._figure.draw(painter, self._selected)
+        painter.setFont(self._head.font)
+        painter.setPen(theme.current().secondary)
+        for left, baseline, title in self._heads:
+            self._head.draw(painter, left, baseline, title)
+        seen = QRectF(event.rect())
+        draw(painter, [each for each in self._laid if each.box.intersects(seen)], self._face, self._selected)
+        painter.end()
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if self._story is None:
+            return
+        at = event.position()
+        request = self._figure.request_at(at)
+        if request < 0:
+            request = next((each.paragraph.request for each in self._laid if each.box.contains(at)), -1)
+        if request >= 0:
+            self.request_chosen.emit(request)
+
+    def tip(self, at: QPointF) -> str:
+        if self._story is None:
+            return ""
+        return self._figure.tip(at) or next((e.paragraph.tip for e in self._laid if e.box.contains(at)), "")

@@ -1,0 +1,180 @@
+"""The time bar of a step: one strip from its launch to its end, and a small table of what each phase took."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QPainter, QPen
+
+from app.inside.step.story import millis, percent
+from app.inside.step.times import ABOUT, AFTER, BEHIND, ORDER, StepTimes
+from app.ui import theme
+from app.ui.font_face import FontFace
+
+NAMES = (*ORDER, AFTER)
+STRENGTH = {"plan": 0.34, "prepare": 0.52, "sample": 0.44, "commit": 0.6, AFTER: 0.26}  # of grey; others are outlined
+HIGH, GAP, KEY = 18, 4, 3
+APART = 6  # at least between two columns
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A phase in the table: its lines, name first."""
+
+    name: str
+    lines: tuple[str, ...]
+    box: QRectF
+
+
+class StepBar:
+    """Lays itself out for a width, then draws itself there. `matrices` and `attention` are the two parts of forward."""
+
+    def __init__(self) -> None:
+        self.restyle()
+
+    def restyle(self) -> None:
+        """Takes up the theme's fonts at the current zoom."""
+        self._face, self._tiny = map(FontFace, (theme.ui(12), theme.ui(11)))
+        self._cells: list[Cell] = []
+        self._boxes: dict[str, QRectF] = {}
+        self.matrices, self.attention = QRectF(), QRectF()
+
+    def lay(self, times: StepTimes, left: float, top: float, width: float, depth: int) -> float:
+        """Places everything; returns the height. `depth`: how many steps are launched ahead."""
+        self._times, self._depth = times, depth
+        y = top + self._lay_table(left, top, width) + theme.px(5)
+        self._lay_bar(QRectF(left, y, width, theme.px(HIGH)))
+        return y + theme.px(HIGH) - top
+
+    def _lay_table(self, left: float, top: float, width: float) -> float:
+        """One row of all phases over three lines, or where that is too wide two rows over two lines."""
+        line, key = round(self._tiny.height * 1.08), theme.px(KEY) + theme.px(2)
+        texts = [self._lines(name) for name in NAMES]
+        widths = [max(map(self._tiny.width, lines)) for lines in texts]
+        gap = (width - sum(widths)) / (len(NAMES) - 1)
+        self._cells = []
+        if gap >= theme.px(APART):
+            x = left
+            for name, lines, wide in zip(NAMES, texts, widths):
+                self._cells.append(Cell(name, lines, QRectF(x, top, wide, key + 3 * line)))
+                x += wide + gap
+            return key + 3 * line
+        across = len(NAMES) // 2
+        high, pitch = key + 2 * line, (width + theme.px(APART)) / across
+        for at, (name, (title, *amount)) in enumerate(zip(NAMES, texts)):
+            place = QRectF(left + at % across * pitch, top + at // across * (high + theme.px(5)), 0, high)
+            place.setWidth(pitch - theme.px(APART))
+            self._cells.append(Cell(name, (title, " · ".join(part for part in amount if part)), place))
+        return 2 * high + theme.px(5)
+
+    def _name(self, name: str) -> str:
+        return "launch" if name == "forward" and self._times.launched else name
+
+    def _lines(self, name: str) -> tuple[str, str, str]:
+        """The phase, how long it took and which share of the step's duration; the unit is said once, with the first."""
+        title = f"{name}, ms" if name == NAMES[0] else self._name(name)
+        if name == AFTER:
+            return title, _number(self._times.record), "after"
+        part = next(part for part in self._times.parts if part.name == name)
+        return title, _number(part.seconds), percent(part.share) if part.seconds else ""
+
+    def _lay_bar(self, box: QRectF) -> None:
+        times = self._times
+        whole = sum(part.seconds for part in times.parts) + times.record
+        gap = theme.px(GAP) if times.record else 0
+        scale = (box.width() - gap) / whole if whole > 0 else 0.0
+        self._boxes, x = {}, box.left()
+        for part in times.parts:
+            wide = part.seconds * scale
+            if wide:
+                self._boxes[part.name] = QRectF(x, box.top(), wide, box.height())
+            x += wide
+        if times.record:
+            self._boxes[AFTER] = QRectF(x + gap, box.top(), times.record * scale, box.height())
+        forward = self._boxes.get("forward", QRectF(box.left(), box.top(), 0, box.height()))
+        split = forward.width() * (1 - times.attention_share)
+        self.matrices = QRectF(forward.left(), forward.top(), split, forward.height())
+        self.attention = QRectF(self.matrices.right(), forward.top(), forward.width() - split, forward.height())
+
+    def draw(self, painter: QPainter) -> None:
+        """Draws what was laid out."""
+        t = theme.current()
+        painter.setFont(self._tiny.font)
+        line, key = round(self._tiny.height * 1.08), theme.px(KEY)
+        for cell in self._cells:
+            self._fill(painter, QRectF(cell.box.left(), cell.box.top(), cell.box.width(), key), cell.name)
+            baseline = cell.box.top() + key + theme.px(2) + self._tiny.ascent
+            for at, text in enumerate(cell.lines):
+                painter.setPen(t.text if at == 1 else t.secondary)
+                self._tiny.draw(painter, cell.box.left(), baseline + at * line, text)
+        for name, box in self._boxes.items():
+            if name != "forward":
+                self._fill(painter, box.adjusted(0.5, 0, -0.5, 0) if box.width() > 3 else box, name)
+        painter.fillRect(self.matrices, t.accent)
+        paint_attention(painter, self.attention)
+        if self.attention.width() > 2:
+            edge = QRectF(self.attention.left() - 0.5, self.attention.top(), 1, self.attention.height())
+            painter.fillRect(edge, t.panel)
+        painter.setFont(self._face.font)
+        painter.setPen(t.on_accent)
+        words = "launch" if self._times.launched else "matrix products"
+        if self._face.width(words) + 2 * theme.px(8) <= self.matrices.width():
+            baseline = self.matrices.center().y() + self._face.middle
+            self._face.draw(painter, self.matrices.left() + theme.px(8), baseline, words)
+
+    def _fill(self, painter: QPainter, box: QRectF, name: str) -> None:
+        """The sign of a phase: grey where the host works, outlined where it waits or nobody knows."""
+        t = theme.current()
+        if name == "forward":
+            painter.fillRect(box, t.accent)
+        elif name in STRENGTH:
+            painter.fillRect(_seen(box), theme.faded(t.text, STRENGTH[name]))
+        else:
+            painter.fillRect(_seen(box), theme.faded(t.text, 0.10))
+            if box.width() >= 3:
+                line = Qt.PenStyle.SolidLine if name == "wait" else Qt.PenStyle.DotLine
+                painter.setPen(QPen(theme.faded(t.text, 0.5), 1, line))
+                painter.setBrush(Qt.BrushStyle.NoBrush)
+                painter.drawRect(box.adjusted(0.5, 0.5, -0.5, -0.5))
+
+    def tip(self, at: QPointF) -> str:
+        """What is under the pointer, and how it is known."""
+        for cell in self._cells:
+            if cell.box.contains(at):
+                return self._about(cell.name)
+        for name, box in self._boxes.items():
+            if _seen(box).adjusted(-1, 0, 1, 0).contains(at):
+                return self._about(name)
+        return ""
+
+    def _about(self, name: str) -> str:
+        times = self._times
+        if name == AFTER:
+            return f"record: {millis(times.record)}\n{ABOUT[AFTER]}"
+        part = next(part for part in times.parts if part.name == name)
+        about = ABOUT[name] + (BEHIND if name == "other" and self._depth else "")
+        if name == "forward" and times.launched:
+            about = "the model's kernels are launched; the GPU computes them while the host goes on"
+        share = f"{100 * part.share:.1f} % of the step's {millis(times.duration)}"
+        return f"{self._name(name)}: {millis(part.seconds)}, {share}\n{about}"
+
+
+def _number(seconds: float) -> str:
+    """Milliseconds without their unit; from a second on with one."""
+    return millis(seconds).removesuffix(" ms") if seconds else "–"
+
+
+def _seen(box: QRectF) -> QRectF:
+    """At least a pixel wide."""
+    return box if box.width() >= 1 else QRectF(box.left(), box.top(), 1, box.height())
+
+
+def paint_attention(painter: QPainter, box: QRectF) -> None:
+    """The sign of attention: stripes that lie apart, as its lanes do."""
+    if box.width() <= 0:
+        return
+    accent, pitch = theme.current().accent, box.height() / 5
+    painter.fillRect(box, theme.faded(accent, 0.22))
+    for i in range(3):
+        painter.fillRect(QRectF(box.left(), box.top() + 2 * i * pitch, box.width(), pitch), theme.faded(accent, 0.8))

@@ -1,0 +1,262 @@
+"""The timeline panel: what each slot computed when, what each step was given, and where the host's time went."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+import numpy as np
+from PySide6.QtGui import QAction, QActionGroup
+from PySide6.QtWidgets import QToolButton
+
+from app import storage
+from app.inside.panel import InsightPanel
+from app.inside.timeline.axis import Axis
+from app.inside.timeline.marks import MARK_WORDS, Mark, TimelineMarks
+from app.inside.timeline.steps import PHASES, TimelineSteps
+from app.inside.timeline.view import TimelineView
+from app.inside.timeline.words import length_words, step_words
+from app.playback.scope import Scope
+from app.ui.facts import Cell, Facts
+from engine import PAGED_MODES, Ended, Header, Record, Step, Submitted
+
+THRESHOLDS = (None, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # seconds; None: from the median gap
+MOST_ROWS = 4000  # of the table
+THRESHOLD, AXIS, LEGEND = "timeline/stall_ms", "timeline/axis", "timeline/legend"
+COLUMNS = (
+    "step", "start s", "duration ms", "rows", "prefill tokens", "decode tokens", "padding", "wasted", "budget",
+    *(f"{phase} ms" for phase in PHASES), "stalls", "marks",
+)  # fmt: skip
+
+
+class TimelinePanel(InsightPanel):
+    """A click goes to a step in all panels, and selects the request whose bar it was on."""
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__(scope, "timeline", "Timeline")
+        self.steps, self.marks = TimelineSteps(), TimelineMarks()
+        self.view = TimelineView(self.steps, self.marks)
+        self.view.cells.step_reader = scope.step_at
+        self._origin = 0.0
+        self._begun = False
+        self._followed = True
+        self._drawn = 0  # steps
+        self._rows: list[int] = []  # places of the table's steps
+        self._make_head()
+        self._make_menu()
+        self.set_picture(self.view)
+        self.view.step_clicked.connect(self._on_step)
+        self.view.request_clicked.connect(scope.select)
+        self.view.range_changed.connect(self.stale)
+        self.view.follow_changed.connect(self.stale)
+
+    def _make_head(self) -> None:
+        self.live = QToolButton()
+        self.live.setObjectName("timeline_live")
+        self.live.setText("→ live")
+        self.live.setToolTip("Keeps the newest in sight again")
+        self.live.setAccessibleName("Timeline: back to the newest")
+        self.live.clicked.connect(self._on_live)
+        self.live.hide()
+        self.axes: dict[Axis, QToolButton] = {}
+        at = self.head.indexOf(self.menu_button)
+        self.head.insertWidget(at, self.live)
+        for i, (axis, tip) in enumerate(
+            ((Axis.TIME, "A step is as wide as it was long"), (Axis.STEPS, "Every step has the same width"))
+        ):
+            button = self.axes[axis] = QToolButton()
+            button.setObjectName(f"timeline_axis_{axis}")
+            button.setText(axis)
+            button.setCheckable(True)
+            button.setAutoExclusive(True)
+            button.setToolTip(tip)
+            button.setAccessibleName(f"Timeline: from left to right, {axis}")
+            button.toggled.connect(lambda on, axis=axis: self.set_axis(axis) if on else None)
+            self.head.insertWidget(at + 1 + i, button)
+        remembered = str(storage.settings().value(AXIS, Axis.TIME))
+        self.axes[Axis(remembered) if remembered in list(Axis) else Axis.TIME].setChecked(True)
+
+    def _make_menu(self) -> None:
+        first = self.menu.actions()[0]
+        stalls = self.menu.addMenu("Stalls: gaps between tokens over")
+        stalls.setObjectName("timeline_stalls")
+        self.menu.insertMenu(first, stalls)
+        self.thresholds: dict[float | None, QAction] = {}
+        group = QActionGroup(self)
+        for seconds in THRESHOLDS:
+            words = length_words(seconds) if seconds else "4 × the median gap, and at least 50 ms"
+            action = self.thresholds[seconds] = stalls.addAction(words)
+            action.setCheckable(True)
+            group.addAction(action)
+            action.triggered.connect(lambda checked=False, seconds=seconds: self.set_threshold(seconds))
+        saved = str(storage.settings().value(THRESHOLD, ""))
+        known = {f"{seconds * 1e3:g}": seconds for seconds in THRESHOLDS if seconds}
+        self._threshold = known.get(saved)
+        self.thresholds[self._threshold].setChecked(True)
+        self.marks.clear(self._threshold)
+        self.legend_action = QAction("Legend", self.menu)
+        self.legend_action.setCheckable(True)
+        self.legend_action.setChecked(str(storage.settings().value(LEGEND, "true")) != "false")
+        self.view.legend = self.legend_action.isChecked()
+        self.legend_action.toggled.connect(self._on_legend)
+        self.menu.insertAction(first, self.legend_action)
+        self.menu.insertSeparator(first)
+
+    # -- what a person chooses ------------------------------------------------------------------------------------
+
+    def set_axis(self, axis: Axis) -> None:
+        """What runs from left to right; remembered."""
+        self.axes[axis].setChecked(True)
+        self.view.set_axis(axis)
+        storage.settings().setValue(AXIS, str(axis))
+        self.stale()
+
+    def set_threshold(self, seconds: float | None) -> None:
+        """From which gap on a stall is marked, None for four times the median; remembered."""
+        self._threshold = seconds
+        self.thresholds[seconds].setChecked(True)
+        storage.settings().setValue(THRESHOLD, f"{seconds * 1e3:g}" if seconds else "")
+        self._restart()
+
+    def _on_legend(self, shown: bool) -> None:
+        self.view.legend = shown
+        storage.settings().setValue(LEGEND, "true" if shown else "false")
+        self.view.grow()
+
+    def _on_live(self) -> None:
+        self.view.follow()
+        self.scope.follow()
+        self.stale()
+
+    def _on_step(self, place: int) -> None:
+        if place < self.scope.steps:
+            self.scope.seek(float(self.scope.step_ends[place]))
+
+    # -- the trace ------------------------------------------------------------------------------------------------
+
+    def take(self, records: Sequence[Record]) -> None:
+        cells = self.view.cells
+        for record in records:
+            match record:
+                case Step():
+                    cells.feed((record,), self._origin)
+                    begin, end = float(cells.step_begins[-1]), float(cells.step_ends[-1])
+                    self.steps.feed(record, begin, end, self._origin)
+                    self.marks.step(record, begin, end, self._origin)
+                case Submitted():
+                    if not self._begun:
+                        self._begun, self._origin = True, record.time
+                    self.marks.submit(record, self._origin)
+                case Ended():
+                    self.marks.end(record, self._origin)
+                case Header():
+                    self.view.device = record.model.device.startswith("cuda")
+                    self.view.budget = record.config.token_budget if record.config.mode in PAGED_MODES else None
+                    self.view.set_slots(1)
+                case _:
+                    pass
+
+    def _restart(self) -> None:
+        """Reads the trace again from its beginning."""
+        self._position, self._origin, self._begun, self._drawn = 0, 0.0, False, 0
+        self.steps.clear()
+        self.marks.clear(self._threshold)
+        self.view.cells.clear()
+        self.stale()
+
+    def forget(self) -> None:
+        self._restart()
+        self._followed = True
+        self.view.device, self.view.budget = False, None
+        self.view.clear()
+
+    def draw(self) -> None:
+        view, scope = self.view, self.scope
+        if len(self.steps) != self._drawn:
+            self._drawn = len(self.steps)
+            view.grow()
+        view.select(scope.request)
+        if scope.following and not self._followed:
+            view.follow()
+        self._followed = scope.following
+        view.set_moment(None if scope.following else scope.moment - self._origin)
+        view.set_live(scope.following and not scope.trace.complete)
+        self.live.setVisible(not scope.trace.complete and not view.follows and len(self.steps) > 0)
+        place = len(self.steps) - 1 if scope.following else self._place()
+        view.say(step_words(self.steps.row(place)) if 0 <= place < len(self.steps) else "")
+        self.summary.say(self._sight_words())
+        view.update()
+
+    def _place(self) -> int:
+        """The place of the step at the cursor."""
+        return min(self.scope.place, len(self.steps) - 1)
+
+    def _sight_words(self) -> str:
+        """What of the seconds in sight was idle, and how many stalls are among them."""
+        view = self.view
+        if not len(self.steps):
+            return ""
+        begin, end = view.moments()
+        idle = self.steps.idle_share(begin, end, view.device)
+        words = []
+        if idle is not None:
+            least = "at least " if view.device and not self.steps.clocked else ""
+            words.append(f"{least}{100 * idle:.0f} % of the time nothing was computed")
+        stalls = len(self.marks.stalls(begin, end))
+        if stalls:
+            words.append(f"{stalls:,} stall{'s' if stalls != 1 else ''} over {length_words(self.marks.threshold)}")
+        return "  ·  ".join(words)
+
+    # -- the table ------------------------------------------------------------------------------------------------
+
+    def facts(self) -> Facts:
+        view = self.view
+        first, last = self.steps.in_sight(*view.moments())
+        until = min(last, first + MOST_ROWS)
+        self._rows = list(range(first, until))
+        marks, stalls = self._by_step(first, until)
+        rows: list[tuple[Cell, ...]] = []
+        for place in self._rows:
+            row = self.steps.row(place)
+            tokens = row.tokens
+            rows.append((
+                row.step, row.started, 1e3 * (row.ended - row.started), row.rows, tokens["prefill"], tokens["decode"],
+                tokens["padding"], tokens["wasted"], view.budget, *(1e3 * row.seconds[phase] for phase in PHASES),
+                stalls.get(place, 0), ", ".join(marks.get(place, ())),
+            ))  # fmt: skip
+        if until < last:
+            note = f"{until - first:,} of {last - first:,} steps in sight; zoom in for the others"
+            rows.append((note, *(None,) * (len(COLUMNS) - 1)))
+        return Facts(COLUMNS, rows)
+
+    def _by_step(self, first: int, last: int) -> tuple[dict[int, list[str]], dict[int, int]]:
+        """The marks of each step in words, and how many stalls ended with it."""
+        marks: dict[int, list[str]] = {}
+        stalls: dict[int, int] = {}
+        if last <= first:
+            return marks, stalls
+        ends = self.view.cells.step_ends
+        begin = float(ends[first - 1]) if first else -inf
+        end = float(ends[last - 1]) if last < len(ends) else inf
+        seen = self.marks.marks(begin, end)
+        for kind, time, request in zip(seen.kind.tolist(), seen.time.tolist(), seen.request.tolist()):
+            marks.setdefault(self._step_of(time, kind), []).append(f"{MARK_WORDS[Mark(kind)]} {request}")
+        gaps = self.marks.stalls(begin, end)
+        for time in gaps.end.tolist():
+            place = int(np.searchsorted(ends, time))
+            stalls[place] = stalls.get(place, 0) + 1
+        return marks, stalls
+
+    def _step_of(self, time: float, kind: int) -> int:
+        """The place of the step with which a mark came: ends are told after their step, others with or before it."""
+        ends = self.view.cells.step_ends
+        if kind in (Mark.FINISHED, Mark.CANCELLED, Mark.ERROR):
+            return max(0, int(np.searchsorted(ends, time, "right")) - 1)
+        after = (
+            np.searchsorted(ends, time, "left") if kind == Mark.FIRST_TOKEN else np.searchsorted(ends, time, "right")
+        )
+        return min(int(after), len(ends) - 1)
+
+    def row_chosen(self, row: int) -> None:
+        if row < len(self._rows):
+            self._on_step(self._rows[row])

@@ -1,0 +1,356 @@
+"""The timeline: slots from top to bottom, time from left to right, what each slot computed when."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+import numpy as np
+from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QColor, QImage, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from app.inside.timeline.axis import Axis
+from app.inside.timeline.raster import raster
+from app.inside.timeline.runs import Cell
+from app.inside.timeline.shading import Bars, TimelineShading
+from app.inside.timeline.viewport import TimelineSpan
+from app.inside.timeline.words import cell_words
+from app.plot.scales import time_ticks
+from app.ui import theme
+from app.ui.font_face import FontFace
+from engine import Record, Step
+from engine.trace.column import Array
+
+GAP = 3  # pixels from which on a run has a head that sets it apart from the last
+LEAD = 8  # columns drawn again before what is new: a run's head and a hatch's stroke look back
+STEP_PIXELS = 6  # borders of steps are drawn once steps are so wide, those of much narrower ones left out
+TALLEST, USUAL = 22, 14
+SLOT_STEPS = (1, 2, 3, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100, 128, 200, 256, 500)
+
+
+class Timeline(TimelineSpan):
+    """Draws what it was fed, up to the cursor, over what is in range. It asks nobody anything, but for a step's record
+    where the pointer rests: `step_reader` gives it by its place among all steps; without a reader they are kept."""
+
+    request_hovered = Signal(int)  # -1: none
+    request_clicked = Signal(int)  # -1: beside all bars
+
+    def __init__(self, parent: QWidget | None = None, step_reader: Callable[[int], Step] | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("timeline")
+        self.setAccessibleName("Timeline")
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+        self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
+        self.cells.step_reader = step_reader
+        self.empty_text = "Slots from top to bottom, time from left to right: nothing has run yet."
+        self._slots = 1
+        self._placed = 0  # slots that the layout knows of
+        self._cursor: float | None = None
+        self._selected: int | None = None
+        self._hovered = -1
+        self._area: QRect | None = None  # until the next change
+        self._picture: QImage | None = None
+        self._pixels: Array | None = None  # what the picture shows: it must outlive it
+        self._drawn: tuple[object, ...] = ()  # how the pixels were drawn
+        theme.changes.theme_changed.connect(self.restyle)
+        self.restyle()
+        self._describe()
+
+    # -- what is told ---------------------------------------------------------------------------------------------
+
+    def feed(self, records: Iterable[Record], origin: float = 0.0) -> None:
+        """Takes the next records of the trace, whose time `origin` is this timeline's zero. Costs O(their rows)."""
+        steps, slots = self.cells.steps, self.slots
+        self.cells.feed(records, origin)
+        if self.cells.steps != steps:
+            if self.slots != slots:
+                self._place()
+            self._describe()
+            self._stale()
+
+    def clear(self) -> None:
+        """Forgets the trace, the cursor and the selection; keeps slots and range."""
+        self.cells.clear()
+        self._cursor, self._selected = None, None
+        self._place()
+        self._describe()
+        self._stale()
+
+    def set_slots(self, slots: int) -> None:
+        """How many rows there are at least; a slot beyond them that is used adds its own."""
+        if slots != self._slots:
+            self._slots = max(1, slots)
+            self._place()
+            self._stale()
+
+    def set_cursor(self, seconds: float | None) -> None:
+        """Draws only what had happened by then, with a hairline there; None: everything."""
+        if seconds != self._cursor:
+            self._cursor = seconds
+            self._stale()
+
+    def select(self, request: int | None) -> None:
+        """Dims all other requests; None or -1: none is dimmed."""
+        request = None if request is None or request < 0 else request
+        if request != self._selected:
+            self._selected = request
+            self._learn()
+            self._stale()
+
+    @property
+    def slots(self) -> int:
+        return max(self._slots, self.cells.slots)
+
+    # -- geometry -------------------------------------------------------------------------------------------------
+
+    def sizeHint(self) -> QSize:
+        return QSize(theme.px(640), self.slots * theme.px(USUAL) + self._foot())
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(theme.px(240), theme.px(48) + self._foot())
+
+    def area(self) -> QRect:
+        """Where the bars are."""
+        if self._area is None:
+            pitch = self._bars().pitch / self._ratio()
+            rows = math.ceil(self.slots / self._slots_a_row())
+            width = max(1, self.width() - self._gutter - self._margin)
+            self._area = QRect(self._gutter, self._top(), width, max(1, round(rows * pitch)))
+        return self._area
+
+    def slot_at(self, y: float) -> int:
+        """The slot of a height in the widget; -1 beside all."""
+        slot = math.floor((y - self._top()) * self._ratio() / self._bars().pitch) * self._slots_a_row()
+        return slot if 0 <= slot < self.slots else -1
+
+    def _ratio(self) -> float:
+        return self.devicePixelRatioF()
+
+    def _top(self) -> int:
+        """What lies above the rows."""
+        return 0
+
+    def _foot(self) -> int:
+        """What lies below them."""
+        return theme.px(6) + math.ceil(self._face.height)
+
+    def _room(self) -> int:
+        """Device pixels for the rows."""
+        return max(1, int((self.height() - self._top() - self._foot()) * self._ratio()))
+
+    def _slots_a_row(self) -> int:
+        return max(1, math.ceil(self.slots / self._room()))
+
+    def _bars(self) -> Bars:
+        scale = self._ratio() * theme.zoom()
+        pitch = max(1, min(self._room() // math.ceil(self.slots / self._slots_a_row()), round(TALLEST * scale)))
+        gap = 0 if pitch < 5 else 1 if pitch < 8 else max(2, round(pitch * 0.15))
+        top = gap // 2
+        return Bars(pitch, top, pitch - gap, max(4, round(6 * scale)), max(1.0, scale))
+
+    # -- painting -------------------------------------------------------------------------------------------------
+
+    def restyle(self) -> None:
+        """Takes the theme's colours and fonts anew."""
+        t = theme.current()
+        self._face = FontFace(theme.ui(11))
+        self._words = FontFace(theme.ui(13))
+        rule = theme.over(t.hairline, t.panel)
+        self._paint = TimelineShading(_parts(t.panel), _parts(rule), _parts(t.secondary))
+        self._colors: list[Array] = []
+        self._placed = 0
+        self._place()
+        self._stale()
+
+    def _place(self) -> None:
+        digits = "0" * max(2, len(str(self.slots)))
+        self._gutter = math.ceil(self._face.width(digits)) + theme.px(9)  # a pixel is left before the first digit
+        self._margin = math.ceil(self._face.width("0"))
+        self._area = None
+        if self.slots != self._placed:  # each call has the whole window laid out anew
+            self._placed = self.slots
+            self.updateGeometry()
+
+    def _stale(self) -> None:
+        self._picture = self._area = None
+        self.update()
+
+    def _learn(self) -> None:
+        for request in range(len(self._colors), self.cells.requests):
+            self._colors.append(_parts(theme.request_color(request)))
+        self._paint.learn(np.array(self._colors, np.float32).reshape(-1, 3), self._selected)
+
+    def _draw(self) -> None:
+        """Makes the picture of the bars."""
+        area, bars, ratio = self.area(), self._bars(), self._ratio()
+        columns = max(1, round(area.width() * ratio))
+        rows = math.ceil(self.slots / self._slots_a_row())
+        begin, end = self.range()
+        if self._paint.known < self.cells.requests:
+            self._learn()
+        scale = columns / (end - begin)
+        key = (
+            begin, end, columns, rows, bars, self._slots_a_row(), self._axis, self._until(), self._selected, self._paint
+        )  # fmt: skip
+        first = 0  # the columns before it are drawn already, and nothing in them has changed
+        if key == self._drawn and self._pixels is not None and self._axis is Axis.TIME:
+            # a run that grows to GAP pixels gets a head where it began
+            first = int(min(max((self.cells.changed - begin) * scale - GAP - 1, 0), columns))
+        self._drawn, self.cells.changed = key, math.inf
+        left = max(0, first - LEAD)
+        if left < columns:
+            seen = raster(
+                self.cells, begin, end, columns, rows, until=self._until(), slots_a_row=self._slots_a_row(),
+                gap=GAP if bars.pitch >= 5 else columns, axis=self._axis, left=left,
+            )  # fmt: skip
+            edges = self._edges(begin, end, columns, STEP_PIXELS * ratio * theme.zoom())
+            pixels = self._paint.paint(
+                self.cells, seen, bars, rows * bars.pitch, origin=round(begin * scale) + left,
+                edges=edges[edges >= left] - left,
+            )  # fmt: skip
+            if first and self._pixels is not None:
+                self._pixels[:, first:] = pixels[:, first - left :]
+            else:
+                self._pixels = pixels.copy()  # the next picture takes its memory
+        assert self._pixels is not None
+        height = rows * bars.pitch
+        self._picture = QImage(self._pixels.data, columns, height, columns * 4, QImage.Format.Format_RGB32)
+        self._picture.setDevicePixelRatio(ratio)
+
+    def _until(self) -> float:
+        """What happened later is not drawn."""
+        return math.inf if self._cursor is None else self._cursor
+
+    def _edges(self, begin: float, end: float, columns: int, least: float) -> Array:
+        """The columns in which steps meet that are wide enough to be told apart."""
+        scale = columns / (end - begin)
+        if self._axis is Axis.STEPS:
+            meet = np.arange(max(0, math.ceil(begin)), min(self.cells.steps, math.floor(end)) + 1)
+            return self._columns_of(meet, begin, scale, columns) if scale >= least else np.zeros(0, np.int64)
+        begins, ends = self.cells.step_begins, self.cells.step_ends
+        first, last = np.searchsorted(ends, begin), np.searchsorted(begins, end)
+        widths = (ends[first:last] - begins[first:last]) * scale
+        if len(widths) < 2 or len(widths) > columns or np.median(widths) < least:
+            return np.zeros(0, np.int64)
+        wide = widths >= least / 2
+        return self._columns_of(begins[np.flatnonzero(wide[1:] & wide[:-1]) + first + 1], begin, scale, columns)
+
+    def _columns_of(self, values: Array, begin: float, scale: float, columns: int) -> Array:
+        x = np.floor((values - begin) * scale + 0.5).astype(np.int64)
+        return np.unique(x[(x >= 0) & (x < columns)])
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.fillRect(event.rect(), theme.current().panel)
+        if not len(self.cells):
+            self._say_empty(painter)
+            return
+        self._paint_rows(painter)
+        area = self.area()
+        self._paint_slots(painter, area)
+        self._paint_ticks(painter, area, area.bottom() + 1)
+        if self._cursor is not None:
+            self._paint_cursor(painter, self.x_at(self._cursor), area.top(), area.height() + theme.px(3))
+        self.paint_focus(painter)
+
+    def _paint_rows(self, painter: QPainter) -> None:
+        if self._picture is None:
+            self._draw()
+        if self._picture is not None:
+            painter.drawImage(QPointF(self.area().topLeft()), self._picture)
+
+    def _paint_cursor(self, painter: QPainter, x: float, top: int, height: int) -> None:
+        area = self.area()
+        if area.left() <= x <= area.right() + 1:
+            painter.fillRect(QRectF(round(x), top, 1, height), theme.current().accent)
+
+    def _paint_slots(self, painter: QPainter, area: QRect) -> None:
+        """The slots' numbers."""
+        face = self._face
+        painter.setFont(face.font)
+        painter.setPen(theme.current().secondary)
+        pitch = area.height() / self.slots
+        step = next((s for s in SLOT_STEPS if s * pitch >= theme.px(28)), SLOT_STEPS[-1])
+        cap = face.metrics.capHeight()
+        for slot in range(0, self.slots, step):
+            name = str(slot + 1)
+            middle = area.top() + (slot + 0.5) * pitch
+            lowest = max(area.top() + cap + 1, area.bottom())
+            baseline = min(max(middle + cap / 2, area.top() + cap + 1), lowest)
+            face.draw(painter, area.left() - theme.px(8) - face.width(name), baseline, name)
+
+    def _ticks(self, count: float) -> list[tuple[float, str]]:
+        """At most about so many values of the axis, with their words."""
+        return time_ticks(*self.range(), count)
+
+    def _paint_ticks(self, painter: QPainter, area: QRect, top: int) -> None:
+        """The axis' words."""
+        face = self._face
+        painter.setFont(face.font)
+        painter.setPen(theme.current().secondary)
+        baseline = top + theme.px(5) + face.ascent
+        last = -math.inf
+        for value, words in self._ticks(area.width() / theme.px(96)):
+            width = face.width(words)
+            x = max(float(area.left()), self.value_x(value) - (0 if value == 0 else width / 2))
+            if x >= last + theme.px(12) and x + width <= self.width() - theme.px(2):
+                face.draw(painter, x, baseline, words)
+                last = x + width
+
+    def _say_empty(self, painter: QPainter) -> None:
+        painter.setFont(self._words.font)
+        painter.setPen(theme.current().secondary)
+        box = self.rect().adjusted(theme.px(12), 0, -theme.px(12), 0)
+        flags = Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap
+        painter.drawText(box, flags, self.empty_text)
+
+    def _describe(self) -> None:
+        cells = self.cells
+        self.setAccessibleDescription(
+            f"{self.slots} slots, {cells.steps:,} steps in {cells.end:.1f} s. "
+            "A and D pan, W and S zoom, 0 shows the selected request, or everything."
+            if cells.steps
+            else self.empty_text
+        )
+
+    # -- the person -----------------------------------------------------------------------------------------------
+
+    def request_span(self) -> tuple[float, float] | None:
+        return None if self._selected is None else self.cells.span(self._selected)
+
+    def clicked(self, position: QPointF) -> None:
+        cell = self.cell_at(position)
+        self.request_clicked.emit(-1 if cell is None else cell.request)
+
+    def hovered(self, position: QPointF) -> None:
+        cell = self.cell_at(position)
+        self._tell_hovered(-1 if cell is None else cell.request)
+
+    def leaveEvent(self, event: QEvent) -> None:
+        self._tell_hovered(-1)
+
+    def cell_at(self, position: QPointF) -> Cell | None:
+        """What is drawn at a place of the widget."""
+        if not self.area().contains(position.toPoint()):
+            return None
+        time = self.time_at(position.x())
+        if self._cursor is not None and time > self._cursor:
+            return None
+        return self.cells.at(time, self.slot_at(position.y()))
+
+    def _tell_hovered(self, request: int) -> None:
+        if request != self._hovered:
+            self._hovered = request
+            self.request_hovered.emit(request)
+
+    def tip(self, at: QPointF) -> str:
+        cell = self.cell_at(at)
+        return cell_words(cell) if cell is not None else ""
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        self._stale()
+
+
+def _parts(color: QColor) -> Array:
+    return np.array((color.redF(), color.greenF(), color.blueF()), np.float32)

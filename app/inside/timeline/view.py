@@ -1,0 +1,360 @@
+"""The picture of the timeline panel: the slots, and on the same axis the queue, the tokens of each step and what the
+host and the device did."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from PySide6.QtCore import QPointF, QRectF, QSize, Signal
+from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtWidgets import QWidget
+
+from app.inside.timeline.axis import Axis, places_of
+from app.inside.timeline.hits import Hits, Point
+from app.inside.timeline.layout import Bands, Part, Parts, parts_for
+from app.inside.timeline.marks import Mark, TimelineMarks
+from app.inside.timeline.paint import LABELLED, TimelinePaint
+from app.inside.timeline.slots import Timeline
+from app.inside.timeline.steps import PHASES, TimelineSteps
+from app.inside.timeline.tips import tip
+from app.inside.timeline.words import (
+    length_words,
+    step_ticks,
+)
+from app.ui import theme
+from engine.trace.column import Array
+
+LAST = {Axis.TIME: 10.0, Axis.STEPS: 400.0}  # what is kept in sight while the newest is followed
+PALE = 0.6  # how much of the panel's ground lies on what comes after the cursor
+NEAR = 6  # pixels of the design: as near to a mark the pointer is on it
+MOST_TOKENS = 0.4  # of the height: the track of tokens grows no higher
+LEAPS = 8  # while the newest is followed, what is in sight moves on by this part of it
+
+
+class TimelineView(Timeline):
+    """A timeline whose cursor hides nothing: what comes later is pale, so that one can go there.
+
+    While it follows, the newest is at its right end. Zooming changes how much is in sight; panning ends following.
+    """
+
+    step_clicked = Signal(int)  # the step's place
+    follow_changed = Signal()
+
+    def __init__(self, steps: TimelineSteps, marks: TimelineMarks, parent: QWidget | None = None) -> None:
+        self.steps, self.marks = steps, marks
+        self.device = False  # whether there is a lane for one
+        self.budget: int | None = None
+        self.legend = True
+        self._words_at_foot = ""
+        self._moment: float | None = None
+        self._live, self._following = False, True
+        self._last = dict(LAST)
+        self._paint_parts: TimelinePaint | None = None
+        self._seen = False
+        super().__init__(parent)
+        self._hits = Hits(self.cells, steps, marks)
+        self.setObjectName("timeline_view")
+        self.empty_text = (
+            "Nothing has run yet. Send a prompt: its slots, steps and tokens show here as they are computed."
+        )
+        self._describe()
+
+    # -- what is told ---------------------------------------------------------------------------------------------
+
+    def grow(self) -> None:
+        """The columns have more steps."""
+        self._place()
+        self._describe()
+        self._stale()
+
+    def clear(self) -> None:
+        self._moment, self._following, self._live = None, True, False
+        self._range = None
+        self._last = dict(LAST)
+        super().clear()
+
+    def say(self, words: str) -> None:
+        """The words at the foot."""
+        if words != self._words_at_foot:
+            self._words_at_foot = words
+            self._describe()
+            self.update()
+
+    def set_moment(self, seconds: float | None) -> None:
+        """Where the cursor stands, None for at the newest. What is in sight moves with it where it would leave it."""
+        if seconds == self._moment:
+            return
+        self._moment = seconds
+        if seconds is not None and not self.follows:
+            begin, end = self.range()
+            at = self.value_of(seconds)
+            if not begin <= at <= end:
+                self._range = None if self._range is None else (max(0.0, at - (end - begin) / 2), 0.0)
+                if self._range is not None:
+                    self._range = (self._range[0], self._range[0] + end - begin)
+                self._stale()
+        self.update()
+
+    def set_live(self, live: bool) -> None:
+        """Whether there is a newest to follow: the trace grows, and no other moment is on show."""
+        if live != self._live:
+            shown = self.range()
+            followed, self._live = self.follows, live
+            if followed and not live and self._moment is not None:
+                self._range = shown
+            self._stale()
+            self.follow_changed.emit()
+
+    def set_axis(self, axis: Axis) -> None:
+        """Seconds or steps; what is in sight stays in sight."""
+        if axis is self._axis:
+            return
+        moments = None if self._range is None else [self.moment_of(value) for value in self._range]
+        self._axis = axis
+        if moments is not None:
+            begin, end = (self.value_of(moment) for moment in moments)
+            self._range = (begin, max(end, begin + axis.shortest))
+        self._stale()
+        self._describe()
+
+    def follow(self) -> None:
+        """Keeps the newest in sight from now on."""
+        self._following, self._range = True, None
+        self._stale()
+        self.follow_changed.emit()
+
+    @property
+    def follows(self) -> bool:
+        return self._live and self._following
+
+    def moments(self) -> tuple[float, float]:
+        """The seconds in sight."""
+        begin, end = self.range()
+        return self.moment_of(begin), self.moment_of(end)
+
+    # -- the range ------------------------------------------------------------------------------------------------
+
+    def range(self) -> tuple[float, float]:
+        if not self.follows:
+            return super().range()
+        last = self._last[self._axis]
+        leap = last / LEAPS  # what is in sight stands still between two leaps, and only what is new is drawn
+        end = max(math.ceil(self.extent / leap) * leap, last)
+        return end - last, end
+
+    def zoom_by(self, factor: float, x: float | None = None) -> None:
+        if not self.follows:
+            super().zoom_by(factor, x)
+            return
+        self._last[self._axis] = max(self._axis.shortest, min(self._last[self._axis] * factor, 1e7))
+        self._stale()
+        self.range_changed.emit(*self.range())
+
+    def see_all(self) -> None:
+        self._leave()
+        super().see_all()
+
+    def _choose(self, begin: float, end: float) -> None:
+        self._leave()
+        super()._choose(begin, end)
+
+    def _leave(self) -> None:
+        """Follows no longer; what is in sight stays."""
+        if self.follows:
+            self._range, self._following = self.range(), False
+            self.follow_changed.emit()
+
+    # -- geometry -------------------------------------------------------------------------------------------------
+
+    def sizeHint(self) -> QSize:
+        return QSize(theme.px(800), theme.px(300))
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(theme.px(240), theme.px(96))
+
+    def _place(self) -> None:
+        super()._place()
+        words = max(self._face.width(word) for word in ("tokens", "queue"))
+        self._gutter = max(self._gutter, math.ceil(words) + theme.px(8))
+
+    def _parts(self) -> Parts:
+        line = math.ceil(self._face.height)
+        return parts_for(self.height(), line, 2 if self.device else 1, theme.zoom(), self.legend)
+
+    def _top(self) -> int:
+        return self._parts().top
+
+    def _foot(self) -> int:
+        return self._parts().foot
+
+    def bands(self) -> Bands:
+        """Where the parts beside the slots are."""
+        return self._parts().bands(self.area().bottom() + 1, self.height(), round(MOST_TOKENS * self.height()))
+
+    # -- painting -------------------------------------------------------------------------------------------------
+
+    def restyle(self) -> None:
+        self._paint_parts = None
+        super().restyle()
+
+    def _stale(self) -> None:
+        self._seen = False
+        super()._stale()
+
+    def _until(self) -> float:
+        return math.inf
+
+    def _ticks(self, count: float) -> list[tuple[float, str]]:
+        if self._axis is Axis.STEPS:
+            return step_ticks(*self.range(), count, self.steps.numbers)
+        return super()._ticks(count)
+
+    def _paints(self) -> TimelinePaint:
+        if self._paint_parts is None or self._paint_parts.ratio != self._ratio():
+            self._paint_parts, self._seen = TimelinePaint(self._ratio()), False
+        return self._paint_parts
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.fillRect(event.rect(), theme.current().panel)
+        if not len(self.cells):
+            self._say_empty(painter)
+            self.paint_focus(painter)
+            return
+        paint, area, bands = self._paints(), self.area(), self.bands()
+        if not self._seen:
+            self._seen = True
+            columns = max(1, round(area.width() * self._ratio()))
+            edges = self.cells.step_begins, self.cells.step_ends
+            paint.see(self.steps, self.range(), self._axis, columns, bands.tokens, bands.lanes, self.budget, edges)
+        self._paint_rows(painter)
+        self._paint_slots(painter, area)
+        if bands.tokens.height:
+            paint.tokens(painter, area, bands.tokens)
+        paint.lanes(painter, area, bands.lanes, self._named_segments(), self.steps.clocked)
+        painter.save()
+        painter.setClipRect(QRectF(area.left() - theme.px(4), 0, area.width() + theme.px(8), self.height()))
+        self._paint_marks(painter, paint)
+        painter.restore()
+        if bands.queue.height:
+            marks = self.marks.marks(*self._span())
+            queued = marks.where((marks.kind == Mark.SUBMITTED) | (marks.slot < 0))
+            paint.queue(painter, area, bands.queue, self._waiting(), queued, self._xs(queued.time), self._selected)
+        bottom = bands.ticks.top
+        if self._moment is not None:
+            x = self.x_at(self._moment)
+            pale = theme.faded(theme.current().panel, PALE)
+            left = max(x + 1, area.left())
+            if left < area.right() + theme.px(5):
+                painter.fillRect(QRectF(left, 0, area.right() + theme.px(5) - left, bottom), pale)
+            self._paint_cursor(painter, x, 0, bottom + theme.px(3))
+        self._paint_ticks(painter, area, bottom)
+        self._paint_foot(painter, paint, bands)
+        self.paint_focus(painter)
+
+    def _paint_marks(self, painter: QPainter, paint: TimelinePaint) -> None:
+        area, bars, ratio = self.area(), self._bars(), self._ratio()
+        pitch, bar = bars.pitch / ratio, bars.bar / ratio
+
+        def middles(slot: Array) -> Array:
+            return np.asarray(area.top() + (slot // self._slots_a_row()) * pitch + (bars.top + bars.bar / 2) / ratio)
+
+        begin, end = self._span()
+        stalls = self.marks.stalls(begin, end)
+        if len(stalls):
+            left, right = self._xs(stalls.shown), self._xs(stalls.end)
+            paint.stalls(painter, stalls, left, right, middles(stalls.slot), bar, self._selected)
+        marks = self.marks.marks(begin, end)
+        marks = marks.where((marks.slot >= 0) & (marks.kind != Mark.SUBMITTED))
+        if len(marks):
+            paint.marks(painter, marks, self._xs(marks.time), middles(marks.slot), bar, self._selected)
+
+    def _paint_foot(self, painter: QPainter, paint: TimelinePaint, bands: Bands) -> None:
+        if bands.legend.height:
+            stalls = f"stall: over {length_words(self.marks.threshold)}"
+            paint.legend(painter, self.area().left(), self.width(), bands.legend, self.marks.kinds, stalls)
+        painter.setFont(self._face.font)
+        painter.setPen(theme.current().secondary)
+        baseline = bands.words.top + theme.px(2) + self._face.ascent
+        left = self.area().left()
+        self._face.draw(painter, left, baseline, self._face.cut(self._words_at_foot, self.width() - left))
+
+    def _span(self) -> tuple[float, float]:
+        """The seconds in sight and a little more, so that what is cut by a rim is drawn."""
+        begin, end = self.range()
+        more = 8 * theme.zoom() / self.area().width() * (end - begin)
+        if self._axis is Axis.TIME:
+            return begin - more, end + more
+        first = self.moment_of(begin - more) if begin > more else -math.inf
+        return first, self.moment_of(end + more) if end + more < self.cells.steps else math.inf
+
+    def _xs(self, times: Array) -> Array:
+        """Where moments are, from left to right."""
+        begin, end = self.range()
+        area = self.area()
+        values = times
+        if self._axis is Axis.STEPS:
+            values = places_of(self.cells.step_begins, self.cells.step_ends, times)
+        return np.asarray(area.left() + (values - begin) / (end - begin) * area.width())
+
+    def _waiting(self) -> Array:
+        """How many waited after the last step before each pixel."""
+        width = self.area().width()
+        begin, end = self.range()
+        return self._hits.waiting(begin + (np.arange(width) + 0.5) / width * (end - begin), self._axis)
+
+    def _named_segments(self) -> list[tuple[str, float, float]]:
+        first, last = self.steps.in_sight(*self.moments())
+        if last - first > LABELLED:
+            return []
+        segments = self.steps.segments(max(0, first - 1), last)
+        left, right = self._xs(segments.begin), self._xs(segments.end)
+        wide = np.flatnonzero((right - left >= theme.px(24)) & (right > self.area().left()) & (left < self.width()))
+        names = [PHASES[phase] for phase in segments.phase[wide].tolist()]
+        names = ["launch" if self.device and name == "forward" else name for name in names]
+        return list(zip(names, left[wide].tolist(), right[wide].tolist()))
+
+    def _describe(self) -> None:
+        if not hasattr(self, "_words_at_foot"):
+            return
+        cells = self.cells
+        self.setAccessibleDescription(
+            f"{self.slots} slots, {cells.steps:,} steps in {cells.end:.1f} s. {self._words_at_foot}. "
+            "A and D pan, W and S zoom, 0 shows the selected request, or everything. A click goes to its step."
+            if cells.steps
+            else self.empty_text
+        )
+
+    # -- the person -----------------------------------------------------------------------------------------------
+
+    def clicked(self, position: QPointF) -> None:
+        area, bands = self.area(), self.bands()
+        if not area.left() <= position.x() <= area.right() or position.y() >= bands.ticks.top:
+            return
+        if area.contains(position.toPoint()):
+            super().clicked(position)
+        elif bands.queue.holds(position.y()):
+            point = self._under(position)
+            near = self._hits.marks_at(point) if point is not None else []
+            if near:
+                self.request_clicked.emit(near[-1].request)
+        place = self.cells.place_at(self.time_at(position.x()))
+        if place >= 0:
+            self.step_clicked.emit(place)
+
+    def _under(self, position: QPointF) -> Point | None:
+        """The place under the pointer; None beside all parts."""
+        area, bands, y = self.area(), self.bands(), position.y()
+        if not len(self.cells) or not area.left() <= position.x() <= area.right():
+            return None
+        near = theme.px(NEAR)
+        reach = self.time_at(position.x() - near), self.time_at(position.x() + near)
+        pixel = min(int(position.x()) - area.left(), area.width() - 1)
+        slot = self.slot_at(y) if area.contains(position.toPoint()) else -1
+        part = Part.SLOTS if area.contains(position.toPoint()) else bands.part_at(y)
+        return Point(part, self.time_at(position.x()), reach, self.value_at(area.left() + pixel + 0.5), slot)
+
+    def tip(self, at: QPointF) -> str:
+        point = self._under(at)
+        return tip(self._hits, point, self._axis, self.device, self.budget) if point is not None else ""
