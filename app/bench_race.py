@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from app.race_choice import LaneChoice, RaceChoice
+from app.compare.choice import LaneChoice, RaceChoice
 from app.session.lessee import Phase
 from engine import EngineConfig, ModelSpec
 

@@ -24,7 +24,7 @@ from app.words import held_words, model_words, run_words, sentence
 from engine import RUN_SUFFIX, EngineConfig, ModelCard, ModelSpec, Trace
 
 if TYPE_CHECKING:
-    from app.pages.compare import ComparePage
+    from app.compare.page import ComparePage
     from app.pages.models import ModelsPage
 
 FIRST_SIZE = (1600, 1000)
@@ -185,7 +185,7 @@ class MainWindow(QMainWindow):
 
     def _build_compare(self) -> ComparePage:
         if self.compare is None:
-            from app.pages.compare import ComparePage
+            from app.compare.page import ComparePage
 
             self.compare = ComparePage(self.session)
             self._put_page(COMPARE, self.compare)

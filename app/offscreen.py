@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import qasync
 
 from app import storage
-from app.race_choice import FIRST_WORKLOAD, LaneChoice, RaceChoice
+from app.compare.choice import FIRST_WORKLOAD, LaneChoice, RaceChoice
 from app.ui import theme
 from engine import (
     RUN_SUFFIX,
@@ -128,8 +128,8 @@ async def _play(window: MainWindow, problems: list[str], folder: Path) -> None:
 
 
 async def _race(window: MainWindow, problems: list[str], choice: RaceChoice, folder: Path) -> None:
+    from app.compare.race.session import LaneState
     from app.main_window import COMPARE
-    from app.race_session import LaneState
     from app.session.lessee import Phase
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -10,9 +10,9 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 import resources
+from app.compare.lanes.view import LaneView
+from app.compare.race.session import LaneShow, LaneState, RaceSession
 from app.main_window import MainWindow
-from app.panels.lane_view import LaneView
-from app.race_session import LaneShow, LaneState, RaceSession
 from app.session.session import Session, SessionState
 from app.synthetic import synthetic_trace
 from engine import (

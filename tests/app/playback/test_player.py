@@ -7,7 +7,7 @@ from time import perf_counter
 
 import pytest
 
-from app.panels.lane_tally import LaneTally, waste_words
+from app.compare.lanes.tally import LaneTally, waste_words
 from app.playback.player import Playback, span_of
 from app.synthetic_lanes import lane_trace
 from engine import Ended, Step, Trace, measure, time_of

@@ -8,7 +8,7 @@ from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QColor, QImage
 from pytestqt.qtbot import QtBot
 
-from app.panels.sweep_chart import CostPlot, SizePlot, SweepChart, SweptPoint
+from app.compare.sweep.charts import CostPlot, SizePlot, SweepChart, SweptPoint
 from app.plot.colors import lane_color
 from app.ui import theme
 

@@ -9,10 +9,11 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QButtonGroup, QFileDialog, QFrame, QGridLayout, QHBoxLayout, QMenu, QPushButton, QWidget
 
-from app import race_choice, storage
-from app.panels.lane_picker import LanePicker
-from app.panels.race_rules import RaceRules, rules_words
-from app.race_choice import LaneChoice, RaceChoice
+from app import storage
+from app.compare import choice as race_choice
+from app.compare.choice import LaneChoice, RaceChoice
+from app.compare.lanes.picker import LanePicker
+from app.compare.rules import RaceRules, rules_words
 from app.ui import theme
 from app.ui.controls import DropDown
 from app.ui.labels import label

@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLineEdit, QPushButton, QWidget
 
 from app import storage
-from app.race_choice import LaneChoice
+from app.compare.choice import LaneChoice
 from app.ui.config_form import ConfigForm
 from app.ui.controls import DropDown
 from app.ui.labels import Heading, Note, Row

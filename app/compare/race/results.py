@@ -15,9 +15,9 @@ from PySide6.QtWidgets import (
     QVBoxLayout,
 )
 
-from app.panels.agreement_light import AgreementLight
+from app.compare.race.agreement_light import AgreementLight
+from app.compare.race.session import Report
 from app.plot.colors import lane_color
-from app.race_session import Report
 from app.ui import theme
 from app.ui.font_face import FontFace
 from app.ui.labels import Heading, label

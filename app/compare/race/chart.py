@@ -11,7 +11,7 @@ from PySide6.QtGui import (
     QPainter,
 )
 
-from app.panels.race_series import LaneSeries
+from app.compare.race.series import LaneSeries
 from app.plot.plot import Plot
 from engine.trace.column import Array, Column
 

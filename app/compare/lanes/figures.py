@@ -6,7 +6,7 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy
 
-from app.panels.lane_tally import (
+from app.compare.lanes.tally import (
     Figures,
     finished_words,
     rate_words,

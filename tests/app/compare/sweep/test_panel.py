@@ -9,12 +9,12 @@ import pytest
 from PySide6.QtGui import QGuiApplication
 from pytestqt.qtbot import QtBot
 
+from app.compare.choice import LaneChoice, RaceChoice
+from app.compare.page import ComparePage
+from app.compare.sweep.session import numbers
 from app.main_window import COMPARE, MainWindow
-from app.pages.compare import ComparePage
-from app.race_choice import LaneChoice, RaceChoice
 from app.session.lessee import Phase
 from app.session.session import SessionState
-from app.sweep_session import numbers
 from engine import InvalidInput
 
 WAIT = 60_000

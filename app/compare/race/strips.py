@@ -15,8 +15,8 @@ from PySide6.QtGui import (
     QPolygonF,
 )
 
-from app.panels.race_chart import RaceChart, RaceLane
-from app.panels.race_series import LaneSeries, jitter, ratio_axis, round_ratio, thinned
+from app.compare.race.chart import RaceChart, RaceLane
+from app.compare.race.series import LaneSeries, jitter, ratio_axis, round_ratio, thinned
 from app.plot.colors import lane_color
 from app.plot.plot import draw_mark
 from app.plot.scales import axis_words, nice_top

@@ -11,12 +11,13 @@ from PySide6.QtGui import QDropEvent
 from PySide6.QtWidgets import QMenu
 from pytestqt.qtbot import QtBot
 
-from app import race_choice, storage
-from app.panels.lane_editor import DEMO, FOLDER, PLAYS
-from app.panels.lane_picker import MIME
-from app.panels.race_rules import rules_words
-from app.panels.race_setup import OPEN, RaceSetup
-from app.race_choice import KEY, LaneChoice, Limits, RaceChoice
+from app import storage
+from app.compare import choice
+from app.compare.choice import KEY, LaneChoice, Limits, RaceChoice
+from app.compare.lanes.editor import DEMO, FOLDER, PLAYS
+from app.compare.lanes.picker import MIME
+from app.compare.rules import rules_words
+from app.compare.setup import OPEN, RaceSetup
 from engine import ModelSpec, lane_name, list_workloads
 
 
@@ -76,15 +77,15 @@ def test_lanes_are_added_edited_moved_and_removed(qtbot: QtBot, setup: RaceSetup
     for _ in range(5):
         setup.picker.add.click()
         editor.hide()
-    assert len(names(setup)) == race_choice.MOST_LANES
+    assert len(names(setup)) == choice.MOST_LANES
     assert not setup.picker.add.isVisible()
-    assert len({lane.split(" ")[0] for lane in names(setup)}) == race_choice.MOST_LANES, "each adds another mode"
+    assert len({lane.split(" ")[0] for lane in names(setup)}) == choice.MOST_LANES, "each adds another mode"
 
 
 def test_graphs_switched_off_stay_so_until_they_are_switched_on(qtbot: QtBot, setup: RaceSetup) -> None:
     setup.picker.set_lanes((LaneChoice.parse("continuous:graphs=no"), LaneChoice.parse("static:8")))
     setup.picker.lanes_changed.emit()
-    assert [c.lane.config.cuda_graphs for c in race_choice.recall().lanes] == [False, True]
+    assert [c.lane.config.cuda_graphs for c in choice.recall().lanes] == [False, True]
     setup.picker.chips[0].name.click()
     form = setup.picker.editor.form
     assert form.graphs.isVisible()
@@ -181,7 +182,7 @@ def test_the_choice_is_remembered(qtbot: QtBot, setup: RaceSetup) -> None:
 @pytest.mark.parametrize("kept", ["", "{}", "[1]", "nonsense", '{"workload": "x", "lanes": [{"lane": "?"}]}'])
 def test_what_another_version_kept_is_passed_by(kept: str) -> None:
     storage.settings().setValue(KEY, kept)
-    assert race_choice.recall() == RaceChoice()
+    assert choice.recall() == RaceChoice()
 
 
 def test_a_file_is_a_workload_too(qtbot: QtBot, setup: RaceSetup, tmp_path: Path) -> None:

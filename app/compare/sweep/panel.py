@@ -20,11 +20,11 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.panels.lane_mark import LaneMark
-from app.panels.sweep_chart import SweepChart, SweptPoint
-from app.race_choice import RaceChoice
+from app.compare.choice import RaceChoice
+from app.compare.lanes.mark import LaneMark
+from app.compare.sweep.charts import SweepChart, SweptPoint
+from app.compare.sweep.session import SweepSession
 from app.session.lessee import Phase
-from app.sweep_session import SweepSession
 from app.ui import theme
 from app.ui.controls import DropDown
 from app.ui.labels import Heading, label

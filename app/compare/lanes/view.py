@@ -10,15 +10,15 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QSizePolicy, QStackedWidget, QVBoxLayout
 
+from app.compare.lanes.figures import LaneFigures
+from app.compare.lanes.mark import LaneMark
+from app.compare.lanes.stream_strip import StreamStrip
+from app.compare.lanes.tally import Figures, LaneTally
+from app.compare.race.session import LaneShow, LaneState
 from app.inside.on_demand import InsightPlace
 from app.inside.panel import Insight
 from app.inside.timeline.slots import Timeline
-from app.panels.lane_figures import LaneFigures
-from app.panels.lane_mark import LaneMark
-from app.panels.lane_tally import Figures, LaneTally
-from app.panels.stream_strip import StreamStrip
 from app.plot.colors import lane_color
-from app.race_session import LaneShow, LaneState
 from app.ui import theme
 from app.ui.labels import Note, label, set_role
 from app.ui.line import Line
@@ -27,7 +27,7 @@ from engine import SCHEMES, Ended, Notice, Record, Step
 from engine.trace.column import Column
 
 if TYPE_CHECKING:
-    from app.race_session import RaceSession
+    from app.compare.race.session import RaceSession
 
 FIGURES_MS = 100
 MOST_EMPTY_SLOTS = 16  # rows a lane has before they are used; more come as they are

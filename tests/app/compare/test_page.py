@@ -17,11 +17,11 @@ from pytestqt.qtbot import QtBot
 from app import storage
 from app.bench_frames import FrameMeter
 from app.bench_race import race_frames
+from app.compare.choice import LaneChoice, RaceChoice
+from app.compare.page import ComparePage
+from app.compare.race.agreement_light import AgreementLight, light_words
+from app.compare.race.session import LaneState
 from app.main_window import COMPARE, PLAY, MainWindow
-from app.pages.compare import ComparePage
-from app.panels.agreement_light import AgreementLight, light_words
-from app.race_choice import LaneChoice, RaceChoice
-from app.race_session import LaneState
 from app.session.lessee import Phase
 from app.session.session import LEASED_WORDS, SessionState
 from app.ui import theme

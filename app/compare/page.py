@@ -14,18 +14,18 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.compare.lanes.view import LaneView
+from app.compare.race.charts import RaceCharts
+from app.compare.race.replay_bar import ReplayBar
+from app.compare.race.results import ResultTable
+from app.compare.race.session import LaneShow, RaceSession
+from app.compare.setup import RaceSetup
+from app.compare.sweep.panel import SweepPanel
+from app.compare.sweep.session import SweepSession
 from app.inside.panel import Insight, InsightPanel
-from app.panels.lane_view import LaneView
-from app.panels.race_charts import RaceCharts
-from app.panels.race_setup import RaceSetup
-from app.panels.replay_bar import ReplayBar
-from app.panels.result_table import ResultTable
-from app.panels.sweep_panel import SweepPanel
 from app.playback.cursor_bar import cursor_key
-from app.race_session import LaneShow, RaceSession
 from app.session.lessee import Refused
 from app.session.session import Session
-from app.sweep_session import SweepSession
 from app.ui import theme
 from app.ui.banner import Banner
 from app.ui.export import Table, table_menu

@@ -5,8 +5,8 @@ from PySide6.QtGui import QColor, QImage
 from PySide6.QtWidgets import QFrame
 from pytestqt.qtbot import QtBot
 
-from app.panels.race_chart import RaceChart
-from app.panels.race_charts import RaceCharts
+from app.compare.race.chart import RaceChart
+from app.compare.race.charts import RaceCharts
 from app.plot.colors import lane_color
 from app.plot.plot import draw_mark
 from app.plot.scales import axis_words, tick_words

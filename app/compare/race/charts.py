@@ -11,10 +11,10 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
-from app.panels.race_chart import RaceChart, RaceLane
-from app.panels.race_curves import QueueChart, TokensChart
-from app.panels.race_series import LaneSeries
-from app.panels.race_strips import ItlChart, TtftChart
+from app.compare.race.chart import RaceChart, RaceLane
+from app.compare.race.curves import QueueChart, TokensChart
+from app.compare.race.series import LaneSeries
+from app.compare.race.strips import ItlChart, TtftChart
 from app.plot.scales import nice_end
 from app.ui import theme
 from engine import Record

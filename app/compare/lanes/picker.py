@@ -6,9 +6,9 @@ from PySide6.QtCore import QMimeData, QPointF, Qt, Signal
 from PySide6.QtGui import QDrag, QDragEnterEvent, QDropEvent, QKeyEvent, QMouseEvent
 from PySide6.QtWidgets import QApplication, QFrame, QHBoxLayout, QPushButton, QToolButton, QWidget
 
-from app.panels.lane_editor import LaneEditor
-from app.panels.lane_mark import LaneMark
-from app.race_choice import MOST_LANES, LaneChoice
+from app.compare.choice import MOST_LANES, LaneChoice
+from app.compare.lanes.editor import LaneEditor
+from app.compare.lanes.mark import LaneMark
 from app.ui import theme
 from app.ui.flow_layout import Flow
 from app.ui.labels import label

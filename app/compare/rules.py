@@ -7,7 +7,7 @@ from dataclasses import replace
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
-from app.race_choice import Limits, RaceChoice
+from app.compare.choice import Limits, RaceChoice
 from app.ui.controls import DropDown, Number
 from app.ui.labels import Hairline, Heading, Note, Row
 from app.ui.popover import Popover

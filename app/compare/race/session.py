@@ -13,9 +13,9 @@ from time import perf_counter
 from PySide6.QtCore import QObject, Signal
 
 from app import storage
+from app.compare.choice import RaceChoice
 from app.playback.player import Playback, span_of
 from app.playback.scope import Scope
-from app.race_choice import RaceChoice
 from app.session.lessee import Lessee
 from app.session.load_progress import LoadMeter, LoadStatus
 from app.session.session import Session

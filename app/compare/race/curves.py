@@ -11,8 +11,8 @@ from PySide6.QtGui import (
     QPainter,
 )
 
-from app.panels.race_chart import RaceChart, RaceLane
-from app.panels.race_series import stairs
+from app.compare.race.chart import RaceChart, RaceLane
+from app.compare.race.series import stairs
 from app.plot.colors import lane_color
 from app.plot.plot import apart, draw_line, draw_mark
 from app.plot.scales import nice_top, tick_words

@@ -5,8 +5,8 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QSlider
 
+from app.compare.race.session import SPEEDS, RaceSession
 from app.inside.panel import INSIGHTS
-from app.race_session import SPEEDS, RaceSession
 from app.session.lessee import Phase
 from app.ui import theme
 from app.ui.controls import DropDown

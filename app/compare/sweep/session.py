@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from PySide6.QtCore import QObject, Signal
 
-from app.race_choice import RaceChoice
+from app.compare.choice import RaceChoice
 from app.session.lessee import Lessee
 from app.session.session import Session
 from engine import (

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.panels.race_series import LaneSeries, jitter, ratio_axis, round_ratio, stairs, thinned
+from app.compare.race.series import LaneSeries, jitter, ratio_axis, round_ratio, stairs, thinned
 from app.plot.plot import apart
 from app.synthetic import synthetic_trace
 from app.synthetic_lanes import MODES, lane_trace
