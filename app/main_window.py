@@ -25,7 +25,7 @@ from engine import RUN_SUFFIX, EngineConfig, ModelCard, ModelSpec, Trace
 
 if TYPE_CHECKING:
     from app.compare.page import ComparePage
-    from app.pages.models import ModelsPage
+    from app.models.page import ModelsPage
 
 FIRST_SIZE = (1600, 1000)
 PAGE_KEY = "window/page"
@@ -193,7 +193,7 @@ class MainWindow(QMainWindow):
 
     def _build_models(self) -> ModelsPage:
         if self.models is None:
-            from app.pages.models import ModelsPage
+            from app.models.page import ModelsPage
 
             self.models = ModelsPage(self.session, self.recents)
             self.models.load_asked.connect(self.page.model.load_asked)

@@ -24,7 +24,7 @@ import qasync
 
 import resources
 from app.main_window import MODELS, MainWindow
-from app.panels.models_items import Section
+from app.models.items import Section
 from app.playback.bridge import Bridge
 from app.session.session import Session
 from app.ui import theme

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.panels.models_items import download_item, left_words, rate_words
+from app.models.items import download_item, left_words, rate_words
 from app.session.downloads import Download, Downloads, DownloadState
 from app.session.session import Session
 from engine import folder_model

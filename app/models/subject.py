@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from app.panels.models_items import Item
-from app.panels.models_library import ModelLibrary, inspect_entry
+from app.models.items import Item
+from app.models.library import ModelLibrary, inspect_entry
 from app.session.session import Session
 from engine import HubModel, InvalidInput, ModelInfo, hub_info, hub_model
 

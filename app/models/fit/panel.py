@@ -8,8 +8,8 @@ from PySide6.QtCore import QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
-from app.panels.models_bills import Bills, FitTable, bills, room_words, rule_words
-from app.panels.models_fit_row import FitHead, FitRow
+from app.models.fit.breakdown import Bills, FitTable, bills, room_words, rule_words
+from app.models.fit.row import FitHead, FitRow
 from app.session.session import LEASED_WORDS, Session, SessionState
 from app.ui import theme
 from app.ui.config_form import devices

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
-from app.panels.models_items import left_words, rate_words
+from app.models.items import left_words, rate_words
 from app.session.downloads import Download, Downloads, DownloadState
 from app.ui import theme
 from app.ui.labels import Note, set_role

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
 
-from app.panels.models_items import Item, Section, download_item, entry_item, hub_item, recent_item
-from app.panels.models_reference import hub_reference
-from app.panels.models_rows import ModelRows
+from app.models.items import Item, Section, download_item, entry_item, hub_item, recent_item
+from app.models.reference import hub_reference
+from app.models.rows import ModelRows
 from app.session.downloads import Downloads
 from app.session.recent_models import Recent, RecentModels
 from app.session.session import Session

@@ -8,7 +8,7 @@ from PySide6.QtCore import QAbstractListModel, QModelIndex, QPersistentModelInde
 from PySide6.QtGui import QColor, QPainter, QPainterPath, QPen
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
-from app.panels.models_items import Item, Mark, Section, matches
+from app.models.items import Item, Mark, Section, matches
 from app.ui import theme
 from app.ui.font_face import FontFace
 

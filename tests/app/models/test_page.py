@@ -18,11 +18,11 @@ from pytestqt.qtbot import QtBot
 import resources
 from app import storage
 from app.main_window import MODELS, PLAY, MainWindow
-from app.pages.models import ModelsPage
-from app.panels.models_bills import holds_words, reason, rule_words
-from app.panels.models_fit_row import place_columns
-from app.panels.models_items import Item, Mark, Section, age_words, big_words, matches
-from app.panels.models_reference import Reference, folder_reference, hub_reference, is_path, short_revision
+from app.models.fit.breakdown import holds_words, reason, rule_words
+from app.models.fit.row import place_columns
+from app.models.items import Item, Mark, Section, age_words, big_words, matches
+from app.models.page import ModelsPage
+from app.models.reference import Reference, folder_reference, hub_reference, is_path, short_revision
 from app.session.downloads import KEY as DOWNLOADS_KEY
 from app.session.downloads import Downloads
 from app.session.recent_models import FOLDERS_KEY, MOST, RECENT_KEY, RecentModels
@@ -452,7 +452,7 @@ def test_all_that_can_be_used_has_a_name_in_both_themes_and_at_every_size(qtbot:
 
 
 def test_the_page_and_its_commands_import_no_torch() -> None:
-    program = "import app.pages.models, sys; print('torch' in sys.modules, 'transformers' in sys.modules)"
+    program = "import app.models.page, sys; print('torch' in sys.modules, 'transformers' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == ["False", "False"]
 

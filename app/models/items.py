@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from app.panels.models_reference import short_revision
+from app.models.reference import short_revision
 from app.session.downloads import Download, DownloadState
 from app.session.recent_models import Recent
 from app.words import bytes_words, count_words

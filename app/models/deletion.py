@@ -7,7 +7,7 @@ from collections.abc import Callable
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtWidgets import QMessageBox, QWidget
 
-from app.panels.models_items import Item
+from app.models.items import Item
 from app.session.session import Session
 from app.ui.banner import Banner
 from app.words import bytes_words, sentence

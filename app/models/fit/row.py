@@ -8,7 +8,7 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QBrush, QColor, QKeyEvent, QPainter, QPainterPath, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QPushButton, QSizePolicy
 
-from app.panels.models_bills import holds_words, reason, row_words
+from app.models.fit.breakdown import holds_words, reason, row_words
 from app.plot.scheme_mark import draw_scheme
 from app.ui import theme
 from app.ui.font_face import FontFace

@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QWidget
 
-from app.panels.models_subject import Subject
+from app.models.subject import Subject
 from app.panels.quality_panel import QualityPanel
 from app.quantize_dialog import QuantizeDialog
 from app.session.session import Session

@@ -21,9 +21,9 @@ from PySide6.QtWidgets import (
 )
 
 from app import storage
-from app.panels.models_items import Item, Section
-from app.panels.models_reference import folder_reference, is_path
-from app.panels.models_rows import ModelRows, RowPainter
+from app.models.items import Item, Section
+from app.models.reference import folder_reference, is_path
+from app.models.rows import ModelRows, RowPainter
 from app.ui import theme
 from app.ui.labels import Note, label
 from engine import Place

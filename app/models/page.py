@@ -17,18 +17,18 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.pages.models_quality import QualitySection
-from app.panels.models_deletion import Deletion
-from app.panels.models_download import DownloadStrip
-from app.panels.models_facts import copied_words, facts, gated_words, place_words
-from app.panels.models_fit import FitPanel
-from app.panels.models_header import ModelHeader
-from app.panels.models_items import Item, Section
-from app.panels.models_library import ModelLibrary
-from app.panels.models_list import ModelsList
-from app.panels.models_loading import LoadStrip
-from app.panels.models_rows import ModelRows
-from app.panels.models_subject import Subject, SubjectFinder
+from app.models.deletion import Deletion
+from app.models.download_strip import DownloadStrip
+from app.models.facts import copied_words, facts, gated_words, place_words
+from app.models.fit.panel import FitPanel
+from app.models.header import ModelHeader
+from app.models.items import Item, Section
+from app.models.library import ModelLibrary
+from app.models.list import ModelsList
+from app.models.load_strip import LoadStrip
+from app.models.quality_section import QualitySection
+from app.models.rows import ModelRows
+from app.models.subject import Subject, SubjectFinder
 from app.session.downloads import Download, Downloads
 from app.session.recent_models import RecentModels
 from app.session.session import Session, SessionState

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.panels.models_items import Item, Section, age_words, stored_words
-from app.panels.models_reference import short_revision
+from app.models.items import Item, Section, age_words, stored_words
+from app.models.reference import short_revision
 from app.words import bytes_words, count_words
 from engine import HubModel, ModelEntry, ModelInfo, Place, why_unsupported
 
