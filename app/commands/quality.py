@@ -9,7 +9,7 @@ from pathlib import Path
 
 from app.commands.options import check_model, output_options, whole
 from app.commands.progress import Bar, interrupt_as_event
-from app.panels.quality_words import COLUMNS, QualityTable, change_words, measured_words, rows_of, value_of, way_words
+from app.quality.words import COLUMNS, QualityTable, change_words, measured_words, rows_of, value_of, way_words
 from engine import (
     DEFAULT_TOKENS,
     DTYPES,

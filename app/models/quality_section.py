@@ -11,8 +11,8 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QWidget
 
 from app.models.subject import Subject
-from app.panels.quality_panel import QualityPanel
-from app.quantize_dialog import QuantizeDialog
+from app.quality.panel import QualityPanel
+from app.quality.quantize_dialog import QuantizeDialog
 from app.session.session import Session
 from app.words import sentence
 from engine import ModelSpec, why_unsupported

@@ -15,14 +15,14 @@ from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
 import resources
-from app.panels.quality_panel import EMPTY_WORDS, QualityPanel
-from app.quality_session import Plan, _Progress
-from app.quality_subject import examine
+from app.quality.panel import EMPTY_WORDS, QualityPanel
+from app.quality.session import Plan, _Progress
+from app.quality.subject import examine
 from app.session.load_progress import LoadStatus
 from app.session.session import LEASED_WORDS, Session
 from engine import SCHEMES, ModelSpec, origin_of
 from tests.app.conftest import wait_until
-from tests.app.panels.quality_reports import REPORT
+from tests.app.quality.reports import REPORT
 
 WAIT = 60_000
 AWQ = resources.path("models/stories-5m-awq")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.panels.quality_words import (
+from app.quality.words import (
     BATCH,
     COLUMN,
     QualityTable,
@@ -22,7 +22,7 @@ from app.panels.quality_words import (
 )
 from engine import QualityReport
 from engine.quality.report import BATCH as MEASURED_BATCH
-from tests.app.panels.quality_reports import ORIGINAL, REPORT
+from tests.app.quality.reports import ORIGINAL, REPORT
 
 
 def test_the_batch_is_the_one_that_is_measured() -> None:

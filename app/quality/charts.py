@@ -9,10 +9,10 @@ from PySide6.QtCore import QEvent, QLineF, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPen
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
-from app.panels.quality_axes import Axis, across_axis, divergence_axis, perplexity_axis
-from app.panels.quality_words import COLUMN, facts_words, rows_of, value_of, way_words
 from app.plot.plot import Plot
 from app.plot.scheme_mark import draw_scheme, scheme_color
+from app.quality.axes import Axis, across_axis, divergence_axis, perplexity_axis
+from app.quality.words import COLUMN, facts_words, rows_of, value_of, way_words
 from app.ui import theme
 from engine import QualityReport
 

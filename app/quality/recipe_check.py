@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app import storage
-from app.quality_subject import read_info
+from app.quality.subject import read_info
 from engine import AwqRecipe, InvalidInput, ModelSpec, check_recipe, quantized_bytes, read_text
 
 GROUPS = (128, 64, 32)

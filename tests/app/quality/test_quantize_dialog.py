@@ -16,8 +16,8 @@ from pytestqt.qtbot import QtBot
 
 import resources
 from app.main_window import MODELS, MainWindow
-from app.quantize_dialog import QuantizeDialog
-from app.quantize_look import suggested_folder
+from app.quality.quantize_dialog import QuantizeDialog
+from app.quality.recipe_check import suggested_folder
 from app.session.session import Session
 from engine import ModelSpec, inspect_model
 

@@ -18,12 +18,12 @@ from PySide6.QtWidgets import (
 )
 
 from app import storage
-from app.panels.quality_chart import QualityCharts
-from app.panels.quality_setup import QualitySetup
-from app.panels.quality_table import QualityTableView
-from app.panels.quality_words import QualityTable, facts_words, measured_words, rows_of
-from app.quality_session import QualitySession
-from app.quality_subject import Subject
+from app.quality.charts import QualityCharts
+from app.quality.session import QualitySession
+from app.quality.setup import QualitySetup
+from app.quality.subject import Subject
+from app.quality.table import QualityTableView
+from app.quality.words import QualityTable, facts_words, measured_words, rows_of
 from app.session.session import Session
 from app.ui import theme
 from app.ui.controls import DropDown

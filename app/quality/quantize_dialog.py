@@ -10,7 +10,7 @@ from PySide6.QtGui import QCloseEvent, QDesktopServices
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLayout, QLineEdit, QProgressBar, QPushButton, QWidget
 
 from app import storage
-from app.quantize_look import GROUPS, RecipeCheck, checked, suggested_folder
+from app.quality.recipe_check import GROUPS, RecipeCheck, checked, suggested_folder
 from app.session.load_progress import LoadStatus
 from app.session.long_work import LongWork, Outcome
 from app.session.session import Session

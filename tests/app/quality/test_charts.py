@@ -8,11 +8,11 @@ import pytest
 from PySide6.QtCore import QPointF, Qt
 from pytestqt.qtbot import QtBot
 
-from app.panels.quality_axes import across_axis, divergence_axis, perplexity_axis
-from app.panels.quality_chart import QualityCharts
 from app.plot.scheme_mark import scheme_color
+from app.quality.axes import across_axis, divergence_axis, perplexity_axis
+from app.quality.charts import QualityCharts
 from app.ui import theme
-from tests.app.panels.quality_reports import ORIGINAL, REPORT, row
+from tests.app.quality.reports import ORIGINAL, REPORT, row
 
 
 @pytest.fixture

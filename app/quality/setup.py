@@ -7,8 +7,8 @@ from itertools import pairwise
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
 
-from app.quality_session import Plan
-from app.quality_subject import Subject
+from app.quality.session import Plan
+from app.quality.subject import Subject
 from app.ui import theme
 from app.ui.controls import Number
 from app.ui.flow_layout import Flow

@@ -23,7 +23,8 @@ from PySide6.QtWidgets import (
     QTableView,
 )
 
-from app.panels.quality_words import (
+from app.plot.scheme_mark import draw_scheme
+from app.quality.words import (
     COLUMNS,
     Column,
     QualityTable,
@@ -35,7 +36,6 @@ from app.panels.quality_words import (
     value_of,
     way_words,
 )
-from app.plot.scheme_mark import draw_scheme
 from app.ui import theme
 from app.ui.font_face import FontFace
 from app.words import sentence

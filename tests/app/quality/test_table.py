@@ -5,10 +5,10 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication
 from pytestqt.qtbot import QtBot
 
-from app.panels.quality_table import DIVERGENCE, FIGURES, NAME, QualityTableView
-from app.panels.quality_words import COLUMNS
+from app.quality.table import DIVERGENCE, FIGURES, NAME, QualityTableView
+from app.quality.words import COLUMNS
 from app.ui import theme
-from tests.app.panels.quality_reports import REPORT
+from tests.app.quality.reports import REPORT
 
 RATE = FIGURES + [column.key for column in COLUMNS].index("rate")
 

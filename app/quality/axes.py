@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.panels.quality_words import perplexity_words
 from app.plot.scales import decade_ticks, nice_top
+from app.quality.words import perplexity_words
 from app.words import bytes_words, number
 
 SMALLEST = 1e-9  # nats: below, a divergence is drawn as none at all

@@ -7,7 +7,7 @@ from time import perf_counter
 
 from PySide6.QtCore import QObject, Signal
 
-from app.quality_subject import Subject, examine
+from app.quality.subject import Subject, examine
 from app.session.load_progress import LoadStatus
 from app.session.long_work import LongWork, Outcome
 from app.session.session import LEASED_WORDS, Session, SessionState
