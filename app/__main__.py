@@ -75,10 +75,10 @@ def open_window(options: argparse.Namespace) -> int:
     """The window; where there is no display, the demo in an offscreen one."""
     spec, config = spec_of(options), config_of(options)
     if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        from app.offscreen import play_demo
+        from app.window.offscreen import play_demo
 
         return play_demo(spec, config)
-    from app.window_application import open_window as show
+    from app.window.application import open_window as show
 
     return show(spec, config, in_process=options.in_process)
 

@@ -29,7 +29,7 @@ from engine import (
 
 if TYPE_CHECKING:
     from app.bench_frames import FrameMeter
-    from app.main_window import MainWindow
+    from app.window.main_window import MainWindow
 
 SIZE = (1600, 1000)
 FRAME_MS = 33.0
@@ -65,7 +65,7 @@ def ui_bench(
     import qasync
 
     from app.bench_timeline import ROW_STEPS, timeline_frames
-    from app.window_application import make_application
+    from app.window.application import make_application
 
     with tempfile.TemporaryDirectory() as folder:
         kept, os.environ["BATCHSCOPE_DATA"] = os.environ.get("BATCHSCOPE_DATA"), folder
@@ -98,10 +98,10 @@ async def _in_window(
 ) -> dict[str, Any]:
     from app.bench_frames import FrameMeter
     from app.bench_race import race_frames
-    from app.main_window import MainWindow
     from app.playback.bridge import Bridge
     from app.session.session import Session
-    from app.window_application import settle
+    from app.window.application import settle
+    from app.window.main_window import MainWindow
 
     session, bridge = Session(), Bridge()
     window = MainWindow(session, bridge)

@@ -64,6 +64,6 @@ def first_paint(times: int = 5) -> dict[str, Any]:
 
 def main() -> None:
     """The child: the window as `batchscope` opens it, to its first paint."""
-    from app.window_application import open_window
+    from app.window.application import open_window
 
     open_window(ModelSpec("demo"), EngineConfig(), on_made=announce_first_paint)

@@ -13,7 +13,7 @@ from app.synthetic import synthetic_trace
 from engine import EngineConfig, ModelSpec, Record, Trace, inspect_model
 
 if TYPE_CHECKING:
-    from app.main_window import MainWindow
+    from app.window.main_window import MainWindow
 
 BLOCKS, BLOCK_SIZE = 65_536, 4  # small blocks, so that a short run fills the pool
 SCRUBS = 100

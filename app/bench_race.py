@@ -11,7 +11,7 @@ from engine import EngineConfig, ModelSpec
 
 if TYPE_CHECKING:
     from app.bench_frames import FrameMeter
-    from app.main_window import MainWindow
+    from app.window.main_window import MainWindow
 
 LANES = ("static:8", "dynamic:8", "continuous-padded", "continuous")
 POLL = 0.02
@@ -22,7 +22,7 @@ async def race_frames(window: MainWindow, meter: FrameMeter, source: str, count:
 
     Raises RuntimeError when the race does not come to its end.
     """
-    from app.main_window import COMPARE, PLAY
+    from app.window.main_window import COMPARE, PLAY
 
     session, problems = window.session, list[str]()
     session.load_failed.connect(problems.append)

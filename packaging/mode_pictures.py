@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from app.inside.timeline.slots import Timeline
 from app.ui import theme
-from app.window_application import make_application
+from app.window.application import make_application
 from engine import (
     LaneFailed,
     LaneFinished,

@@ -23,12 +23,12 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 import qasync
 
 import resources
-from app.main_window import MODELS, MainWindow
 from app.models.items import Section
 from app.playback.bridge import Bridge
 from app.session.session import Session
 from app.ui import theme
-from app.window_application import make_application
+from app.window.application import make_application
+from app.window.main_window import MODELS, MainWindow
 from engine import EngineConfig, ModelSpec
 
 SIZE, TALL = (1440, 860), (1440, 1080)

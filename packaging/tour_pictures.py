@@ -14,7 +14,7 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from PySide6.QtCore import QSize
 
-from app.run_pictures import RunPictures
+from app.window.pictures import RunPictures
 from engine import Arrival, Engine, EngineConfig, Kind, ModelSpec, SamplingParams, load_trace, load_workload, save_trace
 
 CHUNKED = EngineConfig(mode="chunked", max_running=16, token_budget=128, prefix_caching=True)

@@ -34,7 +34,7 @@ def test_importing_a_light_module_imports_neither_torch_nor_transformers(module:
 
 
 def test_the_window_is_imported_without_torch() -> None:
-    assert "torch" not in modules_after("import engine, app.main_window")
+    assert "torch" not in modules_after("import engine, app.window.main_window")
 
 
 def test_the_engine_is_imported_without_qt() -> None:

@@ -37,7 +37,7 @@ def show(options: argparse.Namespace) -> int:
     if not options.run.is_file():
         raise InvalidInput(f"no run at {options.run}; runs are kept as *{RUN_SUFFIX} files")
     if options.pictures is not None:
-        from app.run_pictures import run_pictures
+        from app.window.pictures import run_pictures
 
         return run_pictures(
             options.run, options.pictures, at=options.at, request=options.request, light=options.light,
@@ -45,6 +45,6 @@ def show(options: argparse.Namespace) -> int:
         )  # fmt: skip
     if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         raise InvalidInput("there is no display to open a window on; write pictures with --pictures FOLDER")
-    from app.window_application import open_window
+    from app.window.application import open_window
 
     return open_window(ModelSpec("demo"), EngineConfig(), run=options.run)

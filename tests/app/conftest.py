@@ -19,10 +19,10 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.main_window import MainWindow
 from app.playback.bridge import Bridge
 from app.session.session import THREADS, Session
 from app.ui import style_sheet, theme
+from app.window.main_window import MainWindow
 from engine import EngineConfig, ModelSpec
 from tests.app.loopback_hub import hub, served
 from tests.children import children

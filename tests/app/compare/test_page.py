@@ -21,10 +21,10 @@ from app.compare.choice import LaneChoice, RaceChoice
 from app.compare.page import ComparePage
 from app.compare.race.agreement_light import AgreementLight, light_words
 from app.compare.race.session import LaneState
-from app.main_window import COMPARE, PLAY, MainWindow
 from app.session.lessee import Phase
 from app.session.session import LEASED_WORDS, SessionState
 from app.ui import theme
+from app.window.main_window import COMPARE, PLAY, MainWindow
 from engine import Agreement, EngineConfig, FinishReason, Parting, load_trace
 
 WAIT = 60_000

@@ -14,11 +14,11 @@ from app.inside.memory.panel import MemoryBill
 from app.inside.panel import INSIGHTS, InsightPanel
 from app.inside.roofline.panel import Roofline
 from app.inside.timeline.panel import TimelinePanel
-from app.main_window import COMPARE, MainWindow
 from app.playback.scope import Scope
 from app.synthetic import synthetic_trace
 from app.ui import theme
 from app.ui.facts import Facts
+from app.window.main_window import COMPARE, MainWindow
 from engine import EngineConfig, Kind, SamplingParams, Submission, Trace, load_workload, save_trace
 from tests.engine.trace.hand_made import header, step, submitted
 

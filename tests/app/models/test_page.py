@@ -17,7 +17,6 @@ from pytestqt.qtbot import QtBot
 
 import resources
 from app import storage
-from app.main_window import MODELS, PLAY, MainWindow
 from app.models.fit.breakdown import holds_words, reason, rule_words
 from app.models.fit.row import place_columns
 from app.models.items import Item, Mark, Section, age_words, big_words, matches
@@ -28,6 +27,7 @@ from app.session.downloads import Downloads
 from app.session.recent_models import FOLDERS_KEY, MOST, RECENT_KEY, RecentModels
 from app.session.session import SessionState
 from app.ui import theme
+from app.window.main_window import MODELS, PLAY, MainWindow
 from engine import DeviceMemory, Fit, ModelSpec, cached_models, inspect_model
 from tests.engine.checkpoints.hub.conftest import FIRST, SECOND
 from tests.engine.checkpoints.hub.small_hub import TOKEN, SmallHub

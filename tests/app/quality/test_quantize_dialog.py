@@ -15,10 +15,10 @@ from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
 import resources
-from app.main_window import MODELS, MainWindow
 from app.quality.quantize_dialog import QuantizeDialog
 from app.quality.recipe_check import suggested_folder
 from app.session.session import Session
+from app.window.main_window import MODELS, MainWindow
 from engine import ModelSpec, inspect_model
 
 WAIT = 90_000

@@ -10,9 +10,9 @@ import psutil
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.main_window import MODELS, MainWindow
 from app.session.engine_lease import EngineLease
 from app.session.session import LEASED_WORDS, MEASURED_WORDS, Session, SessionState
+from app.window.main_window import MODELS, MainWindow
 from engine import EngineConfig, InvalidInput, LoadCancelled, ModelSpec, SamplingParams, Submission
 
 WAIT = 30_000

@@ -17,7 +17,7 @@ from app.session.session import Session
 from app.ui.banner import Banner
 from app.ui.controls import PowerOfTwo, SliderValue
 from app.ui.labels import Note
-from app.widgets.palette import CommandPalette, match_score
+from app.window.command_palette import CommandPalette, match_score
 from app.words import bytes_words
 from engine import EngineConfig, InvalidInput
 

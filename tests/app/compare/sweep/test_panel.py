@@ -12,9 +12,9 @@ from pytestqt.qtbot import QtBot
 from app.compare.choice import LaneChoice, RaceChoice
 from app.compare.page import ComparePage
 from app.compare.sweep.session import numbers
-from app.main_window import COMPARE, MainWindow
 from app.session.lessee import Phase
 from app.session.session import SessionState
+from app.window.main_window import COMPARE, MainWindow
 from engine import InvalidInput
 
 WAIT = 60_000

@@ -7,9 +7,9 @@ from PySide6.QtGui import QStandardItemModel
 from pytestqt.qtbot import QtBot
 
 import resources
-from app.main_window import MainWindow
 from app.play.setup.model import ModelPanel
 from app.session.session import Session
+from app.window.main_window import MainWindow
 from engine import SCHEMES, ModelSpec
 
 WAIT = 20_000

@@ -10,16 +10,16 @@ from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QFileDialog, QMainWindow, QMenu, QStackedWidget, QVBoxLayout, QWidget
 
 from app import storage
-from app.notices import Notices
 from app.play.page import PlayPage
 from app.playback.bridge import Bridge
-from app.saved_runs import SavedRuns
 from app.session.load_progress import LoadStatus
 from app.session.recent_models import RecentModels
 from app.session.session import LEASED_WORDS, Session, SessionState
 from app.ui.banner import Banner
-from app.widgets.top_bar import TopBar
-from app.window_actions import WindowActions
+from app.window.actions import WindowActions
+from app.window.notices import Notices
+from app.window.saved_runs import SavedRuns
+from app.window.top_bar import TopBar
 from app.words import held_words, model_words, run_words, sentence
 from engine import RUN_SUFFIX, EngineConfig, ModelCard, ModelSpec, Trace
 

@@ -14,10 +14,10 @@ from PySide6.QtWidgets import QAbstractButton, QComboBox, QDialog, QLabel, QLine
 from pytestqt.qtbot import QtBot
 
 from app import storage
-from app.main_window import COMPARE, MainWindow
 from app.playback.bridge import Bridge
 from app.session.session import Session, SessionState
 from app.ui import theme
+from app.window.main_window import COMPARE, MainWindow
 from engine import EngineConfig, FinishReason, ModelSpec, load_trace
 
 WAIT = 30_000

@@ -6,9 +6,9 @@ from __future__ import annotations
 from PySide6.QtCore import QObject
 
 from app.playback.bridge import Bridge
-from app.saved_runs import SavedRuns
 from app.session.session import Session, SessionState
 from app.ui.banner import Banner
+from app.window.saved_runs import SavedRuns
 from app.words import sentence
 from engine import Notice, Record
 

@@ -33,10 +33,10 @@ class RunPictures:
 
     def __init__(self, trace: Trace, *, light: bool = False, scale: float = 1.0) -> None:
         os.environ["QT_QPA_PLATFORM"] = "offscreen"
-        from app.main_window import MainWindow
         from app.playback.bridge import Bridge
         from app.session.session import Session
-        from app.window_application import make_application
+        from app.window.application import make_application
+        from app.window.main_window import MainWindow
 
         self._application, self._scale = make_application(), scale
         theme.set_theme("light" if light else "dark")

@@ -13,7 +13,7 @@ from app.ui import theme
 from app.ui.controls import DropDown
 from app.ui.dialog import Dialog
 from app.ui.labels import Row, label
-from app.widgets.palette import plain_name
+from app.window.command_palette import plain_name
 
 THEMES: list[tuple[str, object]] = [("as the system", "system"), ("dark", "dark"), ("light", "light")]
 MORE_KEYS = (("Walk through sent prompts", "Ctrl+Up  Ctrl+Down"), ("Undo in a text", "Ctrl+Z"))

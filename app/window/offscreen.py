@@ -1,6 +1,6 @@
 """The real window on a machine with no display: plays the demo workload, prints the metrics, leaves two pictures.
 
-`python -m app.offscreen --compare` races lanes instead, and leaves pictures of that.
+`python -m app.window.offscreen --compare` races lanes instead, and leaves pictures of that.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from engine import (
 )
 
 if TYPE_CHECKING:
-    from app.main_window import MainWindow
+    from app.window.main_window import MainWindow
 
 SIZE = (1600, 1000)
 POLL = 0.02
@@ -62,7 +62,7 @@ def _show(
     dark: bool = True,
 ) -> int:
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
-    from app.window_application import make_application
+    from app.window.application import make_application
 
     make_application()
     theme.set_theme("dark" if dark else "light")
@@ -70,9 +70,9 @@ def _show(
 
 
 async def _live(spec: ModelSpec, config: EngineConfig, act: Callable[[MainWindow, list[str]], Awaitable[None]]) -> int:
-    from app.main_window import MainWindow
     from app.playback.bridge import Bridge
     from app.session.session import Session
+    from app.window.main_window import MainWindow
 
     session, bridge = Session(), Bridge()
     window = MainWindow(session, bridge)
@@ -129,8 +129,8 @@ async def _play(window: MainWindow, problems: list[str], folder: Path) -> None:
 
 async def _race(window: MainWindow, problems: list[str], choice: RaceChoice, folder: Path) -> None:
     from app.compare.race.session import LaneState
-    from app.main_window import COMPARE
     from app.session.lessee import Phase
+    from app.window.main_window import COMPARE
 
     folder.mkdir(parents=True, exist_ok=True)
     window.show_page(COMPARE)
@@ -191,7 +191,7 @@ async def _until(condition: Callable[[], bool]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """`--compare` races; else the demo is played."""
-    options = argparse.ArgumentParser(prog="python -m app.offscreen", description=__doc__)
+    options = argparse.ArgumentParser(prog="python -m app.window.offscreen", description=__doc__)
     options.add_argument("--compare", action="store_true", help="race lanes on the Compare page")
     options.add_argument("--workload", default=FIRST_WORKLOAD, help="a shipped workload or a file")
     options.add_argument("--lanes", default="static:12,continuous:12", help="lanes with commas between them")
@@ -207,7 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         lanes = tuple(LaneChoice.parse(text) for text in given.lanes.split(","))
         return play_race(spec, RaceChoice(given.workload, lanes, count=given.count), given.out, not given.light)
     except InvalidInput as error:
-        print(f"app.offscreen: {error}", file=sys.stderr)
+        print(f"app.window.offscreen: {error}", file=sys.stderr)
         return 2
 
 

@@ -12,9 +12,9 @@ from pytestqt.qtbot import QtBot
 import resources
 from app.compare.lanes.view import LaneView
 from app.compare.race.session import LaneShow, LaneState, RaceSession
-from app.main_window import MainWindow
 from app.session.session import Session, SessionState
 from app.synthetic import synthetic_trace
+from app.window.main_window import MainWindow
 from engine import (
     RUN_SUFFIX,
     EngineConfig,

@@ -17,10 +17,10 @@ from PySide6.QtWidgets import QApplication
 
 import resources
 from app import storage
-from app.main_window import MainWindow
 from app.playback.bridge import Bridge
 from app.session.session import Session
 from app.ui import style_sheet, theme
+from app.window.main_window import MainWindow
 from engine import EngineConfig, ModelSpec
 
 SETTLED_MS = 3000

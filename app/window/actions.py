@@ -9,9 +9,9 @@ from PySide6.QtGui import QAction, QDesktopServices, QKeySequence
 from PySide6.QtWidgets import QMainWindow
 
 from app import storage
-from app.dialogs import SettingsDialog, ShortcutsDialog
 from app.ui import theme
-from app.widgets.palette import CommandPalette
+from app.window.command_palette import CommandPalette
+from app.window.dialogs import SettingsDialog, ShortcutsDialog
 
 
 class WindowActions(QObject):
