@@ -92,7 +92,7 @@ def print_version(options: argparse.Namespace) -> int:
 
 def run_bench(options: argparse.Namespace) -> int:
     if options.ui:
-        from app.bench import main as measure_window
+        from app.bench.run import main as measure_window
 
         return measure_window(json_output=options.json, rounds=options.rounds, panels=options.panels)
     if options.quantization:

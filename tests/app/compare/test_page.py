@@ -15,8 +15,8 @@ from PySide6.QtWidgets import QAbstractButton, QComboBox, QLineEdit, QPushButton
 from pytestqt.qtbot import QtBot
 
 from app import storage
-from app.bench_frames import FrameMeter
-from app.bench_race import race_frames
+from app.bench.frames import FrameMeter
+from app.bench.race import race_frames
 from app.compare.choice import LaneChoice, RaceChoice
 from app.compare.page import ComparePage
 from app.compare.race.agreement_light import AgreementLight, light_words

@@ -9,13 +9,13 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from pytestqt.qtbot import QtBot
 
+from app.bench.synthetic import synthetic_trace
 from app.compare.choice import LaneChoice, RaceChoice
 from app.inside.memory.panel import MemoryBill
 from app.inside.panel import INSIGHTS, InsightPanel
 from app.inside.roofline.panel import Roofline
 from app.inside.timeline.panel import TimelinePanel
 from app.playback.scope import Scope
-from app.synthetic import synthetic_trace
 from app.ui import theme
 from app.ui.facts import Facts
 from app.window.main_window import COMPARE, MainWindow

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from pytestqt.qtbot import QtBot
 
+from app.bench.synthetic import header
 from app.playback.bridge import Bridge
-from app.synthetic import header
 from engine import (
     Ended,
     Engine,

@@ -5,8 +5,8 @@ import time
 import numpy as np
 from pytestqt.qtbot import QtBot
 
+from app.bench.synthetic import header
 from app.playback.bridge import BUDGET, Bridge
-from app.synthetic import header
 from engine import Ended, FinishReason, Kind, Record, SamplingParams, Step, Submitted, Trace
 
 

@@ -7,9 +7,9 @@ from time import perf_counter
 
 import pytest
 
+from app.bench.synthetic_lanes import lane_trace
 from app.compare.lanes.tally import LaneTally, waste_words
 from app.playback.player import Playback, span_of
-from app.synthetic_lanes import lane_trace
 from engine import Ended, Step, Trace, measure, time_of
 
 SOON = inf

@@ -10,10 +10,10 @@ import pytest
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
+from app.bench.synthetic import synthetic_trace
 from app.inside.panel import InsightPanel
 from app.playback.cursor_bar import STEPS, CursorBar
 from app.playback.scope import Scope
-from app.synthetic import synthetic_trace
 from app.ui.facts import Facts, cell_text
 from engine import Record, Step, Trace
 

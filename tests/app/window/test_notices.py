@@ -10,10 +10,10 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 import resources
+from app.bench.synthetic import synthetic_trace
 from app.compare.lanes.view import LaneView
 from app.compare.race.session import LaneShow, LaneState, RaceSession
 from app.session.session import Session, SessionState
-from app.synthetic import synthetic_trace
 from app.window.main_window import MainWindow
 from engine import (
     RUN_SUFFIX,

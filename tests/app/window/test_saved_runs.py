@@ -10,7 +10,7 @@ import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
-from app.synthetic import synthetic_trace
+from app.bench.synthetic import synthetic_trace
 from app.window import saved_runs
 from app.window.main_window import MainWindow
 from engine import RUN_SUFFIX, Trace, load_trace, save_trace

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.bench.synthetic import synthetic_trace
+from app.bench.synthetic_lanes import MODES, lane_trace
 from app.compare.race.series import LaneSeries, jitter, ratio_axis, round_ratio, stairs, thinned
 from app.plot.plot import apart
-from app.synthetic import synthetic_trace
-from app.synthetic_lanes import MODES, lane_trace
 from engine import Record, Step, Submitted, Trace
 
 

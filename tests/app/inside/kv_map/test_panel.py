@@ -13,6 +13,7 @@ from PySide6.QtGui import QColor, QImage
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
+from app.bench.synthetic import header, synthetic_trace
 from app.inside.kv_map import flashes
 from app.inside.kv_map.contiguous import strips_of
 from app.inside.kv_map.history import KvHistory
@@ -21,7 +22,6 @@ from app.inside.kv_map.pixels import grid_for
 from app.inside.kv_map.state import CACHED, FREE, KvState
 from app.inside.kv_map.words import EMPTY, NO_CACHE
 from app.playback.scope import Scope
-from app.synthetic import header, synthetic_trace
 from app.ui import theme
 from engine import (
     Arrival,

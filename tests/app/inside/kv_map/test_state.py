@@ -10,9 +10,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.bench.synthetic import header, synthetic_trace
 from app.inside.kv_map.history import KvHistory
 from app.inside.kv_map.state import KvState, Mark, Requests
-from app.synthetic import header, synthetic_trace
 from engine import (
     DELIVERIES,
     PAGED_MODES,

@@ -13,6 +13,8 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QColor
 from pytestqt.qtbot import QtBot
 
+from app.bench.synthetic import header as synthetic_header
+from app.bench.synthetic import on_gpu, synthetic_trace
 from app.inside.memory import panel as memory_bill
 from app.inside.memory.panel import MemoryBill
 from app.inside.memory.pixels import stacked
@@ -20,8 +22,6 @@ from app.inside.memory.series import KINDS, MemorySeries
 from app.playback.scope import Scope
 from app.plot import patterns
 from app.session.device_memory import device_bill
-from app.synthetic import header as synthetic_header
-from app.synthetic import on_gpu, synthetic_trace
 from app.ui import theme
 from engine import (
     Ended,

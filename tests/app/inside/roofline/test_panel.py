@@ -15,12 +15,12 @@ from PySide6.QtGui import QColor
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
+from app.bench.synthetic import synthetic_trace
 from app.inside.roofline.panel import COLUMNS, ROWS, Roofline
 from app.inside.roofline.points import Bound, RooflinePoints
 from app.inside.roofline.words import FORMULAS, amount, detail, headline, rate_words, summary
 from app.playback.scope import Scope
 from app.plot.scales import decade_ticks
-from app.synthetic import synthetic_trace
 from app.ui import theme
 from engine import (
     Engine,

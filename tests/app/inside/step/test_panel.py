@@ -16,6 +16,7 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from pytestqt.qtbot import QtBot
 
+from app.bench.synthetic import on_gpu, synthetic_trace
 from app.inside.step.block_accounts import Change, account_words, block_words, totals
 from app.inside.step.history import StepHistory
 from app.inside.step.marks import mark_of
@@ -25,7 +26,6 @@ from app.inside.step.story import StepStory, Waste, millis
 from app.inside.step.times import step_times
 from app.playback.scope import Scope
 from app.plot.patterns import Mark
-from app.synthetic import on_gpu, synthetic_trace
 from app.ui import theme
 from engine import (
     Arrival,

@@ -16,6 +16,8 @@ from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
 from app import storage
+from app.bench.synthetic import on_gpu, synthetic_trace
+from app.bench.synthetic_lanes import MODES, lane_trace
 from app.inside.timeline.axis import Axis, places_of, times_of
 from app.inside.timeline.marks import Mark, TimelineMarks
 from app.inside.timeline.panel import TimelinePanel
@@ -26,8 +28,6 @@ from app.inside.timeline.tracks import crisp, host_shares, stacked, token_scale
 from app.inside.timeline.view import LEAPS
 from app.inside.timeline.words import length_words
 from app.playback.scope import Scope
-from app.synthetic import on_gpu, synthetic_trace
-from app.synthetic_lanes import MODES, lane_trace
 from app.ui import theme
 from engine import (
     Ended,

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.bench.synthetic_lanes import MODES, lane_trace
 from app.inside.timeline.raster import SHARED, raster
 from app.inside.timeline.runs import Shade, TimelineCells, shades
 from app.inside.timeline.words import cell_words
 from app.plot.scales import nice_end, time_ticks
-from app.synthetic_lanes import MODES, lane_trace
 from engine import Kind, Record, Step
 
 Rows = Sequence[tuple[int, int, Kind, int, int, int]]

@@ -10,10 +10,10 @@ from PySide6.QtGui import QColor, QImage, QMouseEvent, QWheelEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from app.bench.synthetic_lanes import lane_trace
 from app.inside.timeline.runs import Shade
 from app.inside.timeline.slots import Timeline
 from app.plot.scales import nice_end
-from app.synthetic_lanes import lane_trace
 from app.ui import theme
 from engine import Step
 

@@ -4,10 +4,10 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from pytestqt.qtbot import QtBot
 
+from app.bench.synthetic import synthetic_trace
 from app.play.charts.panel import LiveCharts
 from app.play.streams.wall import StreamWall
 from app.playback.bridge import Bridge
-from app.synthetic import synthetic_trace
 from app.ui import theme
 from engine import Telemetry, Trace
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from app.bench.synthetic import synthetic_trace
 from app.play.charts.series import BIN, ITL_SPAN, TTFT_SPAN, ChartSeries, Extremes
 from app.plot.decimate import decimate, drawn_order
 from app.plot.scales import nice_top
-from app.synthetic import synthetic_trace
 from engine import Record, Step, Submitted, Telemetry, Trace
 
 

@@ -7,10 +7,10 @@ from PySide6.QtTest import QSignalSpy
 from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
+from app.bench.synthetic import synthetic_trace
 from app.play.requests.model import COLUMNS
 from app.play.requests.table import RequestTable
 from app.playback.bridge import Bridge
-from app.synthetic import synthetic_trace
 from engine import FinishReason, Trace
 
 COLUMN = {column.title: i for i, column in enumerate(COLUMNS)}

@@ -11,13 +11,13 @@ from PySide6.QtGui import QColor
 from pytestqt.qtbot import QtBot
 
 from app import storage
+from app.bench.synthetic import gpu_header, header
 from app.play.setup.memory import LENGTH_KEY, BillBar, ModelBill
 from app.play.setup.model import ModelPanel
 from app.session.device_memory import captured_words, device_bill
 from app.session.estimate import Estimate
 from app.session.load_progress import LoadStatus
 from app.session.session import Session
-from app.synthetic import gpu_header, header
 from app.ui import theme
 from engine import EngineConfig, Fit, ModelSpec, Trace, kv_capacity
 

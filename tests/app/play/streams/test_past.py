@@ -9,12 +9,12 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from pytestqt.qtbot import QtBot
 
+from app.bench.synthetic import synthetic_trace
 from app.play.charts.panel import LiveCharts
 from app.play.requests.table import RequestTable
 from app.play.streams.tally import StreamTally
 from app.play.streams.wall import StreamWall
 from app.playback.bridge import Bridge
-from app.synthetic import synthetic_trace
 from engine import (
     Ended,
     FinishReason,

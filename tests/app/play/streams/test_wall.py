@@ -5,9 +5,9 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QColor, QGuiApplication
 from pytestqt.qtbot import QtBot
 
+from app.bench.synthetic import synthetic_trace
 from app.play.streams.wall import StreamWall
 from app.playback.bridge import Bridge
-from app.synthetic import synthetic_trace
 from app.ui import theme
 from app.words import state_words
 from engine import FinishReason, Trace

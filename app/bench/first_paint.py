@@ -18,7 +18,7 @@ from PySide6.QtWidgets import QWidget
 from engine import EngineConfig, ModelSpec
 
 TOLD = "first paint"
-CHILD = "import app.__main__\nfrom app.bench_first_paint import main\nmain()"  # a start reads the command's imports too
+CHILD = "import app.__main__\nfrom app.bench.first_paint import main\nmain()"  # a start reads the command's imports too
 
 
 class _FirstPaint(QObject):
@@ -47,7 +47,7 @@ def first_paint(times: int = 5) -> dict[str, Any]:
         environment = {**os.environ, "BATCHSCOPE_DATA": folder}
         if not (environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY")) or sys.platform == "win32":
             environment["QT_QPA_PLATFORM"] = "offscreen"
-        command, root = [sys.executable, "-c", CHILD], Path(__file__).parents[1]
+        command, root = [sys.executable, "-c", CHILD], Path(__file__).parents[2]
         for _ in range(times + 1):
             begun = time.perf_counter()
             with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, cwd=root) as child:

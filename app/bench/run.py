@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from app import storage
-from app.bench_first_paint import first_paint
-from app.bench_headless import Headless, bench_workload
+from app.bench.first_paint import first_paint
+from app.bench.headless import Headless, bench_workload
 from engine import (
     EngineConfig,
     EngineProcess,
@@ -28,7 +28,7 @@ from engine import (
 )
 
 if TYPE_CHECKING:
-    from app.bench_frames import FrameMeter
+    from app.bench.frames import FrameMeter
     from app.window.main_window import MainWindow
 
 SIZE = (1600, 1000)
@@ -64,7 +64,7 @@ def ui_bench(
     result["first_paint"] = first_paint()
     import qasync
 
-    from app.bench_timeline import ROW_STEPS, timeline_frames
+    from app.bench.timeline import ROW_STEPS, timeline_frames
     from app.window.application import make_application
 
     with tempfile.TemporaryDirectory() as folder:
@@ -96,8 +96,8 @@ async def _in_window(
     panels: str,
     report: Report,
 ) -> dict[str, Any]:
-    from app.bench_frames import FrameMeter
-    from app.bench_race import race_frames
+    from app.bench.frames import FrameMeter
+    from app.bench.race import race_frames
     from app.playback.bridge import Bridge
     from app.session.session import Session
     from app.window.application import settle
@@ -125,7 +125,7 @@ async def _in_window(
         report(f"live: {streams} streams of {source}")
         result["live"] = await _live(window, meter, source, streams, seconds, threads, everything)
         if everything:
-            from app.bench_panels import scrub
+            from app.bench.panels import scrub
 
             report("scrubbing: all panels at random moments")
             result["scrub"] = await scrub(window, streams, rate, seconds)
@@ -155,14 +155,14 @@ async def _until(condition: Callable[[], bool], limit: float) -> bool:
 async def _replay(
     window: MainWindow, meter: FrameMeter, streams: int, rate: float, seconds: float, everything: bool
 ) -> dict[str, Any]:  # fmt: skip
-    from app.bench_frames import Replayer
+    from app.bench.frames import Replayer
 
     if everything:
-        from app.bench_panels import made_up
+        from app.bench.panels import made_up
 
         records = made_up(streams, rate, seconds + 1.5)
     else:
-        from app.synthetic import synthetic_trace
+        from app.bench.synthetic import synthetic_trace
 
         records = synthetic_trace(streams=streams, tokens_per_second=rate, seconds=seconds + 1.5)
     player = Replayer(records)
@@ -185,7 +185,7 @@ async def _live(
     loop, bridge = asyncio.get_running_loop(), window.bridge
     config = EngineConfig(max_running=streams, token_budget=max(2048, streams))
     if everything:
-        from app.bench_panels import large_pool
+        from app.bench.panels import large_pool
 
         config = large_pool(config, source)
     engine = await loop.run_in_executor(None, lambda: EngineProcess(ModelSpec(source), config, threads=threads))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from app.synthetic import header
+from app.bench.synthetic import header
 from engine import Ended, FinishReason, Kind, Record, SamplingParams, Step, Submitted
 
 MODES = ("recompute", "static", "continuous", "chunked")

@@ -10,7 +10,7 @@ from app.session.lessee import Phase
 from engine import EngineConfig, ModelSpec
 
 if TYPE_CHECKING:
-    from app.bench_frames import FrameMeter
+    from app.bench.frames import FrameMeter
     from app.window.main_window import MainWindow
 
 LANES = ("static:8", "dynamic:8", "continuous-padded", "continuous")

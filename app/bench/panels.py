@@ -9,7 +9,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from app.synthetic import synthetic_trace
+from app.bench.synthetic import synthetic_trace
 from engine import EngineConfig, ModelSpec, Record, Trace, inspect_model
 
 if TYPE_CHECKING:

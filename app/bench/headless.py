@@ -10,7 +10,7 @@ from typing import Any
 
 from engine import EngineConfig, ModelSpec, SamplingParams, Workload, demo_workload, measure
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def bench_workload(requests: int, tokens: int) -> Workload:
@@ -34,7 +34,7 @@ class Headless:
     """The engine in a script of its own, ready to run the workload."""
 
     def __init__(self, source: str, running: int, requests: int, tokens: int, threads: int | None) -> None:
-        words = [sys.executable, "-m", "app.bench_headless", source, running, requests, tokens, threads or 0]
+        words = [sys.executable, "-m", "app.bench.headless", source, running, requests, tokens, threads or 0]
         self._child = subprocess.Popen(
             [str(word) for word in words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
         )

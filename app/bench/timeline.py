@@ -7,10 +7,10 @@ from time import perf_counter
 import numpy as np
 from PySide6.QtWidgets import QApplication
 
+from app.bench.synthetic_lanes import lane_trace
 from app.inside.timeline.panel import TimelinePanel
 from app.inside.timeline.slots import Timeline
 from app.playback.scope import Scope
-from app.synthetic_lanes import lane_trace
 from engine import Record, Step, Trace
 
 ROW_STEPS = 200_000

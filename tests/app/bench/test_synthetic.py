@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from app.synthetic import BLOCK, header, synthetic_trace
-from app.synthetic_lanes import MODES, lane_trace
+from app.bench.synthetic import BLOCK, header, synthetic_trace
+from app.bench.synthetic_lanes import MODES, lane_trace
 from engine import BlockEvent, Ended, FinishReason, Kind, Step, Submitted, Trace, measure
 
 

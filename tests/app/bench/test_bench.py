@@ -11,11 +11,11 @@ import pytest
 from PySide6.QtCore import QTimer
 from pytestqt.qtbot import QtBot
 
-from app.bench import render
-from app.bench_frames import FrameMeter, Replayer
-from app.bench_timeline import MODES, SLOTS, ZOOMS, lane_of, row_steps, timeline_frames
+from app.bench.frames import FrameMeter, Replayer
+from app.bench.run import render
+from app.bench.synthetic import synthetic_trace
+from app.bench.timeline import MODES, SLOTS, ZOOMS, lane_of, row_steps, timeline_frames
 from app.playback.bridge import Bridge
-from app.synthetic import synthetic_trace
 from engine import Step, time_of
 
 ROOT = Path(__file__).parents[3]
@@ -71,7 +71,7 @@ def test_the_timeline_is_measured_on_lanes_of_so_many_rows(qtbot: QtBot) -> None
 def test_the_window_tells_its_first_paint_and_has_no_torch(own_settings: Path) -> None:
     code = (
         "from PySide6.QtWidgets import QApplication, QWidget\n"
-        "from app.bench_first_paint import announce_first_paint\n"
+        "from app.bench.first_paint import announce_first_paint\n"
         "app, window = QApplication([]), QWidget()\n"
         "announce_first_paint(window)\n"
         "window.show()\n"
