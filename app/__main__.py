@@ -8,8 +8,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from app.commands import compare, fit, models, quality, quantize, replay, run, sweep
-from app.commands.options import config_of, engine_options, model_options, spec_of, whole
+from app.cli import compare, fit, models, quality, quantize, replay, run, sweep
+from app.cli.options import config_of, engine_options, model_options, spec_of, whole
 from engine import QUANTIZATIONS, InvalidInput
 
 

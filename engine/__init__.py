@@ -97,14 +97,14 @@ from engine.workloads.templates import expand_template, template_size
 from engine.workloads.workload import Arrival, Suggestion, Workload
 
 if TYPE_CHECKING:
+    from app.cli.doctor import examine, render
     from engine.checkpoints.inspect import ModelInfo, inspect_model
     from engine.core.engine import Engine
-    from engine.doctor import examine, render
 
 _LAZY = {
     "Engine": "engine.core.engine",
-    "examine": "engine.doctor",
-    "render": "engine.doctor",
+    "examine": "app.cli.doctor",
+    "render": "app.cli.doctor",
     "ModelInfo": "engine.checkpoints.inspect",
     "inspect_model": "engine.checkpoints.inspect",
 }

@@ -25,7 +25,7 @@ def modules_after(statement: str) -> set[str]:
         "engine.core.process",
         "engine.workloads.workload",
         "engine.checkpoints.inspect",
-        "engine.doctor",
+        "app.cli.doctor",
         "app.__main__",
     ],
 )

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from app.__main__ import main, parser
-from app.commands.options import workload_of
-from app.commands.progress import HeatBar
+from app.cli.options import workload_of
+from app.cli.progress import HeatBar
 from engine import LaneStarted, ModelSpec, RaceEvent, SweepEvent, load_workload, parse_lanes
 
 SMALL = ["--workload", "burst", "--count", "4", "--max-tokens", "6", "--temperature", "0", "--threads", "1"]

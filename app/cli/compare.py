@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from app.commands.options import (
+from app.cli.options import (
     check_model,
     comparison_options,
     sampled,
@@ -16,7 +16,7 @@ from app.commands.options import (
     workload_of,
     workload_options,
 )
-from app.commands.progress import HeatBar, interrupt_as_event, terminal_width
+from app.cli.progress import HeatBar, interrupt_as_event, terminal_width
 from engine import (
     LANE_GRAMMAR,
     RACE_ORDERS,

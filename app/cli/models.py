@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from textwrap import wrap
 from typing import Any
 
-from app.commands.options import whole
-from app.commands.progress import Bar, interrupt_as_event
+from app.cli.options import whole
+from app.cli.progress import Bar, interrupt_as_event
 from app.words import bytes_words
 from engine import (
     HubModel,

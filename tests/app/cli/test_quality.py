@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.__main__ import main, parser
-from app.commands.quality import asked_for, text
+from app.cli.quality import asked_for, text
 from engine import QUANTIZATIONS, InvalidInput, ModelSpec, QualityReport, QualityRow, missing
 from tests.engine.tiny_models import _llama_like, save_tiny_model
 

@@ -1,4 +1,4 @@
-"""`engine.doctor`: what it says of this machine, and of machines that lack something."""
+"""`app.cli.doctor`: what it says of this machine, and of machines that lack something."""
 
 import json
 import shutil
@@ -9,7 +9,7 @@ import pytest
 from packaging.requirements import Requirement
 
 import resources
-from engine.doctor import (
+from app.cli.doctor import (
     Finding,
     Status,
     cpu_finding,

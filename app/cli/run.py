@@ -8,8 +8,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from app.commands import memory
-from app.commands.options import (
+from app.cli import memory
+from app.cli.options import (
     config_of,
     engine_options,
     model_options,
@@ -24,7 +24,7 @@ from app.commands.options import (
     workload_of,
     workload_options,
 )
-from app.commands.progress import Bar
+from app.cli.progress import Bar
 from engine import (
     RUN_SUFFIX,
     InvalidInput,

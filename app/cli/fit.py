@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from app.commands.options import whole
+from app.cli.options import whole
 from app.session.estimate import room
 from app.words import bytes_words, count_words
 from engine import (

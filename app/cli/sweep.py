@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from app.commands.options import (
+from app.cli.options import (
     check_model,
     comparison_options,
     sampled,
@@ -17,7 +17,7 @@ from app.commands.options import (
     workload_of,
     workload_options,
 )
-from app.commands.progress import HeatBar, interrupt_as_event
+from app.cli.progress import HeatBar, interrupt_as_event
 from engine import (
     LANE_GRAMMAR,
     LocalHost,

@@ -7,8 +7,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from app.commands.options import check_model, output_options, whole
-from app.commands.progress import Bar, interrupt_as_event
+from app.cli.options import check_model, output_options, whole
+from app.cli.progress import Bar, interrupt_as_event
 from app.quality.words import COLUMNS, QualityTable, change_words, measured_words, rows_of, value_of, way_words
 from engine import (
     DEFAULT_TOKENS,

@@ -7,8 +7,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from app.commands.options import whole
-from app.commands.progress import Bar, interrupt_as_event
+from app.cli.options import whole
+from app.cli.progress import Bar, interrupt_as_event
 from app.words import bytes_words
 from engine import (
     GROUPS,
