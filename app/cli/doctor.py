@@ -157,7 +157,7 @@ def requirements() -> list[Requirement]:
 
     A checkout's own pyproject.toml comes before the installed metadata, which may be older.
     """
-    project = Path(__file__).resolve().parent.parent / "pyproject.toml"
+    project = Path(__file__).resolve().parents[2] / "pyproject.toml"
     if project.exists():
         table = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
         optional = table["optional-dependencies"]

@@ -103,7 +103,7 @@ def server_pid() -> int | None:
 
 
 def _program(call: str) -> str:
-    return f"import sys; sys.path[:] = {sys.path!r}; from engine import spawn; spawn.{call}"
+    return f"import sys; sys.path[:] = {sys.path!r}; from engine.jobs import spawn; spawn.{call}"
 
 
 class Forked:

@@ -1,5 +1,5 @@
-"""The child's side of `engine.quality.awq_recipe`: autoawq at work. It changes warning filters, so it runs in a process of its
-own."""
+"""The child's side of `engine.quality.awq_recipe`: autoawq at work. It changes warning filters, so it runs in a process
+of its own."""
 
 from __future__ import annotations
 

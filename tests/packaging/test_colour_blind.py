@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PySide6.QtGui import QColor, QImage
 
-SCRIPT = Path(__file__).parent.parent / "packaging" / "colour_blind.py"
+SCRIPT = Path(__file__).parents[2] / "packaging" / "colour_blind.py"
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ LIMIT = 200
 
 
 def load_grammar() -> ModuleType:
-    path = Path(__file__).parent.parent / "packaging" / "stories.py"
+    path = Path(__file__).parents[2] / "packaging" / "stories.py"
     spec = importlib.util.spec_from_file_location("stories", path)
     assert spec is not None
     assert spec.loader is not None

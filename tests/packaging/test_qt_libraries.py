@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-SCRIPT = Path(__file__).parent.parent / "packaging" / "qt_libraries.py"
+SCRIPT = Path(__file__).parents[2] / "packaging" / "qt_libraries.py"
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """The child's side of the hub: huggingface_hub's client with time limits, and its errors in words. No torch.
 
-These are jobs, run in a child (engine.jobs.job): a search that hangs can be given up, and the addresses, the token and the
-offline switch are read afresh from the environment each time, as huggingface_hub reads them at its import.
+These are jobs, run in a child (engine.jobs.job): a search that hangs can be given up, and the addresses, the token and
+the offline switch are read afresh from the environment each time, as huggingface_hub reads them at its import.
 """
 
 from __future__ import annotations

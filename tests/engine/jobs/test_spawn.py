@@ -150,8 +150,9 @@ def test_light_work_does_not_wait_for_the_server() -> None:
 
 def test_a_process_that_is_killed_takes_its_server_and_children_along() -> None:
     code = (
-        "import socket, sys; from engine import spawn; ours, theirs = socket.socketpair()\n"
-        "child = spawn.start('tests.engine.jobs.spawned:answer', theirs); theirs.close(); print(child.pid, flush=True)\n"
+        "import socket, sys; from engine.jobs import spawn; ours, theirs = socket.socketpair()\n"
+        "child = spawn.start('tests.engine.jobs.spawned:answer', theirs); theirs.close()\n"
+        "print(child.pid, flush=True)\n"
         "sys.stdin.read()"
     )
     for wait in (False, True):
@@ -168,7 +169,7 @@ def test_a_process_that_is_killed_takes_its_server_and_children_along() -> None:
 
 
 def test_a_process_that_ends_leaves_no_server() -> None:
-    code = "from engine import spawn; spawn.warm_up(); print(spawn.server_pid())"
+    code = "from engine.jobs import spawn; spawn.warm_up(); print(spawn.server_pid())"
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stderr == ""
     assert not psutil.pid_exists(int(done.stdout))

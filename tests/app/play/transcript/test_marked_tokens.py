@@ -16,8 +16,8 @@ from app.play.transcript.tokens import Waits, token_classes
 from app.playback.bridge import Bridge
 from app.ui import theme
 from engine import Trace, load_trace, save_trace
-from tests.app.panels.conftest import Story, Tell, ToldRuns
 from tests.app.play.transcript.test_panel import Listener
+from tests.app.told import Story, Tell, ToldRuns
 
 LEFT = Qt.MouseButton.LeftButton
 ARGB = QColor.NameFormat.HexArgb

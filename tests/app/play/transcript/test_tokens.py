@@ -25,7 +25,7 @@ from app.play.transcript.tokens import (
     visible,
 )
 from engine import Ended, Step, Submitted, Trace
-from tests.app.panels.conftest import ToldRuns
+from tests.app.told import ToldRuns
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""A bridge on a trace that the test itself writes, and an engine that writes real ones."""
+"""Records that a test writes one event at a time, and an engine that writes real ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.bench.synthetic import header
 from app.playback.bridge import Bridge
 from engine import (
     Ended,
@@ -28,14 +27,6 @@ from engine import (
 )
 
 Tell = Callable[[Sequence[Record]], None]
-
-
-@pytest.fixture
-def bridge(qtbot: QtBot) -> Iterator[Bridge]:
-    bridge = Bridge()
-    bridge.show(Trace([header(8, 100)]))
-    yield bridge
-    bridge.stop()
 
 
 @pytest.fixture(scope="session")

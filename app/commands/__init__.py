@@ -1,1 +1,0 @@
-"""The commands that need no window, one a file."""
