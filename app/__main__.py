@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Sequence
 
-from app.cli import compare, fit, models, quality, quantize, replay, run, sweep
-from app.cli.options import config_of, engine_options, model_options, spec_of, whole
-from engine import QUANTIZATIONS, InvalidInput
+from app.cli import bench, compare, doctor, fit, models, quality, quantize, replay, run, sweep
+from app.cli.options import config_of, engine_options, model_options, spec_of
+from engine import InvalidInput
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,22 +51,8 @@ def parser() -> argparse.ArgumentParser:
     quality.add(commands)
     fit.add(commands)
 
-    bench = commands.add_parser("bench", help="measure this engine, its peers and the bound; --ui: the window's cost")
-    bench.add_argument("--ui", action="store_true", help="measure the window: frames, first paint, what it costs")
-    bench.add_argument("--panels", choices=("usual", "all"), default="usual", help="with --ui: which panels are open")
-    bench.add_argument("--prompts", type=whole, nargs="+", default=[24, 64], metavar="N", help="batch sizes")
-    bench.add_argument("--rounds", type=whole, default=3, help="how often each side is measured")
-    bench.add_argument("--threads", type=whole, help="torch threads (default: the best for each)")
-    bench.add_argument(
-        "--quantization", nargs="+", choices=("all", *QUANTIZATIONS), metavar="NAME",
-        help=f"measure a model of 100 M parameters in these instead: all, or of {', '.join(QUANTIZATIONS)}",
-    )  # fmt: skip
-    bench.add_argument("--json", action="store_true", help="print all numbers as JSON")
-    bench.set_defaults(command=run_bench)
-
-    doctor = commands.add_parser("doctor", help="what machine, GPU, libraries and models are here")
-    doctor.add_argument("--json", action="store_true", help="print the findings as JSON")
-    doctor.set_defaults(command=run_doctor)
+    bench.add(commands)
+    doctor.add(commands)
     return top
 
 
@@ -87,35 +72,6 @@ def print_version(options: argparse.Namespace) -> int:
     from importlib.metadata import version
 
     print("batchscope", version("batchscope"))
-    return 0
-
-
-def run_bench(options: argparse.Namespace) -> int:
-    if options.ui:
-        from app.bench.run import main as measure_window
-
-        return measure_window(json_output=options.json, rounds=options.rounds, panels=options.panels)
-    if options.quantization:
-        from engine.bench.cpu import quantized
-
-        chosen = QUANTIZATIONS if "all" in options.quantization else options.quantization
-        found = quantized.run(chosen, rounds=options.rounds, threads=options.threads)
-        print(found.json() if options.json else found.text())
-        return 0
-    from engine.bench.cpu import run as cpu
-
-    report = cpu.run(prompts=tuple(options.prompts), rounds=options.rounds, threads=options.threads)
-    print(report.json() if options.json else report.text())
-    return 0
-
-
-def run_doctor(options: argparse.Namespace) -> int:
-    from dataclasses import asdict
-
-    from engine import examine, render
-
-    findings = examine()
-    print(json.dumps([asdict(f) for f in findings], indent=1) if options.json else render(findings))
     return 0
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QSettings, QStandardPaths
 
-from engine import RUN_SUFFIX
+from engine.trace import RUN_SUFFIX
 
 ORGANIZATION = "Batchscope"
 

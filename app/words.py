@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine import SCHEMES, FinishReason, Header, ModelCard, RequestView, State
+from engine.config import SCHEMES
+from engine.trace import FinishReason, Header, ModelCard, RequestView, State
 
 SHIPPED = {"demo": "demo stories", "demo-draft": "demo draft"}
 

@@ -42,7 +42,8 @@ def calibration_stories(count: int) -> list[str]:
 
 
 def main() -> None:
-    from engine import AwqRecipe, quantize_to_awq
+    from engine import quantize_to_awq
+    from engine.quality import AwqRecipe
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / "resources" / "models" / "stories-5m-awq")

@@ -17,18 +17,8 @@ from tqdm import tqdm
 from app.inside.timeline.slots import Timeline
 from app.ui import theme
 from app.window.application import make_application
-from engine import (
-    LaneFailed,
-    LaneFinished,
-    LocalHost,
-    ModelSpec,
-    Race,
-    Trace,
-    compare_race,
-    load_workload,
-    measure,
-    parse_lane,
-)
+from engine import ModelSpec, Race, Trace, load_workload, measure
+from engine.compare import LaneFailed, LaneFinished, LocalHost, compare_race, parse_lane
 
 LANES = (
     "recompute", "sequential", "static:8", "dynamic:8", "continuous-padded:8", "continuous:8", "chunked:8:budget=64",

@@ -15,7 +15,9 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 from PySide6.QtCore import QSize
 
 from app.window.pictures import RunPictures
-from engine import Arrival, Engine, EngineConfig, Kind, ModelSpec, SamplingParams, load_trace, load_workload, save_trace
+from engine import Engine, EngineConfig, ModelSpec, SamplingParams, load_trace, load_workload, save_trace
+from engine.trace import Kind
+from engine.workloads import Arrival
 
 CHUNKED = EngineConfig(mode="chunked", max_running=16, token_budget=128, prefix_caching=True)
 SMALL = 16 * 120  # tokens of the small pool

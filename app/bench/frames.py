@@ -11,7 +11,8 @@ import numpy as np
 from PySide6.QtCore import QEvent, QObject, QTimer
 
 from app.playback.bridge import Bridge
-from engine import Record, Trace, time_of
+from engine import Trace
+from engine.trace import Record, time_of
 
 REST = 0.002
 

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from engine import EngineConfig, ModelSpec, SamplingParams, Workload, demo_workload, measure
+from engine import EngineConfig, ModelSpec, SamplingParams, Workload, measure
+from engine.workloads import demo_workload
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,7 +10,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from app.bench.synthetic import synthetic_trace
-from engine import EngineConfig, ModelSpec, Record, Trace, inspect_model
+from engine import EngineConfig, ModelSpec, Trace
+from engine.checkpoints import inspect_model
+from engine.trace import Record
 
 if TYPE_CHECKING:
     from app.window.main_window import MainWindow

@@ -16,16 +16,9 @@ from typing import TYPE_CHECKING, Any
 from app import storage
 from app.bench.first_paint import first_paint
 from app.bench.headless import Headless, bench_workload
-from engine import (
-    EngineConfig,
-    EngineProcess,
-    ModelSpec,
-    SamplingParams,
-    Submission,
-    TraceWriter,
-    demo_workload,
-    measure,
-)
+from engine import EngineConfig, EngineProcess, ModelSpec, SamplingParams, Submission, measure
+from engine.trace import TraceWriter
+from engine.workloads import demo_workload
 
 if TYPE_CHECKING:
     from app.bench.frames import FrameMeter

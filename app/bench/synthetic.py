@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from engine import (
+from engine import EngineConfig, SamplingParams
+from engine.trace import (
     BlockEvent,
     Ended,
-    EngineConfig,
     FinishReason,
     Header,
     Kind,
@@ -27,7 +27,6 @@ from engine import (
     ModelCard,
     Record,
     Roof,
-    SamplingParams,
     Step,
     StepStarted,
     Submitted,

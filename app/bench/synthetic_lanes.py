@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from app.bench.synthetic import header
-from engine import Ended, FinishReason, Kind, Record, SamplingParams, Step, Submitted
+from engine import SamplingParams
+from engine.trace import Ended, FinishReason, Kind, Record, Step, Submitted
 
 MODES = ("recompute", "static", "continuous", "chunked")
 STEP, TOKEN, PROMPT_TOKEN = 0.012, 0.0004, 0.00015  # seconds: of each step, of each decoding row, of each prompt token

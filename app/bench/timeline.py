@@ -11,7 +11,8 @@ from app.bench.synthetic_lanes import lane_trace
 from app.inside.timeline.panel import TimelinePanel
 from app.inside.timeline.slots import Timeline
 from app.playback.scope import Scope
-from engine import Record, Step, Trace
+from engine import Trace
+from engine.trace import Record, Step
 
 ROW_STEPS = 200_000
 SLOTS = 64

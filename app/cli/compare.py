@@ -17,20 +17,18 @@ from app.cli.options import (
     workload_options,
 )
 from app.cli.progress import HeatBar, interrupt_as_event, terminal_width
-from engine import (
+from engine import Race, parse_lanes
+from engine.compare import (
     LANE_GRAMMAR,
     RACE_ORDERS,
     LocalHost,
-    Race,
     RaceResult,
-    Slo,
     agreements,
     compare_race,
-    formulas,
     lane_names,
     lane_text,
-    parse_lanes,
 )
+from engine.trace import Slo, formulas
 
 WORKLOAD = "mixed-lengths"
 LANES = ("static:8", "continuous")

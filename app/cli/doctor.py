@@ -3,6 +3,9 @@
 Importing this module is light. `examine` imports torch and starts one short child process that tries Qt.
 """
 
+from __future__ import annotations
+
+import argparse
 import contextlib
 import json
 import os
@@ -13,7 +16,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
@@ -64,6 +67,18 @@ COSTS = {
     "autoawq": "AWQ checkpoints cannot be made; reading them needs nothing more",
     "torchao": "torchao's int8 weights are not offered",
 }
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    doctor = commands.add_parser("doctor", help="what machine, GPU, libraries and models are here")
+    doctor.add_argument("--json", action="store_true", help="print the findings as JSON")
+    doctor.set_defaults(command=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    findings = examine()
+    print(json.dumps([asdict(f) for f in findings], indent=1) if options.json else render(findings))
+    return 0
 
 
 def examine() -> list[Finding]:
@@ -121,7 +136,7 @@ def hardware_findings() -> list[Finding]:
     try:
         import psutil
 
-        from engine.core.machine import processor_name, usable_cores
+        from engine.core import processor_name, usable_cores
     except ImportError:
         return [Finding("CPU", Status.NOTE, "neither it nor the memory is known without psutil")]
     memory = psutil.virtual_memory()

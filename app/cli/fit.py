@@ -10,19 +10,11 @@ from typing import Any
 from app.cli.options import whole
 from app.session.estimate import room
 from app.words import bytes_words, count_words
-from engine import (
-    DTYPES,
-    DeviceMemory,
-    Fit,
-    InvalidInput,
-    ModelInfo,
-    ModelSpec,
-    fits,
-    model_info,
-    nvidia_driver,
-    simple_kv,
-    why_unsupported,
-)
+from engine import InvalidInput, ModelSpec
+from engine.checkpoints import ModelInfo, why_unsupported
+from engine.config import DTYPES
+from engine.core import nvidia_driver
+from engine.memory import DeviceMemory, Fit, fits, model_info, simple_kv
 
 LENGTH = 1024
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}

@@ -7,7 +7,8 @@ from typing import Any
 
 from app.session.device_memory import captured_words, device_bill, lengths
 from app.words import bytes_words
-from engine import Header, kv_capacity
+from engine.memory import kv_capacity
+from engine.trace import Header
 
 
 def as_text(header: Header) -> str:

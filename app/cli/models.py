@@ -16,17 +16,9 @@ from typing import Any
 from app.cli.options import whole
 from app.cli.progress import Bar, interrupt_as_event
 from app.words import bytes_words
-from engine import (
-    HubModel,
-    InvalidInput,
-    LoadCancelled,
-    ModelEntry,
-    cached_models,
-    download,
-    hub_model,
-    search_hub,
-    shipped_models,
-)
+from engine import InvalidInput
+from engine.checkpoints import HubModel, ModelEntry, cached_models, download, hub_model, search_hub, shipped_models
+from engine.jobs import LoadCancelled
 
 MARGIN = "    "
 

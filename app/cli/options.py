@@ -7,22 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from engine import (
-    ARRIVALS,
-    DELIVERIES,
-    DTYPES,
-    MODES,
-    QUANTIZATIONS,
-    EngineConfig,
-    InvalidInput,
-    ModelSpec,
-    SamplingParams,
-    Slo,
-    Workload,
-    inspect_model,
-    list_workloads,
-    load_workload,
-)
+from engine import EngineConfig, InvalidInput, ModelSpec, SamplingParams, Workload, list_workloads, load_workload
+from engine.checkpoints import inspect_model
+from engine.config import DELIVERIES, DTYPES, MODES, QUANTIZATIONS
+from engine.trace import Slo
+from engine.workloads import ARRIVALS
 
 EMBEDDED = ("demo", "demo-draft")
 

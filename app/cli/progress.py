@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 from app.session.load_progress import COUNTED
-from engine import LaneFailed, LaneFinished, LaneLoading, LaneStarted, LoadProgress, RaceEvent, Run, SweepEvent
+from engine import Run
+from engine.compare import LaneFailed, LaneFinished, LaneLoading, LaneStarted, RaceEvent, SweepEvent
+from engine.jobs import LoadProgress
 
 REFRESH = 0.2  # seconds
 

@@ -10,22 +10,11 @@ from pathlib import Path
 from app.cli.options import check_model, output_options, whole
 from app.cli.progress import Bar, interrupt_as_event
 from app.quality.words import COLUMNS, QualityTable, change_words, measured_words, rows_of, value_of, way_words
-from engine import (
-    DEFAULT_TOKENS,
-    DTYPES,
-    QUANTIZATIONS,
-    TEXTS,
-    InvalidInput,
-    JobDied,
-    LoadCancelled,
-    ModelSpec,
-    QualityReport,
-    measure_quality,
-    missing,
-    model_info,
-    origin_of,
-    ranked,
-)
+from engine import InvalidInput, ModelSpec, measure_quality
+from engine.config import DTYPES, QUANTIZATIONS, missing
+from engine.jobs import JobDied, LoadCancelled
+from engine.memory import model_info
+from engine.quality import DEFAULT_TOKENS, TEXTS, QualityReport, origin_of, ranked
 
 WAYS = (*QUANTIZATIONS, *DTYPES[1:])
 

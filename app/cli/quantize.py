@@ -10,19 +10,10 @@ from pathlib import Path
 from app.cli.options import whole
 from app.cli.progress import Bar, interrupt_as_event
 from app.words import bytes_words
-from engine import (
-    GROUPS,
-    TEXTS,
-    AwqRecipe,
-    InvalidInput,
-    JobDied,
-    LoadCancelled,
-    ModelSpec,
-    check_recipe,
-    model_info,
-    quantize_to_awq,
-    suited_calibration,
-)
+from engine import InvalidInput, ModelSpec, quantize_to_awq
+from engine.jobs import JobDied, LoadCancelled
+from engine.memory import model_info
+from engine.quality import GROUPS, TEXTS, AwqRecipe, check_recipe, suited_calibration
 
 RUNTIME = 1.2e9  # bytes: torch, and the tensors that autoawq compares in pieces
 

@@ -7,7 +7,8 @@ import os
 import sys
 from pathlib import Path
 
-from engine import RUN_SUFFIX, EngineConfig, InvalidInput, ModelSpec
+from engine import EngineConfig, InvalidInput, ModelSpec
+from engine.trace import RUN_SUFFIX
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

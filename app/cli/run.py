@@ -25,25 +25,11 @@ from app.cli.options import (
     workload_options,
 )
 from app.cli.progress import Bar
-from engine import (
-    RUN_SUFFIX,
-    InvalidInput,
-    Lane,
-    ModelSpec,
-    Prompt,
-    SamplingParams,
-    Slo,
-    Trace,
-    TraceWriter,
-    Workload,
-    compare,
-    demo_workload,
-    formulas,
-    lane_name,
-    measure,
-    read_prompts,
-    table,
-)
+from engine import InvalidInput, Lane, ModelSpec, SamplingParams, Trace, Workload, compare, measure
+from engine.compare import lane_name, table
+from engine.config import Prompt
+from engine.trace import RUN_SUFFIX, Slo, TraceWriter, formulas
+from engine.workloads import demo_workload, read_prompts
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -18,15 +18,9 @@ from app.cli.options import (
     workload_options,
 )
 from app.cli.progress import HeatBar, interrupt_as_event
-from engine import (
-    LANE_GRAMMAR,
-    LocalHost,
-    Sweep,
-    formulas,
-    lane_name,
-    parse_lanes,
-    sizes_up_to,
-)
+from engine import Sweep, parse_lanes
+from engine.compare import LANE_GRAMMAR, LocalHost, lane_name, sizes_up_to
+from engine.trace import formulas
 
 WORKLOAD = "burst"
 LARGEST = 64

@@ -7,7 +7,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from app import storage
-from engine import RACE_ORDERS, InvalidInput, Lane, ModelSpec, Slo, lane_text, parse_lane
+from engine import InvalidInput, Lane, ModelSpec
+from engine.compare import RACE_ORDERS, lane_text, parse_lane
+from engine.trace import Slo
 
 KEY = "compare/race"
 MOST_LANES = 4

@@ -31,7 +31,7 @@ from app.ui.banner import Banner
 from app.ui.export import Table, table_menu
 from app.ui.labels import label
 from app.words import sentence
-from engine import RaceResult
+from engine.compare import RaceResult
 
 NARROW, FOUR_CHARTS = 1280, 920  # pixels of the design
 EMPTY_WORDS = "The same prompts through every lane, one lane after another, then all side by side on one clock."

@@ -12,7 +12,7 @@ from app.ui.controls import DropDown, Number
 from app.ui.labels import Hairline, Heading, Note, Row
 from app.ui.popover import Popover
 from app.words import sentence
-from engine import RACE_ORDERS
+from engine.compare import RACE_ORDERS
 
 MS = 1000
 

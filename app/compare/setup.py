@@ -17,7 +17,8 @@ from app.compare.rules import RaceRules, rules_words
 from app.ui import theme
 from app.ui.controls import DropDown
 from app.ui.labels import label
-from engine import PROMPT_FILES, InvalidInput, WorkloadCard, list_workloads
+from engine import InvalidInput, list_workloads
+from engine.workloads import PROMPT_FILES, WorkloadCard
 
 OPEN = "open a file …"
 WIDE = 1360  # pixels of the design from which everything stands on one line

@@ -20,7 +20,7 @@ from app.ui.fact_table import FactTable
 from app.ui.facts import Facts
 from app.ui.labels import label
 from app.ui.line import Line
-from engine import Record
+from engine.trace import Record
 
 CHUNK = 8  # records between looks at the clock
 PAUSE = 0.1  # seconds between two drawings of what is new; a move of the cursor is drawn at once

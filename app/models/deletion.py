@@ -11,7 +11,8 @@ from app.models.items import Item
 from app.session.session import Session
 from app.ui.banner import Banner
 from app.words import bytes_words, sentence
-from engine import InvalidInput, ModelEntry, forget, freed_by
+from engine import InvalidInput
+from engine.checkpoints import ModelEntry, forget, freed_by
 
 
 class Deletion(QObject):

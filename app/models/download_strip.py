@@ -10,7 +10,7 @@ from app.ui import theme
 from app.ui.labels import Note, set_role
 from app.ui.line import Line
 from app.words import bytes_words, sentence
-from engine import HubModel
+from engine.checkpoints import HubModel
 
 
 class DownloadStrip(QWidget):

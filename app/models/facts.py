@@ -8,7 +8,7 @@ from pathlib import Path
 from app.models.items import Item, Section, age_words, stored_words
 from app.models.reference import short_revision
 from app.words import bytes_words, count_words
-from engine import HubModel, ModelEntry, ModelInfo, Place, why_unsupported
+from engine.checkpoints import HubModel, ModelEntry, ModelInfo, Place, why_unsupported
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,9 @@ from app.models.reference import short_revision
 from app.session.downloads import Download, DownloadState
 from app.session.recent_models import Recent
 from app.words import bytes_words, count_words
-from engine import SCHEMES, HubModel, ModelEntry, ModelInfo, ModelSpec, Place, why_unsupported
+from engine import ModelSpec
+from engine.checkpoints import HubModel, ModelEntry, ModelInfo, Place, why_unsupported
+from engine.config import SCHEMES
 
 
 class Section(StrEnum):

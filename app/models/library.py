@@ -16,9 +16,9 @@ from app.session.downloads import Downloads
 from app.session.recent_models import Recent, RecentModels
 from app.session.session import Session
 from app.words import model_words
-from engine import (
+from engine import InvalidInput
+from engine.checkpoints import (
     HubModel,
-    InvalidInput,
     ModelEntry,
     ModelInfo,
     cached_models,

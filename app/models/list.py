@@ -26,7 +26,7 @@ from app.models.reference import folder_reference, is_path
 from app.models.rows import ModelRows, RowPainter
 from app.ui import theme
 from app.ui.labels import Note, label
-from engine import Place
+from engine.checkpoints import Place
 
 EMPTY = "Nothing here has these words. Enter searches the hub for them."
 KEYS = (Qt.Key.Key_Down, Qt.Key.Key_Up, Qt.Key.Key_PageDown, Qt.Key.Key_PageUp)

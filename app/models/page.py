@@ -35,11 +35,9 @@ from app.session.session import Session, SessionState
 from app.ui import theme
 from app.ui.banner import Banner
 from app.words import bytes_words, sentence
-from engine import (
-    ModelCard,
-    ModelSpec,
-    why_unsupported,
-)
+from engine import ModelSpec
+from engine.checkpoints import why_unsupported
+from engine.trace import ModelCard
 
 LIST, SHARE = 340, 0.36  # width of the list in pixels of the design, and its most of the page
 DOWNLOAD_FIRST = "Download it first."

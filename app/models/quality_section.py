@@ -15,7 +15,8 @@ from app.quality.panel import QualityPanel
 from app.quality.quantize_dialog import QuantizeDialog
 from app.session.session import Session
 from app.words import sentence
-from engine import ModelSpec, why_unsupported
+from engine import ModelSpec
+from engine.checkpoints import why_unsupported
 
 
 class QualitySection(QObject):

@@ -10,7 +10,8 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from app.models.items import Item
 from app.models.library import ModelLibrary, inspect_entry
 from app.session.session import Session
-from engine import HubModel, InvalidInput, ModelInfo, hub_info, hub_model
+from engine import InvalidInput
+from engine.checkpoints import HubModel, ModelInfo, hub_info, hub_model
 
 PAUSE_MS = 120  # before a row that was walked over is looked at
 

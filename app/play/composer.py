@@ -18,7 +18,9 @@ from app.ui.controls import Number
 from app.ui.labels import Hairline, Note, label, set_role
 from app.ui.prompt_edit import PromptEdit
 from app.words import sentence
-from engine import InvalidInput, ModelCard, Record, SamplingParams, Submitted, read_prompts
+from engine import InvalidInput, SamplingParams
+from engine.trace import ModelCard, Record, Submitted
+from engine.workloads import read_prompts
 
 DEFAULT_PROMPT = "Tell me a story about a {fox|whale|dragon|robot} and a {lantern|violin|kite|piano}."
 DEFAULT_COUNT = 16

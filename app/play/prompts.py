@@ -6,7 +6,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from engine import InvalidInput, Message, Prompt, SamplingParams, Submission, expand_template, template_size
+from engine import InvalidInput, SamplingParams, Submission
+from engine.config import Message, Prompt
+from engine.workloads import expand_template, template_size
 
 CHARACTERS_A_TOKEN = 4.0
 MOST = 100_000

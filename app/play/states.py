@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtGui import QColor
 
 from app.ui.theme import Theme
-from engine import FinishReason, RequestView, State
+from engine.trace import FinishReason, RequestView, State
 
 
 def state_color(view: RequestView, theme: Theme) -> QColor:

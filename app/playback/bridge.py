@@ -13,7 +13,8 @@ from time import perf_counter
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
 from app.playback.scope import Scope
-from engine import Ended, Header, Record, RequestIndex, RequestView, Step, Submitted, Trace
+from engine import Trace
+from engine.trace import Ended, Header, Record, RequestIndex, RequestView, Step, Submitted
 
 FRAMES_PER_SECOND = 30
 BUDGET = 0.008

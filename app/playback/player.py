@@ -11,7 +11,8 @@ from time import perf_counter
 
 from PySide6.QtCore import QObject, Signal
 
-from engine import Record, RequestIndex, RequestView, Trace
+from engine import Trace
+from engine.trace import Record, RequestIndex, RequestView
 
 CHUNK = 8  # records between looks at the clock
 

@@ -10,8 +10,8 @@ from typing import Protocol
 import numpy as np
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
-from engine import Step, Trace
-from engine.trace.column import Array, Column
+from engine import Trace
+from engine.trace import Array, Column, Step
 
 FRAME_MS = 33
 BUDGET = 0.006  # seconds a frame for all panels together

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.trace.column import Array
+from engine.trace import Array
 
 
 def decimate(low: Array, high: Array, columns: int) -> tuple[Array, Array, Array]:

@@ -11,7 +11,7 @@ from PySide6.QtGui import QBrush, QColor, QImage, QPaintEngine, QPainter, QPaint
 
 from app.ui import theme
 from app.ui.theme import Theme
-from engine.trace.column import Array
+from engine.trace import Array
 
 PERIOD, STROKE = 6.0, 1.2  # of a hatch, in pixels of the design
 QUIET = 0.7  # of a grey hatch

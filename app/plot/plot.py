@@ -14,7 +14,7 @@ from app.plot.colors import lane_color
 from app.ui import theme
 from app.ui.font_face import FontFace
 from app.ui.painted import Painted
-from engine.trace.column import Array
+from engine.trace import Array
 
 
 class Plot(Painted):

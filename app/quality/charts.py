@@ -14,7 +14,7 @@ from app.plot.scheme_mark import draw_scheme, scheme_color
 from app.quality.axes import Axis, across_axis, divergence_axis, perplexity_axis
 from app.quality.words import COLUMN, facts_words, rows_of, value_of, way_words
 from app.ui import theme
-from engine import QualityReport
+from engine.quality import QualityReport
 
 MARK, RING, NEAR = 9, 9, 14  # pixels of the design: a mark, its ring, and how near the pointer must come
 UP = {"divergence": "KL divergence from the original, nats, logarithmic", "perplexity": "perplexity of the text"}

@@ -21,7 +21,9 @@ from app.ui.labels import Note, Row, set_role
 from app.ui.line import Line
 from app.ui.text_choice import TextChoice
 from app.words import bytes_words, left_words, model_words, sentence
-from engine import AwqRecipe, ModelSpec, cached_models, quantize_to_awq, shipped_models, suited_calibration
+from engine import ModelSpec, quantize_to_awq
+from engine.checkpoints import cached_models, shipped_models
+from engine.quality import AwqRecipe, suited_calibration
 
 ABOUT = (
     "4-bit weights, a scale every few inputs, chosen by running a text through the model. The checkpoint loads here "

@@ -9,7 +9,9 @@ from pathlib import Path
 
 from app import storage
 from app.quality.subject import read_info
-from engine import AwqRecipe, InvalidInput, ModelSpec, check_recipe, quantized_bytes, read_text
+from engine import InvalidInput, ModelSpec
+from engine.config import quantized_bytes
+from engine.quality import AwqRecipe, check_recipe, read_text
 
 GROUPS = (128, 64, 32)
 STORED = 2  # bytes of a weight that is not quantized: float16, as autoawq writes it

@@ -12,7 +12,8 @@ from app.session.load_progress import LoadStatus
 from app.session.long_work import LongWork, Outcome
 from app.session.session import LEASED_WORDS, Session, SessionState
 from app.words import left_words, model_words
-from engine import READING, ModelSpec, QualityReport, measure_quality
+from engine import ModelSpec, measure_quality
+from engine.quality import READING, QualityReport
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from app.ui.labels import label
 from app.ui.text_choice import TextChoice
 from app.ui.tick_box import TickBox
 from app.words import bytes_words, sentence
-from engine import suited_text
+from engine.quality import suited_text
 
 TOKENS = 2048
 

@@ -8,18 +8,11 @@ from pathlib import Path
 
 from app.session.estimate import RUNTIME, free_memory, on_gpu
 from app.words import bytes_words
-from engine import (
-    SCHEMES,
-    DeviceMemory,
-    Fit,
-    InvalidInput,
-    ModelInfo,
-    ModelSpec,
-    cached_models,
-    fits,
-    inspect_model,
-    origin_of,
-)
+from engine import InvalidInput, ModelSpec
+from engine.checkpoints import ModelInfo, cached_models, inspect_model
+from engine.config import SCHEMES
+from engine.memory import DeviceMemory, Fit, fits
+from engine.quality import origin_of
 
 ROUNDED = "bfloat16"  # the way that is not quantized, only rounded
 

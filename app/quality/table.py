@@ -39,7 +39,8 @@ from app.quality.words import (
 from app.ui import theme
 from app.ui.font_face import FontFace
 from app.words import sentence
-from engine import SCHEMES, QualityReport, QualityRow
+from engine.config import SCHEMES
+from engine.quality import QualityReport, QualityRow
 
 LINE = 26
 NAME, PRECISION = 0, 1

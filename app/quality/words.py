@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from app.ui.facts import Cell, Facts
 from app.words import bytes_words, duration, number
-from engine import SCHEMES, QualityReport, QualityRow
+from engine.config import SCHEMES
+from engine.quality import QualityReport, QualityRow
 
 BATCH = 16
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from engine import Header, Telemetry
+from engine.trace import Header, Telemetry
 
 LENGTHS = (512, 2048, 8192)  # tokens of a request that people ask of, beside the model's context
 ABOUT = {

@@ -15,7 +15,9 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from app import storage
 from app.session.session import Session
-from engine import InvalidInput, LoadCancelled, LoadProgress, download
+from engine import InvalidInput
+from engine.checkpoints import download
+from engine.jobs import LoadCancelled, LoadProgress
 
 KEY = "models/downloads"
 LOOK_MS = 200

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from engine import EngineConfig, InvalidInput, LoadCancelled, LoadProgress, ModelSpec, inspect_model
+from engine import EngineConfig, InvalidInput, ModelSpec
+from engine.checkpoints import inspect_model
+from engine.jobs import LoadCancelled, LoadProgress
 
 EMBEDDED = ("demo", "demo-draft")
 Tell = Callable[[LoadProgress], None]

@@ -11,7 +11,9 @@ from typing import Any
 from PySide6.QtCore import QObject, Signal
 
 from app.session.load_progress import LoadMeter
-from engine import EngineConfig, EngineFace, InvalidInput, LoadCancelled, LoadProgress, ModelSpec, warm_up
+from engine import EngineConfig, InvalidInput, ModelSpec
+from engine.compare import EngineFace
+from engine.jobs import LoadCancelled, LoadProgress, warm_up
 
 MOST_TORCH_THREADS = max(1, (os.cpu_count() or 2) - 1)  # a core is left to the window: who shares one slows all others
 

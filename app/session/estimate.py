@@ -6,7 +6,10 @@ import contextlib
 from dataclasses import dataclass
 
 from app.words import bytes_words, count_words, sentence
-from engine import DeviceMemory, EngineConfig, Fit, InvalidInput, ModelSpec, fits, inspect_model, nvidia_driver
+from engine import EngineConfig, InvalidInput, ModelSpec
+from engine.checkpoints import inspect_model
+from engine.core import nvidia_driver
+from engine.memory import DeviceMemory, Fit, fits
 
 RUNTIME = 600 << 20  # bytes that an engine's process takes besides weights and pool
 

@@ -16,7 +16,8 @@ from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
 from app.session.engine_lease import EngineLease
 from app.session.session import Session, SessionState
-from engine import EngineHost, InvalidInput
+from engine import InvalidInput
+from engine.compare import EngineHost
 
 FRAMES_PER_SECOND = 30
 

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 
 from app.words import bytes_words
-from engine import LoadProgress
+from engine.jobs import LoadProgress
 
 COUNTED = ("capturing graphs",)  # stages that count things; all others count bytes
 SETTLE = 0.5  # seconds of a stage before its rest can be estimated

@@ -12,7 +12,8 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.session.load_progress import LoadMeter
 from app.session.session import Session
-from engine import InvalidInput, JobDied, LoadCancelled, LoadProgress
+from engine import InvalidInput
+from engine.jobs import JobDied, LoadCancelled, LoadProgress
 
 LOOK_MS = 100
 Report = Callable[[LoadProgress], None]

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from app import storage
-from engine import InvalidInput, Trace, TraceWriter
+from engine import InvalidInput, Trace
+from engine.trace import TraceWriter
 
 OffThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 

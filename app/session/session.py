@@ -25,17 +25,10 @@ from app.session.load_progress import LoadStatus
 from app.session.run_file import RunFile
 from app.session.turns import next_turn, once_more
 from app.words import bytes_words, model_words
-from engine import (
-    EngineConfig,
-    EngineFace,
-    InvalidInput,
-    LoadCancelled,
-    ModelCard,
-    ModelSpec,
-    RequestView,
-    Submission,
-    Trace,
-)
+from engine import EngineConfig, InvalidInput, ModelSpec, Submission, Trace
+from engine.compare import EngineFace
+from engine.jobs import LoadCancelled
+from engine.trace import ModelCard, RequestView
 
 T = TypeVar("T")
 WATCH_MS = 200

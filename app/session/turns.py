@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 
-from engine import Message, Prompt, RequestView, Submission
+from engine import Submission
+from engine.config import Message, Prompt
+from engine.trace import RequestView
 
 
 def next_turn(view: RequestView, text: str) -> Submission:

@@ -9,7 +9,9 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.ui.controls import DropDown, Number, Switch
 from app.ui.labels import Note, Row
-from engine import MODES, PAGED_MODES, SOLITARY_MODES, EngineConfig, nvidia_driver
+from engine import EngineConfig
+from engine.config import MODES, PAGED_MODES, SOLITARY_MODES
+from engine.core import nvidia_driver
 
 GATHERED = ("static", "dynamic")  # batches that leave together
 JOINING = ("continuous-padded", *PAGED_MODES)  # requests come and go while others run

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QFileDialog
 from app import storage
 from app.ui.controls import DropDown
 from app.words import sentence
-from engine import TEXTS
+from engine.quality import TEXTS
 
 FILE = "file"  # the last entry
 FOLDER_KEY = "quality/folder"

@@ -21,7 +21,8 @@ from app.window.notices import Notices
 from app.window.saved_runs import SavedRuns
 from app.window.top_bar import TopBar
 from app.words import held_words, model_words, run_words, sentence
-from engine import RUN_SUFFIX, EngineConfig, ModelCard, ModelSpec, Trace
+from engine import EngineConfig, ModelSpec, Trace
+from engine.trace import RUN_SUFFIX, ModelCard
 
 if TYPE_CHECKING:
     from app.compare.page import ComparePage

@@ -10,7 +10,7 @@ from app.session.session import Session, SessionState
 from app.ui.banner import Banner
 from app.window.saved_runs import SavedRuns
 from app.words import sentence
-from engine import Notice, Record
+from engine.trace import Notice, Record
 
 
 class Notices(QObject):

@@ -19,18 +19,11 @@ import qasync
 from app import storage
 from app.compare.choice import FIRST_WORKLOAD, LaneChoice, RaceChoice
 from app.ui import theme
-from engine import (
-    RUN_SUFFIX,
-    EngineConfig,
-    InvalidInput,
-    ModelSpec,
-    Prompt,
-    Submission,
-    demo_workload,
-    measure,
-    save_trace,
-    table,
-)
+from engine import EngineConfig, InvalidInput, ModelSpec, Submission, measure, save_trace
+from engine.compare import table
+from engine.config import Prompt
+from engine.trace import RUN_SUFFIX
+from engine.workloads import demo_workload
 
 if TYPE_CHECKING:
     from app.window.main_window import MainWindow

@@ -14,7 +14,9 @@ from app.playback.bridge import Bridge
 from app.session.session import Session, SessionState
 from app.ui.banner import Banner
 from app.words import sentence
-from engine import RUN_SUFFIX, InvalidInput, LoadCancelled, Trace, load_trace
+from engine import InvalidInput, Trace, load_trace
+from engine.jobs import LoadCancelled
+from engine.trace import RUN_SUFFIX
 
 
 class SavedRuns(QObject):

@@ -1,0 +1,28 @@
+"""Many runs side by side: lanes, races, sweeps, their table, and whether they agree."""
+
+from engine.compare.agreement import NEAR_TIE, Agreement, Parting, Verdict, agreement, agreements
+from engine.compare.host import EngineFace, EngineHost, LocalHost
+from engine.compare.lane import (
+    LANE_GRAMMAR,
+    Lane,
+    lane_name,
+    lane_names,
+    lane_sentence,
+    lane_text,
+    lane_title,
+    parse_lane,
+    parse_lanes,
+)
+from engine.compare.lane_run import LaneEvent, LaneFailed, LaneFinished, LaneLoading, LaneRun, LaneStarted
+from engine.compare.race import RACE_ORDERS, Race, RaceEvent, RaceFinished, RaceResult
+from engine.compare.sweep import (
+    Recommendation,
+    Sweep,
+    SweepEvent,
+    SweepFinished,
+    SweepOutcome,
+    SweepPoint,
+    SweepResult,
+    sizes_up_to,
+)
+from engine.compare.table import Comparison, MeasureCell, MeasureRow, compare, compare_race, table

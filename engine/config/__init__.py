@@ -1,0 +1,19 @@
+"""Every choice a person makes, checked: models, engine, sampling, quantization schemes. No torch."""
+
+from engine.config.schemes import SCHEMES, Quantization, missing, quantized_bytes
+from engine.config.specs import (
+    DELIVERIES,
+    DTYPES,
+    MODES,
+    MOST_SAMPLES,
+    PAGED_MODES,
+    QUANTIZATIONS,
+    SOLITARY_MODES,
+    EngineConfig,
+    InvalidInput,
+    Message,
+    ModelSpec,
+    Prompt,
+    SamplingParams,
+    Submission,
+)

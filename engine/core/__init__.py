@@ -1,0 +1,19 @@
+"""The engine: its loop, its process, and the streams it answers with."""
+
+from typing import TYPE_CHECKING, Any
+
+from engine.core.machine import nvidia_driver, processor_name, usable_cores
+from engine.core.process import EngineProcess
+from engine.core.run import Run
+from engine.core.stream import Completion, Delta, Stream
+
+if TYPE_CHECKING:
+    from engine.core.engine import Engine
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Engine":  # needs torch
+        from engine.core.engine import Engine
+
+        return Engine
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

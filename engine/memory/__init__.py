@@ -1,0 +1,4 @@
+"""What weights, pool and activations take, and whether that fits."""
+
+from engine.memory.fit import DeviceMemory, Fit, fits, model_info, simple_kv
+from engine.memory.rules import kv_capacity

@@ -1,0 +1,5 @@
+"""What a quantization costs, measured; AWQ checkpoints, made."""
+
+from engine.quality.awq_recipe import GROUPS, AwqRecipe, check_recipe, origin_of, quantize_to_awq
+from engine.quality.report import DEFAULT_TOKENS, READING, QualityReport, QualityRow, measure_quality, ranked
+from engine.quality.texts import TEXTS, read_text, suited_calibration, suited_text

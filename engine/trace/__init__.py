@@ -1,1 +1,32 @@
-"""The trace: records, the growing log with its index, metrics, and the file."""
+"""What happened: immutable records, the requests they tell of, measures, and the file they are kept in. No torch."""
+
+from engine.trace.column import Array, Column
+from engine.trace.log import Log, time_of
+from engine.trace.measures import MEASURES, Measure, formulas, ratio_text
+from engine.trace.metrics import KvShares, Metrics, RequestMetrics, Spread, Timings, measure, request_metrics, timings
+from engine.trace.records import (
+    BlockEvent,
+    Ended,
+    FinishReason,
+    Header,
+    Kind,
+    Machine,
+    MemoryBreakdown,
+    ModelCard,
+    Notice,
+    Record,
+    Refusal,
+    Roof,
+    Step,
+    StepStarted,
+    Submitted,
+    Telemetry,
+)
+from engine.trace.requests import RequestIndex, RequestView, SampleView, State
+from engine.trace.slo import Slo
+from engine.trace.store import SUFFIX as RUN_SUFFIX
+from engine.trace.store import TraceWriter
+from engine.trace.store import load as load_trace
+from engine.trace.store import save as save_trace
+from engine.trace.trace import Trace
+from engine.trace.work import Work, WorkCounter, count_work

@@ -11,20 +11,8 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.playback.bridge import Bridge
-from engine import (
-    Ended,
-    Engine,
-    EngineConfig,
-    FinishReason,
-    Kind,
-    ModelSpec,
-    Record,
-    SamplingParams,
-    Step,
-    Submission,
-    Submitted,
-    Trace,
-)
+from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Submission, Trace
+from engine.trace import Ended, FinishReason, Kind, Record, Step, Submitted
 
 Tell = Callable[[Sequence[Record]], None]
 

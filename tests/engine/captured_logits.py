@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine import Engine, EngineConfig, Kind, Step, StepStarted, Trace
+from engine import Engine, EngineConfig, Trace
+from engine.trace import Kind, Step, StepStarted
 
 
 class CapturedLogits:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from engine import Engine, EngineConfig, FinishReason, Kind, ModelSpec, Notice, SamplingParams, Submission, Trace
+from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Submission, Trace
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.decoding.output import Output
 from engine.models.loading import LoadedModel, load
@@ -24,6 +24,7 @@ from engine.runner import make_runner
 from engine.scheduler.block_pool import BlockPool
 from engine.scheduler.request import Branch, Emission, Request
 from engine.scheduler.scheduler import Scheduler
+from engine.trace import FinishReason, Kind, Notice
 from tests.engine.captured_logits import CapturedLogits
 from tests.engine.tiny_models import VOCABULARY
 

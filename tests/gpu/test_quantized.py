@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine import MODES, QUANTIZATIONS, Engine, EngineConfig, ModelSpec, SamplingParams
+from engine import Engine, EngineConfig, ModelSpec, SamplingParams
 from engine.bench.cpu.quantized import no_bars
 from engine.bench.cpu.rounded_awq import save_rounded_awq
+from engine.config import MODES, QUANTIZATIONS
 from engine.config.schemes import missing
 from engine.models.loading import load
 from engine.models.weight_count import held_bytes

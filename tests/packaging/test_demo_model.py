@@ -10,17 +10,10 @@ from types import ModuleType
 import pytest
 
 import resources
-from engine import (
-    QUANTIZATIONS,
-    Completion,
-    Engine,
-    EngineConfig,
-    FinishReason,
-    ModelSpec,
-    SamplingParams,
-    Submission,
-    inspect_model,
-)
+from engine import Completion, Engine, EngineConfig, ModelSpec, SamplingParams, Submission
+from engine.checkpoints import inspect_model
+from engine.config import QUANTIZATIONS
+from engine.trace import FinishReason
 
 PROMPTS = 100
 SOME = 30  # of them, asked of each quantization

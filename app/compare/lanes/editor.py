@@ -14,7 +14,8 @@ from app.ui.config_form import ConfigForm
 from app.ui.controls import DropDown
 from app.ui.labels import Heading, Note, Row
 from app.ui.popover import Popover
-from engine import SCHEMES, InvalidInput, ModelSpec
+from engine import InvalidInput, ModelSpec
+from engine.config import SCHEMES
 
 PLAYS, DEMO, FOLDER = "play", "demo", "folder"
 

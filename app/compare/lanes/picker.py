@@ -12,7 +12,7 @@ from app.compare.lanes.mark import LaneMark
 from app.ui import theme
 from app.ui.flow_layout import Flow
 from app.ui.labels import label
-from engine import lane_names
+from engine.compare import lane_names
 
 MIME = "application/x-batchscope-lane"
 

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.ui import theme
 from app.ui.font_face import FontFace
-from engine import RequestView, State
+from engine.trace import RequestView, State
 
 COLUMN = 250
 TAIL = 80  # characters that can be seen at most

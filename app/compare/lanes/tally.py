@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.words import duration, number
-from engine import Ended, FinishReason, Kind, Record, Step, Submitted
+from engine.trace import Ended, FinishReason, Kind, Record, Step, Submitted
 
 KINDS = ("reserved", "internal", "external")
 LEAST_SHARE = 0.0005  # a kind of KV waste below it is not worth a word

@@ -23,8 +23,8 @@ from app.ui import theme
 from app.ui.labels import Note, label, set_role
 from app.ui.line import Line
 from app.words import duration, held_words, model_words, sentence
-from engine import SCHEMES, Ended, Notice, Record, Step
-from engine.trace.column import Column
+from engine.config import SCHEMES
+from engine.trace import Column, Ended, Notice, Record, Step
 
 if TYPE_CHECKING:
     from app.compare.race.session import RaceSession

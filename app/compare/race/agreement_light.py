@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QLabel, QPushButton, QScrollArea, QVBoxLayout, QWi
 from app.ui import theme
 from app.ui.labels import Heading, label
 from app.ui.popover import Popover
-from engine import NEAR_TIE, Agreement, Parting, Verdict
+from engine.compare import NEAR_TIE, Agreement, Parting, Verdict
 
 MOST_LINES = 60
 WORST = (Verdict.DIFFERS, Verdict.NEAR_TIE, Verdict.SAME)

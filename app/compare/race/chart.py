@@ -13,7 +13,7 @@ from PySide6.QtGui import (
 
 from app.compare.race.series import LaneSeries
 from app.plot.plot import Plot
-from engine.trace.column import Array, Column
+from engine.trace import Array, Column
 
 
 @dataclass(slots=True)

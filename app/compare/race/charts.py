@@ -17,7 +17,7 @@ from app.compare.race.series import LaneSeries
 from app.compare.race.strips import ItlChart, TtftChart
 from app.plot.scales import nice_end
 from app.ui import theme
-from engine import Record
+from engine.trace import Record
 
 TICK_MS = 33  # one chart a tick: each of four is drawn eight times a second
 

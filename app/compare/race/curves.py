@@ -18,7 +18,7 @@ from app.plot.plot import apart, draw_line, draw_mark
 from app.plot.scales import nice_top, tick_words
 from app.ui import theme
 from app.words import number
-from engine.trace.column import Column
+from engine.trace import Column
 
 MARKS_A_LINE = 4
 

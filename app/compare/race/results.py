@@ -21,7 +21,7 @@ from app.plot.colors import lane_color
 from app.ui import theme
 from app.ui.font_face import FontFace
 from app.ui.labels import Heading, label
-from engine import Comparison, MeasureRow
+from engine.compare import Comparison, MeasureRow
 
 FEW = (
     "output_throughput", "goodput", "ttft.p95", "itl.p99", "e2e.p50", "longest_stall", "wasted_row_share",

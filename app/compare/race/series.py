@@ -11,8 +11,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from engine import Ended, Record, Step, Submitted
-from engine.trace.column import Array, Column
+from engine.trace import Array, Column, Ended, Record, Step, Submitted
 
 DOTS = 600
 KEPT_EXTREMES = 8

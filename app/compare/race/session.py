@@ -19,29 +19,24 @@ from app.playback.scope import Scope
 from app.session.lessee import Lessee
 from app.session.load_progress import LoadMeter, LoadStatus
 from app.session.session import Session
-from engine import (
+from engine import InvalidInput, Lane, Race, Trace, load_workload, save_trace
+from engine.compare import (
     Agreement,
     Comparison,
-    InvalidInput,
-    Lane,
     LaneFailed,
     LaneFinished,
     LaneLoading,
     LaneStarted,
-    Race,
     RaceEvent,
     RaceFinished,
     RaceResult,
-    Slo,
-    Trace,
     agreements,
     compare_race,
     lane_names,
     lane_sentence,
     lane_title,
-    load_workload,
-    save_trace,
 )
+from engine.trace import Slo
 
 BUDGET = 0.008
 FILL = 1.25  # how much longer the shown span gets when a lane runs out of it

@@ -22,7 +22,7 @@ from app.plot.plot import draw_mark
 from app.plot.scales import axis_words, nice_top
 from app.ui import theme
 from app.words import duration
-from engine.trace.column import Array, Column
+from engine.trace import Array, Column
 
 DOT_ALPHA = 0.7
 

@@ -29,7 +29,8 @@ from app.ui import theme
 from app.ui.controls import DropDown
 from app.ui.labels import Heading, label
 from app.words import sentence
-from engine import MEASURES, Measure, SweepResult
+from engine.compare import SweepResult
+from engine.trace import MEASURES, Measure
 
 MEASURED = ("output_throughput", "average_latency", "ttft.p99", "tpot.p99", "itl.p99", "e2e.p99")
 EMPTY_WORDS = "Each lane at every batch size: where more batching stops paying, and what to take."

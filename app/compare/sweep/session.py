@@ -11,24 +11,18 @@ from PySide6.QtCore import QObject, Signal
 from app.compare.choice import RaceChoice
 from app.session.lessee import Lessee
 from app.session.session import Session
-from engine import (
-    InvalidInput,
+from engine import InvalidInput, Run, Sweep, Trace, load_workload, measure
+from engine.compare import (
     LaneFailed,
     LaneFinished,
     LaneLoading,
     LaneStarted,
-    Metrics,
-    Run,
-    Slo,
-    Sweep,
     SweepEvent,
     SweepFinished,
     SweepOutcome,
     SweepResult,
-    Trace,
-    load_workload,
-    measure,
 )
+from engine.trace import Metrics, Slo
 
 N = TypeVar("N", int, float)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from app.inside.kv_map.state import KvState
-from engine import Kind, Record, Step, Submitted
+from engine.trace import Kind, Record, Step, Submitted
 
 FURTHEST = 8192  # records that are looked through for a token's text
 MOST_IDS = 8

@@ -12,7 +12,7 @@ from PySide6.QtGui import QPainter, QPen, QPolygonF
 from app.inside.kv_map.pixels import Grid
 from app.inside.kv_map.state import KvState, Mark
 from app.ui import theme
-from engine.trace.column import Array
+from engine.trace import Array
 
 SECONDS = 0.3
 LATE = 256  # steps: after a longer jump nothing is new

@@ -26,7 +26,7 @@ from app.inside.kv_map.words import tip_words
 from app.ui import theme
 from app.ui.font_face import FontFace
 from app.ui.painted import Painted
-from engine.trace.column import Array
+from engine.trace import Array
 
 LARGEST = 22  # pixels of a cell
 JOINED = 6  # from which on a line joins the blocks of a table

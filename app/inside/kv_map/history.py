@@ -14,8 +14,7 @@ import numpy as np
 
 from app.inside.kv_map.state import FIELDS, KvState, Requests
 from app.inside.kv_map.tables import keys_of
-from engine import Header, Record, Step, Submitted
-from engine.trace.column import Array, Column
+from engine.trace import Array, Column, Header, Record, Step, Submitted
 
 EVERY = 128  # steps from one keyframe to the next
 WHOLE = 32  # keyframes from one whole one to the next

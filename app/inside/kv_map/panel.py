@@ -30,7 +30,7 @@ from app.inside.panel import InsightPanel
 from app.playback.scope import Scope
 from app.ui import theme
 from app.ui.facts import Facts
-from engine import Record, Step
+from engine.trace import Record, Step
 
 WIDE = 520  # pixels from which on the block table stands beside the map
 TALL = 260  # from which on there is room for three lines below it

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.inside.kv_map.state import CACHED, FREE, KvState
-from engine.trace.column import Array
+from engine.trace import Array
 
 DETAILED = 4  # device pixels from which on a cell shows its fill and has a gap beside it
 NOTCHED = 3  # from which on a shared block has its corner cut

@@ -12,8 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from app.inside.kv_map.tables import SAMPLES, BlockTables, keys_of
-from engine import BlockEvent, Ended, Header, Kind, Record, Step, Submitted
-from engine.trace.column import Array
+from engine.trace import Array, BlockEvent, Ended, Header, Kind, Record, Step, Submitted
 
 FREE, CACHED = -1, -2  # in place of an owner
 FIELDS: dict[str, type[np.generic]] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.trace.column import Array
+from engine.trace import Array
 
 SAMPLES = 64  # of one request at most: a sample's key is request * SAMPLES + branch
 _SPARE = 4  # blocks of room that a new table has beyond its first ones

@@ -10,7 +10,7 @@ from app.inside.panel import InsightPanel
 from app.playback.scope import Scope
 from app.ui import theme
 from app.ui.facts import Facts
-from engine import Header, Record, Telemetry
+from engine.trace import Header, Record, Telemetry
 
 ROWS = 2000  # of the table: the readings up to the cursor
 

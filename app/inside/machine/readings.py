@@ -9,8 +9,7 @@ import numpy as np
 
 from app.plot.scales import nice_bytes, nice_top
 from app.words import bytes_words
-from engine import Header, Telemetry
-from engine.trace.column import Array, Column
+from engine.trace import Array, Column, Header, Telemetry
 
 
 @dataclass(frozen=True, slots=True)

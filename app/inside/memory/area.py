@@ -28,7 +28,7 @@ from app.ui import theme
 from app.ui.font_face import FontFace
 from app.ui.painted import Painted
 from app.words import bytes_words
-from engine.trace.column import Array
+from engine.trace import Array
 
 LOW = 0.25  # a pool of which less is held is not drawn to its whole height
 HIGHEST = 1.6  # pools: what is computed beyond leaves the picture

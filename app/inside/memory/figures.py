@@ -16,7 +16,7 @@ from app.ui import theme
 from app.ui.font_face import FontFace
 from app.ui.painted import Painted
 from app.words import bytes_words
-from engine import kv_capacity
+from engine.memory import kv_capacity
 
 WIDTH = 292
 TIPS = {

@@ -21,7 +21,7 @@ from app.session.device_memory import captured_words, device_bill
 from app.ui import theme
 from app.ui.facts import Cell, Facts
 from app.words import duration
-from engine import MEASURES, Header, Record, Telemetry
+from engine.trace import MEASURES, Header, Record, Telemetry
 
 MINUTE = 60.0
 WIDE = 540  # pixels of the design from which on numbers stand beside the picture

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engine.trace.column import Array
+from engine.trace import Array
 
 DASH = (5, 3)  # pixels with and without ink, before the scale
 

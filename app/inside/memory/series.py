@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine import BlockEvent, Ended, Header, Kind, KvShares, Record, Step, Submitted
-from engine.trace.column import Array, Column
+from engine.trace import Array, BlockEvent, Column, Ended, Header, Kind, KvShares, Record, Step, Submitted
 
 KINDS = ("used", "reserved", "internal", "external")
 DRAWN = (*KINDS, "to_limit", "to_context", "paged")

@@ -9,7 +9,7 @@ import numpy as np
 from PySide6.QtCore import QRectF
 
 from app.inside.roofline.points import FINENESS, X_DECADES, Y_DECADES, Point, RooflinePoints
-from engine.trace.column import Array
+from engine.trace import Array
 
 TAIL = 0.003  # of the steps, the slowest, may lie below the axis: one that stalled does not squeeze all others
 

@@ -11,7 +11,7 @@ from app.inside.roofline.words import bound_words, summary
 from app.playback.scope import ROUNDING, Scope
 from app.ui import theme
 from app.ui.facts import Facts
-from engine import Header, Record, Step
+from engine.trace import Header, Record, Step
 
 ROWS = 500  # of the table: the steps before the cursor
 COLUMNS = (

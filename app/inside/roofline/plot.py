@@ -37,7 +37,7 @@ from app.ui import theme
 from app.ui.font_face import FontFace
 from app.ui.painted import Painted
 from app.words import bytes_words
-from engine.trace.column import Array
+from engine.trace import Array
 
 RECENT = 2000  # points that are drawn one by one
 AGES = ((100, 0.95), (500, 0.5), (RECENT, 0.28))  # how many of the latest, and how strong

@@ -13,8 +13,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from engine import Header, Kind, Roof, Step, WorkCounter
-from engine.trace.column import Array, Column
+from engine.trace import Array, Column, Header, Kind, Roof, Step, WorkCounter
 
 PREFILL, DECODE, MIXED = 0, 1, 2
 KINDS = ("prefill", "decode", "mixed")

@@ -9,7 +9,7 @@ from enum import StrEnum
 import numpy as np
 
 from app.inside.step.history import StepHistory
-from engine import BlockEvent, Step
+from engine.trace import BlockEvent, Step
 
 RUNS = 3  # of block numbers that are named before the rest is only counted
 

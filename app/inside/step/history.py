@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from engine import BlockEvent, Header, Kind, Record, Step, Submitted
+from engine.trace import BlockEvent, Header, Kind, Record, Step, Submitted
 
 Owner = tuple[int, int]  # a request and which of its samples
 

@@ -7,7 +7,7 @@ from PySide6.QtGui import QColor
 from app.inside.step.story import StepRow, Waste
 from app.plot.patterns import Mark
 from app.ui import theme
-from engine import Kind
+from engine.trace import Kind
 
 DIMMED = 0.55
 

@@ -16,7 +16,7 @@ from app.inside.step.story import StepStory
 from app.playback.scope import Scope
 from app.ui import theme
 from app.ui.facts import Facts
-from engine import Record
+from engine.trace import Record
 
 NOTHING = "No step yet. Send a prompt, and the step that computes it is taken apart here."
 BEFORE = "The cursor stands before the first step. Go to the next step to see it."

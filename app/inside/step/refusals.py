@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine import Header, Refusal, Step
+from engine.trace import Header, Refusal, Step
 
 GATHERED = ("static", "dynamic")  # their Running is called Batch size
 

@@ -13,8 +13,7 @@ from app.inside.step.history import StepHistory
 from app.inside.step.refusals import RefusalWords, refusals
 from app.inside.step.times import StepTimes, step_times
 from app.words import counted, duration, graph_words
-from engine import Header, Kind, Step
-from engine.trace.column import Array
+from engine.trace import Array, Header, Kind, Step
 
 VISIBLE = str.maketrans({"\n": "↵", "\t": "⇥", "\r": "␍"})
 

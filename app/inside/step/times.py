@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine import Header, Kind, Step, count_work
-from engine.trace.column import Array
+from engine.trace import Array, Header, Kind, Step, count_work
 
 # In order of time. What no phase accounts for is shown where the host does other work: between launching and waiting.
 ORDER = ("plan", "prepare", "forward", "sample", "other", "wait", "commit")

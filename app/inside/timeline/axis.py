@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.trace.column import Array
+from engine.trace import Array
 
 
 class Axis(StrEnum):

@@ -10,7 +10,7 @@ from PySide6.QtGui import QColor, QPainter, QPen, QPixmap, QPolygonF
 
 from app.inside.timeline.marks import Mark
 from app.ui import theme
-from engine.trace.column import Array
+from engine.trace import Array
 
 SIZE = 6  # pixels of the design, without the halo
 HALO = 1.5

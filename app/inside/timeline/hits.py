@@ -13,7 +13,7 @@ from app.inside.timeline.layout import Part
 from app.inside.timeline.marks import Mark, Stalls, TimelineMarks
 from app.inside.timeline.runs import Cell, TimelineCells
 from app.inside.timeline.steps import TimelineSteps
-from engine.trace.column import Array
+from engine.trace import Array
 
 
 @dataclass(frozen=True, slots=True)

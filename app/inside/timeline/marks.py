@@ -11,8 +11,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from engine import Ended, FinishReason, Kind, Step, Submitted
-from engine.trace.column import Array, Column
+from engine.trace import Array, Column, Ended, FinishReason, Kind, Step, Submitted
 
 LEAST, MEDIANS = 0.05, 4.0  # the threshold while none is chosen: seconds, and times the median
 KEPT_MEDIANS = 2.0  # meanwhile gaps of so many medians so far are kept: the median may still fall to half

@@ -29,7 +29,7 @@ from app.inside.timeline.tracks import (
 from app.inside.timeline.words import length_words
 from app.ui import theme
 from app.ui.font_face import FontFace
-from engine.trace.column import Array
+from engine.trace import Array
 
 LEAST_BAR = 8  # pixels of the design: on lower bars marks have no room
 STALLS = 1500  # drawn at once, the longest

@@ -18,7 +18,8 @@ from app.inside.timeline.view import TimelineView
 from app.inside.timeline.words import length_words, step_words
 from app.playback.scope import Scope
 from app.ui.facts import Cell, Facts
-from engine import PAGED_MODES, Ended, Header, Record, Step, Submitted
+from engine.config import PAGED_MODES
+from engine.trace import Ended, Header, Record, Step, Submitted
 
 THRESHOLDS = (None, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # seconds; None: from the median gap
 MOST_ROWS = 4000  # of the table

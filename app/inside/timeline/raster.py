@@ -12,7 +12,7 @@ import numpy as np
 
 from app.inside.timeline.axis import Axis, places_of, run_places, times_of
 from app.inside.timeline.runs import SHADES, Shade, TimelineCells
-from engine.trace.column import Array
+from engine.trace import Array
 
 MAJORITY = 0.5
 CHUNK = 16_384  # narrow runs at a time: what is made on the way stays in the cache, and no fresh memory is asked for

@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from engine import Kind, Record, Step
-from engine.trace.column import Array, Column
+from engine.trace import Array, Column, Kind, Record, Step
 
 BLOCK = 256  # runs whose common span is known, so that those out of sight are not looked at
 LEVELS = 6  # a row that computes again what it has known: one token in 2, 4 … 64 is new

@@ -12,7 +12,7 @@ import numpy as np
 
 from app.inside.timeline.raster import Raster
 from app.inside.timeline.runs import NEW_SHARE, SHADES, Shade, TimelineCells
-from engine.trace.column import Array
+from engine.trace import Array
 
 DEPTHS = 4  # of a hatch line's soft edge; the last is the line itself
 LEAST = 0.4  # a pixel is at least so full, however short what ran in it

@@ -19,8 +19,7 @@ from app.inside.timeline.words import cell_words
 from app.plot.scales import time_ticks
 from app.ui import theme
 from app.ui.font_face import FontFace
-from engine import Record, Step
-from engine.trace.column import Array
+from engine.trace import Array, Record, Step
 
 GAP = 3  # pixels from which on a run has a head that sets it apart from the last
 LEAD = 8  # columns drawn again before what is new: a run's head and a hatch's stroke look back

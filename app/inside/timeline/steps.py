@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.inside.timeline.axis import Axis
-from engine import Kind, Step
-from engine.trace.column import Array, Column
+from engine.trace import Array, Column, Kind, Step
 
 TOKENS = ("decode", "prefill", "wasted", "padding")
 LAUNCH = ("plan", "prepare", "forward", "sample")  # one after another from the step's start

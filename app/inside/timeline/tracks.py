@@ -15,7 +15,7 @@ import numpy as np
 from app.inside.timeline.shading import DEPTHS, packed
 from app.inside.timeline.steps import LAUNCH, TAIL, TOKENS, TokenColumns
 from app.plot.scales import nice_top
-from engine.trace.column import Array
+from engine.trace import Array
 
 TOPS = (1, 1.5, 2, 3, 5, 7.5, 10)
 NEAR_BUDGET = 2.5  # a budget further above the most in sight has its line at the rim, not at its height

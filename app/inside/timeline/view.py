@@ -23,7 +23,7 @@ from app.inside.timeline.words import (
     step_ticks,
 )
 from app.ui import theme
-from engine.trace.column import Array
+from engine.trace import Array
 
 LAST = {Axis.TIME: 10.0, Axis.STEPS: 400.0}  # what is kept in sight while the newest is followed
 PALE = 0.6  # how much of the panel's ground lies on what comes after the cursor

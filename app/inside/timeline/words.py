@@ -10,8 +10,7 @@ from app.inside.timeline.marks import MARK_WORDS, Mark
 from app.inside.timeline.runs import Cell
 from app.inside.timeline.steps import PHASES, Row
 from app.words import graph_words
-from engine import Kind
-from engine.trace.column import Array
+from engine.trace import Array, Kind
 
 NAMED = 0.02  # phases of a smaller share of their step are told together
 

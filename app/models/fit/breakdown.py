@@ -10,7 +10,9 @@ from dataclasses import asdict, dataclass
 
 from app.session.estimate import free_memory, on_gpu
 from app.words import bytes_words
-from engine import SCHEMES, DeviceMemory, Fit, ModelInfo, fits, simple_kv
+from engine.checkpoints import ModelInfo
+from engine.config import SCHEMES
+from engine.memory import DeviceMemory, Fit, fits, simple_kv
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 

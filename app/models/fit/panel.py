@@ -19,7 +19,10 @@ from app.ui.flow_layout import Flow
 from app.ui.labels import Note, label
 from app.ui.line import Line
 from app.words import bytes_words, sentence
-from engine import DTYPES, QUANTIZATIONS, Fit, InvalidInput, ModelInfo, ModelSpec
+from engine import InvalidInput, ModelSpec
+from engine.checkpoints import ModelInfo
+from engine.config import DTYPES, QUANTIZATIONS
+from engine.memory import Fit
 
 LENGTH, LONGEST = 1024, 1_048_576
 

@@ -15,7 +15,8 @@ from app.ui.font_face import FontFace
 from app.ui.labels import set_role
 from app.ui.painted import Painted
 from app.words import bytes_words
-from engine import SCHEMES, DeviceMemory, Fit
+from engine.config import SCHEMES
+from engine.memory import DeviceMemory, Fit
 
 HEIGHT, HEAD, BUTTON, GAP = 48, 26, 76, 10  # pixels of the design
 MADE_BY = "batchscope quantize"  # named where a checkpoint is missing that this command makes

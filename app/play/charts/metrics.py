@@ -14,7 +14,7 @@ from app.plot.scales import tick_words
 from app.ui import theme
 from app.ui.theme import Theme
 from app.words import bytes_words, duration, number
-from engine.trace.column import Array
+from engine.trace import Array
 
 Line = tuple[Array, Array]  # the lowest and highest value of each bin
 

@@ -26,7 +26,7 @@ from app.ui.font_face import FontFace
 from app.ui.labels import Heading
 from app.ui.painted import Painted
 from app.words import duration
-from engine import Record
+from engine.trace import Record
 
 WINDOW = 60.0
 TICK_MS = 33

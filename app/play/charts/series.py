@@ -9,8 +9,7 @@ from collections import deque
 
 import numpy as np
 
-from engine import Header, Record, Step, Submitted, Telemetry
-from engine.trace.column import Array
+from engine.trace import Array, Header, Record, Step, Submitted, Telemetry
 
 BIN = 0.25
 RATE_SPAN = 1.0

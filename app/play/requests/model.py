@@ -10,7 +10,7 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelInd
 
 from app.playback.bridge import Bridge
 from app.words import duration, number, request_title, state_rank, state_words
-from engine import RequestView, request_metrics
+from engine.trace import RequestView, request_metrics
 
 PROMPT = 1  # the place of the column that takes what room is left
 Index = QModelIndex | QPersistentModelIndex

@@ -35,7 +35,7 @@ from app.ui import theme
 from app.ui.font_face import FontFace
 from app.ui.line import Line
 from app.words import duration
-from engine import Ended, Record, Step, Submitted
+from engine.trace import Ended, Record, Step, Submitted
 
 REFRESH_MS = 200
 NARROWEST = 160  # a column of prompts

@@ -20,7 +20,9 @@ from app.ui.font_face import FontFace
 from app.ui.labels import label
 from app.ui.painted import Painted
 from app.words import bytes_words
-from engine import EngineConfig, Header, kv_capacity
+from engine import EngineConfig
+from engine.memory import kv_capacity
+from engine.trace import Header
 
 LENGTH_KEY = "model/request length"
 CERTAIN = ("others", "free")  # known even where the rest is estimated

@@ -19,7 +19,10 @@ from app.ui.config_form import devices
 from app.ui.controls import DropDown
 from app.ui.labels import Heading, Note, Row, set_role
 from app.words import SHIPPED, bytes_words, count_words, sentence
-from engine import DTYPES, SCHEMES, Fit, Header, InvalidInput, ModelCard, ModelSpec, Trace
+from engine import InvalidInput, ModelSpec, Trace
+from engine.config import DTYPES, SCHEMES
+from engine.memory import Fit
+from engine.trace import Header, ModelCard
 
 FOLDER, HUB = "folder", "hub"
 PRECISION = "automatic: as stored on a GPU; on a CPU float32, or bfloat16 with quantized weights"

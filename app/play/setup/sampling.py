@@ -11,7 +11,8 @@ from PySide6.QtWidgets import QLineEdit, QPushButton, QVBoxLayout, QWidget
 from app import storage
 from app.ui.controls import DropDown, Number, SliderValue, Switch
 from app.ui.labels import Heading, Note, Row
-from engine import MOST_SAMPLES, PAGED_MODES, InvalidInput, SamplingParams
+from engine import InvalidInput, SamplingParams
+from engine.config import MOST_SAMPLES, PAGED_MODES
 
 KEY = "sampling/params"
 PRESETS: dict[str, SamplingParams] = {

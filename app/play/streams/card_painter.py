@@ -10,7 +10,7 @@ from app.play.streams.wrapped_tail import WrappedTail, columns_of
 from app.ui import theme
 from app.ui.font_face import FontFace
 from app.words import duration, number, request_title, state_words
-from engine import FinishReason, RequestView, State
+from engine.trace import FinishReason, RequestView, State
 
 CACHED = 1024
 SAYS = {

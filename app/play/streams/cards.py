@@ -22,7 +22,7 @@ from app.play.streams.card_painter import CardPainter
 from app.playback.bridge import Bridge
 from app.ui import theme
 from app.words import request_tooltip, state_words
-from engine import RequestView, State
+from engine.trace import RequestView, State
 
 NARROWEST, WIDEST, GAP = 240, 360, 8
 FEWEST_LINES, MOST_LINES = 4, 12

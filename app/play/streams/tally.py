@@ -11,8 +11,7 @@ from math import inf
 
 import numpy as np
 
-from engine import Ended, Record, Step, Submitted
-from engine.trace.column import Column
+from engine.trace import Column, Ended, Record, Step, Submitted
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from app.ui import theme
 from app.ui.labels import label
 from app.ui.line import Line, Parts
 from app.words import duration, number
-from engine import Ended, Record, Step, Submitted
+from engine.trace import Ended, Record, Step, Submitted
 
 FIGURES_MS = 100
 SEPARATOR = "  ·  "

@@ -34,7 +34,7 @@ from app.session.session import Session
 from app.ui import theme
 from app.ui.labels import Note, label
 from app.words import duration, number, state_words
-from engine import Ended, Record, RequestView, SampleView, State, Step, Submitted, request_metrics
+from engine.trace import Ended, Record, RequestView, SampleView, State, Step, Submitted, request_metrics
 
 EMPTY = "Select a stream to read it whole."
 WIDE = 860  # from here on, name and numbers share a line

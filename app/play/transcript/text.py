@@ -25,7 +25,7 @@ from PySide6.QtWidgets import QApplication, QPlainTextEdit
 from app.play.transcript.styles import GHOST, PLAIN, TokenMode, formats
 from app.play.transcript.tokens import shown_units
 from app.ui import theme
-from engine.trace.column import Array, Column
+from engine.trace import Array, Column
 
 NONE = np.zeros(0, np.int64)
 UNKNOWN = 253  # a class that nothing has

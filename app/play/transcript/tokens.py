@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from engine import RequestView, Step
-from engine.trace.column import Array
+from engine.trace import Array, RequestView, Step
 
 LIKELY = (0.8, 0.5, 0.2, 0.05)  # probabilities between the classes 0 (likeliest) to 4
 SLOW = (1.25, 2.0, 4.0)  # medians between the classes 0 (as usual) to 3, a stall

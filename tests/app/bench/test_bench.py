@@ -16,7 +16,7 @@ from app.bench.run import render
 from app.bench.synthetic import synthetic_trace
 from app.bench.timeline import MODES, SLOTS, ZOOMS, lane_of, row_steps, timeline_frames
 from app.playback.bridge import Bridge
-from engine import Step, time_of
+from engine.trace import Step, time_of
 
 ROOT = Path(__file__).parents[3]
 

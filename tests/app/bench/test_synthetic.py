@@ -5,7 +5,8 @@ import pytest
 
 from app.bench.synthetic import BLOCK, header, synthetic_trace
 from app.bench.synthetic_lanes import MODES, lane_trace
-from engine import BlockEvent, Ended, FinishReason, Kind, Step, Submitted, Trace, measure
+from engine import Trace, measure
+from engine.trace import BlockEvent, Ended, FinishReason, Kind, Step, Submitted
 
 
 @pytest.mark.parametrize("mode", MODES)

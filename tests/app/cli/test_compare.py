@@ -12,7 +12,8 @@ import pytest
 from app.__main__ import main, parser
 from app.cli.options import workload_of
 from app.cli.progress import HeatBar
-from engine import LaneStarted, ModelSpec, RaceEvent, SweepEvent, load_workload, parse_lanes
+from engine import ModelSpec, load_workload, parse_lanes
+from engine.compare import LaneStarted, RaceEvent, SweepEvent
 
 SMALL = ["--workload", "burst", "--count", "4", "--max-tokens", "6", "--temperature", "0", "--threads", "1"]
 COMPARE = ["compare", *SMALL, "--lanes", "static:2,continuous:4", "--kv-tokens", "2048"]

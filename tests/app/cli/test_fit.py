@@ -11,7 +11,10 @@ import pytest
 import resources
 from app.__main__ import main
 from app.session.estimate import empty, estimate, room
-from engine import QUANTIZATIONS, InvalidInput, ModelSpec, fits, inspect_model
+from engine import InvalidInput, ModelSpec
+from engine.checkpoints import inspect_model
+from engine.config import QUANTIZATIONS
+from engine.memory import fits
 
 
 def test_the_table_has_a_row_a_quantization_and_what_a_person_asks_of_a_model(

@@ -11,7 +11,9 @@ import pytest
 
 from app.__main__ import main, parser
 from app.cli.quality import asked_for, text
-from engine import QUANTIZATIONS, InvalidInput, ModelSpec, QualityReport, QualityRow, missing
+from engine import InvalidInput, ModelSpec
+from engine.config import QUANTIZATIONS, missing
+from engine.quality import QualityReport, QualityRow
 from tests.engine.tiny_models import _llama_like, save_tiny_model
 
 HERE = Path(__file__).parent

@@ -25,7 +25,9 @@ from app.session.lessee import Phase
 from app.session.session import LEASED_WORDS, SessionState
 from app.ui import theme
 from app.window.main_window import COMPARE, PLAY, MainWindow
-from engine import Agreement, EngineConfig, FinishReason, Parting, load_trace
+from engine import EngineConfig, load_trace
+from engine.compare import Agreement, Parting
+from engine.trace import FinishReason
 
 WAIT = 60_000
 

@@ -18,7 +18,8 @@ from app.compare.lanes.editor import DEMO, FOLDER, PLAYS
 from app.compare.lanes.picker import MIME
 from app.compare.rules import rules_words
 from app.compare.setup import OPEN, RaceSetup
-from engine import ModelSpec, lane_name, list_workloads
+from engine import ModelSpec, list_workloads
+from engine.compare import lane_name
 
 
 @pytest.fixture

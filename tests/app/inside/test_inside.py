@@ -19,7 +19,8 @@ from app.playback.scope import Scope
 from app.ui import theme
 from app.ui.facts import Facts
 from app.window.main_window import COMPARE, MainWindow
-from engine import EngineConfig, Kind, SamplingParams, Submission, Trace, load_workload, save_trace
+from engine import EngineConfig, SamplingParams, Submission, Trace, load_workload, save_trace
+from engine.trace import Kind
 from tests.engine.trace.hand_made import header, step, submitted
 
 WAIT = 60_000

@@ -28,7 +28,9 @@ from app.session.recent_models import FOLDERS_KEY, MOST, RECENT_KEY, RecentModel
 from app.session.session import SessionState
 from app.ui import theme
 from app.window.main_window import MODELS, PLAY, MainWindow
-from engine import DeviceMemory, Fit, ModelSpec, cached_models, inspect_model
+from engine import ModelSpec
+from engine.checkpoints import cached_models, inspect_model
+from engine.memory import DeviceMemory, Fit
 from tests.engine.checkpoints.hub.conftest import FIRST, SECOND
 from tests.engine.checkpoints.hub.small_hub import TOKEN, SmallHub
 

@@ -7,7 +7,8 @@ from pytestqt.qtbot import QtBot
 
 from app.bench.synthetic import header
 from app.playback.bridge import BUDGET, Bridge
-from engine import Ended, FinishReason, Kind, Record, SamplingParams, Step, Submitted, Trace
+from engine import SamplingParams, Trace
+from engine.trace import Ended, FinishReason, Kind, Record, Step, Submitted
 
 
 def submitted(request: int) -> Submitted:

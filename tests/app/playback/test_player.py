@@ -10,7 +10,8 @@ import pytest
 from app.bench.synthetic_lanes import lane_trace
 from app.compare.lanes.tally import LaneTally, waste_words
 from app.playback.player import Playback, span_of
-from engine import Ended, Step, Trace, measure, time_of
+from engine import Trace, measure
+from engine.trace import Ended, Step, time_of
 
 SOON = inf
 

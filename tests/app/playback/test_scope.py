@@ -15,7 +15,8 @@ from app.inside.panel import InsightPanel
 from app.playback.cursor_bar import STEPS, CursorBar
 from app.playback.scope import Scope
 from app.ui.facts import Facts, cell_text
-from engine import Record, Step, Trace
+from engine import Trace
+from engine.trace import Record, Step
 
 
 class Counter(InsightPanel):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from engine import ModelSpec, QualityReport, QualityRow
+from engine import ModelSpec
+from engine.quality import QualityReport, QualityRow
 
 ORIGINAL = QualityRow(ModelSpec("demo"), "none", "float32", 3.412, 0, 1, 182.1, 940.2, 0.41, 20_316_160)
 

@@ -20,7 +20,9 @@ from app.quality.session import Plan, _Progress
 from app.quality.subject import examine
 from app.session.load_progress import LoadStatus
 from app.session.session import LEASED_WORDS, Session
-from engine import SCHEMES, ModelSpec, origin_of
+from engine import ModelSpec
+from engine.config import SCHEMES
+from engine.quality import origin_of
 from tests.app.conftest import wait_until
 from tests.app.quality.reports import REPORT
 

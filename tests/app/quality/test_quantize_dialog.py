@@ -19,7 +19,8 @@ from app.quality.quantize_dialog import QuantizeDialog
 from app.quality.recipe_check import suggested_folder
 from app.session.session import Session
 from app.window.main_window import MODELS, MainWindow
-from engine import ModelSpec, inspect_model
+from engine import ModelSpec
+from engine.checkpoints import inspect_model
 
 WAIT = 90_000
 needs_autoawq = pytest.mark.skipif(importlib.util.find_spec("awq") is None, reason="autoawq is not installed")

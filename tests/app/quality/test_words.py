@@ -20,7 +20,7 @@ from app.quality.words import (
     rows_of,
     share_words,
 )
-from engine import QualityReport
+from engine.quality import QualityReport
 from engine.quality.report import BATCH as MEASURED_BATCH
 from tests.app.quality.reports import ORIGINAL, REPORT
 

@@ -10,7 +10,7 @@ from pytestqt.qtbot import QtBot
 from app.models.items import download_item, left_words, rate_words
 from app.session.downloads import Download, Downloads, DownloadState
 from app.session.session import Session
-from engine import folder_model
+from engine.checkpoints import folder_model
 from tests.engine.checkpoints.hub.conftest import FIRST
 from tests.engine.checkpoints.hub.small_hub import SmallHub
 

@@ -13,7 +13,8 @@ from pytestqt.qtbot import QtBot
 from app.session.engine_lease import EngineLease
 from app.session.session import LEASED_WORDS, MEASURED_WORDS, Session, SessionState
 from app.window.main_window import MODELS, MainWindow
-from engine import EngineConfig, InvalidInput, LoadCancelled, ModelSpec, SamplingParams, Submission
+from engine import EngineConfig, InvalidInput, ModelSpec, SamplingParams, Submission
+from engine.jobs import LoadCancelled
 
 WAIT = 30_000
 DEMO, OTHER = ModelSpec("demo"), ModelSpec("demo-draft")

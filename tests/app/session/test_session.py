@@ -15,7 +15,8 @@ import resources
 from app import storage
 from app.session.load_progress import LoadStatus
 from app.session.session import Session, SessionState
-from engine import EngineConfig, FinishReason, ModelSpec, RequestView, SamplingParams, Submission, load_trace
+from engine import EngineConfig, ModelSpec, SamplingParams, Submission, load_trace
+from engine.trace import FinishReason, RequestView
 
 WAIT = 30_000
 SHORT = SamplingParams(max_tokens=8, temperature=0)

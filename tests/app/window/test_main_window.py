@@ -18,7 +18,8 @@ from app.playback.bridge import Bridge
 from app.session.session import Session, SessionState
 from app.ui import theme
 from app.window.main_window import COMPARE, MainWindow
-from engine import EngineConfig, FinishReason, ModelSpec, load_trace
+from engine import EngineConfig, ModelSpec, load_trace
+from engine.trace import FinishReason
 
 WAIT = 30_000
 

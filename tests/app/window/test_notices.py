@@ -15,18 +15,8 @@ from app.compare.lanes.view import LaneView
 from app.compare.race.session import LaneShow, LaneState, RaceSession
 from app.session.session import Session, SessionState
 from app.window.main_window import MainWindow
-from engine import (
-    RUN_SUFFIX,
-    EngineConfig,
-    FinishReason,
-    Lane,
-    ModelSpec,
-    Notice,
-    SamplingParams,
-    Submission,
-    Trace,
-    save_trace,
-)
+from engine import EngineConfig, Lane, ModelSpec, SamplingParams, Submission, Trace, save_trace
+from engine.trace import RUN_SUFFIX, FinishReason, Notice
 from tests.engine.core.test_faults import ILLEGAL, LOSING
 from tests.engine.tiny_models import change_config
 

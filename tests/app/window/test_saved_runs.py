@@ -13,7 +13,8 @@ from pytestqt.qtbot import QtBot
 from app.bench.synthetic import synthetic_trace
 from app.window import saved_runs
 from app.window.main_window import MainWindow
-from engine import RUN_SUFFIX, Trace, load_trace, save_trace
+from engine import Trace, load_trace, save_trace
+from engine.trace import RUN_SUFFIX
 
 WAIT = 30_000
 

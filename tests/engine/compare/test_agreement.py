@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from engine import Engine, EngineConfig, FinishReason, SamplingParams, demo_workload
+from engine import Engine, EngineConfig, SamplingParams
 from engine.compare.agreement import NEAR_TIE, Agreement, Parting, Verdict, agreement, agreements
+from engine.trace import FinishReason
 from engine.trace.trace import Trace
+from engine.workloads import demo_workload
 from tests.engine.trace.hand_made import D, P, ended, step, submitted
 
 

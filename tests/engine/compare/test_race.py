@@ -10,27 +10,15 @@ from dataclasses import replace
 
 import pytest
 
-from engine import (
-    Arrival,
-    Engine,
-    EngineConfig,
-    EngineProcess,
-    InvalidInput,
-    LoadProgress,
-    ModelSpec,
-    Run,
-    SamplingParams,
-    Verdict,
-    Workload,
-    demo_workload,
-    measure,
-)
-from engine.compare import agreement
+from engine import Engine, EngineConfig, EngineProcess, InvalidInput, ModelSpec, Run, SamplingParams, Workload, measure
+from engine.compare import Verdict, agreement
 from engine.compare.host import EngineFace, LocalHost
 from engine.compare.lane import Lane, parse_lanes
 from engine.compare.lane_run import LaneFailed, LaneFinished, LaneLoading, LaneStarted
 from engine.compare.race import Race, RaceEvent, RaceFinished
+from engine.jobs import LoadProgress
 from engine.trace.records import FinishReason
+from engine.workloads import Arrival, demo_workload
 
 GREEDY = SamplingParams(max_tokens=12, temperature=0, ignore_eos=True)
 SHORT = demo_workload(6, GREEDY)

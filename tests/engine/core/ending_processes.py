@@ -9,7 +9,8 @@ from typing import Any
 
 import psutil
 
-from engine import EngineConfig, EngineProcess, FinishReason, ModelSpec, SamplingParams, Stream, Submission
+from engine import EngineConfig, EngineProcess, ModelSpec, SamplingParams, Stream, Submission
+from engine.trace import FinishReason
 
 TIMES = 5
 DRAFT = ModelSpec("demo-draft")  # loads fastest

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("run by test_triton_path.py", allow_module_level=True)
 
-from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Step, Submission
+from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Submission
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.decoding.output import Output
 from engine.memory.rules import bucket_sizes
@@ -20,6 +20,7 @@ from engine.runner.paged_gpu import GpuRunner
 from engine.scheduler.block_pool import BlockPool
 from engine.scheduler.request import Branch, Emission, Request
 from engine.scheduler.scheduler import Scheduler
+from engine.trace import Step
 from engine.trace.records import FinishReason, Kind
 from tests.engine.tiny_models import TINY_MODELS, VOCABULARY, save_tiny_model
 

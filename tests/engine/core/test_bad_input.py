@@ -18,7 +18,9 @@ import transformers
 
 import engine.core.engine
 import resources
-from engine import Engine, EngineConfig, FinishReason, InvalidInput, ModelSpec, SamplingParams, read_prompts
+from engine import Engine, EngineConfig, InvalidInput, ModelSpec, SamplingParams
+from engine.trace import FinishReason
+from engine.workloads import read_prompts
 from tests.engine.conftest import SMALL
 from tests.engine.tiny_models import VOCABULARY, TinyModel, change_config, save_tiny_model
 

@@ -12,25 +12,9 @@ from typing import Any
 import pytest
 import torch
 
-from engine import (
-    Arrival,
-    Engine,
-    EngineConfig,
-    FinishReason,
-    Header,
-    InvalidInput,
-    ModelSpec,
-    Notice,
-    SamplingParams,
-    State,
-    Stream,
-    Submission,
-    Submitted,
-    Telemetry,
-    Workload,
-    demo_workload,
-    measure,
-)
+from engine import Engine, EngineConfig, InvalidInput, ModelSpec, SamplingParams, Stream, Submission, Workload, measure
+from engine.trace import FinishReason, Header, Notice, State, Submitted, Telemetry
+from engine.workloads import Arrival, demo_workload
 from tests.engine.conftest import SMALL, begin_when_idle
 from tests.engine.scheduler.told_blocks import ToldBlocks
 
@@ -308,7 +292,7 @@ def test_a_prompt_that_comes_in_while_another_trace_begins_ends_as_cancelled(dem
 
 
 def test_a_load_is_reported_and_cancelled_on_the_way() -> None:
-    from engine import LoadCancelled
+    from engine.jobs import LoadCancelled
 
     stages: list[str] = []
     cancelled = threading.Event()

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from engine import Engine, EngineConfig, FinishReason, ModelSpec, SamplingParams, Step, measure
+from engine import Engine, EngineConfig, ModelSpec, SamplingParams, measure
+from engine.trace import FinishReason, Step
 from tests.engine.captured_logits import CapturedLogits
 from tests.engine.tiny_models import TINY_MODELS, VOCABULARY
 

@@ -10,18 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from engine import (
-    Engine,
-    EngineConfig,
-    EngineProcess,
-    FinishReason,
-    InvalidInput,
-    LocalHost,
-    ModelSpec,
-    Notice,
-    SamplingParams,
-)
+from engine import Engine, EngineConfig, EngineProcess, InvalidInput, ModelSpec, SamplingParams
+from engine.compare import LocalHost
 from engine.core.faults import Fault, fault_of, first_line, memory_asked
+from engine.trace import FinishReason, Notice
 from tests.engine.core.ending_processes import FOX, LONG, gone
 from tests.engine.tiny_models import change_config
 

@@ -14,23 +14,19 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from engine import (
-    MODES,
-    PAGED_MODES,
-    BlockEvent,
     Engine,
     EngineConfig,
-    FinishReason,
     InvalidInput,
-    Kind,
     ModelSpec,
     SamplingParams,
-    Step,
     Submission,
     Trace,
     list_workloads,
     load_workload,
     measure,
 )
+from engine.config import MODES, PAGED_MODES
+from engine.trace import BlockEvent, FinishReason, Kind, Step
 from tests.engine.core.test_exactness import NEW_TOKENS, Reference, prompts
 
 GREEDY = SamplingParams(max_tokens=NEW_TOKENS, temperature=0, ignore_eos=True)

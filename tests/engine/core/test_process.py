@@ -12,19 +12,10 @@ from typing import Any
 
 import pytest
 
-from engine import (
-    EngineConfig,
-    EngineProcess,
-    FinishReason,
-    Header,
-    InvalidInput,
-    LoadProgress,
-    ModelSpec,
-    SamplingParams,
-    Submission,
-    demo_workload,
-    measure,
-)
+from engine import EngineConfig, EngineProcess, InvalidInput, ModelSpec, SamplingParams, Submission, measure
+from engine.jobs import LoadProgress
+from engine.trace import FinishReason, Header
+from engine.workloads import demo_workload
 from tests.children import children
 
 FOX: list[Any] = [{"role": "user", "content": "Tell me a story about a fox and a kite."}]

@@ -6,7 +6,9 @@ import threading
 
 import pytest
 
-from engine import EngineProcess, FinishReason, LoadCancelled
+from engine import EngineProcess
+from engine.jobs import LoadCancelled
+from engine.trace import FinishReason
 from tests.children import children
 from tests.engine.core.ending_processes import DRAFT, SMALL, TIMES, busy, check_texts, gone
 

@@ -14,8 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from engine import EngineProcess, FinishReason, InvalidInput, Notice
+from engine import EngineProcess, InvalidInput
 from engine.core.process import EngineDied
+from engine.trace import FinishReason, Notice
 from tests.children import children
 from tests.engine.core.ending_processes import DRAFT, FOX, SHORT, SMALL, TIMES, busy, check_texts, gone
 

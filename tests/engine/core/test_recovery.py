@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from engine import Engine, EngineConfig, FinishReason, Notice, SamplingParams, Stream, Submission
+from engine import Engine, EngineConfig, SamplingParams, Stream, Submission
+from engine.trace import FinishReason, Notice
 from tests.engine.scheduler.told_blocks import ToldBlocks
 
 ABSURD = 1 << 44  # floats: the allocator refuses 64 TiB

@@ -11,24 +11,22 @@ from itertools import pairwise
 import pytest
 
 from engine import (
-    Arrival,
-    Ended,
     Engine,
     EngineConfig,
     EngineProcess,
-    FinishReason,
     InvalidInput,
     ModelSpec,
     Run,
     SamplingParams,
     Stream,
     Submission,
-    Submitted,
     Trace,
     Workload,
     measure,
 )
 from engine.core.stream import Ticket
+from engine.trace import Ended, FinishReason, Submitted
+from engine.workloads import Arrival
 
 FOX = [{"role": "user", "content": "Tell me a story about a fox and a kite."}]
 SHORT = SamplingParams(max_tokens=6, temperature=0, ignore_eos=True)

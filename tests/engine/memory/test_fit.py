@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 import resources
-from engine import QUANTIZATIONS, EngineConfig, InvalidInput, ModelSpec
+from engine import EngineConfig, InvalidInput, ModelSpec
 from engine.checkpoints.info import ModelInfo, StoredQuantization, inspect_parts
 from engine.checkpoints.inspect import inspect_folder, inspect_model
+from engine.config import QUANTIZATIONS
 from engine.config.schemes import missing
 from engine.core import machine
 from engine.core.setup.activations import computed_bytes

@@ -19,21 +19,11 @@ from safetensors.torch import load_file, save_file
 
 import engine.quality.awq_recipe
 import resources
-from engine import (
-    AwqRecipe,
-    InvalidInput,
-    JobDied,
-    LoadCancelled,
-    LoadProgress,
-    ModelSpec,
-    check_recipe,
-    inspect_model,
-    origin_of,
-    quantize_to_awq,
-    suited_calibration,
-    why_unsupported,
-)
+from engine import InvalidInput, ModelSpec, quantize_to_awq
+from engine.checkpoints import inspect_model, why_unsupported
+from engine.jobs import JobDied, LoadCancelled, LoadProgress
 from engine.models.loading import load
+from engine.quality import AwqRecipe, check_recipe, origin_of, suited_calibration
 from engine.quality.awq_recipe import REFUSED, autoawq_types, calibration_ids
 from tests.engine.tiny_models import TinyModel, _llama_like, change_config, save_tiny_model
 

@@ -13,19 +13,10 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import resources
-from engine import (
-    InvalidInput,
-    LoadCancelled,
-    LoadProgress,
-    ModelSpec,
-    QualityReport,
-    QualityRow,
-    measure_quality,
-    ranked,
-    read_text,
-    suited_text,
-)
+from engine import InvalidInput, ModelSpec, measure_quality
+from engine.jobs import LoadCancelled, LoadProgress
 from engine.models.loading import load
+from engine.quality import QualityReport, QualityRow, ranked, read_text, suited_text
 from engine.quality.measure import Window, Yardstick, windows_of
 from engine.quality.texts import samples, scored_tokens, token_ids
 from tests.engine.tiny_models import _llama_like, save_tiny_model

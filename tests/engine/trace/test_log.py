@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine import Engine, EngineConfig, SamplingParams, Submission, Trace, demo_workload
+from engine import Engine, EngineConfig, SamplingParams, Submission, Trace
 from engine.bench.trace.synthetic import made_up_hour
 from engine.trace.log import CHUNK, KEPT, Log, time_of
 from engine.trace.packing import Packing, Unpacked
 from engine.trace.records import Ended, Header, Notice, Record, Step, StepStarted, Submitted, Telemetry, encode
+from engine.workloads import demo_workload
 from tests.engine.trace.hand_made import header, submitted
 from tests.engine.trace.test_records import assert_same, same
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine import Engine, SamplingParams, Submission, demo_workload
+from engine import Engine, SamplingParams, Submission
 from engine.trace.records import (
     Ended,
     FinishReason,
@@ -25,6 +25,7 @@ from engine.trace.records import (
     encode,
     freeze,
 )
+from engine.workloads import demo_workload
 
 
 def same(a: Any, b: Any) -> bool:

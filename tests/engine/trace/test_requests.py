@@ -10,7 +10,8 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from engine import Engine, EngineConfig, RequestIndex, RequestView, SamplingParams, State, Submission, Trace
+from engine import Engine, EngineConfig, SamplingParams, Submission, Trace
+from engine.trace import RequestIndex, RequestView, State
 from engine.trace.records import Ended, FinishReason, Header, Record
 from tests.engine.trace.hand_made import D, P, ended, step, submitted
 

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from engine import Engine, InvalidInput, Notice, Submission, Trace, TraceWriter, demo_workload, load_trace, save_trace
+from engine import Engine, InvalidInput, Submission, Trace, load_trace, save_trace
 from engine.config.specs import SamplingParams
+from engine.trace import Notice, TraceWriter
 from engine.trace.records import encode
+from engine.workloads import demo_workload
 
 
 def notices(count: int) -> list[Notice]:

@@ -13,21 +13,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoTokenizer
 
 import resources
-from engine import (
-    PAGED_MODES,
-    BlockEvent,
-    Engine,
-    EngineConfig,
-    Kind,
-    SamplingParams,
-    Step,
-    Submission,
-    Trace,
-    WorkCounter,
-    count_work,
-    load_workload,
-)
+from engine import Engine, EngineConfig, SamplingParams, Submission, Trace, load_workload
+from engine.config import PAGED_MODES
 from engine.models.loading import wrap
+from engine.trace import BlockEvent, Kind, Step, WorkCounter, count_work
 from tests.engine.tiny_models import TINY_MODELS, make_tiny_model
 from tests.engine.trace.hand_made import CARD, header, step
 

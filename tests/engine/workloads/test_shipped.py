@@ -9,18 +9,10 @@ import pytest
 from transformers import AutoTokenizer
 
 import resources
-from engine import (
-    MODES,
-    Arrival,
-    Engine,
-    EngineConfig,
-    InvalidInput,
-    Workload,
-    demo_workload,
-    list_workloads,
-    load_workload,
-    parse_lane,
-)
+from engine import Engine, EngineConfig, InvalidInput, Workload, list_workloads, load_workload
+from engine.compare import parse_lane
+from engine.config import MODES
+from engine.workloads import Arrival, demo_workload
 from engine.workloads.library import SHIPPED
 
 CONTEXT = 1024

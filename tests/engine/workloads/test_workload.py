@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine import Arrival, InvalidInput, SamplingParams, Workload
+from engine import InvalidInput, SamplingParams, Workload
+from engine.workloads import Arrival
 from engine.workloads.distributions import Lengths, Times, read_lengths
 from engine.workloads.recipes import cook, read_recipe
 from engine.workloads.texts import asks, text_of

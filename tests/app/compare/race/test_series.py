@@ -14,7 +14,8 @@ from app.bench.synthetic import synthetic_trace
 from app.bench.synthetic_lanes import MODES, lane_trace
 from app.compare.race.series import LaneSeries, jitter, ratio_axis, round_ratio, stairs, thinned
 from app.plot.plot import apart
-from engine import Record, Step, Submitted, Trace
+from engine import Trace
+from engine.trace import Record, Step, Submitted
 
 
 def fed(records: Sequence[Record], origin: float = 0.0) -> LaneSeries:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine import BlockEvent, Ended, Header, Kind, Record, Step, Submitted
+from engine.trace import BlockEvent, Ended, Header, Kind, Record, Step, Submitted
 from tests.engine.scheduler.told_blocks import Owner, ToldBlocks
 
 FREE, CACHED = -1, -2

@@ -23,18 +23,9 @@ from app.inside.kv_map.state import CACHED, FREE, KvState
 from app.inside.kv_map.words import EMPTY, NO_CACHE
 from app.playback.scope import Scope
 from app.ui import theme
-from engine import (
-    Arrival,
-    Engine,
-    EngineConfig,
-    Header,
-    SamplingParams,
-    Step,
-    Trace,
-    Workload,
-    load_trace,
-    save_trace,
-)
+from engine import Engine, EngineConfig, SamplingParams, Trace, Workload, load_trace, save_trace
+from engine.trace import Header, Step
+from engine.workloads import Arrival
 from tests.app.inside.kv_map.plain_pool import PlainPool
 from tests.app.inside.kv_map.test_state import assert_equal, assert_tables
 

@@ -13,18 +13,9 @@ from hypothesis import strategies as st
 from app.bench.synthetic import header, synthetic_trace
 from app.inside.kv_map.history import KvHistory
 from app.inside.kv_map.state import KvState, Mark, Requests
-from engine import (
-    DELIVERIES,
-    PAGED_MODES,
-    Ended,
-    EngineConfig,
-    Header,
-    Record,
-    SamplingParams,
-    Step,
-    Submitted,
-    Trace,
-)
+from engine import EngineConfig, SamplingParams, Trace
+from engine.config import DELIVERIES, PAGED_MODES
+from engine.trace import Ended, Header, Record, Step, Submitted
 from tests.app.inside.kv_map.plain_pool import Cell, PlainPool
 from tests.engine.scheduler.simulated_device import Simulation
 from tests.engine.scheduler.test_scheduler import Ask, Case, cases

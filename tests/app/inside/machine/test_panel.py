@@ -17,17 +17,8 @@ from app.inside.machine.readings import READINGS, MachineReadings
 from app.playback.scope import Scope
 from app.plot.scales import nice_bytes
 from app.ui import theme
-from engine import (
-    Engine,
-    EngineConfig,
-    Kind,
-    ModelSpec,
-    SamplingParams,
-    Telemetry,
-    Trace,
-    load_trace,
-    save_trace,
-)
+from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Trace, load_trace, save_trace
+from engine.trace import Kind, Telemetry
 from tests.engine.trace.hand_made import header, step, submitted
 
 GIB = 1 << 30

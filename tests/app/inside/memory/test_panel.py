@@ -23,24 +23,8 @@ from app.playback.scope import Scope
 from app.plot import patterns
 from app.session.device_memory import device_bill
 from app.ui import theme
-from engine import (
-    Ended,
-    Engine,
-    EngineConfig,
-    FinishReason,
-    Kind,
-    KvShares,
-    MemoryBreakdown,
-    SamplingParams,
-    Step,
-    Submitted,
-    Telemetry,
-    Trace,
-    load_trace,
-    load_workload,
-    measure,
-    save_trace,
-)
+from engine import Engine, EngineConfig, SamplingParams, Trace, load_trace, load_workload, measure, save_trace
+from engine.trace import Ended, FinishReason, Kind, KvShares, MemoryBreakdown, Step, Submitted, Telemetry
 
 Show = Callable[..., MemoryBill]
 BATCHED = ("static", "sequential")

@@ -22,20 +22,8 @@ from app.inside.roofline.words import FORMULAS, amount, detail, headline, rate_w
 from app.playback.scope import Scope
 from app.plot.scales import decade_ticks
 from app.ui import theme
-from engine import (
-    Engine,
-    EngineConfig,
-    Header,
-    Kind,
-    Record,
-    Roof,
-    Step,
-    Trace,
-    count_work,
-    load_trace,
-    load_workload,
-    save_trace,
-)
+from engine import Engine, EngineConfig, Trace, load_trace, load_workload, save_trace
+from engine.trace import Header, Kind, Record, Roof, Step, count_work
 from tests.engine.trace.hand_made import CARD, header, step
 
 ROOF = Roof((1000, 1_000_000), (1e9, 1e8), 5e9)

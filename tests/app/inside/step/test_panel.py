@@ -27,22 +27,9 @@ from app.inside.step.times import step_times
 from app.playback.scope import Scope
 from app.plot.patterns import Mark
 from app.ui import theme
-from engine import (
-    Arrival,
-    BlockEvent,
-    Engine,
-    EngineConfig,
-    Header,
-    Kind,
-    Refusal,
-    SamplingParams,
-    Step,
-    Submitted,
-    Trace,
-    Workload,
-    load_trace,
-    save_trace,
-)
+from engine import Engine, EngineConfig, SamplingParams, Trace, Workload, load_trace, save_trace
+from engine.trace import BlockEvent, Header, Kind, Refusal, Step, Submitted
+from engine.workloads import Arrival
 
 STORY = "Once upon a time there was a fox who lived by the sea and looked for a lantern every night until dawn."
 THINGS = "kite boat map owl lantern violin ladder drum mirror wagon clock rose".split()

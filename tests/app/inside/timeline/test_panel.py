@@ -29,22 +29,8 @@ from app.inside.timeline.view import LEAPS
 from app.inside.timeline.words import length_words
 from app.playback.scope import Scope
 from app.ui import theme
-from engine import (
-    Ended,
-    Engine,
-    EngineConfig,
-    FinishReason,
-    Kind,
-    RequestIndex,
-    SamplingParams,
-    Step,
-    Submission,
-    Submitted,
-    Trace,
-    load_trace,
-    load_workload,
-    save_trace,
-)
+from engine import Engine, EngineConfig, SamplingParams, Submission, Trace, load_trace, load_workload, save_trace
+from engine.trace import Ended, FinishReason, Kind, RequestIndex, Step, Submitted
 
 Open = Callable[[Trace], TimelinePanel]
 

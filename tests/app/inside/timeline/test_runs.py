@@ -17,7 +17,7 @@ from app.inside.timeline.raster import SHARED, raster
 from app.inside.timeline.runs import Shade, TimelineCells, shades
 from app.inside.timeline.words import cell_words
 from app.plot.scales import nice_end, time_ticks
-from engine import Kind, Record, Step
+from engine.trace import Kind, Record, Step
 
 Rows = Sequence[tuple[int, int, Kind, int, int, int]]
 Run = tuple[int, int, Shade, float, float]

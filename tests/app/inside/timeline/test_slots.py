@@ -15,7 +15,7 @@ from app.inside.timeline.runs import Shade
 from app.inside.timeline.slots import Timeline
 from app.plot.scales import nice_end
 from app.ui import theme
-from engine import Step
+from engine.trace import Step
 
 Show = Callable[..., Timeline]
 

@@ -9,7 +9,8 @@ from app.play.charts.panel import LiveCharts
 from app.play.streams.wall import StreamWall
 from app.playback.bridge import Bridge
 from app.ui import theme
-from engine import Telemetry, Trace
+from engine import Trace
+from engine.trace import Telemetry
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ from app.bench.synthetic import synthetic_trace
 from app.play.charts.series import BIN, ITL_SPAN, TTFT_SPAN, ChartSeries, Extremes
 from app.plot.decimate import decimate, drawn_order
 from app.plot.scales import nice_top
-from engine import Record, Step, Submitted, Telemetry, Trace
+from engine import Trace
+from engine.trace import Record, Step, Submitted, Telemetry
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,8 @@ from app.bench.synthetic import synthetic_trace
 from app.play.requests.model import COLUMNS
 from app.play.requests.table import RequestTable
 from app.playback.bridge import Bridge
-from engine import FinishReason, Trace
+from engine import Trace
+from engine.trace import FinishReason
 
 COLUMN = {column.title: i for i, column in enumerate(COLUMNS)}
 UP, DOWN = Qt.SortOrder.AscendingOrder, Qt.SortOrder.DescendingOrder

@@ -19,7 +19,8 @@ from app.session.estimate import Estimate
 from app.session.load_progress import LoadStatus
 from app.session.session import Session
 from app.ui import theme
-from engine import EngineConfig, Fit, ModelSpec, Trace, kv_capacity
+from engine import EngineConfig, ModelSpec, Trace
+from engine.memory import Fit, kv_capacity
 
 GPU = gpu_header(64, 24_000)
 WAIT = 20_000

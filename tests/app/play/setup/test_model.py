@@ -10,7 +10,8 @@ import resources
 from app.play.setup.model import ModelPanel
 from app.session.session import Session
 from app.window.main_window import MainWindow
-from engine import SCHEMES, ModelSpec
+from engine import ModelSpec
+from engine.config import SCHEMES
 
 WAIT = 20_000
 

@@ -15,18 +15,8 @@ from app.play.requests.table import RequestTable
 from app.play.streams.tally import StreamTally
 from app.play.streams.wall import StreamWall
 from app.playback.bridge import Bridge
-from engine import (
-    Ended,
-    FinishReason,
-    Record,
-    RequestIndex,
-    RequestView,
-    Step,
-    Submitted,
-    Trace,
-    load_trace,
-    save_trace,
-)
+from engine import Trace, load_trace, save_trace
+from engine.trace import Ended, FinishReason, Record, RequestIndex, RequestView, Step, Submitted
 
 LEFT = Qt.MouseButton.LeftButton
 

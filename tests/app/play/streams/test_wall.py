@@ -10,7 +10,8 @@ from app.play.streams.wall import StreamWall
 from app.playback.bridge import Bridge
 from app.ui import theme
 from app.words import state_words
-from engine import FinishReason, Trace
+from engine import Trace
+from engine.trace import FinishReason
 
 LEFT = Qt.MouseButton.LeftButton
 

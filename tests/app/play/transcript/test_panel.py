@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from app.play.transcript.panel import Transcript
 from app.playback.bridge import Bridge
-from engine import FinishReason, RequestView
+from engine.trace import FinishReason, RequestView
 
 
 class Done:

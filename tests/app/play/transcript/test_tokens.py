@@ -24,7 +24,8 @@ from app.play.transcript.tokens import (
     token_classes,
     visible,
 )
-from engine import Ended, Step, Submitted, Trace
+from engine import Trace
+from engine.trace import Ended, Step, Submitted
 from tests.app.told import ToldRuns
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from app.__main__ import main
-from engine import DeviceMemory, InvalidInput, ModelSpec, download, fits, inspect_model, model_info
+from engine import InvalidInput, ModelSpec
+from engine.checkpoints import download, inspect_model
+from engine.memory import DeviceMemory, fits, model_info
 from tests.engine.checkpoints.hub.conftest import FIRST
 from tests.engine.checkpoints.hub.small_hub import SmallHub
 

@@ -7,7 +7,8 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
-from engine import MODES, Engine, EngineConfig, MemoryBreakdown, ModelSpec, Roof
+from engine import Engine, EngineConfig, ModelSpec
+from engine.config import MODES
 from engine.core import machine
 from engine.core.setup.activations import LiveBytes, activation_bytes, computed_bytes, measured_bytes
 from engine.core.setup.memory_breakdown import bill_of
@@ -16,6 +17,7 @@ from engine.decoding.detokenizer import DetokenizerFactory
 from engine.models.loading import LoadedModel, load
 from engine.runner.padded import PaddedRunner
 from engine.runner.paged_cpu import PagedRunner
+from engine.trace import MemoryBreakdown, Roof
 
 BLOCKS = 1024
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine import Engine, ModelSpec, Roof
+from engine import Engine, ModelSpec
 from engine.core.setup.roof import CPU_SETS, cache_file, measure_roof, roof_of
 from engine.models.loading import load
+from engine.trace import Roof
 
 FLOAT32 = torch.float32
 

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from engine import Engine, EngineConfig, InvalidInput, ModelSpec, SamplingParams, kv_capacity
+from engine import Engine, EngineConfig, InvalidInput, ModelSpec, SamplingParams
 from engine.core.setup.activations import activation_bytes
 from engine.core.setup.kv_budget import check_wanted, step_blocks
 from engine.core.setup.rehearsal import Rehearsal
 from engine.core.setup.runner_factory import RunnerFactory
 from engine.decoding.detokenizer import DetokenizerFactory
+from engine.memory import kv_capacity
 from engine.memory.rules import pool_share
 from engine.models.loading import load
 from engine.runner.paged_cpu import PagedRunner

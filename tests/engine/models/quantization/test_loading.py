@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from engine import QUANTIZATIONS, Engine, EngineConfig, ModelSpec, SamplingParams
+from engine import Engine, EngineConfig, ModelSpec, SamplingParams
 from engine.bench.cpu.quantized import no_bars
 from engine.bench.cpu.rounded_awq import save_rounded_awq
+from engine.config import QUANTIZATIONS
 from engine.config.schemes import quantized_bytes
 from engine.memory.weight_bytes import has_bfloat16_products
 from engine.models.loading import LoadedModel, load

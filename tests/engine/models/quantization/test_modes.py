@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine import MODES, PAGED_MODES, Engine, EngineConfig, ModelSpec, SamplingParams
+from engine import Engine, EngineConfig, ModelSpec, SamplingParams
 from engine.bench.cpu.rounded_awq import save_rounded_awq
+from engine.config import MODES, PAGED_MODES
 from engine.models.loading import load
 from tests.engine.core.test_exactness import Reference, prompts
 

@@ -1,0 +1,41 @@
+"""`batchscope bench`: this engine, its peers and the bound; the window's cost; quantizations."""
+
+from __future__ import annotations
+
+import argparse
+
+from app.cli.options import whole
+from engine.config import QUANTIZATIONS
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    bench = commands.add_parser("bench", help="measure this engine, its peers and the bound; --ui: the window's cost")
+    bench.add_argument("--ui", action="store_true", help="measure the window: frames, first paint, what it costs")
+    bench.add_argument("--panels", choices=("usual", "all"), default="usual", help="with --ui: which panels are open")
+    bench.add_argument("--prompts", type=whole, nargs="+", default=[24, 64], metavar="N", help="batch sizes")
+    bench.add_argument("--rounds", type=whole, default=3, help="how often each side is measured")
+    bench.add_argument("--threads", type=whole, help="torch threads (default: the best for each)")
+    names = ("all", *QUANTIZATIONS)
+    what = f"measure a model of 100 M parameters in these instead: all, or of {', '.join(QUANTIZATIONS)}"
+    bench.add_argument("--quantization", nargs="+", choices=names, metavar="NAME", help=what)
+    bench.add_argument("--json", action="store_true", help="print all numbers as JSON")
+    bench.set_defaults(command=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.ui:
+        from app.bench.run import main as measure_window
+
+        return measure_window(json_output=options.json, rounds=options.rounds, panels=options.panels)
+    if options.quantization:
+        from engine.bench.cpu import quantized
+
+        chosen = QUANTIZATIONS if "all" in options.quantization else options.quantization
+        found = quantized.run(chosen, rounds=options.rounds, threads=options.threads)
+        print(found.json() if options.json else found.text())
+        return 0
+    from engine.bench.cpu import run as cpu
+
+    report = cpu.run(prompts=tuple(options.prompts), rounds=options.rounds, threads=options.threads)
+    print(report.json() if options.json else report.text())
+    return 0
