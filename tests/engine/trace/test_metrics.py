@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engine.compare.table import table
+from engine.compare.comparison import table
 from engine.config.specs import EngineConfig, InvalidInput
 from engine.trace.measures import MEASURES, formulas, ratio_text
 from engine.trace.metrics import KvShares, Metrics, RequestMetrics, Spread, measure, request_metrics, timings

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.compare.table import Comparison, compare, table
+from engine.compare.comparison import Comparison, compare, table
 from engine.trace.metrics import Metrics, measure
 from engine.trace.slo import Slo
 from tests.engine.trace.hand_made import static_batch
