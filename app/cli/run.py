@@ -25,8 +25,8 @@ from app.cli.options import (
     workload_options,
 )
 from app.cli.progress import Bar
-from engine import InvalidInput, Lane, ModelSpec, SamplingParams, Trace, Workload, compare, measure
-from engine.compare import lane_name, table
+from engine import InvalidInput, Lane, ModelSpec, SamplingParams, Trace, Workload, measure
+from engine.compare import compare, lane_name, table
 from engine.config import Prompt
 from engine.trace import RUN_SUFFIX, Slo, TraceWriter, formulas
 from engine.workloads import demo_workload, read_prompts

@@ -1,6 +1,5 @@
 """Many runs side by side: lanes, races, sweeps, their table, and whether they agree."""
 
-from engine.compare.agreement import NEAR_TIE, Agreement, Parting, Verdict, agreement, agreements
 from engine.compare.comparison import Comparison, MeasureCell, MeasureRow, compare, compare_race, table
 from engine.compare.host import EngineFace, EngineHost, LocalHost
 from engine.compare.lane import (
@@ -26,3 +25,4 @@ from engine.compare.sweep import (
     SweepResult,
     sizes_up_to,
 )
+from engine.compare.token_agreement import NEAR_TIE, Agreement, Parting, Verdict, agreement, agreements

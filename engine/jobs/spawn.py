@@ -34,7 +34,7 @@ HEAVY = (
     "engine.core.engine",
     "engine.quality.measure",
     "engine.checkpoints.hub.client",
-    "engine.checkpoints.hub.download",
+    "engine.checkpoints.hub.resumable_download",
     "transformers.models.llama.modeling_llama",
     "transformers.models.llama.tokenization_llama",
 )  # what a child imports anyway, and what the first load of a model imports

@@ -1,6 +1,6 @@
 """The Hugging Face hub: search, a model's facts before it is downloaded, and the download itself. No torch.
 
-Each call is a job in a child process (engine.checkpoints.hub.client, engine.checkpoints.hub.download).
+Each call is a job in a child process (engine.checkpoints.hub.client, engine.checkpoints.hub.resumable_download).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from engine.jobs.job import JobDied, Report, run_job
 from engine.jobs.progress import LoadCancelled, LoadProgress
 
 CLIENT = "engine.checkpoints.hub.client"
-DOWNLOAD = "engine.checkpoints.hub.download"
+DOWNLOAD = "engine.checkpoints.hub.resumable_download"
 
 
 @dataclass(frozen=True, slots=True)

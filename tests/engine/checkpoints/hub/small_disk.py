@@ -5,11 +5,11 @@ from __future__ import annotations
 import resource
 from typing import Any
 
-from engine.checkpoints.hub import download
+from engine.checkpoints.hub import resumable_download
 from engine.jobs.job import Report
 
 
 def work(arguments: dict[str, Any], report: Report) -> str:
     limit = arguments.pop("limit")
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-    return download.work(arguments, report)
+    return resumable_download.work(arguments, report)

@@ -14,7 +14,7 @@ from huggingface_hub import snapshot_download
 
 import resources
 from engine.checkpoints.catalog import cached_models, fault
-from engine.checkpoints.hub import download, fetch, hub_model
+from engine.checkpoints.hub import DOWNLOAD, download, fetch, hub_model
 from engine.checkpoints.hub.cache import part_of, repository_of
 from engine.config.specs import InvalidInput, ModelSpec
 from engine.jobs.job import run_job
@@ -29,7 +29,7 @@ WEIGHTS = "model.safetensors"
 SIZE = (resources.path("models/stories-draft") / WEIGHTS).stat().st_size
 
 
-def impatient(id: str = "batch/stories", work: str = "engine.checkpoints.hub.download:work", **arguments: Any) -> str:
+def impatient(id: str = "batch/stories", work: str = f"{DOWNLOAD}:work", **arguments: Any) -> str:
     """A download that soon gives up."""
     wanted = {"id": id, "revision": None, "pickles": False, "code": False, "waits": [0.05], **arguments}
     return str(run_job(work, wanted))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from engine import Engine, EngineConfig, SamplingParams
-from engine.compare.agreement import NEAR_TIE, Agreement, Parting, Verdict, agreement, agreements
+from engine.compare.token_agreement import NEAR_TIE, Agreement, Parting, Verdict, agreement, agreements
 from engine.trace import FinishReason
 from engine.trace.trace import Trace
 from engine.workloads import demo_workload
