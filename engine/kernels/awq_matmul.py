@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.kernels.jit import jit, tl
+from engine.kernels.jit import arguments_of, jit, tl
 
 COLUMNS = 8  # that share an int32 word
 LEAST_K = 16  # of a tensor core's product: groups are multiples of it
@@ -215,6 +215,7 @@ class Tiling:
 # By the most rows. A warp of the first covers 8 words, 64 columns; none spills registers on sm_80, 89, 90 and 100.
 TILINGS = {SINGLE_ROWS: Tiling(16, 32, 128, 4, 4), 32: Tiling(32, 16, 128, 4, 3), FUSED_ROWS: Tiling(64, 16, 64, 4, 3)}
 UNPACK_N, UNPACK_K = 256, 32
+OPTIONS = {"num_warps": 4, "enable_fp_fusion": True}  # said outright: Triton's default changes in 3.10
 
 
 def tiling(rows: int, group: int) -> Tiling:
@@ -269,42 +270,15 @@ def launches(
     part_inputs = -(-blocks // split) * tiles.block_k
     split = -(-inputs // part_inputs)
     sums = torch.empty(split, *out.shape, dtype=torch.float32, device=out.device) if split > 1 else out
-    product = {
-        "out": sums,
-        "x": x,
-        "qweight": qweight,
-        "qzeros": qzeros,
-        "scales": scales if joined else scales.view(torch.int32),
-        "bias": bias if split == 1 else None,
-        "rows": rows,
-        "inputs": inputs,
-        "words": words,
-        "x_stride": x.stride(0),
-        "part_inputs": part_inputs,
-        "GROUP": group,
-        "HAS_BIAS": split == 1 and bias is not None,
-        "JOINED": joined,
-        "BLOCK_M": tiles.block_m,
-        "BLOCK_W": tiles.block_w,
-        "BLOCK_K": tiles.block_k,
-        "num_warps": tiles.num_warps,
-        "num_stages": tiles.num_stages,
-        "enable_fp_fusion": True,  # said outright: Triton's default changes in 3.10
-    }
+    tensors = sums, x, qweight, qzeros, scales if joined else scales.view(torch.int32), bias if split == 1 else None
+    sizes = rows, inputs, words, x.stride(0), part_inputs, group
+    shape = split == 1 and bias is not None, joined, tiles.block_m, tiles.block_w, tiles.block_k
+    options = {"num_warps": tiles.num_warps, "num_stages": tiles.num_stages, "enable_fp_fusion": True}
+    product = arguments_of(awq_matmul_kernel, (*tensors, *sizes, *shape), options)
     if split == 1:
         return [(awq_matmul_kernel, (*grid, 1), product)]
-    add = {
-        "out": out,
-        "sums": sums,
-        "bias": bias,
-        "size": out.numel(),
-        "outputs": out.shape[1],
-        "PARTS": split,
-        "HAS_BIAS": bias is not None,
-        "BLOCK": ADDED,
-        "num_warps": 4,
-        "enable_fp_fusion": True,
-    }
+    added = out.numel(), out.shape[1], split, bias is not None, ADDED
+    add = arguments_of(add_parts_kernel, (out, sums, bias, *added), OPTIONS)
     return [(awq_matmul_kernel, (*grid, split), product), (add_parts_kernel, (-(-out.numel() // ADDED),), add)]
 
 
@@ -326,15 +300,6 @@ def unpack_launch(
     inputs, words = qweight.shape
     group = inputs // qzeros.shape[0]
     block_k = min(UNPACK_K, group & -group)
-    return (-(-words * COLUMNS // UNPACK_N), inputs // block_k), {
-        "out": out,
-        "qweight": qweight,
-        "qzeros": qzeros,
-        "scales": scales,
-        "words": words,
-        "GROUP": group,
-        "BLOCK_N": UNPACK_N,
-        "BLOCK_K": block_k,
-        "num_warps": 4,
-        "enable_fp_fusion": True,
-    }
+    sizes = words, group, UNPACK_N, block_k
+    arguments = arguments_of(awq_unpack_kernel, (out, qweight, qzeros, scales, *sizes), OPTIONS)
+    return (-(-words * COLUMNS // UNPACK_N), inputs // block_k), arguments

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 try:
@@ -13,7 +13,7 @@ except ImportError:
 
     class _Missing:
         def __init__(self, fn: Callable[..., Any]) -> None:
-            self.name = fn.__name__
+            self.name, self.arg_names = fn.__name__, fn.__code__.co_varnames[: fn.__code__.co_argcount]
 
         def __getitem__(self, grid: tuple[int, ...]) -> NoReturn:
             raise RuntimeError(f"the GPU kernel {self.name} needs Triton: pip install triton (Linux only)")
@@ -22,8 +22,13 @@ except ImportError:
         return _Missing if fn is None else _Missing(fn)
 
 
+def arguments_of(kernel: Any, values: Sequence[Any], options: dict[str, Any]) -> dict[str, Any]:
+    """A launch's arguments by name: a value for each of the kernel's parameters, in their order, and its options."""
+    return dict(zip(kernel.arg_names, values, strict=True), **options)
+
+
 def next_power_of_two(n: int) -> int:
     return 1 << (n - 1).bit_length()
 
 
-__all__ = ["jit", "next_power_of_two", "tl"]
+__all__ = ["arguments_of", "jit", "next_power_of_two", "tl"]

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.kernels.jit import jit, next_power_of_two, tl
+from engine.kernels.jit import arguments_of, jit, next_power_of_two, tl
 from engine.kernels.packed_rows import SHORT, PackedRows, plan
 from engine.kernels.splits import BLOCK_ROWS, find_item, merge_launch
 from engine.kernels.tilings import Tiling, tiling
@@ -331,52 +331,17 @@ def launches(
             done.append(rows.plans[key].launch)
         planned = rows.plans[key]
         partials = planned.partials
-        arguments = {
-            "out": out,
-            "weighted_parts": None if partials is None else partials.weighted,
-            "peaks": None if partials is None else partials.peaks,
-            "totals": None if partials is None else partials.totals,
-            "q": q,
-            "k_cache": k_cache,
-            "v_cache": v_cache,
-            "block_tables": part.block_tables,
-            "table_rows": part.table_rows,
-            "query_starts": part.query_starts,
-            "context_lengths": part.context_lengths,
-            "plan": planned.starts,
-            "sinks": sinks,
-            "rows": len(part.context_lengths),
-            "table_stride": part.block_tables.stride(0),
-            "out_token_stride": out.stride(0),
-            "out_head_stride": out.stride(1),
-            "q_token_stride": q.stride(0),
-            "q_head_stride": q.stride(1),
-            "k_block_stride": k_cache.stride(0),
-            "k_slot_stride": k_cache.stride(1),
-            "k_head_stride": k_cache.stride(2),
-            "v_block_stride": v_cache.stride(0),
-            "v_slot_stride": v_cache.stride(1),
-            "v_head_stride": v_cache.stride(2),
-            "scale": scale,
-            "sliding_window": sliding_window or 0,
-            "softcap": softcap or 0.0,
-            "SPLIT": partials is not None,
-            "HAS_TABLE_ROWS": part.table_rows is not None,
-            "HAS_WINDOW": sliding_window is not None,
-            "HAS_SOFTCAP": softcap is not None,
-            "HAS_SINKS": sinks is not None,
-            "BLOCK_SIZE": k_cache.shape[1],
-            "HEAD_DIM": head_dim,
-            "KV_HEADS": kv_heads,
-            "GROUP": heads // kv_heads,
-            "BLOCK_M": tiles.block_m,
-            "BLOCK_KEYS": tiles.block_keys,
-            "BLOCK_DIM": max(32, next_power_of_two(head_dim)),
-            "BLOCK_ROWS": BLOCK_ROWS,
-            "num_warps": tiles.num_warps,
-            "num_stages": tiles.num_stages,
-            "enable_fp_fusion": True,  # said outright: Triton's default changes in 3.10
-        }
+        states = (None, None, None) if partials is None else (partials.weighted, partials.peaks, partials.totals)
+        tensors = q, k_cache, v_cache, part.block_tables, part.table_rows, part.query_starts, part.context_lengths
+        sizes = len(part.context_lengths), part.block_tables.stride(0)
+        strides = *out.stride()[:2], *q.stride()[:2], *k_cache.stride()[:3], *v_cache.stride()[:3]
+        how = scale, sliding_window or 0, softcap or 0.0
+        has = (x is not None for x in (partials, part.table_rows, sliding_window, softcap, sinks))
+        shape = k_cache.shape[1], head_dim, kv_heads, heads // kv_heads
+        blocks = tiles.block_m, tiles.block_keys, max(32, next_power_of_two(head_dim)), BLOCK_ROWS
+        values = out, *states, *tensors, planned.starts, sinks, *sizes, *strides, *how, *has, *shape, *blocks
+        options = {"num_warps": tiles.num_warps, "num_stages": tiles.num_stages, "enable_fp_fusion": True}
+        arguments = arguments_of(paged_attention_kernel, values, options)
         done.append((paged_attention_kernel, (planned.items * kv_heads,), arguments))
         if partials is not None:
             done.append(merge_launch(out, partials, planned.starts, part.query_starts))

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.kernels.jit import jit, next_power_of_two, tl
+from engine.kernels.jit import arguments_of, jit, next_power_of_two, tl
 
 WIDEST = 16_384  # elements of a row, held in registers
 TILE = 1024  # elements of a program whose rows are short
@@ -96,23 +96,11 @@ def launch(
     assert outer * inner == rows
     block_width = next_power_of_two(width)
     block_rows = max(1, TILE // block_width)
-    arguments = {
-        "out": out,
-        "x": x,
-        "weight": weight,
-        "rows": rows,
-        "inner": inner,
-        "outer_stride": outer_stride,
-        "inner_stride": inner_stride,
-        "out_stride": width,
-        "eps": eps,
-        "ROUNDING": NUMBERS[rounding],
-        "WIDTH": width,
-        "BLOCK_ROWS": block_rows,
-        "BLOCK_WIDTH": block_width,
-        "num_warps": max(1, min(MOST_WARPS, block_rows * block_width // (32 * A_THREAD))),
-        "enable_fp_fusion": False,  # torch rounds each product by itself
-    }
+    sizes = NUMBERS[rounding], width, block_rows, block_width
+    strides = rows, inner, outer_stride, inner_stride, width
+    warps = max(1, min(MOST_WARPS, block_rows * block_width // (32 * A_THREAD)))
+    options = {"num_warps": warps, "enable_fp_fusion": False}  # torch rounds each product by itself
+    arguments = arguments_of(rms_norm_kernel, (out, x, weight, *strides, eps, *sizes), options)
     return (-(-rows // block_rows),), arguments
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.kernels.jit import jit, next_power_of_two, tl
+from engine.kernels.jit import arguments_of, jit, next_power_of_two, tl
 
 PAIRS = 1024  # of dimensions that a program turns: 8 a thread of four warps
 
@@ -129,32 +129,9 @@ def launch(
         """0 where there is one: its stride says nothing, and must not choose what is compiled."""
         return x.stride(dimension) if x.shape[dimension] > 1 else 0
 
-    arguments = {
-        "q_out": q_out,
-        "k_out": k_out,
-        "q": q,
-        "k": k,
-        "cos": cos,
-        "sin": sin,
-        "tokens": tokens,
-        "q_heads": q_heads,
-        "k_heads": k_heads,
-        "q_programs": q_programs,
-        "q_batch_stride": stride(q, 0),
-        "q_head_stride": stride(q, 1),
-        "q_token_stride": stride(q, 2),
-        "k_batch_stride": stride(k, 0),
-        "k_head_stride": stride(k, 1),
-        "k_token_stride": stride(k, 2),
-        "cos_batch_stride": stride(cos, 0),
-        "cos_token_stride": stride(cos, 1),
-        "sin_batch_stride": stride(sin, 0),
-        "sin_token_stride": stride(sin, 1),
-        "HALF": half,
-        "HIGH": half if cos.shape[-1] == head_dim else 0,
-        "BLOCK_TOKENS": block_tokens,
-        "BLOCK_HEADS": block_heads,
-        "BLOCK_HALF": block_half,
-        "enable_fp_fusion": False,  # torch rounds each product by itself
-    }
+    heads, strides = (tokens, q_heads, k_heads, q_programs), [stride(x, i) for x in (q, k) for i in range(3)]
+    strides += [stride(x, i) for x in (cos, sin) for i in range(2)]
+    sizes = half, half if cos.shape[-1] == head_dim else 0, block_tokens, block_heads, block_half
+    options = {"enable_fp_fusion": False}  # torch rounds each product by itself
+    arguments = arguments_of(rotary_kernel, (q_out, k_out, q, k, cos, sin, *heads, *strides, *sizes), options)
     return (-(-tokens // block_tokens), q_programs + k_programs, batch), arguments

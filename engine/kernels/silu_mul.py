@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.kernels.jit import jit, next_power_of_two, tl
+from engine.kernels.jit import arguments_of, jit, next_power_of_two, tl
 from engine.kernels.rms_norm import two_levels
 
 TILE = 1024  # elements of a program, of one row but where rows are shorter: 8 a thread of four warps
@@ -73,19 +73,9 @@ def launch(out: Tensor, gate: Tensor, up: Tensor, activation: Activation) -> tup
     rows = gate.numel() // columns
     block_columns = min(TILE, next_power_of_two(columns))
     block_rows = TILE // block_columns
-    arguments = {
-        "out": out,
-        "gate": gate,
-        "up": up,
-        "gate_stride": _row_stride(gate),
-        "up_stride": _row_stride(up),
-        "rows": rows,
-        "columns": columns,
-        "ACTIVATION": NUMBERS[activation],
-        "BLOCK_ROWS": block_rows,
-        "BLOCK_COLUMNS": block_columns,
-        "enable_fp_fusion": False,  # torch rounds each product by itself
-    }
+    sizes = _row_stride(gate), _row_stride(up), rows, columns, NUMBERS[activation], block_rows, block_columns
+    options = {"enable_fp_fusion": False}  # torch rounds each product by itself
+    arguments = arguments_of(act_mul_kernel, (out, gate, up, *sizes), options)
     return (-(-rows // block_rows), -(-columns // block_columns)), arguments
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from engine.kernels.jit import jit, next_power_of_two, tl
+from engine.kernels.jit import arguments_of, jit, next_power_of_two, tl
 
 ELEMENTS_A_PROGRAM = 2048  # of K, and as many of V: 16 a thread of four warps
 
@@ -66,27 +66,8 @@ def launch(
     _, kv_heads, head_dim = k.shape
     block_dim = next_power_of_two(head_dim)
     block_heads = min(next_power_of_two(kv_heads), max(1, ELEMENTS_A_PROGRAM // block_dim))
-    arguments = {
-        "k": k,
-        "v": v,
-        "k_cache": k_cache,
-        "v_cache": v_cache,
-        "slots": slots,
-        "k_token_stride": k.stride(0),
-        "k_head_stride": k.stride(1),
-        "v_token_stride": v.stride(0),
-        "v_head_stride": v.stride(1),
-        "k_block_stride": k_cache.stride(0),
-        "k_slot_stride": k_cache.stride(1),
-        "k_cache_head_stride": k_cache.stride(2),
-        "v_block_stride": v_cache.stride(0),
-        "v_slot_stride": v_cache.stride(1),
-        "v_cache_head_stride": v_cache.stride(2),
-        "BLOCK_SIZE": k_cache.shape[1],
-        "KV_HEADS": kv_heads,
-        "HEAD_DIM": head_dim,
-        "BLOCK_HEADS": block_heads,
-        "BLOCK_DIM": block_dim,
-        "enable_fp_fusion": True,  # said outright, or Triton 3.9 warns
-    }
+    strides = *k.stride()[:2], *v.stride()[:2], *k_cache.stride()[:3], *v_cache.stride()[:3]
+    sizes = k_cache.shape[1], kv_heads, head_dim, block_heads, block_dim
+    options = {"enable_fp_fusion": True}  # said outright, or Triton 3.9 warns
+    arguments = arguments_of(store_kv_kernel, (k, v, k_cache, v_cache, slots, *strides, *sizes), options)
     return (len(slots), -(-kv_heads // block_heads)), arguments
