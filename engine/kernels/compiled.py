@@ -35,14 +35,8 @@ from engine.kernels.tilings import Rows
 SHARED_MEMORY = {80: 163 * 1024, 89: 99 * 1024, 90: 227 * 1024, 100: 227 * 1024}  # bytes a block may have, by sm
 WARPS = {80: 64, 89: 48, 90: 64, 100: 64}  # of a multiprocessor; it holds half as many blocks
 REGISTERS = 65536  # of a multiprocessor
-TYPES = {
-    torch.float32: "fp32",
-    torch.float16: "fp16",
-    torch.bfloat16: "bf16",
-    torch.int32: "i32",
-    torch.int64: "i64",
-    torch.uint8: "u8",
-}
+_DTYPES = torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8
+TYPES = dict(zip(_DTYPES, "fp32 fp16 bf16 i32 i64 u8".split()))
 EVERY_OPTION = {"window": True, "softcap": True, "sinks": True}  # of attention
 
 Launch = tuple[Any, dict[str, Any]]  # a kernel and its arguments, tensors that hold nothing

@@ -277,29 +277,12 @@ def launches(
     source = {"logits": logits, "seen": seen, "firsts": firsts, "row_stride": logits.stride(0)}
     tiles = {"CHUNK": CHUNK, "GROUP": group}
     scan = {**shared, **source, **tiles, "highest": highest, "num_warps": 4}
-    choose = {
-        **shared,
-        **over_chunks,
-        **by_value,
-        "highest": highest,
-        "GROUP": group,
-        "BLOCK_GROUPS": next_power_of_two(groups),
-        "num_warps": 8,
-    }
-    pick = {
-        **shared,
-        **source,
-        **tiles,
-        **over_chunks,
-        **by_value,
-        "positions": positions,
-        "tokens": tokens,
-        "logprobs": logprobs,
-        "last_tokens": last_tokens,
-        "TILE": TILE * GROUP // group,
-        "num_warps": 4,
-        "maxnreg": 128,  # left alone, ptxas spills a few registers to fit more programs
-    }
+    chosen = {"highest": highest, "GROUP": group, "BLOCK_GROUPS": next_power_of_two(groups), "num_warps": 8}
+    choose = shared | over_chunks | by_value | chosen
+    drawn = {"positions": positions, "tokens": tokens, "logprobs": logprobs, "last_tokens": last_tokens}
+    options = {"TILE": TILE * GROUP // group, "num_warps": 4}
+    options["maxnreg"] = 128  # left alone, ptxas spills a few registers to fit more programs
+    pick = shared | source | tiles | over_chunks | by_value | drawn | options
     made: list[tuple[Any, tuple[int, ...], dict[str, Any]]] = [(scan_kernel, (rows, chunks), scan)]
     if limited:
         made.append((groups_kernel, (rows,), choose))
