@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from engine import Engine, EngineConfig, EngineProcess, InvalidInput, ModelSpec, Run, SamplingParams, Workload, measure
-from engine.compare import Verdict
+from engine.compare import Verdict, agreement
 from engine.compare.host import EngineFace, LocalHost
 from engine.compare.lane import Lane, parse_lanes
 from engine.compare.lane_run import LaneFailed, LaneFinished, LaneLoading, LaneStarted
