@@ -6,13 +6,13 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 
-from PySide6.QtCore import QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QFont, QPainter, QPaintEvent, QPen, QPolygonF
+from PySide6.QtCore import QPointF, QRect, QRectF, Qt
+from PySide6.QtGui import QColor, QPainter, QPen, QPolygonF
 from PySide6.QtWidgets import QSizePolicy
 
 from app.plot.colors import lane_color
 from app.ui import theme
-from app.ui.font_face import FontFace
+from app.ui.font_face import Face
 from app.ui.painted import Painted
 from engine.trace import Array
 
@@ -21,27 +21,12 @@ class Plot(Painted):
     """A title with room for a drawing below it."""
 
     title = ""
+    hint, least = (300, 260), (200, 130)
+    head, small, tiny = Face(11, 600, spaced=True), Face(12), Face(11)
 
     def __init__(self, name: str) -> None:
-        super().__init__()
-        self.setObjectName(name)
-        self.setAccessibleName(self.title)
+        super().__init__(name, self.title)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
-        self.restyle()
-
-    def restyle(self) -> None:
-        """Takes the theme's colours and fonts anew."""
-        title = theme.ui(11, 600)
-        title.setLetterSpacing(QFont.SpacingType.AbsoluteSpacing, 0.4 * theme.zoom())
-        self.head, self.small, self.tiny = FontFace(title), FontFace(theme.ui(12)), FontFace(theme.ui(11))
-        self.updateGeometry()
-        self.update()
-
-    def sizeHint(self) -> QSize:
-        return QSize(theme.px(300), theme.px(260))
-
-    def minimumSizeHint(self) -> QSize:
-        return QSize(theme.px(200), theme.px(130))
 
     @abstractmethod
     def draw(self, painter: QPainter, area: QRectF) -> None:
@@ -51,16 +36,13 @@ class Plot(Painted):
     def tooltip(self) -> str:
         """What is drawn, and its figures."""
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    def paint(self, painter: QPainter, dirty: QRect) -> None:
         painter.setFont(self.head.font)
         painter.setPen(theme.current().secondary)
         self.head.draw(painter, 0, math.ceil(self.head.ascent), self.head.cut(self.title.upper(), self.width()))
         top = math.ceil(self.head.height) + theme.px(8)
         foot = self.height() - theme.px(8) - math.ceil(self.tiny.ascent)
         self.draw(painter, QRectF(0, top, self.width(), max(1, foot - top)))
-        painter.end()
 
     def foot(self, painter: QPainter, left: float, right: float, y: float, ticks: Sequence[tuple[float, str]]) -> None:
         """The rule along the foot, and words below it, each at its share of the width."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QFont, QFontMetricsF, QPainter
+
+from app.ui import theme
 
 KEPT = 4096
 ZEROS = str.maketrans("123456789", "000000000")
@@ -35,3 +39,24 @@ class FontFace:
     def cut(self, text: str, width: float, mode: Qt.TextElideMode = Qt.TextElideMode.ElideRight) -> str:
         """The text, with an ellipsis where it is wider than `width`."""
         return text if self.width(text) <= width else self.metrics.elidedText(text, mode, width)
+
+
+class Face:
+    """A font that a class declares, at the zoom in force: `tiny = Face(11)`, then `self.tiny.width(...)`.
+
+    `size` in pixels of the design; `mono` for the streams' font, `spaced` for titles in capitals.
+    """
+
+    def __init__(self, size: float, weight: int = 400, *, mono: bool = False, spaced: bool = False) -> None:
+        self._asked = size, weight, mono, spaced
+
+    def __get__(self, instance: object, owner: type | None = None) -> FontFace:
+        return _face(*self._asked, theme.zoom())
+
+
+@lru_cache(maxsize=256)
+def _face(size: float, weight: int, mono: bool, spaced: bool, zoom: float) -> FontFace:
+    font = (theme.mono if mono else theme.ui)(size, weight)
+    if spaced:
+        font.setLetterSpacing(QFont.SpacingType.AbsoluteSpacing, 0.4 * zoom)
+    return FontFace(font)

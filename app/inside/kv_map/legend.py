@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QPainter, QPaintEvent, QPolygonF
+from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt
+from PySide6.QtGui import QPainter, QPolygonF
 from PySide6.QtWidgets import QSizePolicy
 
 from app.inside.kv_map.contiguous import hatch, mixed
 from app.ui import theme
-from app.ui.font_face import FontFace
+from app.ui.font_face import Face
 from app.ui.painted import Painted
 
 BLOCKS = (("owned", "filled from the bottom"), ("shared", "shared"), ("cached", "cached"), ("free", "free"))
@@ -28,18 +28,12 @@ STRIPS_TIP = (
 class KvLegend(Painted):
     """Swatches with words."""
 
+    face = Face(11)
+
     def __init__(self) -> None:
-        super().__init__()
-        self.setObjectName("kv_legend")
+        super().__init__("kv_legend")
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         self._strips = False
-        self.restyle()
-
-    def restyle(self) -> None:
-        """Takes the theme's colours and fonts anew."""
-        self._face = FontFace(theme.ui(11))
-        self.updateGeometry()
-        self.update()
 
     def show_strips(self, strips: bool) -> None:
         """The looks of strips, or of blocks."""
@@ -48,16 +42,14 @@ class KvLegend(Painted):
         self.update()
 
     def sizeHint(self) -> QSize:
-        return QSize(theme.px(200), round(self._face.height) + theme.px(2))
+        return QSize(theme.px(200), round(self.face.height) + theme.px(2))
 
     def minimumSizeHint(self) -> QSize:
         return QSize(0, self.sizeHint().height())
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setFont(self._face.font)
-        face, t = self._face, theme.current()
+    def paint(self, painter: QPainter, dirty: QRect) -> None:
+        face, t = self.face, theme.current()
+        painter.setFont(face.font)
         side, x, middle = theme.px(10), 0.0, self.height() / 2
         for look, words in STRIPS if self._strips else BLOCKS:
             width = side + theme.px(5) + face.width(words)

@@ -27,7 +27,7 @@ class TimelineSpan(Painted):
     range_changed = Signal(float, float)  # as the person chose it; `set_range` does not emit
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        super().__init__(parent=parent)
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.cells = TimelineCells()
