@@ -31,13 +31,15 @@ from typing import NoReturn, Protocol
 from engine.jobs.progress import LoadCancelled
 
 HEAVY = (
+    "engine.models.lean_imports",
     "engine.core.engine",
     "engine.quality.measure",
     "engine.checkpoints.hub.client",
     "engine.checkpoints.hub.resumable_download",
+    "torch.fx.experimental.symbolic_shapes",
+    "torch.utils._device",
     "transformers.models.llama.modeling_llama",
-    "transformers.models.llama.tokenization_llama",
-)  # what a child imports anyway, and what the first load of a model imports
+)  # what every child imports, and what the first load of a model does
 BEGUN = dict(os.environ)  # the environment that the server has
 EARLY = (
     "ATEN_", "BNB_", "DNNL_", "GOMP_", "HF_", "HOME", "HUGGINGFACE_", "KMP_", "LANG", "LC_", "LD_", "MALLOC_", "MKL_",

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from engine import EngineConfig, EngineProcess, InvalidInput, ModelSpec, SamplingParams, Submission, measure
+from engine import Engine, EngineConfig, EngineProcess, InvalidInput, ModelSpec, SamplingParams, Submission, measure
 from engine.jobs import LoadProgress
 from engine.trace import FinishReason, Header
 from engine.workloads import demo_workload
@@ -43,6 +43,13 @@ def test_it_runs_in_another_process_with_the_models_card_and_header(process: Eng
     assert process.trace.header.config == SMALL
     assert process.trace.header.machine.threads == 1
     assert process.alive
+
+
+@pytest.mark.parametrize("quantization", ["none", "nf4", "int8-plain", "awq", "torchao-int8"])
+def test_a_child_that_was_forked_with_few_imports_says_what_an_engine_here_says(quantization: str) -> None:
+    spec = ModelSpec("demo", quantization, dtype="auto" if quantization == "awq" else "float32")
+    with EngineProcess(spec, SMALL, threads=1) as there, Engine(spec, SMALL, threads=1) as here:
+        assert here.submit(FOX, GREEDY).result().text == there.submit(FOX, GREEDY).result().text
 
 
 def test_streams_are_read_as_those_of_an_engine(process: EngineProcess) -> None:
