@@ -97,8 +97,8 @@ def test_the_rate_is_that_of_the_last_second_and_falls_to_zero(qtbot: QtBot, bri
     growing = trace(*(submitted(i) for i in range(10)), *(step(i, 10, seconds=0.01) for i in range(50)))
     bridge.show(growing)
     qtbot.waitUntil(lambda: bridge.position > 0 and bridge.behind == 0)
-    assert 900 < bridge.tokens_per_second < 1100
-    qtbot.waitUntil(lambda: bridge.tokens_per_second == 0, timeout=3000)
+    qtbot.waitUntil(lambda: 900 < bridge.live_rate < 1100)
+    qtbot.waitUntil(lambda: bridge.live_rate == 0, timeout=3000)
 
 
 def test_about_thirty_frames_a_second_and_none_after_the_stop(qtbot: QtBot, bridge: Bridge) -> None:
