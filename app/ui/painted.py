@@ -13,9 +13,9 @@ from app.ui.font_face import Face, FontFace
 class Painted(QWidget):
     """A subclass answers `paint`, and `tip` for what lies under the pointer; it declares its fonts as `Face`s.
 
-    Another theme or zoom has it laid out and painted anew. `sharp` ones are painted without antialiasing. `focus_ring`: the
-    corners of the ring that shows the focus, in pixels of the design; None where the subclass shows it its own way.
-    `hint` and `least` are its sizes in pixels of the design.
+    Another theme or zoom has it laid out and painted anew. `sharp` ones are painted without antialiasing. `hint` and
+    `least` are its sizes; `focus_ring`: the corners of the ring that shows the focus, None where the subclass shows it
+    its own way. All in pixels of the design.
     """
 
     sharp = False
