@@ -25,7 +25,7 @@ run: system $(VENV)/.installed  ## open the window with the demo model (ARGS="--
 test: export OMP_NUM_THREADS := 1
 test: export QT_QPA_PLATFORM := offscreen
 test: system-offscreen $(VENV)/.installed-dev  ## run the tests (WORKERS=1 for one after the other, ARGS="-k blocks")
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: system-offscreen $(VENV)/.installed-dev  ## lint, format, types, and who may import whom
 	@$(BIN)/ruff check

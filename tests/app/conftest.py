@@ -55,7 +55,7 @@ def _found_timers() -> Iterator[QTimer]:
 
 
 class Settled:
-    """What was alive before a module's first test is frozen: looking through the rest takes no time."""
+    """All that is alive is frozen, a module's own engine too: looking through what comes later takes no time."""
 
     def __init__(self) -> None:
         gc.collect()
@@ -67,14 +67,13 @@ class Settled:
 
 
 @pytest.fixture(scope="module")
-def _of_module() -> Iterator[list[Settled]]:
-    yield []
-    gc.unfreeze()
+def _of_module() -> list[Settled]:
+    return []
 
 
 @pytest.fixture
 def settled(_of_module: list[Settled]) -> Settled:
-    """Made at the first test, when the module's own fixtures are there: engines have imported much by then."""
+    """Made at the first test, when the module's own fixtures are there."""
     if not _of_module:
         _of_module.append(Settled())
     return _of_module[0]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import struct
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -451,12 +449,6 @@ def test_all_that_can_be_used_has_a_name_in_both_themes_and_at_every_size(qtbot:
         menu = page.list.menu(page.list.current)
         assert [a.text().split("\t")[0] for a in menu.actions() if a.text()][:1] == ["Add a folder…"]
         menu.deleteLater()
-
-
-def test_the_page_and_its_commands_import_no_torch() -> None:
-    program = "import app.models.page, sys; print('torch' in sys.modules, 'transformers' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.split() == ["False", "False"]
 
 
 # The hub.

@@ -38,7 +38,7 @@ def traces(engine: Engine) -> dict[str, Trace]:
 
     def play(name: str, config: EngineConfig, workload: str = "mixed-lengths", count: int = 10) -> None:
         loaded = load_workload(workload, count=count)
-        arrivals = [replace(a, params=a.params.with_(max_tokens=min(70, a.params.max_tokens))) for a in loaded.arrivals]
+        arrivals = [replace(a, params=a.params.with_(max_tokens=min(40, a.params.max_tokens))) for a in loaded.arrivals]
         made[name] = engine.run(replace(loaded, arrivals=tuple(arrivals)), config).result(timeout=120)
 
     play("tight", EngineConfig(max_running=8, kv_memory=320 * token))
