@@ -15,6 +15,8 @@ from engine.checkpoints import inspect_model
 from engine.config import QUANTIZATIONS
 from engine.trace import FinishReason
 
+pytestmark = pytest.mark.slow
+
 PROMPTS = 100
 SOME = 30  # of them, asked of each quantization
 LIMIT = 200

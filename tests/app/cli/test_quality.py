@@ -16,6 +16,8 @@ from engine.config import QUANTIZATIONS, missing
 from engine.quality import QualityReport, QualityRow
 from tests.engine.tiny_models import _llama_like, save_tiny_model
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 
 

@@ -29,6 +29,8 @@ from engine import EngineConfig, load_trace
 from engine.compare import Agreement, Parting
 from engine.trace import FinishReason
 
+pytestmark = pytest.mark.slow
+
 WAIT = 60_000
 
 

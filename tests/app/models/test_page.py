@@ -32,6 +32,8 @@ from engine.memory import DeviceMemory, Fit
 from tests.engine.checkpoints.hub.conftest import FIRST, SECOND
 from tests.engine.checkpoints.hub.small_hub import TOKEN, SmallHub
 
+pytestmark = pytest.mark.slow
+
 WAIT = 60_000
 DEMO = resources.path("models/stories-5m")
 NOWHERE = "http://127.0.0.1:9"

@@ -18,6 +18,8 @@ from app.session.session import Session, SessionState
 from engine import EngineConfig, ModelSpec, SamplingParams, Submission, load_trace
 from engine.trace import FinishReason, RequestView
 
+pytestmark = pytest.mark.slow
+
 WAIT = 30_000
 SHORT = SamplingParams(max_tokens=8, temperature=0)
 LONG = SamplingParams(max_tokens=400, temperature=0.8, ignore_eos=True)

@@ -22,6 +22,8 @@ from engine.trace.records import Kind
 from engine.trace.trace import Trace
 from tests.engine.trace.hand_made import CARD, header, step
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 
 

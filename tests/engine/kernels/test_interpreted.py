@@ -7,6 +7,7 @@ import pytest
 from tests.interpreted import check_interpreted
 
 pytest.importorskip("triton")
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.timeout(500)

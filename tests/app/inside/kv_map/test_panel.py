@@ -36,7 +36,7 @@ STORIES = Workload(
         Arrival(
             0.0,
             "Once upon a time there was a fox who lived by the sea"[: 20 + 4 * i],
-            SamplingParams(max_tokens=22 + 4 * i, temperature=0, ignore_eos=True),
+            SamplingParams(max_tokens=32 + 5 * i, temperature=0, ignore_eos=True),
         )
         for i in range(9)
     ),

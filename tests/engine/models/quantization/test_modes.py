@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from tests.engine.core.test_exactness import Reference, prompts
 NEW_TOKENS = 10
 GREEDY = SamplingParams(max_tokens=NEW_TOKENS, temperature=0, ignore_eos=True)
 SWITCHES = [(mode, False) for mode in MODES] + [(mode, True) for mode in PAGED_MODES]
+RUNNERS = [("sequential", False), ("continuous-padded", False), ("chunked", True)]  # one of each, padded and paged
 ARCHITECTURES = ("llama", "qwen3", "gemma2")
 EXACT = ("nf4", "nf4-double", "awq", "int8-plain", "torchao-int8")
 
@@ -39,12 +40,14 @@ def folder(tiny_folder: Callable[[str], Path]) -> Folder:
     return of
 
 
-def said_in_every_mode(folder: Path, quantization: str, dtype: str) -> dict[tuple[str, bool], Said]:
+def said_in_every_mode(
+    folder: Path, quantization: str, dtype: str, switches: Sequence[tuple[str, bool]] = SWITCHES
+) -> dict[tuple[str, bool], Said]:
     said = {}
     with Engine(ModelSpec(str(folder), quantization, dtype, "cpu"), EngineConfig(max_running=4), threads=1) as engine:
         assert engine.card.quantization == quantization
         assert engine.card.dtype == dtype
-        for mode, caching in SWITCHES:
+        for mode, caching in switches:
             config = EngineConfig(mode, 4, 32, block_size=4, prefix_caching=caching, longest_wait=0.01)
             engine.begin(config)
             streams = [engine.submit(prompt, GREEDY) for prompt in prompts()]
@@ -61,7 +64,8 @@ def test_in_float32_every_mode_gives_the_tokens_of_transformers(quantization: st
     module.set_attn_implementation("eager")
     expected = [Reference(module)(prompt, NEW_TOKENS)[0] for prompt in prompts()]
     assert len({token for tokens in expected for token in tokens}) >= 10
-    for switch, said in said_in_every_mode(path, quantization, "float32").items():
+    switches = SWITCHES if name == "llama" else RUNNERS  # what a mode does with a model, tests of modes hold
+    for switch, said in said_in_every_mode(path, quantization, "float32", switches).items():
         assert [tokens for tokens, _ in said] == expected, switch
 
 
