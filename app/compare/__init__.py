@@ -1,0 +1,1 @@
+"""The Compare page: one workload raced through lanes, or swept over sizes."""

@@ -1,0 +1,1 @@
+"""The Models page: what is here and on the hub, and what fits."""

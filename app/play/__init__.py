@@ -1,0 +1,1 @@
+"""The Play page: choose, prompt, and watch."""

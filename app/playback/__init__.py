@@ -1,0 +1,1 @@
+"""The one time cursor: records as they arrive, replay, following and scrubbing."""

@@ -1,0 +1,1 @@
+"""What a quantization costs: measuring it, and making AWQ checkpoints."""

@@ -1,0 +1,1 @@
+"""What is loaded, what runs, who has the engine on lease, what is downloaded. No widgets."""

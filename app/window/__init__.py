@@ -1,0 +1,1 @@
+"""The one window: its pages, actions, notices, dialogs, saved runs and pictures."""

@@ -1,0 +1,1 @@
+"""Which rows run next, and who owns which KV block. Pure Python."""

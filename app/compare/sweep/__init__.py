@@ -1,0 +1,1 @@
+"""A sweep: its session, its charts, its knee."""

@@ -1,0 +1,1 @@
+"""The machine: load, memory, and a GPU's figures over the run."""

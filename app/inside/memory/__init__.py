@@ -1,0 +1,1 @@
+"""Where the KV pool's bytes go over time, and what the device holds."""

@@ -1,0 +1,1 @@
+"""The bottleneck: each step under the machine's roof."""

@@ -1,0 +1,1 @@
+"""The timeline: slots over time, what each step computed, and what held it up."""

@@ -1,0 +1,1 @@
+"""What a model takes in each quantization, and whether it fits."""

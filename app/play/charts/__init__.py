@@ -1,0 +1,1 @@
+"""The live charts: throughput, waits, what runs, what is used."""

@@ -1,0 +1,1 @@
+"""The requests of a trace as a table."""

@@ -1,0 +1,1 @@
+"""Model, batching and sampling: what the next prompts run with."""

@@ -1,0 +1,1 @@
+"""The wall of streams: a card a request, its text as it grows."""

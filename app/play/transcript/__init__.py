@@ -1,0 +1,1 @@
+"""One request whole: its text by token, and its next turns."""

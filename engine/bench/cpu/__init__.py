@@ -1,0 +1,1 @@
+"""This engine, transformers' ways of batching and the bound, on a CPU."""

@@ -1,0 +1,1 @@
+"""The GPU path against its bounds: `python -m engine.bench.gpu`."""

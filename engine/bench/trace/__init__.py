@@ -1,0 +1,1 @@
+"""What a long trace costs."""

@@ -1,0 +1,1 @@
+"""What a load sets up: memory, roof, graphs, a runner that has been played through."""

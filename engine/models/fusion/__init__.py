@@ -1,0 +1,1 @@
+"""Small kernels in place of a model's own code, each proved at load."""

@@ -1,0 +1,1 @@
+"""Quantized layers: AWQ's are ours, the others are libraries'."""
