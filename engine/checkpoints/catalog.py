@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,7 +21,7 @@ from engine.checkpoints.hub.cache import (
     read_plan,
     repository_of,
 )
-from engine.checkpoints.inspect import EMBEDDED, EMBEDDED_AWQ, EMBEDDED_NAMES, INDEX, check_files
+from engine.checkpoints.inspect import EMBEDDED, EMBEDDED_AWQ, EMBEDDED_NAMES, INDEX, fault
 from engine.config.specs import InvalidInput
 
 if TYPE_CHECKING:
@@ -88,26 +87,6 @@ def _measured(folder: Path) -> tuple[int, float]:
     """Bytes of a folder's own files, and when the latest of them was changed."""
     stats = [path.stat() for path in folder.iterdir() if path.is_file()]
     return sum(s.st_size for s in stats), max((s.st_mtime for s in stats), default=folder.stat().st_mtime)
-
-
-def fault(folder: Path) -> str:
-    """Why a folder cannot be loaded, with the remedy; "" where nothing is missing. Weights are not read."""
-    adapter = folder / "adapter_config.json"
-    if adapter.is_file() and not (folder / "config.json").is_file():
-        return f"an adapter{_base(adapter)}, no model of its own: choose the model that it was made for"
-    try:
-        check_files(folder, trust_remote_code=True)
-    except InvalidInput as error:
-        return str(error)
-    return ""
-
-
-def _base(adapter: Path) -> str:
-    try:
-        base = json.loads(adapter.read_text(encoding="utf-8"))["base_model_name_or_path"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
-    return f" of {base}"
 
 
 # The Hugging Face cache.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -172,3 +173,23 @@ def _licence(folder: Path) -> str:
             lines = (line.strip(" #\t") for line in path.read_text(encoding="utf-8", errors="replace").splitlines())
             return next((line[:80] for line in lines if line), "")
     return ""
+
+
+def fault(folder: Path) -> str:
+    """Why a folder cannot be loaded, with the remedy; "" where nothing is missing. Weights are not read."""
+    adapter = folder / "adapter_config.json"
+    if adapter.is_file() and not (folder / "config.json").is_file():
+        return f"an adapter{_base(adapter)}, no model of its own: choose the model that it was made for"
+    try:
+        check_files(folder, trust_remote_code=True)
+    except InvalidInput as error:
+        return str(error)
+    return ""
+
+
+def _base(adapter: Path) -> str:
+    try:
+        base = json.loads(adapter.read_text(encoding="utf-8"))["base_model_name_or_path"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+    return f" of {base}"

@@ -20,7 +20,6 @@ from typing import Any, BinaryIO
 
 from huggingface_hub.utils import WeakFileLock, build_hf_headers, hf_raise_for_status
 
-from engine.checkpoints.catalog import fault
 from engine.checkpoints.hub.blob_digest import BlobDigest
 from engine.checkpoints.hub.cache import (
     PLANS,
@@ -35,6 +34,7 @@ from engine.checkpoints.hub.cache import (
     write_plan,
 )
 from engine.checkpoints.hub.client import Unreachable, address, ask, fault_of, session, told_of, wanted_of, weights_of
+from engine.checkpoints.inspect import fault
 from engine.config.specs import InvalidInput
 from engine.jobs.job import Report
 from engine.jobs.progress import LoadProgress

@@ -13,9 +13,10 @@ import pytest
 from huggingface_hub import snapshot_download
 
 import resources
-from engine.checkpoints.catalog import cached_models, fault
+from engine.checkpoints.catalog import cached_models
 from engine.checkpoints.hub import DOWNLOAD, download, fetch, hub_model
 from engine.checkpoints.hub.cache import part_of, repository_of
+from engine.checkpoints.inspect import fault
 from engine.config.specs import InvalidInput, ModelSpec
 from engine.jobs.job import run_job
 from engine.jobs.progress import LoadCancelled, LoadProgress
