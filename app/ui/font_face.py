@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from PySide6.QtCore import QPointF, Qt
-from PySide6.QtGui import QFont, QFontMetricsF, QPainter
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter
 
 from app.ui import theme
 
@@ -19,7 +19,7 @@ class FontFace:
     def __init__(self, font: QFont) -> None:
         self.font, self.metrics = font, QFontMetricsF(font)
         self.ascent, self.descent, self.height = self.metrics.ascent(), self.metrics.descent(), self.metrics.height()
-        self.middle = self.metrics.xHeight() / 2
+        self.cap, self.middle = self.metrics.capHeight(), self.metrics.xHeight() / 2
         self._widths: dict[str, float] = {}
 
     def width(self, text: str) -> float:
@@ -35,6 +35,14 @@ class FontFace:
     def draw(self, painter: QPainter, x: float, baseline: float, text: str) -> None:
         """Draws the text with its baseline's left end at (x, baseline)."""
         painter.drawText(QPointF(x, baseline), text)
+
+    def say(
+        self, painter: QPainter, x: float, baseline: float, text: str, color: QColor, *, before: float = 0.0
+    ) -> None:
+        """Draws in this font and a colour; `before` is the share of the text that lies left of x: 1 ends it there."""
+        painter.setFont(self.font)
+        painter.setPen(color)
+        painter.drawText(QPointF(x - before * self.width(text) if before else x, baseline), text)
 
     def cut(self, text: str, width: float, mode: Qt.TextElideMode = Qt.TextElideMode.ElideRight) -> str:
         """The text, with an ellipsis where it is wider than `width`."""
