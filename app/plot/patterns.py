@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from enum import Enum, auto
+from enum import Enum
 from functools import lru_cache
 
 import numpy as np
 from PySide6.QtCore import QLineF, QRectF, Qt
 from PySide6.QtGui import QBrush, QColor, QImage, QPaintEngine, QPainter, QPainterPath, QPen, QPixmap, QTransform
 
+from app.plot.pixels import slanted
 from app.ui import theme
 from app.ui.theme import Theme
 from engine.trace import Array
@@ -19,20 +20,31 @@ BETWEEN, LINE = 0.34, 0.92  # how strong a hatch's colour is between its lines a
 
 
 class Pattern(Enum):
-    SOLID = auto()
-    HATCH = auto()
-    BACK = auto()  # the hatch that falls
-    CROSS = auto()
-    DOTS = auto()
-    BARS = auto()  # upright
-    OUTLINE = auto()
+    """How strong the colour is between the lines, and Qt's own brush, for drawings."""
+
+    SOLID = 1.0, Qt.BrushStyle.SolidPattern
+    HATCH = 0.16, Qt.BrushStyle.BDiagPattern
+    BACK = 0.16, Qt.BrushStyle.FDiagPattern  # the hatch that falls
+    CROSS = 0.18, Qt.BrushStyle.DiagCrossPattern
+    DOTS = 0.16, Qt.BrushStyle.Dense6Pattern
+    BARS = 0.16, Qt.BrushStyle.VerPattern  # upright
+    OUTLINE = 0.0, Qt.BrushStyle.NoBrush
+
+    def ground(self, ink: QColor, t: Theme) -> QColor:
+        return theme.over(theme.faded(ink, self.value[0]), t.panel)
 
 
 PATTERNS = {
-    "used": Pattern.SOLID, "reserved": Pattern.HATCH, "internal": Pattern.CROSS, "external": Pattern.OUTLINE,
-    "weights": Pattern.SOLID, "activations": Pattern.DOTS, "graphs": Pattern.BARS, "runtime": Pattern.BACK,
+    "used": Pattern.SOLID,
+    "reserved": Pattern.HATCH,
+    "internal": Pattern.CROSS,
+    "external": Pattern.OUTLINE,
+    "weights": Pattern.SOLID,
+    "activations": Pattern.DOTS,
+    "graphs": Pattern.BARS,
+    "runtime": Pattern.BACK,
     "other": Pattern.HATCH,
-}  # fmt: skip
+}
 
 
 def color(kind: str, t: Theme) -> QColor:
@@ -50,22 +62,11 @@ def fill(painter: QPainter, shape: QPainterPath | QRectF, kind: str) -> None:
         _stroke(painter, shape, theme.over(t.edge, t.panel))
         return
     pattern, ink = PATTERNS[kind], color(kind, t)
-    _paint(painter, shape, QBrush(theme.over(theme.faded(ink, _GROUND[pattern]), t.panel)))
+    _paint(painter, shape, QBrush(pattern.ground(ink, t)))
     if pattern is Pattern.OUTLINE:
         _stroke(painter, shape, ink)
     elif pattern is not Pattern.SOLID:
         _paint(painter, shape, _texture_brush(painter, pattern, ink))
-
-
-_GROUND = {
-    Pattern.SOLID: 1.0, Pattern.HATCH: 0.16, Pattern.BACK: 0.16, Pattern.CROSS: 0.18, Pattern.DOTS: 0.16,
-    Pattern.BARS: 0.16, Pattern.OUTLINE: 0.0,
-}  # fmt: skip
-_QT_STYLES = {
-    Pattern.HATCH: Qt.BrushStyle.BDiagPattern, Pattern.BACK: Qt.BrushStyle.FDiagPattern,
-    Pattern.CROSS: Qt.BrushStyle.DiagCrossPattern, Pattern.DOTS: Qt.BrushStyle.Dense6Pattern,
-    Pattern.BARS: Qt.BrushStyle.VerPattern,
-}  # fmt: skip
 
 
 def _paint(painter: QPainter, shape: QPainterPath | QRectF, brush: QBrush) -> None:
@@ -89,7 +90,7 @@ def _stroke(painter: QPainter, shape: QPainterPath | QRectF, ink: QColor) -> Non
 def _texture_brush(painter: QPainter, pattern: Pattern, ink: QColor) -> QBrush:
     """The pattern's lines between which nothing is painted, in whole device pixels; in a drawing, Qt's own."""
     if painter.paintEngine().type() == QPaintEngine.Type.SVG:
-        return QBrush(ink, _QT_STYLES[pattern])
+        return QBrush(ink, pattern.value[1])
     ratio = painter.device().devicePixelRatioF()
     brush = QBrush(_tile(pattern, ink.rgb(), _period(ratio), ratio * theme.zoom()))
     brush.setTransform(QTransform.fromScale(1 / ratio, 1 / ratio))
@@ -100,7 +101,7 @@ def texture(kind: str, height: int, width: int, ratio: float) -> Array:
     """Pixels 0xffRRGGBB [height, width] of a shape filled as its kind looks, at so many device pixels a pixel."""
     t = theme.current()
     pattern, ink = PATTERNS[kind], color(kind, t)
-    ground = theme.over(theme.faded(ink, _GROUND[pattern]), t.panel)
+    ground = pattern.ground(ink, t)
     if pattern in (Pattern.SOLID, Pattern.OUTLINE):
         return np.full((height, width), ground.rgb(), np.uint32)
     period = _period(ratio)
@@ -127,21 +128,16 @@ def _cover(pattern: Pattern, period: int, scale: float) -> Array:
     """How much of each pixel of one period is ink, 0 to 1."""
     stroke = STROKE * scale
     y, x = np.mgrid[:period, :period]
-
-    def line(phase: Array, slope: float = np.sqrt(0.5)) -> Array:
-        phase = phase % period
-        distance = np.minimum(phase, period - phase) * slope
-        return np.asarray(np.clip(stroke / 2 + 0.5 - distance, 0, 1))
-
+    rise, fall = (slanted(period, stroke)[phase % period] for phase in (x + y, x - y))
     match pattern:
         case Pattern.HATCH:
-            return line(x + y)
+            return rise
         case Pattern.BACK:
-            return line(x - y)
+            return fall
         case Pattern.CROSS:
-            return np.maximum(line(x + y), line(x - y))
+            return np.maximum(rise, fall)
         case Pattern.BARS:
-            return line(x, 1.0)
+            return slanted(period, stroke, 1.0)[x]
         case _:
             middle = (period - 1) / 2
             return np.clip(stroke * 0.9 + 0.5 - np.hypot(x - middle, y - middle), 0, 1)

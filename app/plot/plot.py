@@ -10,11 +10,14 @@ from PySide6.QtCore import QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen, QPolygonF
 from PySide6.QtWidgets import QSizePolicy
 
+from app.plot import axes
 from app.plot.colors import lane_color
 from app.ui import theme
 from app.ui.font_face import Face
 from app.ui.painted import Painted
 from engine.trace import Array
+
+DIAMOND = ((0, -1), (1, 0), (0, 1), (-1, 0))
 
 
 class Plot(Painted):
@@ -37,9 +40,8 @@ class Plot(Painted):
         """What is drawn, and its figures."""
 
     def paint(self, painter: QPainter, dirty: QRect) -> None:
-        painter.setFont(self.head.font)
-        painter.setPen(theme.current().secondary)
-        self.head.draw(painter, 0, math.ceil(self.head.ascent), self.head.cut(self.title.upper(), self.width()))
+        title = self.head.cut(self.title.upper(), self.width())
+        self.head.say(painter, 0, math.ceil(self.head.ascent), title, theme.current().secondary)
         top = math.ceil(self.head.height) + theme.px(8)
         foot = self.height() - theme.px(8) - math.ceil(self.tiny.ascent)
         self.draw(painter, QRectF(0, top, self.width(), max(1, foot - top)))
@@ -47,25 +49,21 @@ class Plot(Painted):
     def foot(self, painter: QPainter, left: float, right: float, y: float, ticks: Sequence[tuple[float, str]]) -> None:
         """The rule along the foot, and words below it, each at its share of the width."""
         painter.fillRect(QRectF(left, y, right - left, 1), theme.current().hairline)
-        painter.setFont(self.tiny.font)
-        painter.setPen(theme.current().secondary)
-        baseline = y + theme.px(6) + self.tiny.ascent
-        for share, word in ticks:
-            width = self.tiny.width(word)
-            x = min(max(left + share * (right - left) - width / 2, left), right - width)
-            self.tiny.draw(painter, x, baseline, word)
+        places = ((left + share * (right - left), word) for share, word in ticks)
+        axes.foot(painter, self.tiny, places, y + theme.px(6) + self.tiny.ascent, left, right)
 
     def side(self, painter: QPainter, plot: QRectF, words: Sequence[str]) -> None:
         """The vertical axis' words left of the plot, evenly from its foot to its top."""
-        painter.setFont(self.tiny.font)
-        painter.setPen(theme.current().secondary)
-        cap = self.tiny.metrics.capHeight()
-        for i, word in enumerate(words):
-            y = plot.bottom() - i / (len(words) - 1) * plot.height() + cap / 2
-            self.tiny.draw(painter, plot.left() - theme.px(6) - self.tiny.width(word), min(y, plot.bottom()), word)
+        places = ((plot.bottom() - i / (len(words) - 1) * plot.height(), word) for i, word in enumerate(words))
+        axes.side(painter, self.tiny, places, plot.left() - theme.px(6), plot.bottom())
 
     def tip(self, at: QPointF) -> str:
         return self.tooltip()
+
+
+def draw_shape(painter: QPainter, x: float, y: float, size: float, corners: Sequence[tuple[float, float]]) -> None:
+    """A polygon around (x, y), its corners so many sizes from there."""
+    painter.drawPolygon(QPolygonF([QPointF(x + size * right, y + size * down) for right, down in corners]))
 
 
 def draw_mark(painter: QPainter, index: int, x: float, y: float, size: float) -> None:
@@ -81,17 +79,9 @@ def draw_mark(painter: QPainter, index: int, x: float, y: float, size: float) ->
         case 1:
             painter.drawRect(QRectF(x - 0.88 * r, y - 0.88 * r, 1.76 * r, 1.76 * r))
         case 2:
-            painter.drawPolygon(
-                QPolygonF(
-                    [QPointF(x, y - 1.1 * r), QPointF(x + 1.1 * r, y + 0.9 * r), QPointF(x - 1.1 * r, y + 0.9 * r)]
-                )
-            )
+            draw_shape(painter, x, y, r, ((0, -1.1), (1.1, 0.9), (-1.1, 0.9)))
         case _:
-            painter.drawPolygon(
-                QPolygonF(
-                    [QPointF(x, y - 1.2 * r), QPointF(x + 1.2 * r, y), QPointF(x, y + 1.2 * r), QPointF(x - 1.2 * r, y)]
-                )
-            )
+            draw_shape(painter, x, y, 1.2 * r, DIAMOND)
 
 
 def draw_line(painter: QPainter, color: QColor, x: Array, y: Array) -> None:

@@ -1,0 +1,37 @@
+"""Pictures made of numbers: colours as parts from 0 to 1, pixels as 0xffRRGGBB. No Qt in here."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from engine.trace import Array
+
+
+def packed(color: Array) -> Array:
+    """Pixels of colours [..., 3]."""
+    parts = np.clip(color * 255 + 0.5, 0, 255).astype(np.uint32)
+    return np.asarray(0xFF000000 | parts[..., 0] << 16 | parts[..., 1] << 8 | parts[..., 2], np.uint32)
+
+
+def unpacked(pixels: Array) -> Array:
+    """Colours [..., 3] of pixels."""
+    return np.stack([(pixels >> shift) & 0xFF for shift in (16, 8, 0)], axis=-1).astype(np.float32) / 255
+
+
+def slanted(period: int, stroke: float, slope: float = math.sqrt(0.5)) -> Array:
+    """How much of each pixel along a period of a hatch at 45 degrees is in its line, 0 to 1; upright with slope 1."""
+    distance = np.minimum(np.arange(period), period - np.arange(period)) * slope
+    return np.asarray(np.clip(stroke / 2 + 0.5 - distance, 0, 1))
+
+
+def stacked(heights: Array, height: int) -> Array:
+    """Which layer each pixel shows, [height, columns], of layers `heights` [layers, columns] pixels high from the foot
+    up; the number of layers where none reaches."""
+    tops = np.rint(np.cumsum(heights, axis=0)).astype(np.int32)
+    rows = np.arange(height, dtype=np.int32)[::-1, None]
+    which = np.zeros((height, heights.shape[1]), np.uint8)
+    for top in tops:
+        which += top[None, :] <= rows
+    return which
