@@ -8,7 +8,6 @@ from app.inside.machine.picture import MachinePicture
 from app.inside.machine.readings import MachineReadings
 from app.inside.panel import InsightPanel
 from app.playback.scope import Scope
-from app.ui import theme
 from app.ui.facts import Facts
 from engine.trace import Header, Record, Telemetry
 
@@ -24,7 +23,6 @@ class MachinePanel(InsightPanel):
         self.charts = MachinePicture()
         self.charts.sought.connect(scope.seek)
         self.charts.stepped.connect(scope.step_by)
-        theme.changes.theme_changed.connect(self.charts.restyle)
         self.set_picture(self.charts)
 
     def take(self, records: Sequence[Record]) -> None:
@@ -50,8 +48,7 @@ class MachinePanel(InsightPanel):
 
     def facts(self) -> Facts:
         known, readings = self.readings.known(), self.readings
-        units = {"bytes": "bytes", "%": "%", "W": "W", "°C": "°C"}
-        columns = ("time s", *(f"{reading.title} {units[reading.unit]}" for reading in known))
+        columns = ("time s", *(f"{reading.title} {reading.unit}" for reading in known))
         last = readings.place_at(self.scope.moment) + 1
         first = max(0, last - ROWS)
         values = [readings.values(reading)[first:last].tolist() for reading in known]

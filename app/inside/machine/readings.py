@@ -58,8 +58,8 @@ class MachineReadings:
 
     def take(self, record: Telemetry) -> None:
         self._times.append(record.time)
-        for reading in READINGS:
-            self._columns[reading.field].append(float(getattr(record, reading.field)))
+        for name, column in self._columns.items():
+            column.append(float(getattr(record, name)))
         self._totals = {"memory": float(record.memory_total), "gpu_memory": float(record.gpu_memory_total)}
 
     @property
