@@ -6,18 +6,17 @@ from collections.abc import Sequence
 
 from app.inside.panel import InsightPanel
 from app.inside.roofline.plot import RooflinePlot
-from app.inside.roofline.points import RooflinePoints
+from app.inside.roofline.points import Point, RooflinePoints
 from app.inside.roofline.words import bound_words, summary
 from app.playback.scope import ROUNDING, Scope
-from app.ui import theme
-from app.ui.facts import Facts
+from app.ui.facts import Cell, Facts
 from engine.trace import Header, Record, Step
 
 ROWS = 500  # of the table: the steps before the cursor
 COLUMNS = (
-    "step", "time s", "kind", "rows", "tokens", "bytes", "operations", "operations per byte", "seconds",
-    "operations a second", "roof", "of the roof %", "outside the forward %", "binds",
-)  # fmt: skip
+    *("step", "time s", "kind", "rows", "tokens", "bytes", "operations", "operations per byte", "seconds"),
+    *("operations a second", "roof", "of the roof %", "outside the forward %", "binds"),
+)
 
 
 class Roofline(InsightPanel):
@@ -27,9 +26,8 @@ class Roofline(InsightPanel):
         super().__init__(scope, "roofline", "Bottleneck")
         self.points = RooflinePoints()
         self.plot = RooflinePlot()
-        self.plot.chosen.connect(self._on_chosen)
+        self.plot.sought.connect(scope.seek)
         self.plot.stepped.connect(scope.step_by)
-        theme.changes.theme_changed.connect(self.plot.restyle)
         self.set_picture(self.plot)
 
     def take(self, records: Sequence[Record]) -> None:
@@ -53,20 +51,17 @@ class Roofline(InsightPanel):
         return self.points.place_at(self.scope.moment + ROUNDING)
 
     def facts(self) -> Facts:
+        return Facts(COLUMNS, [self._fact(self.points.point(place)) for place in self._listed()])
+
+    def _listed(self) -> range:
+        """The places of the table's points."""
         last = self._place() + 1
-        rows = []
-        for place in range(max(0, last - ROWS), last):
-            p = self.points.point(place)
-            rows.append((
-                p.step, p.ended - self.scope.origin, p.kind, p.rows, p.tokens, p.bytes, p.operations, p.intensity,
-                p.seconds, p.achieved, p.limit or None, 100 * p.share if p.limit else None, 100 * p.outside,
-                bound_words(p),
-            ))  # fmt: skip
-        return Facts(COLUMNS, rows)
+        return range(max(0, last - ROWS), last)
+
+    def _fact(self, p: Point) -> tuple[Cell, ...]:
+        counted = (p.step, p.ended - self.scope.origin, p.kind, p.rows, p.tokens, p.bytes, p.operations, p.intensity)
+        roof = (p.limit, 100 * p.share) if p.limit else (None, None)
+        return (*counted, p.seconds, p.achieved, *roof, 100 * p.outside, bound_words(p))
 
     def row_chosen(self, row: int) -> None:
-        last = self._place() + 1
-        self._on_chosen(max(0, last - ROWS) + row)
-
-    def _on_chosen(self, place: int) -> None:
-        self.scope.seek(float(self.points.ends[place]))
+        self.scope.seek(float(self.points.ended[self._listed()[row]]))

@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
-from PySide6.QtCore import QEvent, QLineF, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import (
-    QFontMetricsF,
-    QImage,
-    QKeyEvent,
-    QMouseEvent,
-    QPainter,
-    QPaintEvent,
-    QPen,
-    QPixmap,
-    QPolygonF,
-)
-from PySide6.QtWidgets import QSizePolicy
+from PySide6.QtCore import QEvent, QLineF, QPointF, QRect, QRectF, Qt
+from PySide6.QtGui import QImage, QMouseEvent, QPainter, QPen, QPixmap, QPolygonF
 
+from app.inside.chart import Chart
 from app.inside.roofline.frame import Frame, frame_of
 from app.inside.roofline.points import (
     DECODE,
@@ -32,10 +20,10 @@ from app.inside.roofline.points import (
     RooflinePoints,
 )
 from app.inside.roofline.words import FORMULAS, amount, detail, headline, percent, point_words, rate_words
+from app.plot import axes
 from app.plot.scales import decade_ticks
 from app.ui import theme
-from app.ui.font_face import FontFace
-from app.ui.painted import Painted
+from app.ui.font_face import Face
 from app.words import bytes_words
 from engine.trace import Array
 
@@ -48,37 +36,20 @@ NEAR = 14  # pixels of the design
 EMPTY = "Which limit of the machine binds each step: nothing has run yet."
 
 
-class RooflinePlot(Painted):
-    """Shows what `show_points` was given last. The arrow keys go from step to step, a click goes to a point's step."""
+class RooflinePlot(Chart):
+    """Shows what `show_points` was given last. A click goes to a point's step."""
 
-    chosen = Signal(int)  # place of a point
-    stepped = Signal(int)  # so many steps on
+    hint, least = (420, 320), (220, 150)
+    head, small, tiny = Face(14, 600), Face(12), Face(11)
 
     def __init__(self) -> None:
-        super().__init__()
-        self.setObjectName("roofline_plot")
-        self.setAccessibleName("Bottleneck: operations a second over operations per byte of each step")
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        super().__init__("roofline_plot", "Bottleneck: operations a second over operations per byte of each step")
         self.setMouseTracking(True)
         self.points = RooflinePoints()
         self.place, self.origin, self.hovered = -1, 0.0, -1
         self._drawn = (0, np.zeros(0), np.zeros(0))  # the first place, and pixels of the points from there on
         self._raster: tuple[tuple[object, ...], QPixmap] | None = None
         self._rastered = 0  # how many steps are in it
-        self.restyle()
-
-    def restyle(self) -> None:
-        self._head, self._small, self._tiny = map(FontFace, (theme.ui(14, 600), theme.ui(12), theme.ui(11)))
-        self._raster = None
-        self.updateGeometry()
-        self.update()
-
-    def sizeHint(self) -> QSize:
-        return QSize(theme.px(420), theme.px(320))
-
-    def minimumSizeHint(self) -> QSize:
-        return QSize(theme.px(220), theme.px(150))
 
     def show_points(self, points: RooflinePoints, place: int, origin: float) -> None:
         """These points, with the one of this place at the cursor (-1: none); `origin` is the time shown as zero."""
@@ -96,20 +67,14 @@ class RooflinePlot(Painted):
 
     # -- painting -------------------------------------------------------------------------------------------------
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        t, px = theme.current(), theme.px
-        if not self.points.count:
-            painter.setFont(self._small.font)
-            painter.setPen(t.secondary)
-            flags = Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap
-            painter.drawText(QRectF(self.rect()).adjusted(px(12), 0, -px(12), 0), flags, EMPTY)
-            painter.end()
+    def paint(self, painter: QPainter, dirty: QRect) -> None:
+        px = theme.px
+        if not len(self.points):
+            self.say_empty(painter, EMPTY)
             return
-        top = self._words(painter)
-        gutter = max(self._tiny.width("100 G"), self._tiny.width("10 T")) + px(8)
-        foot, top = self.height() - 2 * self._tiny.height - px(6), top + self._tiny.height + px(4)
+        top = self._words(painter) + self.tiny.height + px(4)
+        gutter = max(self.tiny.width("100 G"), self.tiny.width("10 T")) + px(8)
+        foot = self.height() - 2 * self.tiny.height - px(6)
         area = QRectF(gutter, top, max(1.0, self.width() - gutter - px(8)), max(1.0, foot - top))
         frame = frame_of(self.points, self.point, area)
         self._axes(painter, frame)
@@ -121,69 +86,60 @@ class RooflinePlot(Painted):
         self._roof(painter, frame)
         self._cursor(painter, frame)
         self.paint_focus(painter, 4)
-        painter.end()
 
     def _words(self, painter: QPainter) -> float:
         """The verdict, wrapped; returns where it ends."""
-        t, y = theme.current(), float(theme.px(2))
-        point = self.point
-        title = headline(point) if point is not None else "Before the first step"
-        for face, color, text in (
-            (self._head, t.text, title),
-            (self._small, t.secondary, detail(point) if point is not None else ""),
-        ):
-            if not text:
-                continue
-            room = QRectF(0, y, self.width(), 10_000)
-            flags = int(Qt.TextFlag.TextWordWrap)
-            painter.setFont(face.font)
-            painter.setPen(color)
-            painter.drawText(room, flags, text)
-            y += QFontMetricsF(face.font).boundingRect(room, flags, text).height() + theme.px(2)
+        t, y, point = theme.current(), float(theme.px(2)), self.point
+        title, more = (headline(point), detail(point)) if point is not None else ("Before the first step", "")
+        flags = int(Qt.TextFlag.TextWordWrap)
+        for face, color, text in ((self.head, t.text, title), (self.small, t.secondary, more)):
+            if text:
+                room = QRectF(0, y, self.width(), 10_000)
+                painter.setFont(face.font)
+                painter.setPen(color)
+                painter.drawText(room, flags, text)
+                y += face.metrics.boundingRect(room, flags, text).height() + theme.px(2)
         return y + theme.px(6)
 
     def _axes(self, painter: QPainter, frame: Frame) -> None:
-        t, px, tiny, area = theme.current(), theme.px, self._tiny, frame.area
+        t, px, tiny, area = theme.current(), theme.px, self.tiny, frame.area
         painter.fillRect(QRectF(area.left(), area.bottom(), area.width(), 1), t.hairline)
         painter.fillRect(QRectF(area.left(), area.top(), 1, area.height()), t.hairline)
-        painter.setFont(tiny.font)
-        painter.setPen(t.secondary)
-        cap, last = tiny.metrics.capHeight(), -math.inf
-        for value in decade_ticks(frame.left, frame.right):
-            word, x = amount(value), float(frame.x(value))
-            x0 = min(max(x - tiny.width(word) / 2, area.left()), area.right() - tiny.width(word))
+        across = [(float(frame.x(value)), amount(value)) for value in decade_ticks(frame.left, frame.right)]
+        up = [(float(frame.y(value)), amount(value)) for value in decade_ticks(frame.low, frame.high)]
+        for x, _ in across:
             painter.fillRect(QRectF(x, area.bottom(), 1, px(3)), t.secondary)
-            if x0 > last + px(8):
-                tiny.draw(painter, x0, area.bottom() + px(5) + tiny.ascent, word)
-                last = x0 + tiny.width(word)
-        last = math.inf
-        for value in decade_ticks(frame.low, frame.high):
-            word, y = amount(value), float(frame.y(value))
+        for y, _ in up:
             painter.fillRect(QRectF(area.left() - px(3), y, px(3), 1), t.secondary)
-            if y < last - tiny.height:
-                tiny.draw(painter, area.left() - px(6) - tiny.width(word), y + cap / 2, word)
-                last = y
-        y = area.top() - px(4) - tiny.descent
-        tiny.draw(painter, 0, y, tiny.cut("operations a second", area.right()))
-        y = area.bottom() + px(5) + tiny.height + tiny.ascent
-        word = tiny.cut("operations per byte", area.width() / 2)
-        tiny.draw(painter, area.right() - tiny.width(word), y, word)
-        x, room = 0.0, area.right() - tiny.width(word) - px(16)
-        shown = [kind for kind in (PREFILL, DECODE, MIXED) if np.any(self.points.kinds == kind)]
-        for kind in shown:
-            if x + px(12) + tiny.width(KINDS[kind]) > room:
+        below = area.bottom() + px(5) + tiny.ascent
+        axes.foot(painter, tiny, across, below, area.left(), area.right(), apart=px(8))
+        axes.side(painter, tiny, up, area.left() - px(6), apart=tiny.height)
+        title = tiny.cut("operations a second", area.right())
+        tiny.say(painter, 0, area.top() - px(4) - tiny.descent, title, t.secondary)
+        self._foot(painter, area, area.bottom() + px(5) + tiny.height + tiny.ascent)
+
+    def _foot(self, painter: QPainter, area: QRectF, baseline: float) -> None:
+        """What the marks mean, and the title of the axis."""
+        px, tiny, ink = theme.px, self.tiny, theme.current().secondary
+        title = tiny.cut("operations per byte", area.width() / 2)
+        tiny.say(painter, area.right(), baseline, title, ink, before=1)
+        x, room = 0.0, area.right() - tiny.width(title) - px(16)
+        for kind in (PREFILL, DECODE, MIXED):
+            if not np.any(self.points.kind == kind):
+                continue
+            wide = px(12) + tiny.width(KINDS[kind])
+            if x + wide > room:
                 break
-            self._marks(painter, kind, np.array([x + px(5)]), np.array([y - cap / 2]), 1.0, px(7))
-            painter.setPen(t.secondary)
-            tiny.draw(painter, x + px(12), y, KINDS[kind])
-            x += px(12) + tiny.width(KINDS[kind]) + px(12)
+            self._marks(painter, kind, np.array([x + px(5)]), np.array([baseline - tiny.cap / 2]), 1.0, px(7))
+            tiny.say(painter, x + px(12), baseline, KINDS[kind], ink)
+            x += wide + px(12)
 
     def _density(self, painter: QPainter, frame: Frame) -> None:
         """The whole run, the darker the more steps."""
         counts = self.points.density
         area, ratio = frame.area.toAlignedRect(), self.devicePixelRatioF()
         # Made anew when there are a fiftieth more steps, since scaling it costs as much as all the rest.
-        grown = self.points.count > FRESH * self._rastered
+        grown = len(self.points) > FRESH * self._rastered
         if self._raster is None or grown or self._raster[0] != (frame, theme.current().name, ratio):
             color = theme.current().secondary
             alpha = np.log1p(counts) / max(1.0, np.log1p(counts.max())) * 0.4
@@ -201,7 +157,7 @@ class RooflinePlot(Painted):
             brush.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
             brush.drawImage(QRectF(QPointF(), area.size()), image, QRectF(left, top, right - left, bottom - top))
             brush.end()
-            self._raster, self._rastered = ((frame, theme.current().name, ratio), scaled), self.points.count
+            self._raster, self._rastered = ((frame, theme.current().name, ratio), scaled), len(self.points)
         painter.drawPixmap(area.topLeft(), self._raster[1])
 
     def _recent(self, painter: QPainter, frame: Frame) -> None:
@@ -211,14 +167,9 @@ class RooflinePlot(Painted):
         across, up = self.points.places(first, last)
         xs, ys = frame.x(across), frame.y(up)
         self._drawn = first, xs, ys
-        kinds = self.points.kinds[first:last]
-        end = len(xs)
-        strengths = []
-        for count, strength in AGES:
-            begin = max(0, len(xs) - count)
-            strengths.append((begin, end, strength))
-            end = begin
-        for begin, end, strength in reversed(strengths):
+        kinds = self.points.kind[first:last]
+        borders = [len(xs), *(max(0, len(xs) - count) for count, _ in AGES)]
+        for end, begin, (_, strength) in reversed(list(zip(borders, borders[1:], AGES))):
             for kind in (DECODE, MIXED, PREFILL):
                 at = begin + np.flatnonzero(kinds[begin:end] == kind)
                 if len(at):
@@ -239,7 +190,7 @@ class RooflinePlot(Painted):
             painter.drawPoints(dots)
 
     def _roof(self, painter: QPainter, frame: Frame) -> None:
-        roof, t, px, tiny, area = self.points.roof, theme.current(), theme.px, self._tiny, frame.area
+        roof, t, px, tiny, area = self.points.roof, theme.current(), theme.px, self.tiny, frame.area
         if roof is None:
             return
         point = self.point
@@ -249,38 +200,32 @@ class RooflinePlot(Painted):
         corner = QPointF(float(frame.x(ridge)), float(frame.y(roof.operations)))
         start = max(10**frame.left, 10**frame.low / bandwidth)
         foot = QPointF(float(frame.x(start)), float(frame.y(start * bandwidth)))
-        pen = QPen(t.text, max(1.0, theme.zoom() * 1.25))
-        painter.setPen(pen)
-        painter.drawLine(QLineF(foot, corner))
+        slope, room = QLineF(foot, corner), area.width()
+        painter.setPen(QPen(t.text, max(1.0, theme.zoom() * 1.25)))
+        painter.drawLine(slope)
         painter.drawLine(QLineF(corner, QPointF(area.right(), corner.y())))
         painter.setBrush(t.panel)
         painter.drawEllipse(corner, px(3), px(3))
-        painter.setFont(tiny.font)
-        painter.setPen(t.secondary)
-        flat = ("matrix products, measured at load", "measured at load", "")
-        room = area.right() - area.left()
-        for more in flat:
-            word = f"{rate_words(roof.operations)} {more}".strip()
-            if tiny.width(word) <= room:
-                break
+        rate = rate_words(roof.operations)
+        wordings = (f"{rate} matrix products, measured at load", f"{rate} measured at load", rate)
+        word = next((word for word in wordings if tiny.width(word) <= room), rate)
         x = max(area.left(), area.right() - tiny.width(word))
-        tiny.draw(painter, x, corner.y() - px(5) - tiny.descent, word)
-        slope = QLineF(foot, corner)
+        tiny.say(painter, x, corner.y() - px(5) - tiny.descent, word, t.secondary)
         for more in (f" copied at {bytes_words(size)}, measured at load", ", measured at load", ""):
             word = f"{bytes_words(bandwidth)}/s{more}"
             if tiny.width(word) <= slope.length() - px(16):
                 painter.save()
                 painter.translate(slope.pointAt(0.5))
                 painter.rotate(-slope.angle())
-                tiny.draw(painter, -tiny.width(word) / 2, -px(5) - tiny.descent, word)
+                tiny.say(painter, 0, -px(5) - tiny.descent, word, t.secondary, before=0.5)
                 painter.restore()
                 break
         word = f"ridge {amount(ridge)} per byte"
         if corner.x() + px(8) + tiny.width(word) <= area.right():
-            tiny.draw(painter, corner.x() + px(8), corner.y() + px(5) + tiny.ascent, word)
+            tiny.say(painter, corner.x() + px(8), corner.y() + px(5) + tiny.ascent, word, t.secondary)
 
     def _cursor(self, painter: QPainter, frame: Frame) -> None:
-        t, px, tiny = theme.current(), theme.px, self._tiny
+        t, px, tiny = theme.current(), theme.px, self.tiny
         point = self.point
         if point is None:
             return
@@ -290,12 +235,10 @@ class RooflinePlot(Painted):
             painter.setPen(QPen(t.accent, 1))
             painter.drawLine(QLineF(x, y, x, above))
             word = percent(point.share)
-            painter.setFont(tiny.font)
-            painter.setPen(t.text)
-            left = x + px(6) + tiny.width(word) > frame.area.right()
-            middle = (y + above) / 2
             if abs(y - above) > tiny.height + px(8):
-                tiny.draw(painter, x - px(6) - tiny.width(word) if left else x + px(6), middle + tiny.middle, word)
+                left = x + px(6) + tiny.width(word) > frame.area.right()
+                baseline = (y + above) / 2 + tiny.middle
+                tiny.say(painter, x - px(6) if left else x + px(6), baseline, word, t.text, before=float(left))
         kind = KINDS.index(point.kind)
         painter.setPen(QPen(t.panel, px(17), Qt.PenStyle.SolidLine, Qt.PenCapStyle.RoundCap))
         painter.drawPoint(QPointF(x, y))
@@ -333,19 +276,9 @@ class RooflinePlot(Painted):
         self.hovered = -1
         self.update()
 
-    def mousePressEvent(self, event: QMouseEvent) -> None:
-        place = self.nearest(event.position().x(), event.position().y())
-        if event.button() is Qt.MouseButton.LeftButton and place >= 0:
-            self.chosen.emit(place)
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        match event.key():
-            case Qt.Key.Key_Left:
-                self.stepped.emit(-1)
-            case Qt.Key.Key_Right:
-                self.stepped.emit(1)
-            case _:
-                super().keyPressEvent(event)
+    def moment_at(self, at: QPointF) -> float | None:
+        place = self.nearest(at.x(), at.y())
+        return float(self.points.ended[place]) if place >= 0 else None
 
     def tip(self, at: QPointF) -> str:
         """The step of a point that is near, else what the picture means."""

@@ -13,7 +13,8 @@ from enum import StrEnum
 
 import numpy as np
 
-from engine.trace import Array, Column, Header, Kind, Roof, Step, WorkCounter
+from app.inside.columns import Columns, Numbers
+from engine.trace import Array, Header, Kind, Roof, Step, WorkCounter
 
 PREFILL, DECODE, MIXED = 0, 1, 2
 KINDS = ("prefill", "decode", "mixed")
@@ -35,8 +36,8 @@ class Bound(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One step. `seconds` are those its rate is reckoned with, `outside` the share of the step's time that is not in
-    them; `bandwidth` and `limit` (operations a second that the roof allows) are 0 where no roof was measured."""
+    """One step. `seconds` are those its rate is reckoned with; `bandwidth` and `rate` (operations a second) are the
+    roof's, 0 where none was measured."""
 
     step: int
     started: float
@@ -47,11 +48,8 @@ class Point:
     bytes: float
     operations: float
     seconds: float
-    outside: float
     bandwidth: float
-    limit: float
     rate: float
-    bound: Bound
 
     @property
     def intensity(self) -> float:
@@ -64,44 +62,52 @@ class Point:
         return self.operations / self.seconds
 
     @property
+    def limit(self) -> float:
+        """Operations a second that the roof allows; 0 where none was measured."""
+        return min(self.rate, self.intensity * self.bandwidth)
+
+    @property
     def share(self) -> float:
         """Of the roof; 0 where none was measured."""
         return self.achieved / self.limit if self.limit else 0.0
 
+    @property
+    def outside(self) -> float:
+        """The share of the step's time that is not in `seconds`."""
+        return max(0.0, 1 - self.seconds / (self.ended - self.started)) if self.ended > self.started else 0.0
 
-class RooflinePoints:
-    """The points of one trace, eight numbers a step. Steps without rows, or without a time, have none.
+    @property
+    def bound(self) -> Bound:
+        if not self.limit:
+            return Bound.UNKNOWN
+        if self.outside > OUTSIDE:
+            return Bound.OUTSIDE
+        if self.achieved < FAR * self.limit:
+            return Bound.OVERHEAD
+        return Bound.COMPUTE if self.limit == self.rate else Bound.MEMORY
+
+
+class RooflinePoints(Columns):
+    """The points of one trace. Steps without rows, or without a time, have none.
 
     The seconds of a step are those of `forward` on a CPU. A GPU computes after `forward` has launched it: there they
     are the time from its launch, or from the end of the step before, to its end.
     """
 
+    step, started, ended = Numbers(np.int64), Numbers(np.float64), Numbers(np.float64)
+    kind, tokens, rows = Numbers(np.uint8), Numbers(np.int32), Numbers(np.int32)
+    bytes, operations, seconds = Numbers(np.float64), Numbers(np.float64), Numbers(np.float64)
+
     def __init__(self) -> None:
+        super().__init__()
         self.header: Header | None = None
         self.density = np.zeros([FINENESS * (b - a) for a, b in (X_DECADES, Y_DECADES)], np.int32)
         self._counter: WorkCounter | None = None
-        self._began, self._ends = Column(np.float64), Column(np.float64)
-        self._numbers, self._tokens, self._rows = Column(np.int64), Column(np.int32), Column(np.int32)
-        self._bytes, self._operations, self._seconds = (Column(np.float64) for _ in range(3))
-        self._kinds = Column(np.uint8)
         self._last_end = 0.0
-
-    @property
-    def count(self) -> int:
-        return self._ends.count
 
     @property
     def roof(self) -> Roof | None:
         return self.header.roof if self.header is not None else None
-
-    @property
-    def ends(self) -> Array:
-        """When each point's step ended, in order."""
-        return self._ends.values
-
-    @property
-    def kinds(self) -> Array:
-        return self._kinds.values
 
     @property
     def estimated(self) -> bool:
@@ -117,10 +123,9 @@ class RooflinePoints:
             return
         work = self._counter.count(steps)
         on_gpu = self.header.model.device.startswith("cuda")
-        first = self.count
-        for step, size, operations, tokens in zip(
-            steps, work.bytes.tolist(), work.operations.tolist(), work.tokens.tolist()
-        ):
+        first = len(self)
+        counts = zip(work.bytes.tolist(), work.operations.tolist(), work.tokens.tolist())
+        for step, (size, operations, tokens) in zip(steps, counts):
             if on_gpu:  # by its own clock, or no longer than the host waited
                 seconds = step.device or step.ended - max(step.started, self._last_end)
             else:
@@ -130,13 +135,9 @@ class RooflinePoints:
                 continue
             prefills = int(np.count_nonzero(step.kind == Kind.PREFILL))
             kind = PREFILL if prefills == step.rows else MIXED if prefills else DECODE
-            for column, value in (
-                (self._began, step.started), (self._ends, step.ended), (self._numbers, step.step),
-                (self._tokens, tokens), (self._rows, step.rows), (self._bytes, size), (self._operations, operations),
-                (self._seconds, seconds), (self._kinds, kind),
-            ):  # fmt: skip
-                column.append(value)
-        x, y = self.places(first, self.count)
+            rows = step.rows
+            self.append(step.step, step.started, step.ended, kind, tokens, rows, size, operations, seconds)
+        x, y = self.places(first, len(self))
         cells = [
             np.clip(((np.log10(v) - low) * FINENESS).astype(np.int64), 0, FINENESS * (high - low) - 1)
             for v, (low, high) in ((x, X_DECADES), (y, Y_DECADES))
@@ -145,35 +146,15 @@ class RooflinePoints:
 
     def places(self, first: int, last: int) -> tuple[Array, Array]:
         """Operations a byte, and operations a second, of the points in [first, last)."""
-        operations = self._operations.values[first:last]
-        return operations / self._bytes.values[first:last], operations / self._seconds.values[first:last]
+        operations = self.operations[first:last]
+        return operations / self.bytes[first:last], operations / self.seconds[first:last]
 
     def place_at(self, moment: float) -> int:
         """The last point whose step had ended then; -1 before the first."""
-        return int(np.searchsorted(self.ends, moment, "right")) - 1
+        return int(np.searchsorted(self.ended, moment, "right")) - 1
 
     def point(self, place: int) -> Point:
         """Raises IndexError where there is none."""
-        if not 0 <= place < self.count:
-            raise IndexError(f"point {place} of {self.count}")
-        size, operations = float(self._bytes.values[place]), float(self._operations.values[place])
-        seconds = float(self._seconds.values[place])
-        started, ended = float(self._began.values[place]), float(self.ends[place])
-        roof = self.roof
-        bandwidth = roof.bandwidth_at(size) if roof is not None else 0.0
-        rate = roof.operations if roof is not None else 0.0
-        limit = min(rate, operations / size * bandwidth)
-        outside = max(0.0, 1 - seconds / (ended - started)) if ended > started else 0.0
-        if not limit:
-            bound = Bound.UNKNOWN
-        elif outside > OUTSIDE:
-            bound = Bound.OUTSIDE
-        elif operations / seconds < FAR * limit:
-            bound = Bound.OVERHEAD
-        else:
-            bound = Bound.COMPUTE if limit == rate else Bound.MEMORY
-        return Point(
-            int(self._numbers.values[place]), started, ended, KINDS[int(self.kinds[place])],
-            int(self._tokens.values[place]), int(self._rows.values[place]), size, operations, seconds, outside,
-            bandwidth, limit, rate, bound,
-        )  # fmt: skip
+        row, roof = self.row(place), self.roof
+        bandwidth, rate = (0.0, 0.0) if roof is None else (roof.bandwidth_at(row["bytes"]), roof.operations)
+        return Point(kind=KINDS[row.pop("kind")], **row, bandwidth=bandwidth, rate=rate)

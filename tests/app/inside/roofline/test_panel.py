@@ -130,13 +130,13 @@ def test_prefill_lands_right_of_decode_and_both_below_the_roof(run: Trace) -> No
     points.take(list(steps_of(run))[:0])
     points.begin(run.header)
     points.take(steps_of(run))
-    across, up = points.places(0, points.count)
-    kinds = np.array([point.kind for point in map(points.point, range(points.count))])
+    across, up = points.places(0, len(points))
+    kinds = np.array([point.kind for point in map(points.point, range(len(points)))])
     assert np.median(across[kinds != "decode"]) > 2 * np.median(across[kinds == "decode"])
     assert run.header.roof is not None
-    limits = np.array([points.point(i).limit for i in range(points.count)])
+    limits = np.array([points.point(i).limit for i in range(len(points))])
     assert np.mean(up <= 1.2 * limits) > 0.9, "counted work is no more than the machine can do"
-    assert points.density.sum() == points.count
+    assert points.density.sum() == len(points)
 
 
 @pytest.mark.parametrize("saved", [False, True])
@@ -180,7 +180,7 @@ def test_before_the_first_step_and_without_a_run_it_says_so(panel: Roofline, run
     assert not panel.facts().rows
     scope.show(Trace())
     scope.catch_up()
-    assert panel.points.count == 0
+    assert len(panel.points) == 0
 
 
 def test_a_click_on_a_point_goes_to_its_step(qtbot: QtBot, panel: Roofline, run: Trace) -> None:
@@ -199,7 +199,7 @@ def test_a_click_on_a_point_goes_to_its_step(qtbot: QtBot, panel: Roofline, run:
     near = plot.nearest(at.x(), at.y())
     qtbot.mouseMove(plot, at)
     qtbot.mouseClick(plot, Qt.MouseButton.LeftButton, pos=at)
-    assert scope.moment == plot.points.ends[near]
+    assert scope.moment == plot.points.ended[near]
 
 
 def test_keys_go_from_step_to_step_and_a_row_of_the_table_to_its_step(
@@ -241,7 +241,7 @@ def test_what_was_not_counted_on_the_card_is_marked_as_an_estimate(panel: Roofli
     records[0] = replace(records[0], roof=None)
     panel.scope.show(Trace(records))
     panel.scope.catch_up()
-    assert panel.points.count > 20
+    assert len(panel.points) > 20
     assert panel.summary.text().startswith("~ ")
     assert "no measured roof" in panel.plot.accessibleDescription()
     panel.plot.grab()
@@ -271,7 +271,7 @@ def test_where_a_trace_has_no_step_nothing_of_the_one_before_is_pointed_at(
     scope.catch_up()
     plot.repaint()
     assert plot.tip(QPointF(xs[-1], ys[-1])) == FORMULAS
-    chosen: list[int] = []
-    plot.chosen.connect(chosen.append)
+    chosen: list[float] = []
+    plot.sought.connect(chosen.append)
     QTest.mouseClick(plot, Qt.MouseButton.LeftButton, pos=QPoint(round(float(xs[-1])), round(float(ys[-1]))))
     assert not chosen
