@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QKeyEvent, QKeySequence, QResizeEvent
-from PySide6.QtWidgets import (
-    QGridLayout,
-    QPushButton,
-    QScrollArea,
-    QSizePolicy,
-    QStackedWidget,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QGridLayout, QScrollArea, QSizePolicy, QStackedWidget, QWidget
 
 from app.compare.lanes.view import LaneView
 from app.compare.race.charts import RaceCharts
@@ -28,8 +20,10 @@ from app.session.lessee import Refused
 from app.session.session import Session
 from app.ui import theme
 from app.ui.banner import Banner
+from app.ui.controls import button
 from app.ui.export import Table, table_menu
 from app.ui.labels import label
+from app.ui.layouts import column, held
 from app.words import sentence
 from engine.compare import RaceResult
 
@@ -72,54 +66,31 @@ class ComparePage(QWidget):
             self.addAction(action)
 
     def _lay_out(self) -> None:
-        self.start_button = QPushButton("Race   Ctrl ⏎")
-        self.start_button.setObjectName("race_first")
-        self.start_button.setProperty("role", "primary")
-        self.start_button.setAccessibleName("Start the race")
-        self.empty = QWidget()
-        middle = QVBoxLayout(self.empty)
-        middle.setSpacing(16)
+        self.start_button = button("race_first", "Race   Ctrl ⏎", self.start, role="primary", said="Start the race")
         self.about = label("", "title", "compare_about")
-        words = label(EMPTY_WORDS, "secondary", "compare_empty")
-        middle.addStretch(1)
-        for line in (self.about, words):
+        lines = self.about, label(EMPTY_WORDS, "secondary", "compare_empty")
+        for line in lines:
             line.setAlignment(Qt.AlignmentFlag.AlignCenter)
             line.setWordWrap(True)
-            middle.addWidget(line)
-        middle.addWidget(self.start_button, 0, Qt.AlignmentFlag.AlignCenter)
-        middle.addStretch(1)
-        sheet = QWidget()
-        sheet.setProperty("role", "sheet")
-        self._column = QVBoxLayout(sheet)
-        self._column.setContentsMargins(0, 0, 0, 0)
-        self._column.setSpacing(8)
-        self._lanes = QVBoxLayout()
-        self._lanes.setSpacing(8)
-        self._column.addLayout(self._lanes, 5)
-        self._column.addWidget(self.replay)
+        start = (self.start_button, 0, Qt.AlignmentFlag.AlignCenter)
+        self.empty = held(column(None, *lines, start, None, margins=None, spacing=16))
+        self._lanes = column(spacing=8)
         self._bottom = QGridLayout()
         self._bottom.setSpacing(8)
         self._bottom.setColumnStretch(0, 1)
         self._bottom.addWidget(self.charts, 0, 0)
         self._bottom.addWidget(self.result, 0, 1)
-        self._column.addLayout(self._bottom, 2)
         self._scroll = QScrollArea()
         self._scroll.setObjectName("race_scroll")
         self._scroll.setWidgetResizable(True)
         self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self._scroll.setWidget(sheet)
+        self._scroll.setWidget(held(column((self._lanes, 5), self.replay, (self._bottom, 2), spacing=8), "sheet"))
         self._body = QStackedWidget()
-        self._body.addWidget(self.empty)
-        self._body.addWidget(self._scroll)
-        self._body.addWidget(self.sweep_panel)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(8, 8, 8, 8)
-        column.setSpacing(8)
-        column.addWidget(self.setup)
-        column.addWidget(self.notice)
-        column.addWidget(self._body, 1)
+        for widget in (self.empty, self._scroll, self.sweep_panel):
+            self._body.addWidget(widget)
         self._body.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Ignored)
+        self.setLayout(column(self.setup, self.notice, (self._body, 1), margins=(8, 8, 8, 8), spacing=8))
 
     def _connect(self) -> None:
         race = self.race
@@ -127,7 +98,6 @@ class ComparePage(QWidget):
         self.setup.stop_asked.connect(self.stop)
         self.setup.sweep_shown.connect(self._show_body)
         self.sweep_panel.edited.connect(lambda: self.setup.take(self.sweep_panel.applied(self.setup.choice)))
-        self.start_button.clicked.connect(self.start)
         self.race_action.triggered.connect(self.start)
         self.stop_action.triggered.connect(self.stop)
         self.sweep_action.triggered.connect(lambda: self.setup.show_sweep(not self.setup.sweeps))

@@ -9,12 +9,28 @@ from PySide6.QtWidgets import QWidget
 
 from app.compare.choice import Limits, RaceChoice
 from app.ui.controls import DropDown, Number
-from app.ui.labels import Hairline, Heading, Note, Row
+from app.ui.form import Field, Form
+from app.ui.labels import Hairline, Heading, Note
+from app.ui.layouts import fill
 from app.ui.popover import Popover
 from app.words import sentence
 from engine.compare import RACE_ORDERS
 
-MS = 1000
+KV = "Tokens in the first lane's cache; every lane gets as many bytes"
+COUNT = "How many of the workload's prompts; more begin it again"
+REPEATS = "How often each lane is run; the table shows the spread"
+LIMITS = (
+    ("ttft", "TTFT", "Time to first token: first token − submit", 50),
+    ("tpot", "TPOT", "Time per output token: (last − first token) / (tokens − 1)", 5),
+    ("e2e", "E2E latency", "Last token − submit", 500),
+)
+
+
+def limit_field(name: str, text: str, tip: str, step: int) -> Field:
+    """Shown in milliseconds, kept in seconds."""
+    control = Number(f"race_slo_{name}", 0, 3_600_000, 0, " ms", step, least="no limit")
+    tip += ". Requests above it do not count for goodput"
+    return Field(name, text, control, tip, lambda ms: ms / 1000, lambda seconds: round(seconds * 1000))
 
 
 class RaceRules(Popover):
@@ -24,38 +40,25 @@ class RaceRules(Popover):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent, "race_rules", "Rules of the race", width=320)
-        self._showing = False
         self.kv = Number("race_kv_tokens", 0, 1_073_741_824, 0, " tokens", 1024)
         self.count = Number("race_count", 0, 100_000, 0)
-        self.repeats = Number("race_repeats", 1, 20, 1)
-        self.order = DropDown("race_order", [(order, order) for order in RACE_ORDERS])
-        self.order_note = Note("race_order_note")
-        self.limits = {
-            name: Number(f"race_slo_{name}", 0, 3_600_000, 0, " ms", step)
-            for name, step in (("ttft", 50), ("tpot", 5), ("e2e", 500))
-        }
-        for number in self.limits.values():
-            number.setSpecialValueText("no limit")
-        self.column.addWidget(Heading("Alike for every lane"))
-        self.column.addWidget(
-            Row("KV memory", self.kv, "Tokens in the first lane's cache; every lane gets as many bytes")
+        order = DropDown("race_order", [(order, order) for order in RACE_ORDERS])
+        self.form = Form(
+            [
+                Field("kv_tokens", "KV memory", self.kv, KV),
+                Field("count", "Prompts", self.count, COUNT),
+                Field("repeats", "Repeats", Number("race_repeats", 1, 20, 1), REPEATS),
+                Field("order", "Order", order, "Which lane is run first"),
+            ],
+            self,
         )
-        self.column.addWidget(Row("Prompts", self.count, "How many of the workload's prompts; more begin it again"))
-        self.column.addWidget(Row("Repeats", self.repeats, "How often each lane is run; the table shows the spread"))
-        self.column.addWidget(Row("Order", self.order, "Which lane is run first"))
-        self.column.addWidget(self.order_note)
-        self.column.addSpacing(4)
-        self.column.addWidget(Hairline())
-        self.column.addWidget(Heading("Good enough (SLO)"))
-        for name, text, tip in (
-            ("ttft", "TTFT", "Time to first token: first token − submit"),
-            ("tpot", "TPOT", "Time per output token: (last − first token) / (tokens − 1)"),
-            ("e2e", "E2E latency", "Last token − submit"),
-        ):
-            self.column.addWidget(Row(text, self.limits[name], f"{tip}. Requests above it do not count for goodput"))
-        for control in (self.kv, self.count, self.repeats, *self.limits.values()):
-            control.valueChanged.connect(self._on_edited)
-        self.order.currentIndexChanged.connect(self._on_edited)
+        self.limits = Form([limit_field(*limit) for limit in LIMITS], self)
+        self.order_note = Note("race_order_note")
+        alike, good = Heading("Alike for every lane"), Heading("Good enough (SLO)")
+        fill(self.column, alike, *self.form.rows.values(), self.order_note, 4, Hairline(), good, spacing=8)
+        fill(self.column, *self.limits.rows.values())
+        for form in (self.form, self.limits):
+            form.edited.connect(self._on_edited)
 
     def suggest(self, kv_tokens: int, count: int) -> None:
         """What the workload has, where nothing else is chosen."""
@@ -63,31 +66,20 @@ class RaceRules(Popover):
         self.count.setSpecialValueText(f"all {count:,}" if count else "all")
 
     def show_choice(self, choice: RaceChoice) -> None:
-        self._showing = True
-        self.kv.setValue(choice.kv_tokens)
-        self.count.setValue(choice.count)
-        self.repeats.setValue(choice.repeats)
-        self.order.setCurrentIndex(max(0, self.order.findData(choice.order)))
-        for name, number in self.limits.items():
-            number.setValue(round(getattr(choice.limits, name) * MS))
-        self._showing = False
-        self.order_note.say(sentence(RACE_ORDERS[self.order.currentData()]) + ".")
+        self.form.show(choice)
+        self.limits.show(choice.limits)
+        self._say_order()
 
     def applied(self, choice: RaceChoice) -> RaceChoice:
         """The choice under these rules."""
-        return replace(
-            choice,
-            kv_tokens=self.kv.value(),
-            count=self.count.value(),
-            repeats=self.repeats.value(),
-            order=self.order.currentData(),
-            limits=Limits(**{name: number.value() / MS for name, number in self.limits.items()}),
-        )
+        return replace(choice, **self.form.values(), limits=Limits(**self.limits.values()))
 
     def _on_edited(self) -> None:
-        self.order_note.say(sentence(RACE_ORDERS[self.order.currentData()]) + ".")
-        if not self._showing:
-            self.edited.emit()
+        self._say_order()
+        self.edited.emit()
+
+    def _say_order(self) -> None:
+        self.order_note.say(sentence(RACE_ORDERS[self.form["order"].get()]) + ".")
 
 
 def rules_words(choice: RaceChoice, kv_tokens: int) -> str:

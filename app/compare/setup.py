@@ -7,7 +7,7 @@ from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QButtonGroup, QFileDialog, QFrame, QGridLayout, QHBoxLayout, QMenu, QPushButton, QWidget
+from PySide6.QtWidgets import QButtonGroup, QFrame, QGridLayout, QMenu
 
 from app import storage
 from app.compare import choice as race_choice
@@ -15,12 +15,16 @@ from app.compare.choice import LaneChoice, RaceChoice
 from app.compare.lanes.picker import LanePicker
 from app.compare.rules import RaceRules, rules_words
 from app.ui import theme
-from app.ui.controls import DropDown
-from app.ui.labels import label
+from app.ui.ask_path import ask_path
+from app.ui.controls import DropDown, button
+from app.ui.labels import label, set_role
+from app.ui.layouts import held, row
 from engine import InvalidInput, list_workloads
 from engine.workloads import PROMPT_FILES, WorkloadCard
 
 OPEN = "open a file …"
+KINDS = (("Race", "Every lane once, on one clock"), ("Sweep", "Every lane at many batch sizes or request rates"))
+RULES = "KV memory, repeats, order and what counts as good enough"
 WIDE = 1360  # pixels of the design from which everything stands on one line
 
 
@@ -41,33 +45,22 @@ class RaceSetup(QFrame):
         self._showing = self._wide = True
         self._running = self._ending = False
         self.kinds = QButtonGroup(self)
-        for i, (name, tip) in enumerate(
-            (("Race", "Every lane once, on one clock"), ("Sweep", "Every lane at many batch sizes or request rates"))
-        ):
-            button = QPushButton(name)
-            button.setObjectName(f"kind_{name.lower()}")
-            button.setProperty("role", "page")
-            button.setCheckable(True)
-            button.setToolTip(tip)
-            self.kinds.addButton(button, i)
+        for i, (name, tip) in enumerate(KINDS):
+            self.kinds.addButton(button(f"kind_{name.lower()}", name, role="page", tip=tip, checkable=True), i)
         self.kinds.button(0).setChecked(True)
         self.kinds.idToggled.connect(self._on_kind)
-        self.workload = DropDown("race_workload")
-        self.workload.setAccessibleName("Workload")
+        self.workload = DropDown("race_workload", said="Workload")
         self.picker = LanePicker()
-        self.rules_button = QPushButton()
-        self.rules_button.setObjectName("race_rules_button")
-        self.rules_button.setProperty("role", "quiet")
-        self.rules_button.setToolTip("KV memory, repeats, order and what counts as good enough")
+        self.rules_button = button("race_rules_button", role="quiet", tip=RULES)
         self.rules = RaceRules(self)
-        self.export = QPushButton("Export")
-        self.export.setObjectName("race_export")
-        self.export.setToolTip("Copy or save the result table")
+        self.export = button("race_export", "Export", tip="Copy or save the result table")
         self.export.setMenu(export)
-        self.race = QPushButton("Race")
-        self.race.setObjectName("race_button")
-        self.race.setProperty("role", "primary")
-        self._lay_out()
+        self.race = button("race_button", "Race", self._on_race, role="primary")
+        self._left = held(row(*self.kinds.buttons(), label("Workload", "secondary"), self.workload, spacing=8))
+        self._right = held(row(self.rules_button, self.export, self.race, spacing=8))
+        self._grid = QGridLayout(self)
+        self._grid.setContentsMargins(12, 8, 12, 8)
+        self._place()
         self._fill_workloads()
         self._show()
         self.workload.activated.connect(self._on_workload)
@@ -75,7 +68,6 @@ class RaceSetup(QFrame):
         self.picker.add.clicked.connect(lambda: self.picker.add_lane(race_choice.another_lane(self.choice)))
         self.rules_button.clicked.connect(lambda: self.rules.open_below(self.rules_button))
         self.rules.edited.connect(self._on_rules)
-        self.race.clicked.connect(self._on_race)
         self.say_running(False)
         theme.changes.theme_changed.connect(self._on_theme)
         self._on_theme()
@@ -98,9 +90,7 @@ class RaceSetup(QFrame):
         self._running, self._ending = running, ending
         what = "sweep" if self.sweeps else "race"
         self.race.setText("Stop" if running else what.capitalize())
-        self.race.setProperty("role", "" if running else "primary")
-        self.race.style().unpolish(self.race)
-        self.race.style().polish(self.race)
+        set_role(self.race, "" if running else "primary")
         self.race.setEnabled(not ending)
         self.race.setAccessibleName("Stop" if running else f"Start the {what}")
         self.race.setToolTip("Stop; what is finished stays (Esc)" if running else f"{what.capitalize()} (Ctrl+Enter)")
@@ -115,30 +105,11 @@ class RaceSetup(QFrame):
 
     def choose_file(self) -> None:
         """Asks for a file of prompts or a recipe."""
-        dialog = QFileDialog(self.window(), "Open a workload", str(storage.settings().value("compare/folder", "")))
-        dialog.setObjectName("workload_dialog")
-        patterns = " ".join(f"*{ending}" for ending in (".toml", *PROMPT_FILES))
-        dialog.setNameFilters([f"Workloads ({patterns})", "All files (*)"])
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.fileSelected.connect(self.open_file)
-        dialog.open()
+        endings = " ".join(f"*{ending}" for ending in (".toml", *PROMPT_FILES))
+        filters = [f"Workloads ({endings})", "All files (*)"]
+        ask_path(self, "workload_dialog", "Open a workload", "compare/folder", self.open_file, filters)
 
     # -- inside ---------------------------------------------------------------------------------------------------
-
-    def _lay_out(self) -> None:
-        self._left, self._right = QWidget(), QWidget()
-        for side, widgets in (
-            (self._left, (*self.kinds.buttons(), label("Workload", "secondary"), self.workload)),
-            (self._right, (self.rules_button, self.export, self.race)),
-        ):
-            row = QHBoxLayout(side)
-            row.setContentsMargins(0, 0, 0, 0)
-            row.setSpacing(8)
-            for widget in widgets:
-                row.addWidget(widget)
-        self._grid = QGridLayout(self)
-        self._grid.setContentsMargins(12, 8, 12, 8)
-        self._place()
 
     def _place(self) -> None:
         grid = self._grid
@@ -175,17 +146,18 @@ class RaceSetup(QFrame):
             self.workload.addItem(Path(self.choice.workload).name, self.choice.workload)
         self.workload.insertSeparator(self.workload.count())
         self.workload.addItem(OPEN, OPEN)
-        self.workload.setCurrentIndex(self.workload.findData(self.choice.workload))
+        self.workload.set_value(self.choice.workload)
         self.workload.setToolTip(self.card.description if self.card else self.choice.workload)
 
     def _show(self) -> None:
         self._showing = True
         card = self.card
-        suggested = card.suggested.kv_tokens if card else None
-        self.rules.suggest(suggested or 0, card.requests if card else 0)
+        suggested = (card.suggested.kv_tokens if card else None) or 0
+        self.rules.suggest(suggested, card.requests if card else 0)
         self.rules.show_choice(self.choice)
-        self.rules_button.setText(rules_words(self.choice, suggested or 0) + "  ▾")
-        self.rules_button.setAccessibleName(f"Rules of the race: {rules_words(self.choice, suggested or 0)}")
+        words = rules_words(self.choice, suggested)
+        self.rules_button.setText(f"{words}  ▾")
+        self.rules_button.setAccessibleName(f"Rules of the race: {words}")
         if self.picker.lanes != self.choice.lanes:
             self.picker.set_lanes(self.choice.lanes)
         self._showing = False
@@ -203,7 +175,7 @@ class RaceSetup(QFrame):
     def _on_workload(self) -> None:
         name = self.workload.currentData()
         if name == OPEN:
-            self.workload.setCurrentIndex(self.workload.findData(self.choice.workload))
+            self.workload.set_value(self.choice.workload)
             self.choose_file()
             return
         lanes = self.choice.lanes

@@ -8,14 +8,16 @@ from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QAction, QKeySequence
-from PySide6.QtWidgets import QFileDialog, QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QPushButton
 
 from app import storage
 from app.play.prompts import CHARACTERS_A_TOKEN, Draft
 from app.playback.bridge import Bridge
 from app.session.session import Session, SessionState
-from app.ui.controls import Number
+from app.ui.ask_path import ask_path
+from app.ui.controls import Number, button
 from app.ui.labels import Hairline, Note, label, set_role
+from app.ui.layouts import column, held, panel, row
 from app.ui.prompt_edit import PromptEdit
 from app.words import sentence
 from engine import InvalidInput, SamplingParams
@@ -24,6 +26,7 @@ from engine.workloads import read_prompts
 
 DEFAULT_PROMPT = "Tell me a story about a {fox|whale|dragon|robot} and a {lantern|violin|kite|piano}."
 DEFAULT_COUNT = 16
+FILE, FILE_SAID = "Take prompts from a text file, one a line", "Take prompts from a file"
 
 
 class Toggle(QPushButton):
@@ -69,28 +72,18 @@ class Composer(QFrame):
         self.use_system = Toggle("composer_use_system", "System prompt", "Begin every chat with these instructions")
         self.chat = Toggle("composer_chat", "Chat", "Put the prompt into the model's chat template; off: as it stands")
         self.each_line = Toggle("composer_each_line", "One a line", "Every line is a prompt of its own")
-        self.file = QPushButton("File …")
-        self.file.setObjectName("composer_file")
-        self.file.setProperty("role", "quiet")
-        self.file.setAccessibleName("Take prompts from a file")
-        self.file.setToolTip("Take prompts from a text file, one a line")
-        self.drop_file = QPushButton()
-        self.drop_file.setObjectName("composer_drop_file")
-        self.drop_file.setProperty("role", "quiet")
-        self.drop_file.setToolTip("Back to the written prompt")
+        self.file = button("composer_file", "File …", self.choose_file, role="quiet", tip=FILE, said=FILE_SAID)
+        self.drop_file = button(
+            "composer_drop_file", act=self._on_drop_file, role="quiet", tip="Back to the written prompt"
+        )
         self.drop_file.hide()
         self.count = Number("composer_count", 1, 256, DEFAULT_COUNT)
         self.count.setPrefix("×  ")
         self.count.setAccessibleName("How many times")
         self.count.setToolTip("How many requests to make of each prompt")
         self.count.setKeyboardTracking(True)
-        self.send_button = QPushButton("Send   Ctrl ⏎")
-        self.send_button.setObjectName("composer_send")
-        self.send_button.setProperty("role", "primary")
-        self.send_button.setAccessibleName("Send")
-        self.stop_button = QPushButton("Stop")
-        self.stop_button.setObjectName("composer_stop")
-        self.stop_button.setToolTip("Stop every request (Esc)")
+        self.send_button = button("composer_send", "Send   Ctrl ⏎", self.send, role="primary", said="Send")
+        self.stop_button = button("composer_stop", "Stop", self._on_stop, tip="Stop every request (Esc)")
         self.send_action = QAction("Send", self)
         self.send_action.setShortcuts([QKeySequence("Ctrl+Return"), QKeySequence("Ctrl+Enter")])
         self.stop_action = QAction("Stop all requests", self)
@@ -101,44 +94,17 @@ class Composer(QFrame):
         self._on_busy(bridge.busy)
 
     def _lay_out(self) -> None:
-        self.field = QFrame()
-        self.field.setProperty("role", "field")
-        inner = QVBoxLayout(self.field)
-        inner.setContentsMargins(12, 8, 8, 6)
-        inner.setSpacing(4)
-        self.system_row = QWidget()
-        above = QVBoxLayout(self.system_row)
-        above.setContentsMargins(0, 0, 0, 4)
-        above.setSpacing(4)
-        beside = QHBoxLayout()
-        beside.setSpacing(8)
         name = label("System", "note")
         name.setContentsMargins(0, 3, 0, 0)  # on the line of the text beside it
-        beside.addWidget(name, 0, Qt.AlignmentFlag.AlignTop)
-        beside.addWidget(self.system, 1)
-        above.addLayout(beside)
-        above.addWidget(Hairline())
-        inner.addWidget(self.system_row)
-        inner.addWidget(self.prompt)
-        quiet = QHBoxLayout()
-        quiet.setSpacing(2)
-        quiet.addWidget(self.drop_file)
-        quiet.addWidget(self.summary)
-        quiet.addStretch(1)
-        for button in (self.use_system, self.chat, self.each_line, self.file):
-            quiet.addWidget(button)
-        inner.addLayout(quiet)
-        column = QVBoxLayout()
-        column.setSpacing(4)
-        column.addWidget(self.field)
-        column.addWidget(self.message)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(12, 12, 12, 12)
-        row.setSpacing(8)
-        row.addLayout(column, 1)
-        row.addSpacing(4)
-        for widget in (self.count, self.stop_button, self.send_button):
-            row.addWidget(widget, 0, Qt.AlignmentFlag.AlignVCenter)
+        system = row((name, 0, Qt.AlignmentFlag.AlignTop), (self.system, 1), spacing=8)
+        self.system_row = held(column(system, Hairline(), margins=(0, 0, 0, 4), spacing=4))
+        quiet = self.use_system, self.chat, self.each_line, self.file
+        foot = row(self.drop_file, self.summary, None, *quiet, spacing=2)
+        self.field = panel(column(self.system_row, self.prompt, foot, margins=(12, 8, 8, 6), spacing=4), "field")
+        middle = Qt.AlignmentFlag.AlignVCenter
+        beside = ((widget, 0, middle) for widget in (self.count, self.stop_button, self.send_button))
+        written = column(self.field, self.message, spacing=4)
+        self.setLayout(row((written, 1), 4, *beside, margins=(12, 12, 12, 12), spacing=8))
 
     def _connect(self) -> None:
         self._telling = QTimer(self, singleShot=True, interval=30)
@@ -151,10 +117,6 @@ class Composer(QFrame):
         for edit in (self.prompt, self.system):
             edit.file_dropped.connect(self.path_dropped)
             edit.focus_changed.connect(self._on_focus)
-        self.file.clicked.connect(self.choose_file)
-        self.drop_file.clicked.connect(self._on_drop_file)
-        self.send_button.clicked.connect(self.send)
-        self.stop_button.clicked.connect(self._on_stop)
         self.send_action.triggered.connect(self.send)
         self.stop_action.triggered.connect(self._on_stop)
         self._session.state_changed.connect(self._on_state)
@@ -191,13 +153,11 @@ class Composer(QFrame):
 
     def choose_file(self) -> None:
         """Asks for a file of prompts."""
-        folder = str(storage.settings().value("composer/folder", ""))
-        dialog = QFileDialog(self.window(), "Open a file of prompts, one a line", folder)
-        dialog.setObjectName("prompt_file_dialog")
-        dialog.setNameFilters(["Text files (*.txt *.text *.md *.prompts)", "All files (*)"])
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.fileSelected.connect(self.open_file)
-        dialog.open()
+        title, filters = (
+            "Open a file of prompts, one a line",
+            ["Text files (*.txt *.text *.md *.prompts)", "All files (*)"],
+        )
+        ask_path(self, "prompt_file_dialog", title, "composer/folder", self.open_file, filters)
 
     def open_file(self, path: str | Path) -> None:
         """Takes the prompts of a text file, one a line, in place of the written ones."""

@@ -5,17 +5,32 @@ from __future__ import annotations
 from dataclasses import replace
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
-from app.ui.controls import DropDown, Number, Switch
-from app.ui.labels import Note, Row
+from app.ui.controls import DropDown, Number, PowerOfTwo, Switch
+from app.ui.form import Field, Form
+from app.ui.labels import Note
+from app.ui.layouts import column
 from engine import EngineConfig
 from engine.config import MODES, PAGED_MODES, SOLITARY_MODES
 from engine.core import nvidia_driver
 
 GATHERED = ("static", "dynamic")  # batches that leave together
 JOINING = ("continuous-padded", *PAGED_MODES)  # requests come and go while others run
-DELIVERY: list[tuple[str, object]] = [("as it comes", "stream"), ("when the batch is done", "batch")]
+SHARED = tuple(mode for mode in MODES if mode not in SOLITARY_MODES)
+POOLED = tuple(mode for mode in MODES if mode != "recompute")
+DELIVERY = (("as it comes", "stream"), ("when the batch is done", "batch"))
+MEGABYTE = 1024 * 1024
+MODE = "Who may join a step, who may leave, and what is computed together"
+RUNNING = "How many requests may run at once"
+WAIT = "A batch that is not full starts when its first request has waited so long"
+JOIN = "At every step, or only at every second, third …"
+BUDGET = "How many tokens one step may compute, prompts and new tokens together"
+TEXT = "Token by token, or held back until the whole batch is done"
+PREFIX = "Prompts that begin alike share their blocks"
+GRAPHS = "Decode steps are captured at load and replayed, not launched anew"
+BLOCK = "How many tokens one KV block holds: a power of two"
+MEMORY = "The size of the KV cache; automatic takes a share of what is free"
 
 
 def devices() -> list[tuple[str, object]]:
@@ -26,107 +41,92 @@ def devices() -> list[tuple[str, object]]:
     return found
 
 
+def mode_fields(name: str) -> list[Field]:
+    mode = DropDown(f"{name}_mode", [(mode, mode) for mode in MODES])
+    for i, words in enumerate(MODES.values()):
+        mode.setItemData(i, _capital(words), Qt.ItemDataRole.ToolTipRole)
+    running = Number(f"{name}_running", 1, 4096, 64)
+    wait = Number(f"{name}_wait", 0, 3_600_000, 200, " ms", 50)
+    join = Number(f"{name}_join", 1, 10_000, 1, " steps", least="at every step")
+    join.setPrefix("every ")
+    budget = Number(f"{name}_budget", 1, 1_048_576, 2048, " tokens", 256)
+    delivery, prefix = DropDown(f"{name}_delivery", DELIVERY), Switch(f"{name}_prefix", "Prefix caching")
+    graphs = Switch(f"{name}_graphs", "CUDA graphs")
+    return [
+        Field("mode", "Mode", mode, MODE),
+        Field("max_running", "Running", running, RUNNING, modes=SHARED),
+        Field(
+            "longest_wait", "Waits at most", wait, WAIT, lambda ms: ms / 1000, lambda s: round(1000 * s), ("dynamic",)
+        ),
+        Field("join_every", "New join", join, JOIN, modes=JOINING),
+        Field("token_budget", "Budget", budget, BUDGET, modes=JOINING, idle=0),
+        Field("delivery", "Text comes", delivery, TEXT, modes=GATHERED, idle="stream"),
+        Field("prefix_caching", "Prefix caching", prefix, PREFIX, modes=PAGED_MODES, idle=False),
+        Field("cuda_graphs", "CUDA graphs", graphs, GRAPHS, modes=PAGED_MODES, idle=True),
+    ]
+
+
+def pool_fields(name: str) -> list[Field]:
+    """What the lanes of a race have alike."""
+    block = PowerOfTwo(f"{name}_block", 1, 256, 16, " tokens")
+    memory = Number(f"{name}_kv_memory", 0, 16_777_216, 0, " MB", 64, least="automatic")
+    return [
+        Field("block_size", "Block", block, BLOCK, modes=PAGED_MODES),
+        Field("kv_memory", "KV memory", memory, MEMORY, _bytes, _megabytes, POOLED),
+    ]
+
+
 class ConfigForm(QWidget):
     """Edits mode, batch size and what goes with the mode. `name` begins the object names of its controls."""
 
     edited = Signal()
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, pool: bool = False) -> None:
         super().__init__()
         self._on_gpu = nvidia_driver()  # elsewhere nothing can be captured, whatever is chosen
-        self.mode = DropDown(f"{name}_mode", [(mode, mode) for mode in MODES])
-        for i, words in enumerate(MODES.values()):
-            self.mode.setItemData(i, _capital(words), Qt.ItemDataRole.ToolTipRole)
+        self._form = Form([*mode_fields(name), *(pool_fields(name) if pool else ())], self)
         self.sentence = Note(f"{name}_sentence")
-        self.running = Number(f"{name}_running", 1, 4096, 64)
-        self.wait = Number(f"{name}_wait", 0, 3_600_000, 200, " ms", 50)
-        self.join = Number(f"{name}_join", 1, 10_000, 1, " steps")
-        self.join.setPrefix("every ")
-        self.join.setSpecialValueText("at every step")
-        self.budget = Number(f"{name}_budget", 1, 1_048_576, 2048, " tokens", 256)
-        self.delivery = DropDown(f"{name}_delivery", DELIVERY)
-        self.prefix = Switch(f"{name}_prefix", "Prefix caching")
-        self.graphs = Switch(f"{name}_graphs", "CUDA graphs")
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(8)
-        column.addWidget(Row("Mode", self.mode, "Who may join a step, who may leave, and what is computed together"))
-        column.addWidget(self.sentence)
-        self._rows: dict[QWidget, Row] = {}
-        for text, control, tip in (
-            ("Running", self.running, "How many requests may run at once"),
-            ("Waits at most", self.wait, "A batch that is not full starts when its first request has waited so long"),
-            ("New join", self.join, "At every step, or only at every second, third …"),
-            ("Budget", self.budget, "How many tokens one step may compute, prompts and new tokens together"),
-            ("Text comes", self.delivery, "Token by token, or held back until the whole batch is done"),
-            ("Prefix caching", self.prefix, "Prompts that begin alike share their blocks"),
-            ("CUDA graphs", self.graphs, "Decode steps are captured at load and replayed, not launched anew"),
-        ):
-            row = self._rows[control] = Row(text, control, tip)
-            column.addWidget(row)
-        self.mode.currentIndexChanged.connect(self._on_mode)
-        self.delivery.currentIndexChanged.connect(self.edited)
-        self.prefix.toggled.connect(self.edited)
-        self.graphs.toggled.connect(self.edited)
-        for number in (self.running, self.wait, self.join, self.budget):
-            number.valueChanged.connect(self.edited)
+        first, *others = self._form.rows.values()
+        self.setLayout(column(first, self.sentence, *others, spacing=8))
+        self._form.edited.connect(self._on_edited)
+        self._mode = ""  # whose rows are shown
         self.set_config(EngineConfig())
 
-    @property
-    def paged(self) -> bool:
-        return self.mode.currentData() in PAGED_MODES
+    def __getitem__(self, name: str) -> Field:
+        return self._form[name]
 
     def config(self, rest: EngineConfig) -> EngineConfig:
         """The settings as chosen, the others taken from `rest`. Raises InvalidInput when they do not go together."""
-        mode, running, budget = self.mode.currentData(), self.running.value(), self.budget.value()
-        return replace(
-            rest,
-            mode=mode,
-            max_running=running,
-            token_budget=budget if mode in JOINING else max(budget, running),
-            join_every=self.join.value(),
-            longest_wait=self.wait.value() / 1000,
-            delivery=self.delivery.currentData() if mode in GATHERED else "stream",
-            prefix_caching=self.prefix.isChecked() and mode in PAGED_MODES,
-            cuda_graphs=self.graphs.isChecked() or mode not in PAGED_MODES,
-        )
+        chosen = self._form.values(self["mode"].get())
+        chosen["token_budget"] = chosen["token_budget"] or max(self["token_budget"].get(), chosen["max_running"])
+        return replace(rest, **chosen)
 
     def set_config(self, config: EngineConfig) -> None:
         """Shows these settings. What the config's mode has no use for keeps its value."""
-        blocked = self.blockSignals(True)
-        self.mode.setCurrentIndex(max(0, self.mode.findData(config.mode)))
-        self.running.setValue(config.max_running)
-        self.wait.setValue(round(1000 * config.longest_wait))
-        self.join.setValue(config.join_every)
-        if config.mode in JOINING:
-            self.budget.setValue(config.token_budget)
-        if config.mode in PAGED_MODES:
-            self.prefix.setChecked(config.prefix_caching)
-            self.graphs.setChecked(config.cuda_graphs)
-        if config.mode in GATHERED:
-            self.delivery.setCurrentIndex(self.delivery.findData(config.delivery))
+        self._form.show(config, config.mode)
         self._show_rows()
-        self.blockSignals(blocked)
 
     def _show_rows(self) -> None:
-        mode = self.mode.currentData()
-        shown = {
-            self.running: mode not in SOLITARY_MODES,
-            self.wait: mode == "dynamic",
-            self.join: mode in JOINING,
-            self.budget: mode in JOINING,
-            self.delivery: mode in GATHERED,
-            self.prefix: mode in PAGED_MODES,
-            self.graphs: mode in PAGED_MODES and (self._on_gpu or not self.graphs.isChecked()),
-        }
-        for control, row in self._rows.items():
-            row.setVisible(shown[control])
-        self._rows[self.running].label.setText("Batch size" if mode in GATHERED else "Running")
+        self._mode = mode = self["mode"].get()
+        for name, row in self._form.rows.items():
+            row.setVisible(self[name].counts(mode))
+        if not self._on_gpu and self["cuda_graphs"].get():
+            self._form.rows["cuda_graphs"].hide()
+        self._form.rows["max_running"].label.setText("Batch size" if mode in GATHERED else "Running")
         self.sentence.say(_capital(MODES[mode]))
 
-    def _on_mode(self) -> None:
-        self._show_rows()
+    def _on_edited(self) -> None:
+        if self["mode"].get() != self._mode:
+            self._show_rows()
         self.edited.emit()
+
+
+def _bytes(megabytes: int) -> int | None:
+    return megabytes * MEGABYTE or None
+
+
+def _megabytes(count: int | None) -> int:
+    return 0 if count is None else max(1, count // MEGABYTE)
 
 
 def _capital(words: str) -> str:

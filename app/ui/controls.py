@@ -1,16 +1,20 @@
-"""Controls that the style sheet alone cannot draw: a drop-down, a switch, numbers, a slider with its value."""
+"""Controls: buttons and lines made in one call, and what the style sheet alone cannot draw: a drop-down, a switch,
+numbers, a slider with its value."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from math import exp, log
 
-from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal, SignalInstance
 from PySide6.QtGui import QPainter, QPaintEvent, QPen, QWheelEvent
 from PySide6.QtWidgets import (
     QAbstractButton,
     QComboBox,
     QDoubleSpinBox,
     QHBoxLayout,
+    QLineEdit,
+    QPushButton,
     QSlider,
     QSpinBox,
     QWidget,
@@ -19,16 +23,53 @@ from PySide6.QtWidgets import (
 from app.ui import theme
 
 
+def button(
+    name: str,
+    text: str = "",
+    act: Callable[..., object] | SignalInstance | None = None,
+    *,
+    role: str = "",
+    tip: str = "",
+    said: str = "",
+    checkable: bool = False,
+) -> QPushButton:
+    """`said` is for screen readers, where the text alone does not tell; `act` follows a click."""
+    made = QPushButton(text)
+    made.setObjectName(name)
+    if role:
+        made.setProperty("role", role)
+    made.setToolTip(tip)
+    made.setAccessibleName(said)
+    made.setCheckable(checkable)
+    if act is not None:
+        made.clicked.connect(act)
+    return made
+
+
+def line_edit(name: str, said: str = "", hint: str = "") -> QLineEdit:
+    """`hint` stands in it while it is empty."""
+    made = QLineEdit()
+    made.setObjectName(name)
+    made.setAccessibleName(said)
+    made.setPlaceholderText(hint)
+    return made
+
+
 class DropDown(QComboBox):
     """A combo box with a chevron. It takes no wheel turns meant for the panel it stands on."""
 
-    def __init__(self, name: str, items: list[tuple[str, object]] | None = None) -> None:
+    def __init__(self, name: str, items: Sequence[tuple[str, object]] = (), said: str = "") -> None:
         super().__init__()
         self.setObjectName(name)
+        self.setAccessibleName(said)
         self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         self.setMinimumContentsLength(6)
-        for text, value in items or []:
+        for text, value in items:
             self.addItem(text, value)
+
+    def set_value(self, value: object) -> None:
+        """The item of this value; the first where there is none."""
+        self.setCurrentIndex(max(0, self.findData(value)))
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
@@ -82,9 +123,13 @@ class Switch(QAbstractButton):
 class Number(QSpinBox):
     """A whole number, grouped by thousands; no wheel unless it has the focus, no arrows."""
 
-    def __init__(self, name: str, low: int, high: int, value: int, suffix: str = "", step: int = 1) -> None:
+    def __init__(
+        self, name: str, low: int, high: int, value: int, suffix: str = "", step: int = 1, *, least: str = ""
+    ) -> None:
+        """`least`: what the lowest value is called."""
         super().__init__()
         self.setObjectName(name)
+        self.setSpecialValueText(least)
         self.setRange(low, high)
         self.setSingleStep(step)
         self.setValue(value)
@@ -139,9 +184,17 @@ class SliderValue(QWidget):
     STEPS = 400
 
     def __init__(
-        self, name: str, text: str, low: float, high: float, value: float, *, step: float = 0.05, decimals: int = 2,
+        self,
+        name: str,
+        text: str,
+        low: float,
+        high: float,
+        value: float,
+        *,
+        step: float = 0.05,
         logarithmic: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
+        """A `step` of 1 or more makes it a whole number."""
         super().__init__()
         self._low, self._high, self._log = low, high, logarithmic
         self.setAccessibleName(text)
@@ -154,7 +207,7 @@ class SliderValue(QWidget):
         self.box = _Value()
         self.box.setObjectName(name)
         self.box.setAccessibleName(text)
-        self.box.setDecimals(decimals)
+        self.box.setDecimals(0 if step >= 1 else 2)
         self.box.setRange(low, high)
         self.box.setSingleStep(step)
         self._step = step

@@ -6,18 +6,21 @@ from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLineEdit, QPushButton, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app import storage
 from app.compare.choice import LaneChoice
+from app.ui.ask_path import ask_path
 from app.ui.config_form import ConfigForm
-from app.ui.controls import DropDown
+from app.ui.controls import DropDown, button, line_edit
 from app.ui.labels import Heading, Note, Row
+from app.ui.layouts import fill, held, row
 from app.ui.popover import Popover
 from engine import InvalidInput, ModelSpec
 from engine.config import SCHEMES
 
 PLAYS, DEMO, FOLDER = "play", "demo", "folder"
+MODELS = (("as on the Play page", PLAYS), ("demo stories", DEMO), ("folder or hub id …", FOLDER))
 
 
 class LaneEditor(Popover):
@@ -33,60 +36,33 @@ class LaneEditor(Popover):
         self._choice: LaneChoice | None = None
         self._showing = False
         self.form = ConfigForm("lane")
-        self.model = DropDown(
-            "lane_model", [("as on the Play page", PLAYS), ("demo stories", DEMO), ("folder or hub id …", FOLDER)]
-        )
-        self.path = QLineEdit()
-        self.path.setObjectName("lane_path")
-        self.path.setAccessibleName("Model folder or hub id")
-        self.path.setPlaceholderText("a folder, or owner/name")
-        self.browse = QPushButton("…")
-        self.browse.setObjectName("lane_browse")
-        self.browse.setAccessibleName("Choose a model folder")
+        self.model = DropDown("lane_model", MODELS)
+        self.path = line_edit("lane_path", "Model folder or hub id", "a folder, or owner/name")
+        self.browse = button("lane_browse", "…", self._on_browse, said="Choose a model folder")
         self.quantization = DropDown("lane_quantization")
         self._offer_quantizations(PLAYS)
         self.note = Note("lane_note", "error")
-        self.back, self.on, self.remove = QPushButton("◂"), QPushButton("▸"), QPushButton("Remove")
-        for button, name, words in (
-            (self.back, "lane_back", "Play this lane earlier"),
-            (self.on, "lane_on", "Play this lane later"),
-            (self.remove, "lane_remove", "Remove this lane"),
-        ):
-            button.setObjectName(name)
-            button.setAccessibleName(words)
-            button.setToolTip(words)
-        self._lay_out()
+        self.back, self.on, self.remove = (
+            button(f"lane_{name}", text, said=words, tip=words)
+            for name, text, words in (
+                ("back", "◂", "Play this lane earlier"),
+                ("on", "▸", "Play this lane later"),
+                ("remove", "Remove", "Remove this lane"),
+            )
+        )
+        place = held(row((self.path, 1), self.browse, spacing=4))
+        place.setFocusProxy(self.path)
+        self._place = Row("Folder", place)
+        rows = Row("Model", self.model), self._place, Row("Quantization", self.quantization)
+        buttons = row(self.back, self.on, None, self.remove, spacing=8)
+        fill(self.column, Heading("Lane"), self.form, *rows, self.note, buttons, spacing=8)
         self.form.edited.connect(self._on_edited)
         self.model.currentIndexChanged.connect(self._on_model)
         self.quantization.currentIndexChanged.connect(self._on_edited)
         self.path.editingFinished.connect(self._on_edited)
-        self.browse.clicked.connect(self._on_browse)
         self.back.clicked.connect(lambda: self.moved.emit(-1))
         self.on.clicked.connect(lambda: self.moved.emit(1))
         self.remove.clicked.connect(self.removed)
-
-    def _lay_out(self) -> None:
-        self.column.addWidget(Heading("Lane"))
-        self.column.addWidget(self.form)
-        self.column.addWidget(Row("Model", self.model))
-        place = QWidget()
-        inner = QHBoxLayout(place)
-        inner.setContentsMargins(0, 0, 0, 0)
-        inner.setSpacing(4)
-        inner.addWidget(self.path, 1)
-        inner.addWidget(self.browse)
-        place.setFocusProxy(self.path)
-        self._place = Row("Folder", place)
-        self.column.addWidget(self._place)
-        self.column.addWidget(Row("Quantization", self.quantization))
-        self.column.addWidget(self.note)
-        buttons = QHBoxLayout()
-        buttons.setSpacing(8)
-        for button in (self.back, self.on):
-            buttons.addWidget(button)
-        buttons.addStretch(1)
-        buttons.addWidget(self.remove)
-        self.column.addLayout(buttons)
 
     def show_lane(self, choice: LaneChoice, *, first: bool, last: bool) -> None:
         """Shows a lane; `first` and `last` say where it stands among the others."""
@@ -94,12 +70,12 @@ class LaneEditor(Popover):
         spec = choice.lane.spec
         self.form.set_config(choice.lane.config)
         kind = PLAYS if not choice.own_model else DEMO if spec.source == "demo" else FOLDER
-        self.model.setCurrentIndex(self.model.findData(kind))
+        self.model.set_value(kind)
         if kind == FOLDER:
             self.path.setText(spec.source)
         self._offer_quantizations(kind)
         own = choice.own_model or choice.own_quantization
-        self.quantization.setCurrentIndex(max(0, self.quantization.findData(spec.quantization if own else PLAYS)))
+        self.quantization.set_value(spec.quantization if own else PLAYS)
         self.back.setEnabled(not first)
         self.on.setEnabled(not last)
         self.remove.setEnabled(not (first and last))
@@ -130,11 +106,10 @@ class LaneEditor(Popover):
         for scheme in SCHEMES.values():
             self.quantization.addItem(scheme.title, scheme.name)
             self.quantization.setItemData(self.quantization.count() - 1, scheme.sentence, Qt.ItemDataRole.ToolTipRole)
-        self.quantization.setCurrentIndex(max(0, self.quantization.findData(chosen)))
+        self.quantization.set_value(chosen)
 
     def _show_rows(self) -> None:
-        own = self.model.currentData()
-        self._place.setVisible(own == FOLDER)
+        self._place.setVisible(self.model.currentData() == FOLDER)
         if self.isVisible():
             self.fit()
 
@@ -159,13 +134,7 @@ class LaneEditor(Popover):
         self._show_rows()
 
     def _on_browse(self) -> None:
-        start = str(storage.settings().value("model/folder", ""))
-        dialog = QFileDialog(self._host.window(), "Choose a model folder", start)
-        dialog.setObjectName("lane_folder_dialog")
-        dialog.setFileMode(QFileDialog.FileMode.Directory)
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.fileSelected.connect(self._on_folder)
-        dialog.open()
+        ask_path(self._host, "lane_folder_dialog", "Choose a model folder", "model/folder", self._on_folder)
 
     def _on_folder(self, folder: str) -> None:
         storage.settings().setValue("model/folder", str(Path(folder).parent))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QSlider
+from PySide6.QtWidgets import QFrame, QSlider
 
 from app.compare.race.session import SPEEDS, RaceSession
 from app.inside.panel import INSIGHTS
 from app.session.lessee import Phase
 from app.ui import theme
-from app.ui.controls import DropDown
+from app.ui.controls import DropDown, button
 from app.ui.labels import label
+from app.ui.layouts import row
 
 STEPS = 1000
 
@@ -25,9 +26,8 @@ class ReplayBar(QFrame):
         self.setObjectName("replay_bar")
         self.setProperty("role", "panel")
         self._race = race
-        self.button = QPushButton("▶  Replay")
-        self.button.setObjectName("replay_button")
-        self.button.setToolTip("Play all lanes together from the start (Space)")
+        tip = "Play all lanes together from the start (Space)"
+        self.button = button("replay_button", "▶  Replay", race.toggle, tip=tip)
         self.slider = QSlider(Qt.Orientation.Horizontal)
         self.slider.setObjectName("replay_slider")
         self.slider.setAccessibleName("Moment of the replay")
@@ -35,25 +35,14 @@ class ReplayBar(QFrame):
         self.slider.setPageStep(STEPS // 20)
         self.time = label("", "secondary", "replay_time")
         self.time.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-        self.speed = DropDown("replay_speed", [(f"{speed:g} ×", speed) for speed in SPEEDS])
-        self.speed.setAccessibleName("Speed of the replay")
-        views: list[tuple[str, object]] = [
-            ("Slots and streams", None),
-            *((insight.title, insight) for insight in INSIGHTS),
-        ]
-        self.view = DropDown("lane_views", views)
-        self.view.setAccessibleName("What the lanes show")
+        speeds = [(f"{speed:g} ×", speed) for speed in SPEEDS]
+        self.speed = DropDown("replay_speed", speeds, "Speed of the replay")
+        views = [("Slots and streams", None), *((insight.title, insight) for insight in INSIGHTS)]
+        self.view = DropDown("lane_views", views, "What the lanes show")
         self.view.setToolTip("What every lane shows of its run")
         self.view.currentIndexChanged.connect(lambda: self.view_chosen.emit(self.view.currentData()))
-        row = QHBoxLayout(self)
-        row.setContentsMargins(12, 6, 12, 6)
-        row.setSpacing(12)
-        row.addWidget(self.button)
-        row.addWidget(self.slider, 1)
-        row.addWidget(self.time)
-        row.addWidget(self.speed)
-        row.addWidget(self.view)
-        self.button.clicked.connect(race.toggle)
+        line = self.button, (self.slider, 1), self.time, self.speed, self.view
+        self.setLayout(row(*line, margins=(12, 6, 12, 6), spacing=12))
         self.slider.valueChanged.connect(self._on_slid)
         self.speed.currentIndexChanged.connect(self._on_speed)
         race.clock_moved.connect(self._on_clock)

@@ -7,16 +7,12 @@ from dataclasses import replace
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt, Signal
 from PySide6.QtWidgets import (
     QAbstractItemView,
-    QFrame,
     QGridLayout,
-    QHBoxLayout,
     QHeaderView,
-    QLineEdit,
     QProgressBar,
     QScrollArea,
     QSizePolicy,
     QTableView,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -26,8 +22,9 @@ from app.compare.sweep.charts import SweepChart, SweptPoint
 from app.compare.sweep.session import SweepSession
 from app.session.lessee import Phase
 from app.ui import theme
-from app.ui.controls import DropDown
+from app.ui.controls import DropDown, line_edit
 from app.ui.labels import Heading, label
+from app.ui.layouts import column, held, panel, row
 from app.words import sentence
 from engine.compare import SweepResult
 from engine.trace import MEASURES, Measure
@@ -107,10 +104,8 @@ class SweepPanel(QWidget):
         self.setObjectName("sweep_panel")
         self._sweep = sweep
         self._showing = False
-        self.by = DropDown("sweep_by", [("batch sizes", False), ("request rates", True)])
-        self.by.setAccessibleName("What is swept")
-        self.settings = QLineEdit()
-        self.settings.setObjectName("sweep_settings")
+        self.by = DropDown("sweep_by", [("batch sizes", False), ("request rates", True)], "What is swept")
+        self.settings = line_edit("sweep_settings")
         self.status = label(EMPTY_WORDS, "secondary", "sweep_status")
         self.status.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self.progress = QProgressBar()
@@ -141,58 +136,32 @@ class SweepPanel(QWidget):
         self._on_measured()
 
     def _lay_out(self) -> None:
-        head = QFrame()
-        head.setProperty("role", "panel")
-        grid = QGridLayout(head)
-        grid.setContentsMargins(12, 8, 12, 8)
-        grid.setHorizontalSpacing(12)
-        grid.setVerticalSpacing(6)
-        grid.addWidget(label("Every lane at these", "secondary"), 0, 0)
-        grid.addWidget(self.by, 0, 1)
-        grid.addWidget(self.settings, 0, 2)
-        grid.addWidget(self.status, 0, 3)
-        grid.addWidget(self.progress, 1, 0, 1, 4)
-        grid.setColumnStretch(3, 1)
-        advice = QFrame()
-        advice.setProperty("role", "panel")
-        column = QVBoxLayout(advice)
-        column.setContentsMargins(12, 10, 12, 10)
-        column.setSpacing(6)
-        column.addWidget(Heading("What to take"))
-        self._advice = QVBoxLayout()
-        self._advice.setSpacing(6)
-        column.addLayout(self._advice)
-        points = QFrame()
-        points.setProperty("role", "panel")
-        rows = QVBoxLayout(points)
-        rows.setContentsMargins(12, 10, 12, 8)
-        rows.setSpacing(4)
-        rows.addWidget(Heading("Points"))
-        rows.addWidget(self.table)
-        sheet = QWidget()
-        sheet.setProperty("role", "sheet")
-        inner = QVBoxLayout(sheet)
-        inner.setContentsMargins(0, 0, 0, 0)
-        inner.setSpacing(8)
-        inner.addWidget(head)
-        inner.addWidget(self.chart, 3)
-        inner.addWidget(advice)
-        inner.addWidget(points, 2)
-        self._advice_panel, self._points_panel = advice, points
+        head = QGridLayout()
+        head.setContentsMargins(12, 8, 12, 8)
+        head.setHorizontalSpacing(12)
+        head.setVerticalSpacing(6)
+        line = label("Every lane at these", "secondary"), self.by, self.settings, self.status
+        for i, widget in enumerate(line):
+            head.addWidget(widget, 0, i)
+        head.addWidget(self.progress, 1, 0, 1, len(line))
+        head.setColumnStretch(3, 1)
+        self._advice = column(spacing=6)
+        advice = column(Heading("What to take"), self._advice, margins=(12, 10, 12, 10), spacing=6)
+        points = column(Heading("Points"), self.table, margins=(12, 10, 12, 8), spacing=4)
+        self._advice_panel, self._points_panel = panel(advice), panel(points)
+        parts = panel(head), (self.chart, 3), self._advice_panel, (self._points_panel, 2)
         scroll = QScrollArea()
         scroll.setWidgetResizable(True)
         scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        scroll.setWidget(sheet)
-        outer = QVBoxLayout(self)
-        outer.setContentsMargins(0, 0, 0, 0)
-        outer.addWidget(scroll)
+        scroll.setWidget(held(column(*parts, spacing=8), "sheet"))
+        self.setLayout(column(scroll))
 
     # -- what is chosen -------------------------------------------------------------------------------------------
 
     def show_choice(self, choice: RaceChoice) -> None:
         self._showing = True
         self._sizes, self._rates = choice.sizes, choice.rates
-        self.by.setCurrentIndex(self.by.findData(choice.by_rate))
+        self.by.set_value(choice.by_rate)
         self._show_settings()
         self._showing = False
 
@@ -258,33 +227,24 @@ class SweepPanel(QWidget):
         for widget in (self.chart, self._points_panel):
             widget.setVisible(shown)
         if result is not None:
-            self.chart.show_points(
-                points_of(result, final), unit="request rate" if result.by_rate else "batch size",
-                latency=MEASURES[latency_of(result)].name,
-            )  # fmt: skip
+            unit, latency = "request rate" if result.by_rate else "batch size", MEASURES[latency_of(result)].name
+            self.chart.show_points(points_of(result, final), unit=unit, latency=latency)
             self._show_advice(result)
         self._advice_panel.setVisible(shown and final)
         self._on_progress()
 
     def _show_advice(self, result: SweepResult) -> None:
         while (item := self._advice.takeAt(0)) is not None:
-            row = item.widget()
-            if row is not None:
-                row.hide()
-                row.deleteLater()
+            line = item.widget()
+            if line is not None:
+                line.hide()
+                line.deleteLater()
         for i, name in enumerate(result.names):
-            row = QWidget()
-            line = QHBoxLayout(row)
-            line.setContentsMargins(0, 0, 0, 0)
-            line.setSpacing(8)
-            line.addWidget(LaneMark(i))
-            line.addWidget(label(name, "title"))
             advice = result.recommend(i)
             reason = advice.reason if result.by_rate or advice.outcome is None else f"batch {advice.reason}"
             words = label(sentence(reason) + ".", "secondary", f"sweep_advice_{i}")
             words.setWordWrap(True)
-            line.addWidget(words, 1)
-            self._advice.addWidget(row)
+            self._advice.addWidget(held(row(LaneMark(i), label(name, "title"), (words, 1), spacing=8)))
 
     def _on_theme(self) -> None:
         self.by.setMinimumWidth(theme.px(136))
@@ -305,10 +265,7 @@ def points_of(result: SweepResult, marks: bool = True) -> list[SweptPoint]:
     for i, name in enumerate(result.names):
         for outcome in result.series(i):
             named = result.marks(outcome) if marks else ()
-            points.append(
-                SweptPoint(
-                    name, outcome.point.setting, outcome.throughput, outcome.value("average_latency") or 0.0,
-                    outcome.value(latency) or 0.0, "knee" in named, "recommended" in named,
-                )
-            )  # fmt: skip
+            average, p99 = (outcome.value(key) or 0.0 for key in ("average_latency", latency))
+            named_so = "knee" in named, "recommended" in named
+            points.append(SweptPoint(name, outcome.point.setting, outcome.throughput, average, p99, *named_so))
     return points

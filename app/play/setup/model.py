@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QStandardItemModel
-from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLineEdit, QProgressBar, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QProgressBar, QWidget
 
 from app import storage
 from app.play.setup.memory import ModelBill
@@ -15,9 +15,12 @@ from app.session.device_memory import captured_words
 from app.session.estimate import empty, estimate
 from app.session.load_progress import LoadStatus
 from app.session.session import Session, SessionState
+from app.ui.ask_path import ask_path
 from app.ui.config_form import devices
-from app.ui.controls import DropDown
+from app.ui.controls import DropDown, button, line_edit
+from app.ui.form import Field, Form
 from app.ui.labels import Heading, Note, Row, set_role
+from app.ui.layouts import column, held, row
 from app.words import SHIPPED, bytes_words, count_words, sentence
 from engine import InvalidInput, ModelSpec, Trace
 from engine.config import DTYPES, SCHEMES
@@ -26,6 +29,7 @@ from engine.trace import Header, ModelCard
 
 FOLDER, HUB = "folder", "hub"
 PRECISION = "automatic: as stored on a GPU; on a CPU float32, or bfloat16 with quantized weights"
+ALL = "What is here and on the hub, what fits, and what each quantization costs in quality"
 HINTS = {
     FOLDER: ("Folder", "a folder with config.json and safetensors"),
     HUB: ("Hub id", "owner/name or owner/name@revision"),
@@ -45,17 +49,21 @@ class ModelPanel(QWidget):
         self._header: Header | None = None
         self._sources = {FOLDER: "", HUB: ""}
         self._trusted = ""  # the source whose own code may run, as the command line said
-        items: list[tuple[str, object]] = [(words, source) for source, words in SHIPPED.items()]
-        items += [("folder …", FOLDER), ("hub id …", HUB)]
-        self.source = DropDown("model_source", items)
-        self.path = QLineEdit()
-        self.path.setObjectName("model_path")
-        self.browse = QPushButton("…")
-        self.browse.setObjectName("model_browse")
-        self.browse.setAccessibleName("Choose a model folder")
+        items = [(words, source) for source, words in SHIPPED.items()]
+        self.source = DropDown("model_source", [*items, ("folder …", FOLDER), ("hub id …", HUB)])
+        self.path = line_edit("model_path")
+        self.browse = button("model_browse", "…", self.choose_folder, said="Choose a model folder")
         self.quantization = DropDown("model_quantization", [(q.title, q.name) for q in SCHEMES.values()])
-        self.dtype = DropDown("model_dtype", [("automatic" if d == "auto" else d, d) for d in DTYPES])
         self.device = DropDown("model_device", devices())
+        dtype = DropDown("model_dtype", [("automatic" if d == "auto" else d, d) for d in DTYPES])
+        self.form = Form(
+            [
+                Field("quantization", "Quantization", self.quantization),
+                Field("dtype", "Precision", dtype, PRECISION),
+                Field("device", "Device", self.device),
+            ],
+            self,
+        )
         self.bill = ModelBill()
         self.facts = Note("model_facts")
         self.stage = Note("model_stage")
@@ -64,27 +72,22 @@ class ModelPanel(QWidget):
         self.progress.setAccessibleName("Loading")
         self.progress.setTextVisible(False)
         self.error = Note("model_error", "error")
-        self.load = QPushButton("Load")
-        self.load.setObjectName("model_load")
-        self.open = QPushButton("Open folder…")
-        self.open.setObjectName("model_open")
-        self.all = QPushButton("All models …")
-        self.all.setObjectName("model_all")
-        self.all.setProperty("role", "quiet")
-        self.all.setToolTip("What is here and on the hub, what fits, and what each quantization costs in quality")
-        self._lay_out()
+        self.load = button("model_load", "Load", self._on_load)
+        self.open = button("model_open", "Open folder…", self.choose_folder)
+        self.all = button("model_all", "All models …", self.models_asked, role="quiet", tip=ALL)
+        place = held(row((self.path, 1), self.browse, spacing=4))
+        place.setFocusProxy(self.path)
+        self.place = Row("Folder", place)
+        rows = Row("Source", self.source), self.place, *self.form.rows.values()
+        told = self.bill, self.facts, self.stage, self.progress, self.error
+        buttons = row((self.load, 1), (self.open, 1), spacing=8)
+        self.setLayout(column(Heading("Model", self.all), *rows, *told, buttons, margins=(12, 0, 12, 12), spacing=8))
         self._debounce = QTimer(self, singleShot=True, interval=300)
         self._debounce.timeout.connect(self._inspect)
         self.source.currentIndexChanged.connect(self._on_source)
         self.path.textChanged.connect(self._on_edited)
         self.path.returnPressed.connect(self._on_load)
-        self.quantization.currentIndexChanged.connect(self._on_edited)
-        self.dtype.currentIndexChanged.connect(self._on_edited)
-        self.device.currentIndexChanged.connect(self._on_edited)
-        self.browse.clicked.connect(self.choose_folder)
-        self.open.clicked.connect(self.choose_folder)
-        self.load.clicked.connect(self._on_load)
-        self.all.clicked.connect(self.models_asked)
+        self.form.edited.connect(self._on_edited)
         session.state_changed.connect(self._on_state)
         session.load_progressed.connect(self._on_progress)
         session.load_failed.connect(self._on_failed)
@@ -92,35 +95,6 @@ class ModelPanel(QWidget):
         session.trace_changed.connect(self._on_trace)
         self._on_source()
         self._on_state(session.state)
-
-    def _lay_out(self) -> None:
-        column = QVBoxLayout(self)
-        column.setContentsMargins(12, 0, 12, 12)
-        column.setSpacing(8)
-        column.addWidget(Heading("Model", self.all))
-        column.addWidget(Row("Source", self.source))
-        place = QWidget()
-        inner = QHBoxLayout(place)
-        inner.setContentsMargins(0, 0, 0, 0)
-        inner.setSpacing(4)
-        inner.addWidget(self.path, 1)
-        inner.addWidget(self.browse)
-        place.setFocusProxy(self.path)
-        self.place = Row("Folder", place)
-        column.addWidget(self.place)
-        column.addWidget(Row("Quantization", self.quantization))
-        column.addWidget(Row("Precision", self.dtype, PRECISION))
-        column.addWidget(Row("Device", self.device))
-        column.addWidget(self.bill)
-        column.addWidget(self.facts)
-        column.addWidget(self.stage)
-        column.addWidget(self.progress)
-        column.addWidget(self.error)
-        buttons = QHBoxLayout()
-        buttons.setSpacing(8)
-        buttons.addWidget(self.load, 1)
-        buttons.addWidget(self.open, 1)
-        column.addLayout(buttons)
 
     # -- what is chosen -------------------------------------------------------------------------------------------
 
@@ -134,13 +108,7 @@ class ModelPanel(QWidget):
             )
         if kind == FOLDER:
             source = str(Path(source).expanduser())
-        return ModelSpec(
-            source,
-            quantization=self.quantization.currentData(),
-            dtype=self.dtype.currentData(),
-            device=self.device.currentData(),
-            trust_remote_code=source.partition("@")[0] == self._trusted,
-        )
+        return ModelSpec(source, **self.form.values(), trust_remote_code=source.partition("@")[0] == self._trusted)
 
     def set_spec(self, spec: ModelSpec) -> None:
         """Shows this model as the chosen one."""
@@ -150,30 +118,21 @@ class ModelPanel(QWidget):
         self._trusted = spec.source if spec.trust_remote_code else ""
         if kind not in SHIPPED:
             self._sources[kind] = shown
-        self.source.setCurrentIndex(self.source.findData(kind))
+        self.source.set_value(kind)
         if kind not in SHIPPED:
             self.path.setText(shown)
-        self.quantization.setCurrentIndex(max(0, self.quantization.findData(spec.quantization)))
-        self.dtype.setCurrentIndex(max(0, self.dtype.findData(spec.dtype)))
-        at = self.device.findData(spec.device)
-        if at < 0:
+        if self.device.findData(spec.device) < 0:
             self.device.addItem(spec.device, spec.device)
-            at = self.device.count() - 1
-        self.device.setCurrentIndex(at)
+        self.form.show(spec)
+        self._on_edited()
 
     def choose_folder(self) -> None:
         """Asks for a model folder, then loads it."""
-        dialog = QFileDialog(self.window(), "Open a model folder", str(storage.settings().value("model/folder", "")))
-        dialog.setObjectName("folder_dialog")
-        dialog.setFileMode(QFileDialog.FileMode.Directory)
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.fileSelected.connect(self.open_folder)
-        dialog.open()
+        ask_path(self, "folder_dialog", "Open a model folder", "model/folder", self.open_folder)
 
     def open_folder(self, folder: str) -> None:
         storage.settings().setValue("model/folder", str(Path(folder).parent))
-        chosen = {"dtype": self.dtype.currentData(), "device": self.device.currentData()}
-        self.set_spec(ModelSpec(folder, self.quantization.currentData(), **chosen))
+        self.set_spec(ModelSpec(folder, **self.form.values()))
         self._on_load()
 
     # -- slots ----------------------------------------------------------------------------------------------------
@@ -236,7 +195,8 @@ class ModelPanel(QWidget):
 
     def _on_state(self, state: SessionState) -> None:
         loading = state is SessionState.LOADING
-        for widget in (self.source, self.path, self.browse, self.dtype, self.device, self.quantization, self.open):
+        chosen = (field.control for field in self.form.fields.values())
+        for widget in (self.source, self.path, self.browse, self.open, *chosen):
             widget.setEnabled(not loading)
         self.load.setEnabled(True)
         self.progress.setVisible(loading)

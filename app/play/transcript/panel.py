@@ -7,21 +7,12 @@ on can still be looked at and gone to.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QGuiApplication, QHideEvent, QResizeEvent, QShowEvent, QTextCharFormat
-from PySide6.QtWidgets import (
-    QBoxLayout,
-    QHBoxLayout,
-    QLabel,
-    QLineEdit,
-    QPushButton,
-    QStackedLayout,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QBoxLayout, QLabel, QPushButton, QStackedLayout, QWidget
 
 from app.play.states import state_color
 from app.play.transcript.card import TokenCardView
@@ -32,9 +23,11 @@ from app.play.transcript.tokens import TokenCard, Waits, token_card, token_class
 from app.playback.bridge import Bridge
 from app.session.session import Session
 from app.ui import theme
+from app.ui.controls import button, line_edit
 from app.ui.labels import Note, label
+from app.ui.layouts import column, fill, held, row
 from app.words import duration, number, state_words
-from engine.trace import Ended, Record, RequestView, SampleView, State, Step, Submitted, request_metrics
+from engine.trace import Array, Ended, Record, RequestView, SampleView, State, Step, Submitted, request_metrics
 
 EMPTY = "Select a stream to read it whole."
 WIDE = 860  # from here on, name and numbers share a line
@@ -86,33 +79,13 @@ class Transcript(QWidget):
         self.copy_button = self._button("Copy", "Copy the answer", self._on_copy)
         self.again_button = self._button("Regenerate", "The same prompt again with a fresh seed", self._on_regenerate)
         self.stop_button = self._button("Stop", "Stop this stream; its text stays", self._on_stop)
-        self.follow_up = QLineEdit()
-        self.follow_up.setObjectName("follow_up")
-        self.follow_up.setAccessibleName("Follow up")
+        self.follow_up = line_edit("follow_up", "Follow up")
         self.follow_up.returnPressed.connect(self._on_follow_up)
-        self.send_button = QPushButton("Send")
-        self.send_button.setObjectName("follow_up_send")
-        self.send_button.clicked.connect(self._on_follow_up)
-        self._titles = QBoxLayout(QBoxLayout.Direction.TopToBottom)
-        self._titles.setSpacing(4)
-        self._titles.addWidget(self.name)
-        self._titles.addWidget(self.numbers, 1)
-        head = QHBoxLayout()
-        head.addLayout(self._titles, 1)
-        for button in (self.copy_button, self.again_button, self.stop_button):
-            head.addWidget(button)
-        foot = QHBoxLayout()
-        foot.addWidget(self.follow_up, 1)
-        foot.addWidget(self.send_button)
-        page = QWidget()
-        column = QVBoxLayout(page)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(8)
-        column.addLayout(head)
-        column.addWidget(self.switch)
-        column.addWidget(self.text, 1)
-        column.addWidget(self.error)
-        column.addLayout(foot)
+        self.send_button = button("follow_up_send", "Send", self._on_follow_up)
+        self._titles = fill(QBoxLayout(QBoxLayout.Direction.TopToBottom), self.name, (self.numbers, 1), spacing=4)
+        head = row((self._titles, 1), self.copy_button, self.again_button, self.stop_button)
+        foot = row((self.follow_up, 1), self.send_button)
+        page = held(column(head, self.switch, (self.text, 1), self.error, foot, spacing=8))
         empty = label(EMPTY, "secondary", "transcript_empty")
         empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         empty.setWordWrap(True)
@@ -134,13 +107,8 @@ class Transcript(QWidget):
         theme.changes.theme_changed.connect(self._on_theme)
         self._on_theme()
 
-    def _button(self, text: str, tip: str, act: Any) -> QPushButton:
-        button = QPushButton(text)
-        button.setObjectName(f"transcript_{text.lower()}")
-        button.setProperty("role", "quiet")
-        button.setToolTip(tip)
-        button.clicked.connect(act)
-        return button
+    def _button(self, text: str, tip: str, act: Callable[[], None]) -> QPushButton:
+        return button(f"transcript_{text.lower()}", text, act, role="quiet", tip=tip)
 
     @property
     def view(self) -> RequestView | None:
@@ -218,7 +186,7 @@ class Transcript(QWidget):
         self._tell_state()
         self._tell_card()
 
-    def _classes(self, view: RequestView, sample: SampleView) -> np.ndarray[Any, Any]:
+    def _classes(self, view: RequestView, sample: SampleView) -> Array:
         """The classes of the sample's tokens in the mode that is on, and their legend."""
         if self.switch.mode is not TokenMode.TIME or not sample.tokens:
             self.switch.say()
@@ -377,5 +345,4 @@ class Transcript(QWidget):
     def _on_theme(self) -> None:
         self.text.restyle()
         self.switch.restyle()
-        self.card.restyle()
         self._rewrite()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QBoxLayout, QButtonGroup, QFrame, QHBoxLayout, QPushButton, QWidget
+from PySide6.QtWidgets import QBoxLayout, QButtonGroup, QWidget
 
 from app import storage
 from app.play.transcript.legend import TokenLegend
 from app.play.transcript.styles import TokenMode
 from app.ui import theme
-from app.ui.controls import DropDown
+from app.ui.controls import DropDown, button
+from app.ui.layouts import fill, panel, row
 
 KEY = "transcript/tokens"
 TIPS = {
@@ -30,39 +31,23 @@ class TokenSwitch(QWidget):
         super().__init__()
         self.setObjectName("token_switch")
         self.modes = QButtonGroup(self)
-        frame = QFrame()
-        frame.setProperty("role", "chip")
-        row = QHBoxLayout(frame)
-        row.setContentsMargins(2, 0, 2, 0)
-        row.setSpacing(0)
         for i, mode in enumerate(TokenMode):
-            button = QPushButton(mode.value)
-            button.setObjectName(f"tokens_{mode.value.lower()}")
-            button.setProperty("role", "quiet")
-            button.setCheckable(True)
-            button.setToolTip(TIPS[mode])
-            button.setAccessibleName(f"Tokens: {mode.value}")
-            button.setAccessibleDescription(TIPS[mode])
-            self.modes.addButton(button, i)
-            row.addWidget(button)
+            name, tip, said = f"tokens_{mode.value.lower()}", TIPS[mode], f"Tokens: {mode.value}"
+            each = button(name, mode.value, role="quiet", tip=tip, said=said, checkable=True)
+            each.setAccessibleDescription(tip)
+            self.modes.addButton(each, i)
+        frame = panel(row(*self.modes.buttons(), margins=(2, 0, 2, 0), spacing=0), "chip")
         kept = str(storage.settings().value(KEY, TokenMode.TEXT.value))
         self.mode = next((mode for mode in TokenMode if mode.value == kept), TokenMode.TEXT)
         self.modes.button(list(TokenMode).index(self.mode)).setChecked(True)
-        self.samples = DropDown("transcript_sample")
+        self.samples = DropDown("transcript_sample", said="Sample on show")
         self.samples.setSizeAdjustPolicy(DropDown.SizeAdjustPolicy.AdjustToContents)
-        self.samples.setAccessibleName("Sample on show")
         self.samples.hide()
         self.legend = TokenLegend()
         self.legend.hide()
-        controls = QHBoxLayout()
-        controls.addWidget(frame)
-        controls.addWidget(self.samples)
-        controls.addStretch(1)
-        self._line = QBoxLayout(QBoxLayout.Direction.LeftToRight, self)
-        self._line.setContentsMargins(0, 0, 0, 0)
-        self._controls = controls
-        self._line.addLayout(controls)
-        self._line.addWidget(self.legend, 1)
+        self._controls = row(frame, self.samples, None)
+        self._line = fill(QBoxLayout(QBoxLayout.Direction.LeftToRight), self._controls, (self.legend, 1))
+        self.setLayout(self._line)
         self.modes.idClicked.connect(self._on_mode)
         self.samples.activated.connect(lambda place: self.sample_changed.emit())
 
@@ -78,8 +63,7 @@ class TokenSwitch(QWidget):
         self.samples.setVisible(samples > 1)
 
     def restyle(self) -> None:
-        """Takes the theme's fonts at the current zoom."""
-        self.legend.restyle()
+        """The theme or the zoom is another."""
         self._line.setSpacing(theme.px(8))
         self._turn()
 

@@ -167,7 +167,7 @@ def test_an_engine_that_dies_costs_its_lane_and_the_next_gets_a_fresh_one(qtbot:
 
 def test_play_is_refused_during_a_race_and_has_its_texts_and_config_after_it(qtbot: QtBot, ready: MainWindow) -> None:
     play, session, bridge = ready.page, ready.session, ready.bridge
-    play.sampling.max_tokens.set_value(8)
+    play.sampling.form["max_tokens"].set(8)
     play.composer.count.setValue(2)
     play.composer.send()
     qtbot.waitUntil(lambda: len(bridge.requests) == 2 and not bridge.busy, timeout=WAIT)
@@ -181,7 +181,7 @@ def test_play_is_refused_during_a_race_and_has_its_texts_and_config_after_it(qtb
     assert play.composer.send_button.toolTip() == LEASED_WORDS
     play.composer.send()
     qtbot.waitUntil(lambda: play.composer.message.text() == LEASED_WORDS)
-    play.batching.running.setValue(5)
+    play.batching.form["max_running"].set(5)
     qtbot.waitUntil(lambda: session.config.max_running == 5)
     over(qtbot, page)
     assert [view.text for view in bridge.requests.values()] == texts
@@ -193,8 +193,8 @@ def test_play_is_refused_during_a_race_and_has_its_texts_and_config_after_it(qtb
 
 def test_a_race_is_refused_while_play_runs_and_offers_to_stop_it(qtbot: QtBot, ready: MainWindow) -> None:
     play, bridge = ready.page, ready.bridge
-    play.sampling.max_tokens.set_value(400)
-    play.sampling.ignore_eos.setChecked(True)
+    play.sampling.form["max_tokens"].set(400)
+    play.sampling.form["ignore_eos"].set(True)
     play.composer.count.setValue(2)
     play.composer.send()
     qtbot.waitUntil(lambda: bridge.busy, timeout=WAIT)
@@ -229,7 +229,7 @@ def test_repeats_are_in_the_table_and_the_replay_shows_the_median(qtbot: QtBot, 
     for lane in page.race.lanes:
         assert sorted(lane.traces) == [0, 1, 2]
         assert lane.span == pytest.approx(sorted(t.duration for t in lane.traces.values())[1], rel=0.2)
-    page.setup.rules.limits["e2e"].setValue(1)
+    page.setup.rules.limits["e2e"].set(0.001)
     qtbot.waitUntil(lambda: page.race.report is not report, timeout=WAIT)
     assert page.result.comparison is not None
     goodput = page.result.comparison.row("goodput")

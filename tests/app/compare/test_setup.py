@@ -19,7 +19,7 @@ from app.compare.lanes.picker import MIME
 from app.compare.rules import rules_words
 from app.compare.setup import OPEN, RaceSetup
 from engine import ModelSpec, list_workloads
-from engine.compare import lane_name
+from engine.compare import RACE_ORDERS, lane_name
 
 
 @pytest.fixture
@@ -58,13 +58,13 @@ def test_lanes_are_added_edited_moved_and_removed(qtbot: QtBot, setup: RaceSetup
     assert len(names(setup)) == 3
     editor = setup.picker.editor
     assert editor.isVisible()
-    editor.form.mode.setCurrentIndex(editor.form.mode.findData("dynamic"))
-    editor.form.running.setValue(4)
-    editor.form.wait.setValue(500)
+    editor.form["mode"].set("dynamic")
+    editor.form["max_running"].set(4)
+    editor.form["longest_wait"].set(0.5)
     assert names(setup)[2] == "dynamic · 4 · waits 0.5 s"
     editor.back.click()
     assert names(setup)[1].startswith("dynamic")
-    editor.form.running.setValue(6)
+    editor.form["max_running"].set(6)
     assert names(setup)[1].startswith("dynamic · 6"), "the editor follows the lane it shows"
     editor.remove.click()
     assert not editor.isVisible()
@@ -89,14 +89,15 @@ def test_graphs_switched_off_stay_so_until_they_are_switched_on(qtbot: QtBot, se
     assert [c.lane.config.cuda_graphs for c in choice.recall().lanes] == [False, True]
     setup.picker.chips[0].name.click()
     form = setup.picker.editor.form
-    assert form.graphs.isVisible()
-    assert not form.graphs.isChecked()
-    form.running.setValue(4)
+    graphs = form["cuda_graphs"].control
+    assert graphs.isVisible()
+    assert not form["cuda_graphs"].get()
+    form["max_running"].set(4)
     assert names(setup)[0] == "continuous · 4 · no graphs"
-    form.graphs.click()
+    form["cuda_graphs"].set(True)
     assert names(setup)[0] == "continuous · 4"
-    form.mode.setCurrentIndex(form.mode.findData("static"))
-    assert not form.graphs.isVisible()
+    form["mode"].set("static")
+    assert not graphs.isVisible()
     setup.picker.editor.hide()
 
 
@@ -154,7 +155,7 @@ def test_values_of_a_lane_that_do_not_go_together_are_told_and_not_taken(qtbot: 
     setup.picker.lanes_changed.emit()
     setup.picker.edit(0)
     editor = setup.picker.editor
-    editor.form.budget.setValue(8)
+    editor.form["token_budget"].set(8)
     assert "token_budget=8" in editor.note.text()
     assert setup.choice.lanes[0].lane.config.token_budget == 2048
     editor.hide()
@@ -164,11 +165,11 @@ def test_the_choice_is_remembered(qtbot: QtBot, setup: RaceSetup) -> None:
     pick(setup, "trickle")
     setup.picker.remove_lane(1)
     rules = setup.rules
-    rules.kv.setValue(4096)
-    rules.count.setValue(12)
-    rules.repeats.setValue(3)
-    rules.order.setCurrentIndex(1)
-    rules.limits["ttft"].setValue(250)
+    rules.form["kv_tokens"].set(4096)
+    rules.form["count"].set(12)
+    rules.form["repeats"].set(3)
+    rules.form["order"].set([*RACE_ORDERS][1])
+    rules.limits["ttft"].set(0.25)
     again = RaceSetup(QMenu(setup))
     qtbot.addWidget(again)
     assert again.choice == setup.choice
@@ -176,7 +177,7 @@ def test_the_choice_is_remembered(qtbot: QtBot, setup: RaceSetup) -> None:
     assert (again.choice.kv_tokens, again.choice.count, again.choice.repeats) == (4096, 12, 3)
     assert again.choice.limits == Limits(ttft=0.25)
     assert again.choice.limits.slo.ttft == 0.25
-    assert again.rules.kv.value() == 4096
+    assert again.rules.form["kv_tokens"].get() == 4096
     assert rules_words(again.choice, 8192) == "3 repeats · KV 4,096 tokens · SLO"
 
 

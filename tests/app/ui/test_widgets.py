@@ -58,7 +58,7 @@ def test_a_slider_and_its_number_follow_each_other(qtbot: QtBot) -> None:
 
 
 def test_a_logarithmic_slider_gives_small_numbers_room(qtbot: QtBot) -> None:
-    both = SliderValue("tokens", "Max tokens", 1, 4096, 64, step=1, decimals=0, logarithmic=True)
+    both = SliderValue("tokens", "Max tokens", 1, 4096, 64, step=1, logarithmic=True)
     qtbot.addWidget(both)
     assert both.slider.value() == both.STEPS // 2
 
@@ -133,7 +133,7 @@ def test_a_broken_list_of_stop_strings_is_refused() -> None:
 def test_a_preset_sets_every_value(qtbot: QtBot, name: str) -> None:
     panel = SamplingPanel()
     qtbot.addWidget(panel)
-    panel.top_k.setValue(7)
+    panel.form["top_k"].set(7)
     assert panel.preset.currentText() == OWN
     panel.preset.setCurrentIndex(panel.preset.findText(name))
     panel.preset.activated.emit(panel.preset.currentIndex())
@@ -145,9 +145,9 @@ def test_a_preset_sets_every_value(qtbot: QtBot, name: str) -> None:
 def test_sampling_is_remembered_by_the_next_window(qtbot: QtBot) -> None:
     panel = SamplingPanel()
     qtbot.addWidget(panel)
-    panel.temperature.set_value(0.33)
-    panel.stop.setText("The end")
-    panel.seed.setValue(5)
+    panel.form["temperature"].set(0.33)
+    panel.form["stop"].set(("The end",))
+    panel.form["seed"].set(5)
     following = SamplingPanel()
     qtbot.addWidget(following)
     assert following.params() == panel.params()
@@ -159,7 +159,7 @@ def test_recording_alternatives_is_remembered_and_no_preset_forgets_it(qtbot: Qt
     panel = SamplingPanel()
     qtbot.addWidget(panel)
     assert panel.params().logprobs == 0
-    panel.alternatives.setValue(7)
+    panel.form["logprobs"].set(7)
     panel.preset.setCurrentIndex(panel.preset.findText("greedy"))
     panel.preset.activated.emit(panel.preset.currentIndex())
     assert panel.params() == replace(PRESETS["greedy"], logprobs=7)
@@ -173,8 +173,10 @@ def test_wheel_turns_over_a_panel_change_no_value(qtbot: QtBot) -> None:
     panel = SamplingPanel()
     qtbot.addWidget(panel)
     panel.show()
-    assert panel.top_k.focusPolicy() == Qt.FocusPolicy.StrongFocus
-    assert panel.temperature.box.focusPolicy() == Qt.FocusPolicy.StrongFocus
+    assert panel.form["top_k"].control.focusPolicy() == Qt.FocusPolicy.StrongFocus
+    temperature = panel.form["temperature"].control
+    assert isinstance(temperature, SliderValue)
+    assert temperature.box.focusPolicy() == Qt.FocusPolicy.StrongFocus
 
 
 @pytest.mark.parametrize(
@@ -182,11 +184,11 @@ def test_wheel_turns_over_a_panel_change_no_value(qtbot: QtBot) -> None:
     [
         ("recompute", set()),
         ("sequential", set()),
-        ("static", {"running", "delivery"}),
-        ("dynamic", {"running", "wait", "delivery"}),
-        ("continuous-padded", {"running", "join", "budget"}),
-        ("continuous", {"running", "join", "budget", "prefix"}),
-        ("chunked", {"running", "join", "budget", "prefix"}),
+        ("static", {"max_running", "delivery"}),
+        ("dynamic", {"max_running", "longest_wait", "delivery"}),
+        ("continuous-padded", {"max_running", "join_every", "token_budget"}),
+        ("continuous", {"max_running", "join_every", "token_budget", "prefix_caching"}),
+        ("chunked", {"max_running", "join_every", "token_budget", "prefix_caching"}),
     ],
 )
 def test_a_mode_shows_the_settings_that_matter_to_it(
@@ -195,9 +197,9 @@ def test_a_mode_shows_the_settings_that_matter_to_it(
     panel = BatchingPanel(session, bridge)
     qtbot.addWidget(panel)
     panel.show()
-    panel.mode.setCurrentIndex(panel.mode.findData(mode))
-    names = ("running", "wait", "join", "budget", "delivery", "prefix")
-    assert {name for name in names if getattr(panel.form, name).isVisible()} == shown
+    panel.form["mode"].set(mode)
+    names = ("max_running", "longest_wait", "join_every", "token_budget", "delivery", "prefix_caching")
+    assert {name for name in names if panel.form[name].control.isVisible()} == shown
     assert panel.form.sentence.text()[0].isupper()
 
 
@@ -205,25 +207,25 @@ def test_switching_modes_keeps_the_values_of_the_others(qtbot: QtBot, session: S
     panel = BatchingPanel(session, bridge)
     qtbot.addWidget(panel)
     form = panel.form
-    form.prefix.setChecked(True)
-    form.budget.setValue(512)
+    form["prefix_caching"].set(True)
+    form["token_budget"].set(512)
     assert panel.config() == EngineConfig(prefix_caching=True, token_budget=512)
-    form.mode.setCurrentIndex(form.mode.findData("static"))
-    form.delivery.setCurrentIndex(1)
-    form.running.setValue(4000)
+    form["mode"].set("static")
+    form["delivery"].set("batch")
+    form["max_running"].set(4000)
     assert panel.config() == EngineConfig("static", max_running=4000, token_budget=4000, delivery="batch")
     qtbot.waitUntil(lambda: session.config.mode == "static")
-    form.running.setValue(8)
-    form.mode.setCurrentIndex(form.mode.findData("chunked"))
+    form["max_running"].set(8)
+    form["mode"].set("chunked")
     assert panel.config() == EngineConfig("chunked", max_running=8, token_budget=512, prefix_caching=True)
-    form.mode.setCurrentIndex(form.mode.findData("dynamic"))
+    form["mode"].set("dynamic")
     assert panel.config().delivery == "batch"
 
 
 def test_several_samples_are_for_modes_with_blocks(qtbot: QtBot) -> None:
     panel = SamplingPanel()
     qtbot.addWidget(panel)
-    panel.samples.setValue(4)
+    panel.form["n"].set(4)
     assert panel.params().n == 4
     panel.set_mode("static")
     assert panel.params().n == 1
@@ -237,9 +239,9 @@ def test_values_that_do_not_go_together_are_told(qtbot: QtBot, session: Session,
     panel = BatchingPanel(session, bridge)
     qtbot.addWidget(panel)
     panel.show()
-    panel.budget.setValue(8)
+    panel.form["token_budget"].set(8)
     assert "token_budget=8" in panel.note.text()
     assert session.config == EngineConfig()
-    panel.running.setValue(8)
+    panel.form["max_running"].set(8)
     qtbot.waitUntil(lambda: session.config.token_budget == 8)
     assert not panel.note.isVisible()

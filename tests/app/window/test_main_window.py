@@ -35,7 +35,7 @@ def find(window: MainWindow, kind: type, name: str) -> object:
 
 
 def write(window: MainWindow, text: str, count: int, max_tokens: int = 24) -> None:
-    window.page.sampling.max_tokens.set_value(max_tokens)
+    window.page.sampling.form["max_tokens"].set(max_tokens)
     window.page.composer.prompt.setPlainText(text)
     window.page.composer.count.setValue(count)
 
@@ -53,7 +53,7 @@ def test_prompts_stream_to_their_end_and_follow_ups_open(qtbot: QtBot, ready: Ma
     window.session.continue_chat(bridge.requests[3], "What then?").add_done_callback(window.page.transcript._on_created)
     qtbot.waitUntil(lambda: len(bridge.requests) == 9 and not bridge.busy, timeout=WAIT)
     qtbot.waitUntil(lambda: window.page.transcript.request == 8)
-    window.page.batching.running.setValue(4)
+    window.page.batching.form["max_running"].set(4)
     qtbot.waitUntil(lambda: window.session.config.max_running == 4, timeout=WAIT)
     assert len(bridge.requests) == 9, "texts stay until the next prompt"
 
@@ -61,10 +61,10 @@ def test_prompts_stream_to_their_end_and_follow_ups_open(qtbot: QtBot, ready: Ma
 def test_a_change_of_limits_waits_for_the_running_requests(qtbot: QtBot, ready: MainWindow) -> None:
     window, bridge = ready, ready.bridge
     write(window, "Tell me a story.", 4, 400)
-    window.page.sampling.ignore_eos.setChecked(True)
+    window.page.sampling.form["ignore_eos"].set(True)
     window.page.composer.send()
     qtbot.waitUntil(lambda: bridge.busy, timeout=WAIT)
-    window.page.batching.running.setValue(2)
+    window.page.batching.form["max_running"].set(2)
     assert "Takes effect when the 4 running requests end" in window.page.batching.note.text()
     assert window.session.config.max_running == 16
     action(window, "Stop, or cancel the load").trigger()
@@ -112,7 +112,7 @@ def test_a_folder_that_is_no_model_is_told_in_the_panel(qtbot: QtBot, window: Ma
 def test_a_killed_engine_shows_a_banner_that_restarts_it_with_texts_kept(qtbot: QtBot, ready: MainWindow) -> None:
     window, bridge = ready, ready.bridge
     write(window, "Tell me a story about a fox.", 4, 400)
-    window.page.sampling.ignore_eos.setChecked(True)
+    window.page.sampling.form["ignore_eos"].set(True)
     window.page.composer.send()
     qtbot.waitUntil(lambda: len(bridge.requests) == 4 and all(v.tokens for v in bridge.requests.values()), timeout=WAIT)
     os.kill(window.session.engine_pid or 0, signal.SIGKILL)
@@ -129,7 +129,7 @@ def test_a_killed_engine_shows_a_banner_that_restarts_it_with_texts_kept(qtbot: 
     assert not window.banner.isVisible()
     assert [view.text for view in bridge.requests.values()] == texts
     write(window, "Tell me a story about an owl.", 2)
-    window.page.sampling.ignore_eos.setChecked(False)
+    window.page.sampling.form["ignore_eos"].set(False)
     window.page.composer.send()
     qtbot.waitUntil(lambda: len(bridge.requests) == 2 and not bridge.busy, timeout=WAIT)
 

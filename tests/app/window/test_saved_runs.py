@@ -95,7 +95,7 @@ def test_a_prompt_brings_the_engine_back(qtbot: QtBot, ready: MainWindow, run: P
     window = ready
     window.open_path(run)
     qtbot.waitUntil(lambda: window.runs.path == run, timeout=WAIT)
-    window.page.sampling.max_tokens.set_value(8)
+    window.page.sampling.form["max_tokens"].set(8)
     window.page.composer.prompt.setPlainText("Tell me a story about a fox.")
     window.page.composer.count.setValue(2)
     window.page.composer.send_action.trigger()
@@ -109,7 +109,7 @@ def test_a_prompt_while_a_run_is_read_keeps_its_requests_on_show(
 ) -> None:
     window = ready
     window.open_path(run)
-    window.page.sampling.max_tokens.set_value(8)
+    window.page.sampling.form["max_tokens"].set(8)
     window.page.composer.prompt.setPlainText("Tell me a story about a fox.")
     window.page.composer.count.setValue(1)
     window.page.composer.send_action.trigger()

@@ -1,0 +1,26 @@
+"""Asks for a file or a folder, beginning where the last one was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QFileDialog, QWidget
+
+from app import storage
+
+
+def ask_path(
+    parent: QWidget, name: str, title: str, key: str, take: Callable[[str], object], filters: Sequence[str] = ()
+) -> None:
+    """`filters` are of files; without them a folder is asked for. `key`: under which the last place is remembered, by
+    who takes the path."""
+    dialog = QFileDialog(parent.window(), title, str(storage.settings().value(key, "")))
+    dialog.setObjectName(name)
+    if filters:
+        dialog.setNameFilters(filters)
+    else:
+        dialog.setFileMode(QFileDialog.FileMode.Directory)
+    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    dialog.fileSelected.connect(take)
+    dialog.open()

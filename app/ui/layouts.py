@@ -1,0 +1,64 @@
+"""Rows and columns, each said in one expression."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QBoxLayout, QFrame, QHBoxLayout, QLayout, QVBoxLayout, QWidget
+
+Placed = QWidget | QLayout | int | None
+Item = Placed | tuple[QWidget | QLayout, int] | tuple[QWidget, int, Qt.AlignmentFlag]
+Margins = tuple[int, int, int, int]
+NONE = (0, 0, 0, 0)
+L = TypeVar("L", bound=QBoxLayout)
+
+
+def row(*items: Item, margins: Margins | None = NONE, spacing: int | None = None) -> QHBoxLayout:
+    """From left to right. None is what room is left over, a number a gap of so many pixels; a pair gives its share of
+    what is left over too. Margins of None are the style's own."""
+    return fill(QHBoxLayout(), *items, margins=margins, spacing=spacing)
+
+
+def column(*items: Item, margins: Margins | None = NONE, spacing: int | None = None) -> QVBoxLayout:
+    """From top to bottom, as `row`."""
+    return fill(QVBoxLayout(), *items, margins=margins, spacing=spacing)
+
+
+def fill(layout: L, *items: Item, margins: Margins | None = NONE, spacing: int | None = None) -> L:
+    if margins is not None:
+        layout.setContentsMargins(*margins)
+    if spacing is not None:
+        layout.setSpacing(spacing)
+    for item in items:
+        thing, stretch, alignment = (*item, Qt.AlignmentFlag(0))[:3] if isinstance(item, tuple) else (item, 0, None)
+        match thing:
+            case None:
+                layout.addStretch(1)
+            case int():
+                layout.addSpacing(thing)
+            case QWidget():
+                layout.addWidget(thing, stretch, alignment or Qt.AlignmentFlag(0))
+            case _:
+                layout.addLayout(thing, stretch)
+    return layout
+
+
+def held(layout: QLayout, role: str = "") -> QWidget:
+    """A plain widget with this in it, in one of the style sheet's roles."""
+    return _with(QWidget(), layout, role)
+
+
+def panel(layout: QLayout, role: str = "panel") -> QFrame:
+    """A frame with this in it."""
+    return _with(QFrame(), layout, role)
+
+
+W = TypeVar("W", bound=QWidget)
+
+
+def _with(widget: W, layout: QLayout, role: str) -> W:
+    if role:
+        widget.setProperty("role", role)
+    widget.setLayout(layout)
+    return widget
