@@ -11,7 +11,6 @@ import random
 import zlib
 from collections import deque
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -32,6 +31,8 @@ from engine.trace import (
     Submitted,
     Telemetry,
 )
+from engine.trace.records import freeze
+from engine.trace.step_builder import Given, built_step
 
 BLOCK = 16
 CREATURES = "fox whale dragon robot penguin wizard turtle mouse raven badger heron lamb beaver panther".split()
@@ -51,6 +52,7 @@ SENTENCES = (
     "After the rain the {a} carried the {b} home.",
     "Small steps can cross a mountain, said the {mood} {a}.",
 )
+SECONDS = {"plan": 0.02, "prepare": 0.04, "forward": 0.85, "sample": 0.05, "record": 0.04}
 ERROR = "the logits of this row were not finite (NaN); the other rows went on"
 
 
@@ -77,10 +79,8 @@ def story(rng: random.Random, tokens: int) -> tuple[str, list[str]]:
     a, b, name = rng.choice(CREATURES), rng.choice(THINGS), rng.choice(NAMES)
     words: list[str] = []
     while len(words) < tokens:
-        sentence = rng.choice(SENTENCES).format(
-            a=a, b=b, name=name, mood=rng.choice(MOODS), place=rng.choice(PLACES)
-        )  # fmt: skip
-        pieces = sentence.split(" ")
+        sentence, mood, place = (rng.choice(words) for words in (SENTENCES, MOODS, PLACES))
+        pieces = sentence.format(a=a, b=b, name=name, mood=mood, place=place).split(" ")
         if words and rng.random() < 0.15:
             words.append("\n\n")
             words.append(pieces.pop(0))
@@ -91,11 +91,10 @@ def story(rng: random.Random, tokens: int) -> tuple[str, list[str]]:
 
 def header(streams: int, blocks: int, block_size: int = BLOCK) -> Header:
     """The header of a generated trace: a made-up model and machine that name themselves so."""
-    model = ModelCard(
-        name="synthetic stories", source="synthetic", architecture="none (generated trace)", parameters=5_200_000,
-        layers=6, heads=8, kv_heads=4, head_dim=32, hidden=256, vocabulary=4096, context=2048, dtype="float32",
-        device="cpu", quantization="none", weight_bytes=20_800_000, kv_token_bytes=6 * 4 * 32 * 2 * 4, chat=True,
-    )  # fmt: skip
+    shape: Given = {"layers": 6, "heads": 8, "kv_heads": 4, "head_dim": 32, "hidden": 256, "vocabulary": 4096}
+    sizes: Given = {"parameters": 5_200_000, "weight_bytes": 20_800_000, "kv_token_bytes": 6 * 4 * 32 * 2 * 4}
+    held: Given = {"context": 2048, "dtype": "float32", "device": "cpu", "quantization": "none", "chat": True}
+    model = ModelCard("synthetic stories", "synthetic", "none (generated trace)", **shape, **sizes, **held)
     config = EngineConfig(max_running=streams, token_budget=max(2048, streams), block_size=block_size)
     roof = Roof((1 << 20, 1 << 24, 1 << 28), (40e9, 20e9, 10e9), 100e9)
     pool = blocks * block_size * model.kv_token_bytes
@@ -116,19 +115,17 @@ GPU_MEMORY, GRAPH_BYTES = 80 << 30, 420 << 20
 def gpu_header(streams: int, blocks: int, block_size: int = BLOCK, off: str = "") -> Header:
     """As `header`, of a model with 8 B parameters on a made-up GPU; `off`: why nothing was captured there."""
     plain = header(streams, blocks, block_size)
-    model = replace(
-        plain.model, parameters=8_000_000_000, layers=32, heads=32, kv_heads=8, head_dim=128, hidden=4096,
-        context=131_072, dtype="bfloat16", device="cuda:0", weight_bytes=16_060_522_496,
-        kv_token_bytes=2 * 32 * 8 * 128 * 2, load_seconds=9.2,
-    )  # fmt: skip
+    shape: Given = {"layers": 32, "heads": 32, "kv_heads": 8, "head_dim": 128, "hidden": 4096}
+    sizes: Given = {"parameters": 8_000_000_000, "weight_bytes": 16_060_522_496, "kv_token_bytes": 2 * 32 * 8 * 128 * 2}
+    held: Given = {"context": 131_072, "dtype": "bfloat16", "device": "cuda:0", "load_seconds": 9.2}
+    model = replace(plain.model, **shape, **sizes, **held)
     machine = replace(plain.machine, gpu="generated GPU", gpu_memory=GPU_MEMORY)
     pool, graphs = blocks * block_size * model.kv_token_bytes, 0 if off else GRAPH_BYTES
     activations, runtime, other = 1_240 << 20, 1_530 << 20, 610 << 20
     free = GPU_MEMORY - model.weight_bytes - pool - graphs - activations - runtime - other
     bill = MemoryBreakdown(GPU_MEMORY, model.weight_bytes, pool, activations, runtime, other, free, graphs)
-    return replace(
-        plain, model=model, machine=machine, bill=bill, depth=1, graphs=() if off else GRAPHS, graphs_off=off
-    )  # fmt: skip
+    plain = replace(plain, graphs=() if off else GRAPHS, graphs_off=off)
+    return replace(plain, model=model, machine=machine, bill=bill, depth=1)
 
 
 def on_gpu(records: list[Record], off: str = "") -> list[Record]:
@@ -163,31 +160,36 @@ def synthetic_trace(
     `blocks` (0: a few more than the streams need). Where there are as many as to spare, those of finished requests
     stay cached, and the oldest give way. The same arguments give the same records.
     """
-    return _Model(streams, tokens_per_second, seed, requests, prefill_chunk, faults, blocks, block_size).run(seconds)
+    model = _Model(streams, tokens_per_second, random.Random(seed), prefill_chunk, faults, blocks, block_size)
+    model.left = math.inf if requests is None else requests
+    return model.run(seconds)
 
 
+@dataclass
 class _Model:
-    def __init__(
-        self, streams: int, rate: float, seed: int, requests: int | None, prefill_chunk: int, faults: float,
-        blocks: int, size: int,
-    ) -> None:  # fmt: skip
-        self.rng = random.Random(seed)
-        self.rate, self.chunk, self.faults = rate, prefill_chunk, faults
-        self.left = math.inf if requests is None else requests
-        self.backlog = max(4, streams // 8)
-        self.keeps, self.size = blocks > 0, size
-        blocks = blocks or 64 + streams * 10
+    streams: int
+    rate: float
+    rng: random.Random
+    chunk: int
+    faults: float
+    blocks: int
+    size: int
+    left: float = math.inf  # requests that may still come in
+    time: float = 0.0
+    steps: int = 0
+    tokens: int = 0
+    requests: int = 0
+
+    def __post_init__(self) -> None:
+        self.keeps = self.blocks > 0
+        blocks = self.blocks or 64 + self.streams * 10
         self.cached: deque[int] = deque()
-        self.blocks = blocks
-        self.free_blocks, self.free_slots = list(range(blocks))[::-1], list(range(streams))[::-1]
+        self.free_blocks, self.free_slots = list(range(blocks))[::-1], list(range(self.streams))[::-1]
         self.waiting: deque[_Row] = deque()
         self.running: list[_Row] = []
-        self.records: list[Record] = [header(streams, blocks, size)]
-        self.time, self.steps, self.tokens, self.requests = 0.0, 0, 0, 0
+        self.records: list[Record] = [header(self.streams, blocks, self.size)]
         self.events: list[tuple[BlockEvent, int, int, int]] = []  # event, block, request, place in its table
         self.preempted: list[int] = []
-        for _ in range(streams):
-            self.submit()
 
     def submit(self) -> None:
         if self.left <= 0:
@@ -205,17 +207,16 @@ class _Model:
         text, words = story(rng, length)
         prompt = rng.randint(300, 900) if rng.random() < 0.08 else rng.randint(18, 40)
         params = SamplingParams(max_tokens=limit, temperature=0.8, top_p=0.95)
-        ids = np.arange(prompt, dtype=np.int32) % 4096
-        ids.flags.writeable = False
-        self.records.append(
-            Submitted(self.time, self.requests, text, ids, params, ({"role": "user", "content": text},))
-        )  # fmt: skip
+        ids, messages = freeze(np.arange(prompt, dtype=np.int32) % 4096), ({"role": "user", "content": text},)
+        self.records.append(Submitted(self.time, self.requests, text, ids, params, messages))
         self.waiting.append(_Row(self.requests, prompt, words, reason))
 
     def run(self, seconds: float) -> list[Record]:
-        told = 0.0
+        told, backlog = 0.0, max(4, self.streams // 8)
+        for _ in range(self.streams):
+            self.submit()
         while self.time < seconds:
-            while len(self.waiting) < self.backlog and self.left > 0:
+            while len(self.waiting) < backlog and self.left > 0:
                 self.submit()
             if not self.waiting and not self.running:
                 break
@@ -237,30 +238,23 @@ class _Model:
         kind = Kind.PREFILL if chunks else Kind.DECODE
         rows = chunks or [(row, 1) for row in self.grown()]
         self.records.append(StepStarted(started, self.steps, len(rows), sum(count for _, count in rows)))
-        first = [row.computed for row, _ in rows]
-        emitting = []
+        given = {"first": [row.computed for row, _ in rows], "slot": [row.slot for row, _ in rows]}
+        given |= {"kind": [kind] * len(rows), "token_row": []}
+        texts, ending = [], []
         for index, (row, count) in enumerate(rows):
             row.computed += count
             if row.computed == row.known:
-                emitting.append(index)
-        text, text_end, tokens, ending = "", [], [], []
-        emits = set(emitting)
-        for index, (row, _) in enumerate(rows):
-            if index in emits:
-                word = row.words[row.emitted]
+                texts.append(row.words[row.emitted])
                 row.emitted += 1
-                text += word
-                tokens.append(zlib.crc32(word.encode()) % 4096)
-                text_end.append(len(text))
+                given["token_row"].append(index)
                 if row.emitted == len(row.words):
                     ending.append(row)
-        self.tokens += len(emitting)
+        self.tokens += len(texts)
         self.time = max(started + 2e-4, self.tokens / self.rate + 0.3 * math.sin(self.tokens / self.rate / 2) ** 2)
-        slots = [row.slot for row, _ in rows]
         for row in ending:
             self.release(row)
             self.running.remove(row)
-        self.append_step(started, rows, slots, first, kind, emitting, tokens, text, text_end)
+        self.append_step(started, rows, given, texts)
         for row in ending:
             error = ERROR if row.reason is FinishReason.ERROR else ""
             self.records.append(Ended(self.time, row.request, row.reason, error=error))
@@ -321,31 +315,16 @@ class _Model:
         self.free_slots.append(row.slot)
         row.blocks, row.slot = [], -1
 
-    def append_step(
-        self, started: float, rows: list[tuple[_Row, int]], slots: list[int], first: list[int], kind: Kind,
-        emitting: list[int], tokens: list[int], text: str, text_end: list[int],
-    ) -> None:  # fmt: skip
-        n, span = len(rows), self.time - started
-        columns = {
-            "request": [row.request for row, _ in rows], "branch": [0] * n, "slot": slots, "first": first,
-            "count": [count for _, count in rows], "kind": [kind] * n, "wasted": [0] * n, "token_row": emitting,
-            "token": tokens, "text_end": text_end, "preempted": self.preempted,
-            "block_event": [event for event, *_ in self.events], "block": [block for _, block, *_ in self.events],
-            "block_request": [request for _, _, request, _ in self.events], "block_branch": [0] * len(self.events),
-            "block_place": [place for *_, place in self.events],
-        }  # fmt: skip
-        arrays: dict[str, Any] = {name: np.array(values, np.int32) for name, values in columns.items()}
-        logprob = -np.abs(np.random.default_rng(self.steps).normal(0, 0.8, len(tokens))).astype(np.float32)
-        for array in (*arrays.values(), logprob):
-            array.flags.writeable = False
+    def append_step(self, started: float, rows: list[tuple[_Row, int]], given: Given, texts: list[str]) -> None:
+        span = self.time - started
         used, held = sum(row.computed for row in self.running), self.size * sum(len(row.blocks) for row in self.running)
-        seconds = {"plan": 0.02, "prepare": 0.04, "forward": 0.85, "sample": 0.05, "record": 0.04}
-        self.records.append(
-            Step(
-                step=self.steps, started=started, ended=self.time, text=text, logprob=logprob,
-                running=len(self.running), waiting=len(self.waiting), free_blocks=len(self.free_blocks),
-                cached_blocks=len(self.cached), kv_used=used, kv_reserved=min(held - used, 8 * len(self.running)),
-                kv_internal=max(0, held - used - 8 * len(self.running)),
-                seconds={name: share * span for name, share in seconds.items()}, **arrays,
-            )
-        )  # fmt: skip
+        reserved, left = min(held - used, 8 * len(self.running)), {"waiting": len(self.waiting)}
+        left |= {"free_blocks": len(self.free_blocks), "cached_blocks": len(self.cached), "running": len(self.running)}
+        pool = {"kv_used": used, "kv_reserved": reserved, "kv_internal": max(0, held - used - reserved)}
+        given |= {"count": [count for _, count in rows], "preempted": self.preempted}
+        given |= {"token": [zlib.crc32(word.encode()) % 4096 for word in texts]}
+        seconds = {name: share * span for name, share in SECONDS.items()}
+        logprob = -np.abs(np.random.default_rng(self.steps).normal(0, 0.8, len(texts)))
+        requests = [row.request for row, _ in rows]
+        told = given | left | pool | {"seconds": seconds, "logprob": logprob}
+        self.records.append(built_step(self.steps, started, self.time, requests, texts, self.events, **told))

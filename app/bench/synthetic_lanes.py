@@ -9,13 +9,13 @@ from __future__ import annotations
 import random
 from collections import deque
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from app.bench.synthetic import header
 from engine import SamplingParams
-from engine.trace import Ended, FinishReason, Kind, Record, Step, Submitted
+from engine.trace import Ended, FinishReason, Kind, Record, Submitted
+from engine.trace.step_builder import Given, built_step
 
 MODES = ("recompute", "static", "continuous", "chunked")
 STEP, TOKEN, PROMPT_TOKEN = 0.012, 0.0004, 0.00015  # seconds: of each step, of each decoding row, of each prompt token
@@ -45,9 +45,16 @@ class _Row:
 
 
 def lane_trace(
-    mode: str, *, slots: int = 12, requests: int = 28, seed: int = 0, prompt: tuple[int, int] = (40, 600),
-    output: tuple[int, int] = (20, 220), budget: int = 256, lag: int = 0,
-) -> list[Record]:  # fmt: skip
+    mode: str,
+    *,
+    slots: int = 12,
+    requests: int = 28,
+    seed: int = 0,
+    prompt: tuple[int, int] = (40, 600),
+    output: tuple[int, int] = (20, 220),
+    budget: int = 256,
+    lag: int = 0,
+) -> list[Record]:
     """The records of `requests` that all come in at once. `lag`: rows computed past a stop, 0 or 1 a request.
 
     Raises ValueError for a mode it does not know.
@@ -84,10 +91,9 @@ class _Lane:
         joined = []
         for slot, task in enumerate(self.slots):
             if task is None and self.waiting:
-                self.slots[slot] = self.waiting.popleft()
-                self.slots[slot].slot = slot  # type: ignore[union-attr]
-                joined.append(self.slots[slot])
-        return [task for task in joined if task is not None]
+                joined.append(self.waiting.popleft())
+                joined[-1].slot, self.slots[slot] = slot, joined[-1]
+        return joined
 
     def static(self) -> list[_Row]:
         """All join together and leave together; prompts are padded to the longest."""
@@ -104,7 +110,7 @@ class _Lane:
         prompts, left = [], self.budget
         for task in self.running():
             rest = task.prompt - task.computed
-            if rest > 0 and left > 0 and (self.mode != "chunked" or rest > 0):
+            if rest > 0 and left > 0:
                 count = rest if self.mode != "chunked" else min(rest, left)
                 prompts.append(_Row(task, Kind.PREFILL, count))
                 left -= count
@@ -148,22 +154,10 @@ class _Lane:
 
     def record(self, started: float, rows: list[_Row], emitting: list[int]) -> None:
         self.number += 1
-        n, m = len(rows), len(emitting)
-        columns = {
-            "request": [row.task.request for row in rows], "branch": [0] * n, "slot": [row.task.slot for row in rows],
-            "first": [max(0, row.task.computed + row.task.emitted - row.count) for row in rows],
-            "count": [row.count for row in rows], "kind": [row.kind for row in rows],
-            "wasted": [row.wasted for row in rows], "padding": [row.padding for row in rows],
-            "token_row": emitting, "token": [7] * m, "text_end": [0] * m,
-        }  # fmt: skip
-        arrays: dict[str, Any] = {name: np.array(values, np.int32) for name, values in columns.items()}
-        logprob = np.zeros(m, np.float32)
-        for array in (*arrays.values(), logprob):
-            array.flags.writeable = False
-        running = sum(not task.over for task in self.running())
-        self.records.append(
-            Step(
-                step=self.number, started=started, ended=self.time, logprob=logprob, text="", running=running,
-                waiting=len(self.waiting), free_blocks=4096, seconds={"forward": self.time - started}, **arrays,
-            )
-        )  # fmt: skip
+        columns: Given = {name: [getattr(row, name) for row in rows] for name in ("count", "kind", "wasted", "padding")}
+        columns["slot"] = [row.task.slot for row in rows]
+        columns["first"] = [max(0, row.task.computed + row.task.emitted - row.count) for row in rows]
+        columns |= {"token_row": emitting, "token": [7] * len(emitting)}
+        requests, running = [row.task.request for row in rows], sum(not task.over for task in self.running())
+        columns |= {"running": running, "waiting": len(self.waiting), "free_blocks": 4096}
+        self.records.append(built_step(self.number, started, self.time, requests, **columns))

@@ -13,6 +13,7 @@ from pytestqt.qtbot import QtBot
 from app.playback.bridge import Bridge
 from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Submission, Trace
 from engine.trace import Ended, FinishReason, Kind, Record, Step, Submitted
+from engine.trace.step_builder import built_step
 
 Tell = Callable[[Sequence[Record]], None]
 
@@ -95,28 +96,23 @@ class Story:
         return Submitted(self.time, request, text, ids, SamplingParams(max_tokens=max_tokens), message)
 
     def step(
-        self, said: dict[int, str], *, seconds: float = 0.1, prefill: dict[int, tuple[int, int]] | None = None,
-        preempted: Sequence[int] = (), waiting: int = 0,
-    ) -> Step:  # fmt: skip
+        self,
+        said: dict[int, str],
+        *,
+        seconds: float = 0.1,
+        prefill: dict[int, tuple[int, int]] | None = None,
+        preempted: Sequence[int] = (),
+        waiting: int = 0,
+    ) -> Step:
         """One token with this text for each request of `said`; `prefill` gives (first, count) of prompt rows."""
         started, self.time, self.number = self.time, self.time + seconds, self.number + 1
         prefill = prefill or {}
         requests = [*said, *(r for r in prefill if r not in said)]
-        texts = list(said.values())
-
-        def ints(values: Sequence[int]) -> np.ndarray:
-            return np.array(values, np.int32)
-
-        rows = len(requests)
-        return Step(
-            step=self.number, started=started, ended=self.time, request=ints(requests), branch=ints([0] * rows),
-            slot=ints(range(rows)), first=ints([prefill.get(r, (9, 1))[0] for r in requests]),
-            count=ints([prefill.get(r, (9, 1))[1] for r in requests]),
-            kind=ints([Kind.PREFILL if r in prefill else Kind.DECODE for r in requests]), wasted=ints([0] * rows),
-            token_row=ints(range(len(said))), token=ints([7] * len(said)), logprob=np.zeros(len(said), np.float32),
-            text="".join(texts), text_end=ints(np.cumsum([len(t) for t in texts])), running=rows, waiting=waiting,
-            free_blocks=60, seconds={"forward": seconds}, preempted=ints(preempted),
-        )  # fmt: skip
+        first, count = zip(*(prefill.get(r, (9, 1)) for r in requests)) if requests else ((), ())
+        kind = [Kind.PREFILL if r in prefill else Kind.DECODE for r in requests]
+        rows = {"first": first, "count": count, "kind": kind, "token": [7] * len(said)}
+        left = {"waiting": waiting, "free_blocks": 60, "preempted": preempted}
+        return built_step(self.number, started, self.time, requests, list(said.values()), **rows, **left)
 
     def ended(self, request: int, reason: FinishReason = FinishReason.STOP, error: str = "") -> Record:
         return Ended(self.time, request, reason, error=error)

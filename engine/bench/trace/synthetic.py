@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
-from typing import Any
 
 import numpy as np
 
 from engine.config.specs import EngineConfig, SamplingParams
 from engine.trace.records import (
-    Array,
     BlockEvent,
     Ended,
     FinishReason,
@@ -25,21 +23,22 @@ from engine.trace.records import (
     Telemetry,
     freeze,
 )
+from engine.trace.step_builder import Given, built_step
 
 BLOCK = 16
 PERIOD = 0.010  # seconds a step: 100 a second
 PROMPTS = (32, 512)  # tokens, drawn evenly
 ANSWERS = (32, 480)
 PHASES = ("plan", "prepare", "forward", "sample", "wait", "commit", "record")
+Events = list[tuple[int, int, int, int]]  # event, block, its owner, its place in the owner's table
 WORDS = " the, a and. to was He she it they fox little said with day big up happy very play ing ed er s".split(" ")
 
 
 def header(rows: int) -> Header:
     """Says that nothing here was measured."""
-    model = ModelCard(
-        "made up", "made up", "none (generated trace)", 5_200_000, 6, 8, 4, 32, 256, 4096, 2048, "float32", "cpu",
-        "none", 20_800_000, 6 * 4 * 32 * 2 * 4, True,
-    )  # fmt: skip
+    shape = 5_200_000, 6, 8, 4, 32, 256, 4096, 2048
+    held = "float32", "cpu", "none", 20_800_000, 6 * 4 * 32 * 2 * 4, True
+    model = ModelCard("made up", "made up", "none (generated trace)", *shape, *held)
     machine = Machine("generated, not measured", 2, 8 << 30, 1)
     return Header(model, EngineConfig(max_running=rows), machine, {}, 0.0, rows * 64, 0)
 
@@ -57,7 +56,7 @@ def made_up_hour(steps: int = 360_000, rows: int = 64, seed: int = 0) -> Iterato
     for number in range(steps):
         started = number * PERIOD
         ended = started + float(rng.uniform(0.7, 0.98)) * PERIOD
-        events: list[tuple[int, int, int, int]] = []
+        events: Events = []
         for slot in np.flatnonzero(left == 0).tolist():
             request[slot], prompt[slot], left[slot] = next(requests), rng.integers(*PROMPTS), rng.integers(*ANSWERS)
             first[slot] = 0
@@ -77,7 +76,9 @@ def made_up_hour(steps: int = 360_000, rows: int = 64, seed: int = 0) -> Iterato
             free += blocks[slot]
             blocks[slot] = []
         yield StepStarted(started, number, rows, int(counts.sum()))
-        yield _step(rng, number, started, ended, request, first, counts, joins, events, len(free))
+        kind = np.where(joins, Kind.PREFILL, Kind.DECODE)
+        columns: Given = {"request": request, "first": first, "count": counts, "kind": kind, "reused": 0 * counts}
+        yield _step(rng, number, started, ended, columns | {"free_blocks": len(free)}, events)
         for slot in over:
             yield Ended(ended, int(request[slot]), FinishReason.LENGTH)
         first += counts
@@ -91,34 +92,17 @@ def _words(rng: np.random.Generator, size: int) -> list[str]:
 
 
 def _submitted(rng: np.random.Generator, time: float, request: int, prompt: int) -> Submitted:
-    ids = freeze(rng.zipf(1.3, prompt).astype(np.int64) % 4096)
-    return Submitted(
-        time, request, "".join(_words(rng, prompt)), freeze(ids.astype(np.int32)),
-        SamplingParams(max_tokens=ANSWERS[1], temperature=0.8, seed=request),
-    )  # fmt: skip
+    ids = freeze((rng.zipf(1.3, prompt).astype(np.int64) % 4096).astype(np.int32))
+    params = SamplingParams(max_tokens=ANSWERS[1], temperature=0.8, seed=request)
+    return Submitted(time, request, "".join(_words(rng, prompt)), ids, params)
 
 
-def _step(
-    rng: np.random.Generator, number: int, started: float, ended: float, request: Array, first: Array, counts: Array,
-    joins: Array, events: list[tuple[int, int, int, int]], free: int,
-) -> Step:  # fmt: skip
-    rows, texts = len(request), _words(rng, len(request))
+def _step(rng: np.random.Generator, number: int, started: float, ended: float, rows: Given, blocks: Events) -> Step:
+    size, texts = len(rows["request"]), _words(rng, len(rows["request"]))
     shares = rng.dirichlet((1, 2, 80, 5, 1, 2, 2)) * (ended - started)
-
-    def ints(values: Any) -> Array:
-        return freeze(np.array(values, np.int32))
-
-    columns = list(zip(*events)) or [(), (), (), ()]
-    return Step(
-        step=number, started=started, ended=ended, request=ints(request), branch=ints([0] * rows),
-        slot=ints(range(rows)), first=ints(first), count=ints(counts),
-        kind=freeze(np.where(joins, Kind.PREFILL, Kind.DECODE).astype(np.uint8)), wasted=ints([0] * rows),
-        token_row=ints(range(rows)), token=ints(rng.zipf(1.3, rows).astype(np.int64) % 4096),
-        logprob=freeze(-np.abs(rng.normal(0, 0.8, rows)).astype(np.float32)), text="".join(texts),
-        text_end=ints(np.cumsum([len(text) for text in texts])), running=rows, waiting=0, free_blocks=free,
-        seconds=dict(zip(PHASES, shares.tolist())), padding=ints([0] * rows), reused=ints([0] * rows),
-        block_event=freeze(np.array(columns[0], np.uint8)), block=ints(columns[1]), block_request=ints(columns[2]),
-        block_branch=ints([0] * len(events)), block_place=ints(columns[3]),
-        kv_used=int((first + counts).sum()), kv_reserved=int(rng.integers(0, 20_000)),
-        kv_internal=int(rng.integers(0, 1_000)), attention=float(shares[2]) / 5,
-    )  # fmt: skip
+    given: Given = {"token": rng.zipf(1.3, size).astype(np.int64) % 4096}
+    given |= rows | {"logprob": -np.abs(rng.normal(0, 0.8, size))}
+    given |= {"kv_used": int((rows["first"] + rows["count"]).sum()), "kv_reserved": int(rng.integers(0, 20_000))}
+    given |= {"kv_internal": int(rng.integers(0, 1_000)), "attention": float(shares[2]) / 5}
+    given["seconds"] = dict(zip(PHASES, shares.tolist()))
+    return built_step(number, started, ended, texts=texts, blocks=blocks, **given)

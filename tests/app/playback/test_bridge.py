@@ -8,7 +8,8 @@ from pytestqt.qtbot import QtBot
 from app.bench.synthetic import header
 from app.playback.bridge import BUDGET, Bridge
 from engine import SamplingParams, Trace
-from engine.trace import Ended, FinishReason, Kind, Record, Step, Submitted
+from engine.trace import Ended, FinishReason, Record, Step, Submitted
+from engine.trace.step_builder import built_step
 
 
 def submitted(request: int) -> Submitted:
@@ -16,14 +17,8 @@ def submitted(request: int) -> Submitted:
 
 
 def step(number: int, rows: int, seconds: float = 0.01) -> Step:
-    ints = np.arange(rows, dtype=np.int32)
-    zeros = np.zeros(rows, np.int32)
-    return Step(
-        step=number, started=number * seconds, ended=(number + 1) * seconds, request=ints, branch=zeros, slot=ints,
-        first=zeros + 3 + number, count=zeros + 1, kind=np.full(rows, Kind.DECODE, np.int8), wasted=zeros,
-        token_row=ints, token=ints, logprob=np.zeros(rows, np.float32), text="ab" * rows, text_end=2 * ints + 2,
-        running=rows, waiting=0, free_blocks=1, seconds={"forward": seconds},
-    )  # fmt: skip
+    columns, texts = {"first": [3 + number] * rows, "token": range(rows)}, ["ab"] * rows
+    return built_step(number, number * seconds, (number + 1) * seconds, range(rows), texts, **columns)
 
 
 def trace(*records: Record) -> Trace:

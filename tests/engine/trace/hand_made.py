@@ -6,6 +6,7 @@ import numpy as np
 
 from engine.config.specs import EngineConfig, SamplingParams
 from engine.trace.records import Ended, FinishReason, Header, Kind, Machine, ModelCard, Step, Submitted
+from engine.trace.step_builder import built_step
 from engine.trace.trace import Trace
 
 P, D, H = Kind.PREFILL, Kind.DECODE, Kind.HELD
@@ -41,25 +42,21 @@ def step(
     """Rows of (request, first, count, kind); `tokens` and `wasted` by row; `alternatives` of (index into the tokens,
     id, log-probability); `kv` used, reserved, internal, external. A token's text is its number and a space."""
     tokens, wasted = tokens or {}, wasted or {}
+    request, first, count, kind = zip(*rows) if rows else ((), (), (), ())
+    size = range(len(rows))
+    columns = {"first": first, "count": count, "kind": kind, "wasted": [wasted.get(i, 0) for i in size]}
+    columns |= {
+        "branch": branches or [0 for _ in size],
+        "padding": padding or [0 for _ in size],
+        "preempted": preempted,
+    }
+    columns |= {"token_row": list(tokens), "token": list(tokens.values()), "logprob": logprobs or [0.0] * len(tokens)}
+    columns |= dict(zip(("alt_token_index", "alt_token", "alt_logprob"), zip(*alternatives)))
+    pool = dict(zip(("kv_used", "kv_reserved", "kv_internal", "kv_external"), kv))
+    seconds = {"forward": 0.8 * (ended - started), "sample": 0.2 * (ended - started)}
     texts = [f"{token} " for token in tokens.values()]
-    columns = list(zip(*rows)) if rows else [(), (), (), ()]
-
-    def ints(values: object) -> np.ndarray:
-        return np.array(values, np.int32)
-
-    return Step(
-        step=number, started=started, ended=ended, request=ints(columns[0]), branch=ints(branches or [0] * len(rows)),
-        slot=ints(range(len(rows))), first=ints(columns[1]), count=ints(columns[2]), kind=ints(columns[3]),
-        wasted=ints([wasted.get(i, 0) for i in range(len(rows))]), token_row=ints(list(tokens)),
-        token=ints(list(tokens.values())),
-        logprob=np.array(logprobs or [0.0] * len(tokens), np.float32), text="".join(texts),
-        text_end=ints(np.cumsum([len(t) for t in texts])), running=len(rows), waiting=0, free_blocks=9,
-        seconds={"forward": 0.8 * (ended - started), "sample": 0.2 * (ended - started)}, preempted=ints(preempted),
-        padding=ints(padding or [0] * len(rows)), kv_used=kv[0], kv_reserved=kv[1], kv_internal=kv[2],
-        kv_external=kv[3],
-        alt_token_index=ints([a[0] for a in alternatives]), alt_token=ints([a[1] for a in alternatives]),
-        alt_logprob=np.array([a[2] for a in alternatives], np.float32),
-    )  # fmt: skip
+    given = {**columns, **pool, "free_blocks": 9, "seconds": seconds}
+    return built_step(number, started, ended, request, texts, **given)
 
 
 def static_batch(prompts: list[int], new: list[int]) -> Trace:

@@ -16,6 +16,7 @@ from app.compare.race.series import LaneSeries, jitter, ratio_axis, round_ratio,
 from app.plot.plot import apart
 from engine import Trace
 from engine.trace import Record, Step, Submitted
+from engine.trace.step_builder import built_step
 
 
 def fed(records: Sequence[Record], origin: float = 0.0) -> LaneSeries:
@@ -67,18 +68,8 @@ def test_samples_of_one_prompt_have_gaps_of_their_own() -> None:
     submitted = next(r for r in records if isinstance(r, Submitted))
     steps = [r for r in records if isinstance(r, Step) and len(r.token)][:4]
     params = submitted.params.__class__(max_tokens=200, n=2)
-    two = np.zeros(2, np.int32)
-    both = [
-        Step(
-            step=s.step, started=s.started, ended=s.ended, request=two + s.request[0], branch=np.array([0, 1]),
-            slot=np.array([0, 1]), first=two, count=two + 1, kind=two + 1, wasted=two, token_row=np.array([0, 1]),
-            token=two, logprob=np.zeros(2), text="", text_end=two, running=2, waiting=0, free_blocks=0, seconds={},
-        )
-        for s in steps
-    ]  # fmt: skip
-    series = fed([
-        Submitted(submitted.time, submitted.request, "", submitted.token_ids, params), *both,
-    ])  # fmt: skip
+    both = [built_step(s.step, s.started, s.ended, [int(s.request[0])] * 2, branch=[0, 1], token=[0, 0]) for s in steps]
+    series = fed([Submitted(submitted.time, submitted.request, "", submitted.token_ids, params), *both])
     assert series.ttft.count == 1
     assert series.itl.count == 2 * (len(steps) - 1)
 

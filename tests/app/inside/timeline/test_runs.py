@@ -18,6 +18,7 @@ from app.inside.timeline.runs import Shade, TimelineCells, shades
 from app.inside.timeline.words import cell_words
 from app.plot.scales import nice_end, time_ticks
 from engine.trace import Kind, Record, Step
+from engine.trace.step_builder import built_step
 
 Rows = Sequence[tuple[int, int, Kind, int, int, int]]
 Run = tuple[int, int, Shade, float, float]
@@ -47,14 +48,9 @@ def runs(cells: TimelineCells) -> list[Run]:
 
 def step(begin: float, end: float, rows: Rows, number: int = 0, **more) -> Step:
     """Rows are (slot, request, kind, count, padding, wasted)."""
-    columns = [np.array(c, np.int32) for c in zip(*rows)] or [np.zeros(0, np.int32)] * 6
-    slot, request, kind, count, padding, wasted = columns
-    nothing = np.zeros(0, np.int32)
-    return Step(
-        step=number, started=begin, ended=end, request=request, branch=0 * request, slot=slot, first=0 * request,
-        count=count, kind=kind, wasted=wasted, token_row=nothing, token=nothing, logprob=nothing, text="",
-        text_end=nothing, running=len(rows), waiting=0, free_blocks=0, seconds={}, padding=padding, **more,
-    )  # fmt: skip
+    names = ("slot", "request", "kind", "count", "padding", "wasted")
+    columns = dict(zip(names, zip(*rows))) if rows else dict.fromkeys(names, ())
+    return built_step(number, begin, end, **columns, seconds={}, **more)
 
 
 D, P, H = Kind.DECODE, Kind.PREFILL, Kind.HELD
