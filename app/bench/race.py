@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from app.bench.frames import FrameMeter
 from app.compare.choice import LaneChoice, RaceChoice
 from app.session.lessee import Phase
+from app.window.application import until
+from app.window.main_window import COMPARE, PLAY, MainWindow
 from engine import EngineConfig, ModelSpec
 
-if TYPE_CHECKING:
-    from app.bench.frames import FrameMeter
-    from app.window.main_window import MainWindow
-
 LANES = ("static:8", "dynamic:8", "continuous-padded", "continuous")
-POLL = 0.02
 
 
 async def race_frames(window: MainWindow, meter: FrameMeter, source: str, count: int = 0) -> dict[str, Any]:
@@ -22,8 +19,6 @@ async def race_frames(window: MainWindow, meter: FrameMeter, source: str, count:
 
     Raises RuntimeError when the race does not come to its end.
     """
-    from app.window.main_window import COMPARE, PLAY
-
     session, problems = window.session, list[str]()
     session.load_failed.connect(problems.append)
     if not await session.load(ModelSpec(source), EngineConfig()):
@@ -35,11 +30,9 @@ async def race_frames(window: MainWindow, meter: FrameMeter, source: str, count:
     race.refused.connect(lambda refused: problems.append(refused.words))
     page.setup.take(RaceChoice(lanes=tuple(map(LaneChoice.parse, LANES)), count=count))
     page.start()
-    while not problems and race.clock == 0.0:
-        await asyncio.sleep(POLL)
+    await until(lambda: bool(problems) or race.clock > 0.0)
     meter.start()
-    while not problems and race.phase is not Phase.OVER:
-        await asyncio.sleep(POLL)
+    await until(lambda: bool(problems) or race.phase is Phase.OVER)
     frames = meter.stop()
     problems += [lane.error for lane in race.lanes if lane.error]
     if problems:

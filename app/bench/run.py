@@ -11,64 +11,65 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import qasync
 
 from app import storage
 from app.bench.first_paint import first_paint
+from app.bench.frames import FrameMeter, Replayer
 from app.bench.headless import Headless, bench_workload
+from app.bench.panels import large_pool, made_up, scrub
+from app.bench.race import race_frames
+from app.bench.synthetic import synthetic_trace
+from app.bench.timeline import ROW_STEPS, timeline_frames
+from app.window.application import make_application, settle, unattended_window, until
+from app.window.main_window import MainWindow
 from engine import EngineConfig, EngineProcess, ModelSpec, SamplingParams, Submission, measure
 from engine.trace import TraceWriter
 from engine.workloads import demo_workload
 
-if TYPE_CHECKING:
-    from app.bench.frames import FrameMeter
-    from app.window.main_window import MainWindow
-
-SIZE = (1600, 1000)
 FRAME_MS = 33.0
 SCRUB_MS = 100.0
 BUSY = 0.5  # load average before the bench, from which on the table warns
 Report = Callable[[str], None]
 
 
-def ui_bench(
-    source: str = "demo",
-    *,
-    seconds: float = 10.0,
-    rounds: int = 3,
-    streams: int = 256,
-    tokens_per_second: float = 30_000,
-    workload: tuple[int, int, int] = (64, 64, 96),
-    panels: str = "usual",
-    report: Report = lambda line: print(line, file=sys.stderr, flush=True),
-) -> dict[str, Any]:
-    """Measures the real window offscreen and returns the figures; `render` makes them a table.
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`workload` is slots, requests and tokens of a throughput round, of which there are four pairs a round. `panels`:
+    the "usual" ones are open, or "all", and then over the largest pool that is drawn."""
 
-    `workload` is slots, requests and tokens of a throughput round, of which there are four pairs a round. `panels`:
-    the "usual" ones are open, or "all", and then over the largest pool that is drawn. `report` is told what goes on.
-    """
+    seconds: float = 10.0
+    rounds: int = 3
+    streams: int = 256
+    tokens_per_second: float = 30_000
+    workload: tuple[int, int, int] = (64, 64, 96)
+    window: tuple[int, int] = (1600, 1000)
+    panels: str = "usual"
+    source: str = "demo"
+
+    @property
+    def everything(self) -> bool:
+        return self.panels == "all"
+
+
+def ui_bench(settings: Settings, report: Report) -> dict[str, Any]:
+    """Measures the real window offscreen and returns the figures; `render` makes them a table. `report` is told what
+    goes on."""
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
-    result: dict[str, Any] = {
-        "machine": {"cores": os.cpu_count(), "cpu": platform.machine(), "load": os.getloadavg()[0]},
-        "settings": {"seconds": seconds, "rounds": rounds, "streams": streams, "tokens_per_second": tokens_per_second,
-                     "workload": list(workload), "window": list(SIZE), "panels": panels},
-    }  # fmt: skip
+    machine = {"cores": os.cpu_count(), "cpu": platform.machine(), "load": os.getloadavg()[0]}
+    result: dict[str, Any] = {"machine": machine, "settings": asdict(settings)}
     report("first paint: starting the window six times")
     result["first_paint"] = first_paint()
-    import qasync
-
-    from app.bench.timeline import ROW_STEPS, timeline_frames
-    from app.window.application import make_application
-
     with tempfile.TemporaryDirectory() as folder:
         kept, os.environ["BATCHSCOPE_DATA"] = os.environ.get("BATCHSCOPE_DATA"), folder
         try:
             application = make_application()
             report(f"timeline: pan and zoom over {ROW_STEPS:,} row-steps")
             result["timeline"] = timeline_frames()
-            result |= qasync.run(
-                _in_window(source, seconds, rounds, streams, tokens_per_second, workload, panels, report)
-            )
+            result |= qasync.run(_in_window(settings, report))
             del application
         finally:
             if kept is None:
@@ -79,92 +80,42 @@ def ui_bench(
     return result
 
 
-async def _in_window(
-    source: str,
-    seconds: float,
-    rounds: int,
-    streams: int,
-    rate: float,
-    workload: tuple[int, int, int],
-    panels: str,
-    report: Report,
-) -> dict[str, Any]:
-    from app.bench.frames import FrameMeter
-    from app.bench.race import race_frames
-    from app.playback.bridge import Bridge
-    from app.session.session import Session
-    from app.window.application import settle
-    from app.window.main_window import MainWindow
-
-    session, bridge = Session(), Bridge()
-    window = MainWindow(session, bridge)
-    window.keeps_layout = False
-    window.resize(*SIZE)
-    window.show()
-    window.page.complete()
-    everything = panels == "all"
-    if everything:
-        window.page.layout_of.everything()
-    closed = asyncio.get_running_loop().create_future()
-    window.closed.connect(lambda: closed.set_result(None))
-    meter = FrameMeter(bridge)
+async def _in_window(settings: Settings, report: Report) -> dict[str, Any]:
     result: dict[str, Any] = {}
+    source, rounds, streams, rate = settings.source, settings.rounds, settings.streams, settings.tokens_per_second
     threads = max(1, (os.cpu_count() or 2) - 1)
-    try:
+    async with unattended_window(settings.window) as window:
+        window.page.complete()
+        if settings.everything:
+            window.page.layout_of.everything()
+        meter = FrameMeter(window.bridge)
         await asyncio.sleep(0.5)
         settle()
         report(f"replay: {streams} streams at {rate:,.0f} tok/s")
-        result["replay"] = await _replay(window, meter, streams, rate, seconds, everything)
+        result["replay"] = await _replay(window, meter, settings)
         report(f"live: {streams} streams of {source}")
-        result["live"] = await _live(window, meter, source, streams, seconds, threads, everything)
-        if everything:
-            from app.bench.panels import scrub
-
+        result["live"] = await _live(window, meter, settings, threads)
+        if settings.everything:
             report("scrubbing: all panels at random moments")
-            result["scrub"] = await scrub(window, streams, rate, seconds)
+            result["scrub"] = await scrub(window, streams, rate, settings.seconds)
         report("race: four lanes on the Compare page")
         result["race"] = await race_frames(window, meter, source)
         result["throughput"] = {}
         for name, limit in (("limited", threads), ("free", None)):
             report(f"throughput: {4 * rounds} pairs with the window and without it, {limit or 'all'} threads")
-            result["throughput"][name] = await _throughput(window, source, 4 * rounds, workload, limit)
-    finally:
-        window.close()
-        await closed
-        window.deleteLater()
+            result["throughput"][name] = await _throughput(window, settings, limit)
     return result
 
 
-async def _until(condition: Callable[[], bool], limit: float) -> bool:
-    """Whether the condition came true within so many seconds."""
-    end = time.perf_counter() + limit
-    while not condition():
-        if time.perf_counter() > end:
-            return False
-        await asyncio.sleep(0.02)
-    return True
-
-
-async def _replay(
-    window: MainWindow, meter: FrameMeter, streams: int, rate: float, seconds: float, everything: bool
-) -> dict[str, Any]:  # fmt: skip
-    from app.bench.frames import Replayer
-
-    if everything:
-        from app.bench.panels import made_up
-
-        records = made_up(streams, rate, seconds + 1.5)
-    else:
-        from app.bench.synthetic import synthetic_trace
-
-        records = synthetic_trace(streams=streams, tokens_per_second=rate, seconds=seconds + 1.5)
-    player = Replayer(records)
+async def _replay(window: MainWindow, meter: FrameMeter, settings: Settings) -> dict[str, Any]:
+    make = made_up if settings.everything else synthetic_trace
+    player = Replayer(make(settings.streams, settings.tokens_per_second, settings.seconds + 1.5))
     window.bridge.show(player.trace)
     player.start()
     try:
         await asyncio.sleep(1.0)
         meter.start()
-        await asyncio.sleep(seconds)
+        await asyncio.sleep(settings.seconds)
         frames = meter.stop()
         behind = window.bridge.behind
     finally:
@@ -172,44 +123,38 @@ async def _replay(
     return {**frames, "records_behind": behind}
 
 
-async def _live(
-    window: MainWindow, meter: FrameMeter, source: str, streams: int, seconds: float, threads: int, everything: bool
-) -> dict[str, Any]:  # fmt: skip
-    loop, bridge = asyncio.get_running_loop(), window.bridge
+async def _live(window: MainWindow, meter: FrameMeter, settings: Settings, threads: int) -> dict[str, Any]:
+    loop, bridge, source, streams = asyncio.get_running_loop(), window.bridge, settings.source, settings.streams
     config = EngineConfig(max_running=streams, token_budget=max(2048, streams))
-    if everything:
-        from app.bench.panels import large_pool
-
+    if settings.everything:
         config = large_pool(config, source)
     engine = await loop.run_in_executor(None, lambda: EngineProcess(ModelSpec(source), config, threads=threads))
     writer = TraceWriter(engine.trace, storage.new_run_file(source))
     try:
         bridge.show(engine.trace)
-        room = engine.card.context - 64
-        params = SamplingParams(max_tokens=min(1024, room), temperature=0.8, ignore_eos=True, seed=1)
+        most = min(1024, engine.card.context - 64)
+        params = SamplingParams(max_tokens=most, temperature=0.8, ignore_eos=True, seed=1)
         prompts = demo_workload(streams, params).arrivals
         await loop.run_in_executor(None, lambda: engine.submit_many([Submission(a.prompt, a.params) for a in prompts]))
-        decoding = await _until(lambda: sum(len(v.tokens) > 0 for v in bridge.requests.values()) >= streams, 120)
+        decoding = await until(lambda: sum(len(v.tokens) > 0 for v in bridge.requests.values()) >= streams, 120)
         tokens = sum(len(v.tokens) for v in bridge.requests.values())
         meter.start()
         begun = time.perf_counter()
-        await _until(lambda: len(bridge.open) < streams, seconds)
+        await until(lambda: len(bridge.open) < streams, settings.seconds)
         spent = time.perf_counter() - begun
         frames = meter.stop()
         given = sum(len(v.tokens) for v in bridge.requests.values()) - tokens
         engine.cancel()
-        await _until(lambda: not bridge.open, 10)
+        await until(lambda: not bridge.open, 10)
     finally:
         await loop.run_in_executor(None, engine.close)
         await loop.run_in_executor(None, writer.close)
     return {**frames, "all_decoding": decoding, "tokens_per_second": given / spent}
 
 
-async def _throughput(
-    window: MainWindow, source: str, rounds: int, workload: tuple[int, int, int], threads: int | None
-) -> dict[str, Any]:
-    loop, bridge = asyncio.get_running_loop(), window.bridge
-    running, requests, tokens = workload
+async def _throughput(window: MainWindow, settings: Settings, threads: int | None) -> dict[str, Any]:
+    loop, bridge, source = asyncio.get_running_loop(), window.bridge, settings.source
+    running, requests, tokens = settings.workload
     config = EngineConfig(max_running=running)
     engine = await loop.run_in_executor(None, lambda: EngineProcess(ModelSpec(source), config, threads=threads))
     headless: Headless | None = None
@@ -219,7 +164,7 @@ async def _throughput(
         run = await loop.run_in_executor(None, lambda: engine.run(bench_workload(requests, tokens)))
         writer = TraceWriter(run.trace, storage.new_run_file(source))
         bridge.show(run.trace)
-        await _until(lambda: run.done, 600)
+        await until(lambda: run.done, 600)
         await loop.run_in_executor(None, writer.close)
         return measure(run.result(timeout=0)).output_throughput
 
@@ -227,7 +172,7 @@ async def _throughput(
         headless = Headless(source, running, requests, tokens, threads)
         await with_window()  # a warm-up of each, not counted
         headless.round()
-        for i in range(rounds):
+        for i in range(4 * settings.rounds):
             for side in ("window", "alone") if i % 2 == 0 else ("alone", "window"):
                 if side == "window":
                     beside.append(await with_window())
@@ -251,66 +196,66 @@ async def _throughput(
     }
 
 
+def _line(name: str, value: str, goal: str = "", met: bool | None = None) -> str:
+    mark = "" if met is None else "   yes" if met else "   NO"
+    return f"{name:<56}{value:>24}   {goal:<12}{mark}".rstrip()
+
+
+def _frames(title: str, part: dict[str, Any], others: str) -> list[str]:
+    """Of what is drawn, two lines: the slowest twentieth against its goal, and `others`."""
+    p95 = part["p95_ms"]
+    rest = f"{part['p50_ms']:.1f} · {part['p99_ms']:.1f} " + (
+        f"ms · {part['fps']:.0f}" if others == "fps" else f"· {part['max_ms']:.1f} ms"
+    )
+    return [
+        _line(f"{title}: frame p95", f"{p95:.1f} ms", f"≤ {FRAME_MS:.0f} ms", p95 <= FRAME_MS),
+        _line(f"    p50 · p99 · {others}", rest),
+    ]
+
+
 def render(result: dict[str, Any]) -> str:
     """The figures as the table that `batchscope bench --ui` prints."""
-
-    def line(name: str, value: str, goal: str = "", met: bool | None = None) -> str:
-        mark = "" if met is None else "   yes" if met else "   NO"
-        return f"{name:<56}{value:>24}   {goal:<12}{mark}".rstrip()
-
     machine, settings = result["machine"], result["settings"]
-    lines = [
-        f"window {settings['window'][0]} × {settings['window'][1]}, offscreen, "
-        f"{settings['panels']} panels open, {machine['cores']} cores, load {machine['load']:.1f} before",
-        "",
-        line("", "measured", "goal"),
-    ]
+    wide, high = settings["window"]
+    said = f"{settings['panels']} panels open, {machine['cores']} cores, load {machine['load']:.1f} before"
+    lines = [f"window {wide} × {high}, offscreen, {said}"]
+    if machine["load"] > BUSY:
+        lines.append("the machine was busy with something else: these figures tell less than they could")
+    lines += ["", _line("", "measured", "goal")]
     for name, words in (("replay", f"replay of {settings['tokens_per_second']:,.0f} tok/s"), ("live", "live")):
-        part = result[name]
-        title = f"{settings['streams']} streams, {words}: frame"
-        lines.append(line(f"{title} p95", f"{part['p95_ms']:.1f} ms", "≤ 33 ms", part["p95_ms"] <= FRAME_MS))
-        lines.append(line("    p50 · p99 · fps", f"{part['p50_ms']:.1f} · {part['p99_ms']:.1f} ms · {part['fps']:.0f}"))
-    lines.append(line("    engine beside it", f"{result['live']['tokens_per_second']:,.0f} tok/s"))
+        lines += _frames(f"{settings['streams']} streams, {words}", result[name], "fps")
+    lines.append(_line("    engine beside it", f"{result['live']['tokens_per_second']:,.0f} tok/s"))
     if "scrub" in result:
         part = result["scrub"]
         title = f"scrubbing: all panels at a random one of {part['steps']:,} steps, p95"
-        lines.append(line(title, f"{part['p95_ms']:.1f} ms", "< 100 ms", part["p95_ms"] < SCRUB_MS))
-        lines.append(line("    p50 · slowest", f"{part['p50_ms']:.1f} · {part['max_ms']:.1f} ms"))
-    part = result["race"]
-    title = f"race of {len(part['lanes'])} lanes over {part['prompts']} prompts: frame p95"
-    lines.append(line(title, f"{part['p95_ms']:.1f} ms", "≤ 33 ms", part["p95_ms"] <= FRAME_MS))
-    lines.append(line("    p50 · p99 · fps", f"{part['p50_ms']:.1f} · {part['p99_ms']:.1f} ms · {part['fps']:.0f}"))
-    part = result["timeline"]
-    title = f"timeline: pan and zoom over {part['row_steps']:,} row-steps: frame p95"
-    lines.append(line(title, f"{part['p95_ms']:.1f} ms", "≤ 33 ms", part["p95_ms"] <= FRAME_MS))
-    worst = f"{part['p50_ms']:.1f} · {part['p99_ms']:.1f} · {part['max_ms']:.1f} ms"
-    lines.append(line("    p50 · p99 · slowest", worst))
-    lines.append(line("    to take in one step of 64 rows", f"{part['feed_us']:.0f} µs"))
+        lines.append(_line(title, f"{part['p95_ms']:.1f} ms", "< 100 ms", part["p95_ms"] < SCRUB_MS))
+        lines.append(_line("    p50 · slowest", f"{part['p50_ms']:.1f} · {part['max_ms']:.1f} ms"))
+    race, timeline = result["race"], result["timeline"]
+    lines += _frames(f"race of {len(race['lanes'])} lanes over {race['prompts']} prompts", race, "fps")
+    lines += _frames(f"timeline: pan and zoom over {timeline['row_steps']:,} row-steps", timeline, "slowest")
+    lines.append(_line("    to take in one step of 64 rows", f"{timeline['feed_us']:.0f} µs"))
     for name, goal in (("limited", True), ("free", None)):
         part = result["throughput"][name]
         title = f"engine, {part['threads']} torch thread{'s' if part['threads'] != 1 else ''}: with window ÷ headless"
         met = part["ratio"] >= 0.95 if goal else None
-        lines.append(line(title, f"{100 * part['ratio']:.1f} %", "≥ 95 %" if goal else "", met))
+        lines.append(_line(title, f"{100 * part['ratio']:.1f} %", "≥ 95 %" if goal else "", met))
         both = f"{part['window_median']:,.0f} ÷ {part['headless_median']:,.0f} tok/s"
         low, high = part["ratio_quartiles"]
         spread = f"    median of {len(part['window'])} pairs; half of them {100 * low:.0f}–{100 * high:.0f} %"
-        lines.append(line(spread, both))
+        lines.append(_line(spread, both))
     paint = result["first_paint"]
-    lines.append(line("first paint after the command", f"{paint['median_s']:.2f} s", "< 1 s", paint["median_s"] < 1.0))
-    lines.append(line("    from a cold start", f"{paint['cold_s']:.2f} s"))
-    if machine["load"] > BUSY:
-        lines.insert(1, "the machine was busy with something else: these figures tell less than they could")
+    lines.append(_line("first paint after the command", f"{paint['median_s']:.2f} s", "< 1 s", paint["median_s"] < 1.0))
+    lines.append(_line("    from a cold start", f"{paint['cold_s']:.2f} s"))
     torch = paint["torch"] or result["torch_in_window"]
-    lines.append(
-        line("torch in the window's process", "imported" if torch else "not imported", "not imported", not torch)
-    )
-    return "\n".join(lines)
+    found = "imported" if torch else "not imported"
+    return "\n".join([*lines, _line("torch in the window's process", found, "not imported", not torch)])
 
 
 def main(*, json_output: bool = False, rounds: int = 3, panels: str = "usual") -> int:
     """`batchscope bench --ui`: prints the table, or all figures as JSON. Returns the exit code."""
     try:
-        result = ui_bench(rounds=rounds, panels=panels)
+        settings = Settings(rounds=rounds, panels=panels)
+        result = ui_bench(settings, lambda line: print(line, file=sys.stderr, flush=True))
     except (ValueError, RuntimeError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -7,11 +7,9 @@ from time import perf_counter
 import numpy as np
 from PySide6.QtWidgets import QApplication
 
+from app.bench.frames import spread
 from app.bench.synthetic_lanes import lane_trace
-from app.inside.timeline.panel import TimelinePanel
 from app.inside.timeline.slots import Timeline
-from app.playback.scope import Scope
-from engine import Trace
 from engine.trace import Record, Step
 
 ROW_STEPS = 200_000
@@ -55,41 +53,9 @@ def timeline_frames(rows: int = ROW_STEPS) -> dict[str, float]:
         frames[mode] = [_frame(timeline, *view) for view in _views(timeline.cells.end)]
         timeline.hide()
         timeline.deleteLater()
-    together = np.array([ms for each in frames.values() for ms in each])
-    p50, p95, p99 = (float(p) for p in np.percentile(together, (50, 95, 99)))
-    return {
-        "row_steps": rows, "frames": len(together), "p50_ms": p50, "p95_ms": p95, "p99_ms": p99,
-        "max_ms": float(together.max()), "feed_us": 1e6 * max(fed),
-        **{f"{mode}_p95_ms": float(np.percentile(each, 95)) for mode, each in frames.items()},
-    }  # fmt: skip
-
-
-def panel_frames(rows: int = ROW_STEPS) -> dict[str, float]:
-    """The same for the whole panel: queue, marks, stalls, tokens and lanes drawn with the slots."""
-    together, fed = [], []
-    for mode in MODES:
-        trace = Trace(lane_of(mode, rows))
-        trace.complete = True
-        scope = Scope()
-        scope.show(trace)
-        panel = TimelinePanel(scope)
-        panel.resize(*SIZE)
-        panel.show()
-        while not panel.windowHandle().isExposed():
-            QApplication.processEvents()
-        begun = perf_counter()
-        scope.catch_up()
-        fed.append((perf_counter() - begun) / max(1, len(panel.steps)))
-        together += [_frame(panel.view, *view) for view in _views(panel.view.cells.end)]
-        scope.stop()
-        panel.close_down()
-        panel.hide()
-        panel.deleteLater()
-    p50, p95, p99 = (float(p) for p in np.percentile(together, (50, 95, 99)))
-    return {
-        "row_steps": rows, "frames": len(together), "p50_ms": p50, "p95_ms": p95, "p99_ms": p99,
-        "max_ms": float(max(together)), "feed_us": 1e6 * max(fed),
-    }  # fmt: skip
+    together = [ms for each in frames.values() for ms in each]
+    modes = {f"{mode}_p95_ms": spread(each)["p95_ms"] for mode, each in frames.items()}
+    return {"row_steps": rows, "frames": len(together), **spread(together), "feed_us": 1e6 * max(fed), **modes}
 
 
 def _views(end: float) -> list[tuple[float, float]]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import math
 import signal
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import qasync
@@ -24,6 +26,7 @@ from app.window.main_window import MainWindow
 from engine import EngineConfig, ModelSpec
 
 SETTLED_MS = 3000
+POLL = 0.02  # seconds
 
 
 def make_application() -> QApplication:
@@ -48,6 +51,33 @@ def settle() -> None:
     takes tens of milliseconds each time."""
     gc.collect()
     gc.freeze()
+
+
+@contextlib.asynccontextmanager
+async def unattended_window(size: tuple[int, int]) -> AsyncIterator[MainWindow]:
+    """The window for what is done without a person: it remembers no layout, and is closed and gone at the end."""
+    window = MainWindow(Session(), Bridge())
+    window.keeps_layout = False
+    window.resize(*size)
+    window.show()
+    closed = asyncio.get_running_loop().create_future()
+    window.closed.connect(lambda: closed.set_result(None))
+    try:
+        yield window
+    finally:
+        window.close()
+        await closed
+        window.deleteLater()
+
+
+async def until(condition: Callable[[], bool], limit: float = math.inf) -> bool:
+    """Whether the condition came true within so many seconds."""
+    end = time.perf_counter() + limit
+    while not condition():
+        if time.perf_counter() > end:
+            return False
+        await asyncio.sleep(POLL)
+    return True
 
 
 def open_window(

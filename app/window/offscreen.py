@@ -12,24 +12,24 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from time import strftime
-from typing import TYPE_CHECKING
 
 import qasync
 
 from app import storage
 from app.compare.choice import FIRST_WORKLOAD, LaneChoice, RaceChoice
+from app.compare.race.session import LaneState
+from app.session.lessee import Phase
 from app.ui import theme
+from app.window.application import POLL, make_application, unattended_window, until
+from app.window.main_window import COMPARE, MainWindow
 from engine import EngineConfig, InvalidInput, ModelSpec, Submission, measure, save_trace
 from engine.compare import table
 from engine.config import Prompt
 from engine.trace import RUN_SUFFIX
 from engine.workloads import demo_workload
 
-if TYPE_CHECKING:
-    from app.window.main_window import MainWindow
-
 SIZE = (1600, 1000)
-POLL = 0.02
+Act = Callable[[MainWindow, list[str]], Awaitable[None]]  # on the window once its model is there; problems come in
 
 
 def play_demo(spec: ModelSpec, config: EngineConfig, out: Path | None = None) -> int:
@@ -48,44 +48,23 @@ def play_race(spec: ModelSpec, choice: RaceChoice, out: Path, dark: bool = True)
     return _show(spec, EngineConfig(), lambda window, problems: _race(window, problems, choice, out), dark)
 
 
-def _show(
-    spec: ModelSpec,
-    config: EngineConfig,
-    act: Callable[[MainWindow, list[str]], Awaitable[None]],
-    dark: bool = True,
-) -> int:
+def _show(spec: ModelSpec, config: EngineConfig, act: Act, dark: bool = True) -> int:
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
-    from app.window.application import make_application
-
     make_application()
     theme.set_theme("dark" if dark else "light")
     return int(qasync.run(_live(spec, config, act)))
 
 
-async def _live(spec: ModelSpec, config: EngineConfig, act: Callable[[MainWindow, list[str]], Awaitable[None]]) -> int:
-    from app.playback.bridge import Bridge
-    from app.session.session import Session
-    from app.window.main_window import MainWindow
-
-    session, bridge = Session(), Bridge()
-    window = MainWindow(session, bridge)
-    window.keeps_layout = False
+async def _live(spec: ModelSpec, config: EngineConfig, act: Act) -> int:
     problems: list[str] = []
-    for signal in (session.load_failed, session.submit_failed, session.engine_died):
-        signal.connect(problems.append)
-    closed = asyncio.get_running_loop().create_future()
-    window.closed.connect(lambda: closed.set_result(None))
-    window.resize(*SIZE)
-    window.show()
-    window.start(spec, config)
-    try:
-        await _until(lambda: session.ready or bool(problems))
+    async with unattended_window(SIZE) as window:
+        session = window.session
+        for signal in (session.load_failed, session.submit_failed, session.engine_died):
+            signal.connect(problems.append)
+        window.start(spec, config)
+        await until(lambda: session.ready or bool(problems))
         if not problems:
             await act(window, problems)
-    finally:
-        window.close()
-        await closed
-        window.deleteLater()
     for problem in problems:
         print(problem, file=sys.stderr)
     return 1 if problems else 0
@@ -107,9 +86,9 @@ async def _play(window: MainWindow, problems: list[str], folder: Path) -> None:
     def over() -> bool:
         return not bridge.behind and len(bridge.requests) >= len(workload) and not bridge.busy
 
-    await _until(lambda: streaming() or over() or bool(problems))
+    await until(lambda: streaming() or over() or bool(problems))
     _picture(window, folder / "streaming.png")
-    await _until(lambda: over() or bool(problems))
+    await until(lambda: over() or bool(problems))
     trace = session.trace
     if problems or trace is None:
         return
@@ -121,10 +100,6 @@ async def _play(window: MainWindow, problems: list[str], folder: Path) -> None:
 
 
 async def _race(window: MainWindow, problems: list[str], choice: RaceChoice, folder: Path) -> None:
-    from app.compare.race.session import LaneState
-    from app.session.lessee import Phase
-    from app.window.main_window import COMPARE
-
     folder.mkdir(parents=True, exist_ok=True)
     window.show_page(COMPARE)
     page = window.compare
@@ -142,10 +117,10 @@ async def _race(window: MainWindow, problems: list[str], choice: RaceChoice, fol
     def over() -> bool:
         return bool(problems) or race.phase is Phase.OVER
 
-    await _until(lambda: half_way() or over())
+    await until(lambda: half_way() or over())
     if not over():
         _picture(window, folder / "racing.png")
-    await _until(over)
+    await until(over)
     problems += [f"{lane.name}: {lane.error}" for lane in race.lanes if lane.state is LaneState.FAILED]
     if race.report is None:
         return
@@ -161,7 +136,7 @@ async def _shown(window: MainWindow) -> None:
     """Waits until every lane shows what it should, and the slower charts too."""
     assert window.compare is not None
     race = window.compare.race
-    await _until(lambda: all(lane.playback.caught_up for lane in race.lanes))
+    await until(lambda: all(lane.playback.caught_up for lane in race.lanes))
     await asyncio.sleep(25 * POLL)
 
 
@@ -175,11 +150,6 @@ def text_of(prompt: Prompt) -> str:
 def _picture(window: MainWindow, path: Path) -> None:
     window.grab().save(str(path))
     print(f"{'screenshot':<24}{path}")
-
-
-async def _until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(POLL)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

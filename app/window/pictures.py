@@ -15,15 +15,18 @@ from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
 from app.inside.panel import INSIGHTS
 from app.play.transcript.styles import TokenMode
+from app.playback.bridge import Bridge
+from app.session.session import Session
 from app.ui import theme
+from app.window.application import make_application
+from app.window.main_window import MainWindow
 from app.words import run_words
 from engine import InvalidInput, Trace, load_trace
 
 WINDOW = QSize(1600, 1000)
-SIZES = {
-    "timeline": QSize(1200, 420), "step": QSize(1200, 420), "kv_map": QSize(760, 460), "memory": QSize(1000, 320),
-    "roofline": QSize(820, 460), "machine": QSize(520, 380),
-}  # fmt: skip
+WIDE = QSize(1200, 420)
+SIZES = {"timeline": WIDE, "step": WIDE, "kv_map": QSize(760, 460), "memory": QSize(1000, 320)}
+SIZES |= {"roofline": QSize(820, 460), "machine": QSize(520, 380)}
 CARD_ROOM = 110  # pixels below a transcript for the card of a token in its first line
 SETTLE_MS = 400  # streams and charts come to rest
 
@@ -33,11 +36,6 @@ class RunPictures:
 
     def __init__(self, trace: Trace, *, light: bool = False, scale: float = 1.0) -> None:
         os.environ["QT_QPA_PLATFORM"] = "offscreen"
-        from app.playback.bridge import Bridge
-        from app.session.session import Session
-        from app.window.application import make_application
-        from app.window.main_window import MainWindow
-
         self._application, self._scale = make_application(), scale
         theme.set_theme("light" if light else "dark")
         self._bridge = Bridge()
