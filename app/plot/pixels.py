@@ -26,10 +26,13 @@ def slanted(period: int, stroke: float, slope: float = math.sqrt(0.5)) -> Array:
     return np.asarray(np.clip(stroke / 2 + 0.5 - distance, 0, 1))
 
 
-def stacked(heights: Array, height: int) -> Array:
+def stacked(heights: Array, height: int, least: int = 0) -> Array:
     """Which layer each pixel shows, [height, columns], of layers `heights` [layers, columns] pixels high from the foot
-    up; the number of layers where none reaches."""
+    up, none of them but an empty one lower than `least`; the number of layers where none reaches."""
     tops = np.rint(np.cumsum(heights, axis=0)).astype(np.int32)
+    if least:
+        below = np.vstack((np.zeros_like(tops[:1]), tops[:-1]))
+        tops = np.maximum.accumulate(np.where(heights > 0, np.maximum(tops, below + least), tops))
     rows = np.arange(height, dtype=np.int32)[::-1, None]
     which = np.zeros((height, heights.shape[1]), np.uint8)
     for top in tops:

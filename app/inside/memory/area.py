@@ -5,28 +5,17 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import (
-    QColor,
-    QImage,
-    QKeyEvent,
-    QMouseEvent,
-    QPaintEngine,
-    QPainter,
-    QPainterPath,
-    QPaintEvent,
-    QPen,
-    QPolygonF,
-)
-from PySide6.QtWidgets import QSizePolicy
+from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, Qt, Signal
+from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPaintEngine, QPainter, QPainterPath, QPen, QPolygonF
 
+from app.inside.chart import Chart
 from app.inside.memory.pixels import draw_dashes, stacked
 from app.inside.memory.series import KINDS, MemorySeries
-from app.plot import patterns
+from app.plot import axes, patterns
+from app.plot.image import PixelImage
 from app.plot.scales import nice_pool, time_ticks
 from app.ui import theme
-from app.ui.font_face import FontFace
-from app.ui.painted import Painted
+from app.ui.font_face import Face
 from app.words import bytes_words
 from engine.trace import Array
 
@@ -43,20 +32,17 @@ def axis_top(pool: float, held: float, compared: float) -> float:
     return max(pool, min(1.05 * compared, HIGHEST * pool))
 
 
-class MemoryArea(Painted):
+class MemoryArea(Chart):
     """Draws `series` over the seconds it is shown, one mean over time a pixel column."""
 
     hovered = Signal(object)  # seconds of the trace under the pointer; None: it left
-    chosen = Signal(float)  # seconds of the trace
-    stepped = Signal(int)
+    sharp, focus_ring = True, 0
+    hint = 480, 140
+    tiny = Face(11)
 
     def __init__(self) -> None:
-        super().__init__()
-        self.setObjectName("memory_area")
-        self.setAccessibleName("KV pool over time")
+        super().__init__("memory_area", "KV pool over time")
         self.setMouseTracking(True)
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.series = MemorySeries()
         self.span, self.origin = (0.0, 10.0), 0.0
         self.top = 1.0  # bytes
@@ -65,42 +51,35 @@ class MemoryArea(Painted):
         self._cursor: float | None = None
         self._pointed: float | None = None
         self._until = 0.0
-        self._drawn: tuple[object, ...] = ()
+        self._told: tuple[object, ...] = ()
         self._means: dict[str, Array] = {}
-        self._picture: QImage | None = None
-        self._pixels: Array | None = None  # what the picture shows: it must outlive it
         self._edges = np.zeros(1)
+        self._picture: PixelImage | None = None
+        self._pictured: tuple[object, ...] = ()
         self._textures: list[Array] = []
         self._outlines: list[Array | None] = []
         self._textured: tuple[object, ...] = ()
-        self._shown: tuple[object, ...] = ()
-        self.restyle()
-
-    def restyle(self) -> None:
-        self.tiny, self.words = map(FontFace, (theme.ui(11), theme.ui(12)))
-        self._shown = self._drawn = self._textured = ()
-        self.update()
-
-    def sizeHint(self) -> QSize:
-        return QSize(theme.px(480), theme.px(140))
 
     # -- what is told ---------------------------------------------------------------------------------------------
 
     def show_series(
-        self, series: MemorySeries, span: tuple[float, float], origin: float, until: float, cursor: float | None,
-        pointed: float | None, compared: str, message: str,
-    ) -> None:  # fmt: skip
-        """`span`, `until` (where the trace ends so far), `cursor` and `pointed` in seconds of the trace; `compared`
-        names the line; a `message` stands in the picture's place."""
+        self, series: MemorySeries, span: tuple[float, float], origin: float, until: float, compared: str, message: str
+    ) -> None:
+        """`span` and `until` (where the trace ends so far) in seconds of the trace; `compared` names the line; a
+        `message` stands in the picture's place."""
         self.series, self.span, self.origin, self.compared, self.message = series, span, origin, compared, message
         self._until = until
-        key = (id(series), series.count, span, until, origin, compared, message, self.width(), self.height())
+        shown = (id(series), series.count, span, until, origin, compared, message)
+        told = (*shown, self.width(), self.height(), theme.zoom())
+        if told != self._told:
+            self._told = told
+            self._measure()
+            self.update()
+
+    def point_at(self, cursor: float | None, pointed: float | None) -> None:
+        """Where the lines of the cursor and of the pointer are, in seconds of the trace."""
         if (cursor, pointed) != (self._cursor, self._pointed):
             self._cursor, self._pointed = cursor, pointed
-            self.update()
-        if key != self._drawn:
-            self._drawn = key
-            self._measure()
             self.update()
 
     def _measure(self) -> None:
@@ -127,9 +106,8 @@ class MemoryArea(Painted):
         gutter = self.tiny.width("00.0 MB") + px(6)
         line = math.ceil(self.tiny.height)
         top, foot = (px(5) if self._short else line + px(1)), line + px(3)
-        return QRectF(
-            gutter, top, max(1.0, self.width() - gutter - px(1)), max(1.0, self.height() - top - foot)
-        )  # fmt: skip
+        width, height = self.width() - gutter - px(1), self.height() - top - foot
+        return QRectF(gutter, top, max(1.0, width), max(1.0, height))
 
     @property
     def _short(self) -> bool:
@@ -146,27 +124,22 @@ class MemoryArea(Painted):
 
     # -- painting -------------------------------------------------------------------------------------------------
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        t, area = theme.current(), self.area()
-        painter = QPainter(self)
+    def paint(self, painter: QPainter, dirty: QRect) -> None:
+        t, area, over = theme.current(), self.area(), theme.px(3)
         painter.fillRect(self.rect(), t.panel)
         if self.message:
-            self._say(painter)
-        else:
-            if len(self._edges) > 1:
-                self._draw(painter, area)
-            self._axes(painter, area)
-            for time, color in ((self._pointed, t.secondary), (self._cursor, t.accent)):
-                if time is not None and self.span[0] <= time <= self.span[1]:
-                    x, over = round(self.x_at(time)), theme.px(3)
-                    painter.fillRect(QRectF(x, area.top() - over, 1, area.height() + 2 * over), color)
-        self.paint_focus(painter)
-        painter.end()
+            self.say_empty(painter, self.message, margin=8)
+            return
+        if len(self._edges) > 1:
+            self._draw(painter, area)
+        self._axes(painter, area)
+        for time, color in ((self._pointed, t.secondary), (self._cursor, t.accent)):
+            if time is not None and self.span[0] <= time <= self.span[1]:
+                painter.fillRect(QRectF(round(self.x_at(time)), area.top() - over, 1, area.height() + 2 * over), color)
 
     def _draw(self, painter: QPainter, area: QRectF) -> None:
         if painter.paintEngine().type() != QPaintEngine.Type.SVG:
-            image = self._image(area, painter.device().devicePixelRatioF())
-            painter.drawImage(area.topLeft(), image)
+            painter.drawImage(area.topLeft(), self._image(area, painter.device().devicePixelRatioF()))
             return
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -175,15 +148,16 @@ class MemoryArea(Painted):
             self._line(painter, area)
         painter.restore()
 
-    def _image(self, area: QRectF, ratio: float) -> QImage:
+    def _image(self, area: QRectF, ratio: float) -> PixelImage:
         """The kinds and the line, in whole device pixels; drawn anew only where something changed."""
         t = theme.current()
         height, width = max(1, round(area.height() * ratio)), max(1, round(area.width() * ratio))
-        key = (self._drawn, self.top, ratio, t.name, theme.zoom())
-        if key == self._shown and self._picture is not None:
+        look = (height, width, ratio, t.name, theme.zoom())
+        pictured = (self._told, self.top, look)
+        if pictured == self._pictured and self._picture is not None:
             return self._picture
-        if (height, width, ratio, t.name, theme.zoom()) != self._textured:
-            self._textured = (height, width, ratio, t.name, theme.zoom())
+        if look != self._textured:
+            self._textured = look
             self._textures = [patterns.texture(kind, height, width, ratio) for kind in KINDS]
             edge = np.full((height, width), patterns.color("external", t).rgb(), np.uint32)
             self._outlines = [None, None, None, edge]
@@ -195,14 +169,11 @@ class MemoryArea(Painted):
         scale = height / self.top
         heights = np.zeros((len(KINDS), width))
         heights[:, seen] = np.stack([self._means[kind] for kind in KINDS])[:, places] * scale
-        self._pixels = stacked(heights, self._textures, self._outlines, t.panel.rgb())
+        pixels = stacked(heights, self._textures, self._outlines, t.panel.rgb())
         if self.compared and len(seen):
-            part = self._pixels[:, seen[0] : seen[-1] + 1]
-            zoom = ratio * theme.zoom()
+            part, zoom = pixels[:, seen[0] : seen[-1] + 1], ratio * theme.zoom()
             draw_dashes(part, self._means[self.compared][places] * scale, t.text.rgb(), max(1, round(1.2 * zoom)), zoom)
-        self._picture = QImage(self._pixels.data, width, height, width * 4, QImage.Format.Format_RGB32)
-        self._picture.setDevicePixelRatio(ratio)
-        self._shown = key
+        self._picture, self._pictured = PixelImage(pixels, ratio), pictured
         return self._picture
 
     def _stack(self, painter: QPainter, area: QRectF) -> None:
@@ -242,10 +213,8 @@ class MemoryArea(Painted):
     def _axes(self, painter: QPainter, area: QRectF) -> None:
         t, face, px = theme.current(), self.tiny, theme.px
         painter.fillRect(QRectF(area.left(), area.bottom(), area.width(), 1), t.hairline)
-        painter.setFont(face.font)
         pool = self.series.pool * self.series.token_bytes
         words = f"pool {bytes_words(pool)}"
-        painter.setPen(t.secondary)
         if pool <= self.top:
             y = float(round(area.bottom() - pool / self.top * area.height()))
             painter.fillRect(QRectF(area.left(), y, area.width(), 1), t.secondary)
@@ -256,56 +225,38 @@ class MemoryArea(Painted):
         if not self._short or pool > self.top:  # a low picture's highest tick says it
             wide = face.width(words) + px(6)
             painter.fillRect(QRectF(area.right() - wide, baseline + px(1) - face.ascent, wide, face.ascent), t.panel)
-            face.draw(painter, area.right() - face.width(words), baseline, words)
-        cap = face.metrics.capHeight()
+            face.say(painter, area.right(), baseline, words, t.secondary, before=1)
         high = pool if pool <= self.top else self.top
-        roomy = high / self.top * area.height() > 2 * face.height + cap
-        for value in (0.0, high / 2, high) if roomy else (0.0, high):
-            word = bytes_words(value) if value else "0"
-            y = area.bottom() - value / self.top * area.height() + cap / 2
-            face.draw(painter, area.left() - px(6) - face.width(word), min(y, area.bottom()), word)
-        begin, end = (edge - self.origin for edge in self.span)
-        baseline = area.bottom() + px(3) + face.ascent
-        last = -math.inf
-        for time, word in time_ticks(begin, end, area.width() / px(88)):
-            width = face.width(word)
-            x = max(area.left(), self.x_at(time + self.origin) - width / 2)
-            if x >= last + px(10) and x + width <= self.width():
-                face.draw(painter, x, baseline, word)
-                last = x + width
-
-    def _say(self, painter: QPainter) -> None:
-        painter.setFont(self.words.font)
-        painter.setPen(theme.current().secondary)
-        flags = Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap
-        painter.drawText(self.rect().adjusted(theme.px(8), 0, -theme.px(8), 0), flags, self.message)
+        roomy = high / self.top * area.height() > 2 * face.height + face.cap
+        up = [
+            (area.bottom() - value / self.top * area.height(), bytes_words(value) if value else "0")
+            for value in ((0.0, high / 2, high) if roomy else (0.0, high))
+        ]
+        axes.side(painter, face, up, area.left() - px(6), area.bottom())
+        ticks = time_ticks(self.span[0] - self.origin, self.span[1] - self.origin, area.width() / px(88))
+        across = [(self.x_at(time + self.origin), word) for time, word in ticks]
+        below = area.bottom() + px(3) + face.ascent
+        axes.foot(painter, face, across, below, area.left(), self.width(), apart=px(10), moved=False)
 
     # -- the person -----------------------------------------------------------------------------------------------
 
-    def mousePressEvent(self, event: QMouseEvent) -> None:
-        if event.button() is Qt.MouseButton.LeftButton:
-            self.chosen.emit(self.time_at(event.position().x()))
+    def moment_at(self, at: QPointF) -> float | None:
+        return self.time_at(at.x())
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        time, area = self.time_at(event.position().x()), self.area()
-        if event.buttons() & Qt.MouseButton.LeftButton:
-            self.chosen.emit(time)
-        inside = area.left() <= event.position().x() <= area.right()
-        self.hovered.emit(time if inside else None)
+        super().mouseMoveEvent(event)
+        area, x = self.area(), event.position().x()
+        self.hovered.emit(self.time_at(x) if area.left() <= x <= area.right() else None)
 
     def leaveEvent(self, event: QEvent) -> None:
         self.hovered.emit(None)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         match event.key():
-            case Qt.Key.Key_Left:
-                self.stepped.emit(-1)
-            case Qt.Key.Key_Right:
-                self.stepped.emit(1)
             case Qt.Key.Key_Home:
-                self.chosen.emit(self.span[0])
+                self.sought.emit(self.span[0])
             case Qt.Key.Key_End:
-                self.chosen.emit(math.inf)
+                self.sought.emit(math.inf)
             case _:
                 super().keyPressEvent(event)
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 
-from PySide6.QtCore import QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QPainter, QPaintEvent, QPolygonF
+from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt
+from PySide6.QtGui import QPainter, QPolygonF
 from PySide6.QtWidgets import QSizePolicy
 
 from app.inside.memory.series import KINDS, Moment
 from app.plot import patterns
-from app.session.device_memory import ABOUT, DeviceBill, Item
+from app.session.device_memory import ABOUT, DeviceBill
 from app.ui import theme
-from app.ui.font_face import FontFace
+from app.ui.font_face import Face
 from app.ui.painted import Painted
 from app.words import bytes_words
 
@@ -22,21 +22,15 @@ GAP = 12
 class DeviceBar(Painted):
     """Two bars and their legend in as many lines as there is room for."""
 
+    face = Face(11)
+
     def __init__(self) -> None:
-        super().__init__()
-        self.setObjectName("memory_device")
-        self.setAccessibleName("Device memory")
+        super().__init__("memory_device", "Device memory")
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.bill: DeviceBill | None = None
         self._moment: Moment | None = None
         self._parts: list[tuple[QRectF, str]] = []
         self._said: object = None
-        self.restyle()
-
-    def restyle(self) -> None:
-        self.face = FontFace(theme.ui(11))
-        self.updateGeometry()
-        self.update()
 
     @property
     def pitch(self) -> int:
@@ -61,15 +55,9 @@ class DeviceBar(Painted):
         said = (bill, moment)
         if said != self._said:
             self._said, self.bill, self._moment = said, bill, moment
-            self.setAccessibleDescription(
-                ", ".join(f"{item.name} {bytes_words(item.count)}" for item in self._entries())
-                + (f". {bill.source}" if bill is not None else "")
-            )
+            counts = ", ".join(f"{item.name} {bytes_words(item.count)}" for item in bill.items) if bill else ""
+            self.setAccessibleDescription(counts + (f". {bill.source}" if bill is not None else ""))
             self.update()
-
-    def _entries(self) -> list[Item]:
-        """The legend."""
-        return self.bill.items if self.bill is not None else []
 
     def _flow(self, width: int, brief: bool = False) -> list[list[tuple[float, str, str]]]:
         """The legend's lines: (x, kind, words). A `brief` one tells the whole alone."""
@@ -77,7 +65,7 @@ class DeviceBar(Painted):
         if bill is None:
             return []
         box = self._box() + px(5)
-        words = [(item.kind, f"{item.name} {bytes_words(item.count)}") for item in self._entries()]
+        words = [(item.kind, f"{item.name} {bytes_words(item.count)}") for item in bill.items]
         words.append(("", f"of {bytes_words(bill.total)}, {bill.source}" if bill.total else bill.source))
         if brief and bill.total:
             words = [("weights", f"process {bytes_words(bill.own)}"), *words[-2:]]
@@ -93,33 +81,31 @@ class DeviceBar(Painted):
         return lines
 
     def _box(self) -> int:
-        return round(self.face.metrics.capHeight()) + theme.px(1)
+        return round(self.face.cap) + theme.px(1)
 
     # -- painting -------------------------------------------------------------------------------------------------
 
-    def paintEvent(self, event: QPaintEvent) -> None:
+    def paint(self, painter: QPainter, dirty: QRect) -> None:
         t, px, bill = theme.current(), theme.px, self.bill
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.fillRect(self.rect(), t.panel)
         self._parts = []
         if bill is None:
             return
         y, width = 0.0, float(self.width())
         if bill.total:
-            whole = QRectF(0, 0, width, px(6))
+            high = px(6)
             own, others = (n / bill.total * width for n in (bill.own, bill.other))
             own = min(max(own, px(2)), width)
             others = min(max(others, px(2)) if bill.other else 0.0, width - own)
-            self._part(painter, QRectF(0, 0, own, whole.height()), "own", f"this process {bytes_words(bill.own)}")
-            self._part(painter, QRectF(own, 0, others, whole.height()), "other", self._tip("others", bill.other))
-            rest = QRectF(own + others, 0, width - own - others, whole.height())
-            self._part(painter, rest, "free", self._tip("free", bill.free))
+            self._part(painter, QRectF(0, 0, own, high), "own", f"this process {bytes_words(bill.own)}")
+            self._part(painter, QRectF(own, 0, others, high), "other", self._tip("others", bill.other))
+            self._part(
+                painter, QRectF(own + others, 0, width - own - others, high), "free", self._tip("free", bill.free)
+            )
             y = px(13)
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(t.hairline)
-            lens = [QPointF(0, whole.bottom()), QPointF(own, whole.bottom()), QPointF(width, y), QPointF(0, y)]
-            painter.drawPolygon(QPolygonF(lens))
+            painter.drawPolygon(QPolygonF([QPointF(0, high), QPointF(own, high), QPointF(width, y), QPointF(0, y)]))
         self._own(painter, QRectF(0, y, width, px(12)))
         y += px(12) + px(4)
         lines = self._flow(self.width())
@@ -131,16 +117,10 @@ class DeviceBar(Painted):
             for x, kind, text in line:
                 if kind:
                     top = round(y + self.face.ascent - self._box() + px(0.5))
-                    self._swatch(painter, QRectF(x, top, self._box(), self._box()), kind)
+                    patterns.fill(painter, QRectF(x, top, self._box(), self._box()), kind)
                     x += self._box() + px(5)
-                painter.setFont(self.face.font)
-                painter.setPen(t.secondary)
-                self.face.draw(painter, x, y + self.face.ascent, self.face.cut(text, width - x))
+                self.face.say(painter, x, y + self.face.ascent, self.face.cut(text, width - x), t.secondary)
             y += self.pitch
-        painter.end()
-
-    def _swatch(self, painter: QPainter, box: QRectF, kind: str) -> None:
-        patterns.fill(painter, box, kind)
 
     def _own(self, painter: QPainter, box: QRectF) -> None:
         """Weights, the pool by its kinds, and what else the process holds."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from PySide6.QtCore import QLineF, QPointF, QRectF, QSize
-from PySide6.QtGui import QColor, QPainter, QPaintEvent
+from PySide6.QtCore import QLineF, QPointF, QRect, QRectF, QSize
+from PySide6.QtGui import QColor, QPainter
 from PySide6.QtWidgets import QSizePolicy
 
 from app.inside.memory.area import dash
 from app.inside.memory.series import KINDS, MemorySeries, Moment
 from app.plot import patterns
 from app.ui import theme
-from app.ui.font_face import FontFace
+from app.ui.font_face import Face, FontFace
 from app.ui.painted import Painted
 from app.words import bytes_words
 from engine.memory import kv_capacity
@@ -26,6 +26,11 @@ TIPS = {
     "external": "external fragmentation: free, but of no use to the head of the queue",
     "free": "free = pool − used − reserved − internal − external",
 }
+HELD = "used + reserved + internal, as the engine recorded them"
+TO_LIMIT = "computed: Σ min(prompt + max_tokens, context) over the branches that have a slot"
+TO_CONTEXT = "computed: branches that have a slot × {:,}, as servers before PagedAttention reserved"
+PAGED = "computed: Σ ⌈computed tokens / {0}⌉ × {0} over the branches that still get tokens"
+FITS = "⌊blocks of the pool / ⌈tokens / block size⌉⌋"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +45,11 @@ class Line:
 
 def compared(series: MemorySeries, moment: Moment) -> tuple[str, list[Line]]:
     """What stands beside what is held: a caption, and its lines."""
-    size, context = series.block_size, series.context
-    held = Line("held now", moment.held, "held", "used + reserved + internal, as the engine recorded them")
-    to_limit = Line(
-        "to max_tokens", moment.to_limit, "dash",
-        "computed: Σ min(prompt + max_tokens, context) over the branches that have a slot",
-    )  # fmt: skip
-    to_context = Line(
-        f"to context {context:,}", moment.to_context, "",
-        f"computed: branches that have a slot × {context:,}, as servers before PagedAttention reserved",
-    )  # fmt: skip
-    paged = Line(
-        "paged", moment.paged, "dash",
-        f"computed: Σ ⌈computed tokens / {size}⌉ × {size} over the branches that still get tokens",
-    )  # fmt: skip
+    context = series.context
+    held = Line("held now", moment.held, "held", HELD)
+    to_limit = Line("to max_tokens", moment.to_limit, "dash", TO_LIMIT)
+    to_context = Line(f"to context {context:,}", moment.to_context, "", TO_CONTEXT.format(context))
+    paged = Line("paged", moment.paged, "dash", PAGED.format(series.block_size))
     last = [to_context] if context else []
     if not series.keeps:
         return "With a cache · computed", [paged, to_limit, *last]
@@ -84,21 +80,15 @@ def fits_words(series: MemorySeries, moment: Moment | None) -> tuple[str, ...]:
 class MemoryLedger(Painted):
     """Painted line by line, as many as there is room for."""
 
+    face, head = Face(11), Face(11, 600)
+
     def __init__(self) -> None:
-        super().__init__()
-        self.setObjectName("memory_ledger")
-        self.setAccessibleName("KV pool at the cursor")
+        super().__init__("memory_ledger", "KV pool at the cursor")
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.series = MemorySeries()
         self.moment: Moment | None = None
         self._rows: list[tuple[float, str]] = []  # the foot of each line, and its tip
         self._said: object = None
-        self.restyle()
-
-    def restyle(self) -> None:
-        self.face, self.head = map(FontFace, (theme.ui(11), theme.ui(11, 600)))
-        self.updateGeometry()
-        self.update()
 
     @property
     def pitch(self) -> int:
@@ -132,10 +122,8 @@ class MemoryLedger(Painted):
 
     # -- painting -------------------------------------------------------------------------------------------------
 
-    def paintEvent(self, event: QPaintEvent) -> None:
+    def paint(self, painter: QPainter, dirty: QRect) -> None:
         t, pitch = theme.current(), self.pitch
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.fillRect(self.rect(), t.panel)
         self._rows = []
         series = self.series
@@ -146,9 +134,8 @@ class MemoryLedger(Painted):
         for kind in (*KINDS, "free"):
             self._kind(painter, kind, moment, y)
             y += pitch
-            self._rows.append(
-                (y, TIPS[kind] if kind != "free" else f"{TIPS[kind]}\n{fits_words(series, self.moment)[0]}")
-            )
+            more = f"\n{fits_words(series, self.moment)[0]}" if kind == "free" else ""
+            self._rows.append((y, TIPS[kind] + more))
         room = int((self.height() - y - theme.px(5)) // pitch)
         if room < 3:
             return
@@ -168,17 +155,15 @@ class MemoryLedger(Painted):
             wordings = fits_words(series, moment if moment.step >= 0 else None)
             words = next((w for w in wordings if self.face.width(w) <= self.width()), wordings[-1])
             self._text(painter, self.face, t.secondary, 0, y, self.face.cut(words, self.width()))
-            self._rows.append((y + pitch, "⌊blocks of the pool / ⌈tokens / block size⌉⌋"))
+            self._rows.append((y + pitch, FITS))
 
     def _text(self, painter: QPainter, face: FontFace, color: QColor, x: float, y: float, text: str) -> None:
-        painter.setFont(face.font)
-        painter.setPen(color)
-        face.draw(painter, x, y + face.ascent, text)
+        face.say(painter, x, y + face.ascent, text, color)
 
     def _kind(self, painter: QPainter, kind: str, moment: Moment, y: float) -> None:
         t, px, face, size = theme.current(), theme.px, self.face, self.series.token_bytes
         tokens = getattr(moment, kind)
-        box = round(face.metrics.capHeight()) + px(1)
+        box = round(face.cap) + px(1)
         top = y + face.ascent - box + px(0.5)
         patterns.fill(painter, QRectF(0, round(top), box + px(6), box), kind)
         color = t.text if tokens or kind == "free" else t.faint
@@ -191,18 +176,16 @@ class MemoryLedger(Painted):
         ):
             self._text(painter, face, color, right - face.width(words), y, words)
             right -= width
-        name = kind
+        name, left = kind, box + px(12)
         if kind == "free" and moment.cached:
-            name = f"free, {bytes_words(moment.cached * size)} cached"
-        left = box + px(12)
-        if face.width(name) > right - left:
-            name = kind
+            cached = f"free, {bytes_words(moment.cached * size)} cached"
+            name = cached if face.width(cached) <= right - left else kind
         self._text(painter, face, t.text if color == t.text else t.secondary, left, y, face.cut(name, right - left))
 
     def _compare(self, painter: QPainter, lines: list[Line], moment: Moment, y: float, captioned: float) -> None:
         """The lines with their bars, and the pool's size across; the caption above is `captioned` pixels wide."""
         t, px, face, series = theme.current(), theme.px, self.face, self.series
-        size, box = series.token_bytes, round(face.metrics.capHeight()) + px(1)
+        size, box = series.token_bytes, round(face.cap) + px(1)
         left = box + px(12)
         bar = left + max((face.width(line.name) for line in lines), default=0.0) + px(10)
         ratios = face.width("000.0 ×") + px(8)
@@ -210,7 +193,7 @@ class MemoryLedger(Painted):
         most = max([line.tokens for line in lines] + [1])
         for line in lines:
             self._text(painter, face, t.text, left, y, line.name)
-            middle = round(y + face.ascent - face.metrics.capHeight() / 2)
+            middle = round(y + face.ascent - face.cap / 2)
             if line.mark == "dash":
                 painter.setPen(dash(t.text))
                 painter.drawLine(QLineF(0, middle + 0.5, box + px(6), middle + 0.5))

@@ -7,8 +7,9 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 import numpy as np
-from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QToolButton, QWidget
+from PySide6.QtCore import QRect
+from PySide6.QtGui import QPainter, QResizeEvent
+from PySide6.QtWidgets import QToolButton
 
 from app.inside.memory.area import MemoryArea
 from app.inside.memory.device_bar import DeviceBar
@@ -20,6 +21,7 @@ from app.plot.scales import nice_end
 from app.session.device_memory import captured_words, device_bill
 from app.ui import theme
 from app.ui.facts import Cell, Facts
+from app.ui.painted import Painted
 from app.words import duration
 from engine.trace import MEASURES, Header, Record, Telemetry
 
@@ -31,11 +33,12 @@ NO_CACHE = "recompute keeps no KV cache: the whole sequence is computed again fo
 PUBLISHED = (
     "Published: contiguous systems put 20–38 % of their KV memory to use, paging 96 % (Kwon et al. 2023, fig. 2)"
 )
+FREE = (*KINDS, "free")
 FACTS = (
-    "time s", "step", *(f"{kind} tokens" for kind in (*KINDS, "free")), *(f"{kind} bytes" for kind in (*KINDS, "free")),
-    "contiguous to max_tokens (computed) bytes", "contiguous to context (computed) bytes", "paged (computed) bytes",
-    "running",
-)  # fmt: skip
+    *("time s", "step", *(f"{kind} tokens" for kind in FREE), *(f"{kind} bytes" for kind in FREE)),
+    *("contiguous to max_tokens (computed) bytes", "contiguous to context (computed) bytes"),
+    *("paged (computed) bytes", "running"),
+)
 
 
 def percent(share: float) -> str:
@@ -67,20 +70,17 @@ def summary_words(series: MemorySeries, moment: Moment | None) -> tuple[str, ...
     )
 
 
-class MemoryPicture(QWidget):
+class MemoryPicture(Painted):
     """The drawn side: area, ledger and device, beside or below each other as the room allows."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.setObjectName("memory_picture")
-        self.setAccessibleName("Memory")
+        super().__init__("memory_picture", "Memory")
         self.area, self.ledger, self.device = MemoryArea(), MemoryLedger(), DeviceBar()
         for part in (self.area, self.ledger, self.device):
             part.setParent(self)
 
     def restyle(self) -> None:
-        for part in (self.area, self.ledger, self.device):
-            part.restyle()
+        super().restyle()
         self.place()
 
     def place(self) -> None:
@@ -118,10 +118,8 @@ class MemoryPicture(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         self.place()
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
+    def paint(self, painter: QPainter, dirty: QRect) -> None:
         painter.fillRect(self.rect(), theme.current().panel)
-        painter.end()
 
 
 class MemoryBill(InsightPanel):
@@ -144,9 +142,8 @@ class MemoryBill(InsightPanel):
         self.area, self.ledger, self.device = self.picture.area, self.picture.ledger, self.picture.device
         self.set_picture(self.picture)
         self.area.hovered.connect(self._on_hovered)
-        self.area.chosen.connect(self._on_chosen)
+        self.area.sought.connect(self._on_sought)
         self.area.stepped.connect(scope.step_by)
-        theme.changes.theme_changed.connect(self.picture.restyle)
 
     # -- what the scope says --------------------------------------------------------------------------------------
 
@@ -170,9 +167,8 @@ class MemoryBill(InsightPanel):
         compared = "to_limit" if series.paged else "paged"
         message = EMPTY if not series.count else NO_CACHE if not series.keeps else ""
         span = self.span()
-        self.area.show_series(
-            series, span, scope.origin, self.last, cursor, self._pointed, "" if message else compared, message
-        )  # fmt: skip
+        self.area.show_series(series, span, scope.origin, self.last, "" if message else compared, message)
+        self.area.point_at(cursor, self._pointed)
         self.ledger.show_moment(series, moment)
         self._show_device(header, moment)
         self._tell(moment)
@@ -203,8 +199,8 @@ class MemoryBill(InsightPanel):
         told = {name: series.values(name)[places] for name in (*KINDS, "to_limit", "to_context", "paged", "running")}
         told["free"] = np.asarray(series.pool - np.sum([told[kind] for kind in KINDS], axis=0, dtype=np.int64))
         times = (series.ended.values[places] - self.scope.origin).tolist()
-        tokens = [told[kind].tolist() for kind in (*KINDS, "free")]
-        held_bytes = [(told[kind].astype(np.int64) * size).tolist() for kind in (*KINDS, "free")]
+        tokens = [told[kind].tolist() for kind in FREE]
+        held_bytes = [(told[kind].astype(np.int64) * size).tolist() for kind in FREE]
         computed: list[list[Cell]] = [
             (told["to_limit"] * size).tolist(),
             (told["to_context"] * size).tolist() if series.context else [None] * len(times),
@@ -295,7 +291,7 @@ class MemoryBill(InsightPanel):
         self._pointed = None if time is None else min(max(time, self.scope.origin), max(self.last, self.scope.origin))
         self.stale()
 
-    def _on_chosen(self, time: float) -> None:
+    def _on_sought(self, time: float) -> None:
         if time >= self.last:
             self.scope.follow()
         else:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from app.plot import pixels
 from engine.trace import Array
 
 DASH = (5, 3)  # pixels with and without ink, before the scale
@@ -16,17 +17,11 @@ def stacked(heights: Array, textures: Sequence[Array], outlined: Sequence[Array 
     which columns are the first. Where `outlined` has a texture, a band's border pixels are from that."""
     height, columns = textures[0].shape[0], heights.shape[1]
     picture = np.full((height, columns), ground, np.uint32)
-    rows = np.arange(height, 0, -1)[:, None]  # pixels above the foot, of each row's upper edge
-    borders = np.rint(np.cumsum(heights, axis=0)).astype(np.int64)
-    for kind in range(len(textures) - 1, -1, -1):
-        low = borders[kind - 1] if kind else np.zeros(columns, np.int64)
-        high = np.where((heights[kind] > 0) & (borders[kind] == low), low + 1, borders[kind])
-        if not (high > low).any():
-            continue
-        inside = (rows <= high) & (rows > low)
-        np.copyto(picture, textures[kind][:, :columns], where=inside)
-        edge = outlined[kind]
-        if edge is not None:
+    which = pixels.stacked(heights, height, least=1)
+    for kind, (texture, edge) in enumerate(zip(textures, outlined)):
+        inside = which == kind
+        np.copyto(picture, texture[:, :columns], where=inside)
+        if edge is not None and inside.any():
             deep = inside.copy()
             deep[1:] &= inside[:-1]
             deep[:-1] &= inside[1:]

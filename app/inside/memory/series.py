@@ -72,6 +72,9 @@ class MemorySeries:
     def reset(self) -> None:
         """Forgets everything: another trace begins."""
         self.header: Header | None = None
+        self.block_size, self.context, self.token_bytes = 1, 0, 0
+        self.pool = 0  # tokens
+        self.paged = self.keeps = True  # whether K and V lie in blocks, whether they are kept at all
         self.ended = Column(np.float64)
         self._values = {name: Column(np.int64 if name in LARGE else np.int32) for name in FIELDS}
         self._integrals = {name: Column(np.float64) for name in (*DRAWN, *(f"{kind} share" for kind in KINDS), "time")}
@@ -96,9 +99,15 @@ class MemorySeries:
                 case Ended():
                     self._ended(record)
                 case Header():
-                    self.header = record
+                    self._begin(record)
                 case _:
                     pass
+
+    def _begin(self, header: Header) -> None:
+        self.header, config, model = header, header.config, header.model
+        self.block_size, self.context, self.token_bytes = config.block_size, model.context, model.kv_token_bytes
+        self.pool = header.blocks * config.block_size
+        self.paged, self.keeps = config.paged, config.mode != "recompute"
 
     def _submitted(self, record: Submitted) -> None:
         request, samples = record.request, record.params.n
@@ -124,11 +133,10 @@ class MemorySeries:
         size = self.block_size
         if self._pending == PENDING:
             self.settle()
-        self._table[self._pending] = (
-            step.kv_used, step.kv_reserved, step.kv_internal, step.kv_external, self._to_limit,
-            self._running * self.context, self._paged_blocks * size, step.cached_blocks * size, self._running,
-            self._done, self._done_tokens, step.step,
-        )  # fmt: skip
+        kinds = (step.kv_used, step.kv_reserved, step.kv_internal, step.kv_external)
+        computed = (self._to_limit, self._running * self.context, self._paged_blocks * size)
+        over = (step.cached_blocks * size, self._running, self._done, self._done_tokens)
+        self._table[self._pending] = (*kinds, *computed, *over, step.step)
         self._times[self._pending] = step.ended
         self._pending += 1
 
@@ -181,9 +189,8 @@ class MemorySeries:
         # an end comes after the step in which it happened
         changed = {"paged": self._paged_blocks * self.block_size, "done": self._done, "done_tokens": self._done_tokens}
         if not self.keeps:
-            changed |= {
-                "running": self._running, "to_limit": self._to_limit, "to_context": self._running * self.context,
-            }  # fmt: skip
+            changed |= {"running": self._running, "to_limit": self._to_limit}
+            changed["to_context"] = self._running * self.context
         for name, value in changed.items():
             if self._pending:
                 self._table[self._pending - 1, FIELDS.index(name)] = value
@@ -191,32 +198,6 @@ class MemorySeries:
                 self._values[name].values[-1] = value
 
     # -- what it is asked -----------------------------------------------------------------------------------------
-
-    @property
-    def block_size(self) -> int:
-        return self.header.config.block_size if self.header is not None else 1
-
-    @property
-    def context(self) -> int:
-        return self.header.model.context if self.header is not None else 0
-
-    @property
-    def token_bytes(self) -> int:
-        return self.header.model.kv_token_bytes if self.header is not None else 0
-
-    @property
-    def paged(self) -> bool:
-        return self.header is None or self.header.config.paged
-
-    @property
-    def keeps(self) -> bool:
-        """Whether the mode keeps K and V at all."""
-        return self.header is None or self.header.config.mode != "recompute"
-
-    @property
-    def pool(self) -> int:
-        """Tokens of the whole pool."""
-        return self.header.blocks * self.block_size if self.header is not None else 0
 
     @property
     def count(self) -> int:
