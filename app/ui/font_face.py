@@ -44,9 +44,28 @@ class FontFace:
         painter.setPen(color)
         painter.drawText(QPointF(x - before * self.width(text) if before else x, baseline), text)
 
+    def baseline(self, top: float, height: float) -> float:
+        """Of a line in the middle of so much room."""
+        return top + (height + self.ascent - self.descent) / 2
+
     def cut(self, text: str, width: float, mode: Qt.TextElideMode = Qt.TextElideMode.ElideRight) -> str:
         """The text, with an ellipsis where it is wider than `width`."""
         return text if self.width(text) <= width else self.metrics.elidedText(text, mode, width)
+
+
+def wrapped(text: str, face: FontFace, width: float, lines: int = 99) -> list[str]:
+    """The first `lines` lines of a short text, the last one elided."""
+    result: list[str] = []
+    words = text.split()
+    while words and len(result) < lines:
+        line = words.pop(0)
+        if len(result) == lines - 1:
+            line = " ".join((line, *words))
+        else:
+            while words and face.metrics.horizontalAdvance(f"{line} {words[0]}") <= width:
+                line = f"{line} {words.pop(0)}"
+        result.append(face.cut(line, width))
+    return result
 
 
 class Face:

@@ -55,11 +55,7 @@ class Painted(QWidget):
 
     def say_empty(self, painter: QPainter, words: str, *, margin: float = 12, face: FontFace | None = None) -> None:
         """In the middle, where there is nothing to draw; `margin` left and right in pixels of the design."""
-        painter.setFont((face or self.empty).font)
-        painter.setPen(theme.current().secondary)
-        flags = Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap
-        inset = theme.px(margin)
-        painter.drawText(QRectF(self.rect()).adjusted(inset, 0, -inset, 0), flags, words)
+        write_middle(painter, self.rect(), words, face or self.empty, margin)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
@@ -82,3 +78,12 @@ class Painted(QWidget):
             if words:
                 return True
         return super().event(event)
+
+
+def write_middle(painter: QPainter, box: QRect, words: str, face: FontFace, margin: float) -> None:
+    """Wrapped, in the middle of a box; `margin` left and right in pixels of the design."""
+    painter.setFont(face.font)
+    painter.setPen(theme.current().secondary)
+    inset = theme.px(margin)
+    flags = Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap
+    painter.drawText(QRectF(box).adjusted(inset, 0, -inset, 0), flags, words)

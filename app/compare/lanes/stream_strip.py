@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QPointF, QSize, Qt
-from PySide6.QtGui import QPainter, QPaintEvent
-from PySide6.QtWidgets import QSizePolicy, QWidget
+from PySide6.QtCore import QPointF, QRect, QSize, Qt
+from PySide6.QtGui import QPainter
+from PySide6.QtWidgets import QSizePolicy
 
 from app.ui import theme
-from app.ui.font_face import FontFace
+from app.ui.font_face import Face
+from app.ui.painted import Painted
 from engine.trace import RequestView, State
 
 COLUMN = 250
@@ -15,13 +16,13 @@ TAIL = 80  # characters that can be seen at most
 RUNNING = (State.DECODE, State.PREFILL)
 
 
-class StreamStrip(QWidget):
+class StreamStrip(Painted):
     """A request keeps its place until it is over; then the next one that runs takes it."""
 
+    face = Face(11.5, mono=True)
+
     def __init__(self) -> None:
-        super().__init__()
-        self.setObjectName("stream_strip")
-        self.setAccessibleName("Last words of running requests")
+        super().__init__("stream_strip", "Last words of running requests")
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.shown: list[int] = []
         self._requests: dict[int, RequestView] = {}
@@ -29,9 +30,8 @@ class StreamStrip(QWidget):
         self.restyle()
 
     def restyle(self) -> None:
-        self._face = FontFace(theme.mono(11.5))
-        self.setFixedHeight(round(self._face.height) + theme.px(4))
-        self.update()
+        self.setFixedHeight(round(self.face.height) + theme.px(4))
+        super().restyle()
 
     def clear(self, requests: dict[int, RequestView]) -> None:
         """Another trace, or the same from its start: its requests will be in `requests`."""
@@ -64,23 +64,16 @@ class StreamStrip(QWidget):
     def minimumSizeHint(self) -> QSize:
         return QSize(theme.px(80), self.height())
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        t, px = theme.current(), theme.px
-        painter.setFont(self._face.font)
+    def paint(self, painter: QPainter, dirty: QRect) -> None:
+        t, px, face = theme.current(), theme.px, self.face
         wide = self.width() / self._columns
-        baseline = (self.height() - self._face.height) / 2 + self._face.ascent
+        baseline = (self.height() - face.height) / 2 + face.ascent
         for i, request in enumerate(self.shown[: self._columns]):
             view = self._requests[request]
             x, over = i * wide, request not in self._running
             painter.setPen(Qt.PenStyle.NoPen)
-            color = theme.request_color(request)
-            painter.setBrush(color if not over else t.edge)
+            painter.setBrush(t.edge if over else theme.request_color(request))
             painter.drawEllipse(QPointF(x + px(4), self.height() / 2), px(3), px(3))
             words = " ".join("".join(view.parts[-TAIL:])[-TAIL:].split())
-            painter.setPen(t.faint if over else t.secondary)
-            room = wide - px(24)
-            text = self._face.cut(words or "…", room, Qt.TextElideMode.ElideLeft)
-            self._face.draw(painter, x + px(12), baseline, text)
-        painter.end()
+            text = face.cut(words or "…", wide - px(24), Qt.TextElideMode.ElideLeft)
+            face.say(painter, x + px(12), baseline, text, t.faint if over else t.secondary)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QSizePolicy, QStackedWidget, QVBoxLayout
+from PySide6.QtWidgets import QFrame, QGridLayout, QSizePolicy, QStackedWidget
 
 from app.compare.lanes.figures import LaneFigures
 from app.compare.lanes.mark import LaneMark
@@ -18,13 +18,14 @@ from app.compare.race.session import LaneShow, LaneState
 from app.inside.on_demand import InsightPlace
 from app.inside.panel import Insight
 from app.inside.timeline.slots import Timeline
-from app.plot.colors import lane_color
+from app.playback.touched import touched_by
 from app.ui import theme
 from app.ui.labels import Note, label, set_role
+from app.ui.layouts import column, row
 from app.ui.line import Line
 from app.words import duration, held_words, model_words, sentence
 from engine.config import SCHEMES
-from engine.trace import Column, Ended, Notice, Record, Step
+from engine.trace import Column, Notice, Record, Step
 
 if TYPE_CHECKING:
     from app.compare.race.session import RaceSession
@@ -60,7 +61,7 @@ class LaneView(QFrame):
         self.timeline = Timeline(step_reader=self._step_at)
         self.timeline.empty_text = ""
         self.strip = StreamStrip()
-        self.panel = LaneFigures(lane_color(show.index))
+        self.panel = LaneFigures(show.index)
         self.error = Note("lane_error", "error")
         self._lay_out()
         self.timeline.set_slots(min(show.lane.config.slots, max(1, show.total), MOST_EMPTY_SLOTS))
@@ -81,20 +82,10 @@ class LaneView(QFrame):
         self._tell()
 
     def _lay_out(self) -> None:
-        head = QHBoxLayout()
-        head.setSpacing(8)
-        head.addWidget(LaneMark(self.lane.index))
-        head.addWidget(self.title)
-        head.addSpacing(4)
-        head.addWidget(self.sentence, 1)
-        head.addWidget(self.status)
+        head = row(LaneMark(self.lane.index), self.title, 4, (self.sentence, 1), self.status, spacing=8)
         self.body = QStackedWidget()
         self.body.addWidget(self.timeline)
-        left = QVBoxLayout()
-        left.setSpacing(4)
-        left.addWidget(self.body, 1)
-        left.addWidget(self.strip)
-        left.addWidget(self.error, 0, Qt.AlignmentFlag.AlignTop)
+        left = column((self.body, 1), self.strip, (self.error, 0, Qt.AlignmentFlag.AlignTop), spacing=4)
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(16, 10, 16, 10)
         self._grid.setHorizontalSpacing(24)
@@ -206,16 +197,7 @@ class LaneView(QFrame):
 
     def _on_arrived(self, records: list[Record]) -> None:
         self.tally.feed(records)
-        touched: set[int] = set()
-        for record in records:
-            match record:
-                case Step():
-                    touched.update(record.request.tolist())
-                    touched.update(record.preempted.tolist())
-                case Ended():
-                    touched.add(record.request)
-                case _:
-                    pass
+        touched = touched_by(records)
         if touched:
             self.strip.touch(touched)
         self._stale = True
@@ -266,7 +248,4 @@ class LaneView(QFrame):
         self._show_strip()
 
     def _on_theme(self) -> None:
-        self.panel.color = lane_color(self.lane.index)
-        self.panel.restyle()
-        self.strip.restyle()
         self.setMinimumHeight(theme.px(136))

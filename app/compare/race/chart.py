@@ -6,11 +6,6 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from PySide6.QtCore import QRectF
-from PySide6.QtGui import (
-    QPainter,
-)
-
 from app.compare.race.series import LaneSeries
 from app.plot.plot import Plot
 from engine.trace import Array, Column
@@ -36,22 +31,13 @@ class RaceLane:
 
 
 class RaceChart(Plot):
-    """One chart of all lanes."""
+    """One chart of all lanes; nothing is drawn before there are any."""
 
-    formula = ""
-
-    def __init__(self, name: str, lanes: Sequence[RaceLane]) -> None:
+    def __init__(self, name: str, title: str, formula: str, lanes: Sequence[RaceLane]) -> None:
         super().__init__(name)
-        self.lanes = lanes
+        self.title, self.formula, self.lanes = title, formula, lanes
+        self.setAccessibleName(title)
         self.span = 10.0
-
-    def draw(self, painter: QPainter, area: QRectF) -> None:
-        if self.lanes:
-            self.draw_lanes(painter, area)
-
-    @abstractmethod
-    def draw_lanes(self, painter: QPainter, area: QRectF) -> None:
-        """Draws the lanes, of which there is at least one."""
 
     def tooltip(self) -> str:
         """The formula, and each lane's figures."""

@@ -5,52 +5,36 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from PySide6.QtCore import QTimer
-from PySide6.QtGui import (
-    QHideEvent,
-    QShowEvent,
-)
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtGui import QHideEvent, QShowEvent
+from PySide6.QtWidgets import QWidget
 
 from app.compare.race.chart import RaceChart, RaceLane
-from app.compare.race.curves import QueueChart, TokensChart
+from app.compare.race.curves import QUEUE, TOKENS, CurveChart
 from app.compare.race.series import LaneSeries
-from app.compare.race.strips import ItlChart, TtftChart
+from app.compare.race.strips import ITL, TTFT, StripChart
 from app.plot.scales import nice_end
-from app.ui import theme
+from app.ui.side_by_side import SideBySide
 from engine.trace import Record
 
 TICK_MS = 33  # one chart a tick: each of four is drawn eight times a second
 
 
-class RaceCharts(QWidget):
-    """The four charts side by side, each in its panel. `row` has room for more panels at its end."""
+class RaceCharts(SideBySide):
+    """The four charts side by side."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setObjectName("race_charts")
+        super().__init__("race_charts", parent)
         self._lanes: list[RaceLane] = []
-        self.tokens = TokensChart("race_tokens", self._lanes)
-        self.ttft = TtftChart("race_ttft", self._lanes)
-        self.itl = ItlChart("race_itl", self._lanes, logarithmic=True)
-        self.queue = QueueChart("race_queue", self._lanes)
+        self.tokens = CurveChart("race_tokens", TOKENS, self._lanes)
+        self.ttft = StripChart("race_ttft", TTFT, self._lanes)
+        self.itl = StripChart("race_itl", ITL, self._lanes, logarithmic=True)
+        self.queue = CurveChart("race_queue", QUEUE, self._lanes)
         self.charts: tuple[RaceChart, ...] = (self.tokens, self.ttft, self.itl, self.queue)
-        self.row = QHBoxLayout(self)
-        self.row.setContentsMargins(0, 0, 0, 0)
-        self._frames: list[QHBoxLayout | QVBoxLayout] = []
-        for chart in self.charts:
-            frame = QFrame()
-            frame.setProperty("role", "panel")
-            inner = QVBoxLayout(frame)
-            inner.addWidget(chart)
-            self._frames.append(inner)
-            self.row.addWidget(frame, 1)
+        self.add(*self.charts)
         self._stale: set[RaceChart] = set()
-        self._timer = QTimer(self)
-        self._timer.setInterval(TICK_MS)
+        self._timer = QTimer(self, interval=TICK_MS)
         self._timer.timeout.connect(self._on_tick)
         self._turn = 0
-        theme.changes.theme_changed.connect(self.restyle)
-        self.restyle()
 
     def add_lane(self, name: str, colour_index: int | None = None) -> int:
         """Adds a lane with its own colour and returns its number, from 0 on."""
@@ -89,15 +73,6 @@ class RaceCharts(QWidget):
         """Draws every chart that is not up to date, now."""
         for chart in self.charts:
             self._draw(chart)
-
-    def restyle(self) -> None:
-        """Takes the theme's colours, fonts and lengths anew."""
-        self.row.setSpacing(theme.px(8))
-        pad = theme.px(12)
-        for inner in self._frames:
-            inner.setContentsMargins(pad, pad, pad, pad - theme.px(2))
-        for chart in self.charts:
-            chart.restyle()
 
     def _changed(self) -> None:
         self._stale.update(self.charts)

@@ -2,37 +2,70 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from PySide6.QtCore import QRectF
-from PySide6.QtGui import (
-    QPainter,
-)
+from PySide6.QtGui import QColor, QPainter
 
 from app.compare.race.chart import RaceChart, RaceLane
-from app.compare.race.series import stairs
+from app.compare.race.series import LaneSeries, stairs
 from app.plot.colors import lane_color
 from app.plot.plot import apart, draw_line, draw_mark
 from app.plot.scales import nice_top, tick_words
 from app.ui import theme
 from app.words import number
-from engine.trace import Column
+from engine.trace import Array, Column
 
 MARKS_A_LINE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """What is drawn of each lane: `columns`, a value a step, the first of them the strong one, and their latest values
+    in words. `smooth`: stairs are sharper without."""
+
+    title: str
+    formula: str
+    columns: Callable[[LaneSeries], list[Column]]
+    words: Callable[[list[float]], str]
+    smooth: bool = True
+
+
+TOKENS = Lines(
+    "Tokens over time",
+    "output tokens so far; a level stretch is a wait",
+    lambda series: [series.tokens],
+    lambda latest: number(latest[0]),
+)
+QUEUE = Lines(
+    "Running · waiting",
+    "requests that hold a slot · requests that wait for one (fainter), after each step",
+    lambda series: [series.running, series.waiting],
+    lambda latest: " · ".join(f"{value:,.0f}" for value in latest),
+    smooth=False,
+)
 
 
 class CurveChart(RaceChart):
     """Lines over time, each with its latest value at the right edge."""
 
-    smooth = True
+    def __init__(self, name: str, lines: Lines, lanes: Sequence[RaceLane]) -> None:
+        super().__init__(name, lines.title, lines.formula, lanes)
+        self._lines = lines
 
-    @abstractmethod
-    def columns(self, lane: RaceLane) -> list[Column]:
-        """The lane's lines, a value a step; the first is the strong one."""
+    def figure(self, lane: RaceLane) -> str:
+        seen = [self._seen(lane, column) for column in self._lines.columns(lane.series)]
+        return self._lines.words([float(values[-1]) for values in seen]) if len(seen[0]) else "–"
 
-    def draw_lanes(self, painter: QPainter, area: QRectF) -> None:
+    def _seen(self, lane: RaceLane, column: Column | None = None) -> Array:
+        """Of one of the lane's columns, or of the strong one."""
+        return lane.seen(lane.series.step_time, column or self._lines.columns(lane.series)[0])
+
+    def draw(self, painter: QPainter, area: QRectF) -> None:
+        if not self.lanes:
+            return
         px, ink = theme.px, self.tiny
         top = self._top()
         ticks = [tick_words(top * share) for share in (0.0, 0.5, 1.0)]
@@ -41,12 +74,14 @@ class CurveChart(RaceChart):
         right = area.right() - max(ink.width(word) for word in labels) - px(6)
         plot = QRectF(left, area.top() + px(4), max(1.0, right - left), area.height() - px(4))
         self.side(painter, plot, ticks)
-        self.foot(
-            painter, left, right, plot.bottom(), [(share, f"{self.span * share:,.3g} s") for share in (0.0, 0.5, 1.0)]
-        )
+        seconds = [(share, f"{self.span * share:,.3g} s") for share in (0.0, 0.5, 1.0)]
+        self.foot(painter, left, right, plot.bottom(), seconds)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, self._lines.smooth)
         for lane in self.lanes:
-            for i, column in reversed(list(enumerate(self.columns(lane)))):
-                self._line(painter, plot, lane, column, top, 0.45 if i else 1.0)
+            strong, *faint = self._lines.columns(lane.series)
+            for column in reversed(faint):
+                self._line(painter, plot, lane, column, top, theme.faded(lane_color(lane.index), 0.45))
+            self._line(painter, plot, lane, strong, top, lane_color(lane.index))
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         for i, lane in enumerate(self.lanes):
             self._marks(painter, plot, lane, i, top)
@@ -54,27 +89,21 @@ class CurveChart(RaceChart):
 
     def _top(self) -> float:
         """The end of the vertical axis: high enough for whatever the cursors still hide."""
-        columns = [column for lane in self.lanes for column in self.columns(lane)]
+        columns = [column for lane in self.lanes for column in self._lines.columns(lane.series)]
         return nice_top(1.02 * max((float(column.values.max()) for column in columns if column.count), default=0.0))
 
-    def _line(
-        self, painter: QPainter, plot: QRectF, lane: RaceLane, column: Column, top: float, strength: float
-    ) -> None:  # fmt: skip
-        end = lane.end(self.span)
-        line = lane.seen(lane.series.step_time, column)
+    def _line(self, painter: QPainter, plot: QRectF, lane: RaceLane, column: Column, top: float, color: QColor) -> None:
+        end, line = lane.end(self.span), self._seen(lane, column)
         times = lane.series.step_time.values[: len(line)]
         x, y = stairs(times, line, max(1, int(plot.width() * end / self.span)), end)
-        if not len(x):
-            return
-        x, y = plot.left() + x * (plot.width() / self.span), plot.bottom() - y * (plot.height() / top)
-        color = theme.faded(lane_color(lane.index), strength)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing, self.smooth)
-        draw_line(painter, theme.over(color, theme.current().panel), x, y)
+        if len(x):
+            x, y = plot.left() + x * (plot.width() / self.span), plot.bottom() - y * (plot.height() / top)
+            draw_line(painter, theme.over(color, theme.current().panel), x, y)
 
     def _marks(self, painter: QPainter, plot: QRectF, lane: RaceLane, place: int, top: float) -> None:
         """A few of the lane's marks along its line, beside those of the other lanes."""
         end = lane.end(self.span)
-        line = lane.seen(lane.series.step_time, self.columns(lane)[0])
+        line = self._seen(lane)
         if not len(line):
             return
         first = (place + 0.5) / len(self.lanes)
@@ -86,37 +115,9 @@ class CurveChart(RaceChart):
 
     def _labels(self, painter: QPainter, plot: QRectF, labels: Sequence[str], top: float) -> None:
         """The latest values at the right edge, moved apart where they would lie on each other."""
-        ink = self.tiny
-        painter.setFont(ink.font)
-        cap = ink.metrics.capHeight()
-        latest = [lane.seen(lane.series.step_time, self.columns(lane)[0])[-1:] for lane in self.lanes]
+        ink, cap = self.tiny, self.tiny.cap
+        latest = [self._seen(lane)[-1:] for lane in self.lanes]
         wanted = [plot.bottom() - float(v.sum()) / top * plot.height() + cap / 2 for v in latest]
         places = apart(wanted, cap + theme.px(5), plot.top() + cap, plot.bottom())
         for lane, y, words in zip(self.lanes, places, labels):
-            painter.setPen(lane_color(lane.index))
-            ink.draw(painter, plot.right() + theme.px(6), y, words)
-
-
-class TokensChart(CurveChart):
-    title = "Tokens over time"
-    formula = "output tokens so far; a level stretch is a wait"
-
-    def columns(self, lane: RaceLane) -> list[Column]:
-        return [lane.series.tokens]
-
-    def figure(self, lane: RaceLane) -> str:
-        seen = lane.seen(lane.series.step_time, lane.series.tokens)
-        return number(float(seen[-1])) if len(seen) else "–"
-
-
-class QueueChart(CurveChart):
-    title = "Running · waiting"
-    smooth = False  # stairs are sharper so
-    formula = "requests that hold a slot · requests that wait for one (fainter), after each step"
-
-    def columns(self, lane: RaceLane) -> list[Column]:
-        return [lane.series.running, lane.series.waiting]
-
-    def figure(self, lane: RaceLane) -> str:
-        running, waiting = (lane.seen(lane.series.step_time, column) for column in self.columns(lane))
-        return f"{running[-1]:,} · {waiting[-1]:,}" if len(running) else "–"
+            ink.say(painter, plot.right() + theme.px(6), y, words, lane_color(lane.index))

@@ -60,25 +60,20 @@ class LaneSeries:
         return times.count if until is None else int(np.searchsorted(times.values, until, "right"))
 
     def _know(self, request: int, samples: int) -> None:
-        if request >= len(self._sample):
-            more = max(request + 1, 2 * len(self._sample)) - len(self._sample)
-            self._submitted = np.append(self._submitted, np.full(more, np.nan))
-            self._sample = np.append(self._sample, np.full(more, -1))
-            self._started = np.append(self._started, np.zeros(more, bool))
+        self._submitted = _reaching(self._submitted, request, np.nan)
+        self._sample = _reaching(self._sample, request, -1)
+        self._started = _reaching(self._started, request, False)
         self._sample[request] = self._samples
         self._samples += samples
-        if self._samples > len(self._emitted):
-            more = max(self._samples, 2 * len(self._emitted)) - len(self._emitted)
-            self._emitted = np.append(self._emitted, np.full(more, np.nan))
+        self._emitted = _reaching(self._emitted, self._samples - 1, np.nan)
 
     def _step(self, step: Step, time: float) -> None:
         self.now = max(self.now, time)
         self._total += len(step.token)
-        for column, value in (
-            (self.step_time, time), (self.tokens, self._total), (self.running, step.running),
-            (self.waiting, step.waiting),
-        ):  # fmt: skip
-            column.extend(value, 1)
+        self.step_time.append(time)
+        self.tokens.append(self._total)
+        self.running.append(step.running)
+        self.waiting.append(step.waiting)
         if not len(step.token):
             return
         request, branch = step.request[step.token_row], step.branch[step.token_row]
@@ -100,6 +95,12 @@ class LaneSeries:
         self._emitted[sample] = time
         self.itl_time.extend(time, len(gap))
         self.itl.extend(gap, len(gap))
+
+
+def _reaching(values: Array, place: int, fill: float) -> Array:
+    """The values with room for a place; so much more that a longer one costs little each time."""
+    more = max(place + 1, 2 * len(values)) - len(values) if place >= len(values) else 0
+    return np.append(values, np.full(more, fill, values.dtype)) if more else values
 
 
 def thinned(values: Array, most: int = DOTS) -> Array:

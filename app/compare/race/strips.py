@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import (
-    QPainter,
-    QPen,
-    QPolygonF,
-)
+from PySide6.QtGui import QPainter, QPen, QPolygonF
 
 from app.compare.race.chart import RaceChart, RaceLane
 from app.compare.race.series import LaneSeries, jitter, ratio_axis, round_ratio, thinned
@@ -27,25 +23,42 @@ from engine.trace import Array, Column
 DOT_ALPHA = 0.7
 
 
+@dataclass(frozen=True, slots=True)
+class Dots:
+    """What is drawn of each lane: when its values came, and the values, seconds."""
+
+    title: str
+    formula: str
+    columns: Callable[[LaneSeries], tuple[Column, Column]]
+
+
+TTFT = Dots(
+    "Time to first token",
+    "TTFT = first token − submit, a dot a request; ticks at p50 and, shorter, p95",
+    lambda series: (series.ttft_time, series.ttft),
+)
+ITL = Dots(
+    "Inter-token latency",
+    "ITL = gaps between emissions, pooled; at most 600 dots a lane, ticks at p50 and, shorter, p95 of all",
+    lambda series: (series.itl_time, series.itl),
+)
+
+
 class StripChart(RaceChart):
     """A strip of dots a lane, one dot a value, with ticks at the median and the 95th percentile."""
 
-    def __init__(self, name: str, lanes: Sequence[RaceLane], *, logarithmic: bool = False) -> None:
-        self.logarithmic = logarithmic
+    def __init__(self, name: str, dots: Dots, lanes: Sequence[RaceLane], *, logarithmic: bool = False) -> None:
+        super().__init__(name, dots.title, dots.formula, lanes)
+        self._dots, self.logarithmic = dots, logarithmic
         self._middles: WeakKeyDictionary[LaneSeries, tuple[int, Array]] = WeakKeyDictionary()
-        super().__init__(name, lanes)
 
     def set_logarithmic(self, on: bool) -> None:
         """Whether equal distances are equal ratios."""
         self.logarithmic = on
         self.update()
 
-    @abstractmethod
-    def columns(self, lane: RaceLane) -> tuple[Column, Column]:
-        """When the lane's values came, and the values, seconds."""
-
     def values(self, lane: RaceLane) -> Array:
-        return lane.seen(*self.columns(lane))
+        return lane.seen(*self._dots.columns(lane.series))
 
     def percentiles(self, lane: RaceLane) -> Array:
         """p50 and p95 of the lane's values, of which there is at least one."""
@@ -64,24 +77,24 @@ class StripChart(RaceChart):
 
     def axis(self) -> tuple[float, float]:
         """The first and last second of the axis: wide enough for whatever the cursors still hide."""
-        values = [v for v in (self.columns(lane)[1].values for lane in self.lanes) if len(v)]
+        values = [v for v in (self._dots.columns(lane.series)[1].values for lane in self.lanes) if len(v)]
         highest = max((float(v.max()) for v in values), default=1.0)
         if not self.logarithmic:
             return 0.0, nice_top(highest * 1.02)
         return ratio_axis(min((float(v.min()) for v in values), default=0.01), highest)
 
-    def draw_lanes(self, painter: QPainter, area: QRectF) -> None:
-        values = [self.values(lane) for lane in self.lanes]
-        axis = self.axis()
-        plot = QRectF(area.left(), area.top(), area.width(), area.height())
-        self.foot(painter, plot.left(), plot.right(), plot.bottom(), self._ticks(axis))
+    def draw(self, painter: QPainter, area: QRectF) -> None:
+        if not self.lanes:
+            return
+        axis, px = self.axis(), theme.px
+        self.foot(painter, area.left(), area.right(), area.bottom(), self._ticks(axis))
         head = math.ceil(self.small.height)
-        each = min((plot.height() - theme.px(4)) / len(self.lanes), float(theme.px(72)))
-        band = max(theme.px(6), each - head - theme.px(6))
-        for i, (lane, own) in enumerate(zip(self.lanes, values)):
-            y = plot.top() + i * each
-            self._strip_head(painter, lane, y + math.ceil(self.small.ascent), plot.width())
-            self._strip(painter, lane, own, QRectF(plot.left(), y + head + theme.px(1), plot.width(), band), axis)
+        each = min((area.height() - px(4)) / len(self.lanes), float(px(72)))
+        band = max(px(6), each - head - px(6))
+        for i, lane in enumerate(self.lanes):
+            y = area.top() + i * each
+            self._strip_head(painter, lane, y + math.ceil(self.small.ascent), area.width())
+            self._strip(painter, lane, QRectF(area.left(), y + head + px(1), area.width(), band), axis)
 
     def _ticks(self, axis: tuple[float, float]) -> list[tuple[float, str]]:
         begin, end = axis
@@ -90,29 +103,19 @@ class StripChart(RaceChart):
         return [(float(self._shares(np.array(value), axis)), axis_words(value)) for value in values]
 
     def _strip_head(self, painter: QPainter, lane: RaceLane, baseline: float, width: float) -> None:
-        t, ink = theme.current(), self.small
-        figure = self.figure(lane)
+        t, px, figure = theme.current(), theme.px, self.figure(lane)
         taken = self.tiny.width(figure)
-        if taken + theme.px(60) > width:
+        if taken + px(60) > width:
             figure, taken = "", 0.0
-        painter.setFont(self.tiny.font)
-        painter.setPen(t.secondary)
-        self.tiny.draw(painter, width - taken, baseline, figure)
-        mark = theme.px(7)
-        draw_mark(painter, lane.index, mark / 2 + 1, baseline - ink.metrics.capHeight() / 2, mark)
-        painter.setFont(ink.font)
-        painter.setPen(t.text)
-        left = mark + theme.px(6)
-        ink.draw(
-            painter,
-            left,
-            baseline,
-            ink.cut(lane.name, width - taken - left - theme.px(12), Qt.TextElideMode.ElideMiddle),
-        )
+        self.tiny.say(painter, width - taken, baseline, figure, t.secondary)
+        mark = px(7)
+        draw_mark(painter, lane.index, mark / 2 + 1, baseline - self.small.cap / 2, mark)
+        left = mark + px(6)
+        name = self.small.cut(lane.name, width - taken - left - px(12), Qt.TextElideMode.ElideMiddle)
+        self.small.say(painter, left, baseline, name, t.text)
 
-    def _strip(
-        self, painter: QPainter, lane: RaceLane, values: Array, band: QRectF, axis: tuple[float, float]
-    ) -> None:  # fmt: skip
+    def _strip(self, painter: QPainter, lane: RaceLane, band: QRectF, axis: tuple[float, float]) -> None:
+        values = self.values(lane)
         if not len(values):
             return
         t, px = theme.current(), theme.px
@@ -138,19 +141,3 @@ class StripChart(RaceChart):
         else:
             values = values / end
         return np.clip(values, 0.0, 1.0)
-
-
-class TtftChart(StripChart):
-    title = "Time to first token"
-    formula = "TTFT = first token − submit, a dot a request; ticks at p50 and, shorter, p95"
-
-    def columns(self, lane: RaceLane) -> tuple[Column, Column]:
-        return lane.series.ttft_time, lane.series.ttft
-
-
-class ItlChart(StripChart):
-    title = "Inter-token latency"
-    formula = "ITL = gaps between emissions, pooled; at most 600 dots a lane, ticks at p50 and, shorter, p95 of all"
-
-    def columns(self, lane: RaceLane) -> tuple[Column, Column]:
-        return lane.series.itl_time, lane.series.itl

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
 
 import numpy as np
-from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
+from PySide6.QtCore import QLineF, QPointF, QRectF, QSizeF, Qt
 from PySide6.QtGui import QPainter, QPen
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.plot.colors import lane_color
 from app.plot.plot import Plot, draw_line, draw_mark
 from app.plot.scales import axis_words, nice_top, tick_words
 from app.ui import theme
+from app.ui.side_by_side import SideBySide
 from app.words import duration, number
+
+# where words may stand beside their point, in gaps to the right and down
+NEAR = ((-1, -0.5), (1, 0.5), (0, -1), (1, 0), (0, 1), (-1, 0), (1, -0.5), (-1, 0.5))
+FAR = ((0, -2), (0, 2), (2, 2), (-2, -2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +51,9 @@ class SweepPlot(Plot):
     """Points of several modes, each mode a line with its mark."""
 
     def __init__(self, name: str) -> None:
+        super().__init__(name)
         self.modes: dict[str, list[SweptPoint]] = {}  # by size
         self.unit, self.latency = "batch size", "p99 latency"
-        super().__init__(name)
 
     def show_points(self, points: Sequence[SweptPoint]) -> None:
         self.modes = {}
@@ -83,27 +88,33 @@ class SweepPlot(Plot):
         ink, px = self.small, theme.px
         x, size = area.left(), float(px(7))
         baseline = area.top() + ink.ascent
-        painter.setFont(ink.font)
         for i, mode in enumerate(self.modes):
             width = size + px(6) + ink.width(mode)
             if x > area.left() and x + width > area.right():
                 x, baseline = area.left(), baseline + ink.height + px(2)
-            draw_mark(painter, i, x + size / 2 + 1, baseline - ink.metrics.capHeight() / 2, size)
-            painter.setPen(theme.current().text)
-            ink.draw(painter, x + size + px(6), baseline, ink.cut(mode, area.right() - x - size - px(6)))
+            draw_mark(painter, i, x + size / 2 + 1, baseline - ink.cap / 2, size)
+            left = x + size + px(6)
+            ink.say(painter, left, baseline, ink.cut(mode, area.right() - left), theme.current().text)
             x += width + px(14)
         return baseline + ink.descent + px(8)
 
-    def curve(self, painter: QPainter, index: int, places: Sequence[QPointF]) -> None:
-        """A mode's line and its marks."""
-        x, y = (np.array([get(place) for place in places]) for get in (QPointF.x, QPointF.y))
-        draw_line(painter, lane_color(index), x, y)
-        for place in places:
-            draw_mark(painter, index, place.x(), place.y(), theme.px(7))
+    def curves(
+        self, painter: QPainter, plot: QRectF, across: Callable[[SweptPoint], float], up: Callable[[SweptPoint], float]
+    ) -> list[tuple[SweptPoint, QPointF]]:
+        """Each mode's line and its marks; returns where the points are. `across` and `up` are shares of the plot."""
+        spots: list[tuple[SweptPoint, QPointF]] = []
+        for i, own in enumerate(self.modes.values()):
+            places = [
+                QPointF(plot.left() + across(p) * plot.width(), plot.bottom() - up(p) * plot.height()) for p in own
+            ]
+            x, y = (np.array([get(place) for place in places]) for get in (QPointF.x, QPointF.y))
+            draw_line(painter, lane_color(i), x, y)
+            for place in places:
+                draw_mark(painter, i, place.x(), place.y(), theme.px(7))
+            spots += zip(own, places)
+        return spots
 
-    def mark(
-        self, painter: QPainter, spots: Sequence[tuple[SweptPoint, QPointF]], bounds: QRectF, *, sizes: bool
-    ) -> None:  # fmt: skip
+    def mark(self, painter: QPainter, spots: Sequence[tuple[SweptPoint, QPointF]], bounds: QRectF, sizes: bool) -> None:
         """Rings around the points that have a name, and words where there is room: names first, then sizes."""
         taken = [self.ring(painter, point, place) for point, place in spots if point.words]
         taken += [_around(place, theme.px(4)) for _, place in spots]
@@ -113,8 +124,11 @@ class SweepPlot(Plot):
                 taken += [_around(begin + (end - begin) * (i / steps), 1) for i in range(steps)]
         for point, place in sorted(spots, key=lambda spot: not spot[0].words):
             words = f"{point.size:g} {point.words}".rstrip() if sizes else point.words
-            if words:
-                self.say(painter, point, place, words, taken, bounds)
+            box = self._free(words, place, taken, bounds, far=bool(point.words)) if words else None
+            if box is not None:
+                color = theme.current().text if point.words else lane_color([*self.modes].index(point.mode))
+                self.tiny.say(painter, box.left(), box.top() + self.tiny.ascent, words, color)
+                taken.append(box)
 
     def ring(self, painter: QPainter, point: SweptPoint, place: QPointF) -> QRectF:
         """A ring around a point; returns what it covers."""
@@ -124,31 +138,17 @@ class SweepPlot(Plot):
         painter.drawEllipse(place, radius, radius)
         return _around(place, radius)
 
-    def say(
-        self, painter: QPainter, point: SweptPoint, place: QPointF, words: str, taken: list[QRectF], bounds: QRectF
-    ) -> bool:  # fmt: skip
-        """Words beside a point, where nothing else is; False where there is no room."""
-        ink = self.tiny
-        width, height, gap = ink.width(words), float(math.ceil(ink.height)), theme.px(9)
-        x, y = place.x(), place.y()
-        near = (
-            (x - gap - width, y - gap / 2 - height), (x + gap, y + gap / 2), (x - width / 2, y - gap - height),
-            (x + gap, y - height / 2), (x - width / 2, y + gap), (x - gap - width, y - height / 2),
-            (x + gap, y - gap / 2 - height), (x - gap - width, y + gap / 2),
-        )  # fmt: skip
-        far = (
-            (x - width / 2, y - 2 * gap - height), (x - width / 2, y + 2 * gap), (x + 2 * gap, y + 2 * gap),
-            (x - 2 * gap - width, y - 2 * gap - height),
-        )  # fmt: skip
-        for left, top in (*near, *(far if point.words else ())):
-            box = QRectF(left, top, width, height)
+    def _free(self, words: str, place: QPointF, taken: Sequence[QRectF], bounds: QRectF, far: bool) -> QRectF | None:
+        """Where beside a point words lie on nothing else; None where there is no room."""
+        size = QSizeF(self.tiny.width(words), math.ceil(self.tiny.height))
+        gap = theme.px(9)
+        for x, y in (*NEAR, *(FAR if far else ())):
+            left = place.x() + x * gap - _before(x) * size.width()
+            top = place.y() + y * gap - _before(y) * size.height()
+            box = QRectF(QPointF(left, top), size)
             if bounds.contains(box) and not any(box.intersects(other) for other in taken):
-                painter.setFont(ink.font)
-                painter.setPen(theme.current().text if point.words else lane_color([*self.modes].index(point.mode)))
-                ink.draw(painter, left, top + ink.ascent, words)
-                taken.append(box)
-                return True
-        return False
+                return box
+        return None
 
 
 class SizePlot(SweepPlot):
@@ -175,9 +175,9 @@ class SizePlot(SweepPlot):
         height = (area.bottom() - top - px(14)) / 2 - caption
         for i, (name, said) in enumerate(sides):
             plot = QRectF(left, top + caption + i * (height + caption + px(14)), area.right() - left, max(1.0, height))
-            painter.setFont(self.tiny.font)
-            painter.setPen(theme.current().secondary)
-            self.tiny.draw(painter, left, plot.top() - caption + self.tiny.ascent - px(2), said)
+            self.tiny.say(
+                painter, left, plot.top() - caption + self.tiny.ascent - px(2), said, theme.current().secondary
+            )
             self.side(painter, plot, words[i])
             inner = plot.adjusted(px(8), px(4), -px(8), 0)
             self.foot(painter, plot.left(), plot.right(), plot.bottom(), self._ticks(plot, inner) if i else [])
@@ -198,17 +198,7 @@ class SizePlot(SweepPlot):
         ]
 
     def _pane(self, painter: QPainter, plot: QRectF, inner: QRectF, name: str, top: float, *, marked: bool) -> None:
-        spots: list[tuple[SweptPoint, QPointF]] = []
-        for i, own in enumerate(self.modes.values()):
-            places = [
-                QPointF(
-                    inner.left() + self._share(p.size) * inner.width(),
-                    inner.bottom() - getattr(p, name) / top * inner.height(),
-                )
-                for p in own
-            ]
-            self.curve(painter, i, places)
-            spots += zip(own, places)
+        spots = self.curves(painter, inner, lambda p: self._share(p.size), lambda p: getattr(p, name) / top)
         if marked:
             self.mark(painter, spots, plot, sizes=False)
         else:
@@ -235,64 +225,36 @@ class CostPlot(SweepPlot):
         ticks = [tick_words(highest * share) for share in (0, 0.5, 1)]
         left = area.left() + px(6) + max(self.tiny.width(word) for word in ticks)
         plot = QRectF(left, top + caption, area.right() - left, max(1.0, area.bottom() - top - caption))
-        painter.setFont(self.tiny.font)
-        painter.setPen(theme.current().secondary)
-        self.tiny.draw(painter, left, top + self.tiny.ascent - px(2), f"tok/s against {self.latency}")
+        said = f"tok/s against {self.latency}"
+        self.tiny.say(painter, left, top + self.tiny.ascent - px(2), said, theme.current().secondary)
         self.side(painter, plot, ticks)
-        self.foot(
-            painter, plot.left(), plot.right(), plot.bottom(),
-            [(share, axis_words(longest * share)) for share in (0.0, 0.5, 1.0)],
-        )  # fmt: skip
-        spots: list[tuple[SweptPoint, QPointF]] = []
-        for i, own in enumerate(self.modes.values()):
-            places = [
-                QPointF(
-                    plot.left() + p.p99 / longest * plot.width(),
-                    plot.bottom() - p.throughput / highest * plot.height(),
-                )
-                for p in own
-            ]
-            self.curve(painter, i, places)
-            spots += zip(own, places)
+        words = [(share, axis_words(longest * share)) for share in (0.0, 0.5, 1.0)]
+        self.foot(painter, plot.left(), plot.right(), plot.bottom(), words)
+        spots = self.curves(painter, plot, lambda p: p.p99 / longest, lambda p: p.throughput / highest)
         self.mark(painter, spots, plot, sizes=True)
 
 
-class SweepChart(QWidget):
-    """Both plots side by side, each in its panel."""
+class SweepChart(SideBySide):
+    """Both plots side by side."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setObjectName("sweep_chart")
+        super().__init__("sweep_chart", parent)
         self.sizes, self.cost = SizePlot("sweep_sizes"), CostPlot("sweep_cost")
-        self.row = QHBoxLayout(self)
-        self.row.setContentsMargins(0, 0, 0, 0)
-        self._inner: list[QVBoxLayout] = []
-        for plot in (self.sizes, self.cost):
-            frame = QFrame()
-            frame.setProperty("role", "panel")
-            inner = QVBoxLayout(frame)
-            inner.addWidget(plot)
-            self._inner.append(inner)
-            self.row.addWidget(frame, 1)
-        theme.changes.theme_changed.connect(self.restyle)
-        self.restyle()
+        self.add(self.sizes, self.cost)
 
     def show_points(
         self, points: Sequence[SweptPoint], *, unit: str = "batch size", latency: str = "p99 latency"
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Draws these and no others. Modes have their colours in order of first appearance; `unit` is what was swept,
         `latency` what `p99` is a percentile of."""
         for plot in (self.sizes, self.cost):
             plot.unit, plot.latency = unit, latency
             plot.show_points(points)
 
-    def restyle(self) -> None:
-        """Takes the theme's colours, fonts and lengths anew."""
-        self.row.setSpacing(theme.px(8))
-        pad = theme.px(12)
-        for inner, plot in zip(self._inner, (self.sizes, self.cost)):
-            inner.setContentsMargins(pad, pad, pad, pad - theme.px(2))
-            plot.restyle()
+
+def _before(way: float) -> float:
+    """The share of a text that lies before a point, from which it stands some way off."""
+    return float(way < 0) if way else 0.5
 
 
 def _around(place: QPointF, radius: float) -> QRectF:

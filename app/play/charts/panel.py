@@ -5,16 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import (
-    QHideEvent,
-    QMouseEvent,
-    QPainter,
-    QPaintEvent,
-    QResizeEvent,
-    QShowEvent,
-)
-from PySide6.QtWidgets import QSizePolicy, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, Qt, QTimer, Signal
+from PySide6.QtGui import QHideEvent, QMouseEvent, QPainter, QResizeEvent, QShowEvent
+from PySide6.QtWidgets import QSizePolicy, QToolButton, QWidget
 
 from app.play.charts.metrics import Latency, Metric, all_metrics
 from app.play.charts.plot import ChartPlot
@@ -22,8 +15,9 @@ from app.play.charts.series import BIN, ChartSeries
 from app.playback.bridge import Bridge
 from app.plot.scales import nice_top
 from app.ui import theme
-from app.ui.font_face import FontFace
+from app.ui.font_face import Face
 from app.ui.labels import Heading
+from app.ui.layouts import column
 from app.ui.painted import Painted
 from app.words import duration
 from engine.trace import Record
@@ -42,11 +36,13 @@ class Chart(Painted):
     hovered = Signal(float)  # share of the plot's width; -1: left
     sought = Signal(float)  # a person goes to this share of the plot's width
 
+    sharp = True
+    hint, least = (256, 84), (180, 62)
+    big, small, tiny = Face(20, 300), Face(12), Face(11)
+
     def __init__(self, measure: Metric, series: ChartSeries) -> None:
-        super().__init__()
+        super().__init__(f"chart_{measure.name}", measure.title)
         self.measure, self.series = measure, series
-        self.setObjectName(f"chart_{measure.name}")
-        self.setAccessibleName(measure.title)
         self.setMouseTracking(True)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.plot: ChartPlot | None = None
@@ -57,30 +53,13 @@ class Chart(Painted):
         self._figure = ("", "")
         self._said: tuple[object, ...] = ()
         self._drawn: tuple[object, ...] = ()
-        self.restyle()
-
-    def build(self) -> None:
-        """Makes the plot: once, after the first paint."""
-        if self.plot is None:
-            self.plot = ChartPlot(self)
-            self.restyle()
-            self._place()
-            self.plot.view.show()
-            self._drawn = ()
 
     def restyle(self) -> None:
-        t = theme.current()
-        self._big, self._small, self._tiny = map(FontFace, (theme.ui(20, 300), theme.ui(12), theme.ui(11)))
+        super().restyle()
         if self.plot is not None:
+            t = theme.current()
             self.plot.colors(self.measure.color(t), t.secondary, t.accent, t.panel)
         self._place()
-        self.update()
-
-    def sizeHint(self) -> QSize:
-        return QSize(theme.px(256), theme.px(84))
-
-    def minimumSizeHint(self) -> QSize:
-        return QSize(theme.px(180), theme.px(62))
 
     def area(self) -> QRectF:
         """Where the plot is."""
@@ -88,10 +67,14 @@ class Chart(Painted):
         return QRectF(0, px(27), self.width() - px(GUTTER), max(px(20), self.height() - px(27) - px(7)))
 
     def refresh(self, span: tuple[float, float]) -> None:
-        """Draws what is new."""
+        """Draws what is new; the first time, which is after the window's first paint, it makes the plot."""
+        if self.plot is None:
+            self.plot = ChartPlot(self)
+            self.restyle()
+            self.plot.view.show()
         series = self.series
         key = (series.now, series.live_rate, span, self.width(), self.height(), self.hair, self.moment)
-        if self.plot is None or key == self._drawn:
+        if key == self._drawn:
             return
         self._drawn, self.span = key, span
         drawing = self.measure.drawing(series)
@@ -123,40 +106,27 @@ class Chart(Painted):
     def resizeEvent(self, event: QResizeEvent) -> None:
         self._place()
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        t, px = theme.current(), theme.px
-        painter = QPainter(self)
-        area = self.area()
-        baseline = px(19)
+    def paint(self, painter: QPainter, dirty: QRect) -> None:
+        t, px, area = theme.current(), theme.px, self.area()
+        baseline, x = px(19), float(self.width())
         number, unit = self._figure
-        x = float(self.width())
         if unit:
-            x -= self._small.width(unit)
-            painter.setFont(self._small.font)
-            painter.setPen(t.secondary)
-            self._small.draw(painter, x, baseline, unit)
+            x -= self.small.width(unit)
+            self.small.say(painter, x, baseline, unit, t.secondary)
             x -= px(4)
-        x -= self._big.width(number)
-        painter.setFont(self._big.font)
-        painter.setPen(t.text)
-        self._big.draw(painter, x, baseline, number)
-        painter.setFont(self._small.font)
-        painter.setPen(t.secondary)
-        self._small.draw(painter, 0, baseline, self._small.cut(self.measure.title, x - px(8)))
+        x -= self.big.width(number)
+        self.big.say(painter, x, baseline, number, t.text)
+        self.small.say(painter, 0, baseline, self.small.cut(self.measure.title, x - px(8)), t.secondary)
         painter.fillRect(QRectF(0, area.bottom(), area.width(), 1), t.hairline)
         if number:
             self._ticks(painter, area)
 
     def _ticks(self, painter: QPainter, area: QRectF) -> None:
-        face = self._tiny
-        painter.setFont(face.font)
-        painter.setPen(theme.current().faint)
-        cap = face.metrics.capHeight()
-        shares = (0.0, 0.5, 1.0) if area.height() > 3 * cap + theme.px(12) else (0.0, 1.0)
-        for share in shares:
+        face, cap = self.tiny, self.tiny.cap
+        for share in (0.0, 0.5, 1.0) if area.height() > 3 * cap + theme.px(12) else (0.0, 1.0):
             text = self.measure.tick(self.top * share)
             y = area.bottom() - share * (area.height() - cap)
-            face.draw(painter, self.width() - face.width(text), y, text)
+            face.say(painter, self.width(), y, text, theme.current().faint, before=1)
 
     # -- the pointer ----------------------------------------------------------------------------------------------
 
@@ -179,9 +149,6 @@ class Chart(Painted):
         self.hovered.emit(-1.0)
 
     def tip(self, at: QPointF) -> str:
-        return self.tooltip()
-
-    def tooltip(self) -> str:
         """The formula, and the percentiles at the cursor."""
         more = self.measure.percentiles(self.series, self.place()) if isinstance(self.measure, Latency) else ""
         return "\n".join(part for part in (self.measure.formula, more) if part)
@@ -201,12 +168,9 @@ class LiveCharts(QWidget):
         self.span_button.setToolTip("The last minute, or the whole run")
         self.span_button.clicked.connect(self._on_span)
         self.charts = [Chart(metric, self.series) for metric in all_metrics()]
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(Heading("Live", self.span_button))
+        charts = ((chart, 1) for chart in self.charts)
+        self.setLayout(column(Heading("Live", self.span_button), *charts, spacing=0))
         for chart in self.charts:
-            column.addWidget(chart, 1)
             chart.hovered.connect(self._on_hovered)
             chart.sought.connect(self._on_sought)
             chart.setVisible(chart.measure.shown(self.series))
@@ -214,13 +178,11 @@ class LiveCharts(QWidget):
         self._hair = -1.0
         self._end: float | None = None  # of the seconds in sight, while the moment on show is in the past
         self._moved = False
-        self._timer = QTimer(self)
-        self._timer.setInterval(TICK_MS)
+        self._timer = QTimer(self, interval=TICK_MS)
         self._timer.timeout.connect(self._on_tick)
         bridge.records_arrived.connect(self._on_records)
         bridge.trace_reset.connect(self._on_reset)
         bridge.scope.moved.connect(self._on_moved)
-        theme.changes.theme_changed.connect(self._on_theme)
         self._tell_span()
 
     def span(self) -> tuple[float, float]:
@@ -257,7 +219,6 @@ class LiveCharts(QWidget):
         """Draws every chart now."""
         self.series.live_rate = self.bridge.live_rate
         for chart in self.charts:
-            chart.build()
             chart.refresh(self.span())
 
     def _on_records(self, records: list[Record]) -> None:
@@ -277,10 +238,8 @@ class LiveCharts(QWidget):
         self._moved = False
         for _ in range(count):
             self._turn = (self._turn + 1) % len(shown)
-            chart = shown[self._turn]
-            chart.setVisible(True)
-            chart.build()
-            chart.refresh(self.span())
+            shown[self._turn].setVisible(True)
+            shown[self._turn].refresh(self.span())
         if self._turn < CHARTS_A_TICK:
             self._tell_span()
 
@@ -309,10 +268,6 @@ class LiveCharts(QWidget):
             text = "last 60 s"
         if text != self.span_button.text():
             self.span_button.setText(text)
-
-    def _on_theme(self) -> None:
-        for chart in self.charts:
-            chart.restyle()
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QPainter, QPainterPath, QPen, QTransform
-from PySide6.QtWidgets import QGraphicsPathItem, QWidget
+from PySide6.QtWidgets import QGraphicsPathItem, QStyleOptionGraphicsItem, QWidget
 
 from app.play.charts.metrics import Drawing, Line
 from app.play.charts.series import BIN
 from app.plot.decimate import decimate, drawn_order
 from app.ui import theme
+from engine.trace import Array
 
 
 class ChartPlot:
@@ -34,7 +34,7 @@ class ChartPlot:
         class Curve(pg.PlotCurveItem):
             """One device pixel wide, which is fast, and as dark as one pixel of the design on a finer screen."""
 
-            def paint(self, painter: QPainter, option: Any, widget: QWidget) -> None:
+            def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget) -> None:
                 super().paint(painter, option, widget)
                 if painter.device().devicePixelRatioF() > 1:
                     painter.save()
@@ -78,14 +78,14 @@ class ChartPlot:
                 line.setValue(at)
 
     @staticmethod
-    def _columns(line: Line, first: int, last: int, columns: int, now: float) -> tuple[Any, Any, Any]:
+    def _columns(line: Line, first: int, last: int, columns: int, now: float) -> tuple[Array, Array, Array]:
         low, high = line[0][first:last], line[1][first:last]
         count = len(low)
         low, high, starts = decimate(low, high, columns)
         ends = np.append(starts[1:], count)[: len(starts)]
         return np.minimum((first + ends) * BIN, now), low, high
 
-    def _area(self, x: Any, low: Any, high: Any) -> QPainterPath:
+    def _area(self, x: Array, low: Array, high: Array) -> QPainterPath:
         path = QPainterPath()
         known = np.flatnonzero(np.isfinite(low) & np.isfinite(high))
         for run in np.split(known, np.flatnonzero(np.diff(known) > 1) + 1):

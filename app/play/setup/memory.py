@@ -6,9 +6,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from PySide6.QtCore import QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QPainter, QPainterPath, QPaintEvent, QPen
-from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt
+from PySide6.QtGui import QPainter, QPainterPath, QPen
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app import storage
 from app.plot import patterns
@@ -16,8 +16,9 @@ from app.session.device_memory import DeviceBill, Item, device_bill, lengths
 from app.session.estimate import Estimate
 from app.ui import theme
 from app.ui.controls import DropDown
-from app.ui.font_face import FontFace
+from app.ui.font_face import Face
 from app.ui.labels import label
+from app.ui.layouts import column, held, row
 from app.ui.painted import Painted
 from app.words import bytes_words
 from engine import EngineConfig
@@ -33,19 +34,13 @@ BAR, GAP, APART = 10, 6, 10  # pixels of the design: the bar's height, below it,
 class BillBar(Painted):
     """One bar over the whole memory, and each item's pattern, name and figure, in two columns where there is room."""
 
+    face = Face(12)
+
     def __init__(self) -> None:
-        super().__init__()
-        self.setObjectName("model_bill_bar")
+        super().__init__("model_bill_bar")
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.items: list[Item] = []
         self._total, self._sign, self._end = 0, "", 0
-        self.restyle()
-        theme.changes.theme_changed.connect(self.restyle)
-
-    def restyle(self) -> None:
-        self._face = FontFace(theme.ui(12))
-        self.updateGeometry()
-        self.update()
 
     def show_items(self, items: list[Item], total: int, sign: str = "", end: int = 0) -> None:
         """`sign` stands before each figure: "~" where they are estimated. `end`: where the device's memory ends, if it
@@ -64,11 +59,11 @@ class BillBar(Painted):
 
     @property
     def _pitch(self) -> int:
-        return math.ceil(self._face.height) + theme.px(3)
+        return math.ceil(self.face.height) + theme.px(3)
 
     @property
     def _box(self) -> int:
-        return round(self._face.metrics.capHeight()) + theme.px(1)
+        return round(self.face.cap) + theme.px(1)
 
     def columns(self, width: float) -> list[tuple[float, float, list[Item]]]:
         """Left edge, width and items of each column."""
@@ -83,8 +78,8 @@ class BillBar(Painted):
 
     def _needed(self, item: Item) -> float:
         sign = "" if item.name in CERTAIN else self._sign
-        figure = max(self._face.width(self._figure(item)), self._face.width(f"{sign}000 MB"))
-        return self._box + theme.px(5) + self._face.width(item.name) + theme.px(6) + figure
+        figure = max(self.face.width(self._figure(item)), self.face.width(f"{sign}000 MB"))
+        return self._box + theme.px(5) + self.face.width(item.name) + theme.px(6) + figure
 
     def _rows(self) -> int:
         return max((len(items) for *_, items in self.columns(self.width())), default=0)
@@ -123,19 +118,16 @@ class BillBar(Painted):
 
     # -- painting -------------------------------------------------------------------------------------------------
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        t, px, face = theme.current(), theme.px, self._face
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    def paint(self, painter: QPainter, dirty: QRect) -> None:
+        t, px, face = theme.current(), theme.px, self.face
         area = QRectF(0, 0, self.width(), px(BAR))
         shape = QPainterPath()
         shape.addRoundedRect(area, px(2), px(2))
         painter.setClipPath(shape)
         for part, item in self.segments():
-            if item.name == "free" or not item.count:
-                continue
-            gap = 1.0 if part.width() > px(3) else 0.0
-            patterns.fill(painter, part.adjusted(0, 0, -gap, 0), item.kind)
+            if item.name != "free" and item.count:
+                gap = 1.0 if part.width() > px(3) else 0.0
+                patterns.fill(painter, part.adjusted(0, 0, -gap, 0), item.kind)
         painter.setClipping(False)
         painter.setPen(QPen(theme.over(t.edge, t.panel), 1))
         painter.setBrush(Qt.BrushStyle.NoBrush)
@@ -144,17 +136,12 @@ class BillBar(Painted):
             x = self.width() * self._end / self._total
             painter.fillRect(QRectF(x - px(2), 0, px(4), area.height()), t.panel)
             painter.fillRect(QRectF(x - px(1), 0, px(2), area.height() + px(3)), t.warn)
-        painter.setFont(face.font)
         for line, item in self._lines():
-            baseline = line.top() + (line.height() - face.height) / 2 + face.ascent
+            baseline, figure = line.top() + (line.height() - face.height) / 2 + face.ascent, self._figure(item)
             box = QRectF(line.left(), round(baseline - self._box + px(0.5)), self._box, self._box)
             patterns.fill(painter, box, item.kind)
-            painter.setPen(t.secondary)
-            face.draw(painter, box.right() + px(5), baseline, item.name)
-            figure = self._figure(item)
-            painter.setPen(t.text)
-            face.draw(painter, line.right() - face.width(figure), baseline, figure)
-        painter.end()
+            face.say(painter, box.right() + px(5), baseline, item.name, t.secondary)
+            face.say(painter, line.right(), baseline, figure, t.text, before=1)
 
     def tip(self, at: QPointF) -> str:
         """What the item there is, in plain words; first where the memory ends, of what goes beyond."""
@@ -177,27 +164,13 @@ class ModelBill(QWidget):
         self.memory = label("", "figure", "model_memory")
         self.bar = BillBar()
         self.holds = label("", "secondary", "model_holds")
-        self.length = DropDown("model_length")
-        self.length.setAccessibleName("Length of a request")
+        self.length = DropDown("model_length", said="Length of a request")
         self.length.setMinimumContentsLength(4)
         self._holds: Callable[[int], int] = lambda length: 0
         self._context, self._running = 0, 1
-        head = QHBoxLayout()
-        head.addWidget(label("Memory", "secondary"))
-        head.addStretch(1)
-        head.addWidget(self.memory)
-        self._row = QWidget()
-        row = QHBoxLayout(self._row)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(6)
-        row.addWidget(self.holds)
-        row.addWidget(self.length, 1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(8)
-        column.addLayout(head)
-        column.addWidget(self.bar)
-        column.addWidget(self._row)
+        self._row = held(row(self.holds, (self.length, 1), spacing=6))
+        head = row(label("Memory", "secondary"), None, self.memory)
+        self.setLayout(column(head, self.bar, self._row, spacing=8))
         self._row.hide()
         self.length.activated.connect(self._on_length)
         self.length.currentIndexChanged.connect(self._say_holds)
@@ -227,9 +200,8 @@ class ModelBill(QWidget):
             return
         taken = fit.weights + fit.pool + fit.activations
         self.memory.setText(f"~{bytes_words(taken)} · {'fits' if fit.fits else 'does not fit'}")
-        bill = DeviceBill(
-            fit.weights, fit.pool, fit.activations, 0, others, max(0, found.free - taken), found.total
-        )  # fmt: skip
+        free = max(0, found.free - taken)
+        bill = DeviceBill(fit.weights, fit.pool, fit.activations, 0, others, free, found.total)
         items = [item for item in bill.items if item.name != "runtime"]
         self.bar.show_items(items, max(found.total, others + taken), "~", found.total)
         holds = fit.requests if fit.fits and config.mode != "recompute" else None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QPointF, QRectF, Qt
+from collections.abc import Sequence
+
+from PySide6.QtCore import QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 
 from app.play.states import state_color
 from app.play.streams.wrapped_tail import WrappedTail, columns_of
 from app.ui import theme
-from app.ui.font_face import FontFace
+from app.ui.font_face import Face, FontFace, wrapped
 from app.words import duration, number, request_title, state_words
 from engine.trace import FinishReason, RequestView, State
 
@@ -22,21 +24,6 @@ SAYS = {
 }
 
 
-def wrapped(text: str, face: FontFace, width: float, lines: int) -> list[str]:
-    """The first `lines` lines of a short text, the last one elided."""
-    result: list[str] = []
-    words = text.split()
-    while words and len(result) < lines:
-        line = words.pop(0)
-        if len(result) == lines - 1:
-            line = " ".join((line, *words))
-        else:
-            while words and face.metrics.horizontalAdvance(f"{line} {words[0]}") <= width:
-                line = f"{line} {words.pop(0)}"
-        result.append(face.cut(line, width))
-    return result
-
-
 def head_numbers(view: RequestView) -> tuple[str, str]:
     """Tokens a second and time to first token, in words; empty until they can be told."""
     rate, ttft = view.tokens_per_second, view.ttft
@@ -46,11 +33,12 @@ def head_numbers(view: RequestView) -> tuple[str, str]:
 class CardPainter:
     """Draws cards of one width. Make a new one when theme, zoom or width change."""
 
+    strong, small, mono = Face(12.5, 600), Face(12), Face(12.5, mono=True)
+
     def __init__(self, width: float, lines: int) -> None:
         self.theme = theme.current()
         px = theme.px
         self.pad, self.radius, self.width, self.lines = px(12), px(6), width, lines
-        self.strong, self.small, self.mono = map(FontFace, (theme.ui(12.5, 600), theme.ui(12), theme.mono()))
         self.columns = columns_of(self.mono.font, width - 2 * self.pad)
         self.line_height = max(px(17), round(self.mono.metrics.lineSpacing() * 1.1))
         self.head = px(9) + max(px(17), round(self.small.height))
@@ -84,11 +72,10 @@ class CardPainter:
         return self._prompts[key]
 
     def paint(
-        self, painter: QPainter, x: float, y: float, view: RequestView, *, selected: bool, dimmed: bool, hovered: bool
+        self, painter: QPainter, place: QRect, view: RequestView, *, selected: bool, dimmed: bool, hovered: bool
     ) -> None:
-        """Draws the card with its top left corner at (x, y). `dimmed` mutes the request's colour."""
-        t = self.theme
-        box = QRectF(x, y, self.width, self.height)
+        """Draws the card there. `dimmed` mutes the request's colour."""
+        t, box = self.theme, QRectF(place)
         painter.setPen(QPen(t.hairline, 1) if not t.dark else Qt.PenStyle.NoPen)
         painter.setBrush(self.hovered if hovered else t.panel)
         painter.drawRoundedRect(box.adjusted(0.5, 0.5, -0.5, -0.5), self.radius, self.radius)
@@ -107,35 +94,28 @@ class CardPainter:
         return color
 
     def _head(self, painter: QPainter, box: QRectF, view: RequestView, dimmed: bool) -> None:
-        t, px = self.theme, theme.px
+        t, px, small = self.theme, theme.px, self.small
         over = view.state is State.FINISHED
-        baseline = box.top() + self.head - self.small.descent - px(1)
-        dot = px(8)
+        quiet = over and view.reason is not FinishReason.ERROR
+        baseline, dot = box.top() + self.head - small.descent - px(1), px(8)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(self._color(view, dimmed))
-        middle = baseline - self.small.middle - 0.5
-        painter.drawEllipse(QPointF(box.left() + self.pad + dot / 2, middle), dot / 2, dot / 2)
-        x = box.left() + self.pad + dot + px(6)
-        painter.setFont(self.strong.font)
-        painter.setPen(t.secondary if over else t.text)
-        name = str(view.request)
-        self.strong.draw(painter, x, baseline, name)
+        middle = QPointF(box.left() + self.pad + dot / 2, baseline - small.middle - 0.5)
+        painter.drawEllipse(middle, dot / 2, dot / 2)
+        x, end = box.left() + self.pad + dot + px(6), box.right() - self.pad
+        name, words = str(view.request), state_words(view)
+        self.strong.say(painter, x, baseline, name, t.secondary if over else t.text)
         x += self.strong.width(name) + px(7)
-        words = state_words(view)
-        words_width = self.small.width(words)
-        room = box.right() - self.pad - x
-        painter.setFont(self.small.font)
-        painter.setPen(t.faint if over and view.reason is not FinishReason.ERROR else t.secondary)
+        taken = small.width(words)
         rate, ttft = head_numbers(view)
         for numbers in (f"{rate} · {ttft}" if rate and ttft else rate or ttft, rate):
-            width = self.small.width(numbers)
-            if numbers and words_width + px(10) + width <= room:
-                self.small.draw(painter, box.right() - self.pad - width, baseline, numbers)
+            width = small.width(numbers)
+            if numbers and taken + px(10) + width <= end - x:
+                small.say(painter, end - width, baseline, numbers, t.faint if quiet else t.secondary)
                 break
         else:
-            words = self.small.cut(words, room)
-        painter.setPen(t.faint if over and view.reason is not FinishReason.ERROR else state_color(view, t))
-        self.small.draw(painter, x, baseline, words)
+            words = small.cut(words, end - x)
+        small.say(painter, x, baseline, words, t.faint if quiet else state_color(view, t))
 
     def _body(self, painter: QPainter, box: QRectF, view: RequestView) -> None:
         t = self.theme
@@ -146,32 +126,29 @@ class CardPainter:
         room = self.lines - self._small_print(painter, x, baseline, view, bool(lines))
         shown = lines[-room:] if room > 0 else []
         baseline -= (self.lines - room) * self.line_height
-        painter.setFont(self.mono.font)
-        painter.setPen(t.text)
-        for i, line in enumerate(shown):
-            self.mono.draw(painter, x, baseline - (len(shown) - 1 - i) * self.line_height, line)
+        self._write(painter, self.mono, t.text, x, baseline - (len(shown) - 1) * self.line_height, shown)
         # the prompt stays in sight until the text needs its place
         if len(shown) <= room - 2:
-            painter.setFont(self.small.font)
-            painter.setPen(t.faint)
-            top = baseline - (room - 1) * self.line_height
-            free = 2 if len(shown) <= room - 3 else 1
-            for i, line in enumerate(self._asked(view, free)):
-                self.small.draw(painter, x, top + i * self.line_height, line)
+            asked = self._asked(view, 2 if len(shown) <= room - 3 else 1)
+            self._write(painter, self.small, t.faint, x, baseline - (room - 1) * self.line_height, asked)
 
     def _small_print(self, painter: QPainter, x: float, baseline: float, view: RequestView, has_text: bool) -> int:
         """Why it ended, or what it waits for while there is no text; returns the lines it took from the foot."""
-        t, lines = self.theme, []
+        color, lines = self.theme.secondary, [] if has_text else [SAYS[view.state]]
         if view.error:
+            color = self.theme.bad
             lines = wrapped(view.error, self.small, self.width - 2 * self.pad, min(2, self.lines))
-            painter.setPen(t.bad)
-        elif not has_text:
-            lines = [SAYS[view.state]]
-            painter.setPen(t.secondary)
-        painter.setFont(self.small.font)
-        for i, line in enumerate(lines):
-            self.small.draw(painter, x, baseline - (len(lines) - 1 - i) * self.line_height, line)
+        self._write(painter, self.small, color, x, baseline - (len(lines) - 1) * self.line_height, lines)
         return len(lines)
+
+    def _write(
+        self, painter: QPainter, face: FontFace, color: QColor, x: float, baseline: float, lines: Sequence[str]
+    ) -> None:
+        """Lines below each other, the first on the baseline."""
+        painter.setFont(face.font)
+        painter.setPen(color)
+        for i, line in enumerate(lines):
+            face.draw(painter, x, baseline + i * self.line_height, line)
 
     def _foot(self, painter: QPainter, box: QRectF, view: RequestView, dimmed: bool) -> None:
         if not view.tokens:

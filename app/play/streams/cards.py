@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QEvent, QPoint, QRect, Qt, Signal
 from PySide6.QtGui import (
@@ -21,6 +21,8 @@ from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QScrollBar, QT
 from app.play.streams.card_painter import CardPainter
 from app.playback.bridge import Bridge
 from app.ui import theme
+from app.ui.font_face import Face
+from app.ui.painted import write_middle
 from app.words import request_tooltip, state_words
 from engine.trace import RequestView, State
 
@@ -41,6 +43,7 @@ class StreamCards(QAbstractScrollArea):
     regenerate_requested = Signal(int)
     follow_up_requested = Signal(int)
     following_changed = Signal(bool)
+    empty = Face(13)
 
     def __init__(self, bridge: Bridge, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -103,9 +106,7 @@ class StreamCards(QAbstractScrollArea):
         """Another moment is on show; `newest` is the latest request that a step had computed then, or -1."""
         self._newest = self._place.get(newest, -1)
         if self.following:
-            self._placing = True
-            self.verticalScrollBar().setValue(self._end())
-            self._placing = False
+            self._scroll(self._end())
         self.viewport().update()
         self._describe()
 
@@ -178,43 +179,44 @@ class StreamCards(QAbstractScrollArea):
         width = min(px(WIDEST), (size.width() - gap * (self._columns - 1)) // self._columns)
         rows = -(-len(self.ids) // self._columns) or 1
         lines = FEWEST_LINES
-        if rows * (self._painter.height + gap) <= size.height() * 2 or anew:
+        if rows * self._pitch <= size.height() * 2 or anew:
             room = (size.height() + gap) // rows - gap
             spare = room - self._painter.height_of(FEWEST_LINES)
             lines = min(MOST_LINES, max(FEWEST_LINES, FEWEST_LINES + spare // self._painter.line_height))
         if anew or width != self._painter.width or lines != self._painter.lines:
             self._painter = CardPainter(width, lines)
-        height = rows * (self._painter.height + gap) - gap
-        bar = self.verticalScrollBar()
+        bar, pitch = self.verticalScrollBar(), self._pitch
         self._placing = True
-        bar.setRange(0, max(0, height - size.height()))
-        bar.setPageStep(size.height())
-        bar.setSingleStep(self._painter.height + gap)
-        self._bar.setRange(0, bar.maximum())
-        self._bar.setPageStep(bar.pageStep())
-        self._bar.setSingleStep(bar.singleStep())
+        for each in (bar, self._bar):
+            each.setRange(0, max(0, rows * pitch - gap - size.height()))
+            each.setPageStep(size.height())
+            each.setSingleStep(pitch)
+        self._placing = False
         self._bar.setVisible(bar.maximum() > 0)
         if top is not None:
-            bar.setValue(top // self._columns * (self._painter.height + gap))
-        self._placing = False
+            self._scroll(top // self._columns * pitch)
         if self.following:
             self._follow()
 
+    @property
+    def _pitch(self) -> int:
+        """From one row of cards to the next."""
+        return self._painter.height + theme.px(GAP)
+
     def _rect(self, place: int) -> QRect:
         row, column = divmod(place, self._columns)
-        gap, width = theme.px(GAP), int(self._painter.width)
-        y = row * (self._painter.height + gap) - self.verticalScrollBar().value()
-        return QRect(column * (width + gap), y, width, self._painter.height)
+        width, y = int(self._painter.width), row * self._pitch - self.verticalScrollBar().value()
+        return QRect(column * (width + theme.px(GAP)), y, width, self._painter.height)
 
     def _in_sight(self) -> tuple[int, int]:
         """The half-open range of places whose rows touch the viewport."""
-        pitch, value = self._painter.height + theme.px(GAP), self.verticalScrollBar().value()
+        pitch, value = self._pitch, self.verticalScrollBar().value()
         first = value // pitch * self._columns
         last = (value + self.viewport().height() - 1) // pitch + 1
         return first, max(first, min(len(self.ids), last * self._columns))
 
     def _top_place(self) -> int:
-        return self.verticalScrollBar().value() // (self._painter.height + theme.px(GAP)) * self._columns
+        return self.verticalScrollBar().value() // self._pitch * self._columns
 
     def request_at(self, point: QPoint) -> int | None:
         """The request whose card is under a point of the viewport."""
@@ -229,22 +231,22 @@ class StreamCards(QAbstractScrollArea):
 
     def _end(self) -> int:
         """The scroll value that shows the newest started request with one row after it."""
-        pitch = self._painter.height + theme.px(GAP)
         row = max(self._newest, 0) // self._columns + 2
-        value = row * pitch - theme.px(GAP) - self.viewport().height()
+        value = row * self._pitch - theme.px(GAP) - self.viewport().height()
         return min(max(0, value), self.verticalScrollBar().maximum())
 
     def _follow(self) -> None:
-        bar = self.verticalScrollBar()
-        self._placing = True
-        bar.setValue(max(bar.value(), self._end()))
-        self._placing = False
+        self._scroll(max(self.verticalScrollBar().value(), self._end()))
 
     def follow(self) -> None:
         """Goes to the newest request and follows it."""
         self._set_following(True)
+        self._scroll(self._end())
+
+    def _scroll(self, value: int) -> None:
+        """Goes there by itself: no person has scrolled away."""
         self._placing = True
-        self.verticalScrollBar().setValue(self._end())
+        self.verticalScrollBar().setValue(value)
         self._placing = False
 
     def _set_following(self, following: bool) -> None:
@@ -278,24 +280,18 @@ class StreamCards(QAbstractScrollArea):
         t, region = theme.current(), event.region()
         painter.fillRect(event.rect(), t.window)
         if not self.ids:
-            painter.setFont(theme.ui(13))
-            painter.setPen(t.secondary)
-            box = self.viewport().rect().adjusted(theme.px(24), 0, -theme.px(24), 0)
-            painter.drawText(box, Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap, EMPTY)
+            write_middle(painter, self.viewport().rect(), EMPTY, self.empty, margin=24)
             return
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        requests = self.bridge.shown
+        requests, current = self.bridge.shown, self.current
         first, last = self._in_sight()
         for place in range(first, last):
-            rect = self._rect(place)
-            request = self.ids[place]
+            rect, request = self._rect(place), self.ids[place]
             view = requests.get(request)
-            if view is None or not region.intersects(rect):
-                continue
-            self._painter.paint(
-                painter, rect.x(), rect.y(), view, selected=request == self.current,
-                dimmed=self.current is not None and request != self.current, hovered=request == self._hovered,
-            )  # fmt: skip
+            if view is not None and region.intersects(rect):
+                selected, dimmed = request == current, current is not None and request != current
+                hovered = request == self._hovered
+                self._painter.paint(painter, rect, view, selected=selected, dimmed=dimmed, hovered=hovered)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if event.button() in (Qt.MouseButton.LeftButton, Qt.MouseButton.RightButton):
@@ -323,34 +319,39 @@ class StreamCards(QAbstractScrollArea):
         self._describe()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        key, control = event.key(), bool(event.modifiers() & Qt.KeyboardModifier.ControlModifier)
-        page = max(1, self.viewport().height() // (self._painter.height + theme.px(GAP))) * self._columns
-        moves = {
-            Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1, Qt.Key.Key_Up: -self._columns, Qt.Key.Key_Down: self._columns,
-            Qt.Key.Key_PageUp: -page, Qt.Key.Key_PageDown: page, Qt.Key.Key_Home: -len(self.ids),
-            Qt.Key.Key_End: len(self.ids),
-        }  # fmt: skip
-        request = self.current
-        if key in moves and self.ids and not control:
-            if request is None:
-                self._choose(self.ids[self._in_sight()[0]])
-            else:
-                place = self._place[request] + moves[Qt.Key(key)]
-                self._choose(self.ids[min(max(place, 0), len(self.ids) - 1)])
-        elif request is None:
-            event.ignore()
-        elif control and key == Qt.Key.Key_C:
-            self.copy_text(request)
-        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and not control:
-            self.request_opened.emit(request)
-        elif key == Qt.Key.Key_Delete:
-            self.stop_requested.emit(request)
-        elif key == Qt.Key.Key_R and not control:
-            self.regenerate_requested.emit(request)
-        elif key == Qt.Key.Key_U and not control:
-            self.follow_up_requested.emit(request)
+        key, control = Qt.Key(event.key()), bool(event.modifiers() & Qt.KeyboardModifier.ControlModifier)
+        request, by = self.current, self._steps(key)
+        if by and self.ids and not control:
+            place = self._in_sight()[0] if request is None else self._place[request] + by
+            self._choose(self.ids[min(max(place, 0), len(self.ids) - 1)])
+            return
+        acts: dict[Qt.Key, Callable[[int], object]] = {
+            Qt.Key.Key_Return: self.request_opened.emit,
+            Qt.Key.Key_Enter: self.request_opened.emit,
+            Qt.Key.Key_Delete: self.stop_requested.emit,
+            Qt.Key.Key_R: self.regenerate_requested.emit,
+            Qt.Key.Key_U: self.follow_up_requested.emit,
+        }
+        if control:
+            acts = {Qt.Key.Key_C: self.copy_text, Qt.Key.Key_Delete: self.stop_requested.emit}
+        if request is not None and key in acts:
+            acts[key](request)
         else:
             event.ignore()
+
+    def _steps(self, key: Qt.Key) -> int:
+        """How many places on a key goes; 0 where it goes nowhere."""
+        page = max(1, self.viewport().height() // self._pitch) * self._columns
+        keys = Qt.Key
+        for back, on, by in (
+            (keys.Key_Left, keys.Key_Right, 1),
+            (keys.Key_Up, keys.Key_Down, self._columns),
+            (keys.Key_PageUp, keys.Key_PageDown, page),
+            (keys.Key_Home, keys.Key_End, len(self.ids)),
+        ):
+            if key in (back, on):
+                return by if key is on else -by
+        return 0
 
     def copy_text(self, request: int) -> None:
         """Puts a stream's whole text on the clipboard."""

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QPainter, QPaintEvent, QShowEvent
-from PySide6.QtWidgets import QHBoxLayout, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtCore import QRect, Qt, QTimer, Signal
+from PySide6.QtGui import QPainter, QShowEvent
+from PySide6.QtWidgets import QToolButton, QWidget
 
 from app.play.streams.cards import StreamCards
 from app.play.streams.tally import StreamTally
 from app.playback.bridge import Bridge
+from app.playback.touched import touched_by
 from app.ui import theme
 from app.ui.labels import label
+from app.ui.layouts import column, row
 from app.ui.line import Line, Parts
+from app.ui.painted import Painted
 from app.words import duration, number
-from engine.trace import Ended, Record, Step, Submitted
+from engine.trace import Record, Submitted
 
 FIGURES_MS = 100
-SEPARATOR = "  ·  "
 
 
-class StreamWall(QWidget):
+class StreamWall(Painted):
     """Every stream of the bridge's trace as a card that grows, or as it stood at the scope's moment.
 
     The signals name a request; `request_selected` gives -1 when the selection is given up.
@@ -32,8 +34,7 @@ class StreamWall(QWidget):
     follow_up_requested = Signal(int)
 
     def __init__(self, bridge: Bridge, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setObjectName("stream_wall")
+        super().__init__("stream_wall", parent=parent)
         self.bridge = bridge
         self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)  # else all that is behind it paints for each frame
         self.tally = StreamTally()
@@ -49,23 +50,17 @@ class StreamWall(QWidget):
         self.newest.hide()
         self.figures.setToolTip("Output tokens of the last second, as the engine gave them · frames the window painted")
         self.cards = StreamCards(bridge)
-        head = QHBoxLayout()
-        head.addWidget(self.title)
-        head.addWidget(self.counts, 1)
-        head.addWidget(self.newest)
-        head.addWidget(self.figures)
-        self._column = QVBoxLayout(self)
-        self._column.addLayout(head)
-        self._column.addWidget(self.cards, 1)
-        self._head = head
-        self._timer = QTimer(self)
-        self._timer.setInterval(FIGURES_MS)
+        self._head = row(self.title, (self.counts, 1), self.newest, self.figures)
+        self._column = column(self._head, (self.cards, 1))
+        self.setLayout(self._column)
+        self._timer = QTimer(self, interval=FIGURES_MS)
         self._timer.timeout.connect(self._tell_figures)
         self._timer.start()
-        for name in (
-            "request_selected", "request_opened", "stop_requested", "regenerate_requested", "follow_up_requested",
-        ):  # fmt: skip
-            getattr(self.cards, name).connect(getattr(self, name))
+        self.cards.request_selected.connect(self.request_selected)
+        self.cards.request_opened.connect(self.request_opened)
+        self.cards.stop_requested.connect(self.stop_requested)
+        self.cards.regenerate_requested.connect(self.regenerate_requested)
+        self.cards.follow_up_requested.connect(self.follow_up_requested)
         self.cards.request_selected.connect(bridge.scope.select)
         self.newest.clicked.connect(self.cards.follow)
         self.cards.following_changed.connect(lambda following: self.newest.setVisible(not following))
@@ -73,9 +68,8 @@ class StreamWall(QWidget):
         bridge.trace_reset.connect(self._on_reset)
         bridge.scope.moved.connect(self._on_moved)
         bridge.scope.selected.connect(self.select)
-        theme.changes.theme_changed.connect(self._on_theme)
         self._on_reset()
-        self._on_theme()
+        self.restyle()
 
     def select(self, request: int | None) -> None:
         """Selects a request, as another panel has done, and shows its card; None or -1 selects none."""
@@ -91,19 +85,7 @@ class StreamWall(QWidget):
         self.tally.feed(records)
         if not self.bridge.scope.following:
             return
-        touched: set[int] = set()
-        new = False
-        for record in records:
-            match record:
-                case Step():
-                    touched.update(record.request.tolist())
-                    touched.update(record.preempted.tolist())
-                case Submitted():
-                    new = True
-                case Ended():
-                    touched.add(record.request)
-                case _:
-                    pass
+        touched, new = touched_by(records), any(isinstance(record, Submitted) for record in records)
         if new:
             self.cards.show_first(self.tally.ids, len(self.tally.ids))
         if touched:
@@ -139,12 +121,12 @@ class StreamWall(QWidget):
         text = f"{number(rate)} tok/s   {frames:.0f} fps" if live else f"{frames:.0f} fps"
         self.figures.say(text)
 
-    def _on_theme(self) -> None:
+    def restyle(self) -> None:
+        super().restyle()
         px = theme.px
         self.figures.set_width(px(150))
         self._head.setSpacing(px(12))
         self._head.setContentsMargins(px(2), px(2), px(2), px(2))
-        self._column.setContentsMargins(0, 0, 0, 0)
         self._column.setSpacing(px(6))
         self.cards.refresh()
 
@@ -153,5 +135,5 @@ class StreamWall(QWidget):
         if self._moved:
             self._show_moment()
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        QPainter(self).fillRect(event.rect(), theme.current().window)
+    def paint(self, painter: QPainter, dirty: QRect) -> None:
+        painter.fillRect(dirty, theme.current().window)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 
-from PySide6.QtCore import QPoint, QRect, QRectF, Qt
-from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
+from PySide6.QtCore import QPoint, QRect, QRectF, QSizeF, Qt
+from PySide6.QtGui import QColor, QPainter, QPen
 from PySide6.QtWidgets import QWidget
 
 from app.play.transcript.tokens import Alternative, TokenCard, visible
 from app.ui import theme
-from app.ui.font_face import FontFace
+from app.ui.font_face import Face, wrapped
+from app.ui.painted import Painted
 from app.words import duration
 
 WIDE = 264
@@ -52,31 +53,26 @@ def card_words(card: TokenCard, origin: float) -> list[str]:
     return [wait_words(card), place, f"{step}  ·  at {card.time - origin:,.3f} s"]
 
 
-class TokenCardView(QWidget):
+class TokenCardView(Painted):
     """Shows a card at a place of the window; takes no clicks and no focus. Its words are its accessible name."""
 
+    strong, small, mono = Face(14, 600, mono=True), Face(12), Face(12, mono=True)
+
     def __init__(self, owner: QWidget) -> None:
-        super().__init__(owner)
-        self.setObjectName("token_card")
+        super().__init__("token_card", parent=owner)
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
-        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._owner = owner
         self.card: TokenCard | None = None
-        self.hide()
-        self.restyle()
-
-    def restyle(self) -> None:
-        """Takes the theme's fonts at the current zoom."""
-        self._strong, self._small, self._mono = map(FontFace, (theme.mono(14, 600), theme.ui(12), theme.mono(12)))
         self._lines: list[str] = []
         self._note: list[str] = []
-        self.update()
+        self.hide()
 
     def show_card(self, card: TokenCard, origin: float, anchor: QRect) -> None:
         """Shows a card below `anchor`, in the owner's coordinates, or above it where there is no room."""
         self.card = card
         self._lines = card_words(card, origin)
-        self._note = [] if card.alternatives else self._wrapped(HOW)
+        room = theme.px(WIDE - 2 * PAD)
+        self._note = [] if card.alternatives else wrapped(HOW, self.small, room)
         text = visible(card.text) or "no text of its own"
         parts = [f"{text}, probability {share(card.probability)}", rank_words(card), *self._lines, *self._note]
         parts += [f"{visible(other.text)} {share(other.probability)}" for other in card.alternatives]
@@ -104,20 +100,9 @@ class TokenCardView(QWidget):
         if self.parentWidget() is not self._owner:
             self.setParent(self._owner)
 
-    def _wrapped(self, text: str) -> list[str]:
-        room = theme.px(WIDE - 2 * PAD)
-        lines = [""]
-        for word in text.split():
-            line = f"{lines[-1]} {word}".strip()
-            if self._small.width(line) <= room:
-                lines[-1] = line
-            else:
-                lines.append(word)
-        return lines
-
     @property
     def _line(self) -> int:
-        return max(theme.px(18), math.ceil(self._small.height))
+        return max(theme.px(18), math.ceil(self.small.height))
 
     @property
     def _bars(self) -> int:
@@ -128,30 +113,24 @@ class TokenCardView(QWidget):
         rows = 1 + (self._bars or len(self._note)) + len(self._lines)
         return theme.px(2 * PAD) + theme.px(26) + theme.px(4) + theme.px(6) + theme.px(7) + rows * self._line
 
-    def paintEvent(self, event: QPaintEvent) -> None:
+    def paint(self, painter: QPainter, dirty: QRect) -> None:
         card = self.card
         if card is None:
             return
         t, px = theme.current(), theme.px
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(QPen(theme.over(t.edge, t.raised), 1))
         painter.setBrush(t.raised)
         painter.drawRoundedRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5), px(6), px(6))
         left, right = float(px(PAD)), float(self.width() - px(PAD))
-        y = float(px(PAD))
-        y = self._head(painter, card, left, right, y)
+        y = self._head(painter, card, left, right, float(px(PAD)))
         if self._bars:
             for other in self._shown(card):
-                self._bar(painter, other.text, other.probability, other.chosen, left, right, y)
+                self._bar(painter, other, QRectF(left, y, right - left, self._line))
                 y += self._line
         else:
             y = self._say(painter, self._note, t.secondary, left, y)
-        y += px(6)
-        painter.fillRect(QRectF(left, y, right - left, 1), t.hairline)
-        y += px(7)
-        self._say(painter, self._lines, t.secondary, left, y)
-        painter.end()
+        painter.fillRect(QRectF(left, y + px(6), right - left, 1), t.hairline)
+        self._say(painter, self._lines, t.secondary, left, y + px(6) + px(7))
 
     def _shown(self, card: TokenCard) -> list[Alternative]:
         """As many alternatives as there is room for; the chosen one is always among them."""
@@ -162,53 +141,36 @@ class TokenCardView(QWidget):
 
     def _head(self, painter: QPainter, card: TokenCard, left: float, right: float, y: float) -> float:
         t = theme.current()
-        name = f"id {card.token:,}"
-        baseline = y + theme.px(20) - self._strong.descent
-        painter.setFont(self._small.font)
-        painter.setPen(t.secondary)
-        self._small.draw(painter, right - self._small.width(name), baseline, name)
-        strong = self._small if not card.text else self._strong
-        painter.setFont(strong.font)
-        painter.setPen(t.text if card.text else t.secondary)
-        room = right - left - self._small.width(name) - theme.px(10)
-        words = visible(card.text) if card.text else "no text of its own"
-        strong.draw(painter, left, baseline, strong.cut(words, room))
-        y += theme.px(26)
-        rank = rank_words(card)
-        numbers = f"probability {share(card.probability)}"
-        return self._say(painter, [f"{numbers}  ·  {rank}" if rank else numbers], t.text, left, y) + theme.px(4)
+        name, baseline = f"id {card.token:,}", y + theme.px(20) - self.strong.descent
+        taken = self.small.width(name)
+        self.small.say(painter, right - taken, baseline, name, t.secondary)
+        face, color, words = self.small, t.secondary, "no text of its own"
+        if card.text:
+            face, color, words = self.strong, t.text, visible(card.text)
+        face.say(painter, left, baseline, face.cut(words, right - left - taken - theme.px(10)), color)
+        rank, numbers = rank_words(card), f"probability {share(card.probability)}"
+        y = self._say(painter, [f"{numbers}  ·  {rank}" if rank else numbers], t.text, left, y + theme.px(26))
+        return y + theme.px(4)
 
     def _say(self, painter: QPainter, lines: list[str], color: QColor, left: float, y: float) -> float:
-        painter.setFont(self._small.font)
-        painter.setPen(color)
         for line in lines:
-            self._small.draw(painter, left, y + (self._line + self._small.ascent - self._small.descent) / 2, line)
+            self.small.say(painter, left, self.small.baseline(y, self._line), line, color)
             y += self._line
         return y
 
-    def _bar(
-        self, painter: QPainter, text: str, probability: float, chosen: bool, left: float, right: float, y: float
-    ) -> None:
+    def _bar(self, painter: QPainter, other: Alternative, box: QRectF) -> None:
         """One alternative: a mark where it was chosen, its text, its share as a bar and in words."""
-        t, px = theme.current(), theme.px
-        middle = y + self._line / 2
-        words = share(probability)
-        number = right - self._small.width("100.0 %")
-        bar = number - px(8 + BAR)
+        t, px, small, words = theme.current(), theme.px, self.small, share(other.probability)
+        bar = QRectF(box.right() - small.width("100.0 %") - px(8 + BAR), box.center().y() - px(3), px(BAR), px(6))
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(t.hairline)
-        painter.drawRoundedRect(QRectF(bar, middle - px(3), px(BAR), px(6)), px(2), px(2))
-        painter.setBrush(t.accent if chosen else theme.faded(t.secondary, 0.8))
-        painter.drawRoundedRect(QRectF(bar, middle - px(3), max(1.0, px(BAR) * probability), px(6)), px(2), px(2))
-        painter.setFont(self._small.font)
-        painter.setPen(t.text if chosen else t.secondary)
-        baseline = y + (self._line + self._small.ascent - self._small.descent) / 2
-        self._small.draw(painter, right - self._small.width(words), baseline, words)
-        painter.setFont(self._mono.font)
-        if chosen:
-            painter.setPen(t.accent)
-            self._mono.draw(painter, left, baseline, "▸")
-            painter.setPen(t.text)
-        begin = left + px(12)
-        word = visible(text) if text else "∅"
-        self._mono.draw(painter, begin, baseline, self._mono.cut(word, bar - begin - px(6)))
+        painter.drawRoundedRect(bar, px(2), px(2))
+        painter.setBrush(t.accent if other.chosen else theme.faded(t.secondary, 0.8))
+        filled = QRectF(bar.topLeft(), QSizeF(max(1.0, px(BAR) * other.probability), px(6)))
+        painter.drawRoundedRect(filled, px(2), px(2))
+        color, baseline = t.text if other.chosen else t.secondary, small.baseline(box.top(), box.height())
+        small.say(painter, box.right(), baseline, words, color, before=1)
+        if other.chosen:
+            self.mono.say(painter, box.left(), baseline, "▸", t.accent)
+        begin, word = box.left() + px(12), visible(other.text) if other.text else "∅"
+        self.mono.say(painter, begin, baseline, self.mono.cut(word, bar.left() - begin - px(6)), color)

@@ -4,35 +4,31 @@ from __future__ import annotations
 
 import math
 
-from PySide6.QtCore import QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QPainter, QPaintEvent, QPen, QResizeEvent
-from PySide6.QtWidgets import QSizePolicy, QWidget
+from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt
+from PySide6.QtGui import QPainter, QPen, QResizeEvent
+from PySide6.QtWidgets import QSizePolicy
 
 from app.play.transcript.styles import TOGETHER, Line, TokenMode, grounds, legend, underlines
 from app.ui import theme
-from app.ui.font_face import FontFace
+from app.ui.font_face import Face
+from app.ui.painted import Painted
 
 GAP, INSIDE = 4, 6
 STYLES = {Line.DotLine: Qt.PenStyle.DotLine, Line.SingleUnderline: Qt.PenStyle.SolidLine}
 
 
-class TokenLegend(QWidget):
+class TokenLegend(Painted):
     """Samples of each class, with the class's words on its ground."""
 
+    face = Face(11.5)
+
     def __init__(self) -> None:
-        super().__init__()
-        self.setObjectName("token_legend")
+        super().__init__("token_legend")
         policy = QSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
         policy.setHeightForWidth(True)
         self.setSizePolicy(policy)
         self.mode = TokenMode.TEXT
         self.parts: list[tuple[int, str]] = []
-        self.restyle()
-
-    def restyle(self) -> None:
-        self._face = FontFace(theme.ui(11.5))
-        self.updateGeometry()
-        self.update()
 
     def say(self, mode: TokenMode, median: str = "", ttft: str = "", together: bool = False) -> None:
         """Another mode, or other times; it takes no room where there is nothing to tell."""
@@ -41,14 +37,13 @@ class TokenLegend(QWidget):
             self.mode, self.parts = mode, parts
             self.setAccessibleName(", ".join(words for _, words in parts))
             self.setVisible(bool(parts))
-            self.updateGeometry()
-            self.update()
+            self.restyle()
 
     def _boxes(self, width: float) -> list[QRectF]:
         px, high = theme.px, self._line
         boxes, x, y = [], 0.0, 0.0
         for _, words in self.parts:
-            wide = self._face.width(words) + 2 * px(INSIDE)
+            wide = self.face.width(words) + 2 * px(INSIDE)
             if x > 0 and x + wide > width:
                 x, y = 0.0, y + high + px(GAP)
             boxes.append(QRectF(x, y, min(wide, width), high))
@@ -57,7 +52,7 @@ class TokenLegend(QWidget):
 
     @property
     def _line(self) -> float:
-        return math.ceil(self._face.height) + theme.px(3)
+        return math.ceil(self.face.height) + theme.px(3)
 
     def hasHeightForWidth(self) -> bool:
         return True
@@ -67,37 +62,28 @@ class TokenLegend(QWidget):
         return math.ceil(boxes[-1].bottom()) if boxes else 0
 
     def sizeHint(self) -> QSize:
-        wide = sum(self._face.width(words) + theme.px(2 * INSIDE + GAP) for _, words in self.parts)
+        wide = sum(self.face.width(words) + theme.px(2 * INSIDE + GAP) for _, words in self.parts)
         return QSize(math.ceil(wide), self.heightForWidth(math.ceil(wide)))
 
     def minimumSizeHint(self) -> QSize:
         return QSize(theme.px(120), math.ceil(self._line))
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        t, px, face = theme.current(), theme.px, self._face
+    def paint(self, painter: QPainter, dirty: QRect) -> None:
+        t, px, face = theme.current(), theme.px, self.face
         colors, lines = grounds(self.mode), underlines(self.mode)
         painter.translate(0, max(0, self.height() - self.heightForWidth(self.width())) // 2)
         for (kind, words), box in zip(self.parts, self._boxes(self.width())):
-            if kind in colors:
-                painter.setPen(Qt.PenStyle.NoPen)
-                painter.setBrush(colors[kind])
-            else:
-                painter.setPen(QPen(t.hairline, 1))
-                painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.setPen(Qt.PenStyle.NoPen if kind in colors else QPen(t.hairline, 1))
+            painter.setBrush(colors.get(kind, Qt.BrushStyle.NoBrush))
             painter.drawRoundedRect(box.adjusted(0.5, 0.5, -0.5, -0.5), px(3), px(3))
-            baseline = box.top() + (box.height() + face.ascent - face.descent) / 2
-            painter.setFont(face.font)
-            painter.setPen(t.text)
+            baseline = face.baseline(box.top(), box.height())
             text = face.cut(words, box.width() - 2 * px(INSIDE) + 1)
-            face.draw(painter, box.left() + px(INSIDE), baseline, text)
+            face.say(painter, box.left() + px(INSIDE), baseline, text, t.text)
             if kind in lines or kind == TOGETHER:
                 style, color = lines.get(kind, (Line.DashUnderline, t.faint))
                 painter.setPen(QPen(color, max(1.0, theme.zoom()), STYLES.get(style, Qt.PenStyle.DashLine)))
                 y = baseline + px(2)
                 painter.drawLine(QPointF(box.left() + px(INSIDE), y), QPointF(box.right() - px(INSIDE), y))
-        painter.end()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ TOGETHER = 8  # added to the class of a token that came with the one before it
 MARKS = {" ": "␣", "\n": "⏎", "\r": "␍", "\t": "⇥", "\N{NO-BREAK SPACE}": "⍽"}
 
 
-def token_classes(logprobs: Any) -> Array:
+def token_classes(logprobs: Sequence[float]) -> Array:
     """Classes of probability [tokens], 0 to 4 by `LIKELY`, of natural logarithms."""
     probability = np.exp(np.array(logprobs, np.float64))
     return np.asarray((probability[:, None] < np.array(LIKELY)).sum(1), np.uint8)
@@ -37,7 +37,7 @@ class Waits:
     median: float
 
     @classmethod
-    def of(cls, submitted: float, times: Any) -> Waits:
+    def of(cls, submitted: float, times: Sequence[float] | Array) -> Waits:
         """From the times at which the tokens came."""
         times = np.array(times, np.float64)
         new = np.ones(len(times), bool)
@@ -92,7 +92,6 @@ class TokenCard:
     text: str
     probability: float
     rank: int | None
-    asked: int
     alternatives: tuple[Alternative, ...]
     wait: float
     first: bool
@@ -124,11 +123,20 @@ def token_card(view: RequestView, branch: int, index: int, step: Step | None) ->
     if others and rank is None:
         others = (*others, Alternative(text, token, float(np.exp(logprob)), True))
     return TokenCard(
-        index=index, count=count, token=token, text=text, probability=float(np.exp(logprob)), rank=rank,
-        asked=view.params.logprobs, alternatives=others, wait=float(waits.seconds[emission]), first=emission == 0,
-        together=int((waits.emission == emission).sum()), position=len(view.prompt_ids) + index,
-        step=step.step if step is not None and place >= 0 else None, time=float(times[index]),
-    )  # fmt: skip
+        index=index,
+        count=count,
+        token=token,
+        text=text,
+        probability=float(np.exp(logprob)),
+        rank=rank,
+        alternatives=others,
+        wait=float(waits.seconds[emission]),
+        first=emission == 0,
+        together=int((waits.emission == emission).sum()),
+        position=len(view.prompt_ids) + index,
+        step=step.step if step is not None and place >= 0 else None,
+        time=float(times[index]),
+    )
 
 
 def place_in_step(step: Step, request: int, branch: int, nth: int) -> int:
@@ -140,8 +148,8 @@ def place_in_step(step: Step, request: int, branch: int, nth: int) -> int:
 
 def alternatives(step: Step, place: int, token: int) -> tuple[Alternative, ...]:
     """What the model could have given at a place among the step's tokens, likeliest first, where it was recorded."""
-    return tuple(
-        Alternative(step.alt_text[i], int(step.alt_token[i]), float(np.exp(step.alt_logprob[i])),
-                    int(step.alt_token[i]) == token)
-        for i in np.flatnonzero(step.alt_token_index == place).tolist()
-    )  # fmt: skip
+    result = []
+    for i in np.flatnonzero(step.alt_token_index == place).tolist():
+        other = int(step.alt_token[i])
+        result.append(Alternative(step.alt_text[i], other, float(np.exp(step.alt_logprob[i])), other == token))
+    return tuple(result)

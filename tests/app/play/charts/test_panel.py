@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QPoint, QPointF, Qt
 from pytestqt.qtbot import QtBot
 
 from app.bench.synthetic import synthetic_trace
@@ -94,7 +94,7 @@ def test_the_tooltip_tells_the_formula_and_p99(qtbot, bridge, charts) -> None:
     bridge.show(Trace(synthetic_trace(streams=4, tokens_per_second=100, seconds=5, faults=0)))
     qtbot.waitUntil(lambda: bridge.behind == 0)
     charts.refresh()
-    tips = {c.measure.name: c.tooltip() for c in charts.charts}
+    tips = {c.measure.name: c.tip(QPointF()) for c in charts.charts}
     assert "first token − submit" in tips["ttft"]
     assert all(f"p{q}" in tips["itl"] for q in (50, 95, 99))
 

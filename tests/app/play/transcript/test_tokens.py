@@ -122,7 +122,7 @@ def test_every_card_tells_what_the_records_told(trace: Trace) -> None:
 
 def test_a_token_without_recorded_alternatives_has_none(trace: Trace) -> None:
     card = token_card(trace.requests[2], 0, 3, step_with(trace, trace.requests[2].token_times[3]))
-    assert (card.alternatives, card.rank, card.asked, rank_words(card)) == ((), None, 0, "")
+    assert (card.alternatives, card.rank, rank_words(card)) == ((), None, "")
 
 
 def test_no_such_token_is_an_error(trace: Trace) -> None:
