@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QKeyEvent, QKeySequence, QResizeEvent
-from PySide6.QtWidgets import QGridLayout, QScrollArea, QSizePolicy, QStackedWidget, QWidget
+from PySide6.QtWidgets import QGridLayout, QSizePolicy, QStackedWidget, QWidget
 
 from app.compare.lanes.view import LaneView
 from app.compare.race.charts import RaceCharts
@@ -21,9 +21,9 @@ from app.session.session import Session
 from app.ui import theme
 from app.ui.banner import Banner
 from app.ui.controls import button
-from app.ui.export import Table, table_menu
+from app.ui.export import ExportMenu, Table, table_menu
 from app.ui.labels import label
-from app.ui.layouts import column, held
+from app.ui.layouts import Scrolled, column, held
 from app.words import sentence
 from engine.compare import RaceResult
 
@@ -80,12 +80,9 @@ class ComparePage(QWidget):
         self._bottom.setColumnStretch(0, 1)
         self._bottom.addWidget(self.charts, 0, 0)
         self._bottom.addWidget(self.result, 0, 1)
-        self._scroll = QScrollArea()
-        self._scroll.setObjectName("race_scroll")
-        self._scroll.setWidgetResizable(True)
+        self._scroll = Scrolled(column((self._lanes, 5), self.replay, (self._bottom, 2), spacing=8), "race_scroll")
         self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self._scroll.setWidget(held(column((self._lanes, 5), self.replay, (self._bottom, 2), spacing=8), "sheet"))
         self._body = QStackedWidget()
         for widget in (self.empty, self._scroll, self.sweep_panel):
             self._body.addWidget(widget)
@@ -112,8 +109,7 @@ class ComparePage(QWidget):
         race.race_over.connect(self._on_over)
         race.reported.connect(self.result.set_report)
         self.setup.choice_changed.connect(self._on_choice)
-        self.export.failed.connect(lambda words: self.notice.tell("error", words, ""))
-        self.export.done.connect(lambda words: self.notice.tell("info", words, ""))
+        self._tell_of(self.export)
         theme.changes.theme_changed.connect(self._on_theme)
         self._on_theme()
         self._on_phase()
@@ -177,7 +173,7 @@ class ComparePage(QWidget):
         self.charts.clear()
         for view in self.views:
             self._lanes.addWidget(view, 1)
-            view.panel_built.connect(self._on_panel)
+            view.panel_built.connect(self._tell_of)
             view.set_view(self.replay.view.currentData())
             self._chart(view.lane)
         self.result.set_report(None)
@@ -198,9 +194,9 @@ class ComparePage(QWidget):
         for view in self.views:
             view.set_view(insight)
 
-    def _on_panel(self, panel: InsightPanel) -> None:
-        panel.failed.connect(lambda words: self.notice.tell("error", words, ""))
-        panel.done.connect(lambda words: self.notice.tell("info", words, ""))
+    def _tell_of(self, exports: ExportMenu | InsightPanel) -> None:
+        exports.failed.connect(lambda words: self.notice.tell("error", words, ""))
+        exports.done.connect(lambda words: self.notice.tell("info", words, ""))
 
     def _say_workload(self) -> None:
         card = self.setup.card

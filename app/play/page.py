@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QByteArray, Qt, Signal
 from PySide6.QtGui import QAction, QKeyEvent
-from PySide6.QtWidgets import QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app import storage
 from app.inside.on_demand import InsightPlace
@@ -23,6 +23,7 @@ from app.session.session import Session
 from app.ui import theme
 from app.ui.dock import Dock
 from app.ui.labels import Hairline
+from app.ui.layouts import Scrolled, column
 from engine import ModelSpec
 
 LAYOUT_KEY, LAYOUT_VERSION = "play/layout", 2
@@ -56,16 +57,12 @@ class PlayPage(QWidget):
         self.area = dock_host()
         self.layout_of = PlayLayout(self.area, self.docks)
         self.area.setCentralWidget(self.wall)
-        self._add_dock("setup", "Setup", self._setup())
-        column = QVBoxLayout(self)
-        column.setContentsMargins(8, 8, 8, 8)
-        column.setSpacing(8)
+        self._setup_scroll = self._setup()
+        self._add_dock("setup", "Setup", self._setup_scroll)
         self.cursor_bar = CursorBar(bridge.scope)
         self.cursor_bar.inside_asked.connect(self.see_inside)
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
-        column.addWidget(self.area, 1)
-        column.addWidget(self.cursor_bar)
-        column.addWidget(self.composer)
+        self.setLayout(column((self.area, 1), self.cursor_bar, self.composer, margins=(8, 8, 8, 8), spacing=8))
         theme.changes.theme_changed.connect(self._on_theme)
         self._on_theme()
         self.model.load_asked.connect(self._on_load_asked)
@@ -155,28 +152,15 @@ class PlayPage(QWidget):
         dock = self.docks[name] = Dock(f"dock_{name}", title, content, padding)
         self.area.addDockWidget(AREAS.get(name, RIGHT), dock)
 
-    def _setup(self) -> QWidget:
-        sheet = QWidget()
-        sheet.setProperty("role", "sheet")
-        column = QVBoxLayout(sheet)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        for i, panel in enumerate((self.model, self.batching, self.sampling)):
-            if i:
-                column.addWidget(Hairline())
-            column.addWidget(panel)
-        column.addStretch(1)
-        scroll = QScrollArea()
-        scroll.setObjectName("setup_scroll")
-        scroll.setWidgetResizable(True)
+    def _setup(self) -> Scrolled:
+        panels = self.model, Hairline(), self.batching, Hairline(), self.sampling
+        scroll = Scrolled(column(*panels, None, spacing=0), "setup_scroll")
         scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        scroll.setWidget(sheet)
-        self._setup_scroll, self._setup_sheet = scroll, sheet
         return scroll
 
     def _on_theme(self) -> None:
         bar = self._setup_scroll.verticalScrollBar().sizeHint().width()
-        self._setup_scroll.setMinimumWidth(self._setup_sheet.minimumSizeHint().width() + bar)
+        self._setup_scroll.setMinimumWidth(self._setup_scroll.sheet.minimumSizeHint().width() + bar)
 
     def _on_load_asked(self, spec: ModelSpec) -> None:
         self._session.start(self._session.load(spec, self._session.config))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import inf
 from time import perf_counter
 from typing import Protocol
@@ -36,6 +35,12 @@ class Attached(Protocol):
         ...
 
 
+class Driver(Protocol):
+    """Decides where a scope goes."""
+
+    def drive(self, moment: float) -> None: ...
+
+
 class Scope(QObject):
     """Times are seconds from the trace's start. While it follows, the moment is infinite and panels show the newest.
 
@@ -56,7 +61,7 @@ class Scope(QObject):
         self.request = -1  # the selected one
         self.origin = 0.0  # when the first request came in: what panels show as zero
         self.speed = 1.0
-        self.driver: Callable[[float], None] | None = None
+        self.driver: Driver | None = None
         self._places, self._begins, self._ends = Column(np.int64), Column(np.float64), Column(np.float64)
         self._panels: list[Attached] = []
         self._turn = 0
@@ -140,7 +145,7 @@ class Scope(QObject):
         """A person goes to this moment; what plays is paused."""
         self._set_playing(False)
         if self.driver is not None:
-            self.driver(moment)
+            self.driver.drive(moment)
         else:
             self.show_at(moment)
 
@@ -186,7 +191,7 @@ class Scope(QObject):
             self._set_playing(False)
             moment = inf
         if self.driver is not None:
-            self.driver(moment)
+            self.driver.drive(moment)
         else:
             self.show_at(moment)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QBoxLayout, QFrame, QHBoxLayout, QLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QBoxLayout, QFrame, QHBoxLayout, QLayout, QScrollArea, QVBoxLayout, QWidget
 
 Placed = QWidget | QLayout | int | None
 Item = Placed | tuple[QWidget | QLayout, int] | tuple[QWidget, int, Qt.AlignmentFlag]
@@ -52,6 +52,17 @@ def held(layout: QLayout, role: str = "") -> QWidget:
 def panel(layout: QLayout, role: str = "panel") -> QFrame:
     """A frame with this in it."""
     return _with(QFrame(), layout, role)
+
+
+class Scrolled(QScrollArea):
+    """A `sheet` with a layout on it, which scrolls where there is too little room."""
+
+    def __init__(self, layout: QLayout, name: str = "") -> None:
+        super().__init__()
+        self.setObjectName(name)
+        self.setWidgetResizable(True)
+        self.sheet = held(layout, "sheet")
+        self.setWidget(self.sheet)
 
 
 W = TypeVar("W", bound=QWidget)

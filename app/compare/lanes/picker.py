@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from PySide6.QtCore import QMimeData, QPointF, Qt, Signal
 from PySide6.QtGui import QDrag, QDragEnterEvent, QDropEvent, QKeyEvent, QMouseEvent
-from PySide6.QtWidgets import QApplication, QFrame, QHBoxLayout, QPushButton, QToolButton, QWidget
+from PySide6.QtWidgets import QApplication, QFrame, QPushButton, QToolButton, QWidget
 
 from app.compare.choice import MOST_LANES, LaneChoice
 from app.compare.lanes.editor import LaneEditor
 from app.compare.lanes.mark import LaneMark
 from app.ui import theme
+from app.ui.controls import button
 from app.ui.flow_layout import Flow
 from app.ui.labels import label
+from app.ui.layouts import row
 from engine.compare import lane_names
 
 MIME = "application/x-batchscope-lane"
@@ -65,12 +67,8 @@ class LaneChip(QFrame):
         self.cross.setAccessibleName(f"Remove {name}")
         self.cross.setToolTip(f"Remove {name}")
         self.cross.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(theme.px(10), 0, theme.px(3 if removable else 10), 0)
-        row.setSpacing(theme.px(4))
-        row.addWidget(LaneMark(index))
-        row.addWidget(self.name)
-        row.addWidget(self.cross)
+        margins = (theme.px(10), 0, theme.px(3 if removable else 10), 0)
+        self.setLayout(row(LaneMark(index), self.name, self.cross, margins=margins, spacing=theme.px(4)))
         if not removable:
             self.cross.hide()
 
@@ -91,10 +89,7 @@ class LanePicker(QWidget):
         self._dropped: int | None = None
         self.editor = LaneEditor(self)
         self.heading = label("Lanes", "secondary")
-        self.add = QPushButton("+ lane")
-        self.add.setObjectName("lane_add")
-        self.add.setProperty("role", "link")
-        self.add.setToolTip(f"Add a lane, {MOST_LANES} at most")
+        self.add = button("lane_add", "+ lane", role="link", tip=f"Add a lane, {MOST_LANES} at most")
         self._flow = Flow(self)
         self._flow.addWidget(self.heading)
         self._flow.addWidget(self.add)

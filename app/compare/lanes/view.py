@@ -71,7 +71,7 @@ class LaneView(QFrame):
         playback.rewound.connect(self._on_rewound)
         playback.arrived.connect(self._on_arrived)
         show.changed.connect(self._on_changed)
-        show.scope.driver = self._on_sought
+        show.scope.driver = self
         self._timer = QTimer(self, interval=FIGURES_MS)
         self._timer.timeout.connect(self._tell)
         self._timer.start()
@@ -160,7 +160,7 @@ class LaneView(QFrame):
 
     # -- slots ----------------------------------------------------------------------------------------------------
 
-    def _on_sought(self, moment: float) -> None:
+    def drive(self, moment: float) -> None:
         """A panel of this lane asks for a moment: all lanes go there."""
         race = self._race
         if race.can_replay:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import QPointF, Qt
-from PySide6.QtGui import QPainter, QPaintEvent, QPolygonF
-from PySide6.QtWidgets import QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtGui import QPainter, QPaintEvent, QPen, QPolygonF
+from PySide6.QtWidgets import QLabel, QPushButton, QWidget
 
 from app.ui import theme
 from app.ui.labels import Heading, label
+from app.ui.layouts import Scrolled, column
 from app.ui.popover import Popover
 from engine.compare import NEAR_TIE, Agreement, Parting, Verdict
 
@@ -103,11 +104,7 @@ class AgreementLight(QPushButton):
                 corners = [c + QPointF(-1.15 * r, r), c + QPointF(1.15 * r, r), c + QPointF(0, -1.1 * r)]
                 painter.drawPolygon(QPolygonF(corners))
             case Verdict.DIFFERS:
-                pen = painter.pen()
-                pen.setStyle(Qt.PenStyle.SolidLine)
-                pen.setColor(t.secondary if self._expected else t.bad)
-                pen.setWidthF(theme.px(2))
-                painter.setPen(pen)
+                painter.setPen(QPen(t.secondary if self._expected else t.bad, theme.px(2)))
                 painter.drawLine(c + QPointF(-r, -r), c + QPointF(r, r))
                 painter.drawLine(c + QPointF(-r, r), c + QPointF(r, -r))
             case _:
@@ -124,22 +121,14 @@ class AgreementLight(QPushButton):
         if self._sheet is not None:
             self._sheet.deleteLater()
         sheet = self._sheet = Popover(self, "agreement_sheet", "Where tokens differ", width=520)
-        inner = QWidget()
-        inner.setProperty("role", "sheet")
-        column = QVBoxLayout(inner)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(4)
-        for name, lines in self.lines():
-            column.addWidget(Heading(f"{name} against {self._names[0]}"))
-            for line in lines[:MOST_LINES] or ["same tokens in every request"]:
-                column.addWidget(_selectable(line))
-            if len(lines) > MOST_LINES:
-                column.addWidget(label(f"and {len(lines) - MOST_LINES:,} more", "note"))
-        column.addStretch(1)
-        scroll = QScrollArea()
-        scroll.setWidgetResizable(True)
-        scroll.setWidget(inner)
-        scroll.setFixedHeight(min(theme.px(320), inner.sizeHint().height() + theme.px(4)))
+        lines: list[QWidget] = []
+        for name, partings in self.lines():
+            lines.append(Heading(f"{name} against {self._names[0]}"))
+            lines += map(_selectable, partings[:MOST_LINES] or ["same tokens in every request"])
+            if len(partings) > MOST_LINES:
+                lines.append(label(f"and {len(partings) - MOST_LINES:,} more", "note"))
+        scroll = Scrolled(column(*lines, None, spacing=4))
+        scroll.setFixedHeight(min(theme.px(320), scroll.sheet.sizeHint().height() + theme.px(4)))
         sheet.column.addWidget(scroll)
         note = label(
             f"A near-tie: the two tokens' probabilities were less than {NEAR_TIE:g} nats apart, so that the order of "

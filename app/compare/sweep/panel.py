@@ -10,7 +10,6 @@ from PySide6.QtWidgets import (
     QGridLayout,
     QHeaderView,
     QProgressBar,
-    QScrollArea,
     QSizePolicy,
     QTableView,
     QWidget,
@@ -24,7 +23,7 @@ from app.session.lessee import Phase
 from app.ui import theme
 from app.ui.controls import DropDown, line_edit
 from app.ui.labels import Heading, label
-from app.ui.layouts import column, held, panel, row
+from app.ui.layouts import Scrolled, column, held, panel, row
 from app.words import sentence
 from engine.compare import SweepResult
 from engine.trace import MEASURES, Measure
@@ -150,10 +149,8 @@ class SweepPanel(QWidget):
         points = column(Heading("Points"), self.table, margins=(12, 10, 12, 8), spacing=4)
         self._advice_panel, self._points_panel = panel(advice), panel(points)
         parts = panel(head), (self.chart, 3), self._advice_panel, (self._points_panel, 2)
-        scroll = QScrollArea()
-        scroll.setWidgetResizable(True)
+        scroll = Scrolled(column(*parts, spacing=8))
         scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        scroll.setWidget(held(column(*parts, spacing=8), "sheet"))
         self.setLayout(column(scroll))
 
     # -- what is chosen -------------------------------------------------------------------------------------------

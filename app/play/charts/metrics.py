@@ -31,10 +31,8 @@ class Drawing:
 class Metric(ABC):
     """One chart: `title` with its unit, and the `formula` for its tooltip."""
 
-    name: str
-    title: str
-    formula: str
-    hue: float | None = None
+    def __init__(self, name: str, title: str, formula: str, hue: float | None = None) -> None:
+        self.name, self.title, self.formula, self.hue = name, title, formula, hue
 
     def color(self, t: Theme) -> QColor:
         return t.text if self.hue is None else theme.oklch(t.lightness, t.chroma, self.hue)
@@ -60,9 +58,6 @@ def at(values: Array, place: int) -> float:
 
 
 class Throughput(Metric):
-    name, title = "throughput", "Throughput"
-    formula = "output tokens of the last second ÷ 1 s"
-
     def color(self, t: Theme) -> QColor:
         return t.accent
 
@@ -79,9 +74,6 @@ class Throughput(Metric):
 
 class Latency(Metric):
     """A median line with the band up to p95; p99 is in the tooltip."""
-
-    def __init__(self, name: str, title: str, formula: str, hue: float) -> None:
-        self.name, self.title, self.formula, self.hue = name, title, formula, hue
 
     def source(self, series: ChartSeries) -> Percentiles:
         return series.ttft if self.name == "ttft" else series.itl
@@ -115,9 +107,6 @@ class Latency(Metric):
 
 
 class Requests(Metric):
-    name, title = "requests", "Running · waiting"
-    formula = "requests that hold a slot · requests that wait for one, after each step"
-
     def drawing(self, series: ChartSeries) -> Drawing:
         return Drawing([(s[0], s[1]) for s in (series.running, series.waiting)])
 
@@ -127,9 +116,6 @@ class Requests(Metric):
 
 
 class Blocks(Metric):
-    name, title, hue = "blocks", "KV blocks used", 195.0
-    formula = "blocks of the pool that hold keys and values; a block is so many tokens of one request"
-
     def drawing(self, series: ChartSeries) -> Drawing:
         return Drawing([(series.used[0], series.used[1])], top=float(series.blocks) or math.nan)
 
@@ -142,9 +128,6 @@ class Blocks(Metric):
 
 class Load(Metric):
     """How busy a processor is; its memory stands beside the figure."""
-
-    def __init__(self, name: str, title: str, formula: str, hue: float) -> None:
-        self.name, self.title, self.formula, self.hue = name, title, formula, hue
 
     def source(self, series: ChartSeries) -> tuple[Extremes, Extremes]:
         return (series.gpu, series.gpu_memory) if self.name == "gpu" else (series.cpu, series.memory)
@@ -166,12 +149,14 @@ class Load(Metric):
 
 def all_metrics() -> list[Metric]:
     """The charts from top to bottom."""
+    running = "requests that hold a slot · requests that wait for one, after each step"
+    used = "blocks of the pool that hold keys and values; a block is so many tokens of one request"
     return [
-        Throughput(),
+        Throughput("throughput", "Throughput", "output tokens of the last second ÷ 1 s"),
         Latency("ttft", "Time to first token  p50–p95", "TTFT = first token − submit, over the last 5 s", 155),
         Latency("itl", "Inter-token latency  p50–p95", "ITL = gaps between emissions, pooled, over the last 1 s", 80),
-        Requests(),
-        Blocks(),
+        Requests("requests", "Running · waiting", running),
+        Blocks("blocks", "KV blocks used", used, 195),
         Load("cpu", "CPU · memory", "100 % a core; memory of the engine's process", 300),
         Load("gpu", "GPU · memory", "share of time in which the GPU was busy; memory in use on it", 330),
     ]

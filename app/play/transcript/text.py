@@ -254,18 +254,12 @@ class TokenText(QPlainTextEdit):
             return
         at = self.token
         match key:
-            case Qt.Key.Key_Left | Qt.Key.Key_Right if at < 0:
-                self.go(self._first_in_sight())
-            case Qt.Key.Key_Left:
-                self.go(max(0, at - 1))
-            case Qt.Key.Key_Right:
-                self.go(at + 1)
-            case Qt.Key.Key_Up | Qt.Key.Key_Down if at < 0:
-                self.go(self._first_in_sight())
-            case Qt.Key.Key_Up:
-                self._go_line(Move.Up)
-            case Qt.Key.Key_Down:
-                self._go_line(Move.Down)
+            case Qt.Key.Key_Left | Qt.Key.Key_Right | Qt.Key.Key_Up | Qt.Key.Key_Down if at < 0:
+                self.go(max(0, self.token_at(self.cursorForPosition(QPoint(0, 0)).position())))
+            case Qt.Key.Key_Left | Qt.Key.Key_Right:
+                self.go(at + 1 if key == Qt.Key.Key_Right else max(0, at - 1))
+            case Qt.Key.Key_Up | Qt.Key.Key_Down:
+                self._go_line(Move.Up if key == Qt.Key.Key_Up else Move.Down)
             case Qt.Key.Key_Home:
                 self.go(0)
             case Qt.Key.Key_End:
@@ -276,9 +270,6 @@ class TokenText(QPlainTextEdit):
                 self.go(-1)
             case _:
                 super().keyPressEvent(event)
-
-    def _first_in_sight(self) -> int:
-        return max(0, self.token_at(self.cursorForPosition(QPoint(0, 0)).position()))
 
     def _go_line(self, move: QTextCursor.MoveOperation) -> None:
         cursor = QTextCursor(self.document())
