@@ -41,7 +41,7 @@ def test_without_a_gpu_it_says_so_in_one_line_and_exits_with_2(capsys):
 def test_a_rehearsal_prints_rows_in_every_section_and_none_fails(tmp_path):
     pytest.importorskip("triton")
     done = subprocess.run(
-        [sys.executable, "-m", "engine.bench.gpu.run", "--rehearsal", "--out", str(tmp_path)],
+        [sys.executable, "-m", "engine.bench.gpu", "--rehearsal", "--out", str(tmp_path)],
         env={**os.environ, "OMP_NUM_THREADS": "1", "BATCHSCOPE_DATA": str(tmp_path / "data"), "OUT": str(tmp_path)},
         cwd=ROOT, capture_output=True, text=True, timeout=280, check=False,
     )  # fmt: skip
@@ -124,7 +124,7 @@ def test_a_section_that_takes_too_long_is_interrupted_and_what_it_had_is_kept(mo
 
 SECTIONS = """
 import os, sys
-from engine.bench import gpu, stopwatch
+from engine.bench.gpu import run as gpu, stopwatch
 gpu.torch.cuda.is_available = lambda: True
 gpu.SECTIONS = {name: (5.0, name) for name in ("good", "dies", "last")}
 gpu.find = lambda place: {"dies": lambda bench: os._exit(7)}.get(place, lambda bench: bench.goal(place, 1, 2, "x"))

@@ -83,7 +83,8 @@ def test_what_is_known_here_is_what_transformers_knows() -> None:
 
 def test_asking_imports_neither_torch_nor_transformers() -> None:
     code = (
-        "import sys; from engine import why_unsupported; why_unsupported('llama'); why_unsupported('nonsense'); "
+        "import sys; from engine.checkpoints import why_unsupported\n"
+        "why_unsupported('llama'); why_unsupported('nonsense')\n"
         "print([name for name in ('torch', 'transformers') if name in sys.modules])"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)

@@ -66,7 +66,7 @@ def test_any_name_will_do(name: str, tmp_path: Path) -> None:
 def test_after_a_crash_the_file_is_read_as_far_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "crash.bsrun"
     program = (
-        "import os, signal, sys, time\nfrom pathlib import Path\nfrom engine import Notice, Trace, TraceWriter\n"
+        "import os, signal, sys, time\nfrom pathlib import Path\nfrom engine.trace import Notice, Trace, TraceWriter\n"
         "trace = Trace()\nwriter = TraceWriter(trace, Path(sys.argv[1]), interval=0.01)\n"
         "for i in range(100):\n    trace.append(Notice(float(i), 'info', f'number {i}'))\n    time.sleep(0.002)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
