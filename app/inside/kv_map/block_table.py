@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QSizePolicy
 
 from app.inside.kv_map.state import KvState
 from app.ui import theme
-from app.ui.font_face import FontFace
+from app.ui.font_face import Face
 
 ROW, WIDTH = 20, 240
 HEAD = 2  # rows at the top that do not scroll
@@ -49,6 +49,7 @@ class KvBlockTable(QAbstractScrollArea):
     """The figure of the PagedAttention paper, live."""
 
     block_chosen = Signal(int)
+    face, strong, small = Face(12), Face(12, 600), Face(11)
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,15 +62,14 @@ class KvBlockTable(QAbstractScrollArea):
         self.viewport().setAutoFillBackground(False)
         self.lines: list[Line] = []
         self._request, self._pointed, self._title = -1, HEADING, ""
-        self.restyle()
+        theme.changes.theme_changed.connect(self._refit)
+        self._refit()
 
-    def restyle(self) -> None:
-        """Takes the theme's colours and fonts anew."""
-        self._face, self._strong, self._small = map(FontFace, (theme.ui(12), theme.ui(12, 600), theme.ui(11)))
+    def _refit(self) -> None:
+        """Other lines, or another zoom."""
         self.verticalScrollBar().setSingleStep(theme.px(ROW))
         self.updateGeometry()
         self._fit()
-        self.update()
         self.viewport().update()
 
     def show_state(self, state: KvState, request: int, pointed: int) -> None:
@@ -86,9 +86,7 @@ class KvBlockTable(QAbstractScrollArea):
             + ", ".join(f"{line.place} to {line.block}, {line.text} filled" for line in own[:32])
             + f"; {tokens} tokens in all tables"
         )
-        self._fit()
-        self.update()
-        self.viewport().update()
+        self._refit()
 
     def sizeHint(self) -> QSize:
         return QSize(theme.px(WIDTH), theme.px(ROW) * (2 + min(8, max(3, len(self.lines)))))
@@ -108,11 +106,12 @@ class KvBlockTable(QAbstractScrollArea):
 
     def _columns(self) -> tuple[float, float, float, float]:
         """Right ends of the logical and the physical numbers, and where the bar and its words begin."""
-        digits = self._face.width("0" * max((len(f"{line.block:,}") for line in self.lines), default=1))
-        logical = max(self._small.width("logical"), self._face.width("000"))
-        physical = logical + theme.px(30) + max(digits, self._small.width("physical"))
-        words = max((self._face.width(f"{line.text}") for line in self.lines if line.block >= 0), default=0.0)
-        words = max(words + self._face.width(" ×00"), self._small.width("filled"))
+        face, small = self.face, self.small
+        digits = face.width("0" * max((len(f"{line.block:,}") for line in self.lines), default=1))
+        logical = max(small.width("logical"), face.width("000"))
+        physical = logical + theme.px(30) + max(digits, small.width("physical"))
+        words = max((face.width(line.text) for line in self.lines if line.block >= 0), default=0.0)
+        words = max(words + face.width(" ×00"), small.width("filled"))
         return logical, physical, physical + theme.px(14), self.viewport().width() - words - theme.px(4)
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -129,57 +128,44 @@ class KvBlockTable(QAbstractScrollArea):
 
     def _head(self, painter: QPainter, row: int, columns: tuple[float, float, float, float]) -> None:
         """Whose tables these are, and what the columns are."""
-        t, face, small = theme.current(), self._strong, self._small
+        t, small, dot = theme.current(), self.small, theme.px(8)
         logical, physical, left, _ = columns
-        dot = theme.px(8)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(theme.request_color(self._request))
         painter.drawEllipse(QPointF(dot / 2, row / 2), dot / 2, dot / 2)
-        painter.setFont(face.font)
-        painter.setPen(t.text)
-        face.draw(painter, dot + theme.px(6), row / 2 + face.metrics.capHeight() / 2, self._title)
-        painter.setFont(small.font)
-        painter.setPen(t.secondary)
-        baseline = 1.5 * row + small.metrics.capHeight() / 2
-        small.draw(painter, logical - small.width("logical"), baseline, "logical")
-        small.draw(painter, physical - small.width("physical"), baseline, "physical")
-        small.draw(painter, left, baseline, "filled")
+        self.strong.say(painter, dot + theme.px(6), row / 2 + self.strong.cap / 2, self._title, t.text)
+        baseline = 1.5 * row + small.cap / 2
+        small.say(painter, logical, baseline, "logical", t.secondary, before=1)
+        small.say(painter, physical, baseline, "physical", t.secondary, before=1)
+        small.say(painter, left, baseline, "filled", t.secondary)
 
     def _line(self, painter: QPainter, line: Line, box: QRectF, columns: tuple[float, float, float, float]) -> None:
-        t, own, face = theme.current(), theme.request_color(self._request), self._face
+        t, own, face = theme.current(), theme.request_color(self._request), self.face
         logical, physical, left, words = columns
-        baseline = box.center().y() + face.metrics.capHeight() / 2
+        baseline = box.center().y() + face.cap / 2
         if line.block == HEADING:
-            painter.setFont(self._small.font)
-            painter.setPen(t.secondary)
-            self._small.draw(painter, 0, baseline, line.text)
+            self.small.say(painter, 0, baseline, line.text, t.secondary)
             return
         if line.block == self._pointed:
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(t.hover)
             painter.drawRoundedRect(box.adjusted(0, 1, 0, -1), theme.px(4), theme.px(4))
-        painter.setFont(face.font)
-        painter.setPen(t.text)
-        place, block = f"{line.place:,}", f"{line.block:,}"
-        face.draw(painter, logical - face.width(place), baseline, place)
-        face.draw(painter, physical - face.width(block), baseline, block)
+        face.say(painter, logical, baseline, f"{line.place:,}", t.text, before=1)
+        face.say(painter, physical, baseline, f"{line.block:,}", t.text, before=1)
         self._arrow(painter, logical + theme.px(8), box.center().y(), t.faint)
         high = theme.px(8)
         bar = QRectF(left, box.center().y() - high / 2, max(theme.px(16), words - left - theme.px(10)), high)
         painter.fillRect(bar, theme.over(t.hairline, t.panel))
         painter.fillRect(QRectF(bar.left(), bar.top(), bar.width() * line.share, high), own)
-        painter.setPen(t.secondary)
-        face.draw(painter, words, baseline, line.text)
+        face.say(painter, words, baseline, line.text, t.secondary)
         if line.references > 1:
-            painter.setPen(t.text)
-            face.draw(painter, words + face.width(f"{line.text} "), baseline, f"×{line.references}")
+            face.say(painter, words + face.width(f"{line.text} "), baseline, f"×{line.references}", t.text)
 
     def _arrow(self, painter: QPainter, x: float, y: float, color: QColor) -> None:
         painter.setPen(QPen(color, max(1.0, theme.zoom())))
         end, wing = x + theme.px(10), theme.px(3)
-        painter.drawLine(QPointF(x, y), QPointF(end, y))
-        painter.drawLine(QPointF(end - wing, y - wing), QPointF(end, y))
-        painter.drawLine(QPointF(end - wing, y + wing), QPointF(end, y))
+        for start in (QPointF(x, y), QPointF(end - wing, y - wing), QPointF(end - wing, y + wing)):
+            painter.drawLine(start, QPointF(end, y))
 
     # -- the person -----------------------------------------------------------------------------------------------
 

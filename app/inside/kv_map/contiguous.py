@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtCore import QPointF, QRect, QRectF, Qt, Signal
+from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter, QPen
 from PySide6.QtWidgets import QSizePolicy
 
 from app.inside.kv_map.state import KvState
 from app.inside.kv_map.tables import SAMPLES
 from app.ui import theme
-from app.ui.font_face import FontFace
+from app.ui.font_face import Face
 from app.ui.painted import Painted
 
 TALLEST, WRITTEN = 22, 15  # pixels of a strip; from which on it has words
@@ -62,25 +62,18 @@ def strips_of(state: KvState) -> list[Strip]:
 
 
 class KvStrips(Painted):
-    """Draws the strips it was shown last: used solid, reserved hatched, the rest grey and crossed."""
+    """Draws the strips it was shown last."""
 
     strip_chosen = Signal(int)  # request; -1 beside all
+    hint, least = (320, 240), (160, 80)
+    focus_ring = 0
+    face = Face(11)
 
     def __init__(self) -> None:
-        super().__init__()
-        self.setObjectName("kv_strips")
-        self.setAccessibleName("KV strips")
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        super().__init__("kv_strips", "KV strips", focus=True)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.strips: list[Strip] = []
         self._selected = -1
-        self.restyle()
-
-    def restyle(self) -> None:
-        """Takes the theme's colours and fonts anew."""
-        self._face = FontFace(theme.ui(11))
-        self.updateGeometry()
-        self.update()
 
     def show_state(self, state: KvState | None, selected: int) -> None:
         self.strips = strips_of(state) if state is not None else []
@@ -88,12 +81,6 @@ class KvStrips(Painted):
         said = "; ".join(f"slot {s.slot + 1}, #{s.request}: {s.words}" for s in self.strips[:16])
         self.setAccessibleDescription(said or "No strip is held.")
         self.update()
-
-    def sizeHint(self) -> QSize:
-        return QSize(theme.px(320), theme.px(240))
-
-    def minimumSizeHint(self) -> QSize:
-        return QSize(theme.px(160), theme.px(80))
 
     @property
     def pitch(self) -> float:
@@ -104,58 +91,37 @@ class KvStrips(Painted):
         """Pixels before the strips, for their names; none where there is no room for words."""
         if self.pitch < theme.px(WRITTEN):
             return 0.0
-        return max((self._face.width(f"#{s.request}") for s in self.strips), default=0.0) + theme.px(8)
+        return max((self.face.width(f"#{s.request}") for s in self.strips), default=0.0) + theme.px(8)
 
     def box(self, index: int) -> QRectF:
         """A strip's bar, in the widget."""
         pitch, head = self.pitch, self._head()
         widest = max(strip.tokens for strip in self.strips)
         room = self.width() - head
-        side = max((self._face.width(s.words) for s in self.strips if not s.over), default=0.0) + theme.px(12)
+        side = max((self.face.width(s.words) for s in self.strips if not s.over), default=0.0) + theme.px(12)
         if self.pitch >= theme.px(WRITTEN) and room - side >= theme.px(240):
             room -= side
         gap = 0 if pitch < 4 else 1 if pitch < 8 else theme.px(4)
         return QRectF(head, index * pitch, room * self.strips[index].tokens / widest, max(1.0, pitch - gap))
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setFont(self._face.font)
-        t, chosen = theme.current(), any(s.request == self._selected for s in self.strips)
+    def paint(self, painter: QPainter, dirty: QRect) -> None:
+        t, face, head = theme.current(), self.face, self._head()
+        chosen = any(strip.request == self._selected for strip in self.strips)
         for i, strip in enumerate(self.strips):
-            box = self.box(i)
-            painter.setOpacity(1.0 if not chosen or strip.request == self._selected else 0.55)
-            self._strip(painter, strip, box)
-            if not self._head():
+            box, mine = self.box(i), strip.request == self._selected
+            painter.setOpacity(1.0 if mine or not chosen else 0.55)
+            x, scale, own = box.left(), box.width() / strip.tokens, theme.request_color(strip.request)
+            for look, tokens in (("used", strip.used), ("reserved", strip.reserved), ("never", strip.never)):
+                paint_part(painter, QRectF(x, box.top(), tokens * scale, box.height()), look, own)
+                x += tokens * scale
+            if not head:
                 continue
-            baseline = box.center().y() + self._face.metrics.capHeight() / 2
-            painter.setPen(t.text if strip.request == self._selected else t.secondary)
-            self._face.draw(painter, 0, baseline, f"#{strip.request}")
+            baseline, ink = box.center().y() + face.cap / 2, t.text if mine else t.secondary
+            face.say(painter, 0, baseline, f"#{strip.request}", ink)
             left = box.right() + theme.px(12)
-            for words in (strip.words, strip.short):
-                if left + self._face.width(words) <= self.width():
-                    self._face.draw(painter, left, baseline, words)
-                    break
+            words = next((w for w in (strip.words, strip.short) if left + face.width(w) <= self.width()), "")
+            face.say(painter, left, baseline, words, ink)
         painter.setOpacity(1.0)
-        self.paint_focus(painter)
-
-    def _strip(self, painter: QPainter, strip: Strip, box: QRectF) -> None:
-        t, own = theme.current(), theme.request_color(strip.request)
-        scale, x = box.width() / strip.tokens, box.left()
-        parts = ((strip.used, 0), (strip.reserved, 1), (strip.never, 2))
-        for tokens, look in parts:
-            part = QRectF(x, box.top(), tokens * scale, box.height())
-            x += part.width()
-            if part.width() <= 0:
-                continue
-            if look == 0:
-                painter.fillRect(part, own)
-            elif look == 1:
-                painter.fillRect(part, mixed(own, 0.2))
-                hatch(painter, part, mixed(own, 0.8))
-            else:
-                painter.fillRect(part, mixed(t.secondary, 0.12))
-                hatch(painter, part, mixed(t.secondary, 0.42), crossed=True)
 
     def index_at(self, y: float) -> int:
         """The strip at a height; -1 below all."""
@@ -190,6 +156,22 @@ def strip_words(strip: Strip) -> str:
 def mixed(color: QColor, share: float) -> QColor:
     """So much of a colour over the panel's ground."""
     return theme.over(theme.faded(color, share), theme.current().panel)
+
+
+def paint_part(painter: QPainter, box: QRectF, look: str, own: QColor, step: float = 7) -> None:
+    """A part of a strip: used is solid, reserved hatched, what is never used grey and crossed; lines `step` apart."""
+    grey = theme.current().secondary
+    if box.width() <= 0:
+        return
+    match look:
+        case "used":
+            painter.fillRect(box, own)
+        case "reserved":
+            painter.fillRect(box, mixed(own, 0.2))
+            hatch(painter, box, mixed(own, 0.8), step=step)
+        case _:
+            painter.fillRect(box, mixed(grey, 0.12))
+            hatch(painter, box, mixed(grey, 0.42), crossed=True, step=step)
 
 
 def hatch(painter: QPainter, box: QRectF, color: QColor, crossed: bool = False, step: float = 7) -> None:

@@ -7,12 +7,12 @@ from time import perf_counter
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QPainter, QPen, QPolygonF
+from PySide6.QtGui import QPainter, QPen
 
 from app.inside.kv_map.pixels import Grid
 from app.inside.kv_map.state import KvState, Mark
+from app.plot.plot import DIAMOND, draw_shape
 from app.ui import theme
-from engine.trace import Array
 
 SECONDS = 0.3
 LATE = 256  # steps: after a longer jump nothing is new
@@ -26,34 +26,23 @@ class Marks:
         self.clear()
 
     def clear(self) -> None:
-        self._blocks: Array = np.zeros(0, np.int64)
-        self._kinds: Array = np.zeros(0, np.uint8)
-        self._begun: Array = np.zeros(0)
+        self._marks: list[tuple[int, int, float]] = []  # block, mark, when
 
     def note(self, state: KvState, before: int) -> None:
         """Marks what happened after the step of place `before`, up to the state's."""
-        self._forget()
-        if not 0 < state.at - before <= LATE:
-            return
-        blocks = np.flatnonzero(state.event_at > before)[-MOST:]
-        if len(blocks):
-            self._blocks = np.append(self._blocks, blocks)[-MOST:]
-            self._kinds = np.append(self._kinds, state.event[blocks])[-MOST:]
-            self._begun = np.append(self._begun, np.full(len(blocks), perf_counter()))[-MOST:]
+        if 0 < state.at - before <= LATE:
+            now, blocks = perf_counter(), np.flatnonzero(state.event_at > before)[-MOST:]
+            self._marks += [(block, mark, now) for block, mark in zip(blocks.tolist(), state.event[blocks].tolist())]
 
     def __bool__(self) -> bool:
-        self._forget()
-        return len(self._blocks) > 0
-
-    def _forget(self) -> None:
-        fresh = self._begun > perf_counter() - SECONDS
-        if not fresh.all():
-            self._blocks, self._kinds, self._begun = self._blocks[fresh], self._kinds[fresh], self._begun[fresh]
+        fresh = perf_counter() - SECONDS
+        self._marks = [mark for mark in self._marks[-MOST:] if mark[2] > fresh]
+        return len(self._marks) > 0
 
     def paint(self, painter: QPainter, grid: Grid, ratio: float) -> None:
         """Draws them, the older the fainter."""
         now, (width, height) = perf_counter(), grid.size
-        for block, kind, begun in zip(self._blocks.tolist(), self._kinds.tolist(), self._begun.tolist()):
+        for block, kind, begun in self._marks:
             x, y = grid.corner(block)
             box = QRectF(x / ratio, y / ratio, width / ratio, height / ratio)
             draw_mark(painter, Mark(kind), box, max(0.0, 1 - (now - begun) / SECONDS))
@@ -69,8 +58,7 @@ def draw_mark(painter: QPainter, mark: Mark, box: QRectF, strength: float = 1.0)
     match mark:
         case Mark.COPIED:
             r *= 1.2
-            points = (QPointF(0, -r), QPointF(r, 0), QPointF(0, r), QPointF(-r, 0))
-            painter.drawPolygon(QPolygonF([c + point for point in points]))
+            draw_shape(painter, c.x(), c.y(), r, DIAMOND)
         case Mark.EVICTED:
             r *= 0.8
             painter.drawLine(c + QPointF(-r, -r), c + QPointF(r, r))

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
-from PySide6.QtCore import QPointF, QRectF, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import (
-    QColor,
-    QHideEvent,
-    QImage,
-    QKeyEvent,
-    QMouseEvent,
-    QPainter,
-    QPaintEvent,
-    QPen,
-    QPolygonF,
-)
+from PySide6.QtCore import QPointF, QRect, QRectF, Qt, QTimer, Signal
+from PySide6.QtGui import QHideEvent, QKeyEvent, QMouseEvent, QPainter, QPen, QPolygonF
 from PySide6.QtWidgets import QSizePolicy
 
 from app.inside.kv_map.flashes import Marks
 from app.inside.kv_map.pixels import Grid, PoolInk, grid_for
 from app.inside.kv_map.state import KvState
 from app.inside.kv_map.words import tip_words
+from app.plot.image import PixelImage, parts_of
 from app.ui import theme
-from app.ui.font_face import FontFace
+from app.ui.font_face import Face
 from app.ui.painted import Painted
 from engine.trace import Array
 
@@ -34,28 +23,22 @@ MOST_JOINED = 512
 FRAME_MS = 33
 
 
-def _parts(color: QColor) -> Array:
-    return np.array([color.redF(), color.greenF(), color.blueF()], np.float32)
-
-
 class KvGrid(Painted):
     """Draws the state it was shown last. `pointed` is the block under the cursor, -1 for none."""
 
     block_chosen = Signal(int)  # pointed at by a click or a key
     owner_asked = Signal(int)  # clicked, or entered: its owner should be selected
 
+    hint, least = (320, 240), (160, 80)
+    small = Face(11, 600)
+
     def __init__(self) -> None:
-        super().__init__()
-        self.setObjectName("kv_grid")
-        self.setAccessibleName("KV blocks")
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        super().__init__("kv_grid", "KV blocks", focus=True)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.pointed = -1
         self.marks = Marks()
         self._state: KvState | None = None
         self._selected = -1
-        self._image: QImage | None = None
-        self._pixels: Array | None = None  # what the image shows: it must outlive it
         self._grid_of: tuple[tuple[int, int, int, float, float], Grid] | None = None
         self._fade = QTimer(self)
         self._fade.setInterval(FRAME_MS)
@@ -63,15 +46,11 @@ class KvGrid(Painted):
         self.restyle()
 
     def restyle(self) -> None:
-        """Takes the theme's colours and fonts anew."""
         t = theme.current()
-        free = theme.over(t.hairline, t.panel)
-        own: Callable[[int], Array] = lambda request: _parts(theme.request_color(request))  # noqa: E731
-        self._paint = PoolInk(_parts(t.panel), _parts(free), _parts(t.secondary), own)
-        self._small = FontFace(theme.ui(11, 600))
-        self._image = None
-        self.updateGeometry()
-        self.update()
+        ground, free, line = map(parts_of, (t.panel, theme.over(t.hairline, t.panel), t.secondary))
+        self._ink = PoolInk(ground, free, line, lambda request: parts_of(theme.request_color(request)))
+        self._image: PixelImage | None = None
+        super().restyle()
 
     def show_state(self, state: KvState | None, selected: int, before: int) -> None:
         """Shows the pool; what happened after the step of place `before` is marked for a moment."""
@@ -114,30 +93,18 @@ class KvGrid(Painted):
         ratio = self.devicePixelRatioF()
         return self.grid.block_at(point.x() * ratio, point.y() * ratio)
 
-    def sizeHint(self) -> QSize:
-        return QSize(theme.px(320), theme.px(240))
-
-    def minimumSizeHint(self) -> QSize:
-        return QSize(theme.px(160), theme.px(80))
-
     # -- painting -------------------------------------------------------------------------------------------------
 
-    def paintEvent(self, event: QPaintEvent) -> None:
+    def paint(self, painter: QPainter, dirty: QRect) -> None:
         state = self._state
         if state is None:
             return
         grid, ratio = self.grid, self.devicePixelRatioF()
-        numbered = grid.size[0] / ratio >= self._small.width("00") + 1
         if self._image is None:
-            self._pixels = self._paint.paint(state, grid, self._selected, notches=True)
-            height, width = self._pixels.shape
-            self._image = QImage(self._pixels.data, width, height, 4 * width, QImage.Format.Format_RGB32)
-            self._image.setDevicePixelRatio(ratio)
-        painter = QPainter(self)
+            self._image = PixelImage(self._ink.paint(state, grid, self._selected, notches=True), ratio)
         painter.drawImage(QPointF(0, 0), self._image)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         tables = state.samples(self._selected)
-        if numbered:
+        if grid.size[0] / ratio >= self.small.width("00") + 1:
             self._numbers(painter, state, tables)
         elif grid.pitch / ratio >= JOINED * theme.zoom():
             self._lines(painter, tables)
@@ -149,25 +116,17 @@ class KvGrid(Painted):
 
     def _numbers(self, painter: QPainter, state: KvState, tables: dict[int, Array]) -> None:
         """The place of each of the selected request's blocks; how many share each of the other shared ones."""
-        face = self._small
-        painter.setFont(face.font)
-        painter.setPen(theme.current().panel)
-        chosen = {int(block): place for table in tables.values() for place, block in enumerate(table.tolist())}
-        texts = {block: str(place) for block, place in chosen.items()}
-        if not chosen:
+        face, t = self.small, theme.current()
+        texts = {block: str(place) for table in tables.values() for place, block in enumerate(table.tolist())}
+        if not texts:
             shared = np.flatnonzero(state.references > 1)
-            texts = {int(block): str(int(state.references[block])) for block in shared}
+            texts = {block: str(count) for block, count in zip(shared.tolist(), state.references[shared].tolist())}
         for block, text in texts.items():
             box = self.box(block)
             if face.width(text) <= box.width():
-                self._number(painter, box, text, full=int(state.filled[block]) * 2 > state.size)
-
-    def _number(self, painter: QPainter, box: QRectF, text: str, full: bool) -> None:
-        """In the middle of a cell, where it can be read over both its parts."""
-        face, t = self._small, theme.current()
-        painter.setPen(t.panel if full else t.text)
-        x = box.center().x() - face.width(text) / 2
-        face.draw(painter, x, box.center().y() + face.metrics.capHeight() / 2, text)
+                full = int(state.filled[block]) * 2 > state.size
+                middle, baseline = box.center().x(), box.center().y() + face.cap / 2
+                face.say(painter, middle, baseline, text, t.panel if full else t.text, before=0.5)
 
     def _lines(self, painter: QPainter, tables: dict[int, Array]) -> None:
         """A line through the selected request's blocks in their logical order."""

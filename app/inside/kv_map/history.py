@@ -129,14 +129,9 @@ class KvHistory:
         owner, block = tables.flat()
         beside = np.flatnonzero(keys_of(state.owner[block], state.branch[block]) != tables.key[owner])
         entries = np.stack([np.searchsorted(live, owner[beside]), block[beside]]).astype(np.int32)
-        self._frames.append(
-            _Keyframe(
-                _packed(changed) if changed is not None else None,
-                zlib.compress(fields, 1),
-                _packed(samples.astype(np.int64)),
-                _packed(entries),
-            )
-        )
+        which = None if changed is None else _packed(changed)
+        packed = (zlib.compress(fields, 1), _packed(samples.astype(np.int64)), _packed(entries))
+        self._frames.append(_Keyframe(which, *packed))
         if changed is None:
             self._last = {name: values.copy() for name, values in now.items()}
         else:
@@ -158,9 +153,9 @@ class KvHistory:
     def _put(self, state: KvState, frame: _Keyframe) -> None:
         changed = _unpacked(frame.changed, np.int32) if frame.changed is not None else np.arange(state.blocks)
         fields, begin = zlib.decompress(frame.fields), 0
-        for name, dtype in FIELDS.items():
-            values = np.frombuffer(fields, dtype, len(changed), begin)
-            getattr(state, name)[changed] = values
+        for name in FIELDS:
+            field = getattr(state, name)
+            field[changed] = values = np.frombuffer(fields, field.dtype, len(changed), begin)
             begin += values.nbytes
 
 
@@ -169,9 +164,9 @@ def _open_tables(state: KvState, samples: Array, entries: Array) -> None:
     keys = samples[0]
     order = np.argsort(keys)
     owned = np.flatnonzero(state.references > 0)
-    shown = (
-        order[np.searchsorted(keys[order], keys_of(state.owner[owned], state.branch[owned]))] if len(owned) else owned
-    )
+    shown = owned
+    if len(owned):
+        shown = order[np.searchsorted(keys[order], keys_of(state.owner[owned], state.branch[owned]))]
     table, block = np.concatenate([shown, entries[0]]), np.concatenate([owned, entries[1]])
     by_place = np.lexsort((state.place[block], table))
     borders = np.searchsorted(table[by_place], np.arange(len(keys) + 1))

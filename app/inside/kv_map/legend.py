@@ -6,7 +6,7 @@ from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QPainter, QPolygonF
 from PySide6.QtWidgets import QSizePolicy
 
-from app.inside.kv_map.contiguous import hatch, mixed
+from app.inside.kv_map.contiguous import hatch, mixed, paint_part
 from app.ui import theme
 from app.ui.font_face import Face
 from app.ui.painted import Painted
@@ -49,15 +49,13 @@ class KvLegend(Painted):
 
     def paint(self, painter: QPainter, dirty: QRect) -> None:
         face, t = self.face, theme.current()
-        painter.setFont(face.font)
         side, x, middle = theme.px(10), 0.0, self.height() / 2
         for look, words in STRIPS if self._strips else BLOCKS:
             width = side + theme.px(5) + face.width(words)
             if x + width > self.width():
                 break
             self._swatch(painter, look, QRectF(x, round(middle - side / 2), side, side))
-            painter.setPen(t.secondary)
-            face.draw(painter, x + side + theme.px(5), middle + face.metrics.capHeight() / 2, words)
+            face.say(painter, x + side + theme.px(5), middle + face.cap / 2, words, t.secondary)
             x += width + theme.px(14)
 
     def _swatch(self, painter: QPainter, look: str, box: QRectF) -> None:
@@ -79,14 +77,8 @@ class KvLegend(Painted):
                 hatch(painter, box, mixed(t.secondary, 0.6), step=4)
             case "free":
                 painter.fillRect(box, faint)
-            case "used":
-                painter.fillRect(box, own)
-            case "reserved":
-                painter.fillRect(box, mixed(own, 0.2))
-                hatch(painter, box, mixed(own, 0.8), step=4)
             case _:
-                painter.fillRect(box, mixed(t.secondary, 0.12))
-                hatch(painter, box, mixed(t.secondary, 0.42), crossed=True, step=5)
+                paint_part(painter, box, look, own, step=5 if look == "never" else 4)
 
     def tip(self, at: QPointF) -> str:
         return STRIPS_TIP if self._strips else BLOCKS_TIP

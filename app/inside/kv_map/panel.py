@@ -61,16 +61,13 @@ class KvPicture(QWidget):
         column.addLayout(self.body, 1)
         column.addWidget(self.words)
         column.addWidget(self.legend)
-        self.restyle()
+        self._column = column
+        theme.changes.theme_changed.connect(self._space)
+        self._space()
 
-    def restyle(self) -> None:
-        """Takes the theme's colours, fonts and lengths anew."""
-        for each in (self.grid, self.strips, self.table, self.legend):
-            each.restyle()
+    def _space(self) -> None:
         self.body.setSpacing(theme.px(16))
-        layout = self.layout()
-        assert layout is not None
-        layout.setSpacing(theme.px(8))
+        self._column.setSpacing(theme.px(8))
         self._arrange()
 
     def say(self, words: str) -> None:
@@ -113,11 +110,10 @@ class KvPicture(QWidget):
         self._fit()
 
     def _arrange(self) -> None:
-        wide = self.width() >= theme.px(WIDE)
-        way = QBoxLayout.Direction.LeftToRight if wide else QBoxLayout.Direction.TopToBottom
-        self.body.setDirection(way)
-        self.table.setFixedWidth(theme.px(WIDTH)) if wide else self.table.setMaximumWidth(16_777_215)
-        self.table.setMinimumWidth(theme.px(WIDTH) if wide else 0)
+        wide, table = self.width() >= theme.px(WIDE), theme.px(WIDTH)
+        self.body.setDirection(QBoxLayout.Direction.LeftToRight if wide else QBoxLayout.Direction.TopToBottom)
+        self.table.setMinimumWidth(table if wide else 0)
+        self.table.setMaximumWidth(table if wide else 16_777_215)
         self.table.setMaximumHeight(16_777_215 if wide else max(theme.px(110), self.height() // 3))
 
 
@@ -135,7 +131,6 @@ class KvMap(InsightPanel):
         self.view.grid.owner_asked.connect(self._on_owner)
         self.view.table.block_chosen.connect(self._on_line)
         self.view.strips.strip_chosen.connect(scope.select)
-        theme.changes.theme_changed.connect(self.view.restyle)
 
     def take(self, records: Sequence[Record]) -> None:
         self.history.feed(records)

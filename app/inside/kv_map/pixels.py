@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.inside.kv_map.state import CACHED, FREE, KvState
+from app.plot.pixels import packed
 from engine.trace import Array
 
 DETAILED = 4  # device pixels from which on a cell shows its fill and has a gap beside it
@@ -76,11 +77,6 @@ def grid_for(blocks: int, width: int, height: int, largest: int) -> Grid:
     return Grid(blocks, columns, rows, pitch, rise)
 
 
-def _packed(color: Array) -> Array:
-    parts = np.clip(color * 255 + 0.5, 0, 255).astype(np.uint32)
-    return np.asarray(0xFF000000 | parts[..., 0] << 16 | parts[..., 1] << 8 | parts[..., 2], np.uint32)
-
-
 class PoolInk:
     """Colours [3], components 0 to 1: of the ground, of a free cell, of the lines over a cached one. `own` gives a
     request's. Make a new one when the theme changes."""
@@ -131,7 +127,7 @@ class PoolInk:
         mixed = self._ground + (own - self._ground)[:, None, :] * (share[None, :, None] * strength[:, None, None])
         fixed = np.repeat(np.stack([self._ground, self._free, self._free])[:, None], LEVELS + 1, axis=1)
         fixed[1] = self._ground + 0.36 * (self._line - self._ground)  # where there is no room for lines
-        colors = _packed(np.concatenate([fixed, mixed]))
+        colors = packed(np.concatenate([fixed, mixed]))
         index = np.zeros(int(owners[-1]) + 3 if len(owners) else 2, np.int32)
         index[CACHED + 2], index[FREE + 2] = 1, 2
         index[owners + 2] = 3 + np.arange(len(owners))
@@ -161,7 +157,7 @@ class PoolInk:
         period = 2 if side < 6 else max(4, round(side / 3))
         lines = (x + y) % period < (1 if side < 12 else 1.5)
         strength = (0.42 if side < 6 else 0.6) * (DIMMED if dim else 1.0)
-        colors = _packed(np.stack([self._free, self._ground + strength * (self._line - self._ground)]))
+        colors = packed(np.stack([self._free, self._ground + strength * (self._line - self._ground)]))
         row, column = np.divmod(cached, grid.columns)
         tiles[row, column, :height, :side] = colors[lines.astype(np.int64)]
 
@@ -172,8 +168,7 @@ class PoolInk:
         more = np.full(cells * grid.each - len(pixels), colors[0, 0], np.uint32)
         groups = np.append(pixels, more).reshape(cells, grid.each)
         result = np.full(cells, 0xFF000000, np.uint32)
-        for shift in (16, 8, 0):
-            result |= ((groups >> np.uint32(shift)) & np.uint32(0xFF)).mean(axis=1).astype(np.uint32) << np.uint32(
-                shift
-            )
+        for shift in map(np.uint32, (16, 8, 0)):
+            mean = ((groups >> shift) & np.uint32(0xFF)).mean(axis=1)
+            result |= mean.astype(np.uint32) << shift
         self._image[:] = result.reshape(self._image.shape)

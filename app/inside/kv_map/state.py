@@ -15,10 +15,7 @@ from app.inside.kv_map.tables import SAMPLES, BlockTables, keys_of
 from engine.trace import Array, BlockEvent, Ended, Header, Kind, Record, Step, Submitted
 
 FREE, CACHED = -1, -2  # in place of an owner
-FIELDS: dict[str, type[np.generic]] = {
-    "owner": np.int32, "branch": np.int32, "references": np.int32, "filled": np.int32, "place": np.int32,
-    "since": np.int32, "writer": np.int32, "writer_branch": np.int32, "event": np.uint8, "event_at": np.int32,
-}  # fmt: skip
+FIELDS = ("owner", "branch", "references", "filled", "place", "since", "writer", "writer_branch", "event", "event_at")
 
 
 class Mark(IntEnum):
@@ -74,16 +71,10 @@ class KvState:
         self.blocks, self.size, self.padded, self.requests = blocks, block_size, padded, requests
         self.at = -1
         self.tables = BlockTables()
-        self.owner = np.full(blocks, FREE, np.int32)
-        self.branch = np.zeros(blocks, np.int32)
-        self.references = np.zeros(blocks, np.int32)
-        self.filled = np.zeros(blocks, np.int32)
-        self.place = np.full(blocks, -1, np.int32)
-        self.since = np.full(blocks, -1, np.int32)
-        self.writer = np.full(blocks, -1, np.int32)
-        self.writer_branch = np.zeros(blocks, np.int32)
+        unknown = np.full((5, blocks), -1, np.int32)
+        self.owner, self.place, self.since, self.writer, self.event_at = unknown  # FREE, too, is -1
+        self.branch, self.references, self.filled, self.writer_branch = np.zeros((4, blocks), np.int32)
         self.event = np.zeros(blocks, np.uint8)
-        self.event_at = np.full(blocks, -1, np.int32)
 
     @classmethod
     def of(cls, header: Header, requests: Requests) -> KvState:

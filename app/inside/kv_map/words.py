@@ -129,11 +129,10 @@ class BlockRows(Sequence[tuple[Cell, ...]]):
         state = self._state
         place, filled, since = int(state.place[block]), int(state.filled[block]), int(state.since[block])
         first = place * state.size
-        return (
-            block, state_words(state, block), owners_words(state, block, 1000) or None, place if place >= 0 else None,
-            f"{first}–{first + filled - 1}" if filled else None, filled, int(state.references[block]),
-            round(self._seconds(since), 6) if since >= 0 else None,
-        )  # fmt: skip
+        owners = owners_words(state, block, 1000) or None
+        where = (place if place >= 0 else None, f"{first}–{first + filled - 1}" if filled else None)
+        when = round(self._seconds(since), 6) if since >= 0 else None
+        return (block, state_words(state, block), owners, *where, filled, int(state.references[block]), when)
 
 
 def block_facts(state: KvState, seconds: Seconds) -> Facts:
