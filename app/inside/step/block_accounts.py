@@ -87,14 +87,13 @@ def accounts(step: Step, history: StepHistory, place: int) -> list[Account]:
             case _:
                 change = Change.FREED if request >= 0 else Change.LOST
         found.setdefault((request, branch), {}).setdefault(change, []).append(block)
-    return [
-        Account(
-            request, branch, change, tuple(blocks),
-            tuple(copied[b] for b in blocks) if change is Change.COPIED else (),
-        )
-        for (request, branch), changes in found.items()
-        for change, blocks in sorted(changes.items(), key=lambda each: list(Change).index(each[0]))
-    ]  # fmt: skip
+    result = []
+    for (request, branch), changes in found.items():
+        for change in sorted(changes, key=list(Change).index):
+            blocks = tuple(changes[change])
+            sources = tuple(copied[block] for block in blocks) if change is Change.COPIED else ()
+            result.append(Account(request, branch, change, blocks, sources))
+    return result
 
 
 def totals(these: Sequence[Account]) -> dict[Change, int]:

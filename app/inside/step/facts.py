@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from app.inside.step.block_accounts import block_words
-from app.inside.step.story import StepStory
+from app.inside.step.story import StepRow, StepStory
 from app.ui.facts import Cell, Facts
 
-COLUMNS = (
-    "part", "what", "request", "sample", "slot", "first", "tokens in", "tokens out", "text", "probability",
-    "cached before", "found by prefix", "padding", "wasted", "why wasted", "positions attended", "seconds", "blocks",
-    "note",
-)  # fmt: skip
+COLUMNS = tuple(
+    "part, what, request, sample, slot, first, tokens in, tokens out, text, probability, cached before, "
+    "found by prefix, padding, wasted, why wasted, positions attended, seconds, blocks, note".split(", ")
+)
 
 
 def _fact(part: str, what: str, **cells: Cell) -> tuple[Cell, ...]:
@@ -19,22 +18,23 @@ def _fact(part: str, what: str, **cells: Cell) -> tuple[Cell, ...]:
     return (part, what, *(known.get(name) for name in COLUMNS[2:]))
 
 
+def _row(r: StepRow) -> tuple[Cell, ...]:
+    whose: dict[str, Cell] = {"request": r.request, "sample": r.branch + 1, "slot": r.slot + 1}
+    came: dict[str, Cell] = {"first": r.first, "tokens_in": r.count, "tokens_out": len(r.tokens)}
+    if r.tokens:
+        came["text"] = "".join(r.texts)
+        came["probability"] = r.probabilities[0] if len(r.tokens) == 1 else None
+    spent: dict[str, Cell] = {"padding": r.padding, "wasted": r.wasted, "why_wasted": r.waste.value or None}
+    found: dict[str, Cell] = {"cached_before": r.first, "found_by_prefix": r.reused, "positions_attended": r.attended}
+    note = "seconds: attention, computed"
+    return _fact("row", r.kind_words, **whose, **came, **spent, **found, seconds=r.attention, note=note)
+
+
 def step_facts(story: StepStory) -> Facts:
     """Every row of the step, then each part of its time, each refusal, preemption and change of blocks. `seconds` of a
     row are its part of attention's, which is computed."""
     times, header = story.times, story.header
-    facts = []
-    for at in range(len(story)):
-        r = story.row(at)
-        facts.append(
-            _fact(
-                "row", r.kind_words, request=r.request, sample=r.branch + 1, slot=r.slot + 1, first=r.first,
-                tokens_in=r.count, tokens_out=len(r.tokens), text="".join(r.texts) if r.tokens else None,
-                probability=r.probabilities[0] if len(r.tokens) == 1 else None, cached_before=r.first,
-                found_by_prefix=r.reused, padding=r.padding, wasted=r.wasted, why_wasted=r.waste.value or None,
-                positions_attended=r.attended, seconds=r.attention, note="seconds: attention, computed",
-            )
-        )  # fmt: skip
+    facts = [_row(story.row(at)) for at in range(len(story))]
     facts.append(_fact("time", "step", seconds=times.duration, note="from its launch to its end"))
     facts += [_fact("time", part.name, seconds=part.seconds) for part in times.parts]
     facts.append(_fact("time", "record", seconds=times.record, note="after the step's end"))

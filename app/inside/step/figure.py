@@ -17,7 +17,7 @@ from app.inside.step.story import StepStory, millis, percent
 from app.inside.step.time_bar import StepBar
 from app.plot.patterns import Mark, paint_mark
 from app.ui import theme
-from app.ui.font_face import FontFace
+from app.ui.font_face import Face
 
 LOWEST, HIGHEST = 64, 190  # of the block and the lanes
 THIN, LABELLED, TALLEST = 4, 14, 22  # pixels a lane
@@ -36,14 +36,10 @@ class Lane:
 class StepFigure:
     """Lays itself out for a width, then draws itself. Boxes are in the coordinates of the painter."""
 
+    title, face, tiny = Face(12, 600), Face(12), Face(11)
+
     def __init__(self) -> None:
         self.bar = StepBar()
-        self.restyle()
-
-    def restyle(self) -> None:
-        """Takes up the theme's fonts at the current zoom."""
-        self.bar.restyle()
-        self._title, self._face, self._tiny = map(FontFace, (theme.ui(12, 600), theme.ui(12), theme.ui(11)))
         self._lanes: list[Lane] = []
         self._block = self._area = QRectF()
         self._labels = False
@@ -59,11 +55,11 @@ class StepFigure:
             return y - top
         px, gap = theme.px, theme.px(12)
         y += px(LENS)
-        needs = [self._title.width(title) + px(6) + self._tiny.width(words) for title, words in self._titles()]
+        needs = [self.title.width(title) + px(6) + self.tiny.width(words) for title, words in self._titles()]
         self._two_lines = needs[0] > (width - gap) / 2 or sum(needs) > width - gap
         block = max((width - gap) * 0.4, min(px(128), (width - gap) / 2), 0 if self._two_lines else needs[0])
         self._heads = (QRectF(left, y, block, 0), QRectF(left + block + gap, y, width - block - gap, 0))
-        line = round(self._face.height * 1.15)
+        line = round(self.face.height * 1.15)
         y += (2 if self._two_lines else 1) * line + px(5)
         high = min(max(px(LOWEST) + spare, px(LOWEST)), px(HIGHEST), max(px(LOWEST), len(story) * px(TALLEST)))
         self._block = QRectF(left, y, block, high)
@@ -95,19 +91,15 @@ class StepFigure:
 
     def _titles(self) -> tuple[tuple[str, str], tuple[str, str]]:
         times = self._story.times
+        attention = times.attention_share
         if times.launched:
-            return (
-                ("Matrix products", f"{percent(1 - times.attention_share)} of the work"),
-                ("Attention", f"{percent(times.attention_share)} of the work, computed"),
-            )
-        share = times.forward / times.duration if times.duration else 0.0
-        return (
-            ("Matrix products", f"{millis(times.matrices)} · {percent(share * (1 - times.attention_share))}"),
-            (
-                "Attention",
-                f"{millis(times.attention)} · {percent(share * times.attention_share)}, {times.origin}",
-            ),
-        )
+            matrices = f"{percent(1 - attention)} of the work"
+            lanes = f"{percent(attention)} of the work, computed"
+        else:
+            share = times.forward / times.duration if times.duration else 0.0
+            matrices = f"{millis(times.matrices)} · {percent(share * (1 - attention))}"
+            lanes = f"{millis(times.attention)} · {percent(share * attention)}, {times.origin}"
+        return ("Matrix products", matrices), ("Attention", lanes)
 
     # -- drawing --------------------------------------------------------------------------------------------------
 
@@ -118,16 +110,13 @@ class StepFigure:
             return
         for segment, head in zip((self.bar.matrices, self.bar.attention), self._heads):
             self._lens(painter, segment, head)
-        line = round(self._face.height * 1.15)
+        line = round(self.face.height * 1.15)
         for (title, words), head in zip(self._titles(), self._heads):
-            y = head.top() + self._title.ascent
-            painter.setFont(self._title.font)
-            painter.setPen(theme.current().text)
-            self._title.draw(painter, head.left(), y, title)
-            painter.setFont(self._tiny.font)
-            painter.setPen(theme.current().secondary)
-            x = head.left() if self._two_lines else head.left() + self._title.width(title) + theme.px(6)
-            self._tiny.draw(painter, x, y + (line if self._two_lines else 0), self._tiny.cut(words, head.width()))
+            y = head.top() + self.title.ascent
+            self.title.say(painter, head.left(), y, title, theme.current().text)
+            x = head.left() if self._two_lines else head.left() + self.title.width(title) + theme.px(6)
+            words = self.tiny.cut(words, head.width())
+            self.tiny.say(painter, x, y + (line if self._two_lines else 0), words, theme.current().secondary)
         self._draw_block(painter, selected)
         for lane in self._lanes:
             if len(lane.rows) == 1:
@@ -158,11 +147,8 @@ class StepFigure:
         padding = step.padding if len(step.padding) else np.zeros(len(story), np.int32)
         tokens = (step.count + padding).astype(np.float64)
         edges = box.top() + np.concatenate([[0.0], np.cumsum(tokens)]) / tokens.sum() * box.height()
-        seen = np.unique(
-            np.clip(np.searchsorted(edges, np.arange(box.top(), box.bottom()) + 0.5, "right") - 1, 0, None)
-        )
-        painter.save()
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        rows = np.searchsorted(edges, np.arange(box.top(), box.bottom()) + 0.5, "right") - 1
+        seen = np.unique(np.clip(rows, 0, None))
         for row in seen[seen < len(story)].tolist():
             facts = story.row(row)
             top, bottom = round(edges[row]), round(edges[row + 1])
@@ -177,19 +163,15 @@ class StepFigure:
             paint_mark(painter, own, color, Mark.SOLID if mark is Mark.CROSS else mark)
             if bottom - top >= 4 and row:
                 painter.fillRect(QRectF(stripe.left(), top, stripe.width(), 1), theme.faded(t.panel, 0.6))
-        painter.restore()
         self._plate(painter, box)
 
     def _plate(self, painter: QPainter, box: QRectF) -> None:
         t, count = theme.current(), self._story.tokens_in + self._story.padding
-        first = f"{count:,} token{'s' if count != 1 else ''}"
-        words = (
-            [f"{first} at once"]
-            if self._face.width(f"{first} at once") < box.width() - theme.px(28)
-            else [first, "at once"]
-        )
-        wide = max(self._title.width(w) for w in words) + theme.px(16)
-        line = self._title.height
+        words = [f"{count:,} token{'s' if count != 1 else ''}", "at once"]
+        if self.face.width(" ".join(words)) < box.width() - theme.px(28):
+            words = [" ".join(words)]
+        wide = max(self.title.width(w) for w in words) + theme.px(16)
+        line = self.title.height
         plate = QRectF(0, 0, wide, line * len(words) + theme.px(8))
         plate.moveCenter(box.center())
         painter.save()
@@ -201,11 +183,9 @@ class StepFigure:
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.drawRect(box.adjusted(0.5, 0.5, -0.5, -0.5))
         painter.restore()
-        painter.setFont(self._title.font)
-        painter.setPen(t.text)
         for i, word in enumerate(words):
-            x = plate.center().x() - self._title.width(word) / 2
-            self._title.draw(painter, x, plate.top() + theme.px(4) + i * line + self._title.ascent, word)
+            baseline = plate.top() + theme.px(4) + i * line + self.title.ascent
+            self.title.say(painter, plate.center().x(), baseline, word, t.text, before=0.5)
 
     def _draw_lane(self, painter: QPainter, lane: Lane, selected: int) -> None:
         row, attention = lane.rows[0], self._story.times.rows
@@ -214,55 +194,43 @@ class StepFigure:
         most = float(attention.operations.max()) or 1.0
         wide = max(1.0, box.width() * float(attention.operations[row]) / most)
         own = max(1.0, wide * float(attention.useful[row]))
-        color = request_color(facts.request, selected)
-        painter.save()
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
-        if wide - own >= 1:
-            paint_mark(painter, QRectF(box.left(), box.top(), wide - own, box.height()), color, Mark.GREY)
-        mark = mark_of(facts)
-        end = QRectF(box.left() + wide - own, box.top(), own, box.height())
-        paint_mark(painter, end, color, mark)
-        painter.restore()
-        if not self._labels:
-            return
-        baseline = lane.box.center().y() + self._tiny.middle
-        painter.setFont(self._tiny.font)
-        painter.setPen(t.text if facts.request == selected else t.secondary)
-        self._tiny.draw(painter, lane.box.left(), baseline, facts.name)
-        words = f"{facts.first + facts.count:,}"
-        self._tiny.draw(painter, lane.box.right() - self._tiny.width(words), baseline, words)
+        color, rest = request_color(facts.request, selected), wide - own
+        if rest >= 1:
+            paint_mark(painter, QRectF(box.left(), box.top(), rest, box.height()), color, Mark.GREY)
+        paint_mark(painter, QRectF(box.left() + rest, box.top(), own, box.height()), color, mark_of(facts))
+        if self._labels:
+            baseline, ink = (
+                lane.box.center().y() + self.tiny.middle,
+                t.text if facts.request == selected else t.secondary,
+            )
+            self.tiny.say(painter, lane.box.left(), baseline, facts.name, ink)
+            self.tiny.say(painter, lane.box.right(), baseline, f"{facts.first + facts.count:,}", ink, before=1)
 
     def _bar_of(self, box: QRectF) -> QRectF:
         """Where the bar of a lane may be: between its labels."""
         gap = max(1.0, min(theme.px(4), box.height() * 0.25))
         if not self._labels:
             return QRectF(box.left(), round(box.top()), box.width(), max(1, round(box.height() - gap)))
-        names = max(self._tiny.width(self._story.row(lane.rows[0]).name) for lane in self._lanes) + theme.px(6)
+        names = max(self.tiny.width(self._story.row(lane.rows[0]).name) for lane in self._lanes) + theme.px(6)
         most = int((self._story.step.first + self._story.step.count).max())
-        counts = self._tiny.width(f"{most:,}") + theme.px(6)
-        return QRectF(
-            box.left() + names, box.top() + gap / 2, max(1.0, box.width() - names - counts), box.height() - gap
-        )
+        counts = self.tiny.width(f"{most:,}") + theme.px(6)
+        width = max(1.0, box.width() - names - counts)
+        return QRectF(box.left() + names, box.top() + gap / 2, width, box.height() - gap)
 
     def _draw_rest(self, painter: QPainter, lane: Lane, selected: int) -> None:
         attention, box = self._story.times.rows, lane.box
         words = f"+ {len(lane.rows):,} smaller"
-        baseline = box.center().y() + self._tiny.middle
-        painter.setFont(self._tiny.font)
-        painter.setPen(theme.current().secondary)
-        self._tiny.draw(painter, box.left(), baseline, words)
-        x = box.left() + self._tiny.width(words) + theme.px(6)
+        baseline = box.center().y() + self.tiny.middle
+        self.tiny.say(painter, box.left(), baseline, words, theme.current().secondary)
+        x = box.left() + self.tiny.width(words) + theme.px(6)
         shares = attention.shares[list(lane.rows)]
         scale = (box.right() - x) / (float(shares.sum()) or 1.0)
         high = theme.px(8)
         top = round(box.center().y() - high / 2)
-        painter.save()
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
         for row, share in zip(lane.rows, shares.tolist()):
             color = request_color(int(self._story.step.request[row]), selected)
             painter.fillRect(QRectF(x, top, max(1.0, share * scale - 0.5), high), color)
             x += share * scale
-        painter.restore()
 
     # -- asking ---------------------------------------------------------------------------------------------------
 
@@ -330,9 +298,7 @@ class StepFigure:
             useful = float(times.rows.useful[lane.rows[0]])
             if useful < 1:
                 lines.append(f"computed as wide as the longest row: {percent(1 - useful)} of it, in grey, in vain")
-        what = (
-            f"{percent(share)} of attention"
-            if times.launched
-            else f"{millis(share * times.attention)}, {percent(share)} of attention"
-        )
+        what = f"{percent(share)} of attention"
+        if not times.launched:
+            what = f"{millis(share * times.attention)}, {what}"
         return "\n".join([*lines, f"{what} (computed)"])

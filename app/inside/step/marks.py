@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from PySide6.QtGui import QColor
+from PySide6.QtCore import QPointF, Qt
+from PySide6.QtGui import QColor, QPainter
 
 from app.inside.step.story import StepRow, Waste
 from app.plot.patterns import Mark
@@ -27,3 +28,14 @@ def request_color(request: int, selected: int) -> QColor:
     if selected in (-1, request):
         return color
     return theme.over(theme.faded(color, DIMMED), theme.current().panel)
+
+
+def draw_dot(painter: QPainter, request: int, selected: int, left: float, middle: float) -> None:
+    """The disc before a request's name."""
+    radius = theme.px(4)
+    painter.save()
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(request_color(request, selected))
+    painter.drawEllipse(QPointF(left + radius, middle), radius, radius)
+    painter.restore()

@@ -14,7 +14,6 @@ from app.inside.step.history import StepHistory
 from app.inside.step.picture import StepPicture
 from app.inside.step.story import StepStory
 from app.playback.scope import Scope
-from app.ui import theme
 from app.ui.facts import Facts
 from engine.trace import Record
 
@@ -41,7 +40,6 @@ class StepInspector(InsightPanel):
         self.set_picture(self.view)
         self.view.rows.request_chosen.connect(scope.select)
         self.view.sheet.request_chosen.connect(scope.select)
-        theme.changes.theme_changed.connect(self._on_theme)
 
     def _button(self, name: str, text: str, tip: str, steps: int) -> QToolButton:
         button = QToolButton()
@@ -61,10 +59,6 @@ class StepInspector(InsightPanel):
     def forget(self) -> None:
         self._history = StepHistory()
         self._story = None
-
-    def stale(self, *changed: object) -> None:
-        """A person moved or chose something: drawn at the next turn."""
-        super().stale(*changed)
 
     def draw(self) -> None:
         scope = self.scope
@@ -102,6 +96,3 @@ class StepInspector(InsightPanel):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._say()
-
-    def _on_theme(self) -> None:
-        self.view.restyle()

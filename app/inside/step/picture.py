@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QRect, Qt
-from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtGui import QPainter, QResizeEvent
 from PySide6.QtWidgets import QScrollArea, QWidget
 
 from app.inside.step.prose import Paragraph, Tone, draw, lay_out
@@ -11,7 +11,8 @@ from app.inside.step.rows import StepRows
 from app.inside.step.sheet import StepSheet
 from app.inside.step.story import StepStory
 from app.ui import theme
-from app.ui.font_face import FontFace
+from app.ui.font_face import Face
+from app.ui.painted import Painted
 
 WIDE = 640  # from here on in two columns
 WIDEST = 1280  # from here on the sheet has two columns itself
@@ -34,12 +35,14 @@ class _Scroll(QScrollArea):
         self.setWidget(self.sheet)
 
 
-class StepPicture(QWidget):
+class StepPicture(Painted):
     """The drawn side of the step inspector."""
 
+    sharp = True
+    face = Face(13)
+
     def __init__(self) -> None:
-        super().__init__()
-        self.setObjectName("step_picture")
+        super().__init__("step_picture")
         self.sheet, self.rows = StepSheet(), StepRows()
         self._left = _Scroll("step_left", "The step")
         self._right = _Scroll("step_right", "The step's rows")
@@ -52,18 +55,11 @@ class StepPicture(QWidget):
         self._story: StepStory | None = None
         self._selected = -1
         self._empty = ""
-        self.restyle()
 
     @property
     def wide(self) -> bool:
         """Whether sheet and rows are beside each other."""
         return self.width() >= theme.px(WIDE)
-
-    def restyle(self) -> None:
-        """Takes up the theme's fonts at the current zoom."""
-        self._face = FontFace(theme.ui(13))
-        self.sheet.restyle()
-        self.rows.restyle()
 
     def show_story(self, story: StepStory | None, selected: int, empty: str = "") -> None:
         """Another step or selection; `empty` is said where there is no step."""
@@ -99,12 +95,12 @@ class StepPicture(QWidget):
         if self.width() >= theme.px(WIDEST):
             left = min(round(0.56 * self.width()), theme.px(2 * SHEET[1])) + bar
         self._left.setGeometry(0, 0, left, high)
-        self._size(self._left, left - bar, self._place_sheet(left - bar, high))
+        self._left.sheet.resize(left - bar, self._place_sheet(left - bar, high))
         x = left + theme.px(GAP) - bar
         self._right.setGeometry(x, 0, self.width() - x, high)
         wide, rows = self.width() - x - bar, max(self.rows.high, high)
         self.rows.setGeometry(0, 0, wide, rows)
-        self._size(self._right, wide, max(self.rows.high, 1))
+        self._right.sheet.resize(wide, max(self.rows.high, 1))
 
     def _above(self) -> None:
         bar, high = theme.px(BAR), self.height()
@@ -113,15 +109,12 @@ class StepPicture(QWidget):
         sheet = self._place_sheet(wide, None)
         gap = theme.px(8)
         self.rows.setGeometry(0, sheet + gap, wide, self.rows.high)
-        self._size(self._left, wide, sheet + gap + self.rows.high)
+        self._left.sheet.resize(wide, sheet + gap + self.rows.high)
 
     def _place_sheet(self, width: int, room: int | None) -> int:
         high = self.sheet.fit(width, room)
         self.sheet.setGeometry(0, 0, width, high)
         return high
-
-    def _size(self, scroll: _Scroll, width: int, height: int) -> None:
-        scroll.sheet.resize(width, height)
 
     def _on_row_wanted(self, top: int, height: int) -> None:
         scroll = self._right if self.wide else self._left
@@ -132,16 +125,11 @@ class StepPicture(QWidget):
         elif at + height > bar.value() + scroll.viewport().height():
             bar.setValue(at + height - scroll.viewport().height())
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.fillRect(event.rect(), theme.current().panel)
+    def paint(self, painter: QPainter, dirty: QRect) -> None:
+        painter.fillRect(dirty, theme.current().panel)
         if self._story is None and self._empty:
-            self._draw_empty(painter)
-        painter.end()
-
-    def _draw_empty(self, painter: QPainter) -> None:
-        wide = min(self.width() - theme.px(24), theme.px(420))
-        paragraph = Paragraph(((self._empty, Tone.QUIET),))
-        high = lay_out(paragraph, self._face, 0, 0, wide).box.height()
-        box = QRect(round((self.width() - wide) / 2), round((self.height() - high) / 2), wide, round(high))
-        draw(painter, [lay_out(paragraph, self._face, box.left(), box.top(), wide)], self._face)
+            wide = min(self.width() - theme.px(24), theme.px(420))
+            paragraph = Paragraph(((self._empty, Tone.QUIET),))
+            high = lay_out(paragraph, self.face, 0, 0, wide).box.height()
+            left, top = round((self.width() - wide) / 2), round((self.height() - high) / 2)
+            draw(painter, [lay_out(paragraph, self.face, left, top, wide)], self.face)

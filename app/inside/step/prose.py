@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtCore import QRectF
 from PySide6.QtGui import QColor, QPainter
 
-from app.inside.step.marks import request_color
+from app.inside.step.marks import draw_dot
 from app.ui import theme
 from app.ui.font_face import FontFace
 
@@ -87,16 +87,9 @@ def lay_out(paragraph: Paragraph, face: FontFace, left: float, top: float, width
 
 def draw(painter: QPainter, laid: Sequence[ParagraphLayout], face: FontFace, selected: int = -1) -> None:
     """Draws paragraphs; the dot of a request that is not the selected one is weaker."""
-    painter.setFont(face.font)
     for each in laid:
         if each.paragraph.request >= 0:
-            painter.save()
-            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(request_color(each.paragraph.request, selected))
-            center = QPointF(each.box.left() + theme.px(4), each.box.top() + face.ascent - face.middle)
-            painter.drawEllipse(center, theme.px(4), theme.px(4))
-            painter.restore()
+            middle = each.box.top() + face.ascent - face.middle
+            draw_dot(painter, each.paragraph.request, selected, each.box.left(), middle)
         for run in each.runs:
-            painter.setPen(run.tone.color)
-            face.draw(painter, run.x, run.baseline, run.text)
+            face.say(painter, run.x, run.baseline, run.text, run.tone.color)

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from PySide6.QtCore import QPointF, QRect, QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPen
 
-from app.inside.step.marks import mark_of, request_color
+from app.inside.step.marks import draw_dot, mark_of, request_color
 from app.inside.step.story import WASTE_ABOUT, StepRow, StepStory
 from app.plot.patterns import paint_mark
 from app.ui import theme
-from app.ui.font_face import FontFace
+from app.ui.font_face import Face
 from app.ui.painted import Painted
 
 HIGH = 22
@@ -23,55 +23,64 @@ MOST_SPARE = 200  # that the token may have beyond what it needs
 
 @dataclass(frozen=True, slots=True)
 class RowColumn:
-    """`words` of a row; `widest` is what its width is made for, so that it changes seldom from step to step. A lower
-    `rank` stays longer where room is scarce."""
+    """A lower `rank` stays longer where room is scarce."""
 
     name: str
-    title: str
-    tip: str
-    words: Callable[[StepRow], str]
-    widest: Callable[[StepStory], str]
     rank: int
+    tip: str
     right: bool = True
 
+    @property
+    def title(self) -> str:
+        return {"kind": "what", "out": "token out"}.get(self.name, self.name)
 
-OUT = RowColumn(
-    "out", "token out", "the text of the token that was drawn, and its probability: e^log-probability, of the model's "
-    "own distribution, before temperature and cuts", lambda r: r.out_text, lambda s: "“ story”", 0, False,
-)  # fmt: skip
+    def widest(self, story: StepStory) -> str:
+        """What its width is made for, so that it changes seldom from step to step."""
+        number = f"{story.widest_position:,}"
+        match self.name:
+            case "slot":
+                return "256"
+            case "request":
+                return story.widest_name
+            case "kind":
+                return "chunk 8 of 8" if story.chunked else "prefill"
+            case "positions":
+                return f"{number}…{number}"
+            case "out":
+                return "“ story”"
+            case "cached" if story.shares:
+                return f"{number} · {number} found"
+            case "wasted":
+                return f"{number} past its end"
+            case _:
+                return number
+
+
+KIND = "prefill or a chunk of it: hatched · decode: solid · held: grey · thrown away: crossed"
+POSITIONS = "where the row's tokens stand in their sequence: [first, first + count)"
+OUT = "the text of the token that was drawn, and its probability: e^log-probability, of the model's own "
+OUT += "distribution, before temperature and cuts"
+CACHED = "tokens before the row whose K and V are there already: first; found: those of a shared prefix or sample, "
+CACHED += "which the request never computed"
 COLUMNS = (
-    RowColumn("slot", "slot", "the row's place among the running", lambda r: f"{r.slot + 1:,}", lambda s: "256", 6),
-    RowColumn(
-        "request", "request", "the request, and which of its samples", lambda r: r.name, lambda s: s.widest_name, 0,
-        False,
-    ),
-    RowColumn(
-        "kind", "what", "prefill or a chunk of it: hatched · decode: solid · held: grey · thrown away: crossed",
-        lambda r: r.kind_words, lambda s: "chunk 8 of 8" if s.chunked else "prefill", 1, False,
-    ),
-    RowColumn(
-        "positions", "positions", "where the row's tokens stand in their sequence: [first, first + count)",
-        lambda r: r.positions, lambda s: f"{s.widest_position:,}…{s.widest_position:,}", 2,
-    ),
-    RowColumn(
-        "in", "in", "tokens that were computed for the row: count", lambda r: f"{r.count:,}",
-        lambda s: f"{s.widest_position:,}", 3,
-    ),
-    OUT,
-    RowColumn(
-        "cached", "cached", "tokens before the row whose K and V are there already: first; found: those of a shared "
-        "prefix or sample, which the request never computed", lambda r: r.cached_words,
-        lambda s: f"{s.widest_position:,}" + f" · {s.widest_position:,} found" * s.shares, 4,
-    ),
-    RowColumn(
-        "padding", "padding", "pad tokens computed beside the row", lambda r: f"{r.padding:,}" if r.padding else "–",
-        lambda s: f"{s.widest_position:,}", 7,
-    ),
-    RowColumn(
-        "wasted", "wasted", "tokens computed for nothing, and why", lambda r: r.wasted_words or "–",
-        lambda s: f"{s.widest_position:,} past its end", 5,
-    ),
-)  # fmt: skip
+    RowColumn("slot", 6, "the row's place among the running"),
+    RowColumn("request", 0, "the request, and which of its samples", right=False),
+    RowColumn("kind", 1, KIND, right=False),
+    RowColumn("positions", 2, POSITIONS),
+    RowColumn("in", 3, "tokens that were computed for the row: count"),
+    RowColumn("out", 0, OUT, right=False),
+    RowColumn("cached", 4, CACHED),
+    RowColumn("padding", 7, "pad tokens computed beside the row"),
+    RowColumn("wasted", 5, "tokens computed for nothing, and why"),
+)
+PLAIN: dict[str, Callable[[StepRow], str]] = {
+    "slot": lambda row: f"{row.slot + 1:,}",
+    "positions": lambda row: row.positions,
+    "in": lambda row: f"{row.count:,}",
+    "cached": lambda row: row.cached_words,
+    "padding": lambda row: f"{row.padding:,}" if row.padding else "–",
+    "wasted": lambda row: row.wasted_words or "–",
+}
 
 
 class StepRows(Painted):
@@ -80,23 +89,15 @@ class StepRows(Painted):
     request_chosen = Signal(int)
     row_wanted = Signal(int, int)  # top and height, in its own pixels, of what should be seen
 
+    sharp = True
+    plain, strong, mono, tiny = Face(12), Face(12, 600), Face(12, mono=True), Face(11, 600)
+
     def __init__(self) -> None:
-        super().__init__()
-        self.setObjectName("step_rows")
-        self.setAccessibleName("Rows of the step")
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        super().__init__("step_rows", "Rows of the step", focus=True)
         self._story: StepStory | None = None
         self._selected = -1
         self._at = -1  # the row of the selection
         self._places: list[tuple[RowColumn, float, float]] = []
-        self.restyle()
-
-    def restyle(self) -> None:
-        """Takes up the theme's fonts at the current zoom."""
-        self._plain, self._strong = map(FontFace, (theme.ui(12), theme.ui(12, 600)))
-        self._mono, self._tiny = map(FontFace, (theme.mono(12), theme.ui(11, 600)))
-        self._places = []
-        self.update()
 
     @property
     def row_high(self) -> int:
@@ -144,16 +145,16 @@ class StepRows(Painted):
         places, x = [], float(theme.px(EDGE))
         for column in known:
             if column in kept:
-                right = x + wide[column.name] + (spare if column is OUT else 0)
+                right = x + wide[column.name] + (spare if column.name == "out" else 0)
                 places.append((column, x, right))
                 x = right + gap
         return places
 
     def _wide(self, column: RowColumn) -> float:
-        face = self._mono if column is OUT else self._plain
+        face = self.mono if column.name == "out" else self.plain
         extra = {"request": theme.px(14), "kind": theme.px(MARK[0] + 6), "out": theme.px(44)}.get(column.name, 0)
         assert self._story is not None
-        return max(face.width(column.widest(self._story)) + extra, self._tiny.width(column.title))
+        return max(face.width(column.widest(self._story)) + extra, self.tiny.width(column.title))
 
     # -- drawing --------------------------------------------------------------------------------------------------
 
@@ -161,37 +162,29 @@ class StepRows(Painted):
         """Where what is visible begins."""
         return max(0, self.visibleRegion().boundingRect().top()) if self.isVisible() else 0
 
-    def paintEvent(self, event: QPaintEvent) -> None:
+    def paint(self, painter: QPainter, dirty: QRect) -> None:
         story = self._story
         if story is None or not len(story):
             return
-        painter = QPainter(self)
         high, top = self.row_high, self._top()
-        first = max(0, event.rect().top() // high - 1)
-        last = min(len(story), event.rect().bottom() // high + 1)
+        first, last = max(0, dirty.top() // high - 1), min(len(story), dirty.bottom() // high + 1)
         for at in range(first, last):
             if (at + 2) * high > top + high:
-                self._draw_row(painter, at, (at + 1) * high)
+                self._draw_row(painter, story.row(at), at, (at + 1) * high)
         self._draw_head(painter, top)
-        painter.end()
 
     def _draw_head(self, painter: QPainter, top: int) -> None:
         t, high = theme.current(), self.row_high
         painter.fillRect(QRect(0, top, self.width(), high), t.panel)
         painter.fillRect(QRect(0, top + high - 1, self.width(), 1), t.hairline)
-        painter.setFont(self._tiny.font)
-        painter.setPen(t.secondary)
-        baseline = top + high / 2 + self._tiny.middle
+        baseline = top + high / 2 + self.tiny.middle
         for column, left, right in self.columns():
-            x = right - self._tiny.width(column.title) if column.right else left
-            self._tiny.draw(painter, x, baseline, column.title)
+            end = column.right
+            self.tiny.say(painter, right if end else left, baseline, column.title, t.secondary, before=float(end))
 
-    def _draw_row(self, painter: QPainter, at: int, top: int) -> None:
-        assert self._story is not None
+    def _draw_row(self, painter: QPainter, row: StepRow, at: int, top: int) -> None:
         t, high, px = theme.current(), self.row_high, theme.px
-        row = self._story.row(at)
-        mine = row.request == self._selected
-        if mine:
+        if row.request == self._selected:
             painter.fillRect(QRect(0, top, self.width(), high), t.hover)
             painter.fillRect(QRect(0, top, px(3), high), t.accent)
         if at == self._at and self.hasFocus():
@@ -199,56 +192,37 @@ class StepRows(Painted):
             painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.drawRect(QRectF(0.5, top + 0.5, self.width() - 1, high - 1))
         middle = top + high / 2
-        baseline = middle + self._plain.middle
-        color = request_color(row.request, self._selected)
+        baseline = middle + self.plain.middle
         for column, left, right in self.columns():
             match column.name:
                 case "request":
-                    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-                    painter.setPen(Qt.PenStyle.NoPen)
-                    painter.setBrush(color)
-                    painter.drawEllipse(QPointF(left + px(4), middle), px(4), px(4))
-                    painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
-                    self._say(painter, self._strong, left + px(14), baseline, row.name)
+                    draw_dot(painter, row.request, self._selected, left, middle)
+                    self.strong.say(painter, left + px(14), baseline, row.name, t.text)
                 case "kind":
                     box = QRectF(left, round(middle - px(MARK[1]) / 2), px(MARK[0]), px(MARK[1]))
-                    paint_mark(painter, box, color, mark_of(row))
-                    self._say(painter, self._plain, box.right() + px(6), baseline, row.kind_words)
+                    paint_mark(painter, box, request_color(row.request, self._selected), mark_of(row))
+                    self.plain.say(painter, box.right() + px(6), baseline, row.kind_words, t.text)
                 case "out":
                     self._draw_out(painter, row, left, right, baseline)
-                case _:
-                    words = column.words(row)
-                    face = self._plain
-                    words = face.cut(words, right - left)
-                    x = right - face.width(words) if column.right else left
-                    quiet = words == "–" or column.name in ("slot", "positions")
-                    warn = column.name == "wasted" and row.wasted
-                    self._say(painter, face, x, baseline, words, t.warn if warn else t.secondary if quiet else t.text)
+                case name:
+                    words = self.plain.cut(PLAIN[name](row), right - left)
+                    quiet = words == "–" or name in ("slot", "positions")
+                    ink = t.warn if name == "wasted" and row.wasted else t.secondary if quiet else t.text
+                    self.plain.say(painter, right, baseline, words, ink, before=1)
 
     def _draw_out(self, painter: QPainter, row: StepRow, left: float, right: float, baseline: float) -> None:
-        t, note = theme.current(), row.out_note
-        words = row.out_text
+        t, note, words = theme.current(), row.out_note, row.out_text
         if not words:
-            self._say(painter, self._plain, left, baseline, "–", t.secondary)
+            self.plain.say(painter, left, baseline, "–", t.secondary)
             return
-        one = len(row.tokens) == 1
-        wide = self._plain.width("100 %" if one else note)
+        one, quoted = len(row.tokens) == 1, words.startswith("“")
+        wide = self.plain.width("100 %" if one else note)
         room = right - left - wide - theme.px(8)
         if one:
-            room = min(room, self._mono.width("“ a long word”"))
-        quoted = words.startswith("“")
-        face = self._mono if quoted else self._plain
-        words = face.cut(words, room)
-        self._say(painter, face, left, baseline, words, t.text if quoted else t.secondary)
-        x = left + room + theme.px(8)
-        self._say(painter, self._plain, x + wide - self._plain.width(note), baseline, note, t.secondary)
-
-    def _say(
-        self, painter: QPainter, face: FontFace, x: float, baseline: float, words: str, color: QColor | None = None
-    ) -> None:
-        painter.setFont(face.font)
-        painter.setPen(color or theme.current().text)
-        face.draw(painter, x, baseline, words)
+            room = min(room, self.mono.width("“ a long word”"))
+        face = self.mono if quoted else self.plain
+        face.say(painter, left, baseline, face.cut(words, room), t.text if quoted else t.secondary)
+        self.plain.say(painter, left + room + theme.px(8) + wide, baseline, note, t.secondary, before=1)
 
     # -- choosing -------------------------------------------------------------------------------------------------
 
@@ -263,12 +237,8 @@ class StepRows(Painted):
         """A row as a sentence, for the tip and for those who hear it."""
         assert self._story is not None
         row = self._story.row(at)
-        parts = [
-            f"{row.name} in slot {row.slot + 1:,}",
-            row.kind_words,
-            f"positions {row.positions}",
-            f"{row.count:,} in",
-        ]
+        parts = [f"{row.name} in slot {row.slot + 1:,}", row.kind_words]
+        parts += [f"positions {row.positions}", f"{row.count:,} in"]
         if row.tokens:
             parts.append(f"{row.out_text} {row.out_note}".strip())
         if row.first:
@@ -297,11 +267,9 @@ class StepRows(Painted):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         count = len(self._story) if self._story is not None else 0
         page = max(1, self.visibleRegion().boundingRect().height() // self.row_high - 2)
-        moves = {
-            Qt.Key.Key_Up: self._at - 1 if self._at >= 0 else count - 1, Qt.Key.Key_Down: self._at + 1,
-            Qt.Key.Key_PageUp: self._at - page, Qt.Key.Key_PageDown: self._at + page, Qt.Key.Key_Home: 0,
-            Qt.Key.Key_End: count - 1,
-        }  # fmt: skip
+        keys, up = Qt.Key, self._at - 1 if self._at >= 0 else count - 1
+        moves = {keys.Key_Up: up, keys.Key_Down: self._at + 1, keys.Key_Home: 0, keys.Key_End: count - 1}
+        moves |= {keys.Key_PageUp: self._at - page, keys.Key_PageDown: self._at + page}
         if event.key() in moves:
             self._choose(moves[Qt.Key(event.key())])
         elif event.key() == Qt.Key.Key_Escape and self._selected >= 0:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QPointF, QRectF, Signal
-from PySide6.QtGui import QFont, QMouseEvent, QPainter, QPaintEvent
+from PySide6.QtCore import QPointF, QRect, QRectF, Signal
+from PySide6.QtGui import QMouseEvent, QPainter
 
 from app.inside.step.block_accounts import ABOUT, Account, account_words, block_words, totals_words
 from app.inside.step.figure import StepFigure
@@ -11,11 +11,13 @@ from app.inside.step.prose import Paragraph, ParagraphLayout, Tone, draw, lay_ou
 from app.inside.step.story import StepStory
 from app.inside.step.times import figure_words
 from app.ui import theme
-from app.ui.font_face import FontFace
+from app.ui.font_face import Face
 from app.ui.painted import Painted
 
 OWNERS = 8  # requests whose blocks are told before the rest is only counted
 PREEMPTED = 6
+PREEMPTION = "no block was left, and it had joined last. It waits, and is computed again."
+PREEMPTION_TIP = "preemption by recompute: its blocks went to others; its tokens are kept"
 BESIDE, GAP = 700, 20  # from this width on, refusals and blocks are beside the figure
 
 
@@ -23,26 +25,17 @@ class StepSheet(Painted):
     """`fit` says how high it is at a width. A click on a stripe, a lane or a paragraph chooses its request."""
 
     request_chosen = Signal(int)
+    sharp = True
+    head, face = Face(11, 600, spaced=True), Face(12)
 
     def __init__(self) -> None:
-        super().__init__()
-        self.setObjectName("step_sheet")
-        self.setAccessibleName("Where the step's time went, who was refused, and what became of blocks")
+        super().__init__("step_sheet", "Where the step's time went, who was refused, and what became of blocks")
         self._story: StepStory | None = None
         self._size_line = False
         self._selected = -1
         self._figure = StepFigure()
         self._laid: list[ParagraphLayout] = []
         self._heads: list[tuple[float, float, str]] = []
-        self.restyle()
-
-    def restyle(self) -> None:
-        """Takes up the theme's fonts at the current zoom."""
-        head = theme.ui(11, 600)
-        head.setLetterSpacing(QFont.SpacingType.AbsoluteSpacing, 0.4 * theme.zoom())
-        self._head, self._face = FontFace(head), FontFace(theme.ui(12))
-        self._figure.restyle()
-        self.update()
 
     def show_story(self, story: StepStory | None, selected: int, size_line: bool) -> None:
         """Another step, or another selection. `size_line`: says the step's rows and tokens here, as the head has no
@@ -80,15 +73,15 @@ class StepSheet(Painted):
         left, wide = (own + px(GAP), width - own - px(GAP)) if beside else (0.0, float(width))
         foot, y = y, 0.0 if beside else y + px(8)
         for title, paragraphs in self._sections(story):
-            self._heads.append((left, y + self._head.ascent, title))
-            y += round(self._head.height) + px(3)
+            self._heads.append((left, y + self.head.ascent, title))
+            y += round(self.head.height) + px(3)
             for paragraph in paragraphs:
                 y = self._add(paragraph, left, y, wide) + px(1)
             y += px(10)
         return max(foot, y - px(6))
 
     def _add(self, paragraph: Paragraph, left: float, y: float, width: float) -> float:
-        laid = lay_out(paragraph, self._face, left, y, width)
+        laid = lay_out(paragraph, self.face, left, y, width)
         self._laid.append(laid)
         return laid.box.bottom()
 
@@ -108,14 +101,8 @@ class StepSheet(Painted):
         if not found:
             found.append(Paragraph(((story.quiet_words, Tone.QUIET),)))
         for request, branch in story.preempted[:PREEMPTED]:
-            name = story.name(request, branch)
-            found.append(
-                Paragraph(
-                    ((f"{name} was preempted:", Tone.WARN),
-                     ("no block was left, and it had joined last. It waits, and is computed again.", Tone.QUIET)),
-                    request, "preemption by recompute: its blocks went to others; its tokens are kept",
-                )
-            )  # fmt: skip
+            told = (f"{story.name(request, branch)} was preempted:", Tone.WARN)
+            found.append(Paragraph((told, (PREEMPTION, Tone.QUIET)), request, PREEMPTION_TIP))
         if len(story.preempted) > PREEMPTED:
             found.append(Paragraph(((f"{len(story.preempted) - PREEMPTED:,} more were preempted.", Tone.WARN),)))
         return found
@@ -143,18 +130,14 @@ class StepSheet(Painted):
 
     # -- Qt -------------------------------------------------------------------------------------------------------
 
-    def paintEvent(self, event: QPaintEvent) -> None:
+    def paint(self, painter: QPainter, dirty: QRect) -> None:
         if self._story is None:
             return
-        painter = QPainter(self)
         self._figure.draw(painter, self._selected)
-        painter.setFont(self._head.font)
-        painter.setPen(theme.current().secondary)
         for left, baseline, title in self._heads:
-            self._head.draw(painter, left, baseline, title)
-        seen = QRectF(event.rect())
-        draw(painter, [each for each in self._laid if each.box.intersects(seen)], self._face, self._selected)
-        painter.end()
+            self.head.say(painter, left, baseline, title, theme.current().secondary)
+        seen = QRectF(dirty)
+        draw(painter, [each for each in self._laid if each.box.intersects(seen)], self.face, self._selected)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if self._story is None:

@@ -39,7 +39,6 @@ class StepRow:
     """One row of a step. `tokens` were drawn from it, with their probabilities and their parts of the text; a batch
     that delivers at its end gives many at once. `chunk`: which of how many (None: not known yet) of its prompt."""
 
-    row: int
     slot: int
     request: int
     branch: int
@@ -179,16 +178,26 @@ class StepStory:
             waste = Waste.PAST
         else:
             waste = Waste.AGAIN
+        logprobs = step.logprob[begin:end].tolist()
         return StepRow(
-            row=at, slot=int(step.slot[at]), request=request, branch=branch, samples=history.samples(request),
-            kind=kind, first=int(step.first[at]), count=count, chunk=history.chunk(self.place, request, branch),
+            slot=int(step.slot[at]),
+            request=request,
+            branch=branch,
+            samples=history.samples(request),
+            kind=kind,
+            first=int(step.first[at]),
+            count=count,
+            chunk=history.chunk(self.place, request, branch),
             tokens=tuple(step.token[begin:end].tolist()),
-            probabilities=tuple(math.exp(min(0.0, p)) for p in step.logprob[begin:end].tolist()), texts=texts,
+            probabilities=tuple(math.exp(min(0.0, logprob)) for logprob in logprobs),
+            texts=texts,
             reused=int(step.reused[at]) if len(step.reused) else 0,
-            padding=int(step.padding[at]) if len(step.padding) else 0, wasted=wasted, waste=waste,
+            padding=int(step.padding[at]) if len(step.padding) else 0,
+            wasted=wasted,
+            waste=waste,
             attended=int(self.times.rows.positions[at]),
             attention=float(self.times.rows.shares[at]) * self.times.attention,
-        )  # fmt: skip
+        )
 
     def _again(self, kind: Kind, request: int, branch: int) -> bool:
         """Whether a row whose tokens all were wasted is part of a prompt that is computed again."""

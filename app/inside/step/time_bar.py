@@ -10,7 +10,7 @@ from PySide6.QtGui import QPainter, QPen
 from app.inside.step.story import millis, percent
 from app.inside.step.times import ABOUT, AFTER, BEHIND, ORDER, StepTimes
 from app.ui import theme
-from app.ui.font_face import FontFace
+from app.ui.font_face import Face
 
 NAMES = (*ORDER, AFTER)
 STRENGTH = {"plan": 0.34, "prepare": 0.52, "sample": 0.44, "commit": 0.6, AFTER: 0.26}  # of grey; others are outlined
@@ -30,12 +30,9 @@ class Cell:
 class StepBar:
     """Lays itself out for a width, then draws itself there. `matrices` and `attention` are the two parts of forward."""
 
-    def __init__(self) -> None:
-        self.restyle()
+    face, tiny = Face(12), Face(11)
 
-    def restyle(self) -> None:
-        """Takes up the theme's fonts at the current zoom."""
-        self._face, self._tiny = map(FontFace, (theme.ui(12), theme.ui(11)))
+    def __init__(self) -> None:
         self._cells: list[Cell] = []
         self._boxes: dict[str, QRectF] = {}
         self.matrices, self.attention = QRectF(), QRectF()
@@ -49,9 +46,9 @@ class StepBar:
 
     def _lay_table(self, left: float, top: float, width: float) -> float:
         """One row of all phases over three lines, or where that is too wide two rows over two lines."""
-        line, key = round(self._tiny.height * 1.08), theme.px(KEY) + theme.px(2)
+        line, key = round(self.tiny.height * 1.08), theme.px(KEY) + theme.px(2)
         texts = [self._lines(name) for name in NAMES]
-        widths = [max(map(self._tiny.width, lines)) for lines in texts]
+        widths = [max(map(self.tiny.width, lines)) for lines in texts]
         gap = (width - sum(widths)) / (len(NAMES) - 1)
         self._cells = []
         if gap >= theme.px(APART):
@@ -100,14 +97,12 @@ class StepBar:
     def draw(self, painter: QPainter) -> None:
         """Draws what was laid out."""
         t = theme.current()
-        painter.setFont(self._tiny.font)
-        line, key = round(self._tiny.height * 1.08), theme.px(KEY)
+        line, key = round(self.tiny.height * 1.08), theme.px(KEY)
         for cell in self._cells:
             self._fill(painter, QRectF(cell.box.left(), cell.box.top(), cell.box.width(), key), cell.name)
-            baseline = cell.box.top() + key + theme.px(2) + self._tiny.ascent
+            baseline = cell.box.top() + key + theme.px(2) + self.tiny.ascent
             for at, text in enumerate(cell.lines):
-                painter.setPen(t.text if at == 1 else t.secondary)
-                self._tiny.draw(painter, cell.box.left(), baseline + at * line, text)
+                self.tiny.say(painter, cell.box.left(), baseline + at * line, text, t.text if at == 1 else t.secondary)
         for name, box in self._boxes.items():
             if name != "forward":
                 self._fill(painter, box.adjusted(0.5, 0, -0.5, 0) if box.width() > 3 else box, name)
@@ -116,12 +111,10 @@ class StepBar:
         if self.attention.width() > 2:
             edge = QRectF(self.attention.left() - 0.5, self.attention.top(), 1, self.attention.height())
             painter.fillRect(edge, t.panel)
-        painter.setFont(self._face.font)
-        painter.setPen(t.on_accent)
         words = "launch" if self._times.launched else "matrix products"
-        if self._face.width(words) + 2 * theme.px(8) <= self.matrices.width():
-            baseline = self.matrices.center().y() + self._face.middle
-            self._face.draw(painter, self.matrices.left() + theme.px(8), baseline, words)
+        if self.face.width(words) + 2 * theme.px(8) <= self.matrices.width():
+            baseline = self.matrices.center().y() + self.face.middle
+            self.face.say(painter, self.matrices.left() + theme.px(8), baseline, words, t.on_accent)
 
     def _fill(self, painter: QPainter, box: QRectF, name: str) -> None:
         """The sign of a phase: grey where the host works, outlined where it waits or nobody knows."""
