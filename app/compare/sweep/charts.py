@@ -47,6 +47,9 @@ class SweptPoint:
         return "knee" if self.knee else ""
 
 
+Spot = tuple[SweptPoint, QPointF]
+
+
 class SweepPlot(Plot):
     """Points of several modes, each mode a line with its mark."""
 
@@ -54,6 +57,8 @@ class SweepPlot(Plot):
         super().__init__(name)
         self.modes: dict[str, list[SweptPoint]] = {}  # by size
         self.unit, self.latency = "batch size", "p99 latency"
+        self.spots: list[Spot] = []  # where the points were drawn last
+        self.said: list[tuple[str, QRectF]] = []  # what was written beside them, and where
 
     def show_points(self, points: Sequence[SweptPoint]) -> None:
         self.modes = {}
@@ -100,9 +105,9 @@ class SweepPlot(Plot):
 
     def curves(
         self, painter: QPainter, plot: QRectF, across: Callable[[SweptPoint], float], up: Callable[[SweptPoint], float]
-    ) -> list[tuple[SweptPoint, QPointF]]:
+    ) -> list[Spot]:
         """Each mode's line and its marks; returns where the points are. `across` and `up` are shares of the plot."""
-        spots: list[tuple[SweptPoint, QPointF]] = []
+        spots: list[Spot] = []
         for i, own in enumerate(self.modes.values()):
             places = [
                 QPointF(plot.left() + across(p) * plot.width(), plot.bottom() - up(p) * plot.height()) for p in own
@@ -114,8 +119,9 @@ class SweepPlot(Plot):
             spots += zip(own, places)
         return spots
 
-    def mark(self, painter: QPainter, spots: Sequence[tuple[SweptPoint, QPointF]], bounds: QRectF, sizes: bool) -> None:
+    def mark(self, painter: QPainter, spots: list[Spot], bounds: QRectF, sizes: bool) -> None:
         """Rings around the points that have a name, and words where there is room: names first, then sizes."""
+        self.spots, self.said = spots, []
         taken = [self.ring(painter, point, place) for point, place in spots if point.words]
         taken += [_around(place, theme.px(4)) for _, place in spots]
         for (one, begin), (other, end) in pairwise(spots):
@@ -129,6 +135,7 @@ class SweepPlot(Plot):
                 color = theme.current().text if point.words else lane_color([*self.modes].index(point.mode))
                 self.tiny.say(painter, box.left(), box.top() + self.tiny.ascent, words, color)
                 taken.append(box)
+                self.said.append((f"{point.mode}: {words}", box))
 
     def ring(self, painter: QPainter, point: SweptPoint, place: QPointF) -> QRectF:
         """A ring around a point; returns what it covers."""

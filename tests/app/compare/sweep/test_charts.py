@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import pytest
 from PySide6.QtCore import QPointF, QRectF
@@ -68,37 +68,20 @@ def test_doubled_sizes_are_equally_far_apart(chart: SweepChart) -> None:
 
 
 def test_more_throughput_is_higher_and_more_latency_further_right(chart: SweepChart) -> None:
-    plot, curve = chart.cost, chart.cost.curve
-    drawn: list[list[QPointF]] = []
-
-    def listen(painter, index, places):  # type: ignore[no-untyped-def]
-        drawn.append(list(places))
-        curve(painter, index, places)
-
-    plot.curve = listen  # type: ignore[method-assign]
-    image = plot.grab().toImage()
-    assert len(drawn) == 2
+    image = chart.cost.grab().toImage()
+    drawn = [[place for point, place in chart.cost.spots if point.mode == mode] for mode in ("continuous", "static")]
     for index, places in enumerate(drawn):
+        assert len(places) == len(SIZES)
         assert all(a.x() < b.x() and a.y() > b.y() for a, b in pairwise(places))
         assert image.pixelColor(places[3].toPoint()).hsvHue() == pytest.approx(lane_color(index).hsvHue(), abs=6)
     assert drawn[0][-1].y() < drawn[1][-1].y()
 
 
 def test_knee_and_recommendation_have_a_ring_and_a_word(chart: SweepChart) -> None:
-    said: list[str] = []
     plot = chart.cost
-    say = plot.say
-
-    def listen(painter, point, place, words, taken, bounds):  # type: ignore[no-untyped-def]
-        done = say(painter, point, place, words, taken, bounds)
-        if done:
-            said.append(f"{point.mode}: {words}")
-        return done
-
-    plot.say = listen  # type: ignore[method-assign]
     chart.show_points(points())
     with_rings = plot.grab().toImage()
-    assert {"continuous: 16 knee", "continuous: 32 recommended", "continuous: 64"} <= set(said)
+    assert {"continuous: 16 knee", "continuous: 32 recommended", "continuous: 64"} <= {words for words, _ in plot.said}
     chart.show_points([replace(p, knee=False, recommended=False) for p in points()])
     without = plot.grab().toImage()
     accent, text = theme.current().accent, theme.current().text
@@ -114,23 +97,15 @@ def test_knee_and_recommendation_have_a_ring_and_a_word(chart: SweepChart) -> No
 
 
 def test_words_lie_on_no_point_no_line_and_no_other_words(chart: SweepChart) -> None:
-    boxes: list[QRectF] = []
     plot = chart.cost
-    say = plot.say
-
-    def listen(painter, point, place, words, taken, bounds):  # type: ignore[no-untyped-def]
-        before = len(taken)
-        done = say(painter, point, place, words, taken, bounds)
-        if done:
-            box = taken[before]
-            assert bounds.contains(box)
-            assert not any(box.intersects(other) for other in taken[:before])
-            boxes.append(box)
-        return done
-
-    plot.say = listen  # type: ignore[method-assign]
     plot.grab()
+    boxes = [box for _, box in plot.said]
     assert len(boxes) > len(SIZES)
+    assert not any(one.intersects(other) for one, other in combinations(boxes, 2))
+    lines = [(a, b) for (one, a), (other, b) in pairwise(plot.spots) if one.mode == other.mode]
+    for box in boxes:
+        assert QRectF(plot.rect()).contains(box)
+        assert not any(box.contains(a + (b - a) * (i / 20)) for a, b in lines for i in range(21))
 
 
 def test_everything_is_said_to_those_who_cannot_see_it(chart: SweepChart) -> None:
