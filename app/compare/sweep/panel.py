@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
-    QAbstractItemView,
     QGridLayout,
     QHeaderView,
     QProgressBar,
     QSizePolicy,
-    QTableView,
     QWidget,
 )
 
@@ -21,76 +20,45 @@ from app.compare.sweep.charts import SweepChart, SweptPoint
 from app.compare.sweep.session import SweepSession
 from app.session.lessee import Phase
 from app.ui import theme
+from app.ui.column_model import ColumnModel
 from app.ui.controls import DropDown, line_edit
+from app.ui.fact_table import cell_column
+from app.ui.facts import Cell
 from app.ui.labels import Heading, label
 from app.ui.layouts import Scrolled, column, held, panel, row
+from app.ui.table_view import TableView
 from app.words import sentence
-from engine.compare import SweepResult
+from engine.compare import SweepOutcome, SweepResult
 from engine.trace import MEASURES, Measure
 
 MEASURED = ("output_throughput", "average_latency", "ttft.p99", "tpot.p99", "itl.p99", "e2e.p99")
 EMPTY_WORDS = "Each lane at every batch size: where more batching stops paying, and what to take."
 LINE = 24
-Index = QModelIndex | QPersistentModelIndex
 
 
-class SweepModel(QAbstractTableModel):
+class SweepModel(ColumnModel[Sequence[Cell]]):
     """A row a point, in order of lane and setting."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.rows: list[list[str]] = []
-        self.head: list[str] = []
-        self._measures: list[Measure] = []
 
     def show(self, result: SweepResult | None, marks: bool) -> None:
         """`marks`: whether the knee and what is recommended can be told yet."""
-        self.beginResetModel()
-        self.rows, self.head = [], []
-        if result is not None:
-            keys = (*MEASURED, "goodput") if result.slo.limits else MEASURED
-            self._measures = [MEASURES[key] for key in keys]
-            self.head = ["lane", "rate" if result.by_rate else "batch", *(m.name for m in self._measures), ""]
-            for o in sorted(result.outcomes, key=lambda o: (o.point.series, o.point.setting)):
-                cells = [m.text(o.value(m.key)) for m in self._measures]
-                said = f"failed: {o.error}" if o.error and not o.metrics else ""
-                if marks and not said:
-                    said = ", ".join(result.marks(o))
-                self.rows.append([result.names[o.point.series], result.label(o), *cells, said])
-        self.endResetModel()
+        if result is None:
+            self.show_rows((), ())
+            return
+        measures = [MEASURES[key] for key in (*MEASURED, *(["goodput"] if result.slo.limits else ()))]
+        heads = [("lane", ""), ("rate" if result.by_rate else "batch", "")]
+        heads += [*((m.name, f"{m.name} = {m.formula}") for m in measures), ("", "")]
+        last = len(heads) - 1
+        columns = [cell_column(i, title, tip, right=0 < i < last) for i, (title, tip) in enumerate(heads)]
+        outcomes = sorted(result.outcomes, key=lambda o: (o.point.series, o.point.setting))
+        self.show_rows([_cells(result, outcome, measures, marks) for outcome in outcomes], columns)
 
-    def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
-        return 0 if parent.isValid() else len(self.rows)
 
-    def columnCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
-        return 0 if parent.isValid() else len(self.head)
-
-    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        match role:
-            case Qt.ItemDataRole.DisplayRole:
-                return self.rows[index.row()][index.column()]
-            case Qt.ItemDataRole.ToolTipRole:
-                return self.rows[index.row()][index.column()]
-            case Qt.ItemDataRole.TextAlignmentRole:
-                return self._side(index.column())
-        return None
-
-    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        if orientation is not Qt.Orientation.Horizontal:
-            return None
-        measure = self._measures[section - 2] if 2 <= section < 2 + len(self._measures) else None
-        match role:
-            case Qt.ItemDataRole.DisplayRole:
-                return self.head[section]
-            case Qt.ItemDataRole.ToolTipRole if measure is not None:
-                return f"{measure.name} = {measure.formula}"
-            case Qt.ItemDataRole.TextAlignmentRole:
-                return self._side(section)
-        return None
-
-    def _side(self, column: int) -> Qt.AlignmentFlag:
-        left = column == 0 or column == len(self.head) - 1
-        return (Qt.AlignmentFlag.AlignLeft if left else Qt.AlignmentFlag.AlignRight) | Qt.AlignmentFlag.AlignVCenter
+def _cells(result: SweepResult, outcome: SweepOutcome, measures: Sequence[Measure], marks: bool) -> list[str]:
+    said = f"failed: {outcome.error}" if outcome.error and not outcome.metrics else ""
+    if marks and not said:
+        said = ", ".join(result.marks(outcome))
+    figures = (m.text(outcome.value(m.key)) for m in measures)
+    return [result.names[outcome.point.series], result.label(outcome), *figures, said]
 
 
 class SweepPanel(QWidget):
@@ -113,14 +81,8 @@ class SweepPanel(QWidget):
         self.progress.setTextVisible(False)
         self.chart = SweepChart()
         self.model = SweepModel()
-        self.table = QTableView()
-        self.table.setObjectName("sweep_table")
-        self.table.setAccessibleName("Points of the sweep")
-        self.table.setModel(self.model)
-        self.table.setShowGrid(False)
-        self.table.setSelectionMode(QAbstractItemView.SelectionMode.NoSelection)
-        self.table.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        self.table.verticalHeader().hide()
+        self.table = TableView("sweep_table", "Points of the sweep", self.model, None, LINE)
+        self.table.setSelectionMode(TableView.SelectionMode.NoSelection)
         self.table.horizontalHeader().setSectionsClickable(False)
         self._lay_out()
         self.by.currentIndexChanged.connect(self._on_by)
@@ -248,7 +210,6 @@ class SweepPanel(QWidget):
         self.settings.setFixedWidth(theme.px(220))
         self.chart.setMinimumHeight(theme.px(280))
         self.table.setMinimumHeight(theme.px(160))
-        self.table.verticalHeader().setDefaultSectionSize(theme.px(LINE))
 
 
 def latency_of(result: SweepResult) -> str:

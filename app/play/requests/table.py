@@ -4,115 +4,67 @@ from __future__ import annotations
 
 from time import perf_counter
 
-from PySide6.QtCore import (
-    QItemSelection,
-    QItemSelectionModel,
-    QModelIndex,
-    QPointF,
-    QRect,
-    Qt,
-    QTimer,
-    Signal,
-)
-from PySide6.QtGui import QGuiApplication, QHideEvent, QKeyEvent, QKeySequence, QPainter, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QHBoxLayout,
-    QHeaderView,
-    QLineEdit,
-    QStyle,
-    QStyledItemDelegate,
-    QStyleOptionViewItem,
-    QTableView,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, QPointF, QRectF, Qt, QTimer, Signal
+from PySide6.QtGui import QHideEvent, QPainter, QResizeEvent, QShowEvent
+from PySide6.QtWidgets import QWidget
 
-from app.play.requests.model import COLUMNS, PROMPT, Index, RequestModel
+from app.play.requests.model import COLUMNS, PROMPT, REQUEST, RequestModel
 from app.play.states import state_color
 from app.playback.bridge import Bridge
 from app.ui import theme
-from app.ui.font_face import FontFace
+from app.ui.column_model import DOWN
+from app.ui.controls import line_edit
+from app.ui.font_face import Face, FontFace
+from app.ui.layouts import column, row
 from app.ui.line import Line
+from app.ui.table_view import PAD, Cells, TableView
 from app.words import duration
-from engine.trace import Ended, Record, Step, Submitted
+from engine.trace import Ended, Record, RequestView, Step, Submitted
 
 REFRESH_MS = 200
-NARROWEST = 160  # a column of prompts
+LINE, NARROWEST = 26, 160  # pixels of the design: a row, a column of prompts
 
 
-class RequestCells(QStyledItemDelegate):
-    """Paints a cell straight from its request: a dot before the number, the state in its colour."""
+class RequestCells(Cells[RequestView]):
+    """A dot before the number, the state in its colour."""
 
-    def __init__(self, parent: QWidget) -> None:
-        super().__init__(parent)
-        self.restyle()
+    text, strong = Face(12.5), Face(12.5, 600)
 
-    def restyle(self) -> None:
-        """Takes up the theme's fonts at the current zoom."""
-        self._plain, self._strong = map(FontFace, (theme.ui(12.5), theme.ui(12.5, 600)))
+    def baseline(self, box: QRectF, face: FontFace) -> float:
+        return box.top() + (box.height() + face.ascent - face.descent) / 2
 
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
-        model = index.model()
-        assert isinstance(model, RequestModel)
-        view = model.view(index.row())
-        if view is None:
-            return
-        t, px = theme.current(), theme.px
-        rect: QRect = option.rect
-        selected = bool(option.state & QStyle.StateFlag.State_Selected)
-        if selected:
-            painter.fillRect(rect, t.hover)
-        column = COLUMNS[index.column()]
-        box = rect.adjusted(px(6), 0, -px(6), 0)
-        color = t.text
-        match index.column():
-            case 0:
-                painter.save()
-                painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    def draw(self, painter: QPainter, box: QRectF, row: RequestView, column: int) -> None:
+        t, px, words = theme.current(), theme.px, COLUMNS[column].words(row)
+        match COLUMNS[column].title:
+            case "Request":
                 painter.setPen(Qt.PenStyle.NoPen)
-                painter.setBrush(theme.request_color(view.request))
-                painter.drawEllipse(QPointF(box.left() + px(4), rect.center().y() + 0.5), px(4), px(4))
-                painter.restore()
-                box.adjust(px(14), 0, 0, 0)
-            case 2:
-                color = state_color(view, t)
-            case 9:
-                color = t.bad if view.error else t.secondary
+                painter.setBrush(theme.request_color(row.request))
+                middle = box.top() + (box.height() - 1) // 2 + 0.5
+                painter.drawEllipse(QPointF(box.left() + px(PAD) + px(4), middle), px(4), px(4))
+                self.say_left(painter, box.adjusted(px(14), 0, 0, 0), words, self.strong, t.text)
+            case "Prompt":  # those from one template differ near their end
+                self.say_left(painter, box, words, self.text, t.text, mode=Qt.TextElideMode.ElideMiddle)
+            case "State":
+                self.say_left(painter, box, words, self.text, state_color(row, t))
+            case "Reason":
+                self.say_left(painter, box, words, self.text, t.bad if row.error else t.secondary)
             case _:
-                pass
-        face = self._strong if index.column() == 0 else self._plain
-        text = column.words(view)
-        if not column.right:
-            # prompts from one template differ near their end
-            middle = index.column() == PROMPT
-            text = face.cut(text, box.width(), Qt.TextElideMode.ElideMiddle if middle else Qt.TextElideMode.ElideRight)
-        x = box.right() + 1 - face.width(text) if column.right else box.left()
-        painter.setFont(face.font)
-        painter.setPen(color)
-        face.draw(painter, x, box.top() + (box.height() + face.ascent - face.descent) / 2, text)
+                self.say_right(painter, box, words, self.text, t.text)
 
 
-class _Table(QTableView):
+class _View(TableView):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """The prompts take what room the other columns leave, within reason."""
         super().resizeEvent(event)
         others = sum(self.columnWidth(i) for i in range(len(COLUMNS)) if i != PROMPT)
         self.setColumnWidth(PROMPT, max(theme.px(NARROWEST), self.viewport().width() - others))
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.matches(QKeySequence.StandardKey.Copy):
-            QGuiApplication.clipboard().setText(self.selected_tsv())
-        else:
-            super().keyPressEvent(event)
-
-    def selected_tsv(self) -> str:
+    def copied(self) -> str:
         """The selected rows with their titles, tab-separated."""
-        rows = sorted({index.row() for index in self.selectionModel().selectedRows()})
         model = self.model()
         lines = ["\t".join(column.title for column in COLUMNS)]
-        for row in rows:
-            cells = (str(model.index(row, c).data() or "") for c in range(len(COLUMNS)))
+        for place in self.picked():
+            cells = (str(model.index(place, c).data() or "") for c in range(len(COLUMNS)))
             lines.append("\t".join(" ".join(cell.split()) for cell in cells))
         return "\n".join(lines) + "\n"
 
@@ -132,37 +84,16 @@ class RequestTable(QWidget):
         self.bridge = bridge
         self.model = RequestModel(bridge)
         self.model.setParent(self)
-        self.search = QLineEdit()
-        self.search.setObjectName("request_filter")
-        self.search.setPlaceholderText("Filter by prompt, state or reason")
-        self.search.setAccessibleName("Filter requests")
+        self.search = line_edit("request_filter", "Filter requests", "Filter by prompt, state or reason")
         self.search.setClearButtonEnabled(True)
         self.count = Line("request_count", Qt.AlignmentFlag.AlignRight)
-        self.table = _Table()
-        self.table.setObjectName("requests")
-        self.table.setAccessibleName("Requests")
-        self.table.setModel(self.model)
-        self._cells = RequestCells(self.table)
-        self.table.setItemDelegate(self._cells)
-        self.table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        self.table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-        self.table.setShowGrid(False)
-        self.table.setWordWrap(False)
+        self.table = _View("requests", "Requests", self.model, RequestCells(self.model), LINE)
+        self.table.setVerticalScrollMode(TableView.ScrollMode.ScrollPerItem)
         self.table.setSortingEnabled(True)
-        self.table.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        self.table.verticalHeader().hide()
-        self.table.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         header = self.table.horizontalHeader()
-        header.setHighlightSections(False)
         header.setSectionsMovable(True)
-        header.setSortIndicator(0, Qt.SortOrder.AscendingOrder)
-        top = QHBoxLayout()
-        top.addWidget(self.search, 1)
-        top.addWidget(self.count)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addLayout(top)
-        column.addWidget(self.table, 1)
+        header.setSortIndicator(REQUEST, DOWN)
+        self.setLayout(column(row((self.search, 1), self.count), (self.table, 1)))
         self._new: list[int] = []
         self._stale = self._telling = self._moved = False
         self._rested = 0.0  # arranging costs at most a twentieth of the time
@@ -188,8 +119,8 @@ class RequestTable(QWidget):
         self._telling = True
         try:
             self._on_refresh()
-            if request in self.model.rows:
-                index = self.model.index(self.model.rows.index(request), 0)
+            if request in self.model.order:
+                index = self.model.index(self.model.order.index(request), 0)
                 flags = QItemSelectionModel.SelectionFlag
                 self.table.selectionModel().setCurrentIndex(index, flags.ClearAndSelect | flags.Rows)
                 self.table.scrollTo(index)
@@ -201,7 +132,7 @@ class RequestTable(QWidget):
     @property
     def selected(self) -> int | None:
         rows = self.table.selectionModel().selectedRows()
-        return self.model.rows[rows[0].row()] if rows else None
+        return self.model.order[rows[0].row()] if rows else None
 
     def save_columns(self) -> bytes:
         """Widths, order and sorting of the columns, to be kept between sessions."""
@@ -253,8 +184,8 @@ class RequestTable(QWidget):
         try:
             self.model.arrange()
             request = self.bridge.scope.request
-            if self.selected is None and request in self.model.rows:
-                self.table.selectRow(self.model.rows.index(request))
+            if self.selected is None and request in self.model.order:
+                self.table.selectRow(self.model.order.index(request))
         finally:
             self._telling = telling
 
@@ -263,7 +194,7 @@ class RequestTable(QWidget):
         self._tell_count()
 
     def _tell_count(self) -> None:
-        shown, total, scope = len(self.model.rows), len(self.bridge.shown), self.bridge.scope
+        shown, total, scope = len(self.model.order), len(self.bridge.shown), self.bridge.scope
         noun = "request" if total == 1 else "requests"
         words = f"{total:,} {noun}" if shown == total else f"{shown:,} of {total:,} {noun}"
         if not scope.following:
@@ -278,19 +209,14 @@ class RequestTable(QWidget):
             self.bridge.scope.select(wanted)
 
     def _on_opened(self, index: QModelIndex) -> None:
-        if 0 <= index.row() < len(self.model.rows):
-            self.request_opened.emit(self.model.rows[index.row()])
+        if 0 <= index.row() < len(self.model.order):
+            self.request_opened.emit(self.model.order[index.row()])
 
     def _on_theme(self) -> None:
         px = theme.px
         self.count.set_width(px(170))
-        self._cells.restyle()
-        self.table.verticalHeader().setDefaultSectionSize(px(26))
-        self.table.verticalHeader().setMinimumSectionSize(px(20))
-        zoom = theme.zoom()
-        for i, column in enumerate(COLUMNS):
-            self.table.setColumnWidth(i, round(column.width * zoom))
-        self.table.viewport().update()
+        for i, each in enumerate(COLUMNS):
+            self.table.setColumnWidth(i, px(each.width))
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)

@@ -57,26 +57,26 @@ def test_a_row_tells_a_requests_whole_story(qtbot, tell, story, table) -> None:
 @pytest.mark.parametrize("order", [UP, DOWN])
 def test_every_column_sorts_and_empty_cells_come_last(bridge, busy, title, order) -> None:
     busy.table.sortByColumn(COLUMN[title], order)
-    values = [COLUMNS[COLUMN[title]].value(bridge.requests[r]) for r in busy.model.rows]
+    values = [COLUMNS[COLUMN[title]].value(bridge.requests[r]) for r in busy.model.order]
     known = [v for v in values if v is not None]
     assert values[: len(known)] == known
     assert known == sorted(known, reverse=order is DOWN)
-    assert sorted(busy.model.rows) == sorted(bridge.requests)
+    assert sorted(busy.model.order) == sorted(bridge.requests)
 
 
 def test_the_filter_keeps_rows_with_every_word(bridge, busy) -> None:
     busy.search.setText("ERROR not finite")
-    assert busy.model.rows
-    assert all(bridge.requests[r].reason is FinishReason.ERROR for r in busy.model.rows)
-    assert busy.count.text() == f"{len(busy.model.rows)} of {len(bridge.requests)} requests"
+    assert busy.model.order
+    assert all(bridge.requests[r].reason is FinishReason.ERROR for r in busy.model.order)
+    assert busy.count.text() == f"{len(busy.model.order)} of {len(bridge.requests)} requests"
     busy.search.clear()
-    assert len(busy.model.rows) == len(bridge.requests)
+    assert len(busy.model.order) == len(bridge.requests)
 
 
 def test_thousands_of_changes_are_one_signal_a_refresh(qtbot, bridge, table) -> None:
     changed, inserted = QSignalSpy(table.model.dataChanged), QSignalSpy(table.model.rowsInserted)
     bridge.show(Trace(synthetic_trace(streams=200, tokens_per_second=30_000, seconds=1)))
-    qtbot.waitUntil(lambda: bridge.behind == 0 and len(table.model.rows) == len(bridge.requests) > 200)
+    qtbot.waitUntil(lambda: bridge.behind == 0 and len(table.model.order) == len(bridge.requests) > 200)
     assert inserted.count() <= 30
     assert changed.count() <= 15
 
@@ -93,7 +93,7 @@ def test_selection_goes_both_ways(qtbot, busy) -> None:
     busy.request_selected.connect(heard.append)
     busy.select(7)
     assert (heard, busy.selected) == ([], 7)
-    rect = busy.table.visualRect(busy.model.index(busy.model.rows.index(8), 1))
+    rect = busy.table.visualRect(busy.model.index(busy.model.order.index(8), 1))
     qtbot.mouseClick(busy.table.viewport(), Qt.MouseButton.LeftButton, pos=rect.center())
     assert heard == [8]
     busy.select(None)
@@ -105,7 +105,7 @@ def test_a_double_click_opens_the_transcript(qtbot, busy) -> None:
     with qtbot.waitSignal(busy.request_opened) as heard:
         qtbot.mouseClick(busy.table.viewport(), Qt.MouseButton.LeftButton, pos=rect.center())
         qtbot.mouseDClick(busy.table.viewport(), Qt.MouseButton.LeftButton, pos=rect.center())
-    assert heard.args == [busy.model.rows[2]]
+    assert heard.args == [busy.model.order[2]]
 
 
 def test_copied_rows_are_tab_separated_with_titles(qtbot, busy) -> None:
@@ -113,7 +113,7 @@ def test_copied_rows_are_tab_separated_with_titles(qtbot, busy) -> None:
     qtbot.keyClick(busy.table, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
     lines = QGuiApplication.clipboard().text().splitlines()
     assert lines[0].split("\t") == [c.title for c in COLUMNS]
-    assert len(lines) == len(busy.model.rows) + 1
+    assert len(lines) == len(busy.model.order) + 1
     assert {len(line.split("\t")) for line in lines} == {len(COLUMNS)}
 
 

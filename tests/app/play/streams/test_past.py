@@ -114,10 +114,10 @@ def test_streams_stand_as_they_stood(bridge, wall, table, show, told_runs, tmp_p
         table._on_refresh()
         then = fed_until(trace, moment)
         assert wall.cards.ids == list(then) == list(bridge.shown)
-        assert sorted(table.model.rows) == sorted(then)
+        assert sorted(table.model.order) == sorted(then)
         for request, expected in then.items():
             assert told(wall.cards.view(request)) == told(expected)
-            assert told(table.model.view_of(request)) == told(expected)
+            assert told(table.model.row_of(request)) == told(expected)
             states.add(expected.state)
         ends = sum(sample.ended is not None for view in then.values() for sample in view.samples)
         streams = sum(len(view.samples) for view in then.values())
@@ -130,7 +130,7 @@ def test_streams_stand_as_they_stood(bridge, wall, table, show, told_runs, tmp_p
     assert len(states) >= 3
     bridge.scope.follow()
     table._on_refresh()
-    assert wall.cards.ids == sorted(table.model.rows) == list(bridge.requests)
+    assert wall.cards.ids == sorted(table.model.order) == list(bridge.requests)
     first = wall.cards.ids[0]
     assert told(wall.cards.view(first)) == told(bridge.requests[first])
     assert not wall.counts.text().startswith("at ")
@@ -145,11 +145,11 @@ def test_what_comes_in_does_not_disturb_the_past(bridge, tell, story, wall, tabl
     table._on_refresh()
     assert (wall.cards.viewport().grab().toImage(), wall.counts.text()) == before
     assert before[1] == "at 150 ms  ·  1 running  ·  1 waiting  ·  0 done"
-    assert (wall.cards.ids, table.model.rows) == ([1, 2], [1, 2])
+    assert (wall.cards.ids, table.model.order) == ([1, 2], [1, 2])
     assert wall.cards.view(1).text == "Once"
     bridge.scope.follow()
     table._on_refresh()
-    assert (wall.cards.ids, table.model.rows) == ([1, 2, 3], [1, 2, 3])
+    assert (wall.cards.ids, table.model.order) == ([1, 2, 3], [1, 2, 3])
     assert wall.cards.view(1).text == "Once upon a"
     assert wall.counts.text() == "1 running  ·  1 waiting  ·  1 done"
     tell([story.step({1: " time"})])
@@ -272,5 +272,5 @@ def test_another_trace_is_followed_from_its_newest(bridge, show, wall, table, ch
     bridge.scope.seek(0.5)
     bridge.show(Trace())
     table._on_refresh()
-    assert (wall.cards.ids, table.model.rows, wall.counts.text()) == ([], [], "")
+    assert (wall.cards.ids, table.model.order, wall.counts.text()) == ([], [], "")
     assert charts.span() == (0.0, 10.0)
