@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.kernels.jit import arguments_of, jit, tl
+from engine.kernels.jit import Launch, jit, tl
 
 COLUMNS = 8  # that share an int32 word
 LEAST_K = 16  # of a tensor core's product: groups are multiples of it
@@ -51,10 +51,15 @@ def steps(words: tl.tensor, zeros: tl.tensor, SHIFT: tl.constexpr, DTYPE: tl.con
 
 
 @jit
-def side_by_side(
-    t0: tl.tensor, t1: tl.tensor, t2: tl.tensor, t3: tl.tensor, t4: tl.tensor, t5: tl.tensor, t6: tl.tensor,
-    t7: tl.tensor, ROWS: tl.constexpr, WORDS: tl.constexpr,
-) -> tl.tensor:  # fmt: skip
+def pair_of_steps(words: tl.tensor, zeros: tl.tensor, PAIR: tl.constexpr, DTYPE: tl.constexpr) -> tl.tensor:
+    """The steps of columns 2 * PAIR and 2 * PAIR + 1 of each word."""
+    return steps(words, zeros, 4 * PAIR, DTYPE), steps(words, zeros, 16 + 4 * PAIR, DTYPE)
+
+
+@jit
+def side_by_side(  # type: ignore[no-untyped-def]
+    t0, t1, t2, t3, t4, t5, t6, t7, ROWS: tl.constexpr, WORDS: tl.constexpr
+):
     """Columns 0 to 7 of each word, eight [ROWS, WORDS], as [ROWS, WORDS * 8] in the order of the outputs."""
     even = tl.join(tl.join(t0, t4), tl.join(t2, t6))
     odd = tl.join(tl.join(t1, t5), tl.join(t3, t7))
@@ -79,8 +84,9 @@ def add_columns(
     pair = tl.load(scales + PAIR, mask=mask, other=0)
     low = pair.to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
     high = (pair >> 16).to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
-    even += tl.dot(x, steps(words, zeros, 4 * PAIR, x.dtype), input_precision="ieee") * low[None, :]
-    odd += tl.dot(x, steps(words, zeros, 16 + 4 * PAIR, x.dtype), input_precision="ieee") * high[None, :]
+    evens, odds = pair_of_steps(words, zeros, PAIR, x.dtype)
+    even += tl.dot(x, evens, input_precision="ieee") * low[None, :]
+    odd += tl.dot(x, odds, input_precision="ieee") * high[None, :]
     return even, odd
 
 
@@ -125,13 +131,11 @@ def awq_matmul_kernel(
             group = start // GROUP  # scales are too few to leave int32
             zeros = tl.load(qzeros + group * words + w, mask=mine, other=0)
             scale = tl.load(scales + group * words * 8 + n, mask=within, other=0.0).to(tl.float32)
-            weights = side_by_side(
-                steps(packed, zeros, 0, x.dtype.element_ty), steps(packed, zeros, 16, x.dtype.element_ty),
-                steps(packed, zeros, 4, x.dtype.element_ty), steps(packed, zeros, 20, x.dtype.element_ty),
-                steps(packed, zeros, 8, x.dtype.element_ty), steps(packed, zeros, 24, x.dtype.element_ty),
-                steps(packed, zeros, 12, x.dtype.element_ty), steps(packed, zeros, 28, x.dtype.element_ty),
-                BLOCK_K, BLOCK_W,
-            )  # fmt: skip
+            a = pair_of_steps(packed, zeros, 0, x.dtype.element_ty)
+            b = pair_of_steps(packed, zeros, 1, x.dtype.element_ty)
+            c = pair_of_steps(packed, zeros, 2, x.dtype.element_ty)
+            d = pair_of_steps(packed, zeros, 3, x.dtype.element_ty)
+            weights = side_by_side(*a, *b, *c, *d, BLOCK_K, BLOCK_W)
             total += tl.dot(tile, weights, input_precision="ieee") * scale[None, :]
     else:
         t0 = tl.zeros([BLOCK_M, BLOCK_W], tl.float32)
@@ -215,7 +219,7 @@ class Tiling:
 # By the most rows. A warp of the first covers 8 words, 64 columns; none spills registers on sm_80, 89, 90 and 100.
 TILINGS = {SINGLE_ROWS: Tiling(16, 32, 128, 4, 4), 32: Tiling(32, 16, 128, 4, 3), FUSED_ROWS: Tiling(64, 16, 64, 4, 3)}
 UNPACK_N, UNPACK_K = 256, 32
-OPTIONS = {"num_warps": 4, "enable_fp_fusion": True}  # said outright: Triton's default changes in 3.10
+OPTIONS: dict[str, Any] = {"num_warps": 4, "enable_fp_fusion": True}  # said outright: Triton's default changes in 3.10
 
 
 def tiling(rows: int, group: int) -> Tiling:
@@ -251,15 +255,15 @@ def awq_matmul(
         torch.mm(flat, weight, out=target) if bias is None else torch.addmm(bias, flat, weight, out=target)
     elif len(flat):
         processors = torch.cuda.get_device_properties(x.device).multi_processor_count if x.is_cuda else 4
-        for kernel, grid, arguments in launches(target, flat, qweight, qzeros, scales, bias, processors):
-            kernel[grid](**arguments)
+        for launch in launches(target, flat, qweight, qzeros, scales, bias, processors):
+            launch()
     return out
 
 
 def launches(
     out: Tensor, x: Tensor, qweight: Tensor, qzeros: Tensor, scales: Tensor, bias: Tensor | None, processors: int
-) -> list[tuple[Any, tuple[int, ...], dict[str, Any]]]:
-    """The kernels of one product with grids and arguments, reading shapes and strides alone."""
+) -> list[Launch]:
+    """The kernels of one product, reading shapes and strides alone."""
     (rows, inputs), words = x.shape, qweight.shape[1]
     group = inputs // qzeros.shape[0]
     tiles = tiling(rows, group)
@@ -274,12 +278,11 @@ def launches(
     sizes = rows, inputs, words, x.stride(0), part_inputs, group
     shape = split == 1 and bias is not None, joined, tiles.block_m, tiles.block_w, tiles.block_k
     options = {"num_warps": tiles.num_warps, "num_stages": tiles.num_stages, "enable_fp_fusion": True}
-    product = arguments_of(awq_matmul_kernel, (*tensors, *sizes, *shape), options)
-    if split == 1:
-        return [(awq_matmul_kernel, (*grid, 1), product)]
-    added = out.numel(), out.shape[1], split, bias is not None, ADDED
-    add = arguments_of(add_parts_kernel, (out, sums, bias, *added), OPTIONS)
-    return [(awq_matmul_kernel, (*grid, split), product), (add_parts_kernel, (-(-out.numel() // ADDED),), add)]
+    made = [Launch.of(awq_matmul_kernel, (*grid, split), (*tensors, *sizes, *shape), **options)]
+    if split > 1:
+        values = out, sums, bias, out.numel(), out.shape[1], split, bias is not None, ADDED
+        made.append(Launch.of(add_parts_kernel, (-(-out.numel() // ADDED),), values, **OPTIONS))
+    return made
 
 
 def awq_unpack(
@@ -288,18 +291,14 @@ def awq_unpack(
     """The weights [inputs, outputs], rounded once to `dtype`: the transpose of `awq_layout.dequantize`, bit for bit."""
     inputs, words = qweight.shape
     out = torch.empty(inputs, words * COLUMNS, dtype=dtype, device=qweight.device) if out is None else out
-    grid, arguments = unpack_launch(out, qweight, qzeros, scales)
-    awq_unpack_kernel[grid](**arguments)
+    unpack_launch(out, qweight, qzeros, scales)()
     return out
 
 
-def unpack_launch(
-    out: Tensor, qweight: Tensor, qzeros: Tensor, scales: Tensor
-) -> tuple[tuple[int, int], dict[str, Any]]:
-    """The grid and the arguments of unpacking, reading shapes alone."""
+def unpack_launch(out: Tensor, qweight: Tensor, qzeros: Tensor, scales: Tensor) -> Launch:
+    """Reads shapes alone."""
     inputs, words = qweight.shape
     group = inputs // qzeros.shape[0]
     block_k = min(UNPACK_K, group & -group)
-    sizes = words, group, UNPACK_N, block_k
-    arguments = arguments_of(awq_unpack_kernel, (out, qweight, qzeros, scales, *sizes), OPTIONS)
-    return (-(-words * COLUMNS // UNPACK_N), inputs // block_k), arguments
+    grid, sizes = (-(-words * COLUMNS // UNPACK_N), inputs // block_k), (words, group, UNPACK_N, block_k)
+    return Launch.of(awq_unpack_kernel, grid, (out, qweight, qzeros, scales, *sizes), **OPTIONS)

@@ -26,6 +26,8 @@ import torch
 from torch import Tensor
 
 from engine.kernels import awq_matmul, rms_norm, rotary, sampling, silu_mul, step_inputs, store_kv
+from engine.kernels.jit import Launch
+from engine.kernels.options import Options
 from engine.kernels.packed_rows import SHORT, PackedRows
 from engine.kernels.paged_attention import launches
 from engine.kernels.rms_norm import Rounding
@@ -38,8 +40,6 @@ REGISTERS = 65536  # of a multiprocessor
 _DTYPES = torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8
 TYPES = dict(zip(_DTYPES, "fp32 fp16 bf16 i32 i64 u8".split()))
 EVERY_OPTION = {"window": True, "softcap": True, "sinks": True}  # of attention
-
-Launch = tuple[Any, dict[str, Any]]  # a kernel and its arguments, tensors that hold nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Specialization:
 
 def specialization(launch: Launch) -> Specialization:
     """As Triton specializes it: on None, on 1 and on multiples of 16."""
-    kernel, arguments = launch
+    kernel, _, arguments = launch
     signature: list[tuple[str, str]] = []
     constants: list[tuple[str, Any]] = []
     aligned: list[int] = []
@@ -147,27 +147,18 @@ def attention(
     heads = kv_heads * group
     q = empty(rows * queries if kind is Rows.SHORT else queries, heads, head_dim, dtype=dtype)
     cache = empty(1000, block_size, kv_heads, head_dim, dtype=dtype)
-    slots = empty(rows)
-    made = launches(
-        q,
-        q,
-        cache,
-        cache,
-        PackedRows(empty(rows + 1), empty(rows), empty(rows, 4096), slots, rows if kind is Rows.SHORT else 0),
-        scale=0.1,
-        sliding_window=1000 if window else None,
-        softcap=30.0 if softcap else None,
-        sinks=empty(heads, dtype=dtype) if sinks else None,
-        sm=sm,
-        processors=1000,  # so many that rows of either kind may be split
-    )
-    return [(kernel, arguments) for kernel, _, arguments in made]
+    short = rows if kind is Rows.SHORT else 0
+    packed = PackedRows(empty(rows + 1), empty(rows), empty(rows, 4096), empty(rows), short)
+    sink = empty(heads, dtype=dtype) if sinks else None
+    options = Options(0.1, 1000 if window else None, 30.0 if softcap else None, sink)
+    # So many processors that rows of either kind may be split.
+    return launches(q, q, cache, cache, packed, options, sm=sm, processors=1000)
 
 
 def storing(dtype: torch.dtype, head_dim: int) -> Launch:
     k = empty(64, 8, head_dim, dtype=dtype)
     cache = empty(1000, 16, 8, head_dim, dtype=dtype)
-    return store_kv.store_kv_kernel, store_kv.launch(k, k, cache, cache, empty(64, dtype=torch.int64))[1]
+    return store_kv.launch(k, k, cache, cache, empty(64, dtype=torch.int64))
 
 
 def making_inputs() -> list[Launch]:
@@ -176,55 +167,43 @@ def making_inputs() -> list[Launch]:
     written = [empty(64, dtype=torch.int64) for _ in range(3)] + [rows]
     state = [empty(257, dtype=torch.int64), empty(257), empty(257, 4096)]
     packed = [rows, empty(65), rows, rows]
-    return [
-        (kernel, dict(zip(kernel.arg_names, values, strict=True)) | step_inputs.OPTIONS)
-        for kernel, values in [
-            (step_inputs.apply_changes_kernel, [rows, rows, 64, step_inputs.BLOCK]),
-            (step_inputs.decode_inputs_kernel, [*written, rows, *state, 64, 256, 4096, 16, step_inputs.BLOCK]),
-            (step_inputs.packed_inputs_kernel, [*written, *packed, *state, 64, 64, 4096, 16, step_inputs.BLOCK]),
-        ]
+    kernels = [
+        (step_inputs.apply_changes_kernel, [rows, rows, 64, step_inputs.BLOCK]),
+        (step_inputs.decode_inputs_kernel, [*written, rows, *state, 64, 256, 4096, 16, step_inputs.BLOCK]),
+        (step_inputs.packed_inputs_kernel, [*written, *packed, *state, 64, 64, 4096, 16, step_inputs.BLOCK]),
     ]
+    return [Launch.of(kernel, (1,), values, **step_inputs.OPTIONS) for kernel, values in kernels]
 
 
 def drawing(vocabulary: int, dtype: torch.dtype) -> list[Launch]:
     """The kernels that draw the tokens of 64 rows with limits."""
-    made, _, _ = sampling.launches(
-        empty(64, vocabulary, dtype=dtype),
-        empty(64),
-        empty(64),
-        empty(257, sampling.WORDS),
-        empty(257, vocabulary, dtype=torch.uint8),
-        empty(257, dtype=torch.int64),
-        limited=True,
-    )
-    return [(kernel, arguments) for kernel, _, arguments in made]
+    logits, slots, seen = empty(64, vocabulary, dtype=dtype), empty(64), empty(257, vocabulary, dtype=torch.uint8)
+    state = empty(257, sampling.WORDS), seen, empty(257, dtype=torch.int64)
+    return sampling.launches(logits, slots, slots, *state, limited=True)[0]
 
 
 def norm(x: Tensor, rounding: Rounding) -> Launch:
     weight = None if rounding is Rounding.NONE else x.new_empty(x.shape[-1])
-    return rms_norm.rms_norm_kernel, rms_norm.launch(x.new_empty(x.shape), x, weight, 1e-6, rounding)[1]
+    return rms_norm.launch(x.new_empty(x.shape), x, weight, 1e-6, rounding)
 
 
 def gate(gates: Tensor, up: Tensor, activation: Activation) -> Launch:
-    return silu_mul.act_mul_kernel, silu_mul.launch(gates.new_empty(gates.shape), gates, up, activation)[1]
+    return silu_mul.launch(gates.new_empty(gates.shape), gates, up, activation)
 
 
 def rotation(q: Tensor, k: Tensor, tables: Tensor) -> Launch:
-    q_out, k_out = q.transpose(1, 2), k.transpose(1, 2)
-    return rotary.rotary_kernel, rotary.launch(q_out, k_out, q, k, tables, tables)[1]
+    return rotary.launch(q.transpose(1, 2), k.transpose(1, 2), q, k, tables, tables)
 
 
 def awq_products(rows: int, group: int, dtype: torch.dtype) -> list[Launch]:
     """A product of an 8B model's size, its sum of parts too where there is one."""
     inputs, outputs = 4096, 4096
     x, out = (empty(rows, width, dtype=dtype) for width in (inputs, outputs))
-    made = awq_matmul.launches(out, x, *_awq_weights(inputs, outputs, group), None, processors=132)
-    return [(kernel, arguments) for kernel, _, arguments in made]
+    return awq_matmul.launches(out, x, *_awq_weights(inputs, outputs, group), None, processors=132)
 
 
 def awq_unpacking(dtype: torch.dtype) -> Launch:
-    out = empty(4096, 4096, dtype=dtype)
-    return awq_matmul.awq_unpack_kernel, awq_matmul.unpack_launch(out, *_awq_weights(4096, 4096, 128))[1]
+    return awq_matmul.unpack_launch(empty(4096, 4096, dtype=dtype), *_awq_weights(4096, 4096, 128))
 
 
 def _awq_weights(inputs: int, outputs: int, group: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -303,7 +282,7 @@ def shipped(sm: int) -> dict[str, Launch]:
 
 
 def _name(launch: Launch) -> str:
-    return str(launch[0].fn.__name__).removesuffix("_kernel")
+    return str(launch.kernel.fn.__name__).removesuffix("_kernel")
 
 
 _shipped = cache(shipped)

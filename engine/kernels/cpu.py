@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from engine.kernels.options import Options
 from engine.kernels.padded import NEVER, causal_attention
 
 
@@ -82,10 +83,13 @@ class DecodePlan:
     rows: int
     last: Tensor
     parts: list[Part]
+    _biases: dict[int | None, list[Tensor]] = field(default_factory=dict)
 
     def biases(self, window: int | None) -> list[Tensor]:
-        """The bias of each part."""
-        return [part.bias(self.last, window) for part in self.parts]
+        """The bias of each part, made once a step."""
+        if window not in self._biases:
+            self._biases[window] = [part.bias(self.last, window) for part in self.parts]
+        return self._biases[window]
 
 
 def plan_decode(tables: list[list[int]], lengths: list[int], block_size: int) -> DecodePlan:
@@ -154,25 +158,16 @@ def _shared_parts(groups: dict[tuple[int, ...], list[tuple[int, int]]], rows: in
     return parts
 
 
-def decode_attention(
-    q: Tensor,
-    k_cache: Tensor,
-    v_cache: Tensor,
-    plan: DecodePlan,
-    biases: list[Tensor],
-    *,
-    scale: float,
-    softcap: float | None = None,
-    sinks: Tensor | None = None,
-) -> Tensor:
-    """One query a row: q and out `[rows, heads, head_dim]`. `biases` are the plan's for this window."""
+def decode_attention(q: Tensor, k_cache: Tensor, v_cache: Tensor, plan: DecodePlan, options: Options) -> Tensor:
+    """One query a row: q and out `[rows, heads, head_dim]`."""
+    softcap, sinks = options.softcap, options.sinks
     rows, heads, head_dim = q.shape
     kv_heads = k_cache.shape[2]
     group = heads // kv_heads
-    padded = torch.cat([q * scale, q.new_zeros(1, heads, head_dim)])
+    padded = torch.cat([q * options.scale, q.new_zeros(1, heads, head_dim)])
     highest = torch.full((rows + 1, heads), torch.finfo(torch.float32).min)
     read: list[tuple[Tensor, Tensor]] = []
-    for part, bias in zip(plan.parts, biases, strict=True):
+    for part, bias in zip(plan.parts, plan.biases(options.window), strict=True):
         (sets, owners), keys = part.rows.shape, part.position.shape[1]
         k, v = part.read(k_cache, v_cache)
         queries = padded.index_select(0, part.rows.flatten()).view(sets, owners, kv_heads, group, head_dim)
@@ -234,25 +229,14 @@ class PrefillRow:
 
 
 def prefill_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    k_cache: Tensor,
-    v_cache: Tensor,
-    row: PrefillRow,
-    *,
-    scale: float,
-    window: int | None = None,
-    softcap: float | None = None,
-    sinks: Tensor | None = None,
+    q: Tensor, k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, row: PrefillRow, options: Options
 ) -> Tensor:
     """A row's tokens over its context. q `[tokens, heads, head_dim]`, out as q; k and v are theirs, and are in the
     cache already."""
     if row.table is not None:
         k, v = gather_context(k_cache, row.table, row.context), gather_context(v_cache, row.table, row.context)
     query, key, value = (t.transpose(0, 1)[None] for t in (q, k, v))
-    bias = row.bias(window, q.dtype)
-    return causal_attention(query, key, value, bias, scale=scale, softcap=softcap, sinks=sinks)[0].transpose(0, 1)
+    return causal_attention(query, key, value, row.bias(options.window, q.dtype), options)[0].transpose(0, 1)
 
 
 def gather_context(cache: Tensor, table: Tensor, length: int) -> Tensor:

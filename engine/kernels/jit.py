@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 try:
     import triton.language as tl
@@ -22,13 +22,24 @@ except ImportError:
         return _Missing if fn is None else _Missing(fn)
 
 
-def arguments_of(kernel: Any, values: Sequence[Any], options: dict[str, Any]) -> dict[str, Any]:
-    """A launch's arguments by name: a value for each of the kernel's parameters, in their order, and its options."""
-    return dict(zip(kernel.arg_names, values, strict=True), **options)
+class Launch(NamedTuple):
+    """A launch of a kernel, which a call makes. `arguments` by name are the kernel's own and Triton's options."""
+
+    kernel: Any
+    grid: tuple[int, ...]
+    arguments: dict[str, Any]
+
+    @classmethod
+    def of(cls, kernel: Any, grid: tuple[int, ...], values: Sequence[Any], **options: Any) -> Launch:
+        """With a value for each of the kernel's parameters, in their order."""
+        return cls(kernel, grid, dict(zip(kernel.arg_names, values, strict=True), **options))
+
+    def __call__(self) -> None:
+        self.kernel[self.grid](**self.arguments)
 
 
 def next_power_of_two(n: int) -> int:
     return 1 << (n - 1).bit_length()
 
 
-__all__ = ["arguments_of", "jit", "next_power_of_two", "tl"]
+__all__ = ["Launch", "jit", "next_power_of_two", "tl"]

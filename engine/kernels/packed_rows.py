@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from engine.kernels.jit import Launch
 from engine.kernels.splits import Partials, plan_launch
 from engine.kernels.tilings import Rows, Tiling
 
@@ -37,7 +38,7 @@ class Plan:
     items: int
     starts: Tensor  # int32 [2, rows + 1], `plan_splits_kernel`'s
     partials: Partials | None
-    launch: tuple[Any, tuple[int], dict[str, Any]]
+    launch: Launch
 
 
 @dataclass(slots=True)

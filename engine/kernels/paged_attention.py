@@ -9,12 +9,12 @@ FlashAttention-2, section 3.1). How long contexts are split is told in `engine.k
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from engine.kernels.jit import arguments_of, jit, next_power_of_two, tl
+from engine.kernels.jit import Launch, jit, next_power_of_two, tl
+from engine.kernels.options import Options
 from engine.kernels.packed_rows import SHORT, PackedRows, plan
 from engine.kernels.splits import BLOCK_ROWS, find_item, merge_launch
 from engine.kernels.tilings import Tiling, tiling
@@ -48,12 +48,12 @@ def blocks_of_tile(
 
 @jit
 def attend(
-    q: tl.tensor,  # [BLOCK_M, BLOCK_DIM]
-    positions: tl.tensor,  # [BLOCK_M], of the queries
     first: tl.tensor,  # key tiles [first, last) are read,
     last: tl.tensor,
     gap: tl.tensor,  # but of those from `gap` on the ones `skipped` tiles further
     skipped: tl.tensor,
+    q: tl.tensor,  # [BLOCK_M, BLOCK_DIM]
+    positions: tl.tensor,  # [BLOCK_M], of the queries
     first_key: tl.tensor,  # no slot or block-table entry of positions outside [first_key, last_key) is touched
     last_key: tl.tensor,
     peak: tl.tensor,  # fp32 [BLOCK_M], the highest score so far, in powers of two; finite
@@ -227,17 +227,18 @@ def paged_attention_kernel(
     k_head = k_cache + kv_head.to(tl.int64) * k_head_stride
     v_head = v_cache + kv_head.to(tl.int64) * v_head_stride
     block_table = block_tables + table.to(tl.int64) * table_stride
+    cache = k_head, v_head, block_table, k_block_stride, k_slot_stride, v_block_stride, v_slot_stride
+    how = scale, sliding_window, softcap
     for masked in tl.static_range(2):
         if masked:  # the tiles before and after the full ones
             begin, end = first, last - (last_full - first_full)
         else:
             begin, end = first_full, last_full
+        tiles = begin, end, first_full, last_full - first_full
+        state = query_tile, positions, first_key, last_key, peak, total, weighted
         peak, total, weighted = attend(
-            query_tile, positions, begin, end, first_full, last_full - first_full, first_key, last_key,
-            peak, total, weighted, k_head, v_head, block_table,
-            k_block_stride, k_slot_stride, v_block_stride, v_slot_stride, scale, sliding_window, softcap,
-            masked, HAS_WINDOW, HAS_SOFTCAP, BLOCK_SIZE, HEAD_DIM, BLOCK_KEYS, BLOCK_DIM,
-        )  # fmt: skip
+            *tiles, *state, *cache, *how, masked, HAS_WINDOW, HAS_SOFTCAP, BLOCK_SIZE, HEAD_DIM, BLOCK_KEYS, BLOCK_DIM
+        )
 
     if SPLIT and splits > 1:
         part = (tl.load(plan + rows + 1 + row) + index).to(tl.int64) * KV_HEADS + kv_head
@@ -264,11 +265,8 @@ def paged_attention(
     k_cache: Tensor,
     v_cache: Tensor,
     rows: PackedRows,
+    options: Options,
     *,
-    scale: float,
-    sliding_window: int | None = None,
-    softcap: float | None = None,
-    sinks: Tensor | None = None,
     out: Tensor | None = None,
     tiling: Tiling | None = None,
     processors: int | None = None,
@@ -282,20 +280,8 @@ def paged_attention(
     """
     out = torch.empty(q.shape, dtype=q.dtype, device=q.device) if out is None else out
     q = q if q.stride(-1) == 1 else q.contiguous()
-    for kernel, grid, arguments in launches(
-        out,
-        q,
-        k_cache,
-        v_cache,
-        rows,
-        scale=scale,
-        sliding_window=sliding_window,
-        softcap=softcap,
-        sinks=sinks,
-        given=tiling,
-        processors=processors,
-    ):
-        kernel[grid](**arguments)
+    for launch in launches(out, q, k_cache, v_cache, rows, options, given=tiling, processors=processors):
+        launch()
     return out
 
 
@@ -305,29 +291,26 @@ def launches(
     k_cache: Tensor,
     v_cache: Tensor,
     rows: PackedRows,
+    options: Options,
     *,
-    scale: float,
-    sliding_window: int | None = None,
-    softcap: float | None = None,
-    sinks: Tensor | None = None,
     given: Tiling | None = None,
     sm: int | None = None,
     processors: int | None = None,
-) -> list[tuple[Any, tuple[int], dict[str, Any]]]:
-    """The kernels of one call with grids and arguments, reading shapes and strides alone."""
+) -> list[Launch]:
+    """The kernels of one call, reading shapes and strides alone."""
     facts = device_facts(q.device)
     sm, processors = sm or facts[0], processors or facts[1]
     tokens, heads, head_dim = q.shape
     kv_heads = k_cache.shape[2]
-    done: list[tuple[Any, tuple[int], dict[str, Any]]] = []
+    window, done = options.window, list[Launch]()
     if not tokens:
         return done
     for part in rows.parts(tokens):
         tiles = given or tiling(sm, part.kind, head_dim, q.dtype, heads // kv_heads, part.queries)
         # A plan made before a capture is not part of the graph.
-        key = (part.kind, sliding_window, k_cache.shape, heads, tiles, processors, _is_captured(q))
+        key = (part.kind, window, k_cache.shape, heads, tiles, processors, _is_captured(q))
         if key not in rows.plans:
-            rows.plans[key] = plan(part, q, k_cache, sliding_window, tiles, processors)
+            rows.plans[key] = plan(part, q, k_cache, window, tiles, processors)
             done.append(rows.plans[key].launch)
         planned = rows.plans[key]
         partials = planned.partials
@@ -335,14 +318,13 @@ def launches(
         tensors = q, k_cache, v_cache, part.block_tables, part.table_rows, part.query_starts, part.context_lengths
         sizes = len(part.context_lengths), part.block_tables.stride(0)
         strides = *out.stride()[:2], *q.stride()[:2], *k_cache.stride()[:3], *v_cache.stride()[:3]
-        how = scale, sliding_window or 0, softcap or 0.0
-        has = (x is not None for x in (partials, part.table_rows, sliding_window, softcap, sinks))
+        how = options.scale, window or 0, options.softcap or 0.0
+        has = (x is not None for x in (partials, part.table_rows, window, options.softcap, options.sinks))
         shape = k_cache.shape[1], head_dim, kv_heads, heads // kv_heads
         blocks = tiles.block_m, tiles.block_keys, max(32, next_power_of_two(head_dim)), BLOCK_ROWS
-        values = out, *states, *tensors, planned.starts, sinks, *sizes, *strides, *how, *has, *shape, *blocks
-        options = {"num_warps": tiles.num_warps, "num_stages": tiles.num_stages, "enable_fp_fusion": True}
-        arguments = arguments_of(paged_attention_kernel, values, options)
-        done.append((paged_attention_kernel, (planned.items * kv_heads,), arguments))
+        values = out, *states, *tensors, planned.starts, options.sinks, *sizes, *strides, *how, *has, *shape, *blocks
+        built = {"num_warps": tiles.num_warps, "num_stages": tiles.num_stages, "enable_fp_fusion": True}
+        done.append(Launch.of(paged_attention_kernel, (planned.items * kv_heads,), values, **built))
         if partials is not None:
             done.append(merge_launch(out, partials, planned.starts, part.query_starts))
     return done

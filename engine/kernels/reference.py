@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from engine.kernels.options import Options
+
 
 def store_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tensor) -> None:
     """Write each token's key and value into its slot of the cache, in place.
@@ -26,11 +28,7 @@ def paged_attention(
     block_tables: Tensor,
     query_starts: Tensor,
     context_lengths: Tensor,
-    *,
-    scale: float,
-    sliding_window: int | None = None,
-    softcap: float | None = None,
-    sinks: Tensor | None = None,
+    options: Options,
 ) -> Tensor:
     """Causal attention of packed query tokens over a paged KV cache; returns `[tokens, heads, head_dim]` like q.
 
@@ -41,14 +39,12 @@ def paged_attention(
     Entries that hold no position some query of the row may see are arbitrary (-1, say) and never read.
     query_starts: int32 `[rows + 1]`. context_lengths: int32 `[rows]`, the tokens known, this step's included, whose
     keys and values are already stored: query j of a row is at position context_length - query_length + j.
-    sliding_window: a query at position p sees the keys in `(p - sliding_window, p]`.
-    softcap: scores become softcap * tanh(score / softcap), after the scale.
-    sinks: `[heads]`, one more logit in the softmax's denominator, with no value (neither scaled nor capped).
 
     Output of tokens past `query_starts[-1]`, which belong to no row, is unspecified. Computed in float64 and rounded
     once, to q's dtype; pass `q.double()` to have it unrounded.
     """
     out = torch.zeros_like(q)
+    sliding_window, softcap, sinks = options.window, options.softcap, options.sinks
     block_size = k_cache.shape[1]
     group = q.shape[1] // k_cache.shape[2]
     starts = query_starts.tolist()
@@ -64,7 +60,7 @@ def paged_attention(
         k = k_cache[blocks, offsets].double().repeat_interleave(group, dim=1)
         v = v_cache[blocks, offsets].double().repeat_interleave(group, dim=1)
 
-        scores = torch.einsum("qhd,khd->hqk", q[tokens].double(), k) * scale
+        scores = torch.einsum("qhd,khd->hqk", q[tokens].double(), k) * options.scale
         if softcap is not None:
             scores = softcap * torch.tanh(scores / softcap)
         visible = keys <= queries

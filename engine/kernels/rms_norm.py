@@ -5,12 +5,11 @@ from __future__ import annotations
 
 from enum import Enum
 from math import prod
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from engine.kernels.jit import arguments_of, jit, next_power_of_two, tl
+from engine.kernels.jit import Launch, jit, next_power_of_two, tl
 
 WIDEST = 16_384  # elements of a row, held in registers
 TILE = 1024  # elements of a program whose rows are short
@@ -73,15 +72,12 @@ def rms_norm(x: Tensor, weight: Tensor | None, eps: float, rounding: Rounding) -
     if out.stride() != x.stride():  # a view with gaps
         out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     if x.numel():
-        grid, arguments = launch(out, x, weight, eps, rounding)
-        rms_norm_kernel[grid](**arguments)
+        launch(out, x, weight, eps, rounding)()
     return out
 
 
-def launch(
-    out: Tensor, x: Tensor, weight: Tensor | None, eps: float, rounding: Rounding
-) -> tuple[tuple[int], dict[str, Any]]:
-    """The grid and the arguments of one launch. `out` is dense: it lies as `x` does, or is contiguous."""
+def launch(out: Tensor, x: Tensor, weight: Tensor | None, eps: float, rounding: Rounding) -> Launch:
+    """`out` is dense: it lies as `x` does, or is contiguous."""
     width = x.shape[-1]
     assert width <= WIDEST
     rows = x.numel() // width
@@ -99,9 +95,9 @@ def launch(
     sizes = NUMBERS[rounding], width, block_rows, block_width
     strides = rows, inner, outer_stride, inner_stride, width
     warps = max(1, min(MOST_WARPS, block_rows * block_width // (32 * A_THREAD)))
-    options = {"num_warps": warps, "enable_fp_fusion": False}  # torch rounds each product by itself
-    arguments = arguments_of(rms_norm_kernel, (out, x, weight, *strides, eps, *sizes), options)
-    return (-(-rows // block_rows),), arguments
+    values = out, x, weight, *strides, eps, *sizes
+    # Without fusion: torch rounds each product by itself.
+    return Launch.of(rms_norm_kernel, (-(-rows // block_rows),), values, num_warps=warps, enable_fp_fusion=False)
 
 
 def two_levels(x: Tensor) -> tuple[int, int, int, int] | None:

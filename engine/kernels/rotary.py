@@ -3,12 +3,10 @@ head's dimension i turned with dimension i + head_dim / 2, as transformers' mode
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from engine.kernels.jit import arguments_of, jit, next_power_of_two, tl
+from engine.kernels.jit import Launch, jit, next_power_of_two, tl
 
 PAIRS = 1024  # of dimensions that a program turns: 8 a thread of four warps
 
@@ -86,18 +84,15 @@ def rotary_kernel(
     sin_at = sin + batch * sin_batch_stride + token * sin_token_stride + dim
     low_cos, high_cos = tl.load(cos_at, mask=there, other=0.0), tl.load(cos_at + HIGH, mask=there, other=0.0)
     low_sin, high_sin = tl.load(sin_at, mask=there, other=0.0), tl.load(sin_at + HIGH, mask=there, other=0.0)
+    tables = low_cos, low_sin, high_cos, high_sin
+    out_at = batch * tokens * (HALF * 2)
     if program < q_programs:
-        turn_heads(
-            q_out + batch * tokens * q_heads * (HALF * 2), q + batch * q_batch_stride, token, tokens,
-            program * BLOCK_HEADS, q_heads, q_head_stride, q_token_stride,
-            low_cos, low_sin, high_cos, high_sin, dim, HALF, BLOCK_HEADS,
-        )  # fmt: skip
+        to, x, strides = q_out + out_at * q_heads, q + batch * q_batch_stride, (q_head_stride, q_token_stride)
+        turn_heads(to, x, token, tokens, program * BLOCK_HEADS, q_heads, *strides, *tables, dim, HALF, BLOCK_HEADS)
     else:
-        turn_heads(
-            k_out + batch * tokens * k_heads * (HALF * 2), k + batch * k_batch_stride, token, tokens,
-            (program - q_programs) * BLOCK_HEADS, k_heads, k_head_stride, k_token_stride,
-            low_cos, low_sin, high_cos, high_sin, dim, HALF, BLOCK_HEADS,
-        )  # fmt: skip
+        to, x, strides = k_out + out_at * k_heads, k + batch * k_batch_stride, (k_head_stride, k_token_stride)
+        first = (program - q_programs) * BLOCK_HEADS
+        turn_heads(to, x, token, tokens, first, k_heads, *strides, *tables, dim, HALF, BLOCK_HEADS)
 
 
 def rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
@@ -109,15 +104,12 @@ def rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tens
         torch.empty(x.shape[0], x.shape[2], x.shape[1], x.shape[3], dtype=x.dtype, device=x.device) for x in (q, k)
     )
     if q.numel():
-        grid, arguments = launch(q_out, k_out, q, k, cos, sin)
-        rotary_kernel[grid](**arguments)
+        launch(q_out, k_out, q, k, cos, sin)()
     return q_out.transpose(1, 2), k_out.transpose(1, 2)
 
 
-def launch(
-    q_out: Tensor, k_out: Tensor, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor
-) -> tuple[tuple[int, int, int], dict[str, Any]]:
-    """The grid and the arguments of one launch, reading shapes and strides alone."""
+def launch(q_out: Tensor, k_out: Tensor, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> Launch:
+    """Reads shapes and strides alone."""
     batch, q_heads, tokens, head_dim = q.shape
     half, k_heads = head_dim // 2, k.shape[1]
     block_half = next_power_of_two(half)
@@ -132,6 +124,6 @@ def launch(
     heads, strides = (tokens, q_heads, k_heads, q_programs), [stride(x, i) for x in (q, k) for i in range(3)]
     strides += [stride(x, i) for x in (cos, sin) for i in range(2)]
     sizes = half, half if cos.shape[-1] == head_dim else 0, block_tokens, block_heads, block_half
-    options = {"enable_fp_fusion": False}  # torch rounds each product by itself
-    arguments = arguments_of(rotary_kernel, (q_out, k_out, q, k, cos, sin, *heads, *strides, *sizes), options)
-    return (-(-tokens // block_tokens), q_programs + k_programs, batch), arguments
+    grid = -(-tokens // block_tokens), q_programs + k_programs, batch
+    values = q_out, k_out, q, k, cos, sin, *heads, *strides, *sizes
+    return Launch.of(rotary_kernel, grid, values, enable_fp_fusion=False)  # torch rounds each product by itself

@@ -15,14 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.kernels.jit import jit, next_power_of_two, tl
+from engine.kernels.jit import Launch, jit, next_power_of_two, tl
 from engine.kernels.sampling_limits import (
     adjusted,
-    as_float,
+    asked_of,
     groups_kernel,
     has_limits,
     lowest_kept,
-    penalty_of,
     read_tile,
     weight_of_kept,
 )
@@ -71,11 +70,7 @@ def scan_kernel(
     chunks = tl.num_programs(1)
     slot = tl.load(slots + row).to(tl.int64)
     words = parameters + slot * WORDS
-    temperature = as_float(tl.load(words))
-    top_k = tl.load(words + 1)
-    top_p = as_float(tl.load(words + 2))
-    min_p = as_float(tl.load(words + 3))
-    penalty = penalty_of(words)
+    temperature, top_k, top_p, min_p, penalty = asked_of(words)
 
     group = chunk * (CHUNK // GROUP) + tl.arange(0, CHUNK // GROUP)
     at = group[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
@@ -133,11 +128,7 @@ def pick_kernel(
     row = tl.program_id(0).to(tl.int64)
     slot = tl.load(slots + row).to(tl.int64)
     words = parameters + slot * WORDS
-    temperature = as_float(tl.load(words))
-    top_k = tl.load(words + 1)
-    top_p = as_float(tl.load(words + 2))
-    min_p = as_float(tl.load(words + 3))
-    penalty = penalty_of(words)
+    temperature, top_k, top_p, min_p, penalty = asked_of(words)
     row_logits = logits + row * row_stride
     row_seen = seen + slot * vocabulary
 
@@ -160,25 +151,18 @@ def pick_kernel(
         if limited:
             unused = tl.where(penalty == 1.0, UNUSED, 0).to(tl.int64)
             count = tl.load(counts + row)
+            tiles = tl.cdiv(count, TILE)
+            listed_ones = row_logits, row_seen, row_listed, count, vocabulary, vocabulary, penalty
             floor = tl.load(bounds + row)
             total = tl.sum(weights, 0)
             if (top_k > 0) & (top_k < vocabulary):
                 floor = lowest_kept(
-                    row_logits, row_seen, row_listed, count, vocabulary, penalty, top, inverse, unused, floor,
-                    top_k.to(tl.float32), False, TILE, GROUP,
-                )  # fmt: skip
-                total = weight_of_kept(
-                    row_logits, row_seen, row_listed, count, vocabulary, penalty, top, inverse, floor, 0.0, TILE, GROUP
-                ).to(tl.float32)
+                    listed_ones, tiles, top, inverse, unused, floor, top_k.to(tl.float32), False, TILE, GROUP
+                )
+                total = weight_of_kept(listed_ones, tiles, top, inverse, floor, 0.0, TILE, GROUP).to(tl.float32)
             if top_p < 1:
-                floor = lowest_kept(
-                    row_logits, row_seen, row_listed, count, vocabulary, penalty, top, inverse, unused, floor,
-                    top_p * total, True, TILE, GROUP,
-                )  # fmt: skip
-            mark = number * weight_of_kept(
-                row_logits, row_seen, row_listed, count, vocabulary, penalty, top, inverse, floor, min_p, TILE, GROUP
-            )
-            tiles = tl.cdiv(count, TILE)
+                floor = lowest_kept(listed_ones, tiles, top, inverse, unused, floor, top_p * total, True, TILE, GROUP)
+            mark = number * weight_of_kept(listed_ones, tiles, top, inverse, floor, min_p, TILE, GROUP)
             begin = vocabulary + 0
         else:
             floor = tl.full([], float("-inf"), tl.float32)
@@ -196,7 +180,8 @@ def pick_kernel(
         last = token  # rounding may leave the mark beyond every sum: then it is the last that has a weight
         tile = 0
         while (found == vocabulary) & (tile < tiles):
-            at, x = read_tile(row_logits, row_seen, row_listed, tile, count, begin, vocabulary, penalty, TILE, GROUP)
+            read = row_logits, row_seen, row_listed, count, begin, vocabulary, penalty
+            at, x = read_tile(read, tile, TILE, GROUP)
             weight = tl.exp((x - top) * inverse)
             weight = tl.where((x >= floor) & (weight >= min_p), weight, 0.0)
             running = before + tl.cumsum(weight.to(tl.float64), 0)
@@ -236,8 +221,8 @@ def sample(
     whether any row limits its tokens by top-k, top-p or min-p. Nothing waits for the device.
     """
     made, tokens, logprobs = launches(logits, slots, positions, parameters, seen, last_tokens, limited=limited)
-    for kernel, grid, arguments in made:
-        kernel[grid](**arguments)
+    for launch in made:
+        launch()
     return tokens, logprobs
 
 
@@ -250,8 +235,8 @@ def launches(
     last_tokens: Tensor,
     *,
     limited: bool,
-) -> tuple[list[tuple[Any, tuple[int, ...], dict[str, Any]]], Tensor, Tensor]:
-    """The kernels of `sample` in order, each with its grid and arguments, and the tensors that they fill."""
+) -> tuple[list[Launch], Tensor, Tensor]:
+    """The kernels of `sample` in order, and the tensors that they fill."""
     rows, vocabulary = logits.shape
     group = GROUP * next_power_of_two(-(-vocabulary // (GROUP * MOST_GROUPS)))
     chunks = -(-vocabulary // CHUNK)
@@ -283,8 +268,8 @@ def launches(
     options = {"TILE": TILE * GROUP // group, "num_warps": 4}
     options["maxnreg"] = 128  # left alone, ptxas spills a few registers to fit more programs
     pick = shared | source | tiles | over_chunks | by_value | drawn | options
-    made: list[tuple[Any, tuple[int, ...], dict[str, Any]]] = [(scan_kernel, (rows, chunks), scan)]
+    made = [Launch(scan_kernel, (rows, chunks), scan)]
     if limited:
-        made.append((groups_kernel, (rows,), choose))
-    made.append((pick_kernel, (rows,), pick))
+        made.append(Launch(groups_kernel, (rows,), choose))
+    made.append(Launch(pick_kernel, (rows,), pick))
     return made, tokens, logprobs

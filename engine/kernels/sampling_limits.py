@@ -15,10 +15,12 @@ def as_float(words: tl.tensor) -> tl.tensor:
 
 
 @jit
-def penalty_of(words: tl.tensor) -> tl.tensor:
-    """The repetition penalty; that of a slot that nobody had is 0, and means none."""
+def asked_of(words: tl.tensor) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
+    """A slot's temperature, top-k, top-p, min-p and repetition penalty; a slot that nobody had has zeros, of which the
+    penalty means none."""
     penalty = as_float(tl.load(words + 4))
-    return tl.where(penalty > 0, penalty, 1.0)
+    top_p, min_p = as_float(tl.load(words + 2)), as_float(tl.load(words + 3))
+    return as_float(tl.load(words)), tl.load(words + 1), top_p, min_p, tl.where(penalty > 0, penalty, 1.0)
 
 
 @jit
@@ -76,11 +78,7 @@ def groups_kernel(
 ) -> None:
     row = tl.program_id(0).to(tl.int64)
     words = parameters + tl.load(slots + row).to(tl.int64) * WORDS
-    temperature = as_float(tl.load(words))
-    top_k = tl.load(words + 1)
-    top_p = as_float(tl.load(words + 2))
-    min_p = as_float(tl.load(words + 3))
-    penalty = penalty_of(words)
+    temperature, top_k, top_p, min_p, penalty = asked_of(words)
     if has_limits(temperature, top_k, top_p, min_p, vocabulary):
         group = tl.arange(0, BLOCK_GROUPS)
         tops = tl.load(highest + row * groups + group, mask=group < groups, other=float("-inf"))
@@ -132,12 +130,11 @@ def groups_kernel(
 
 
 @jit
-def read_tile(  # type: ignore[no-untyped-def]
-    row_logits, row_seen, listed, tile, count, first, vocabulary, penalty, TILE: tl.constexpr, GROUP: tl.constexpr
-):
+def read_tile(row, tile, TILE: tl.constexpr, GROUP: tl.constexpr):  # type: ignore[no-untyped-def]
     """A tile of groups of neighbouring tokens, in order: the tokens and their logits after the penalty, both
     `[TILE * GROUP]`, -inf beyond the vocabulary. The groups are the `count` listed ones, then `first` and on.
     """
+    row_logits, row_seen, listed, count, first, vocabulary, penalty = row
     index = tl.arange(0, TILE * GROUP)
     entry = tile * TILE + index // GROUP
     group = tl.load(listed + entry, mask=entry < count, other=0)
@@ -150,12 +147,11 @@ def read_tile(  # type: ignore[no-untyped-def]
 
 @jit
 def lowest_kept(  # type: ignore[no-untyped-def]
-    row_logits, row_seen, listed, count, vocabulary, penalty, top, inverse, unused, low, limit,
-    MASS: tl.constexpr, TILE: tl.constexpr, GROUP: tl.constexpr,
-):  # fmt: skip
+    row, tiles, top, inverse, unused, low, limit, MASS: tl.constexpr, TILE: tl.constexpr, GROUP: tl.constexpr
+):
     """The lowest value of at least `low` above which there are fewer tokens than `limit`, or less MASS.
 
-    A search over ranks, four parts at a time; tokens are those of the listed groups.
+    A search over ranks, four parts at a time; tokens are those of the row's `tiles` as `read_tile` reads them.
     """
     left = rank(low, unused) - 1
     right = rank(top, unused)  # nothing is above the highest
@@ -165,8 +161,8 @@ def lowest_kept(  # type: ignore[no-untyped-def]
         a, b, c = value_at(first, unused), value_at(second, unused), value_at(third, unused)
         above_a = tl.zeros([TILE * GROUP], tl.float32)
         above_b, above_c = above_a, above_a
-        for tile in range(tl.cdiv(count, TILE)):
-            at, x = read_tile(row_logits, row_seen, listed, tile, count, vocabulary, vocabulary, penalty, TILE, GROUP)
+        for tile in range(tiles):
+            at, x = read_tile(row, tile, TILE, GROUP)
             if MASS:
                 weight = tl.exp((x - top) * inverse)
             else:
@@ -183,13 +179,12 @@ def lowest_kept(  # type: ignore[no-untyped-def]
 
 @jit
 def weight_of_kept(  # type: ignore[no-untyped-def]
-    row_logits, row_seen, listed, count, vocabulary, penalty, top, inverse, floor, min_p,
-    TILE: tl.constexpr, GROUP: tl.constexpr,
-):  # fmt: skip
-    """The weight of the listed groups' tokens that are of at least the floor and of at least min_p, float64."""
+    row, tiles, top, inverse, floor, min_p, TILE: tl.constexpr, GROUP: tl.constexpr
+):
+    """The weight of those of the tiles' tokens that are of at least the floor and of at least min_p, float64."""
     kept = tl.zeros([TILE * GROUP], tl.float64)
-    for tile in range(tl.cdiv(count, TILE)):
-        _, x = read_tile(row_logits, row_seen, listed, tile, count, vocabulary, vocabulary, penalty, TILE, GROUP)
+    for tile in range(tiles):
+        _, x = read_tile(row, tile, TILE, GROUP)
         weight = tl.exp((x - top) * inverse)
         kept += tl.where((x >= floor) & (weight >= min_p), weight, 0.0).to(tl.float64)
     return tl.sum(kept, 0)

@@ -7,12 +7,11 @@ operations of torch do.
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from engine.kernels.jit import arguments_of, jit, next_power_of_two, tl
+from engine.kernels.jit import Launch, jit, next_power_of_two, tl
 from engine.kernels.rms_norm import two_levels
 
 TILE = 1024  # elements of a program, of one row but where rows are shorter: 8 a thread of four warps
@@ -62,21 +61,20 @@ def act_mul(gate: Tensor, up: Tensor, activation: Activation) -> Tensor:
     gate, up = _in_rows(gate), _in_rows(up)
     out = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)
     if out.numel():
-        grid, arguments = launch(out, gate, up, activation)
-        act_mul_kernel[grid](**arguments)
+        launch(out, gate, up, activation)()
     return out
 
 
-def launch(out: Tensor, gate: Tensor, up: Tensor, activation: Activation) -> tuple[tuple[int, int], dict[str, Any]]:
-    """The grid and the arguments of one launch on tensors whose rows lie evenly."""
+def launch(out: Tensor, gate: Tensor, up: Tensor, activation: Activation) -> Launch:
+    """On tensors whose rows lie evenly."""
     columns = gate.shape[-1]
     rows = gate.numel() // columns
     block_columns = min(TILE, next_power_of_two(columns))
     block_rows = TILE // block_columns
     sizes = _row_stride(gate), _row_stride(up), rows, columns, NUMBERS[activation], block_rows, block_columns
-    options = {"enable_fp_fusion": False}  # torch rounds each product by itself
-    arguments = arguments_of(act_mul_kernel, (out, gate, up, *sizes), options)
-    return (-(-rows // block_rows), -(-columns // block_columns)), arguments
+    grid = -(-rows // block_rows), -(-columns // block_columns)
+    # Without fusion: torch rounds each product by itself.
+    return Launch.of(act_mul_kernel, grid, (out, gate, up, *sizes), enable_fp_fusion=False)
 
 
 def _in_rows(x: Tensor) -> Tensor:

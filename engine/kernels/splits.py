@@ -12,11 +12,11 @@ from typing import Any
 
 from torch import Tensor
 
-from engine.kernels.jit import arguments_of, jit, next_power_of_two, tl
+from engine.kernels.jit import Launch, jit, next_power_of_two, tl
 
 BLOCK_ROWS = 256  # rows that a search or the plan reads at a time
 BLOCK_SPLITS = 16  # parts that a merge reads at a time
-OPTIONS = {"num_warps": 4, "enable_fp_fusion": True}  # said outright: Triton's default changes in 3.10
+OPTIONS: dict[str, Any] = {"num_warps": 4, "enable_fp_fusion": True}  # said outright: Triton's default changes in 3.10
 MERGED_ROWS = 4  # rows of M that a program merges one after another, at most
 
 
@@ -194,24 +194,22 @@ def plan_launch(
     least: int,
     block_tokens: int,
     block_keys: int,
-) -> tuple[Any, tuple[int], dict[str, Any]]:
-    """The kernel, grid and arguments that number the rows' work items, `target` of them wanted, each of at least
-    `least` key tiles, into `starts` int32 [2, rows + 1]."""
+) -> Launch:
+    """Numbers the rows' work items, `target` of them wanted, each of at least `least` key tiles, into `starts` int32
+    [2, rows + 1]."""
     wanted = len(context_lengths), sliding_window or 0, target, least
     sizes = sliding_window is not None, block_tokens, block_keys, BLOCK_ROWS
-    arguments = arguments_of(plan_splits_kernel, (starts, query_starts, context_lengths, *wanted, *sizes), OPTIONS)
-    return plan_splits_kernel, (1,), arguments
+    values = starts, query_starts, context_lengths, *wanted, *sizes
+    return Launch.of(plan_splits_kernel, (1,), values, **OPTIONS)
 
 
-def merge_launch(
-    out: Tensor, partials: Partials, starts: Tensor, query_starts: Tensor
-) -> tuple[Any, tuple[int], dict[str, Any]]:
-    """The kernel, grid and arguments that merge the parts; programs beyond the parts that there are return at once."""
+def merge_launch(out: Tensor, partials: Partials, starts: Tensor, query_starts: Tensor) -> Launch:
+    """Merges the parts; programs beyond the parts that there are return at once."""
     parts, kv_heads, block_m, head_dim = partials.weighted.shape
     programs = max(1, block_m // (2 * MERGED_ROWS))  # a tile that is split has two parts at least
     states, strides = (partials.weighted, partials.peaks, partials.totals), out.stride()[:2]
     shape = kv_heads, out.shape[1] // kv_heads, head_dim, block_m, next_power_of_two(head_dim)
     sizes = *strides, *shape, BLOCK_ROWS, BLOCK_SPLITS, programs
     rows = starts.shape[1] - 1
-    arguments = arguments_of(merge_splits_kernel, (out, *states, starts, query_starts, rows, *sizes), OPTIONS)
-    return merge_splits_kernel, (parts * kv_heads * programs,), arguments
+    values = out, *states, starts, query_starts, rows, *sizes
+    return Launch.of(merge_splits_kernel, (parts * kv_heads * programs,), values, **OPTIONS)

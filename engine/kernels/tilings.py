@@ -43,67 +43,30 @@ class Tiling:
 Table = dict[int, Tiling]  # by padded head_dim
 
 # IEEE products of float32 have no tensor cores: small tiles keep them in registers.
-FLOAT32: Table = {
-    32: Tiling(16, 32, 4, 2, 4),
-    64: Tiling(16, 32, 4, 2, 4),
-    128: Tiling(16, 32, 4, 2, 4),
-    256: Tiling(16, 16, 4, 2, 4),
-}
+FLOAT32: Table = {**dict.fromkeys((32, 64, 128), Tiling(16, 32, 4, 2, 4)), 256: Tiling(16, 16, 4, 2, 4)}
 
 # Short rows: a program has two tiles of keys and values on their way (64 KB in three stages, head_dim 128), and three
 # programs fit a multiprocessor of sm_90 side by side, several times what memory needs to be kept busy (about 20 KB a
-# multiprocessor). Long rows: as many queries a tile as the registers hold, since each key is fetched once a tile.
+# multiprocessor).
+_SHORT = {
+    32: Tiling(32, 64, 4, 3, 4),
+    64: Tiling(32, 64, 4, 2, 4),
+    128: Tiling(32, 64, 4, 3, 4),
+    256: Tiling(32, 32, 4, 2, 4),
+}
+# Long rows: as many queries a tile as the registers hold, since each key is fetched once a tile. 64 rows of M a group
+# of four warps are wgmma's shape.
+_LONG = {**dict.fromkeys((32, 64, 128), Tiling(128, 64, 8, 3, 1)), 256: Tiling(64, 32, 8, 2, 1)}
 _AMPERE = {
-    Rows.SHORT: {
-        32: Tiling(32, 64, 4, 3, 4),
-        64: Tiling(32, 64, 4, 2, 4),
-        128: Tiling(32, 64, 4, 3, 4),
-        256: Tiling(32, 32, 4, 2, 4),
-    },
-    Rows.LONG: {
-        32: Tiling(128, 64, 8, 3, 1),
-        64: Tiling(128, 64, 8, 3, 1),
-        128: Tiling(128, 32, 8, 3, 1),  # 64 keys spill where a group is no power of two
-        256: Tiling(64, 32, 8, 2, 1),
-    },
+    Rows.SHORT: _SHORT,
+    Rows.LONG: _LONG | {128: Tiling(128, 32, 8, 3, 1)},  # 64 keys spill where a group is no power of two
 }
 _ADA = {  # 99 KB of shared memory, and less bandwidth to keep busy: smaller tiles, so that two programs fit
-    Rows.SHORT: {
-        32: Tiling(32, 64, 4, 3, 4),
-        64: Tiling(32, 32, 4, 3, 4),
-        128: Tiling(32, 32, 4, 3, 4),
-        256: Tiling(32, 32, 4, 2, 2),
-    },
-    Rows.LONG: {
-        32: Tiling(128, 64, 8, 3, 1),
-        64: Tiling(128, 64, 8, 3, 1),
-        128: Tiling(128, 64, 8, 2, 1),
-        256: Tiling(64, 32, 8, 2, 1),
-    },
+    Rows.SHORT: _SHORT | dict.fromkeys((64, 128), Tiling(32, 32, 4, 3, 4)) | {256: Tiling(32, 32, 4, 2, 2)},
+    Rows.LONG: _LONG | {128: Tiling(128, 64, 8, 2, 1)},
 }
-_HOPPER = {
-    Rows.SHORT: {
-        32: Tiling(32, 64, 4, 3, 4),
-        64: Tiling(32, 128, 4, 2, 4),
-        128: Tiling(32, 64, 4, 3, 4),
-        256: Tiling(32, 32, 4, 3, 4),
-    },
-    Rows.LONG: {  # 64 rows of M a group of four warps: wgmma's shape
-        32: Tiling(128, 64, 8, 3, 1),
-        64: Tiling(128, 64, 8, 3, 1),
-        128: Tiling(128, 64, 8, 3, 1),
-        256: Tiling(64, 32, 8, 2, 1),
-    },
-}
-_BLACKWELL = {
-    Rows.SHORT: _HOPPER[Rows.SHORT],
-    Rows.LONG: {
-        32: Tiling(128, 64, 8, 3, 1),
-        64: Tiling(128, 64, 8, 3, 1),
-        128: Tiling(128, 64, 8, 3, 1),
-        256: Tiling(64, 32, 4, 2, 2),
-    },
-}
+_HOPPER = {Rows.SHORT: _SHORT | {64: Tiling(32, 128, 4, 2, 4), 256: Tiling(32, 32, 4, 3, 4)}, Rows.LONG: _LONG}
+_BLACKWELL = {Rows.SHORT: _HOPPER[Rows.SHORT], Rows.LONG: _LONG | {256: Tiling(64, 32, 4, 2, 2)}}
 TABLES: dict[int, dict[Rows, Table]] = {80: _AMPERE, 89: _ADA, 90: _HOPPER, 100: _BLACKWELL}  # by sm
 DEFAULT = _ADA  # fits every GPU since
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,17 +11,9 @@ import torch
 from torch import Tensor
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from engine.kernels.options import Options
+
 NAME = "batchscope"
-
-
-@dataclass(slots=True)
-class Options:
-    """What a layer asks of attention: scale of the scores, sliding window in tokens, softcap, sinks `[heads]`."""
-
-    scale: float
-    window: int | None = None
-    softcap: float | None = None
-    sinks: Tensor | None = None
 
 
 class Batch(Protocol):
@@ -62,6 +55,11 @@ def attend(
     if timer is not None:
         timer.seconds += time.perf_counter() - begun
     return out, None
+
+
+def current_device(device: torch.device) -> AbstractContextManager[object]:
+    """Triton launches on the thread's current GPU, which need not be the model's."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 # No mask is registered under the name: transformers then makes none, and does not look for packed sequences in the

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
 
@@ -26,5 +25,4 @@ class GpuBatch:
         q, k, v = query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
         k_cache, v_cache = self.k_caches[layer], self.v_caches[layer]
         store_kv(k, v, k_cache, v_cache, self.cache_slots)
-        how: dict[str, Any] = {"scale": options.scale, "softcap": options.softcap, "sinks": options.sinks}
-        return paged_attention(q, k_cache, v_cache, self.rows, sliding_window=options.window, **how)[None]
+        return paged_attention(q, k_cache, v_cache, self.rows, options)[None]

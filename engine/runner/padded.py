@@ -35,11 +35,7 @@ class WholeBatch:
             columns = slice(self.cache.end - self.tokens, self.cache.end)
             for strips, new in zip(self.cache.layers[layer], (key, value), strict=True):
                 strips[self.strips, :, columns] = new
-        bias = self._bias(options.window, query)
-        out = causal_attention(
-            query, key, value, bias, scale=options.scale, softcap=options.softcap, sinks=options.sinks
-        )
-        return out.transpose(1, 2)
+        return causal_attention(query, key, value, self._bias(options.window, query), options).transpose(1, 2)
 
     def _bias(self, window: int | None, query: Tensor) -> Tensor | None:
         """The mask of layers with this window, made once a step; None where plain causality is all."""
@@ -67,9 +63,8 @@ class NextBatch:
         values[:count, :, end - 1] = value[:, :, 0]
         # Every query is the last token of its row, so a sliding window is a band of columns.
         first = cache.start if options.window is None else max(cache.start, end - options.window)
-        keys, values, bias = keys[:count, :, first:end], values[:count, :, first:end], cache.bias(first)
-        out = attention(query, keys, values, bias, scale=options.scale, softcap=options.softcap, sinks=options.sinks)
-        return out.transpose(1, 2)
+        keys, values = keys[:count, :, first:end], values[:count, :, first:end]
+        return attention(query, keys, values, cache.bias(first), options).transpose(1, 2)
 
 
 class PaddedRunner(Runner):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import takewhile
 
 import torch
@@ -18,59 +18,33 @@ from engine.scheduler.plan import Row, StepPlan
 
 
 @dataclass(slots=True)
-class CpuLayout:
-    """How a CPU step is cut: decode rows first, all at once, then the others one by one."""
+class CpuBatch:
+    """One step's view of the paged cache on a CPU. Caches are a list by layer of `[blocks, block_size, kv_heads,
+    head_dim]`. The rows are packed, one sequence of all their tokens: decode rows first, attended to all at once, then
+    the others one by one. `blocks` and `offsets` `[tokens]` are where each token's K and V go."""
 
+    k_caches: list[Tensor]
+    v_caches: list[Tensor]
     decode: cpu.DecodePlan | None
     prefill: list[cpu.PrefillRow]
     blocks: Tensor
     offsets: Tensor
-    _biases: dict[int | None, list[Tensor]] = field(default_factory=dict)
-
-    def biases(self, window: int | None) -> list[Tensor]:
-        """The decode rows' biases for a window, made once a step."""
-        assert self.decode is not None
-        if window not in self._biases:
-            self._biases[window] = self.decode.biases(window)
-        return self._biases[window]
-
-
-@dataclass(slots=True)
-class CpuBatch:
-    """One step's view of the paged cache on a CPU. Caches are a list by layer of `[blocks, block_size, kv_heads,
-    head_dim]`. The rows are packed: one sequence of all their tokens."""
-
-    k_caches: list[Tensor]
-    v_caches: list[Tensor]
-    layout: CpuLayout
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: Options) -> Tensor:
         q, k, v = query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
-        return _attend_cpu(self.layout, q, k, v, self.k_caches[layer], self.v_caches[layer], options)[None]
-
-
-def _attend_cpu(
-    layout: CpuLayout, q: Tensor, k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, options: Options
-) -> Tensor:
-    cpu.store_kv(k, v, k_cache, v_cache, layout.blocks, layout.offsets)
-    scale, window, softcap, sinks = options.scale, options.window, options.softcap, options.sinks
-    decode = layout.decode
-    if decode is not None:
-        rows, biases = decode.rows, layout.biases(window)
-        decoded = cpu.decode_attention(
-            q[:rows], k_cache, v_cache, decode, biases, scale=scale, softcap=softcap, sinks=sinks
-        )
-        if not layout.prefill:
-            return decoded
-    out = torch.empty_like(q, memory_format=torch.contiguous_format)
-    if decode is not None:
-        out[: decode.rows] = decoded
-    for row in layout.prefill:
-        at = slice(row.start, row.end)
-        out[at] = cpu.prefill_attention(
-            q[at], k[at], v[at], k_cache, v_cache, row, scale=scale, window=window, softcap=softcap, sinks=sinks
-        )
-    return out
+        caches, decode = (self.k_caches[layer], self.v_caches[layer]), self.decode
+        cpu.store_kv(k, v, *caches, self.blocks, self.offsets)
+        if decode is not None:
+            decoded = cpu.decode_attention(q[: decode.rows], *caches, decode, options)
+            if not self.prefill:
+                return decoded[None]
+        out = torch.empty_like(q, memory_format=torch.contiguous_format)
+        if decode is not None:
+            out[: decode.rows] = decoded
+        for row in self.prefill:
+            at = slice(row.start, row.end)
+            out[at] = cpu.prefill_attention(q[at], k[at], v[at], *caches, row, options)
+        return out[None]
 
 
 class PagedRunner(Runner):
@@ -85,8 +59,7 @@ class PagedRunner(Runner):
         self.v_caches = [cpu.allocate_values(blocks, size, *shape, dtype) for shape in model.layer_kv]
 
     def _prepare(self, plan: StepPlan) -> Inputs:
-        if plan.copies:
-            self._copy_blocks(plan.copies)
+        self._copy_blocks(plan.copies, *self.k_caches, *self.v_caches)
         rows = plan.rows
         ids: list[int] = []
         positions: list[int] = []
@@ -107,12 +80,6 @@ class PagedRunner(Runner):
         sampling = [row for row in rows if row.samples]
         return Inputs(sampling, lambda timer: self._logits(token_ids[None], at, keep, batch, timer))
 
-    def _copy_blocks(self, copies: Sequence[tuple[int, int]]) -> None:
-        """Copy-on-write: each pair's second block gets what the first one holds, in every layer."""
-        sources, targets = (self._tensor(blocks) for blocks in zip(*copies, strict=True))
-        for cache in (*self.k_caches, *self.v_caches):
-            cache[targets] = cache[sources]
-
     def _batch(self, rows: Sequence[Row], positions: list[int]) -> CpuBatch:
         decode = list(takewhile(lambda row: row.count == 1, rows))
         prefill = []
@@ -130,4 +97,4 @@ class PagedRunner(Runner):
             row.branch.blocks[p // self.block_size] for row in rows for p in range(row.first, row.first + row.count)
         ]
         offsets = torch.tensor(positions) % self.block_size
-        return CpuBatch(self.k_caches, self.v_caches, CpuLayout(plan, prefill, torch.tensor(blocks), offsets))
+        return CpuBatch(self.k_caches, self.v_caches, plan, prefill, torch.tensor(blocks), offsets)

@@ -13,6 +13,7 @@ from engine.kernels.paged_attention import SHORT, PackedRows
 from engine.kernels.sampling import WORDS
 from engine.kernels.step_inputs import decode_inputs, packed_inputs
 from engine.memory.rules import bucket_sizes
+from engine.models.attention import current_device
 from engine.models.loading import LoadedModel
 from engine.runner.cuda_graphs import DecodeGraphs
 from engine.runner.device_rows import DeviceRows
@@ -70,7 +71,7 @@ class GpuRunner(Runner):
         if self._graphs is not None:
             self.reset()
             self._rows.row_slots.fill_(self._rows.dummy_slot)
-            with torch.inference_mode(), self._current_device():
+            with torch.inference_mode(), current_device(self._device):
                 self._graphs.capture(self._decode, report)
 
     def reset(self) -> None:
@@ -78,8 +79,7 @@ class GpuRunner(Runner):
 
     def _prepare(self, plan: StepPlan) -> Inputs:
         rows = plan.rows
-        if plan.copies:
-            self._copy_blocks(plan.copies)
+        self._copy_blocks(plan.copies, *self.k_caches, *self.v_caches)
         decoding = all(row.kind is Kind.DECODE and self._rows.knows(row) for row in rows)
         for branch in self._rows.follow(rows, parameter_words):
             self._sampler.begin(branch)
@@ -154,9 +154,3 @@ class GpuRunner(Runner):
             drawn_at=drawn_at,
             compute=lambda timer: self._logits(token_ids[None], positions[None], keep, batch, timer),
         )
-
-    def _copy_blocks(self, copies: Sequence[tuple[int, int]]) -> None:
-        """Copy-on-write: each pair's second block gets what the first one holds, in every layer."""
-        sources, targets = (self._tensor(blocks) for blocks in zip(*copies, strict=True))
-        for cache in (*self.k_caches, *self.v_caches):
-            cache[targets] = cache[sources]

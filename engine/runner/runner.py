@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor
 
 from engine.config.specs import EngineConfig
-from engine.models.attention import Batch, Timer
+from engine.models.attention import Batch, Timer, current_device
 from engine.models.loading import LoadedModel
 from engine.runner.launched_step import Clock, LaunchedStep, to_device
 from engine.runner.sampler import Sampled, Sampler
@@ -83,7 +82,7 @@ class Runner(ABC):
         """Starts a step; returns before the device is done (on a CPU, when it is)."""
         begun = Clock()
         launched, on_gpu = LaunchedStep(plan, begun), self._device.type == "cuda"
-        with torch.inference_mode(), self._current_device():
+        with torch.inference_mode(), current_device(self._device):
             if on_gpu:
                 launched.mark()
             inputs = self._prepare(plan)
@@ -136,9 +135,12 @@ class Runner(ABC):
             drawn_at = self._tensor([row.first + row.count for row in inputs.sampling], torch.int32)
         return self._sampler(logits, slots, drawn_at, branches, self._last_token)
 
-    def _current_device(self) -> AbstractContextManager[object]:
-        """Triton launches on the thread's current GPU, which need not be the model's."""
-        return torch.cuda.device(self._device) if self._device.type == "cuda" else nullcontext()
+    def _copy_blocks(self, copies: Sequence[tuple[int, int]], *caches: Tensor) -> None:
+        """Copy-on-write: each pair's second block gets what the first one holds, in every layer."""
+        if copies:
+            sources, targets = (self._tensor(blocks) for blocks in zip(*copies, strict=True))
+            for cache in caches:
+                cache[targets] = cache[sources]
 
     def _feed(self, ids: Tensor, at: Sequence[int], slots: Sequence[int]) -> None:
         """Puts the slots' last tokens at these places of the flat `ids`: they were sampled but not read yet."""

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from engine.kernels import reference
+from engine.kernels.options import Options
 from engine.kernels.paged_attention import SHORT, PackedRows, paged_attention
 from engine.kernels.store_kv import store_kv
 from engine.kernels.tilings import Rows, candidates
@@ -72,8 +73,8 @@ def test_slots_beyond_two_to_the_31_elements_are_reached() -> None:
     table = torch.tensor([[blocks - 2, blocks - 1]], dtype=torch.int32, device="cuda")
     starts = torch.tensor([0, 3], dtype=torch.int32, device="cuda")
     contexts = torch.tensor([20], dtype=torch.int32, device="cuda")
-    out = paged_attention(q, cache, cache, PackedRows(starts, contexts, table, short=1), scale=0.1)
-    expected = reference.paged_attention(q.double(), cache, cache, table, starts, contexts, scale=0.1)
+    out = paged_attention(q, cache, cache, PackedRows(starts, contexts, table, short=1), Options(0.1))
+    expected = reference.paged_attention(q.double(), cache, cache, table, starts, contexts, Options(0.1))
     torch.testing.assert_close(out.double(), expected, rtol=1.6e-2, atol=1.6e-2)
 
 
@@ -120,7 +121,7 @@ def test_a_capture_is_replayed_with_lengths_that_split_otherwise() -> None:
     graph = torch.cuda.CUDAGraph()
     with torch.inference_mode(), torch.cuda.graph(graph):  # as the engine captures
         rows = case.rows()
-        paged_attention(case.q, case.k_cache, case.v_cache, rows, **case.options, out=out)
+        paged_attention(case.q, case.k_cache, case.v_cache, rows, case.options, out=out)
     (plan,) = rows.plans.values()
     splits = set()
     for lengths in ([4000, 64, 900, 2], [1, 1, 1, 1], [300, 64, 900, 2], [4000, 1, 1, 1], [200, 60, 20, 2]):

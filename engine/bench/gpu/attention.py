@@ -24,6 +24,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from engine.bench.gpu.report import Bench, Table
 from engine.bench.gpu.stopwatch import CpuStopwatch, GpuStopwatch, Stopwatch, one_after_another, sets_beyond_cache
+from engine.kernels.options import Options
 from engine.kernels.paged_attention import PackedRows, paged_attention
 from engine.kernels.tilings import Rows, Tiling, candidates
 
@@ -95,7 +96,7 @@ class Laid:
         self._caches = list(pool.slices(case, sets_beyond_cache(watch, pool.read(case), LAYERS)))
         heads = case.group * pool.kv_heads
         self._queries = [torch.randn(case.tokens, heads, pool.head_dim, dtype=watch.dtype, **on) for _ in self._caches]
-        self._scale = pool.head_dim**-0.5
+        self._options = Options(pool.head_dim**-0.5)
 
     def seconds(self, tiling: Tiling | None = None) -> float:
         """Of one call, with its share of what is planned once a step."""
@@ -106,7 +107,7 @@ class Laid:
         short = len(self._contexts) if self.case.queries == 1 else 0
         rows = PackedRows(self._starts, self._contexts, self._tables, short=short)
         for (k, v), q in zip(self._caches, self._queries):
-            paged_attention(q, k, v, rows, scale=self._scale, tiling=tiling)
+            paged_attention(q, k, v, rows, self._options, tiling=tiling)
 
 
 @dataclass

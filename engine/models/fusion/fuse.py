@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from engine.models.attention import Options
+from engine.models.attention import Options, current_device
 from engine.models.fusion.parts import FusedPart, LeftAlone, Setting, fuse_part
 
 PROMPT = 8  # tokens of the whole model's proof
@@ -82,7 +81,7 @@ def fuse(module: PreTrainedModel) -> Fusion:
     touched, nor are gradients: where they are asked for, transformers' own code runs. Raises nothing of a proof."""
     setting = Setting(module.dtype, module.device)
     fusion = Fusion()
-    with torch.inference_mode(), _current_device(setting.device):
+    with torch.inference_mode(), current_device(setting.device):
         try:
             before = _logits(module)
             _swap_all(module, setting, fusion)
@@ -141,8 +140,3 @@ def _logits(module: PreTrainedModel) -> Tensor:
 def _difference(before: Tensor, after: Tensor) -> float:
     """NaN where either is not finite."""
     return float(((after - before).norm(dim=-1) / before.norm(dim=-1)).median())
-
-
-def _current_device(device: torch.device) -> AbstractContextManager[object]:
-    """Triton launches on the thread's current GPU, which need not be the model's."""
-    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()

@@ -12,6 +12,7 @@ import torch
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("run by test_interpreted.py", allow_module_level=True)
 
+from engine.kernels.options import Options
 from engine.kernels.paged_attention import PackedRows, paged_attention
 from engine.kernels.store_kv import store_kv
 from tests.engine.kernels.paged_case import Shape, make_case, make_store, random_shape
@@ -72,14 +73,14 @@ def test_all_rows_idle_leave_the_output_as_it_was() -> None:
     out = torch.full_like(q, 7.0)
     for short in (0, 3):
         idle = PackedRows(torch.zeros(4).int(), torch.zeros(3).int(), torch.full((3, 2), -1).int(), short=short)
-        paged_attention(q, cache, cache, idle, scale=1.0, out=out)
+        paged_attention(q, cache, cache, idle, Options(1.0), out=out)
     assert (out == 7.0).all()
 
 
 def test_no_tokens_need_no_launch() -> None:
     q, cache = torch.zeros(0, 2, 32), torch.zeros(1, 16, 1, 32)
     idle = PackedRows(torch.zeros(2).int(), torch.zeros(1).int(), torch.full((1, 2), -1).int())
-    assert paged_attention(q, cache, cache, idle, scale=1.0).shape == (0, 2, 32)
+    assert paged_attention(q, cache, cache, idle, Options(1.0)).shape == (0, 2, 32)
     store_kv(q, q, cache, cache, torch.zeros(0, dtype=torch.int64))
 
 

@@ -102,9 +102,9 @@ def test_a_plan_serves_every_layer_of_a_kind_and_is_made_once() -> None:
     case = make_case(Shape(((1, 90), (20, 70)), kv_heads=1, group=1, head_dim=32), 2)
     rows = case.rows()
     for window in (None, 64, None, 64):
-        options = {**case.options, "sliding_window": window}
-        paged_attention(case.q, case.k_cache, case.v_cache, rows, **options, processors=4)
-        paged_attention(case.q, case.k_cache, case.v_cache, rows, **options, processors=4)
+        options = replace(case.options, window=window)
+        paged_attention(case.q, case.k_cache, case.v_cache, rows, options, processors=4)
+        paged_attention(case.q, case.k_cache, case.v_cache, rows, options, processors=4)
     assert len(rows.plans) == 4  # short and long rows, with and without a window
 
 
@@ -139,7 +139,7 @@ def test_the_plan_is_what_plain_python_makes_of_it_and_keeps_its_bounds(seed: in
     target, least, block_tokens, block_keys = pick(1, 300), (pick(1, 8), NEVER)[seed % 7 == 6], pick(1, 32), 64
     starts = torch.full((2, len(rows) + 1), -7, dtype=torch.int32)
     query_starts = torch.tensor([0, *(queries for queries, _ in rows)]).cumsum(0).int()
-    kernel, grid, arguments = plan_launch(
+    plan_launch(
         starts,
         query_starts,
         torch.tensor([context for _, context in rows], dtype=torch.int32),
@@ -148,8 +148,7 @@ def test_the_plan_is_what_plain_python_makes_of_it_and_keeps_its_bounds(seed: in
         least=least,
         block_tokens=block_tokens,
         block_keys=block_keys,
-    )
-    kernel[grid](**arguments)
+    )()
     expected = plain_plan(rows, window, target, least, block_tokens, block_keys)
     assert starts.tolist() == list(expected)
     tiles = sum(-(-queries // block_tokens) for queries, _ in rows)

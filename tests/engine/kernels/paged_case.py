@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from engine.kernels import reference
+from engine.kernels.options import Options
 from engine.kernels.packed_rows import SHORT, PackedRows
 
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}  # of values near one
@@ -45,7 +46,7 @@ class Case:
     block_tables: Tensor
     table_rows: Tensor | None
     short: int
-    options: dict[str, Any]
+    options: Options
 
     def rows(self, short: int | None = None) -> PackedRows:
         """The rows as a step would have them; all that may be are short unless `short` says otherwise."""
@@ -61,13 +62,13 @@ class Case:
         """The kernel's output, NaN where it wrote nothing."""
         out = torch.full_like(self.q, torch.nan)
         rows = rows or self.rows()
-        assert paged_attention(self.q, self.k_cache, self.v_cache, rows, **self.options, **given, out=out) is out
+        assert paged_attention(self.q, self.k_cache, self.v_cache, rows, self.options, **given, out=out) is out
         return out
 
     def expected(self) -> Tensor:
         q = self.q.double()
         metadata = (self.tables, self.query_starts, self.context_lengths)
-        return reference.paged_attention(q, self.k_cache, self.v_cache, *metadata, **self.options)
+        return reference.paged_attention(q, self.k_cache, self.v_cache, *metadata, self.options)
 
     def check(self, paged_attention: Callable[..., Tensor], short: int | None = None, **given: Any) -> PackedRows:
         """Fails unless the kernel agrees with the oracle in every element of a NaN-poisoned output. Gives the rows,
@@ -122,12 +123,7 @@ def make_case(shape: Shape, seed: int, device: str = "cpu") -> Case:
         ),
         None if table_rows is None else table_rows.to(device),
         short,
-        {
-            "scale": shape.head_dim**-0.5,
-            "sliding_window": shape.sliding_window,
-            "softcap": shape.softcap,
-            "sinks": sinks,
-        },
+        Options(shape.head_dim**-0.5, shape.sliding_window, shape.softcap, sinks),
     )
 
 

@@ -61,8 +61,8 @@ def test_parts_cover_all_inputs_and_the_grid_all_outputs(rows: int, inputs: int,
         assert len(done) == 1
         assert arguments["bias"] is bias
     else:
-        assert done[1][0] is add_parts_kernel
+        assert done[1].kernel is add_parts_kernel
         assert arguments["bias"] is None
-        assert done[1][2]["bias"] is bias
+        assert done[1].arguments["bias"] is bias
         assert arguments["out"].shape == (grid[2], rows, outputs)
-        assert done[1][2]["PARTS"] == grid[2]
+        assert done[1].arguments["PARTS"] == grid[2]

@@ -17,7 +17,6 @@ from engine.kernels import rms_norm
 from engine.kernels.compiled import (
     EVERY_OPTION,
     SHARED_MEMORY,
-    Launch,
     Usage,
     attention,
     awq_products,
@@ -33,6 +32,7 @@ from engine.kernels.compiled import (
     specialization,
     usage,
 )
+from engine.kernels.jit import Launch
 from engine.kernels.rms_norm import Rounding
 from engine.kernels.silu_mul import Activation
 from engine.kernels.tilings import DEFAULT, Rows
@@ -73,7 +73,7 @@ def launched_from_the_host() -> Iterator[str]:
 def test_the_table_names_every_kernel(sm: int) -> None:
     kernels = set(launched_from_the_host())
     assert "paged_attention_kernel" in kernels
-    assert {kernel.fn.__name__ for kernel, _ in shipped(sm).values()} == kernels
+    assert {launch.kernel.fn.__name__ for launch in shipped(sm).values()} == kernels
 
 
 def test_the_table_tells_what_spills_does_not_fit_or_does_not_compile(capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,8 +100,8 @@ def test_an_unknown_architecture_is_refused(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_kernel_that_spills_is_told() -> None:
-    kernel, arguments = attention(90, Rows.SHORT, BF16, 64)[1]
-    took = usage(compile_launch((kernel, {**arguments, "maxnreg": 40}), 90))
+    launch = attention(90, Rows.SHORT, BF16, 64)[1]
+    took = usage(compile_launch(launch._replace(arguments={**launch.arguments, "maxnreg": 40}), 90))
     assert took.stack > 0
     assert not took.fits(90)
 
@@ -135,7 +135,7 @@ def test_attention_of_odd_sizes_spills_nothing(sm: int, kind: Rows, head_dim: in
 
 
 def test_unknown_gpus_get_the_tilings_of_the_least_shared_memory() -> None:
-    made, known = (attention(sm, Rows.SHORT, BF16, 128)[1][1] for sm in (121, 89))
+    made, known = (attention(sm, Rows.SHORT, BF16, 128)[1].arguments for sm in (121, 89))
     assert made == known | {name: made[name] for name in made if torch.is_tensor(made[name])}
     assert DEFAULT[Rows.SHORT][128].block_keys == made["BLOCK_KEYS"]
 

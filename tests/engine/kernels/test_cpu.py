@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from engine.kernels import cpu, reference
+from engine.kernels.options import Options
 
 BLOCK, KV_HEADS, GROUP, HEAD_DIM = 4, 2, 3, 8
 
@@ -39,15 +40,13 @@ def test_rows_that_share_blocks_see_them_as_their_own(seed: int) -> None:
     softcap = (None, 4.0)[seed // 4 % 2]
     sinks = torch.randn(KV_HEADS * GROUP, generator=random) if seed // 8 % 2 else None
     plan = cpu.plan_decode(tables, lengths, BLOCK)
-    out = cpu.decode_attention(q, k_cache, v_cache, plan, plan.biases(window), scale=0.4, softcap=softcap, sinks=sinks)
+    options = Options(0.4, window, softcap, sinks)
+    out = cpu.decode_attention(q, k_cache, v_cache, plan, options)
 
     widest = max(map(len, tables))
-    expected = reference.paged_attention(
-        q.double(), k_cache, v_cache,
-        torch.tensor([table + [-1] * (widest - len(table)) for table in tables], dtype=torch.int32),
-        torch.arange(len(tables) + 1), torch.tensor(lengths),
-        scale=0.4, sliding_window=window, softcap=softcap, sinks=sinks,
-    )  # fmt: skip
+    block_tables = torch.tensor([table + [-1] * (widest - len(table)) for table in tables], dtype=torch.int32)
+    metadata = block_tables, torch.arange(len(tables) + 1), torch.tensor(lengths)
+    expected = reference.paged_attention(q.double(), k_cache, v_cache, *metadata, options)
     torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=1e-5)
 
 
