@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 import time
@@ -11,16 +10,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtCore import QObject, Signal
 
 from app import storage
+from app.session.load_progress import LoadStatus
+from app.session.long_work import LongWork, Outcome
 from app.session.session import Session
-from engine import InvalidInput
 from engine.checkpoints import download
-from engine.jobs import LoadCancelled, LoadProgress
 
 KEY = "models/downloads"
-LOOK_MS = 200
 RATE_SECONDS = 5.0  # over which the rate is told
 SETTLED = 1.0  # seconds from which on it is
 
@@ -72,13 +70,11 @@ class Downloads(QObject):
 
     def __init__(self, session: Session, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._session = session
         self._closed = False
-        self._latest: LoadProgress | None = None
         self._samples: deque[tuple[float, int]] = deque()
-        self._look = QTimer(self)
-        self._look.setInterval(LOOK_MS)
-        self._look.timeout.connect(self._on_look)
+        self._work = LongWork(session, self)
+        self._work.progressed.connect(self._on_progress)
+        self._work.ended.connect(self._on_ended)
         self.entries: list[Download] = _kept()
 
     @property
@@ -124,7 +120,7 @@ class Downloads(QObject):
     def close(self) -> None:
         """The window closes: nothing begins any more, what runs is stopped."""
         self._closed = True
-        self._look.stop()
+        self._work.close()
         for entry in self.entries:
             entry.cancelled.set()
         self._keep()
@@ -137,61 +133,51 @@ class Downloads(QObject):
         entry = next((each for each in self.entries if each.state is DownloadState.WAITING), None)
         if entry is not None:
             entry.state = DownloadState.RUNNING
-            self._latest = None
             self._samples.clear()
-            self._look.start()
             self.changed.emit(entry)
-            self._session.start(self._fetch(entry))
-
-    async def _fetch(self, entry: Download) -> None:
-        def on_progress(progress: LoadProgress) -> None:
-            self._latest = progress  # called on the fetching thread; the timer reads the latest
-
-        try:
-            entry.folder = await self._session.off_thread(
-                lambda: download(entry.id, entry.revision, report=on_progress, cancelled=entry.cancelled)
+            self._work.start(
+                lambda report, cancelled: download(entry.id, entry.revision, report=report, cancelled=cancelled),
+                entry.cancelled,
             )
-        except (LoadCancelled, asyncio.CancelledError):
+
+    def _on_ended(self, outcome: Outcome) -> None:
+        entry = self.running
+        if entry is None:
+            return
+        entry.error, entry.folder, entry.rate = outcome.error, outcome.result, 0.0
+        if outcome.cancelled:
             entry.state = DownloadState.STOPPED
-        except InvalidInput as error:
-            entry.state, entry.error = DownloadState.FAILED, str(error)
-        except Exception as error:  # whatever it was, the person is told and the window goes on
-            entry.state, entry.error = DownloadState.FAILED, f"{type(error).__name__}: {error}".splitlines()[0]
+        elif outcome.error:
+            entry.state = DownloadState.FAILED
         else:
             entry.state, entry.done = DownloadState.DONE, entry.total
+            self.entries.remove(entry)
         if self._closed:
             return
-        self._on_look()
-        self._look.stop()
-        entry.rate = 0.0
-        if entry.state is DownloadState.DONE:
-            self.entries.remove(entry)
         self._keep()
         self.changed.emit(entry)
         if entry.state is DownloadState.DONE:
             self.finished.emit(entry)
         self._next()
 
-    def _on_look(self) -> None:
-        entry, progress = self.running, self._latest
-        if entry is None or progress is None:
+    def _on_progress(self, status: LoadStatus) -> None:
+        entry = self.running
+        if entry is None:
             return
-        entry.stage, now = progress.stage, time.perf_counter()
-        if progress.total:
-            entry.done, entry.total = progress.done, progress.total
-            self._samples.append((now, progress.done))
+        entry.stage, now = status.stage, time.perf_counter()
+        if status.total:
+            entry.done, entry.total = status.done, status.total
+            self._samples.append((now, status.done))
             while len(self._samples) > 2 and now - self._samples[0][0] > RATE_SECONDS:
                 self._samples.popleft()
             begun, first = self._samples[0]
             if now - begun >= SETTLED:
-                entry.rate = max(0.0, (progress.done - first) / (now - begun))
+                entry.rate = max(0.0, (status.done - first) / (now - begun))
         self.changed.emit(entry)
 
     def _keep(self) -> None:
-        kept = [
-            {"id": each.id, "revision": each.revision, "done": each.done, "total": each.total}
-            for each in self.entries
-        ]  # fmt: skip
+        names = ("id", "revision", "done", "total")
+        kept = [{name: getattr(each, name) for name in names} for each in self.entries]
         storage.settings().setValue(KEY, json.dumps(kept))
 
 

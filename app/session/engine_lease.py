@@ -8,30 +8,39 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
+from app.words import SHIPPED
 from engine import EngineConfig, InvalidInput, ModelSpec
 from engine.checkpoints import inspect_model
+from engine.compare import EngineFace
 from engine.jobs import LoadCancelled, LoadProgress
 
-EMBEDDED = ("demo", "demo-draft")
-Tell = Callable[[LoadProgress], None]
+Report = Callable[[LoadProgress], None]
+
+
+class MakeEngine(Protocol):
+    """Loads a model on the calling thread; setting `cancelled` ends that with LoadCancelled."""
+
+    def __call__(
+        self, spec: ModelSpec, config: EngineConfig, progress: Report | None, cancelled: threading.Event
+    ) -> EngineFace: ...
 
 
 def check_files(spec: ModelSpec) -> None:
     """Looks at a local model before another one makes room for it. Raises InvalidInput; may block on disk."""
-    if spec.source in EMBEDDED or Path(spec.source).expanduser().is_absolute():
+    if spec.source in SHIPPED or Path(spec.source).expanduser().is_absolute():
         inspect_model(spec)
 
 
 class EngineLease:
     """Hands out the engine there is where it holds the model that is asked for; else a fresh one in its place.
 
-    `make(spec, config, progress, cancelled)` loads. Setting `cancelled` ends whatever is done with the lease. Nothing
-    is handed out after `end`, which gives the engine back that is there then.
+    Setting `cancelled` ends whatever is done with the lease. Nothing is handed out after `end`, which gives the engine
+    back that is there then.
     """
 
-    def __init__(self, make: Callable[..., Any], engine: Any, spec: ModelSpec) -> None:
+    def __init__(self, make: MakeEngine, engine: EngineFace | None, spec: ModelSpec) -> None:
         self.cancelled = threading.Event()
         self._make, self._engine, self._spec = make, engine, spec
         self._lock = threading.Lock()
@@ -39,7 +48,7 @@ class EngineLease:
         self.refused = ""
 
     @property
-    def engine(self) -> Any:
+    def engine(self) -> EngineFace | None:
         """The engine that is there now; None while there is none."""
         return self._engine
 
@@ -47,9 +56,9 @@ class EngineLease:
         self,
         spec: ModelSpec,
         config: EngineConfig,
-        progress: Tell | None = None,
+        progress: Report | None = None,
         cancelled: threading.Event | None = None,
-    ) -> Any:
+    ) -> EngineFace:
         """An engine with this model. Raises InvalidInput, EngineDied and LoadCancelled as the engine does."""
         with self._lock:
             if self._ended or self.cancelled.is_set():
@@ -65,7 +74,7 @@ class EngineLease:
     def close(self) -> None:
         """Nothing to do: whoever lent the engine takes it back, and knows what to keep."""
 
-    def end(self, keep: ModelSpec | None, config: EngineConfig) -> Any:
+    def end(self, keep: ModelSpec | None, config: EngineConfig) -> EngineFace | None:
         """The engine when it lives and holds the model `keep`, with `config` and a fresh trace; any other is closed.
         None when there is none then; `refused` says why where it would not take the config."""
         self.cancelled.set()

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Callable
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject
 
-from app.session.load_progress import LoadMeter
+from app.session.engine_lease import Report
+from app.session.off_thread import OffThread
+from app.session.progress_relay import ProgressRelay
 from engine import EngineConfig, InvalidInput, ModelSpec
 from engine.compare import EngineFace
-from engine.jobs import LoadCancelled, LoadProgress, warm_up
+from engine.jobs import LoadCancelled, warm_up
 
 MOST_TORCH_THREADS = max(1, (os.cpu_count() or 2) - 1)  # a core is left to the window: who shares one slows all others
 
@@ -27,14 +27,12 @@ def failure_words(error: Exception) -> str:
 class EngineLoader(QObject):
     """`in_process` keeps the engines beside the window, for debugging."""
 
-    progressed = Signal(object)  # LoadStatus of the load under way
-
     def __init__(self, in_process: bool, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._in_process = in_process
         self._cancelled = threading.Event()
-        self._meter = LoadMeter()
-        self._progress: LoadProgress | None = None  # the latest that is not told yet
+        self._relay = ProgressRelay(self)
+        self.progressed = self._relay.progressed  # LoadStatus of the load under way
 
     def warm_up(self) -> None:
         """The next load finds a process that has imported what it needs."""
@@ -43,33 +41,23 @@ class EngineLoader(QObject):
 
     def expect(self) -> None:
         """Another load begins: it can be cancelled from now on."""
-        self._cancelled, self._meter, self._progress = threading.Event(), LoadMeter(), None
+        self._cancelled = threading.Event()
+        self._relay.clear()
 
     def cancel(self) -> None:
         """Ends the load under way."""
         self._cancelled.set()
 
-    async def load(
-        self, off_thread: Callable[[Callable[[], Any]], Awaitable[Any]], spec: ModelSpec, config: EngineConfig
-    ) -> EngineFace:
+    async def load(self, off_thread: OffThread, spec: ModelSpec, config: EngineConfig) -> EngineFace:
         """The engine, made by `off_thread`. Raises LoadCancelled, and whatever a load may raise."""
-        loop, cancelled = asyncio.get_event_loop(), self._cancelled
-
-        def on_progress(progress: LoadProgress) -> None:
-            # called on the loading thread; only the latest is told
-            first, self._progress = self._progress is None, progress
-            if first and not loop.is_closed():
-                loop.call_soon_threadsafe(self._tell)
-
-        engine: EngineFace = await off_thread(lambda: self.make(spec, config, on_progress, cancelled))
-        return engine
+        cancelled, report = self._cancelled, self._relay.report
+        try:
+            return await off_thread(lambda: self.make(spec, config, report, cancelled))
+        finally:
+            self._relay.clear()
 
     def make(
-        self,
-        spec: ModelSpec,
-        config: EngineConfig,
-        progress: Callable[[LoadProgress], None] | None,
-        cancelled: threading.Event,
+        self, spec: ModelSpec, config: EngineConfig, progress: Report | None, cancelled: threading.Event
     ) -> EngineFace:
         """Loads a model on the calling thread."""
         engine_type: Callable[..., EngineFace]
@@ -82,8 +70,3 @@ class EngineLoader(QObject):
             engine.close()
             raise LoadCancelled("the load was cancelled")
         return engine
-
-    def _tell(self) -> None:
-        progress, self._progress = self._progress, None
-        if progress is not None:
-            self.progressed.emit(self._meter.read(progress))

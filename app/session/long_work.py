@@ -8,15 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtCore import QObject, Signal
 
-from app.session.load_progress import LoadMeter
+from app.session.engine_lease import Report
+from app.session.progress_relay import ProgressRelay
 from app.session.session import Session
 from engine import InvalidInput
-from engine.jobs import JobDied, LoadCancelled, LoadProgress
+from engine.jobs import JobDied, LoadCancelled
 
-LOOK_MS = 100
-Report = Callable[[LoadProgress], None]
+Work = Callable[[Report, threading.Event], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,6 @@ class Outcome:
 class LongWork(QObject):
     """One piece of work at a time, in one of the session's threads. It is cancelled when the session ends."""
 
-    progressed = Signal(object)  # LoadStatus
     ended = Signal(object)  # Outcome
 
     def __init__(self, session: Session, parent: QObject | None = None) -> None:
@@ -39,25 +38,20 @@ class LongWork(QObject):
         self._session = session
         self.running = False
         self._cancelled = threading.Event()
-        self._latest: LoadProgress | None = None
-        self._meter = LoadMeter()
-        self._look = QTimer(self)
-        self._look.setInterval(LOOK_MS)
-        self._look.timeout.connect(self._on_look)
+        self._relay = ProgressRelay(self)
+        self.progressed = self._relay.progressed  # LoadStatus
 
     @property
     def ending(self) -> bool:
         """Whether it was cancelled and is not over yet."""
         return self.running and self._cancelled.is_set()
 
-    def start(self, work: Callable[[Report, threading.Event], Any]) -> None:
+    def start(self, work: Work, cancelled: threading.Event | None = None) -> None:
         """Begins; nothing while another piece is under way. `work` blocks, and looks at the event."""
-        if self.running or self._session.closing:
-            return
-        self.running, self._latest = True, None
-        self._cancelled, self._meter = threading.Event(), LoadMeter()
-        self._look.start()
-        self._session.start(self._live(work, self._cancelled))
+        if not self.running and not self._session.closing:
+            self.running, self._cancelled = True, cancelled or threading.Event()
+            self._relay.clear()
+            self._session.start(self._live(work, self._cancelled))
 
     def cancel(self) -> None:
         self._cancelled.set()
@@ -65,14 +59,11 @@ class LongWork(QObject):
     def close(self) -> None:
         """Nobody listens any more: it ends as soon as it can."""
         self.cancel()
-        self._look.stop()
+        self._relay.blockSignals(True)
 
-    async def _live(self, work: Callable[[Report, threading.Event], Any], cancelled: threading.Event) -> None:
-        def report(progress: LoadProgress) -> None:
-            self._latest = progress  # on the working thread; the timer reads the latest
-
+    async def _live(self, work: Work, cancelled: threading.Event) -> None:
         try:
-            outcome = Outcome(await self._session.off_thread(lambda: work(report, cancelled)))
+            outcome = Outcome(await self._session.off_thread(lambda: work(self._relay.report, cancelled)))
         except (LoadCancelled, asyncio.CancelledError):
             outcome = Outcome(cancelled=True)
         except (InvalidInput, JobDied) as error:
@@ -80,14 +71,8 @@ class LongWork(QObject):
         except Exception as error:  # whatever it was, the person is told and the window goes on
             outcome = Outcome(error=f"{type(error).__name__}: {error}".splitlines()[0])
         self.running = False
-        self._look.stop()
-        if not self._session.closing:
-            self.ended.emit(outcome)
-
-    def _on_look(self) -> None:
         if self._session.closing:
-            self.close()
-            return
-        progress, self._latest = self._latest, None
-        if progress is not None:
-            self.progressed.emit(self._meter.read(progress))
+            self._relay.clear()
+        else:
+            self._relay.end()
+            self.ended.emit(outcome)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 from app import storage
+from app.session.off_thread import OffThread
 from engine import InvalidInput, Trace
 from engine.trace import TraceWriter
-
-OffThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
 class RunFile:

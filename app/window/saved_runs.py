@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from pathlib import Path
 
@@ -11,12 +10,23 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app import storage
 from app.playback.bridge import Bridge
+from app.session.engine_lease import Report
+from app.session.load_progress import LoadStatus
+from app.session.long_work import LongWork, Outcome
 from app.session.session import Session, SessionState
 from app.ui.banner import Banner
 from app.words import sentence
 from engine import InvalidInput, Trace, load_trace
-from engine.jobs import LoadCancelled
+from engine.jobs import LoadProgress
 from engine.trace import RUN_SUFFIX
+
+
+def read(path: Path, report: Report, cancelled: threading.Event) -> Trace:
+    """The run in a file. Raises InvalidInput and LoadCancelled."""
+    trace = load_trace(path, lambda done, total: report(LoadProgress("reading", done, total)), cancelled)
+    if not trace.records:
+        raise InvalidInput(f"{path} holds no record: nothing was written before its run ended")
+    return trace
 
 
 class SavedRuns(QObject):
@@ -29,15 +39,13 @@ class SavedRuns(QObject):
         super().__init__(parent)
         self._session, self._bridge, self._banner = session, bridge, banner
         self.path: Path | None = None  # of the run on show
-        self._cancelled = threading.Event()
-        self._reading = 0
-        self._told = 0  # per cent
+        self._work: LongWork | None = None  # that reads a file
         self._mentioned: list[str] = []
         session.submitted.connect(self._on_submitted)
 
     @property
     def reading(self) -> bool:
-        return self._reading > 0
+        return self._work is not None
 
     def ask(self, parent: QWidget) -> None:
         """Lets a person choose one."""
@@ -51,18 +59,22 @@ class SavedRuns(QObject):
     def open(self, path: Path) -> None:
         """Reads a run and shows it; one that is being read is given up. Not while requests run."""
         if self._session.state is SessionState.LEASED or (self.path is None and self._bridge.busy):
-            self._banner.tell(
-                "warning", "Requests are running", "A saved run can be shown when they are done.",
-                action=("Stop them", self._session.stop),
-            )  # fmt: skip
+            words, stop = "A saved run can be shown when they are done.", ("Stop them", self._session.stop)
+            self._banner.tell("warning", "Requests are running", words, action=stop)
             return
         self.cancel()
-        self._cancelled = threading.Event()
-        self._session.start(self._read(path, self._cancelled))
+        work = self._work = LongWork(self._session, self)
+        work.progressed.connect(lambda status: self._tell(path, status))
+        work.ended.connect(lambda outcome: self._on_ended(work, path, outcome))
+        work.ended.connect(work.deleteLater)
+        work.start(lambda report, cancelled: read(path, report, cancelled))
 
     def cancel(self) -> None:
         """Ends the reading under way."""
-        self._cancelled.set()
+        if self._work is not None:
+            self._work.close()
+            self._work = None
+            self._banner.hide()
 
     def close(self) -> None:
         """The engine's own trace again."""
@@ -72,42 +84,22 @@ class SavedRuns(QObject):
             self._bridge.show(self._session.trace or Trace())
             self.closed.emit()
 
-    async def _read(self, path: Path, cancelled: threading.Event) -> None:
-        loop, self._told = asyncio.get_running_loop(), 0
-
-        def on_progress(done: int, total: int) -> None:
-            # called on the reading thread
-            share = 100 * done // max(total, 1)
-            if share != self._told and not loop.is_closed():
-                self._told = share
-                loop.call_soon_threadsafe(self._tell, path, done, total, cancelled)
-
-        self._reading += 1
-        try:
-            trace: Trace = await self._session.off_thread(lambda: load_trace(path, on_progress, cancelled))
-            if cancelled.is_set():
-                raise LoadCancelled(f"reading {path.name} was cancelled")
-            if not trace.records:
-                raise InvalidInput(f"{path} holds no record: nothing was written before its run ended")
-        except LoadCancelled:
-            if cancelled is self._cancelled:  # else the banner is that of the run that was opened in its place
-                self._banner.hide()
-        except InvalidInput as error:
-            if cancelled is self._cancelled:
-                self._banner.tell("error", "The run was not opened", sentence(str(error)))
-        else:
-            self._show(trace, path)
-        finally:
-            self._reading -= 1
+    def _on_ended(self, work: LongWork, path: Path, outcome: Outcome) -> None:
+        if work is not self._work:
+            return  # it was given up
+        self._work = None
+        if outcome.error:
+            self._banner.tell("error", "The run was not opened", sentence(outcome.error))
+        elif not outcome.cancelled:
+            self._show(outcome.result, path)
 
     def _on_submitted(self) -> None:
         self.cancel()  # a run that is still being read would take the place of the requests that run now
         self.close()
 
-    def _tell(self, path: Path, done: int, total: int, cancelled: threading.Event) -> None:
-        if self._reading and not cancelled.is_set():
-            words = f"{done:,} of {total:,} records"
-            self._banner.tell("info", f"Reading {path.stem}", words, action=("Cancel", self.cancel))
+    def _tell(self, path: Path, status: LoadStatus) -> None:
+        words = f"{status.done:,} of {status.total:,} records"
+        self._banner.tell("info", f"Reading {path.stem}", words, action=("Cancel", self.cancel))
 
     def _show(self, trace: Trace, path: Path) -> None:
         self.path, self._mentioned = path, []
@@ -125,6 +117,5 @@ class SavedRuns(QObject):
         told = self._mentioned
         more = f" (and {len(told) - 1:,} more such words)" if len(told) > 1 else ""
         words = ["Space plays it, comma and period step through it.", *([f"At {told[0]}{more}"] if told else [])]
-        self._banner.tell(
-            "info", f"A saved run: {path.stem}", "\n".join(words), action=("Back to the engine", self.close)
-        )  # fmt: skip
+        back = ("Back to the engine", self.close)
+        self._banner.tell("info", f"A saved run: {path.stem}", "\n".join(words), action=back)
