@@ -8,7 +8,8 @@ import sys
 from collections.abc import Sequence
 
 from app.cli import bench, compare, doctor, fit, models, quality, quantize, replay, run, sweep
-from app.cli.options import config_of, engine_options, model_options, spec_of
+from app.cli.options import config_of, engine_options, has_display, model_options, spec_of
+from app.cli.progress import Stopped
 from engine import InvalidInput
 
 
@@ -20,6 +21,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InvalidInput as error:
         print(f"batchscope: {error}", file=sys.stderr)
         return 2
+    except Stopped as why:
+        print(f"batchscope: {why}", file=sys.stderr)
+        return why.status
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader of a pipe, `head` say, has seen enough
@@ -37,29 +41,19 @@ def parser() -> argparse.ArgumentParser:
     engine_options(top)
     top.add_argument("--in-process", action="store_true", help="keep the engine beside the window, for debugging")
     top.set_defaults(command=open_window)
-    top.add_argument(
-        "--version", dest="command", action="store_const", const=print_version, help="print the version and exit"
-    )
+    said = "print the version and exit"
+    top.add_argument("--version", dest="command", action="store_const", const=print_version, help=said)
     commands = top.add_subparsers(title="commands", metavar="")
 
-    run.add(commands)
-    compare.add(commands)
-    sweep.add(commands)
-    replay.add(commands)
-    models.add(commands)
-    quantize.add(commands)
-    quality.add(commands)
-    fit.add(commands)
-
-    bench.add(commands)
-    doctor.add(commands)
+    for command in (run, compare, sweep, replay, models, quantize, quality, fit, bench, doctor):
+        command.add(commands)
     return top
 
 
 def open_window(options: argparse.Namespace) -> int:
     """The window; where there is no display, the demo in an offscreen one."""
     spec, config = spec_of(options), config_of(options)
-    if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+    if not has_display():
         from app.window.offscreen import play_demo
 
         return play_demo(spec, config)

@@ -4,78 +4,40 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
+from typing import Any
 
-from app.cli.options import (
-    check_model,
-    comparison_options,
-    sampled,
-    slo_of,
-    spec_of,
-    whole,
-    workload_of,
-    workload_options,
-)
-from app.cli.progress import HeatBar, interrupt_as_event, terminal_width
-from engine import Race, parse_lanes
-from engine.compare import (
-    LANE_GRAMMAR,
-    RACE_ORDERS,
-    LocalHost,
-    RaceResult,
-    agreements,
-    compare_race,
-    lane_names,
-    lane_text,
-)
-from engine.trace import Slo, formulas
+from app.cli.lanes import Asked, add_lanes, lane_options, play, status
+from app.cli.options import whole, workload_options
+from app.cli.progress import terminal_width
+from engine import Race
+from engine.compare import RACE_ORDERS, RaceResult, agreements, compare_race, lane_names, lane_text
+from engine.trace import Slo
 
 WORKLOAD = "mixed-lengths"
-LANES = ("static:8", "continuous")
+LANES = "static:8,continuous"
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    compare = commands.add_parser(
-        "compare", help="race several ways of batching on the same prompts",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=f"a lane is {LANE_GRAMMAR}\n\nwhat is printed:\n{formulas()}",
-    )  # fmt: skip
+    compare = add_lanes(commands, "compare", "race several ways of batching on the same prompts")
+    lanes = f"e.g. recompute,static:8,continuous,chunked (default: the workload's, else {LANES})"
+    orders = "; ".join(f"{name!r}: {what}" for name, what in RACE_ORDERS.items()).replace("%", "%%")
     workload_options(compare, WORKLOAD)
-    compare.add_argument(
-        "--lanes", metavar="LANE,LANE…",
-        help=f"e.g. recompute,static:8,continuous,chunked (default: the workload's, else {','.join(LANES)})",
-    )  # fmt: skip
+    compare.add_argument("--lanes", metavar="LANE,LANE…", help=lanes)
     compare.add_argument("--repeats", type=whole, default=1, metavar="N", help="play every lane N times")
-    compare.add_argument(
-        "--order", default="as listed",
-        help="; ".join(f"{name!r}: {what}" for name, what in RACE_ORDERS.items()).replace("%", "%%"),
-    )  # fmt: skip
-    comparison_options(
-        compare, kv="what the workload suggests, else 8192", seed="of the workload, the order and the sampling"
-    )
+    compare.add_argument("--order", default="as listed", help=orders)
+    seed = "of the workload, the order and the sampling"
+    lane_options(compare, kv="what the workload suggests, else 8192", seed=seed)
     compare.set_defaults(command=run_compare)
 
 
 def run_compare(options: argparse.Namespace) -> int:
-    """Everything is checked before a model is loaded, so that a mistake costs no wait."""
-    spec, slo, seed = spec_of(options), slo_of(options), options.seed or 0
-    lanes = parse_lanes(options.lanes, spec, seed) if options.lanes else None
-    for each in dict.fromkeys([spec, *(lane.spec for lane in lanes or ())]):
-        check_model(each)
-    workload = sampled(workload_of(options, spec), options)
-    lanes = lanes or parse_lanes(",".join(workload.suggested.lanes or LANES), spec, seed)
-    race = Race(
-        workload, lanes, repeats=options.repeats, order=options.order, kv_tokens=options.kv_tokens,
-        kv_memory=options.kv_memory, seed=seed,
-    )  # fmt: skip
-    quiet = options.json or options.csv or options.markdown
-    bar = HeatBar(quiet, lane_names(race.lanes), options.repeats)
-    with interrupt_as_event() as interrupted, LocalHost(options.threads) as host, bar:
-        result = race.play(host, bar.tell, interrupted)
-    _print(result, options, slo)
-    if interrupted.is_set():
-        return 130
-    return 1 if any(result.error(i) for i in range(len(lanes))) else 0
+    asked = Asked.of(options, options.lanes, LANES)
+    pool = {"kv_tokens": options.kv_tokens, "kv_memory": options.kv_memory}
+    race = Race(asked.workload, asked.lanes, repeats=options.repeats, order=options.order, seed=asked.seed, **pool)
+    result, interrupted = play(race, lane_names(race.lanes), options)
+    _print(result, options, asked.slo)
+    failed = any(result.error(i) for i in range(len(asked.lanes)))
+    return status(cancelled=result.cancelled, interrupted=interrupted, failed=failed)
 
 
 def _print(result: RaceResult, options: argparse.Namespace, slo: Slo) -> None:
@@ -89,10 +51,9 @@ def _print(result: RaceResult, options: argparse.Namespace, slo: Slo) -> None:
         data = comparison.to_json()
         for lane, given, found in zip(data["lanes"], result.lanes, agreed):
             lane |= {"lane": lane_text(given), "agreement": found.to_json() if found else None}
-        about = {
-            "workload": result.workload.name, "requests": len(result.workload), "repeats": options.repeats,
-            "order": options.order, "kv_memory": result.kv_memory, "cancelled": result.cancelled, "slo": slo.limits,
-        }  # fmt: skip
+        about: dict[str, Any] = {"workload": result.workload.name, "requests": len(result.workload)}
+        about |= {"repeats": options.repeats, "order": options.order, "kv_memory": result.kv_memory}
+        about |= {"cancelled": result.cancelled, "slo": slo.limits}
         print(json.dumps(about | data, ensure_ascii=False, indent=1))
         return
     head = _head(result, options)
@@ -104,17 +65,13 @@ def _print(result: RaceResult, options: argparse.Namespace, slo: Slo) -> None:
         print("\n\n".join([*head, comparison.markdown(), *agreement]))
         return
     print("\n".join([*head, "", comparison.text(terminal_width()), *(["", *agreement] if agreement else [])]))
-    if result.cancelled:
-        print("batchscope: stopped early; the table holds what was finished", file=sys.stderr)
 
 
 def _head(result: RaceResult, options: argparse.Namespace) -> list[str]:
     """What was raced, and on what."""
     workload = result.workload
-    title = workload.title or workload.name
-    lines = [
-        f"{title}: {len(workload)} prompts" + (f", {options.repeats} times, {options.order}" * (options.repeats > 1))
-    ]
+    often = f", {options.repeats} times, {options.order}" if options.repeats > 1 else ""
+    lines = [f"{workload.title or workload.name}: {len(workload)} prompts{often}"]
     trace = next((h.trace for h in result.lane_runs if h.trace is not None), None)
     if trace is not None and result.kv_memory is not None:
         model, machine = trace.header.model, trace.header.machine

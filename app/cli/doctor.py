@@ -46,6 +46,10 @@ class Finding:
     remedy: str = ""
 
 
+def missing(topic: str, detail: str, cost: str = "", remedy: str = "") -> Finding:
+    return Finding(topic, Status.MISSING, detail, cost, remedy)
+
+
 NO_MODEL = "no model can be loaded or run"
 NO_WINDOW = "there is no window; the command line still works"
 COSTS = {
@@ -106,9 +110,8 @@ def render(findings: Sequence[Finding]) -> str:
     for finding in findings:
         lines.append(f"{finding.status:<8} {finding.topic:<{width}}  {finding.detail}")
         margin = " " * (width + 11)
-        lines += [
-            f"{margin}{word}: {text}" for word, text in (("costs", finding.cost), ("to do", finding.remedy)) if text
-        ]
+        told = (("costs", finding.cost), ("to do", finding.remedy))
+        lines += [f"{margin}{word}: {text}" for word, text in told if text]
     counts = (f"{sum(finding.status is status for finding in findings)} {status}" for status in Status)
     return "\n".join([*lines, "", " · ".join(counts)])
 
@@ -149,7 +152,7 @@ def cpu_finding(name: str, cores: int, flags: frozenset[str]) -> Finding:
     known = [word for flag, word in spoken.items() if flag in flags]
     detail = f"{name}, {cores} {'core' if cores == 1 else 'cores'}" + (f", {', '.join(known)}" if known else "")
     if flags and "avx2" not in flags:
-        return Finding("CPU", Status.MISSING, f"{detail}, no AVX2", cost="models on the CPU run several times slower")
+        return missing("CPU", f"{detail}, no AVX2", cost="models on the CPU run several times slower")
     if flags and not flags & {"avx512_bf16", "amx_bf16"}:
         return Finding("CPU", Status.NOTE, detail, cost="bfloat16 is computed in software: float32 may be faster here")
     return Finding("CPU", Status.OK, detail)
@@ -158,9 +161,7 @@ def cpu_finding(name: str, cores: int, flags: frozenset[str]) -> Finding:
 def python_finding(version: tuple[int, ...]) -> Finding:
     spoken = ".".join(map(str, version))
     if version < (3, 11):
-        return Finding(
-            "Python", Status.MISSING, f"{spoken}, older than 3.11", "nothing runs", "install Python 3.11 or newer"
-        )
+        return missing("Python", f"{spoken}, older than 3.11", "nothing runs", "install Python 3.11 or newer")
     return Finding("Python", Status.OK, spoken)
 
 
@@ -209,13 +210,8 @@ def library_finding(requirement: Requirement, version: str | None) -> Finding:
         return Finding(requirement.name, Status.NOTE if extra else Status.MISSING, "not installed", cost, remedy)
     # The base version, since vendors ship the release itself as 2.11.0a0+something.
     if not requirement.specifier.contains(Version(version).base_version, prereleases=True):
-        return Finding(
-            requirement.name,
-            Status.MISSING,
-            f"{version} is not {requirement.specifier}",
-            f"untried here: {cost}, or wrongly",
-            remedy,
-        )
+        unlike = f"{version} is not {requirement.specifier}"
+        return missing(requirement.name, unlike, f"untried here: {cost}, or wrongly", remedy)
     return Finding(requirement.name, Status.OK, version)
 
 
@@ -251,13 +247,8 @@ def gpu_findings() -> list[Finding]:
 
 
 def no_gpu(detail: str) -> Finding:
-    return Finding(
-        "GPU",
-        Status.MISSING,
-        detail,
-        cost="models run on the CPU: the demo model well, large ones tens to hundreds of times slower",
-        remedy="for large models, an NVIDIA GPU and its driver",
-    )
+    cost = "models run on the CPU: the demo model well, large ones tens to hundreds of times slower"
+    return missing("GPU", detail, cost, "for large models, an NVIDIA GPU and its driver")
 
 
 def torch_findings(has_gpu: bool) -> list[Finding]:
@@ -265,32 +256,27 @@ def torch_findings(has_gpu: bool) -> list[Finding]:
     try:
         import torch
     except Exception as error:  # a broken build raises OSError, a missing one ImportError
-        return [Finding("CUDA", Status.MISSING, f"torch cannot be imported: {error}", NO_MODEL, "install torch again")]
+        return [missing("CUDA", f"torch cannot be imported: {error}", NO_MODEL, "install torch again")]
     usable = torch.cuda.is_available()
     findings = [cuda_finding(torch.__version__, torch.version.cuda, usable, has_gpu)]
     if usable and not any(map(shutil.which, ("cc", "gcc", "clang"))):
         remedy = "sudo apt-get install gcc libc6-dev"
-        findings.append(Finding("C compiler", Status.MISSING, "none found", "Triton cannot start its kernels", remedy))
+        findings.append(missing("C compiler", "none found", "Triton cannot start its kernels", remedy))
     return findings
 
 
 def cuda_finding(version: str, built_for: str | None, usable: bool, has_gpu: bool) -> Finding:
     """`built_for` is the CUDA version of the build, None for a CPU build; `usable` is what torch says of it here."""
     if usable:
-        return Finding(
-            "CUDA", Status.OK, f"torch {version} reaches the GPU" + (f" through CUDA {built_for}" if built_for else "")
-        )
+        through = f" through CUDA {built_for}" if built_for else ""
+        return Finding("CUDA", Status.OK, f"torch {version} reaches the GPU{through}")
     if not has_gpu:
         return Finding("CUDA", Status.NOTE, f"torch {version} runs on the CPU")
     cost = "models run on the CPU although there is a GPU"
     if built_for is None:
-        return Finding(
-            "CUDA", Status.MISSING, f"torch {version} is a CPU build", cost, "install torch's CUDA build (pytorch.org)"
-        )
+        return missing("CUDA", f"torch {version} is a CPU build", cost, "install torch's CUDA build (pytorch.org)")
     remedy = f"update the NVIDIA driver to one that runs CUDA {built_for}"
-    return Finding(
-        "CUDA", Status.MISSING, f"torch {version} is built for CUDA {built_for} and sees no device", cost, remedy
-    )
+    return missing("CUDA", f"torch {version} is built for CUDA {built_for} and sees no device", cost, remedy)
 
 
 # The window
@@ -308,7 +294,7 @@ def qt_finding() -> Finding:
             command, env=environment, capture_output=True, text=True, errors="replace", timeout=60, check=False
         )
     except subprocess.TimeoutExpired:
-        return Finding("Qt", Status.MISSING, "did not start within a minute", NO_WINDOW)
+        return missing("Qt", "did not start within a minute", NO_WINDOW)
     if done.returncode == 0:
         return Finding("Qt", Status.OK, f"starts on the platform {done.stdout.strip()}")
     return qt_failure(done.stderr)
@@ -321,10 +307,10 @@ def qt_failure(errors: str) -> Finding:
     absent = list(dict.fromkeys(re.findall(r"(lib[\w.+-]+\.so[.\d]*): cannot open shared object file", errors)))
     if not absent:
         last = errors.strip().splitlines()[-1] if errors.strip() else "Qt ended without a word"
-        return Finding("Qt", Status.MISSING, last, NO_WINDOW)
+        return missing("Qt", last, NO_WINDOW)
     known = " ".join(packages[soname] for soname in absent if soname in packages)
     remedy = f"sudo apt-get install {known}" if known else f"install the packages that bring {', '.join(absent)}"
-    return Finding("Qt", Status.MISSING, f"finds no {', '.join(absent)}", NO_WINDOW, remedy)
+    return missing("Qt", f"finds no {', '.join(absent)}", NO_WINDOW, remedy)
 
 
 def display_finding(environment: dict[str, str]) -> Finding:
@@ -334,9 +320,7 @@ def display_finding(environment: dict[str, str]) -> Finding:
         if environment.get(name):
             return Finding("display", Status.OK, f"{name}={environment[name]}")
     cost = "the window is played offscreen and leaves a picture and the run's file"
-    return Finding(
-        "display", Status.MISSING, "neither DISPLAY nor WAYLAND_DISPLAY is set", cost, "start it from a desktop session"
-    )
+    return missing("display", "neither DISPLAY nor WAYLAND_DISPLAY is set", cost, "start it from a desktop session")
 
 
 # Models
@@ -352,13 +336,8 @@ def demo_model_finding(folder: Path) -> Finding:
     if whole:
         return Finding("demo model", Status.OK, ", ".join(whole))
     cost = 'ModelSpec("demo") cannot be loaded; every other model can'
-    return Finding(
-        "demo model",
-        Status.MISSING,
-        f"no model in {folder}",
-        cost,
-        "install Batchscope again, or train it: packaging/train_demo_model.py",
-    )
+    remedy = "install Batchscope again, or train it: packaging/train_demo_model.py"
+    return missing("demo model", f"no model in {folder}", cost, remedy)
 
 
 def cached_models_finding() -> Finding:

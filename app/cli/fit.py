@@ -7,27 +7,26 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from app.cli.options import whole
+from app.cli.columns import columns
+from app.cli.options import model_options, whole
 from app.session.estimate import room
 from app.words import bytes_words, count_words
 from engine import InvalidInput, ModelSpec
 from engine.checkpoints import ModelInfo, why_unsupported
-from engine.config import DTYPES
 from engine.core import nvidia_driver
 from engine.memory import DeviceMemory, Fit, fits, model_info, simple_kv
 
 LENGTH = 1024
+SHAPE = ("layers", "heads", "kv_heads", "head_dim", "hidden", "vocabulary", "context", "window")
+FACTS = ("name", "architecture", "model_type", "parameters", *SHAPE, "dtype", "chat", "licence")
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    fit = commands.add_parser(
-        "fit", help="what a model would take in each quantization, and whether it fits, before it is loaded"
-    )
+    does = "what a model would take in each quantization, and whether it fits, before it is loaded"
+    fit = commands.add_parser("fit", help=does)
     fit.add_argument("model", nargs="?", default="demo", help="demo, a model folder or a hub id (default: demo)")
-    fit.add_argument("--revision", help="branch, tag or commit of a model on the hub")
-    fit.add_argument("--dtype", default="auto", choices=DTYPES)
-    fit.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
+    model_options(fit, "--revision", "--dtype", "--device")
     fit.add_argument("--length", type=whole, default=LENGTH, metavar="TOKENS", help=f"of a request (default: {LENGTH})")
     fit.add_argument("--json", action="store_true", help="print all numbers as JSON")
     fit.set_defaults(command=run_fit)
@@ -45,13 +44,7 @@ def run_fit(options: argparse.Namespace) -> int:
 
 
 def as_json(info: ModelInfo, memory: DeviceMemory, bills: list[Fit], length: int) -> str:
-    facts: dict[str, Any] = {
-        name: getattr(info, name)
-        for name in (
-            "name", "architecture", "model_type", "parameters", "layers", "heads", "kv_heads", "head_dim", "hidden",
-            "vocabulary", "context", "window", "dtype", "chat", "licence",
-        )
-    }  # fmt: skip
+    facts: dict[str, Any] = {name: getattr(info, name) for name in FACTS}
     facts |= {"unsupported": why_unsupported(info.model_type), "stored_bytes": info.weight_bytes}
     facts["quantized"] = asdict(info.quantized) if info.quantized is not None else None
     rows = [
@@ -77,21 +70,12 @@ def as_text(info: ModelInfo, memory: DeviceMemory, bills: list[Fit], length: int
 
 def _table(bills: list[Fit], length: int) -> list[str]:
     head = ("quantization", "dtype", "weights", "KV a token", "activations", "KV pool", f"requests of {length:,}", "")
-    rows = [head] + [
-        (
-            bill.quantization, bill.dtype, bytes_words(bill.weights), bytes_words(bill.kv_token),
-            bytes_words(bill.activations), bytes_words(bill.pool), f"{bill.requests(length):,}",
-            bill.available or ("fits" if bill.fits else "does not fit"),
-        )
-        for bill in bills
-    ]  # fmt: skip
-    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
-
-    def line(row: tuple[str, ...]) -> str:
-        cells = zip(row, widths, range(len(row)), strict=True)
-        return "  ".join(cell.rjust(w) if 2 <= i <= 6 else cell.ljust(w) for cell, w, i in cells).rstrip()
-
-    return [line(row) for row in rows]
+    rows: list[tuple[str, ...]] = [head]
+    for bill in bills:
+        sizes = map(bytes_words, (bill.weights, bill.kv_token, bill.activations, bill.pool))
+        verdict = bill.available or ("fits" if bill.fits else "does not fit")
+        rows.append((bill.quantization, bill.dtype, *sizes, f"{bill.requests(length):,}", verdict))
+    return columns(rows, right=range(2, 7))
 
 
 def _rule_of_thumb(info: ModelInfo, bill: Fit, length: int) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from app.cli.columns import columns
 from app.session.device_memory import captured_words, device_bill, lengths
 from app.words import bytes_words
 from engine.memory import kv_capacity
@@ -19,10 +20,9 @@ def as_text(header: Header) -> str:
     rows = [(item.name, bytes_words(item.count), item.count) for item in bill.items]
     if bill.total:
         rows.append(("in all", bytes_words(bill.total), bill.total))
-    names, figures = (max(len(row[i]) for row in rows) for i in (0, 1))  # type: ignore[arg-type]
-    for name, figure, count in rows:
-        share = f"{100 * count / bill.total:5.1f} %" if bill.total else ""
-        lines.append(f"  {name:<{names}}  {figure:>{figures}}  {share}".rstrip())
+    shares = (f"{100 * count / bill.total:5.1f} %" if bill.total else "" for *_, count in rows)
+    table = [(name, figure, share) for (name, figure, _), share in zip(rows, shares)]
+    lines += [f"  {line}" for line in columns(table, right=(1,))]
     if room := capacity(header):
         (length, count), *others = room.items()
         parts = [f"{count:,} request{'' if count == 1 else 's'} × {length:,} tokens"]

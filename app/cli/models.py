@@ -5,20 +5,20 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
-from textwrap import wrap
+from itertools import chain
+from textwrap import TextWrapper
 from typing import Any
 
+from app.cli.columns import columns
 from app.cli.options import whole
-from app.cli.progress import Bar, interrupt_as_event
+from app.cli.progress import job_bar
 from app.words import bytes_words
 from engine import InvalidInput
 from engine.checkpoints import HubModel, ModelEntry, cached_models, download, hub_model, search_hub, shipped_models
-from engine.jobs import LoadCancelled
 
 MARGIN = "    "
 
@@ -29,9 +29,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     what.add_argument("--search", metavar="QUERY", help="models on the Hugging Face hub whose names match")
     what.add_argument("--download", metavar="ID", help="fetch a model, e.g. owner/name, or go on where it stopped")
     models.add_argument("--revision", metavar="REV", help="with --download: a branch, a tag or a commit")
-    models.add_argument(
-        "--pickles", action="store_true", help="with --download: weights as pickle too, which must be converted to load"
-    )
+    pickles = "with --download: weights as pickle too, which must be converted to load"
+    models.add_argument("--pickles", action="store_true", help=pickles)
     models.add_argument("--limit", type=whole, default=30, metavar="N", help="with --search: at most N (default: 30)")
     models.add_argument("--json", action="store_true", help="print it as JSON")
     models.set_defaults(command=run_models)
@@ -61,17 +60,14 @@ def fetch(options: argparse.Namespace) -> int:
         model = hub_model(options.download, options.revision)
         if not options.json:
             print(f"{model.id} at {model.revision[:12]}: {bytes_words(model.size)}, {_terms(model)}")
-    with interrupt_as_event() as interrupted, Bar(quiet=options.json) as bar:
-        try:
-            folder = download(
-                options.download, options.revision,
-                pickles=options.pickles, report=bar.loading, cancelled=interrupted,
-            )  # fmt: skip
-        except LoadCancelled:
-            print("batchscope: stopped; what has come is kept, and the same command goes on with it", file=sys.stderr)
-            return 130
-    print(json.dumps({"id": options.download, "revision": folder.name, "folder": str(folder)}, indent=1)
-          if options.json else f"it is in {folder}\nrun it: batchscope run --model {options.download}")  # fmt: skip
+    id, kept = options.download, "what has come is kept, and the same command goes on with it"
+    with job_bar(options.json, kept, counted=True) as (bar, interrupted):
+        given = {"pickles": options.pickles, "report": bar.loading, "cancelled": interrupted}
+        folder = download(id, options.revision, **given)
+    if options.json:
+        print(json.dumps({"id": id, "revision": folder.name, "folder": str(folder)}, indent=1))
+    else:
+        print(f"it is in {folder}\nrun it: batchscope run --model {id}")
     return 0
 
 
@@ -80,12 +76,12 @@ def _terms(model: HubModel) -> str:
 
 
 def text(entries: Sequence[ModelEntry]) -> str:
-    rows = [
-        (e.source if e.source != str(e.folder) else e.name, (e.revision or "")[:12], e.place.value, bytes_words(e.size),
-         _day(e.changed), e.problem)
-        for e in entries
-    ]  # fmt: skip
-    return _table(("model", "revision", "place", "size", "changed"), rows)
+    def row(entry: ModelEntry) -> tuple[str, ...]:
+        name = entry.source if entry.source != str(entry.folder) else entry.name
+        revision, size = (entry.revision or "")[:12], bytes_words(entry.size)
+        return name, revision, entry.place.value, size, _day(entry.changed), entry.problem
+
+    return _table(("model", "revision", "place", "size", "changed"), list(map(row, entries)))
 
 
 def search_text(found: Sequence[HubModel]) -> str:
@@ -105,12 +101,7 @@ def _day(seconds: float) -> str:
 
 def _table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     """Columns, and under a row its last value where there is one: a remark."""
-    columns = list(zip(titles, *(row[:-1] for row in rows)))
-    widths = [max(map(len, column)) for column in columns]
-    lines = []
-    for row in (titles + ("",), *rows):
-        lines.append("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
-        if row[-1]:
-            lines += wrap(row[-1], max(40, shutil.get_terminal_size().columns - 1), initial_indent=MARGIN,
-                          subsequent_indent=MARGIN, break_long_words=False)  # fmt: skip
-    return "\n".join(lines)
+    wrapper = TextWrapper(max(40, shutil.get_terminal_size().columns - 1), MARGIN, MARGIN, break_long_words=False)
+    head, *others = columns([titles, *(row[:-1] for row in rows)])
+    remarked = ([line, *wrapper.wrap(row[-1])] for line, row in zip(others, rows, strict=True))
+    return "\n".join([head, *chain.from_iterable(remarked)])

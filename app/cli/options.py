@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
+import os
+import sys
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from app.words import SHIPPED
 from engine import EngineConfig, InvalidInput, ModelSpec, SamplingParams, Workload, list_workloads, load_workload
 from engine.checkpoints import inspect_model
 from engine.config import DELIVERIES, DTYPES, MODES, QUANTIZATIONS
 from engine.trace import Slo
 from engine.workloads import ARRIVALS
 
-EMBEDDED = ("demo", "demo-draft")
+OF_WORKLOADS = ("count", "arrivals", "rate", "burstiness", "concurrency")
 
 
 def whole(text: str) -> int:
@@ -39,48 +42,44 @@ def size_in_bytes(text: str) -> int:
 # What each command adds to its parser.
 
 
-def model_options(to: argparse.ArgumentParser) -> None:
-    to.add_argument("--model", default="demo", help="demo, a model folder or a hub id (default: demo)")
-    to.add_argument("--quantization", default="none", metavar="KIND", help=f"one of {', '.join(QUANTIZATIONS)}")
-    to.add_argument("--dtype", default="auto", choices=DTYPES)
-    to.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
-    to.add_argument("--revision", help="branch, tag or commit of a model on the hub")
-    to.add_argument("--trust-remote-code", action="store_true", help="run Python code that the model brings")
+def model_options(to: argparse.ArgumentParser, *names: str) -> None:
+    """Of how a model is loaded: those that are named, or all."""
+    options: dict[str, dict[str, Any]] = {
+        "--model": {"default": "demo", "help": "demo, a model folder or a hub id (default: demo)"},
+        "--quantization": {"default": "none", "metavar": "KIND", "help": f"one of {', '.join(QUANTIZATIONS)}"},
+        "--dtype": {"default": "auto", "choices": DTYPES},
+        "--device": {"default": "auto", "help": "auto, cpu, cuda or cuda:N"},
+        "--revision": {"help": "branch, tag or commit of a model on the hub"},
+        "--trust-remote-code": {"action": "store_true", "help": "run Python code that the model brings"},
+    }
+    for name in names or options:
+        to.add_argument(name, **options[name])
 
 
 def engine_options(to: argparse.ArgumentParser) -> None:
     default = EngineConfig()
+    every = "continuous modes: requests join every so many steps"
+    wait = "dynamic: how long a batch waits for more requests (default: 0.2)"
+    held = f"static and dynamic: {' or '.join(DELIVERIES)}; batch holds all text back until the batch is done"
+    anew = "paged modes on a GPU: launch decode steps anew instead of replaying captured ones"
     to.add_argument("--mode", default=default.mode, help=f"one of {', '.join(MODES)}")
     to.add_argument("--max-running", type=int, default=default.max_running, help="requests that run at once")
     to.add_argument("--token-budget", type=int, help="most tokens a step computes (default: 2048)")
-    to.add_argument(
-        "--join-every", type=int, default=default.join_every, metavar="STEPS",
-        help="continuous modes: requests join every so many steps",
-    )  # fmt: skip
-    to.add_argument(
-        "--longest-wait", type=float, default=default.longest_wait, metavar="SECONDS",
-        help="dynamic: how long a batch waits for more requests (default: 0.2)",
-    )  # fmt: skip
-    to.add_argument(
-        "--delivery", default=default.delivery, metavar="HOW",
-        help=f"static and dynamic: {' or '.join(DELIVERIES)}; batch holds all text back until the batch is done",
-    )  # fmt: skip
+    to.add_argument("--join-every", type=int, default=default.join_every, metavar="STEPS", help=every)
+    to.add_argument("--longest-wait", type=float, default=default.longest_wait, metavar="SECONDS", help=wait)
+    to.add_argument("--delivery", default=default.delivery, metavar="HOW", help=held)
     to.add_argument("--prefix-caching", action="store_true", help="paged modes: prompts that begin alike share blocks")
     to.add_argument("--block-size", type=int, default=default.block_size, help="tokens a KV block holds")
     kv_memory_option(to)
     to.add_argument("--depth", type=int, help="steps launched ahead: 0 or 1 (default: 1 on a GPU, else 0)")
-    to.add_argument(
-        "--no-cuda-graphs", dest="cuda_graphs", action="store_false",
-        help="paged modes on a GPU: launch decode steps anew instead of replaying captured ones",
-    )  # fmt: skip
+    to.add_argument("--no-cuda-graphs", dest="cuda_graphs", action="store_false", help=anew)
     seed_option(to, "of the sampling, and of the workload")
     threads_option(to)
 
 
 def kv_memory_option(to: Any, default: str = "what is free") -> None:
-    to.add_argument(
-        "--kv-memory", type=size_in_bytes, metavar="SIZE", help=f"KV pool, e.g. 512M or 4G (default: {default})"
-    )
+    said = f"KV pool, e.g. 512M or 4G (default: {default})"
+    to.add_argument("--kv-memory", type=size_in_bytes, metavar="SIZE", help=said)
 
 
 def seed_option(to: argparse.ArgumentParser, of: str) -> None:
@@ -106,11 +105,9 @@ def sampling_options(to: argparse.ArgumentParser) -> None:
 
 def workload_options(to: argparse.ArgumentParser, default: str | None) -> None:
     names = ", ".join(card.name for card in list_workloads())
-    said = f" (default: {default})" if default else ""
-    to.add_argument(
-        "--workload", metavar="NAME|FILE", default=default,
-        help=f"one of {names}, or a .toml, .txt, .jsonl or ShareGPT .json file{said}",
-    )  # fmt: skip
+    said = f"one of {names}, or a .toml, .txt, .jsonl or ShareGPT .json file"
+    said += f" (default: {default})" if default else ""
+    to.add_argument("--workload", metavar="NAME|FILE", default=default, help=said)
     to.add_argument("--count", type=whole, metavar="N", help="so many requests of the workload")
     to.add_argument("--arrivals", metavar="KIND", help=f"when they come in: {', '.join(ARRIVALS)}")
     to.add_argument("--rate", type=float, help="requests a second")
@@ -119,10 +116,9 @@ def workload_options(to: argparse.ArgumentParser, default: str | None) -> None:
 
 
 def slo_options(to: argparse.ArgumentParser) -> None:
-    for name, what in (
-        ("ttft", "time to first token"), ("tpot", "time per output token"), ("itl", "99th percentile of gaps"),
-        ("e2e", "time to the last token"),
-    ):  # fmt: skip
+    limits = {"ttft": "time to first token", "tpot": "time per output token"}
+    limits |= {"itl": "99th percentile of gaps", "e2e": "time to the last token"}
+    for name, what in limits.items():
         to.add_argument(f"--slo-{name}", type=float, metavar="SECONDS", help=f"a request's longest {what}, for goodput")
 
 
@@ -150,36 +146,22 @@ def spec_of(options: argparse.Namespace) -> ModelSpec:
 
 
 def config_of(options: argparse.Namespace) -> EngineConfig:
-    return EngineConfig(
-        mode=options.mode,
-        max_running=options.max_running,
-        token_budget=options.token_budget or max(EngineConfig().token_budget, options.max_running),
-        block_size=options.block_size,
-        kv_memory=options.kv_memory,
-        join_every=options.join_every,
-        longest_wait=options.longest_wait,
-        delivery=options.delivery,
-        prefix_caching=options.prefix_caching,
-        depth=options.depth,
-        cuda_graphs=options.cuda_graphs,
-        seed=options.seed or 0,
-    )
+    given = {field.name: getattr(options, field.name) for field in fields(EngineConfig) if field.name in options}
+    budget = options.token_budget or max(EngineConfig().token_budget, options.max_running)
+    return EngineConfig(**(given | {"token_budget": budget, "seed": options.seed or 0}))
 
 
 def sampling_of(options: argparse.Namespace, base: SamplingParams | None = None) -> SamplingParams:
     """`base` (or the command line's own defaults) with what was given."""
-    names = (
-        "max_tokens", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "stop", "ignore_eos", "n",
-    )  # fmt: skip
-    given = {name: value for name in names if (value := getattr(options, name, None)) is not None}
+    given = {field.name: getattr(options, field.name, None) for field in fields(SamplingParams) if field.name != "seed"}
+    given = {name: value for name, value in given.items() if value is not None}
     return (base or SamplingParams(temperature=0.8, top_p=0.95)).with_(**given)
 
 
 def sampled(workload: Workload, options: argparse.Namespace) -> Workload:
     """The workload, each prompt sampled as it says itself but for what the command line says."""
-    return replace(
-        workload, arrivals=tuple(replace(a, params=sampling_of(options, a.params)) for a in workload.arrivals)
-    )
+    arrivals = (replace(arrival, params=sampling_of(options, arrival.params)) for arrival in workload.arrivals)
+    return replace(workload, arrivals=tuple(arrivals))
 
 
 def slo_of(options: argparse.Namespace) -> Slo:
@@ -188,16 +170,14 @@ def slo_of(options: argparse.Namespace) -> Slo:
 
 def workload_of(options: argparse.Namespace, spec: ModelSpec) -> Workload:
     """The workload, its prompts as long as `spec`'s tokenizer makes them."""
+    given = {name: getattr(options, name) for name in ("seed", *OF_WORKLOADS)}
     chat = False if getattr(options, "raw", False) else None
-    return load_workload(
-        options.workload, model_folder=spec.source, seed=options.seed, count=options.count, arrivals=options.arrivals,
-        rate=options.rate, burstiness=options.burstiness, concurrency=options.concurrency, chat=chat,
-    )  # fmt: skip
+    return load_workload(options.workload, model_folder=spec.source, chat=chat, **given)
 
 
 def refuse_workload_options(options: argparse.Namespace) -> None:
     """For a command that plays no workload."""
-    for name in ("count", "arrivals", "rate", "burstiness", "concurrency"):
+    for name in OF_WORKLOADS:
         value = getattr(options, name)
         if value is not None:
             raise InvalidInput(f"--{name} {value}: is of a workload; give --workload too, which also takes a .txt file")
@@ -206,16 +186,14 @@ def refuse_workload_options(options: argparse.Namespace) -> None:
 def check_model(spec: ModelSpec) -> None:
     """Looks at a model that is on this machine before anything is loaded. A hub id is left to the load."""
     path = Path(spec.source).expanduser()
-    if spec.source in EMBEDDED or path.exists() or path.is_absolute() or "/" not in spec.source:
+    if spec.source in SHIPPED or path.exists() or path.is_absolute() or "/" not in spec.source:
         inspect_model(spec)
 
 
-def comparison_options(to: argparse.ArgumentParser, *, kv: str, seed: str) -> None:
-    """What a race and a sweep have in common; `kv` says the default size, `seed` what the seed is of."""
-    kv_options(to, kv)
-    slo_options(to)
-    output_options(to)
-    seed_option(to, seed)
-    threads_option(to)
-    model_options(to)
-    sampling_options(to)
+def quiet(options: argparse.Namespace) -> bool:
+    """Whether what is printed is for a program."""
+    return any(getattr(options, form, False) for form in ("json", "csv", "markdown"))
+
+
+def has_display() -> bool:
+    return sys.platform != "linux" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -13,7 +13,7 @@ from typing import Any, Self
 from app.session.load_progress import COUNTED
 from engine import Run
 from engine.compare import LaneFailed, LaneFinished, LaneLoading, LaneStarted, RaceEvent, SweepEvent
-from engine.jobs import LoadProgress
+from engine.jobs import JobDied, LoadCancelled, LoadProgress
 
 REFRESH = 0.2  # seconds
 
@@ -59,12 +59,12 @@ class Bar:
             self._bar.refresh()
 
 
-class HeatBar(Bar):
+class LanesBar(Bar):
     """A bar for the lane runs of a race or a sweep, told by their events: `names` by lane, `repeats` of each."""
 
     def __init__(self, quiet: bool, names: tuple[str, ...], repeats: int) -> None:
         super().__init__(quiet)
-        self._names, self._heats, self._repeats = names, len(names) * repeats, repeats
+        self._names, self._runs, self._repeats = names, len(names) * repeats, repeats
         self._played = 0
         self._run: tuple[Run, str] | None = None
         self._over = threading.Event()
@@ -77,7 +77,7 @@ class HeatBar(Bar):
             case LaneLoading():
                 self.loading(event.progress)
             case LaneStarted():
-                self._run = event.run, f"{self._played + 1} of {self._heats}: {self._names[event.lane]}"
+                self._run = event.run, f"{self._played + 1} of {self._runs}: {self._names[event.lane]}"
             case LaneFinished() | LaneFailed():
                 self._run = None
                 self._played += 1
@@ -94,6 +94,30 @@ class HeatBar(Bar):
         if self._watch.ident is not None:
             self._watch.join()
         super().__exit__()
+
+
+Job = tuple[Bar, threading.Event]
+
+
+class Stopped(Exception):
+    """A command came to no result: why, and the exit status."""
+
+    def __init__(self, why: str, status: int) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+@contextmanager
+def job_bar(quiet: bool, stopped: str, died: str = "", *, counted: bool = False) -> Iterator[Job]:
+    """The bar of one long work, and the event that Ctrl+C sets. Raises Stopped where the work was stopped, with what is
+    left of it, or where its process died, with what to do where memory ran out."""
+    try:
+        with interrupt_as_event() as interrupted, Bar(quiet, counted) as bar:
+            yield bar, interrupted
+    except LoadCancelled:
+        raise Stopped(f"stopped; {stopped}", 130) from None
+    except JobDied as error:
+        raise Stopped(f"{error}; if memory ran out, {died}", 1) from error
 
 
 def terminal_width() -> int | None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import replace
 from pathlib import Path
 
-from app.cli.options import check_model, output_options, whole
-from app.cli.progress import Bar, interrupt_as_event
+from app.cli.columns import columns
+from app.cli.options import check_model, model_options, output_options, quiet, whole
+from app.cli.progress import job_bar
 from app.quality.words import COLUMNS, QualityTable, change_words, measured_words, rows_of, value_of, way_words
 from engine import InvalidInput, ModelSpec, measure_quality
 from engine.config import DTYPES, QUANTIZATIONS, missing
-from engine.jobs import JobDied, LoadCancelled
 from engine.memory import model_info
 from engine.quality import DEFAULT_TOKENS, TEXTS, QualityReport, origin_of, ranked
 
@@ -20,30 +19,23 @@ WAYS = (*QUANTIZATIONS, *DTYPES[1:])
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    printed = "\n".join(f"  {column.name:<16} {column.formula}" for column in COLUMNS).replace("%", "%%")
     quality = commands.add_parser(
-        "quality", help="measure what quantizations cost in quality, and give in memory and speed",
+        "quality",
+        help="measure what quantizations cost in quality, and give in memory and speed",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="what is printed, nearest to the original first:\n"
-        + "\n".join(f"  {column.name:<16} {column.formula}" for column in COLUMNS).replace("%", "%%"),
-    )  # fmt: skip
-    quality.add_argument("--model", default="demo", help="demo, a model folder or a hub id (default: demo)")
-    quality.add_argument(
-        "--quantizations", metavar="KIND,KIND…", default="all",
-        help=f"all that can be had here, or some of {', '.join(WAYS)}; a precision stands for none in it",
-    )  # fmt: skip
-    quality.add_argument(
-        "--original", metavar="SOURCE", help="what to measure against (default: the model, or what it was made of)"
+        epilog=f"what is printed, nearest to the original first:\n{printed}",
     )
-    quality.add_argument(
-        "--text", metavar="FILE|NAME",
-        help=f"a text file, or one of {', '.join(TEXTS)} (default: the one that suits the model)",
-    )  # fmt: skip
-    quality.add_argument(
-        "--tokens", type=whole, default=DEFAULT_TOKENS, metavar="N",
-        help=f"most tokens to predict (default: {DEFAULT_TOKENS})",
-    )  # fmt: skip
-    quality.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
-    quality.add_argument("--revision", help="branch, tag or commit of a model on the hub")
+    kinds = f"all that can be had here, or some of {', '.join(WAYS)}; a precision stands for none in it"
+    against = "what to measure against (default: the model, or what it was made of)"
+    text = f"a text file, or one of {', '.join(TEXTS)} (default: the one that suits the model)"
+    tokens = f"most tokens to predict (default: {DEFAULT_TOKENS})"
+    model_options(quality, "--model")
+    quality.add_argument("--quantizations", metavar="KIND,KIND…", default="all", help=kinds)
+    quality.add_argument("--original", metavar="SOURCE", help=against)
+    quality.add_argument("--text", metavar="FILE|NAME", help=text)
+    quality.add_argument("--tokens", type=whole, default=DEFAULT_TOKENS, metavar="N", help=tokens)
+    model_options(quality, "--device", "--revision")
     output_options(quality)
     quality.set_defaults(command=run_quality)
 
@@ -53,18 +45,9 @@ def run_quality(options: argparse.Namespace) -> int:
     check_model(model)
     original, specs = asked_for(model, options.original, options.quantizations)
     check_model(original)
-    quiet = options.json or options.csv or options.markdown
-    try:
-        with interrupt_as_event() as interrupted, Bar(quiet, counted=False) as bar:
-            report = measure_quality(
-                specs, original, text=options.text, tokens=options.tokens, report=bar.loading, cancelled=interrupted
-            )
-    except LoadCancelled:
-        print("batchscope: stopped; nothing was measured to its end", file=sys.stderr)
-        return 130
-    except JobDied as error:
-        print(f"batchscope: {error}; if memory ran out, choose a smaller model", file=sys.stderr)
-        return 1
+    given, stopped = {"text": options.text, "tokens": options.tokens}, "nothing was measured to its end"
+    with job_bar(quiet(options), stopped, "choose a smaller model") as (bar, interrupted):
+        report = measure_quality(specs, original, report=bar.loading, cancelled=interrupted, **given)
     table = QualityTable(replace(report, rows=tuple(ranked(report))))
     if options.json:
         print(QualityTable(report).json(), end="")
@@ -134,9 +117,5 @@ def text(report: QualityReport) -> str:
         values = [value_of(column, row) for column in COLUMNS]
         cells = ["–" if v is None else column.text(v) for column, v in zip(COLUMNS, values)]
         lines.append([name, cells[0], change_words(row, report.original) or "–", *cells[1:]])
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    rows = [
-        "  ".join([f"{line[0]:<{widths[0]}}", *(f"{cell:>{width}}" for cell, width in zip(line[1:], widths[1:]))])
-        for line in lines
-    ]
-    return "\n".join([measured_words(report), "", *rows, *(["", *failed] if failed else [])])
+    table = columns(lines, right=range(1, len(head)))
+    return "\n".join([measured_words(report), "", *table, *(["", *failed] if failed else [])])

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from pathlib import Path
 
+from app.cli.options import has_display
 from engine import EngineConfig, InvalidInput, ModelSpec
 from engine.trace import RUN_SUFFIX
 
@@ -40,11 +39,9 @@ def show(options: argparse.Namespace) -> int:
     if options.pictures is not None:
         from app.window.pictures import run_pictures
 
-        return run_pictures(
-            options.run, options.pictures, at=options.at, request=options.request, light=options.light,
-            scale=options.scale,
-        )  # fmt: skip
-    if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        given = {name: getattr(options, name) for name in ("at", "request", "light", "scale")}
+        return run_pictures(options.run, options.pictures, **given)
+    if not has_display():
         raise InvalidInput("there is no display to open a window on; write pictures with --pictures FOLDER")
     from app.window.application import open_window
 

@@ -7,12 +7,14 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from app.cli import memory
 from app.cli.options import (
     config_of,
     engine_options,
     model_options,
+    quiet,
     refuse_workload_options,
     sampled,
     sampling_of,
@@ -28,15 +30,14 @@ from app.cli.progress import Bar
 from engine import InvalidInput, Lane, ModelSpec, SamplingParams, Trace, Workload, measure
 from engine.compare import compare, lane_name, table
 from engine.config import Prompt
-from engine.trace import RUN_SUFFIX, Slo, TraceWriter, formulas
+from engine.trace import RUN_SUFFIX, RequestView, SampleView, Slo, TraceWriter, formulas
 from engine.workloads import demo_workload, read_prompts
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    run = commands.add_parser(
-        "run", help="send prompts to the engine without a window and print the metrics",
-        formatter_class=argparse.RawDescriptionHelpFormatter, epilog=f"what is printed:\n{formulas()}",
-    )  # fmt: skip
+    does = "send prompts to the engine without a window and print the metrics"
+    form = argparse.RawDescriptionHelpFormatter
+    run = commands.add_parser("run", help=does, formatter_class=form, epilog=f"what is printed:\n{formulas()}")
     model_options(run)
     engine_options(run)
     sampling_options(run)
@@ -64,7 +65,7 @@ def run_prompts(options: argparse.Namespace) -> int:
     if workload is not None:
         workload = replace(workload, arrivals=workload.arrivals * options.repeat)
     lines = read_prompts(options.prompts) * options.repeat if options.prompts else None
-    with Bar(options.json or options.csv) as bar:
+    with Bar(quiet(options)) as bar:
         from engine import Engine
 
         with Engine(spec, config, progress=bar.loading, threads=options.threads) as engine:
@@ -96,24 +97,22 @@ def _prompts(lines: list[str] | None, options: argparse.Namespace, params: Sampl
     return Workload.at_once(options.prompts.name, prompts, params)
 
 
+def _asked(view: RequestView) -> str:
+    return view.messages[-1]["content"] if view.messages else view.prompt
+
+
+def _answer(view: RequestView, sample: SampleView) -> dict[str, Any]:
+    told: dict[str, Any] = {"request": view.request, "sample": sample.branch, "prompt": _asked(view)}
+    told |= {"text": sample.text, "finish_reason": sample.reason, "error": sample.error}
+    ttft = sample.token_times[0] - view.submitted if sample.token_times else None
+    return told | {"token_ids": sample.tokens.tolist(), "ttft": ttft}
+
+
 def _print(trace: Trace, options: argparse.Namespace, spec: ModelSpec, slo: Slo) -> None:
     metrics = measure(trace, slo)
     views = list(trace.requests.values())
     if options.json:
-        answers = [
-            {
-                "request": v.request,
-                "sample": sample.branch,
-                "prompt": v.messages[-1]["content"] if v.messages else v.prompt,
-                "text": sample.text,
-                "finish_reason": sample.reason,
-                "error": sample.error,
-                "token_ids": sample.tokens.tolist(),
-                "ttft": sample.token_times[0] - v.submitted if sample.token_times else None,
-            }
-            for v in views
-            for sample in v.samples
-        ]
+        answers = [_answer(v, sample) for v in views for sample in v.samples]
         said = {"metrics": metrics.to_json(), "memory": memory.as_json(trace.header), "answers": answers}
         print(json.dumps(said, ensure_ascii=False, indent=1))
         return
@@ -123,7 +122,7 @@ def _print(trace: Trace, options: argparse.Namespace, spec: ModelSpec, slo: Slo)
         return
     if options.texts:
         for v in views:
-            print(f"[{v.request}] {v.messages[-1]['content'] if v.messages else v.prompt}")
+            print(f"[{v.request}] {_asked(v)}")
             print(*(sample.text for sample in v.samples), sep="\n", end="\n\n")
     model = header.model
     print(f"{model.name} · {model.dtype} · {model.device} · {header.config.mode} · {header.machine.cpu}\n")

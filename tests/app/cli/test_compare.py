@@ -11,7 +11,7 @@ import pytest
 
 from app.__main__ import main, parser
 from app.cli.options import workload_of
-from app.cli.progress import HeatBar
+from app.cli.progress import LanesBar
 from engine import ModelSpec, load_workload, parse_lanes
 from engine.compare import LaneStarted, RaceEvent, SweepEvent
 
@@ -109,14 +109,14 @@ def test_run_plays_a_file_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_ctrl_c_ends_with_what_is_there(
     command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = HeatBar.tell
+    told = LanesBar.tell
 
-    def tell(self: HeatBar, event: RaceEvent | SweepEvent) -> None:
+    def tell(self: LanesBar, event: RaceEvent | SweepEvent) -> None:
         told(self, event)
         if isinstance(event, LaneStarted) and event.lane == 1:
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(HeatBar, "tell", tell)
+    monkeypatch.setattr(LanesBar, "tell", tell)
     before = signal.getsignal(signal.SIGINT)
     assert main(command) == 130
     assert signal.getsignal(signal.SIGINT) is before
