@@ -48,7 +48,7 @@ class Columns:
         rows.__dict__.update((name, getattr(self, name)[which]) for name in self.names)
         return rows
 
-    def row(self, place: int) -> dict[str, Any]:
+    def numbers_at(self, place: int) -> dict[str, Any]:
         """Its numbers by column. Raises IndexError where there is none."""
         if not 0 <= place < len(self):
             raise IndexError(f"row {place} of {len(self)}")

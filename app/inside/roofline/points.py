@@ -155,6 +155,6 @@ class RooflinePoints(Columns):
 
     def point(self, place: int) -> Point:
         """Raises IndexError where there is none."""
-        row, roof = self.row(place), self.roof
+        row, roof = self.numbers_at(place), self.roof
         bandwidth, rate = (0.0, 0.0) if roof is None else (roof.bandwidth_at(row["bytes"]), roof.operations)
         return Point(kind=KINDS[row.pop("kind")], **row, bandwidth=bandwidth, rate=rate)

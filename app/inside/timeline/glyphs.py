@@ -6,9 +6,10 @@ import math
 
 import numpy as np
 from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
-from PySide6.QtGui import QColor, QPainter, QPen, QPixmap, QPolygonF
+from PySide6.QtGui import QColor, QPainter, QPen, QPixmap
 
 from app.inside.timeline.marks import Mark
+from app.plot.plot import DIAMOND, draw_shape
 from app.ui import theme
 from engine.trace import Array
 
@@ -52,9 +53,7 @@ def mark_color(mark: Mark) -> QColor:
             return t.text
 
 
-def draw_glyph(
-    painter: QPainter, mark: Mark, x: float, y: float, size: float, color: QColor | None = None
-) -> None:  # fmt: skip
+def draw_glyph(painter: QPainter, mark: Mark, x: float, y: float, size: float, color: QColor | None = None) -> None:
     """The mark's shape in its colour, on a halo of the panel's that parts it from the bar below."""
     ground, ink = theme.current().panel, color or mark_color(mark)
     for fill, halo in ((ground, 2 * HALO * theme.zoom()), (ink, 0.0)):
@@ -69,13 +68,11 @@ def _shape(painter: QPainter, mark: Mark, x: float, y: float, r: float, color: Q
     line = QPen(color, stroke + halo, Qt.PenStyle.SolidLine, Qt.PenCapStyle.RoundCap)
     match mark:
         case Mark.SUBMITTED:
-            painter.drawPolygon(QPolygonF([QPointF(x - r, y - r), QPointF(x + r, y - r), QPointF(x, y + 0.7 * r)]))
+            draw_shape(painter, x, y, r, ((-1, -1), (1, -1), (0, 0.7)))
         case Mark.FIRST_TOKEN:
             painter.drawEllipse(QPointF(x, y), 0.8 * r, 0.8 * r)
         case Mark.PREFIX_HIT:
-            painter.drawPolygon(
-                QPolygonF([QPointF(x, y - r), QPointF(x + r, y), QPointF(x, y + r), QPointF(x - r, y)])
-            )  # fmt: skip
+            draw_shape(painter, x, y, r, DIAMOND)
         case Mark.FINISHED:
             painter.drawRect(QRectF(x - 0.7 * r, y - 0.7 * r, 1.4 * r, 1.4 * r))
         case Mark.PREEMPTED:
@@ -88,9 +85,7 @@ def _shape(painter: QPainter, mark: Mark, x: float, y: float, r: float, color: Q
             painter.drawLine(QLineF(x - s, y - s, x + s, y + s))
             painter.drawLine(QLineF(x - s, y + s, x + s, y - s))
         case Mark.ERROR:
-            painter.drawPolygon(
-                QPolygonF([QPointF(x, y - r), QPointF(x + r, y + 0.8 * r), QPointF(x - r, y + 0.8 * r)])
-            )
+            draw_shape(painter, x, y, r, ((0, -1), (1, 0.8), (-1, 0.8)))
 
 
 def with_room(kind: Array, x: Array, row: Array, apart: float, most: int = MOST) -> Array:

@@ -50,10 +50,6 @@ class Parts:
     words: int
 
     @property
-    def top(self) -> int:
-        return self.queue
-
-    @property
     def foot(self) -> int:
         """All below the slots."""
         tracks = sum(height + self.gap for height in (self.tokens, self.lanes * (self.lane + 2)) if height)
@@ -71,10 +67,8 @@ class Parts:
             lanes.append(Band(y, self.lane))
             y += self.lane + 2
         words = height - self.words
-        return Bands(
-            Band(0, max(0, self.queue - 2)), token_band, tuple(lanes), Band(y, self.ticks),
-            Band(words - self.legend, self.legend), Band(words, self.words),
-        )  # fmt: skip
+        legend, foot = Band(words - self.legend, self.legend), Band(words, self.words)
+        return Bands(Band(0, max(0, self.queue - 2)), token_band, tuple(lanes), Band(y, self.ticks), legend, foot)
 
 
 @dataclass(frozen=True, slots=True)

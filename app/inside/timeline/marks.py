@@ -6,12 +6,12 @@ median gap and at least 50 ms. No Qt in here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
 
-from engine.trace import Array, Column, Ended, FinishReason, Kind, Step, Submitted
+from app.inside.columns import Columns, Numbers
+from engine.trace import Array, Ended, FinishReason, Kind, Step, Submitted
 
 LEAST, MEDIANS = 0.05, 4.0  # the threshold while none is chosen: seconds, and times the median
 KEPT_MEDIANS = 2.0  # meanwhile gaps of so many medians so far are kept: the median may still fall to half
@@ -34,49 +34,30 @@ class Mark(IntEnum):
     ERROR = 6
 
 
-MARK_WORDS = {
-    Mark.SUBMITTED: "submitted", Mark.FIRST_TOKEN: "first token", Mark.PREFIX_HIT: "prefix hit",
-    Mark.PREEMPTED: "preempted", Mark.CANCELLED: "cancelled", Mark.ERROR: "error", Mark.FINISHED: "finished",
-}  # fmt: skip
+LIFE = (Mark.SUBMITTED, Mark.FIRST_TOKEN, Mark.PREFIX_HIT, Mark.PREEMPTED, Mark.CANCELLED, Mark.ERROR, Mark.FINISHED)
+MARK_WORDS = {mark: mark.name.lower().replace("_", " ") for mark in LIFE}
 _OF_REASON = {FinishReason.CANCELLED: Mark.CANCELLED, FinishReason.ERROR: Mark.ERROR}
 
 
-@dataclass(frozen=True, slots=True)
-class Marks:
-    """Marks in columns, in the order of their records. `slot` is -1 for what holds none; `count` is how many tokens a
-    prefix hit saved."""
+class Marks(Columns):
+    """In the order of their records. `slot` is -1 for what holds none; `count` is how many tokens a prefix hit saved;
+    `latest` the latest time so far, since marks are told a little out of order."""
 
-    kind: Array
-    time: Array
-    slot: Array
-    request: Array
-    count: Array
-
-    def __len__(self) -> int:
-        return len(self.kind)
-
-    def where(self, which: Array) -> Marks:
-        """Those of which it is true."""
-        return Marks(*(c[which] for c in (self.kind, self.time, self.slot, self.request, self.count)))
+    kind, time, slot = Numbers(np.uint8), Numbers(np.float64), Numbers(np.int32)
+    request, count, latest = Numbers(np.int32), Numbers(np.int32), Numbers(np.float64)
 
 
-@dataclass(frozen=True, slots=True)
-class Stalls:
-    """Gaps in columns, in order of their ends: `shown` is where the request has held `slot` since, at or after
-    `begin`."""
+class Stalls(Columns):
+    """Gaps in order of their ends: `shown` is where the request has held `slot` since, at or after `begin`."""
 
-    begin: Array
-    end: Array
-    shown: Array
-    slot: Array
-    request: Array
+    begin, end, shown = Numbers(np.float64), Numbers(np.float64), Numbers(np.float64)
+    slot, request = Numbers(np.int32), Numbers(np.int32)
 
-    def __len__(self) -> int:
-        return len(self.begin)
 
-    def where(self, which: Array) -> Stalls:
-        """Those of which it is true."""
-        return Stalls(*(column[which] for column in (self.begin, self.end, self.shown, self.slot, self.request)))
+class _Slots(Columns):
+    """Which sample holds a slot, since when, and when it last emitted."""
+
+    key, since, last = Numbers(np.int64), Numbers(np.float64), Numbers(np.float64)
 
 
 class TimelineMarks:
@@ -91,19 +72,12 @@ class TimelineMarks:
         stall; None: four times the median."""
         self._chosen = threshold
         self._floor, self._steps = (LEAST if threshold is None else threshold), 0
-        self._marks = (Column(np.uint8), Column(np.float64), Column(np.int32), Column(np.int32), Column(np.int32))
-        self._order = Column(np.float64)  # the latest time so far: marks are told a little out of order
+        self._marks, self._stalls, self._slots = Marks(), Stalls(), _Slots()
         self._late = 0.0
         self._kinds = [0] * len(Mark)
-        self._gaps = (
-            Column(np.float64), Column(np.float64), Column(np.float64), Column(np.int32), Column(np.int32)
-        )  # fmt: skip
         self._longest = 0.0
         self._bins = np.zeros(FINE * _OCTAVES, np.int64)
-        # By slot: which sample holds it, since when, and when it last emitted. `_away`: the last emission of others.
-        self._key = np.zeros(0, np.int64)
-        self._since, self._last = np.zeros(0), np.zeros(0)
-        self._away: dict[int, float] = {}
+        self._away: dict[int, float] = {}  # the last emission of samples that hold no slot
 
     # -- what is told ---------------------------------------------------------------------------------------------
 
@@ -121,8 +95,8 @@ class TimelineMarks:
         if not len(rows):
             return
         slot, key = step.slot[rows], _keys(step.request[rows], step.branch[rows])
-        self._reach(int(slot.max()) + 1)
-        for i in np.flatnonzero((self._key[slot] != key) & (step.kind[rows] != Kind.HELD)).tolist():
+        self._slots.extend(max(0, int(slot.max()) + 1 - len(self._slots)), -1, 0.0, np.nan)
+        for i in np.flatnonzero((self._slots.key[slot] != key) & (step.kind[rows] != Kind.HELD)).tolist():
             self._join(int(slot[i]), int(key[i]), begin)
         if len(step.reused):
             for row in np.flatnonzero(step.reused > 0).tolist():
@@ -134,7 +108,7 @@ class TimelineMarks:
 
     def end(self, record: Ended, origin: float) -> None:
         key = record.request << BRANCH_BITS | record.branch
-        held = np.flatnonzero(self._key == key)
+        held = np.flatnonzero(self._slots.key == key)
         slot, time = int(held[0]) if len(held) else -1, record.time - origin
         if len(record.token):
             if slot >= 0:
@@ -144,7 +118,7 @@ class TimelineMarks:
         self._mark(_OF_REASON.get(record.reason, Mark.FINISHED), time, slot, record.request)
         self._away.pop(key, None)
         if slot >= 0:
-            self._last[slot] = np.nan
+            self._slots.last[slot] = np.nan
 
     # -- what is asked --------------------------------------------------------------------------------------------
 
@@ -168,35 +142,30 @@ class TimelineMarks:
 
     def marks(self, begin: float = -np.inf, end: float = np.inf) -> Marks:
         """Those in `[begin, end)`."""
-        first = int(np.searchsorted(self._order.values, begin))
-        last = int(np.searchsorted(self._order.values, end + self._late, "right"))
-        columns = [column.values[first:last] for column in self._marks]
-        inside = (columns[1] >= begin) & (columns[1] < end)
-        return Marks(*(column[inside] for column in columns))
+        first = int(np.searchsorted(self._marks.latest, begin))
+        last = int(np.searchsorted(self._marks.latest, end + self._late, "right"))
+        near = self._marks.where(slice(first, last))
+        return near.where((near.time >= begin) & (near.time < end))
 
     def stalls(self, begin: float = -np.inf, end: float = np.inf) -> Stalls:
         """Those that overlap `[begin, end)`."""
-        columns = [column.values for column in self._gaps]
-        first = int(np.searchsorted(columns[1], begin, "right"))  # in order of their ends
-        last = int(np.searchsorted(columns[1], end + self._longest, "right"))
-        columns = [column[first:last] for column in columns]
-        inside = (columns[1] - columns[0] > self.threshold) & (columns[2] < end)
-        return Stalls(*(column[inside] for column in columns))
+        first = int(np.searchsorted(self._stalls.end, begin, "right"))
+        last = int(np.searchsorted(self._stalls.end, end + self._longest, "right"))
+        near = self._stalls.where(slice(first, last))
+        return near.where((near.end - near.begin > self.threshold) & (near.shown < end))
 
     # -- feeding --------------------------------------------------------------------------------------------------
 
     def _mark(self, kind: Mark, time: float, slot: int, request: int, count: int = 0) -> None:
-        for column, value in zip(self._marks, (kind, time, slot, request, count)):
-            column.append(value)
         self._kinds[kind] += 1
-        latest = max(time, float(self._order.values[-1])) if self._order.count else time
+        latest = max(time, float(self._marks.latest[-1])) if len(self._marks) else time
         self._late = max(self._late, latest - time)
-        self._order.append(latest)
+        self._marks.append(kind, time, slot, request, count, latest)
 
     def _preempt(self, step: Step, begin: float) -> None:
         branches = step.preempted_branch if len(step.preempted_branch) else np.zeros(len(step.preempted), np.int64)
         for key, request in zip(_keys(step.preempted, branches).tolist(), step.preempted.tolist()):
-            held = np.flatnonzero(self._key == key)
+            held = np.flatnonzero(self._slots.key == key)
             slot = int(held[0]) if len(held) else -1
             if slot >= 0:
                 self._leave(slot)
@@ -204,22 +173,22 @@ class TimelineMarks:
 
     def _leave(self, slot: int) -> None:
         """The sample of this slot has it no longer, and may go on elsewhere."""
-        if not np.isnan(self._last[slot]):
-            self._away[int(self._key[slot])] = float(self._last[slot])
-        self._key[slot], self._last[slot] = -1, np.nan
+        if not np.isnan(self._slots.last[slot]):
+            self._away[int(self._slots.key[slot])] = float(self._slots.last[slot])
+        self._slots.key[slot], self._slots.last[slot] = -1, np.nan
 
     def _join(self, slot: int, key: int, begin: float) -> None:
-        elsewhere = np.flatnonzero(self._key == key)
+        elsewhere = np.flatnonzero(self._slots.key == key)
         if len(elsewhere):
             self._leave(int(elsewhere[0]))
-        if self._key[slot] >= 0:
+        if self._slots.key[slot] >= 0:
             self._leave(slot)
-        self._key[slot], self._since[slot] = key, begin
-        self._last[slot] = self._away.pop(key, np.nan)
+        self._slots.key[slot], self._slots.since[slot] = key, begin
+        self._slots.last[slot] = self._away.pop(key, np.nan)
 
     def _emit(self, slot: Array, request: Array, end: float, time: float) -> None:
         """These slots emitted at `time`, which the slots show as `end`."""
-        last = self._last[slot]
+        last = self._slots.last[slot]
         fresh = np.isnan(last)
         for i in np.flatnonzero(fresh).tolist():
             self._mark(Mark.FIRST_TOKEN, end, int(slot[i]), int(request[i]))
@@ -231,17 +200,9 @@ class TimelineMarks:
             if len(long):
                 self._longest = max(self._longest, float(gaps.max()))
                 rows = slot[long]
-                shown = np.maximum(last[long], self._since[rows])
-                for column, values in zip(self._gaps, (last[long], time, shown, rows, request[long])):
-                    column.extend(values, len(long))
-        self._last[slot] = time
-
-    def _reach(self, slots: int) -> None:
-        more = slots - len(self._key)
-        if more > 0:
-            self._key = np.append(self._key, np.full(more, -1, np.int64))
-            self._since = np.append(self._since, np.zeros(more))
-            self._last = np.append(self._last, np.full(more, np.nan))
+                shown = np.maximum(last[long], self._slots.since[rows])
+                self._stalls.extend(len(long), last[long], time, shown, rows, request[long])
+        self._slots.last[slot] = time
 
 
 def _keys(request: Array, branch: Array) -> Array:

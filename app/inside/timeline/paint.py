@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRect, QRectF, Qt
-from PySide6.QtGui import QColor, QImage, QPainter, QPen
+from PySide6.QtGui import QColor, QPainter, QPen
 
 from app.inside.timeline.axis import Axis, times_of
 from app.inside.timeline.glyphs import APART, SIZE, Glyphs, draw_glyph, with_room
-from app.inside.timeline.layout import Band
+from app.inside.timeline.layout import Band, Bands
 from app.inside.timeline.marks import MARK_WORDS, Mark, Marks, Stalls
 from app.inside.timeline.shading import DIMMED
 from app.inside.timeline.steps import TimelineSteps
@@ -27,11 +27,13 @@ from app.inside.timeline.tracks import (
     token_scale,
 )
 from app.inside.timeline.words import length_words
+from app.plot.image import PixelImage, parts_of
 from app.ui import theme
-from app.ui.font_face import FontFace
+from app.ui.font_face import Face
 from engine.trace import Array
 
 LEAST_BAR = 8  # pixels of the design: on lower bars marks have no room
+Segment = tuple[str, float, float]  # a phase, and where it begins and ends in pixels
 STALLS = 1500  # drawn at once, the longest
 STRENGTH = {"sample": 0.44, "prepare": 0.52, "plan": 0.34, "commit": 0.6, "record": 0.22, "wait": 0.12}  # of the text
 SHARE = 0.45  # of the accent: attention, the darker part of forward
@@ -39,23 +41,17 @@ LABELLED = 240  # steps in sight up to which segments have their names inside
 # Pixels of the design that a step must have, on average, for its phases to have a place of their own; in narrower ones
 # a lane's column shows whole steps, or their borders would beat against the pixels. And for phases with sharp borders.
 NARROW, CRISP = 8, 60
-LEGEND = (
-    ("prefill", Hatch.UP), ("decode", Hatch.NONE), ("padding, held", Hatch.DOWN), ("thrown away", Hatch.CROSSED),
-)  # fmt: skip
-
-
-def parts_of(color: QColor) -> Array:
-    """A colour's components, 0 to 1."""
-    return np.array((color.redF(), color.greenF(), color.blueF()), np.float32)
+LEGEND = {"prefill": Hatch.UP, "decode": Hatch.NONE, "padding, held": Hatch.DOWN, "thrown away": Hatch.CROSSED}
 
 
 class TimelinePaint:
     """Make a new one when the theme or the zoom changes. Pictures are made once a view, by `see`."""
 
+    face = Face(11)
+
     def __init__(self, ratio: float) -> None:
         t = theme.current()
         self.ratio = ratio
-        self.face = FontFace(theme.ui(11))
         self.glyphs = Glyphs(ratio)
         self.ground = parts_of(t.panel)
         accent, text, grey = parts_of(t.accent), parts_of(t.text), parts_of(t.secondary)
@@ -67,20 +63,24 @@ class TimelinePaint:
         shades["attention"] = self.ground + SHARE * (accent - self.ground)
         self._host = tuple(Layer(shades[name]) for name in LAYERS)
         self._device = (Layer(shades["forward"], Hatch.NONE),)
-        self._swatches: dict[Hatch, QImage] = {}
-        self._pictures: dict[str, QImage] = {}
-        self._pixels: list[Array] = []  # what the pictures show: it must outlive them
+        self._swatches: dict[Hatch, PixelImage] = {}
+        self._pictures: dict[str, PixelImage] = {}
         self.scale = TokenScale(1.0)
         self._rim = 1.0  # tokens at the upper rim
 
     # -- pictures of a view ---------------------------------------------------------------------------------------
 
     def see(
-        self, steps: TimelineSteps, span: tuple[float, float], axis: Axis, columns: int, tokens: Band,
-        lanes: Sequence[Band], budget: int | None, cells_steps: tuple[Array, Array],
-    ) -> None:  # fmt: skip
+        self,
+        steps: TimelineSteps,
+        span: tuple[float, float],
+        axis: Axis,
+        columns: int,
+        bands: Bands,
+        budget: int | None,
+    ) -> None:
         """Makes the pictures of the tracks for what is in sight."""
-        self._pictures, self._pixels = {}, []
+        self._pictures, tokens, lanes = {}, bands.tokens, bands.lanes
         begin, end = span
         edges = np.linspace(begin, end, columns + 1)
         scale = theme.zoom() * self.ratio
@@ -91,32 +91,31 @@ class TimelinePaint:
             rim = self.face.height if self.scale.beyond and tokens.height >= 3 * self.face.height else 0.0
             self._rim = self.scale.top / (1 - rim / tokens.height)
             height = max(1, round(tokens.height * self.ratio))
-            self._keep("tokens", token_picture(seen, self._rim, height, self._tokens, self.ground, self._most, grain))
+            self._pictures["tokens"] = PixelImage(
+                token_picture(seen, self._rim, height, self._tokens, self.ground, self._most, grain), self.ratio
+            )
         if lanes:
             values = np.stack((edges[:-1], edges[1:]), axis=1)
-            times = values if axis is Axis.TIME else times_of(*cells_steps, values)
+            times = values if axis is Axis.TIME else times_of(steps.begin, steps.end, values)
             each = self._step_width(steps, span, axis, columns)
             if each < NARROW:
                 times = steps.whole(times)
             height = max(1, round(lanes[0].height * self.ratio))
             shares = host_shares(steps.phases(times), times)
             shares = crisp(shares) if each >= CRISP else shares
-            self._keep("lane 0", lane_picture(shares, height, self._host, self.ground, grain))
+            self._pictures["lane 0"] = PixelImage(
+                lane_picture(shares, height, self._host, self.ground, grain), self.ratio
+            )
             if len(lanes) > 1:
                 busy = np.diff(steps.device(times))[:, 0] / np.maximum(np.diff(times)[:, 0], 1e-12)
-                self._keep("lane 1", lane_picture(busy[None], height, self._device, self.ground, grain))
+                self._pictures["lane 1"] = PixelImage(
+                    lane_picture(busy[None], height, self._device, self.ground, grain), self.ratio
+                )
 
     def _step_width(self, steps: TimelineSteps, span: tuple[float, float], axis: Axis, columns: int) -> float:
         """Pixels of the design that a step has, one with another."""
         first, last = steps.in_sight(*span) if axis is Axis.TIME else (int(span[0]), min(int(span[1]) + 1, len(steps)))
         return columns / max(1, last - first) / (theme.zoom() * self.ratio)
-
-    def _keep(self, name: str, pixels: Array) -> None:
-        height, columns = pixels.shape
-        image = QImage(pixels.data, columns, height, columns * 4, QImage.Format.Format_RGB32)
-        image.setDevicePixelRatio(self.ratio)
-        self._pictures[name] = image
-        self._pixels.append(pixels)
 
     # -- tracks ---------------------------------------------------------------------------------------------------
 
@@ -126,75 +125,63 @@ class TimelinePaint:
         if "tokens" in self._pictures:
             painter.drawImage(QPointF(area.left(), band.top), self._pictures["tokens"])
         painter.fillRect(QRectF(area.left(), band.bottom, area.width(), 1), t.hairline)
-        painter.setFont(face.font)
-        painter.setPen(t.secondary)
         right = area.left() - theme.px(8)
-        cap = face.metrics.capHeight()
-        face.draw(painter, right - face.width("tokens"), band.bottom - 1, "tokens")
+        face.say(painter, right, band.bottom - 1, "tokens", t.secondary, before=1)
         scale = self.scale
         most = scale.budget if scale.budget and not scale.beyond else scale.top
         top = f"{most:,.0f}" if most >= 10 else f"{most:.3g}"
         if band.height >= 2 * face.height:
             y = band.bottom - most / self._rim * band.height
-            face.draw(painter, right - face.width(top), y + cap, top)
+            face.say(painter, right, y + face.cap, top, t.secondary, before=1)
         if not scale.budget:
             return
         y = float(band.top) if scale.beyond else band.bottom - scale.budget / self._rim * band.height
-        pen = QPen(t.secondary, 1, Qt.PenStyle.DashLine if scale.beyond else Qt.PenStyle.SolidLine)
-        painter.setPen(pen)
+        painter.setPen(QPen(t.secondary, 1, Qt.PenStyle.DashLine if scale.beyond else Qt.PenStyle.SolidLine))
         painter.drawLine(QPointF(area.left(), round(y) + 0.5), QPointF(area.right(), round(y) + 0.5))
         words = f"budget {scale.budget:,} ↑" if scale.beyond else "token budget"
         self.label(painter, area.right() - face.width(words) - theme.px(2), y + theme.px(1) + face.ascent, words)
 
     def lanes(
-        self, painter: QPainter, area: QRect, bands: Sequence[Band], segments: Sequence[tuple[str, float, float]],
-        clocked: bool,
-    ) -> None:  # fmt: skip
+        self, painter: QPainter, area: QRect, bands: Sequence[Band], segments: Sequence[Segment], clocked: bool
+    ) -> None:
         """What the host did, and when a device computed, or may have where it was not `clocked`; `segments` are named
         where they have room."""
         t, face = theme.current(), self.face
-        painter.setFont(face.font)
         for i, band in enumerate(bands):
             picture = self._pictures.get(f"lane {i}")
             if picture is not None:
                 painter.drawImage(QPointF(area.left(), band.top), picture)
             painter.fillRect(QRectF(area.left(), band.bottom, area.width(), 1), t.hairline)
-            painter.setPen(t.secondary)
-            name = ("CPU", "GPU")[i]
-            baseline = band.top + (band.height + face.metrics.capHeight()) / 2
-            face.draw(painter, area.left() - theme.px(8) - face.width(name), baseline, name)
+            baseline = self._baseline(band)
+            face.say(painter, area.left() - theme.px(8), baseline, ("CPU", "GPU")[i], t.secondary, before=1)
             if i and not clocked:
                 self.label(painter, area.left() + theme.px(4), baseline, "busy at most")
-        if not bands:
-            return
-        baseline = bands[0].top + (bands[0].height + face.metrics.capHeight()) / 2
-        for name, left, right in segments:
+        for name, left, right in segments if bands else ():
             left, right = max(left, area.left()), min(right, area.right() + 1)
             wide = face.width(name)
             if right - left >= wide + theme.px(6):
-                painter.setPen(t.panel if name in ("forward", "launch", "commit", "prepare") else t.text)
-                face.draw(painter, (left + right - wide) / 2, baseline, name)
+                ink = t.panel if name in ("forward", "launch", "commit", "prepare") else t.text
+                face.say(painter, (left + right - wide) / 2, self._baseline(bands[0]), name, ink)
+
+    def _baseline(self, band: Band) -> float:
+        """Of words in the middle of a band."""
+        return band.top + (band.height + self.face.cap) / 2
 
     def label(self, painter: QPainter, x: float, baseline: float, words: str, color: QColor | None = None) -> None:
         """Words on a ground of the panel's, so that they can be read on anything."""
         face, t = self.face, theme.current()
         box = QRectF(x - theme.px(3), baseline - face.ascent, face.width(words) + theme.px(6), face.height)
         painter.fillRect(box, theme.faded(t.panel, 0.82))
-        painter.setFont(face.font)
-        painter.setPen(color or t.secondary)
-        face.draw(painter, x, baseline, words)
+        face.say(painter, x, baseline, words, color or t.secondary)
 
     # -- the queue and the marks ----------------------------------------------------------------------------------
 
     def queue(
         self, painter: QPainter, area: QRect, band: Band, waiting: Array, marks: Marks, x: Array, selected: int | None
-    ) -> None:  # fmt: skip
+    ) -> None:
         """How many wait, by pixel, and who came in when."""
         t, face = theme.current(), self.face
-        painter.setFont(face.font)
-        painter.setPen(t.secondary)
-        baseline = band.top + (band.height + face.metrics.capHeight()) / 2
-        face.draw(painter, area.left() - theme.px(8) - face.width("queue"), baseline, "queue")
+        face.say(painter, area.left() - theme.px(8), self._baseline(band), "queue", t.secondary, before=1)
         if len(waiting) and waiting.max() > 0:
             grey = theme.faded(t.secondary, 0.28)
             room = band.height - 2
@@ -215,9 +202,7 @@ class TimelinePaint:
         painter.setOpacity(1.0)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
 
-    def marks(
-        self, painter: QPainter, marks: Marks, x: Array, y: Array, bar: float, selected: int | None
-    ) -> None:  # fmt: skip
+    def marks(self, painter: QPainter, marks: Marks, x: Array, y: Array, bar: float, selected: int | None) -> None:
         """Marks on the slots' bars, `y` their middles."""
         if bar < LEAST_BAR * theme.zoom() - 0.5:
             return
@@ -229,7 +214,7 @@ class TimelinePaint:
 
     def stalls(
         self, painter: QPainter, stalls: Stalls, left: Array, right: Array, y: Array, bar: float, selected: int | None
-    ) -> None:  # fmt: skip
+    ) -> None:
         """A bracket over each stall, with its length where there is room."""
         warn, face = theme.current().warn, self.face
         order = np.argsort(stalls.begin - stalls.end)[:STALLS]
@@ -241,27 +226,30 @@ class TimelinePaint:
             if end - begin < 4 or bar < 4:
                 painter.fillRect(QRectF(round(end) - thick, top, thick, max(1.0, bar)), warn)
                 continue
-            foot = top + bar - thick
-            painter.fillRect(QRectF(begin, foot, end - begin, thick), warn)
-            for x in (begin, end - thick):
-                painter.fillRect(QRectF(x, top, thick, bar), warn)
+            self._bracket(painter, QRectF(begin, top, end - begin, bar))
             words = length_words(float(stalls.end[i] - stalls.begin[i]))
             wide = face.width(words)
             if labelled and end - begin >= wide + theme.px(14):
-                baseline = top + (bar + face.metrics.capHeight()) / 2
+                baseline = top + (bar + face.cap) / 2
                 self.label(painter, (begin + end - wide) / 2, baseline, words, warn)
         painter.setOpacity(1.0)
+
+    def _bracket(self, painter: QPainter, box: QRectF) -> None:
+        """The sign of a stall: open at the top."""
+        warn, thick = theme.current().warn, max(1.0, round(1.5 * theme.zoom()))
+        painter.fillRect(QRectF(box.left(), box.bottom() - thick, box.width(), thick), warn)
+        for x in (box.left(), box.right() - thick):
+            painter.fillRect(QRectF(x, box.top(), thick, box.height()), warn)
 
     # -- the legend -----------------------------------------------------------------------------------------------
 
     def legend(self, painter: QPainter, left: int, right: int, band: Band, kinds: Sequence[Mark], stalls: str) -> None:
         """What patterns and shapes mean, as far as there is room."""
         t, face = theme.current(), self.face
-        painter.setFont(face.font)
         baseline = band.top + theme.px(4) + face.ascent
-        middle = baseline - face.metrics.capHeight() / 2
+        middle = baseline - face.cap / 2
         x, size = float(left), theme.px(9)
-        items: list[tuple[str, Mark | Hatch | None]] = [*LEGEND, *((MARK_WORDS[kind], kind) for kind in kinds)]
+        items: list[tuple[str, Mark | Hatch | None]] = [*LEGEND.items(), *((MARK_WORDS[kind], kind) for kind in kinds)]
         if stalls:
             items.append((stalls, None))
         for words, sign in items:
@@ -275,22 +263,14 @@ class TimelinePaint:
                 draw_glyph(painter, sign, box.center().x(), middle, theme.px(SIZE))
                 painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
             else:
-                thick = max(1.0, round(1.5 * theme.zoom()))
-                painter.fillRect(QRectF(box.left(), box.bottom() - thick, size, thick), t.warn)
-                for at in (box.left(), box.right() - thick):
-                    painter.fillRect(QRectF(at, box.top(), thick, size), t.warn)
-            painter.setPen(t.secondary)
-            face.draw(painter, x + size + theme.px(5), baseline, words)
+                self._bracket(painter, box)
+            face.say(painter, x + size + theme.px(5), baseline, words, t.secondary)
             x += size + theme.px(5) + face.width(words) + theme.px(14)
 
     def _swatch(self, painter: QPainter, box: QRectF, hatch: Hatch) -> None:
-        if hatch in self._swatches:
-            painter.drawImage(box, self._swatches[hatch])
-            return
-        layer = next(layer for layer in self._tokens if layer.hatch is hatch)
-        side = max(1, round(box.width() * self.ratio))
-        scale = theme.zoom() * self.ratio
-        grain = Grain(max(3, round(4 * scale)), max(1.0, scale), 0)
-        pixels = lane_picture(np.ones((1, side)), side, (layer,), self.ground, grain)
-        self._swatches[hatch] = QImage(pixels.data, side, side, side * 4, QImage.Format.Format_RGB32).copy()
+        if hatch not in self._swatches:
+            layer = next(layer for layer in self._tokens if layer.hatch is hatch)
+            side, scale = max(1, round(box.width() * self.ratio)), theme.zoom() * self.ratio
+            grain = Grain(max(3, round(4 * scale)), max(1.0, scale), 0)
+            self._swatches[hatch] = PixelImage(lane_picture(np.ones((1, side)), side, (layer,), self.ground, grain))
         painter.drawImage(box, self._swatches[hatch])

@@ -25,9 +25,10 @@ THRESHOLDS = (None, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # seconds; None: from the m
 MOST_ROWS = 4000  # of the table
 THRESHOLD, AXIS, LEGEND = "timeline/stall_ms", "timeline/axis", "timeline/legend"
 COLUMNS = (
-    "step", "start s", "duration ms", "rows", "prefill tokens", "decode tokens", "padding", "wasted", "budget",
-    *(f"{phase} ms" for phase in PHASES), "stalls", "marks",
-)  # fmt: skip
+    *("step", "start s", "duration ms", "rows", "prefill tokens", "decode tokens", "padding", "wasted", "budget"),
+    *(f"{phase} ms" for phase in PHASES),
+    *("stalls", "marks"),
+)
 
 
 class TimelinePanel(InsightPanel):
@@ -219,12 +220,11 @@ class TimelinePanel(InsightPanel):
         rows: list[tuple[Cell, ...]] = []
         for place in self._rows:
             row = self.steps.row(place)
-            tokens = row.tokens
-            rows.append((
-                row.step, row.started, 1e3 * (row.ended - row.started), row.rows, tokens["prefill"], tokens["decode"],
-                tokens["padding"], tokens["wasted"], view.budget, *(1e3 * row.seconds[phase] for phase in PHASES),
-                stalls.get(place, 0), ", ".join(marks.get(place, ())),
-            ))  # fmt: skip
+            tokens = [row.tokens[kind] for kind in ("prefill", "decode", "padding", "wasted")]
+            phases = [1e3 * row.seconds[phase] for phase in PHASES]
+            first_cells = (row.step, row.started, 1e3 * (row.ended - row.started), row.rows)
+            found = (stalls.get(place, 0), ", ".join(marks.get(place, ())))
+            rows.append((*first_cells, *tokens, view.budget, *phases, *found))
         if until < last:
             note = f"{until - first:,} of {last - first:,} steps in sight; zoom in for the others"
             rows.append((note, *(None,) * (len(COLUMNS) - 1)))

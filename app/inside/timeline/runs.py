@@ -11,11 +11,11 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
 
-from engine.trace import Array, Column, Kind, Record, Step
+from app.inside.columns import Columns, Numbers
+from engine.trace import Array, Kind, Record, Step
 
 BLOCK = 256  # runs whose common span is known, so that those out of sight are not looked at
 LEVELS = 6  # a row that computes again what it has known: one token in 2, 4 … 64 is new
@@ -54,12 +54,28 @@ class Cell:
     end: float
 
 
-class TimelineCells:
-    """The runs of one trace, in the order in which their steps ended: columns `slot`, `request`, `shade`, `begins`,
-    `ends`, and the places of the steps in which a run begins and ends.
+class _Spans(Columns):
+    begins, ends = Numbers(np.float64), Numbers(np.float64)
+
+
+class _Slots(Columns):
+    """By slot: what ran there last, in which step and until when, and its run."""
+
+    request, shade, step = Numbers(np.int32), Numbers(np.uint8), Numbers(np.int64)
+    run, until = Numbers(np.int64), Numbers(np.float64)
+
+
+class TimelineCells(Columns):
+    """The runs of one trace, in the order in which their steps ended. `begins` and `ends` are seconds; in the step
+    `first_places` a run begins (the next one where that is idle time before it), in `last_places` it ends, or at whose
+    beginning.
 
     `step_reader` gives back the step of a place among all steps that were fed; without one the steps are kept.
     """
+
+    slot, request, shade = Numbers(np.int32), Numbers(np.int32), Numbers(np.uint8)
+    begins, ends = Numbers(np.float64), Numbers(np.float64)
+    first_places, last_places = Numbers(np.int32), Numbers(np.int32)
 
     def __init__(self, step_reader: Callable[[int], Step] | None = None) -> None:
         self.step_reader = step_reader
@@ -67,71 +83,33 @@ class TimelineCells:
 
     def clear(self) -> None:
         """Forgets everything: another trace begins."""
-        self._columns = (
-            Column(np.int32), Column(np.int32), Column(np.uint8), Column(np.float64), Column(np.float64),
-            Column(np.int32), Column(np.int32),
-        )  # fmt: skip
-        self._blocks = (Column(np.float64), Column(np.float64))  # when the first run of a block begins, the last ends
+        super().__init__()
+        self._blocks = _Spans()  # when the first run of a block begins, the last ends
+        self._steps = _Spans()
         self._kept: list[Step] = []
-        self._begins, self._ends = Column(np.float64), Column(np.float64)
         self.end = 0.0
         self.changed = np.inf  # the earliest second that was told anew since whoever draws set it back
-        self.slots = 0
         self.requests = 0  # one more than the highest id
-        # By slot: what ran there last, in which step, and its run.
-        self._request = np.zeros(0, np.int32)
-        self._shade = np.zeros(0, np.uint8)
-        self._step = np.zeros(0, np.int64)
-        self._run = np.zeros(0, np.int64)
-        self._until = np.zeros(0, np.float64)
-
-    def __len__(self) -> int:
-        return self._columns[0].count
+        self._last = _Slots()
 
     @property
-    def slot(self) -> Array:
-        return self._columns[0].values
-
-    @property
-    def request(self) -> Array:
-        return self._columns[1].values
-
-    @property
-    def shade(self) -> Array:
-        return self._columns[2].values
-
-    @property
-    def begins(self) -> Array:
-        """Seconds, by run."""
-        return self._columns[3].values
-
-    @property
-    def ends(self) -> Array:
-        return self._columns[4].values
-
-    @property
-    def first_places(self) -> Array:
-        """The place of the step in which each run begins; the next one's where that is idle time before it."""
-        return self._columns[5].values
-
-    @property
-    def last_places(self) -> Array:
-        """The place of the step in which each run ends, or at whose beginning."""
-        return self._columns[6].values
+    def slots(self) -> int:
+        """How many were used so far."""
+        return len(self._last)
 
     @property
     def steps(self) -> int:
         """How many steps were fed."""
-        return self._ends.count
+        return len(self._steps)
 
     @property
     def step_begins(self) -> Array:
         """Seconds, by step: a step that was launched before its predecessor was over begins when that was."""
-        return self._begins.values
+        return self._steps.begins
 
     @property
     def step_ends(self) -> Array:
-        return self._ends.values
+        return self._steps.ends
 
     def feed(self, records: Iterable[Record], origin: float = 0.0) -> None:
         """Takes the next records of the trace. `origin`: the trace's time at which this timeline begins."""
@@ -146,8 +124,7 @@ class TimelineCells:
 
     def near(self, begin: float, end: float) -> Array | slice:
         """The runs that may be in sight between two moments: all that are, and few others."""
-        begins, ends = (column.values for column in self._blocks)
-        blocks = np.flatnonzero((ends > begin) & (begins < end))
+        blocks = np.flatnonzero((self._blocks.ends > begin) & (self._blocks.begins < end))
         if not len(blocks):
             return slice(0, 0)
         first, last = int(blocks[0]), int(blocks[-1])
@@ -175,10 +152,9 @@ class TimelineCells:
             if len(rows):
                 row = rows[0]
                 padding = int(step.padding[row]) if len(step.padding) else 0
-                return Cell(
-                    slot, int(step.request[row]), Kind(int(step.kind[row])), step.step, int(step.count[row]), padding,
-                    int(step.wasted[row]), begin, end,
-                )  # fmt: skip
+                request, kind = int(step.request[row]), Kind(int(step.kind[row]))
+                counts = int(step.count[row]), padding, int(step.wasted[row])
+                return Cell(slot, request, kind, step.step, *counts, begin, end)
         near = self.near(time, np.nextafter(time, np.inf))
         begins, ends = self.begins[near], self.ends[near]
         waits = (self.slot[near] == slot) & (self.shade[near] == Shade.LINE) & (begins <= time) & (time < ends)
@@ -196,12 +172,12 @@ class TimelineCells:
         if self.step_reader is None:
             self._kept.append(step)
         place = self.steps
-        self._begins.append(begin)
-        self._ends.append(end)
+        self._steps.append(begin, end)
         self.changed = min(self.changed, self.end)
         self.end = end
+        last = self._last
         if len(step.preempted):
-            self._request[np.isin(self._request, step.preempted)] = -1
+            last.request[np.isin(last.request, step.preempted)] = -1
         rows = np.flatnonzero(step.slot >= 0)
         if not len(rows):
             return
@@ -209,23 +185,24 @@ class TimelineCells:
         padding = step.padding[rows] if len(step.padding) else np.zeros(len(slot), np.int32)
         shade = shades(step.kind[rows], count, wasted)
         padded = np.flatnonzero((padding > 0) & (shade != Shade.GREY))
-        self._reach(int(slot.max()) + 1)
+        last.extend(max(0, int(slot.max()) + 1 - len(last)), -1, 0, -9, 0, 0.0)
         self.requests = max(self.requests, int(request.max()) + 1)
 
-        same = self._request[slot] == request
-        next_step = self._step[slot] == place - 1
-        goes_on = same & next_step & (self._shade[slot] == shade)
+        same = last.request[slot] == request
+        next_step = last.step[slot] == place - 1
+        goes_on = same & next_step & (last.shade[slot] == shade)
         goes_on[padded] = False
-        runs = self._run[slot]
-        self._columns[4].values[runs[goes_on]] = end
-        self._columns[6].values[runs[goes_on]] = place
-        self._blocks[1].values[runs[goes_on] // BLOCK] = end
+        runs = last.run[slot]
+        self.ends[runs[goes_on]] = end
+        self.last_places[runs[goes_on]] = place
+        self._blocks.ends[runs[goes_on] // BLOCK] = end
 
         waited = np.flatnonzero(same & ~next_step)
         if len(waited):
             at = slot[waited]
-            self.changed = min(self.changed, float(self._until[at].min()))
-            self._append(at, request[waited], Shade.LINE, self._until[at], begin, self._step[at] + 1, place)
+            since = last.until[at]
+            self.changed = min(self.changed, float(since.min()))
+            self._append(at, request[waited], Shade.LINE, since, begin, last.step[at] + 1, place)
         starts = np.full(len(slot), begin)
         if len(padded):
             share = padding[padded] / (padding[padded] + count[padded])
@@ -235,31 +212,19 @@ class TimelineCells:
         runs[new] = len(self) + np.arange(len(new))
         self._append(slot[new], request[new], shade[new], starts[new], end, place, place)
 
-        self._request[slot], self._shade[slot], self._run[slot] = request, shade, runs
-        self._step[slot], self._until[slot] = place, end
+        last.request[slot], last.shade[slot], last.run[slot] = request, shade, runs
+        last.step[slot], last.until[slot] = place, end
 
-    def _append(self, slot: Array, request: Array, shade: Any, begin: Any, end: Any, first: Any, last: Any) -> None:
+    def _append(self, slot: Array, *rest: Array | float) -> None:
         if not len(slot):
             return
         block = len(self) // BLOCK
-        for column, values in zip(self._columns, (slot, request, shade, begin, end, first, last)):
-            column.extend(values, len(slot))
-        begins, ends = self._blocks
-        more = (len(self) - 1) // BLOCK + 1 - begins.count
-        begins.extend(np.inf, more)
-        ends.extend(-np.inf, more)
-        np.minimum(begins.values[block:], np.min(begin), out=begins.values[block:])
-        np.maximum(ends.values[block:], np.max(end), out=ends.values[block:])
-
-    def _reach(self, slots: int) -> None:
-        more = slots - self.slots
-        if more > 0:
-            self.slots = slots
-            self._request = np.append(self._request, np.full(more, -1, np.int32))
-            self._shade = np.append(self._shade, np.zeros(more, np.uint8))
-            self._step = np.append(self._step, np.full(more, -9))
-            self._run = np.append(self._run, np.zeros(more, np.int64))
-            self._until = np.append(self._until, np.zeros(more))
+        self.extend(len(slot), slot, *rest)
+        begins, ends = (column[-len(slot) :] for column in (self.begins, self.ends))
+        blocks = self._blocks
+        blocks.extend((len(self) - 1) // BLOCK + 1 - len(blocks), np.inf, -np.inf)
+        np.minimum(blocks.begins[block:], begins.min(), out=blocks.begins[block:])
+        np.maximum(blocks.ends[block:], ends.max(), out=blocks.ends[block:])
 
 
 def shades(kind: Array, count: Array, wasted: Array) -> Array:

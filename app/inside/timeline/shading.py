@@ -12,6 +12,7 @@ import numpy as np
 
 from app.inside.timeline.raster import Raster
 from app.inside.timeline.runs import NEW_SHARE, SHADES, Shade, TimelineCells
+from app.plot.pixels import packed, slanted, unpacked
 from engine.trace import Array
 
 DEPTHS = 4  # of a hatch line's soft edge; the last is the line itself
@@ -39,15 +40,9 @@ def _at_depth(depth: int) -> tuple[Array, Array]:
     return _OWN[0] + share * (_OWN[1] - _OWN[0]), _NEUTRAL[0] + share * (_NEUTRAL[1] - _NEUTRAL[0])
 
 
-def packed(color: Array) -> Array:
-    """Pixels of colours [..., 3], components 0 to 1."""
-    parts = np.clip(color * 255 + 0.5, 0, 255).astype(np.uint32)
-    return np.asarray(0xFF000000 | parts[..., 0] << 16 | parts[..., 1] << 8 | parts[..., 2], np.uint32)
-
-
-def unpacked(pixels: Array) -> Array:
-    """Colours [..., 3] of pixels."""
-    return np.stack([(pixels >> shift) & 0xFF for shift in (16, 8, 0)], axis=-1).astype(np.float32) / 255
+def line_depths(period: int, stroke: float) -> Array:
+    """How deep in a line of a hatch each pixel of its period is, up to `DEPTHS` - 1."""
+    return np.rint(slanted(period, stroke) * (DEPTHS - 1)).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,37 +129,33 @@ class TimelineShading:
         self._tables = np.stack(tables)
         self._lines = packed(self._ground + WAITING * self._own)
 
-    def paint(
-        self, cells: TimelineCells, seen: Raster, bars: Bars, height: int, *, origin: int = 0,
-        edges: Array | None = None,
-    ) -> Array:  # fmt: skip
-        """The picture [height, columns]; the next of its size takes its memory.
+    def paint(self, cells: TimelineCells, seen: Raster, bars: Bars, origin: int, edges: Array) -> Array:
+        """The picture [rows * pitch, columns]; the next of its size takes its memory.
 
         Time zero is at column `-origin`; in the columns `edges` steps meet.
         """
         rows, columns = seen.owner.shape
+        height = rows * bars.pitch
         if self._picture.shape != (height, columns):
             self._picture = np.empty((height, columns), np.uint32)
         picture = self._picture
         picture[:] = self._empty
-        lanes = picture[: rows * bars.pitch].reshape(rows, bars.pitch, columns)
+        lanes = picture.reshape(rows, bars.pitch, columns)
         if bars.pitch >= LOW:
             lanes[:, -1] = self._rule
-        owner = seen.owner.ravel()
-        busy = np.flatnonzero(owner >= 0)
+        busy = np.flatnonzero(seen.owner >= 0)
         if not len(busy):
             return picture
-        frame = self._frame(cells, seen, bars, lanes, owner, busy)
+        frame = self._frame(cells, seen, bars, lanes, busy)
         self._fill(frame, seen.heads, origin)
         self._waits(frame)
         self._lost(frame)
-        if edges is not None and len(edges):
+        if len(edges):
             self._borders(frame, edges)
         return picture
 
-    def _frame(
-        self, cells: TimelineCells, seen: Raster, bars: Bars, lanes: Array, owner: Array, busy: Array
-    ) -> _Frame:  # fmt: skip
+    def _frame(self, cells: TimelineCells, seen: Raster, bars: Bars, lanes: Array, busy: Array) -> _Frame:
+        owner = seen.owner.ravel()
         shade = np.full(len(owner), Shade.LINE, np.uint8)
         request = np.zeros(len(owner), np.int32)
         color = np.full(len(owner), self._empty, np.uint32)
@@ -227,8 +218,7 @@ class TimelineShading:
         period = bars.period * (2 if which is _CROSSED else 1)
         places = frame.shade[pixels].astype(np.int32) * self.known + frame.request[pixels]
         colors = np.concatenate([table.reshape(-1)[places] for table in self._tables])
-        distance = np.minimum(np.arange(period), period - np.arange(period)) * np.sqrt(0.5)
-        depth = np.rint(np.clip(bars.stroke / 2 + 0.5 - distance, 0.0, 1.0) * (DEPTHS - 1)).astype(np.int64)
+        depth = line_depths(period, bars.stroke)
         # lines go on from row to row: bars may be thinner than the period
         row = pixels // columns
         down, x = row * bars.pitch, pixels - row * columns + origin

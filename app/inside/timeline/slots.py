@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QImage, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtGui import QPainter, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.inside.timeline.axis import Axis
@@ -16,9 +16,11 @@ from app.inside.timeline.runs import Cell
 from app.inside.timeline.shading import Bars, TimelineShading
 from app.inside.timeline.viewport import TimelineSpan
 from app.inside.timeline.words import cell_words
+from app.plot import axes
+from app.plot.image import PixelImage, parts_of
 from app.plot.scales import time_ticks
 from app.ui import theme
-from app.ui.font_face import FontFace
+from app.ui.font_face import Face
 from engine.trace import Array, Record, Step
 
 GAP = 3  # pixels from which on a run has a head that sets it apart from the last
@@ -35,10 +37,12 @@ class Timeline(TimelineSpan):
     request_hovered = Signal(int)  # -1: none
     request_clicked = Signal(int)  # -1: beside all bars
 
+    sharp = True
+    face = Face(11)
+    empty = Face(13)
+
     def __init__(self, parent: QWidget | None = None, step_reader: Callable[[int], Step] | None = None) -> None:
         super().__init__(parent)
-        self.setObjectName("timeline")
-        self.setAccessibleName("Timeline")
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.cells.step_reader = step_reader
@@ -49,12 +53,11 @@ class Timeline(TimelineSpan):
         self._selected: int | None = None
         self._hovered = -1
         self._area: QRect | None = None  # until the next change
-        self._picture: QImage | None = None
-        self._pixels: Array | None = None  # what the picture shows: it must outlive it
+        self._picture: PixelImage | None = None
+        self._pixels: Array | None = None  # what the picture shows
         self._drawn: tuple[object, ...] = ()  # how the pixels were drawn
-        theme.changes.theme_changed.connect(self.restyle)
+        self.setAccessibleDescription(self.empty_text)
         self.restyle()
-        self._describe()
 
     # -- what is told ---------------------------------------------------------------------------------------------
 
@@ -114,8 +117,9 @@ class Timeline(TimelineSpan):
         if self._area is None:
             pitch = self._bars().pitch / self._ratio()
             rows = math.ceil(self.slots / self._slots_a_row())
-            width = max(1, self.width() - self._gutter - self._margin)
-            self._area = QRect(self._gutter, self._top(), width, max(1, round(rows * pitch)))
+            gutter, margin = self._gutter(), math.ceil(self.face.width("0"))
+            width = max(1, self.width() - gutter - margin)
+            self._area = QRect(gutter, self._top(), width, max(1, round(rows * pitch)))
         return self._area
 
     def slot_at(self, y: float) -> int:
@@ -132,7 +136,7 @@ class Timeline(TimelineSpan):
 
     def _foot(self) -> int:
         """What lies below them."""
-        return theme.px(6) + math.ceil(self._face.height)
+        return theme.px(6) + math.ceil(self.face.height)
 
     def _room(self) -> int:
         """Device pixels for the rows."""
@@ -151,21 +155,18 @@ class Timeline(TimelineSpan):
     # -- painting -------------------------------------------------------------------------------------------------
 
     def restyle(self) -> None:
-        """Takes the theme's colours and fonts anew."""
         t = theme.current()
-        self._face = FontFace(theme.ui(11))
-        self._words = FontFace(theme.ui(13))
         rule = theme.over(t.hairline, t.panel)
-        self._paint = TimelineShading(_parts(t.panel), _parts(rule), _parts(t.secondary))
+        self._paint = TimelineShading(*map(parts_of, (t.panel, rule, t.secondary)))
         self._colors: list[Array] = []
-        self._placed = 0
-        self._place()
         self._stale()
+        super().restyle()
+
+    def _gutter(self) -> int:
+        """Pixels left of the bars, for the slots' numbers; one is left before the first digit."""
+        return math.ceil(self.face.width("0" * max(2, len(str(self.slots))))) + theme.px(9)
 
     def _place(self) -> None:
-        digits = "0" * max(2, len(str(self.slots)))
-        self._gutter = math.ceil(self._face.width(digits)) + theme.px(9)  # a pixel is left before the first digit
-        self._margin = math.ceil(self._face.width("0"))
         self._area = None
         if self.slots != self._placed:  # each call has the whole window laid out anew
             self._placed = self.slots
@@ -177,7 +178,7 @@ class Timeline(TimelineSpan):
 
     def _learn(self) -> None:
         for request in range(len(self._colors), self.cells.requests):
-            self._colors.append(_parts(theme.request_color(request)))
+            self._colors.append(parts_of(theme.request_color(request)))
         self._paint.learn(np.array(self._colors, np.float32).reshape(-1, 3), self._selected)
 
     def _draw(self) -> None:
@@ -188,10 +189,9 @@ class Timeline(TimelineSpan):
         begin, end = self.range()
         if self._paint.known < self.cells.requests:
             self._learn()
-        scale = columns / (end - begin)
-        key = (
-            begin, end, columns, rows, bars, self._slots_a_row(), self._axis, self._until(), self._selected, self._paint
-        )  # fmt: skip
+        scale, until, each = columns / (end - begin), self._until(), self._slots_a_row()
+        sight = (begin, end, columns, rows)
+        key = (*sight, bars, each, self._axis, until, self._selected, self._paint)
         first = 0  # the columns before it are drawn already, and nothing in them has changed
         if key == self._drawn and self._pixels is not None and self._axis is Axis.TIME:
             # a run that grows to GAP pixels gets a head where it began
@@ -199,23 +199,17 @@ class Timeline(TimelineSpan):
         self._drawn, self.cells.changed = key, math.inf
         left = max(0, first - LEAD)
         if left < columns:
-            seen = raster(
-                self.cells, begin, end, columns, rows, until=self._until(), slots_a_row=self._slots_a_row(),
-                gap=GAP if bars.pitch >= 5 else columns, axis=self._axis, left=left,
-            )  # fmt: skip
+            gap = GAP if bars.pitch >= 5 else columns
+            seen = raster(self.cells, *sight, until=until, slots_a_row=each, gap=gap, axis=self._axis, left=left)
             edges = self._edges(begin, end, columns, STEP_PIXELS * ratio * theme.zoom())
-            pixels = self._paint.paint(
-                self.cells, seen, bars, rows * bars.pitch, origin=round(begin * scale) + left,
-                edges=edges[edges >= left] - left,
-            )  # fmt: skip
+            origin = round(begin * scale) + left
+            pixels = self._paint.paint(self.cells, seen, bars, origin, edges[edges >= left] - left)
             if first and self._pixels is not None:
                 self._pixels[:, first:] = pixels[:, first - left :]
             else:
                 self._pixels = pixels.copy()  # the next picture takes its memory
         assert self._pixels is not None
-        height = rows * bars.pitch
-        self._picture = QImage(self._pixels.data, columns, height, columns * 4, QImage.Format.Format_RGB32)
-        self._picture.setDevicePixelRatio(ratio)
+        self._picture = PixelImage(self._pixels, ratio)
 
     def _until(self) -> float:
         """What happened later is not drawn."""
@@ -239,11 +233,10 @@ class Timeline(TimelineSpan):
         x = np.floor((values - begin) * scale + 0.5).astype(np.int64)
         return np.unique(x[(x >= 0) & (x < columns)])
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.fillRect(event.rect(), theme.current().panel)
+    def paint(self, painter: QPainter, dirty: QRect) -> None:
+        painter.fillRect(dirty, theme.current().panel)
         if not len(self.cells):
-            self._say_empty(painter)
+            self.say_empty(painter, self.empty_text)
             return
         self._paint_rows(painter)
         area = self.area()
@@ -266,18 +259,13 @@ class Timeline(TimelineSpan):
 
     def _paint_slots(self, painter: QPainter, area: QRect) -> None:
         """The slots' numbers."""
-        face = self._face
-        painter.setFont(face.font)
-        painter.setPen(theme.current().secondary)
-        pitch = area.height() / self.slots
+        face, pitch = self.face, area.height() / self.slots
         step = next((s for s in SLOT_STEPS if s * pitch >= theme.px(28)), SLOT_STEPS[-1])
-        cap = face.metrics.capHeight()
+        highest = area.top() + face.cap + 1
         for slot in range(0, self.slots, step):
-            name = str(slot + 1)
             middle = area.top() + (slot + 0.5) * pitch
-            lowest = max(area.top() + cap + 1, area.bottom())
-            baseline = min(max(middle + cap / 2, area.top() + cap + 1), lowest)
-            face.draw(painter, area.left() - theme.px(8) - face.width(name), baseline, name)
+            baseline = min(max(middle + face.cap / 2, highest), max(highest, area.bottom()))
+            face.say(painter, area.left() - theme.px(8), baseline, str(slot + 1), theme.current().secondary, before=1)
 
     def _ticks(self, count: float) -> list[tuple[float, str]]:
         """At most about so many values of the axis, with their words."""
@@ -285,24 +273,9 @@ class Timeline(TimelineSpan):
 
     def _paint_ticks(self, painter: QPainter, area: QRect, top: int) -> None:
         """The axis' words."""
-        face = self._face
-        painter.setFont(face.font)
-        painter.setPen(theme.current().secondary)
-        baseline = top + theme.px(5) + face.ascent
-        last = -math.inf
-        for value, words in self._ticks(area.width() / theme.px(96)):
-            width = face.width(words)
-            x = max(float(area.left()), self.value_x(value) - (0 if value == 0 else width / 2))
-            if x >= last + theme.px(12) and x + width <= self.width() - theme.px(2):
-                face.draw(painter, x, baseline, words)
-                last = x + width
-
-    def _say_empty(self, painter: QPainter) -> None:
-        painter.setFont(self._words.font)
-        painter.setPen(theme.current().secondary)
-        box = self.rect().adjusted(theme.px(12), 0, -theme.px(12), 0)
-        flags = Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap
-        painter.drawText(box, flags, self.empty_text)
+        ticks = [(self.value_x(value), words) for value, words in self._ticks(area.width() / theme.px(96))]
+        baseline, right = top + theme.px(5) + self.face.ascent, self.width() - theme.px(2)
+        axes.foot(painter, self.face, ticks, baseline, area.left(), right, apart=theme.px(12), moved=False)
 
     def _describe(self) -> None:
         cells = self.cells
@@ -349,7 +322,3 @@ class Timeline(TimelineSpan):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         self._stale()
-
-
-def _parts(color: QColor) -> Array:
-    return np.array((color.redF(), color.greenF(), color.blueF()), np.float32)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from app.inside.columns import Columns, Numbers
 from app.inside.timeline.axis import Axis
-from engine.trace import Array, Column, Kind, Step
+from engine.trace import Array, Kind, Step
 
 TOKENS = ("decode", "prefill", "wasted", "padding")
 LAUNCH = ("plan", "prepare", "forward", "sample")  # one after another from the step's start
@@ -24,7 +25,8 @@ SHORT = 0.5  # of a step: a longer while until the next one is no part of it
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One step. Times in seconds of the timeline; `tokens` by `TOKENS`, `seconds` by `PHASES`."""
+    """One step. Times in seconds of the timeline; `tokens` by `TOKENS`, `seconds` by `PHASES`. `graph`: rows of the
+    CUDA graph that was replayed; `measured`: seconds by the GPU's own clock; both 0 without one."""
 
     step: int
     started: float
@@ -33,11 +35,11 @@ class Row:
     decode_rows: int
     held_rows: int
     waiting: int
+    graph: int
+    measured: float
     tokens: Mapping[str, int]
     seconds: Mapping[str, float]
     attention: float
-    graph: int = 0  # rows of the CUDA graph that was replayed
-    measured: float = 0.0  # seconds by the GPU's own clock, 0 without one
 
     @property
     def rows(self) -> int:
@@ -47,6 +49,9 @@ class Row:
     def computed(self) -> int:
         """All that the model was given, pad tokens among them."""
         return sum(self.tokens.values())
+
+
+_OF_ROW = ("step", "started", "ended", "prefill_rows", "decode_rows", "held_rows", "waiting", "graph", "measured")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,97 +74,75 @@ class Segments:
     end: Array
 
 
-class TimelineSteps:
-    """Columns of all steps of a trace, in order; about 183 bytes a step."""
+class _Spent(Columns):
+    """Running totals of seconds, each one longer than the steps: what was spent before a step."""
+
+    plan, prepare, forward, sample = (Numbers(np.float64) for _ in LAUNCH)
+    wait, commit, record = (Numbers(np.float64) for _ in TAIL)
+    attention, device = Numbers(np.float64), Numbers(np.float64)
+
+
+class TimelineSteps(Columns):
+    """All steps of a trace, in order; about 183 bytes a step. `begin` and `end` are as the slots show them, `waits` is
+    when wait begins, `computing` when the device may have begun, `measured` how long it computed by its own clock."""
+
+    step, waiting, graph = Numbers(np.int64), Numbers(np.int32), Numbers(np.int32)
+    begin, end, started, ended = (Numbers(np.float64) for _ in range(4))
+    prefill_rows, decode_rows, held_rows = (Numbers(np.int32) for _ in Kind)
+    decode, prefill, wasted, padding = (Numbers(np.int32) for _ in TOKENS)
+    waits, computing, measured = (Numbers(np.float64) for _ in range(3))
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
         """Forgets everything: another trace begins."""
-        self._number = Column(np.int64)
-        self._begin, self._end = Column(np.float64), Column(np.float64)  # as the slots show it
-        self._started, self._ended = Column(np.float64), Column(np.float64)
-        self._rows = tuple(Column(np.int32) for _ in Kind)
-        self._waiting, self._graph, self._measured = Column(np.int32), Column(np.int32), Column(np.float64)
-        self._tokens = tuple(Column(np.int32) for _ in TOKENS)
-        self._tail = Column(np.float64)  # when wait begins
-        # Running totals of seconds, each one longer than the steps: what was spent before a step.
-        self._spent = {name: _totals() for name in (*PHASES, "attention", "device")}
-        self._device = Column(np.float64)  # when the device may have begun
-
-    def __len__(self) -> int:
-        return self._number.count
-
-    @property
-    def numbers(self) -> Array:
-        return self._number.values
-
-    @property
-    def ended(self) -> Array:
-        return self._ended.values
-
-    @property
-    def waiting(self) -> Array:
-        return self._waiting.values
+        super().__init__()
+        self._spent = _Spent()
+        self._spent.extend(1, *(0.0 for _ in _Spent.names))
 
     @property
     def totals(self) -> Array:
         """All tokens of each step, pad tokens among them."""
-        return np.sum([column.values for column in self._tokens], axis=0)
+        return np.sum([getattr(self, kind) for kind in TOKENS], axis=0)
 
     def feed(self, step: Step, begin: float, end: float, origin: float) -> None:
         """The next step; `begin` and `end` are those that the slots show, seconds after `origin`."""
+        known, spent = len(self), self._spent
         started, ended = step.started - origin, step.ended - origin
-        self._number.append(step.step)
-        self._begin.append(begin)
-        self._end.append(end)
-        self._started.append(max(started, self._started.values[-1]) if self._started.count else started)
-        self._ended.append(ended)
-        self._waiting.append(step.waiting)
-        self._graph.append(step.graph)
-        self._measured.append(step.device)
-        rows = np.bincount(step.kind, minlength=len(Kind))
-        for column, count in zip(self._rows, rows.tolist()):
-            column.append(count)
+        rows = np.bincount(step.kind, minlength=len(Kind)).tolist()
         useful = np.bincount(step.kind, step.count - step.wasted, minlength=len(Kind))
-        tokens = (useful[Kind.DECODE], useful[Kind.PREFILL], step.wasted.sum() + useful[Kind.HELD], step.padding.sum())
-        for kind, tokens_of in zip(self._tokens, tokens):
-            kind.append(int(tokens_of))
+        wasted = step.wasted.sum() + useful[Kind.HELD]
+        tokens = (useful[Kind.DECODE], useful[Kind.PREFILL], wasted, step.padding.sum())
         seconds = {name: max(0.0, step.seconds.get(name, 0.0)) for name in PHASES}
-        tail = ended - seconds["wait"] - seconds["commit"]
-        self._tail.append(max(tail, self._tail.values[-1]) if self._tail.count else tail)
-        device = self._started.values[-1] + seconds["plan"] + seconds["prepare"]
-        if self._device.count:
-            spent = self._spent["device"].values
-            device = max(device, self._device.values[-1] + spent[-1] - spent[-2])
-        done = max(device, ended - seconds["commit"])
+        waits = ended - seconds["wait"] - seconds["commit"]
+        if known:
+            started, waits = max(started, self.started[-1]), max(waits, self.waits[-1])
+        computing = started + seconds["plan"] + seconds["prepare"]
+        if known:
+            computing = max(computing, self.computing[-1] + spent.device[-1] - spent.device[-2])
+        done = max(computing, ended - seconds["commit"])
         if step.device:
-            device = max(device, done - step.device)
-        self._device.append(device)
-        seconds |= {"attention": min(step.attention, seconds["forward"]), "device": done - device}
-        for name, total in self._spent.items():
-            total.append(total.values[-1] + seconds[name])
+            computing = max(computing, done - step.device)
+        times = (begin, end, started, ended)
+        self.append(
+            step.step, step.waiting, step.graph, *times, *rows, *map(int, tokens), waits, computing, step.device
+        )
+        seconds |= {"attention": min(step.attention, seconds["forward"]), "device": done - computing}
+        spent.append(*(getattr(spent, name)[-1] + seconds[name] for name in _Spent.names))
 
     def row(self, place: int) -> Row:
         """The step of a place. Raises IndexError where there is none."""
-        if not 0 <= place < len(self):
-            raise IndexError(f"step {place} of {len(self)}")
-        prefill, decode, held = (int(column.values[place]) for column in self._rows)
-        here = np.array((place,))
-        seconds = {name: float(self._length(name, here)[0]) for name in PHASES}
-        return Row(
-            int(self._number.values[place]), float(self._started.values[place]), float(self._ended.values[place]),
-            prefill, decode, held, int(self._waiting.values[place]),
-            {name: int(column.values[place]) for name, column in zip(TOKENS, self._tokens)}, seconds,
-            float(self._length("attention", here)[0]), int(self._graph.values[place]),
-            float(self._measured.values[place]),
-        )  # fmt: skip
+        known, here = self.numbers_at(place), np.array((place,))
+        seconds = {name: float(self._length(name, here)[0]) for name in (*PHASES, "attention")}
+        of_row = {name: known[name] for name in _OF_ROW}
+        tokens = {name: known[name] for name in TOKENS}
+        return Row(**of_row, tokens=tokens, attention=seconds.pop("attention"), seconds=seconds)
 
     def in_sight(self, begin: float, end: float) -> tuple[int, int]:
         """The places `[first, last)` of the steps that overlap these seconds."""
-        first = int(np.searchsorted(self._end.values, begin, "right"))
-        return first, max(first, int(np.searchsorted(self._begin.values, end, "left")))
+        first = int(np.searchsorted(self.end, begin, "right"))
+        return first, max(first, int(np.searchsorted(self.begin, end, "left")))
 
     # -- tokens ---------------------------------------------------------------------------------------------------
 
@@ -168,7 +151,7 @@ class TimelineSteps:
         columns = len(edges) - 1
         if axis is Axis.TIME:
             first, last = self.in_sight(float(edges[0]), float(edges[-1]))
-            begins, ends = self._begin.values[first:last], self._end.values[first:last]
+            begins, ends = self.begin[first:last], self.end[first:last]
         else:
             first, last = max(0, int(edges[0])), min(len(self), int(np.ceil(edges[-1])))
             begins = np.arange(first, last, dtype=np.float64)
@@ -181,7 +164,7 @@ class TimelineSteps:
         busy = np.diff(_until(lengths, np.ones(1), place, into))
         shown = busy > 0
         weight = 1 / np.where(shown, busy, 1.0)
-        each = [column.values[first:last] for column in self._tokens]
+        each = [getattr(self, kind)[first:last] for kind in TOKENS]
         mean = np.stack([np.diff(_until(lengths, tokens, place, into)) * weight for tokens in each])
         mean[:, ~shown] = 0.0
         return TokenColumns(mean, self._most(np.sum(each, axis=0), begins, edges, mean), shown)
@@ -204,7 +187,7 @@ class TimelineSteps:
 
     def whole(self, times: Array) -> Array:
         """These spans [columns, 2] grown to whole steps, each with the short while after it."""
-        begins, ends = self._begin.values, self._end.values
+        begins, ends = self.begin, self.end
         if not len(begins):
             return times
         place = np.maximum(np.searchsorted(begins, times, "right") - 1, 0)
@@ -217,21 +200,24 @@ class TimelineSteps:
     @property
     def clocked(self) -> bool:
         """True where a device's own clock told how long it computed."""
-        return bool(self._measured.count) and self._measured.values[-1] > 0
+        return len(self) > 0 and self.measured[-1] > 0
 
     def device(self, times: Array) -> Array:
         """Seconds before each of these moments in which a device computed: by its own clock, up to where the host had
         the tokens. Without such a clock it may have computed from a forward pass's launch on, and no longer."""
-        begins, spent = self._device.values, self._spent["device"].values
-        return _spent(begins, begins, spent, spent, times)
+        begins, spent = self.computing, self._spent.device
+        if not len(begins):
+            return np.zeros(len(times))
+        place = np.maximum(np.searchsorted(begins, times, "right") - 1, 0)
+        return np.asarray(spent[place] + np.clip(times - begins[place], 0.0, spent[place + 1] - spent[place]))
 
     def _spent_until(self, name: str, times: Array) -> Array:
-        spent, whole = self._spent[name].values, self._spent["forward" if name == "attention" else name].values
+        of = "forward" if name == "attention" else name
+        spent, whole = getattr(self._spent, name), getattr(self._spent, of)
         if name in TAIL:
-            starts, before = self._tail.values, TAIL[: TAIL.index(name)]
+            starts, before = self.waits, TAIL[: TAIL.index(name)]
         else:
-            at = LAUNCH.index("forward" if name == "attention" else name)
-            starts, before = self._started.values, LAUNCH[:at]
+            starts, before = self.started, LAUNCH[: LAUNCH.index(of)]
         if not len(self):
             return np.zeros(times.shape)
         place = np.maximum(np.searchsorted(starts, times, "right") - 1, 0)
@@ -243,14 +229,14 @@ class TimelineSteps:
         return np.asarray(spent[place] + share * (spent[place + 1] - spent[place]))
 
     def _length(self, phase: str, place: Array) -> Array:
-        spent = self._spent[phase].values
+        spent = getattr(self._spent, phase)
         return np.asarray(spent[place + 1] - spent[place])
 
     def segments(self, first: int, last: int) -> Segments:
         """Every phase of the steps `[first, last)` that took any time."""
         places = np.arange(first, last)
         phases, begins, ends = [], [], []
-        for names, at in ((LAUNCH, self._started.values[first:last]), (TAIL, self._tail.values[first:last])):
+        for names, at in ((LAUNCH, self.started[first:last]), (TAIL, self.waits[first:last])):
             for name in names:
                 end = at + self._length(name, places)
                 phases.append(np.full(len(places), PHASES.index(name)))
@@ -266,7 +252,7 @@ class TimelineSteps:
         go; None where there are none."""
         if not len(self):
             return None
-        begin, end = max(begin, 0.0), min(end, float(self._ended.values[-1]))
+        begin, end = max(begin, 0.0), min(end, float(self.ended[-1]))
         if end <= begin:
             return None
         times = np.array((begin, end))
@@ -277,21 +263,7 @@ class TimelineSteps:
         return min(1.0, max(0.0, 1.0 - busy / (end - begin)))
 
 
-def _totals() -> Column:
-    column = Column(np.float64)
-    column.append(0.0)
-    return column
-
-
 def _until(lengths: Array, tokens: Array, place: Array, into: Array) -> Array:
     """The integral of a value that is constant in each step, up to `into` the step of each place."""
     before = np.concatenate(([0.0], np.cumsum(lengths * tokens)))
     return np.asarray(before[place] + into * np.broadcast_to(tokens, lengths.shape)[place])
-
-
-def _spent(starts: Array, begins: Array, spent: Array, whole: Array, times: Array) -> Array:
-    """The running total at each moment, of what is spent evenly from `begins` on."""
-    if not len(starts):
-        return np.zeros(len(times))
-    place = np.maximum(np.searchsorted(starts, times, "right") - 1, 0)
-    return np.asarray(spent[place] + np.clip(times - begins[place], 0.0, whole[place + 1] - whole[place]))

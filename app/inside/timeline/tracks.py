@@ -5,15 +5,15 @@ Each column of pixels is a stack of layers, from the foot up; hatches are bound 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
 
-from app.inside.timeline.shading import DEPTHS, packed
+from app.inside.timeline.shading import DEPTHS, line_depths
 from app.inside.timeline.steps import LAUNCH, TAIL, TOKENS, TokenColumns
+from app.plot.pixels import packed, stacked
 from app.plot.scales import nice_top
 from engine.trace import Array
 
@@ -67,17 +67,6 @@ def token_scale(most: float, budget: int | None) -> TokenScale:
     return TokenScale(top, budget, beyond=True)
 
 
-def stacked(heights: Array, height: int) -> Array:
-    """Which layer each pixel shows, [height, columns], of layers `heights` [layers, columns] pixels high; the number
-    of layers where none reaches."""
-    tops = np.rint(np.cumsum(heights, axis=0)).astype(np.int32)
-    rows = np.arange(height, dtype=np.int32)[::-1, None]
-    which = np.zeros((height, heights.shape[1]), np.uint8)
-    for top in tops:
-        which += top[None, :] <= rows
-    return which
-
-
 def painted(which: Array, layers: Sequence[Layer], ground: Array, grain: Grain) -> Array:
     """The pixels of a stack."""
     colors = np.stack([*(layer.color for layer in layers), ground]).astype(np.float32)
@@ -101,8 +90,7 @@ def painted(which: Array, layers: Sequence[Layer], ground: Array, grain: Grain) 
 def _depth(hatch: Hatch, x: Array, y: Array, grain: Grain) -> Array:
     """How deep in a line of the hatch each pixel is."""
     period = grain.period * (2 if hatch is Hatch.CROSSED else 1)
-    distance = np.minimum(np.arange(period), period - np.arange(period)) * math.sqrt(0.5)
-    depth = np.rint(np.clip(grain.stroke / 2 + 0.5 - distance, 0.0, 1.0) * (DEPTHS - 1)).astype(np.int64)
+    depth = line_depths(period, grain.stroke)
     if hatch is Hatch.UP:
         return np.asarray(depth[(x + y) % period])
     if hatch is Hatch.DOWN:

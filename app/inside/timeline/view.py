@@ -6,8 +6,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from PySide6.QtCore import QPointF, QRectF, QSize, Signal
-from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Signal
+from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QWidget
 
 from app.inside.timeline.axis import Axis, places_of
@@ -18,10 +18,7 @@ from app.inside.timeline.paint import LABELLED, TimelinePaint
 from app.inside.timeline.slots import Timeline
 from app.inside.timeline.steps import PHASES, TimelineSteps
 from app.inside.timeline.tips import tip
-from app.inside.timeline.words import (
-    length_words,
-    step_ticks,
-)
+from app.inside.timeline.words import length_words, step_ticks
 from app.ui import theme
 from engine.trace import Array
 
@@ -41,23 +38,24 @@ class TimelineView(Timeline):
     step_clicked = Signal(int)  # the step's place
     follow_changed = Signal()
 
+    focus_ring = 0
+
     def __init__(self, steps: TimelineSteps, marks: TimelineMarks, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("timeline_view")
         self.steps, self.marks = steps, marks
         self.device = False  # whether there is a lane for one
         self.budget: int | None = None
         self.legend = True
+        self.empty_text = (
+            "Nothing has run yet. Send a prompt: its slots, steps and tokens show here as they are computed."
+        )
         self._words_at_foot = ""
         self._moment: float | None = None
         self._live, self._following = False, True
         self._last = dict(LAST)
-        self._paint_parts: TimelinePaint | None = None
         self._seen = False
-        super().__init__(parent)
         self._hits = Hits(self.cells, steps, marks)
-        self.setObjectName("timeline_view")
-        self.empty_text = (
-            "Nothing has run yet. Send a prompt: its slots, steps and tokens show here as they are computed."
-        )
         self._describe()
 
     # -- what is told ---------------------------------------------------------------------------------------------
@@ -173,17 +171,15 @@ class TimelineView(Timeline):
     def minimumSizeHint(self) -> QSize:
         return QSize(theme.px(240), theme.px(96))
 
-    def _place(self) -> None:
-        super()._place()
-        words = max(self._face.width(word) for word in ("tokens", "queue"))
-        self._gutter = max(self._gutter, math.ceil(words) + theme.px(8))
+    def _gutter(self) -> int:
+        return max(super()._gutter(), math.ceil(max(map(self.face.width, ("tokens", "queue")))) + theme.px(8))
 
     def _parts(self) -> Parts:
-        line = math.ceil(self._face.height)
+        line = math.ceil(self.face.height)
         return parts_for(self.height(), line, 2 if self.device else 1, theme.zoom(), self.legend)
 
     def _top(self) -> int:
-        return self._parts().top
+        return self._parts().queue
 
     def _foot(self) -> int:
         return self._parts().foot
@@ -195,7 +191,7 @@ class TimelineView(Timeline):
     # -- painting -------------------------------------------------------------------------------------------------
 
     def restyle(self) -> None:
-        self._paint_parts = None
+        self._paint_parts: TimelinePaint | None = None
         super().restyle()
 
     def _stale(self) -> None:
@@ -207,7 +203,7 @@ class TimelineView(Timeline):
 
     def _ticks(self, count: float) -> list[tuple[float, str]]:
         if self._axis is Axis.STEPS:
-            return step_ticks(*self.range(), count, self.steps.numbers)
+            return step_ticks(*self.range(), count, self.steps.step)
         return super()._ticks(count)
 
     def _paints(self) -> TimelinePaint:
@@ -215,19 +211,16 @@ class TimelineView(Timeline):
             self._paint_parts, self._seen = TimelinePaint(self._ratio()), False
         return self._paint_parts
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.fillRect(event.rect(), theme.current().panel)
+    def paint(self, painter: QPainter, dirty: QRect) -> None:
+        painter.fillRect(dirty, theme.current().panel)
         if not len(self.cells):
-            self._say_empty(painter)
-            self.paint_focus(painter)
+            self.say_empty(painter, self.empty_text)
             return
         paint, area, bands = self._paints(), self.area(), self.bands()
         if not self._seen:
             self._seen = True
             columns = max(1, round(area.width() * self._ratio()))
-            edges = self.cells.step_begins, self.cells.step_ends
-            paint.see(self.steps, self.range(), self._axis, columns, bands.tokens, bands.lanes, self.budget, edges)
+            paint.see(self.steps, self.range(), self._axis, columns, bands, self.budget)
         self._paint_rows(painter)
         self._paint_slots(painter, area)
         if bands.tokens.height:
@@ -251,7 +244,6 @@ class TimelineView(Timeline):
             self._paint_cursor(painter, x, 0, bottom + theme.px(3))
         self._paint_ticks(painter, area, bottom)
         self._paint_foot(painter, paint, bands)
-        self.paint_focus(painter)
 
     def _paint_marks(self, painter: QPainter, paint: TimelinePaint) -> None:
         area, bars, ratio = self.area(), self._bars(), self._ratio()
@@ -274,11 +266,9 @@ class TimelineView(Timeline):
         if bands.legend.height:
             stalls = f"stall: over {length_words(self.marks.threshold)}"
             paint.legend(painter, self.area().left(), self.width(), bands.legend, self.marks.kinds, stalls)
-        painter.setFont(self._face.font)
-        painter.setPen(theme.current().secondary)
-        baseline = bands.words.top + theme.px(2) + self._face.ascent
-        left = self.area().left()
-        self._face.draw(painter, left, baseline, self._face.cut(self._words_at_foot, self.width() - left))
+        left, baseline = self.area().left(), bands.words.top + theme.px(2) + self.face.ascent
+        words = self.face.cut(self._words_at_foot, self.width() - left)
+        self.face.say(painter, left, baseline, words, theme.current().secondary)
 
     def _span(self) -> tuple[float, float]:
         """The seconds in sight and a little more, so that what is cut by a rim is drawn."""
@@ -316,8 +306,6 @@ class TimelineView(Timeline):
         return list(zip(names, left[wide].tolist(), right[wide].tolist()))
 
     def _describe(self) -> None:
-        if not hasattr(self, "_words_at_foot"):
-            return
         cells = self.cells
         self.setAccessibleDescription(
             f"{self.slots} slots, {cells.steps:,} steps in {cells.end:.1f} s. {self._words_at_foot}. "

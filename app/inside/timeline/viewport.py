@@ -27,9 +27,8 @@ class TimelineSpan(Painted):
     range_changed = Signal(float, float)  # as the person chose it; `set_range` does not emit
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent=parent)
+        super().__init__("timeline", "Timeline", focus=True, parent=parent)
         self.setMouseTracking(True)
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.cells = TimelineCells()
         self._axis = Axis.TIME
         self._range: tuple[float, float] | None = None

@@ -113,10 +113,9 @@ def token_words(row: Row, budget: int | None) -> str:
     """What a step was given, over several lines."""
     of = f" of a budget of {budget:,}" if budget else ""
     lines = [f"step {row.step:,} · {row.computed:,} token{'s' if row.computed != 1 else ''}{of}"]
-    for name, what in (
-        ("prefill", "of prompts"), ("decode", "decoded"), ("padding", "padding"),
-        ("wasted", "thrown away or computed again"),
-    ):  # fmt: skip
+    again = "thrown away or computed again"
+    told = {"prefill": "of prompts", "decode": "decoded", "padding": "padding", "wasted": again}
+    for name, what in told.items():
         if row.tokens[name]:
             lines.append(f"{row.tokens[name]:,} {what}")
     return "\n".join(lines)

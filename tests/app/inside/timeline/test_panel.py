@@ -258,7 +258,7 @@ def test_the_tracks_add_up_to_the_records(runs: dict[str, Trace], name: str) -> 
     # few columns: the mean over the time that was computed, and the most in any step
     edges = np.linspace(0.0, records[-1].ended, 8)
     columns = steps.tokens(edges, Axis.TIME)
-    begins, ends = steps._begin.values, steps._end.values
+    begins, ends = steps.begin, steps.end
     for x, (low, high) in enumerate(pairwise(edges.tolist())):
         over = np.clip(np.minimum(ends, high) - np.maximum(begins, low), 0.0, None)
         assert columns.busy[x] == (over.sum() > 0)
@@ -532,7 +532,7 @@ def test_a_running_engine_is_drawn_frame_by_frame(engine: Engine, opened: Open, 
     picture(panel.view)
     trace = run.result()
     qtbot.waitUntil(lambda: len(panel.steps) == len(steps_of(trace)), timeout=20_000)
-    assert panel.steps.numbers.tolist() == [step.step for step in steps_of(trace)]
+    assert panel.steps.step.tolist() == [step.step for step in steps_of(trace)]
     assert panel.view.cells.steps == len(steps_of(trace))
     assert not panel.view.cells._kept
 

@@ -156,8 +156,8 @@ def test_a_deep_zoom_shows_the_same_pixels_as_a_trace_of_that_part_alone(shown: 
     alone = shown("continuous", requests=60)
     cells = alone.cells
     keep = (cells.ends > begin) & (cells.begins < end)
-    kept = [column.values[keep].copy() for column in cells._columns]
-    for column in (*cells._columns, *cells._blocks):
+    kept = [column.values[keep].copy() for column in cells.columns.values()]
+    for column in (*cells.columns.values(), *cells._blocks.columns.values()):
         column.count = 0
     cells._append(*kept)
     alone.set_range(begin, end)
