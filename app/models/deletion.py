@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtWidgets import QMessageBox, QWidget
 
 from app.models.items import Item
+from app.models.rows import ModelRows
 from app.session.session import Session
 from app.ui.banner import Banner
 from app.words import bytes_words, sentence
@@ -16,18 +15,18 @@ from engine.checkpoints import ModelEntry, forget, freed_by
 
 
 class Deletion(QObject):
-    """Asks over `window`, and tells on `notice`. `loaded` says of a row whether its model is the loaded one."""
+    """Asks over `window`, and tells on `notice`. `rows` know which model is loaded."""
 
     done = Signal()
 
-    def __init__(self, window: QWidget, session: Session, notice: Banner, loaded: Callable[[Item], bool]) -> None:
+    def __init__(self, window: QWidget, session: Session, notice: Banner, rows: ModelRows) -> None:
         super().__init__(window)
-        self._window, self._session, self._notice, self._loaded = window, session, notice, loaded
+        self._window, self._session, self._notice, self._rows = window, session, notice, rows
 
     def ask(self, item: Item) -> None:
         """Refuses what is loaded; else asks."""
         entry = item.entry
-        if self._loaded(item):
+        if self._rows.loaded(item):
             self._notice.tell("warning", f"{item.name} is loaded", "Unload it before its files are deleted.")
         elif entry is not None:
             self._session.start(self._ask(entry))

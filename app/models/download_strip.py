@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.models.items import left_words, rate_words
 from app.session.downloads import Download, Downloads, DownloadState
-from app.ui import theme
+from app.ui.controls import button
 from app.ui.labels import Note, set_role
+from app.ui.layouts import column, row
 from app.ui.line import Line
+from app.ui.progress import Progress
+from app.ui.zoomed import zoomed
 from app.words import bytes_words, sentence
 from engine.checkpoints import HubModel
 
@@ -23,32 +26,15 @@ class DownloadStrip(QWidget):
         self._hub: HubModel | None = None
         self._part = 0
         self.setObjectName("models_download")
-        self.button = QPushButton("Download")
-        self.button.setObjectName("models_download_button")
-        self.progress = QProgressBar()
-        self.progress.setObjectName("models_download_progress")
-        self.progress.setAccessibleName("Download")
-        self.progress.setTextVisible(False)
+        self.button = button("models_download_button", "Download", self._on_clicked)
+        self.progress = Progress("models_download_progress", "Download")
         self.words = Line("models_download_words")
         self.error = Note("models_download_error", "error")
-        self._row = QHBoxLayout()
-        beside = QVBoxLayout()
-        beside.setSpacing(4)
-        beside.addStretch(1)
-        beside.addWidget(self.words)
-        beside.addWidget(self.progress)
-        beside.addStretch(1)
-        self._row.addWidget(self.button)
-        self._row.addLayout(beside, 1)
-        self._column = QVBoxLayout(self)
-        self._column.setContentsMargins(0, 0, 0, 0)
-        self._column.addLayout(self._row)
-        self._column.addWidget(self.error)
+        beside = column(None, self.words, self.progress, None, spacing=4)
+        line = zoomed(row(self.button, (beside, 1)), spacing=12)
+        self.setLayout(zoomed(column(line, self.error), spacing=6))
         self._active = False
-        self.button.clicked.connect(self._on_clicked)
         downloads.changed.connect(self._on_changed)
-        theme.changes.theme_changed.connect(self._on_theme)
-        self._on_theme()
         self.hide()
 
     def show_model(self, source: str, revision: str | None, hub: HubModel | None, part: int) -> None:
@@ -121,11 +107,7 @@ class DownloadStrip(QWidget):
                 self._say_button("Resume download" if entry.done else "Try again", "primary")
                 self.words.say(f"Stopped at {figures}; what is there is not fetched again" if entry.done else "")
         self.button.setEnabled(not (entry.active and entry.cancelled.is_set()))
-        if entry.total:
-            self.progress.setRange(0, 1000)
-            self.progress.setValue(round(1000 * entry.share))
-        else:
-            self.progress.setRange(0, 0)
+        self.progress.show_share(entry.share if entry.total else None)
         self.show()
 
     def _say_button(self, words: str, role: str) -> None:
@@ -135,7 +117,3 @@ class DownloadStrip(QWidget):
         if self.button.property("role") != role:
             set_role(self.button, role)
         self.button.setEnabled(True)
-
-    def _on_theme(self) -> None:
-        self._row.setSpacing(theme.px(12))
-        self._column.setSpacing(theme.px(6))

@@ -26,19 +26,20 @@ def facts(info: ModelInfo, entry: ModelEntry | None, hub: HubModel | None) -> li
     why = why_unsupported(info.model_type)
     keys = f"  ·  {info.kv_heads} KV" if info.kv_heads != info.heads else ""
     mixture = f", {info.experts / max(1, info.parameters):.0%} of them in experts" if info.experts else ""
+    shape = f"{info.layers} layers, d_model {info.hidden:,}, vocabulary {info.vocabulary:,}"
+    sharing = f"{info.heads} query heads share {info.kv_heads} key and value heads, each {info.head_dim} wide"
+    context = f"{info.context:,} tokens" if info.context else "not stated"
+    window = f"sliding-window layers see {info.window:,} tokens" if info.window else ""
     found = [
         Fact("Architecture", f"{info.architecture} {'✕' if why else '✓'}", why or "paged attention serves it"),
-        Fact("Parameters", count_words(info.parameters), tip=f"{info.parameters:,}{mixture}"),
-        Fact("Layers", f"{info.layers}  ·  d_model {info.hidden:,}",
-             tip=f"{info.layers} layers, d_model {info.hidden:,}, vocabulary {info.vocabulary:,}"),
-        Fact("Heads", f"{info.heads}{keys}  ·  {info.head_dim} wide",
-             tip=f"{info.heads} query heads share {info.kv_heads} key and value heads, each {info.head_dim} wide"),
-        Fact("Context", f"{info.context:,} tokens" if info.context else "not stated",
-             tip=f"sliding-window layers see {info.window:,} tokens" if info.window else ""),
-        Fact("Chat template", "yes" if info.chat else "none", tip="" if info.chat else "prompts go in as they are"),
-        Fact("Stored as", stored_words(info), tip=groups_words(info)),
+        Fact("Parameters", count_words(info.parameters), f"{info.parameters:,}{mixture}"),
+        Fact("Layers", f"{info.layers}  ·  d_model {info.hidden:,}", shape),
+        Fact("Heads", f"{info.heads}{keys}  ·  {info.head_dim} wide", sharing),
+        Fact("Context", context, window),
+        Fact("Chat template", "yes") if info.chat else Fact("Chat template", "none", "prompts go in as they are"),
+        Fact("Stored as", stored_words(info), groups_words(info)),
         Fact("Licence", (hub.licence if hub is not None else "") or info.licence or "not stated"),
-    ]  # fmt: skip
+    ]
     size = hub.size if hub is not None else entry.size if entry is not None else 0
     found.append(Fact("To download" if hub is not None else "On disk", bytes_words(size or info.weight_bytes)))
     if hub is not None and hub.updated:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 
-from PySide6.QtCore import QPoint, QRect, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QGuiApplication, QPainter, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtCore import QPoint, QRect, QSize, Qt, Signal
+from PySide6.QtGui import QColor, QGuiApplication, QResizeEvent
+from PySide6.QtWidgets import QFrame, QLabel, QSizePolicy, QWidget
 
 from app.models.facts import Fact
 from app.ui import theme
+from app.ui.controls import button
 from app.ui.labels import Note, label
+from app.ui.layouts import column, row
 from app.ui.line import Line
+from app.ui.zoomed import zoomed
 
 
 class FactGrid(QWidget):
@@ -35,16 +39,12 @@ class FactGrid(QWidget):
             for each in (name, value):
                 each.setParent(self)
             self.cells.append((name, value))
-        for i, (name, value) in enumerate(self.cells):
-            there = i < len(facts)
-            name.setVisible(there)
-            value.setVisible(there)
-            fact = facts[i] if there else Fact("", "")
-            name.setText(fact.name)
-            value.setText(fact.value)
-            value.setAccessibleName(f"{fact.name}: {fact.value}")
-            for each in (name, value):
-                each.setToolTip(fact.tip)
+        for cell, fact in zip_longest(self.cells, facts):
+            for each, words in zip(cell, (fact.name, fact.value) if fact is not None else ("", ""), strict=True):
+                each.setVisible(fact is not None)
+                each.setText(words)
+                each.setToolTip(fact.tip if fact is not None else "")
+            cell[1].setAccessibleName(f"{cell[0].text()}: {cell[1].text()}")
         self.updateGeometry()
         self._place(self.width(), move=True)
 
@@ -63,20 +63,20 @@ class FactGrid(QWidget):
         gap = px(16)
         columns = max(1, min(5, (width + gap) // (px(self.LEAST) + gap)))
         pitch = (width + gap) / columns
-        y = column = high = 0
+        y = at = high = 0
         for name, value in shown:
             value.ensurePolished()
             name.ensurePolished()
-            sizes = name.sizeHint(), value.sizeHint()
+            upper, lower = name.sizeHint().height(), value.sizeHint().height()
             span = min(columns, -(-(value.sizeHint().width() + gap) // max(1, int(pitch))))
-            if column and column + span > columns:
-                y, column = y + high + px(10), 0
-            high = sizes[0].height() + px(1) + sizes[1].height()
+            if at and at + span > columns:
+                y, at = y + high + px(10), 0
+            high = upper + px(1) + lower
             if move:
-                x, wide = round(column * pitch), round(span * pitch) - gap
-                name.setGeometry(QRect(QPoint(x, y), QSize(wide, sizes[0].height())))
-                value.setGeometry(QRect(QPoint(x, y + sizes[0].height() + px(1)), QSize(wide, sizes[1].height())))
-            column += span
+                x, wide = round(at * pitch), round(span * pitch) - gap
+                name.setGeometry(QRect(QPoint(x, y), QSize(wide, upper)))
+                value.setGeometry(QRect(QPoint(x, y + upper + px(1)), QSize(wide, lower)))
+            at += span
         return y + high
 
     def hasHeightForWidth(self) -> bool:
@@ -105,20 +105,10 @@ class FactGrid(QWidget):
 class _Title(Line):
     """A model's name, large; cut in the middle, where names differ least."""
 
-    def cut(self, width: int) -> str:
-        return self.fontMetrics().elidedText(self._whole, Qt.TextElideMode.ElideMiddle, width)
+    mode = Qt.TextElideMode.ElideMiddle
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.setFont(self.font())
-        painter.setPen(theme.current().text)
-        painter.drawText(QRectF(self.rect()), Qt.AlignmentFlag.AlignVCenter, self.text())
-        painter.end()
-
-    def _on_theme(self) -> None:
-        self.setFont(theme.ui(20, 500))
-        self.updateGeometry()
-        self.fit()
+    def color(self) -> QColor:
+        return theme.current().text
 
 
 class ModelHeader(QFrame):
@@ -132,24 +122,14 @@ class ModelHeader(QFrame):
         self.setProperty("role", "panel")
         self._copy = ""
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Maximum)
-        self.title = _Title("models_title")
+        self.title = _Title("models_title", size=20, weight=500)
         self.place = Line("models_place")
-        self.copy = QPushButton("Copy")
-        self.copy.setObjectName("models_copy")
-        self.copy.setProperty("role", "quiet")
-        self.copy.clicked.connect(self._on_copy)
+        self.copy = button("models_copy", "Copy", self._on_copy, role="quiet")
         self.facts = FactGrid()
         self.words = Note("models_words")
-        self._head = QHBoxLayout()
-        self._head.addWidget(self.place, 1)
-        self._head.addWidget(self.copy)
-        self.column = QVBoxLayout(self)
-        self.column.addWidget(self.title)
-        self.column.addLayout(self._head)
-        self.column.addWidget(self.facts)
-        self.column.addWidget(self.words)
-        theme.changes.theme_changed.connect(self._on_theme)
-        self._on_theme()
+        head = zoomed(row((self.place, 1), self.copy), spacing=8)
+        self.column = zoomed(column(self.title, head, self.facts, self.words), (16, 14, 16, 14), 8)
+        self.setLayout(self.column)
 
     def show_model(self, title: str, place: str, copied: str, facts: Sequence[Fact]) -> None:
         self.title.say(title)
@@ -168,9 +148,3 @@ class ModelHeader(QFrame):
     def _on_copy(self) -> None:
         QGuiApplication.clipboard().setText(self._copy)
         self.copied.emit(self._copy)
-
-    def _on_theme(self) -> None:
-        px = theme.px
-        self.column.setContentsMargins(px(16), px(14), px(16), px(14))
-        self.column.setSpacing(px(8))
-        self._head.setSpacing(px(8))

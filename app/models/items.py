@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -15,6 +15,16 @@ from app.words import bytes_words, count_words
 from engine import ModelSpec
 from engine.checkpoints import HubModel, ModelEntry, ModelInfo, Place, why_unsupported
 from engine.config import SCHEMES
+
+RowKey = tuple[str, str, str | None]  # section, source, revision
+AGES = (
+    ("year", 365 * 86400),
+    ("month", 30 * 86400),
+    ("week", 7 * 86400),
+    ("day", 86400),
+    ("hour", 3600),
+    ("minute", 60),
+)
 
 
 class Section(StrEnum):
@@ -59,7 +69,7 @@ class Item:
     share: float | None = None
 
     @property
-    def key(self) -> tuple[str, str, str | None]:
+    def key(self) -> RowKey:
         """The row, whatever it says at the moment."""
         return self.section.value, self.source, self.revision
 
@@ -111,8 +121,7 @@ def age_words(then: float, now: float | None = None) -> str:
     if then <= 0:
         return ""
     seconds = max(0.0, (time.time() if now is None else now) - then)
-    for size, name in ((365 * 86400, "year"), (30 * 86400, "month"), (7 * 86400, "week"), (86400, "day"),
-                       (3600, "hour"), (60, "minute")):  # fmt: skip
+    for name, size in AGES:
         count = int(seconds // size)
         if count:
             if name == "day" and count == 1:
@@ -143,19 +152,16 @@ def settings_words(spec: ModelSpec) -> str:
 
 def entry_item(section: Section, entry: ModelEntry, info: ModelInfo | None, why: str = "") -> Item:
     """A model on this machine. `info` is None while its files were not looked at; `why` they could not be read."""
-    detail = [bytes_words(entry.size)] if entry.size else []
-    unsupported = ""
+    detail, unsupported, problem = [bytes_words(entry.size)] if entry.size else [], "", entry.problem or why
     if info is not None:
-        detail = [bytes_words(entry.size or info.weight_bytes), f"{count_words(info.parameters)}", stored_words(info)]
+        detail = [bytes_words(entry.size or info.weight_bytes), count_words(info.parameters), stored_words(info)]
         unsupported = why_unsupported(info.model_type)
-    if entry.problem or why:
-        detail = [short_problem(entry, entry.problem or why)]
+    if problem:
+        detail = [short_problem(entry, problem)]
     elif section is Section.CACHE:
         detail.append(short_revision(entry.revision))
-    return Item(
-        section, entry.source, entry.revision, entry.name, _joined(detail), entry=entry,
-        problem=entry.problem or why, unsupported=unsupported,
-    )  # fmt: skip
+    row = Item(section, entry.source, entry.revision, entry.name, _joined(detail), entry=entry)
+    return replace(row, problem=problem, unsupported=unsupported)
 
 
 def short_problem(entry: ModelEntry, problem: str) -> str:
@@ -177,12 +183,13 @@ def recent_item(recent: Recent, name: str, entry: ModelEntry | None, problem: st
 
 def hub_item(model: HubModel, here: bool) -> Item:
     detail = [
-        "gated" if model.gated else "", "private" if model.private else "",
+        "gated" if model.gated else "",
+        "private" if model.private else "",
         bytes_words(model.size) if model.size else "",
         f"{big_words(model.downloads)} downloads" if model.downloads else "",
         f"{big_words(model.likes)} like{'s' if model.likes != 1 else ''}" if model.likes else "",
         model.licence,
-    ]  # fmt: skip
+    ]
     return Item(Section.HUB, model.id, model.revision or None, model.id, _joined(detail), hub=model, here=here)
 
 

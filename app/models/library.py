@@ -137,9 +137,8 @@ class ModelLibrary(QObject):
         """The rows anew, from what is known."""
         found, rows = self.found, self.rows
         self._fill_downloads()
-        for section, entries in (
-            (Section.SHIPPED, found.shipped), (Section.CACHE, found.cached), (Section.FOLDERS, found.folders),
-        ):  # fmt: skip
+        here = {Section.SHIPPED: found.shipped, Section.CACHE: found.cached, Section.FOLDERS: found.folders}
+        for section, entries in here.items():
             shown = (entry for entry in entries if not self._told_as_download(entry))
             rows.set_section(section, [self._entry_item(section, entry) for entry in shown])
         rows.set_section(Section.RECENT, [self._recent_item(recent) for recent in self.recents.entries])

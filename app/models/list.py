@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import QEvent, QItemSelectionModel, QModelIndex, QObject, QPoint, Qt, Signal
-from PySide6.QtGui import QAction, QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QBoxLayout,
-    QFileDialog,
-    QFrame,
-    QHBoxLayout,
-    QLineEdit,
-    QListView,
-    QMenu,
-    QProgressBar,
-    QPushButton,
-    QVBoxLayout,
-)
+from PySide6.QtGui import QKeyEvent, QResizeEvent
+from PySide6.QtWidgets import QAbstractItemView, QBoxLayout, QFrame, QListView, QMenu
 
-from app import storage
-from app.models.items import Item, Section
+from app.models.items import Item, RowKey, Section
 from app.models.reference import folder_reference, is_path
 from app.models.rows import ModelRows, RowPainter
 from app.ui import theme
+from app.ui.ask_path import ask_path
+from app.ui.controls import button, line_edit
 from app.ui.labels import Note, label
+from app.ui.layouts import column, row
+from app.ui.progress import Progress
+from app.ui.zoomed import zoomed
 from engine.checkpoints import Place
 
 EMPTY = "Nothing here has these words. Enter searches the hub for them."
@@ -37,6 +30,21 @@ class _View(QListView):
 
     opened = Signal()
     removed = Signal()
+
+    def __init__(self, rows: ModelRows) -> None:
+        super().__init__()
+        self.setObjectName("models_list")
+        self.setProperty("role", "list")
+        self.setAccessibleName("Models")
+        self.setModel(rows)
+        self.setItemDelegate(RowPainter(rows))
+        self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setMouseTracking(True)
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self.doubleClicked.connect(self.opened)
+        theme.changes.theme_changed.connect(self.doItemsLayout)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         match event.key():
@@ -66,70 +74,36 @@ class ModelsList(QFrame):
         self.setObjectName("models_list_panel")
         self.setProperty("role", "panel")
         self.rows = rows
-        self._kept: tuple[str, str, str | None] | None = None
+        self._kept: RowKey | None = None
         self._searching = self._restoring = False
-        self.search = QLineEdit()
-        self.search.setObjectName("models_search")
-        self.search.setPlaceholderText("Search these models and the hub…")
-        self.search.setAccessibleName("Search these models and the hub")
+        hint = "Search these models and the hub"
+        self.search = line_edit("models_search", hint, f"{hint}…")
         self.search.setToolTip("Words, owner/name, owner/name@revision, or the address of a model's page (Ctrl+F)")
         self.search.setClearButtonEnabled(True)
-        self.ask = QPushButton("Search the hub")
-        self.ask.setObjectName("models_ask_hub")
-        self.add = QPushButton("Add a folder…")
-        self.add.setObjectName("models_add_folder")
-        self.progress = QProgressBar()
-        self.progress.setObjectName("models_search_progress")
-        self.progress.setAccessibleName("Searching the hub")
-        self.progress.setTextVisible(False)
-        self.progress.setRange(0, 0)
+        self.ask = button("models_ask_hub", "Search the hub", self._on_ask)
+        self.add = button("models_add_folder", "Add a folder…", self.choose_folder)
+        self.progress = Progress("models_search_progress", "Searching the hub")
+        self.progress.show_share(None)
+        self.progress.hide()
         self.note = Note("models_search_note")
-        self.view = _View()
-        self.view.setObjectName("models_list")
-        self.view.setProperty("role", "list")
-        self.view.setAccessibleName("Models")
-        self.view.setModel(rows)
-        self._painter = RowPainter(self.view)
-        self.view.setItemDelegate(self._painter)
-        self.view.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-        self.view.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        self.view.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.view.setMouseTracking(True)
-        self.view.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self.view = _View(rows)
         self.empty = label(EMPTY, "secondary", "models_empty")
         self.empty.setWordWrap(True)
         self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self._lay_out()
-        self._connect()
-        self._on_theme()
-        self._show_empty()
-
-    def _lay_out(self) -> None:
-        self._column = QVBoxLayout(self)
-        self._column.addWidget(self.search)
-        self._buttons = QHBoxLayout()
-        self._buttons.addWidget(self.ask, 1)
-        self._buttons.addWidget(self.add, 1)
-        self._column.addLayout(self._buttons)
-        self._column.addWidget(self.progress)
-        self._column.addWidget(self.note)
-        self._column.addWidget(self.view, 1)
-        self._column.addWidget(self.empty, 1)
-        self.progress.hide()
-
-    def _connect(self) -> None:
+        self._buttons = zoomed(row((self.ask, 1), (self.add, 1)), spacing=8)
+        parts = self.search, self._buttons, self.progress, self.note, (self.view, 1), (self.empty, 1)
+        self.setLayout(zoomed(column(*parts), (8, 12, 4, 8), 8))
         self.search.textChanged.connect(self._on_typed)
         self.search.returnPressed.connect(self._on_enter)
         self.search.installEventFilter(self)
-        self.ask.clicked.connect(self._on_ask)
-        self.add.clicked.connect(self.choose_folder)
         self.view.selectionModel().currentChanged.connect(self._on_current)
         self.view.opened.connect(self._on_opened)
-        self.view.doubleClicked.connect(self._on_opened)
         self.view.removed.connect(self._on_removed)
         self.view.customContextMenuRequested.connect(self._on_menu)
-        self.rows.modelReset.connect(self._on_reset)
-        theme.changes.theme_changed.connect(self._on_theme)
+        rows.modelReset.connect(self._on_reset)
+        theme.changes.theme_changed.connect(self._place_buttons)
+        self._place_buttons()
+        self._show_empty()
 
     # -- what is chosen -------------------------------------------------------------------------------------------
 
@@ -137,7 +111,7 @@ class ModelsList(QFrame):
     def current(self) -> Item | None:
         return self.rows.item(self.view.currentIndex())
 
-    def choose(self, key: tuple[str, str, str | None]) -> bool:
+    def choose(self, key: RowKey) -> bool:
         """Chooses a row; False when it is not on show."""
         index = self.rows.find(key)
         if index.isValid():
@@ -158,13 +132,13 @@ class ModelsList(QFrame):
 
     def choose_folder(self) -> None:
         """Asks for a model's folder, to be listed."""
-        kept = str(storage.settings().value("model/folder", ""))
-        dialog = QFileDialog(self.window(), "Add a model folder", kept)
-        dialog.setObjectName("models_folder_dialog")
-        dialog.setFileMode(QFileDialog.FileMode.Directory)
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.fileSelected.connect(lambda path: self.folder_added.emit(Path(path)))
-        dialog.open()
+        ask_path(
+            self,
+            "models_folder_dialog",
+            "Add a model folder",
+            "model/folder",
+            lambda path: self.folder_added.emit(Path(path)),
+        )
 
     # -- slots ----------------------------------------------------------------------------------------------------
 
@@ -221,28 +195,24 @@ class ModelsList(QFrame):
             self.removed.emit(self.current)
 
     def _on_menu(self, place: QPoint) -> None:
-        item = self.rows.item(self.view.indexAt(place))
-        menu = self.menu(item)
-        menu.popup(self.view.viewport().mapToGlobal(place))
+        self.menu(self.rows.item(self.view.indexAt(place))).popup(self.view.viewport().mapToGlobal(place))
 
     def menu(self, item: Item | None) -> QMenu:
         """What can be done with a row, and with the list."""
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
 
-        def add(words: str, act: object, *keys: str) -> None:
-            action = QAction(f"{words}\t{keys[0]}" if keys else words, menu)
-            action.triggered.connect(act)
-            menu.addAction(action)
+        def add(words: str, act: Callable[[], object]) -> None:
+            menu.addAction(words).triggered.connect(lambda: act())
 
         if item is not None:
             if item.removable:
-                add("Remove from the list", lambda: self.removed.emit(item), "Del")
+                add("Remove from the list\tDel", lambda: self.removed.emit(item))
             if item.entry is not None and item.entry.place is Place.CACHE:
                 add("Delete from this machine…", lambda: self.deletion_asked.emit(item))
             menu.addSeparator()
         add("Add a folder…", self.choose_folder)
-        add("Look again at what is here", self.rescan_asked.emit, "F5")
+        add("Look again at what is here\tF5", self.rescan_asked.emit)
         if self.rows.items(Section.RECENT):
             add("Forget all recent models", self.clear_asked.emit)
         return menu
@@ -259,20 +229,11 @@ class ModelsList(QFrame):
         if self._buttons.direction() is not way:
             self._buttons.setDirection(way)
 
-    def _on_theme(self) -> None:
-        px = theme.px
-        self._column.setContentsMargins(px(8), px(12), px(4), px(8))
-        self._column.setSpacing(px(8))
-        self._buttons.setSpacing(px(8))
-        self._place_buttons()
-        self._painter.restyle()
-        self.view.doItemsLayout()
-
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Up and Down in the field go through the list."""
         if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress and event.key() in KEYS:
-            if not self.view.currentIndex().isValid() and self.rows.first().isValid():
-                self.view.setCurrentIndex(self.rows.first())
+            if not self.view.currentIndex().isValid() and self.rows.find().isValid():
+                self.view.setCurrentIndex(self.rows.find())
             else:
                 self.view.keyPressEvent(event)
             return True

@@ -7,22 +7,14 @@ from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction, QKeySequence, QResizeEvent
-from PySide6.QtWidgets import (
-    QFrame,
-    QHBoxLayout,
-    QScrollArea,
-    QStackedWidget,
-    QTabBar,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QStackedWidget, QTabBar, QWidget
 
 from app.models.deletion import Deletion
 from app.models.download_strip import DownloadStrip
 from app.models.facts import copied_words, facts, gated_words, place_words
 from app.models.fit.panel import FitPanel
 from app.models.header import ModelHeader
-from app.models.items import Item, Section
+from app.models.items import Item, RowKey, Section
 from app.models.library import ModelLibrary
 from app.models.list import ModelsList
 from app.models.load_strip import LoadStrip
@@ -34,6 +26,8 @@ from app.session.recent_models import RecentModels
 from app.session.session import Session, SessionState
 from app.ui import theme
 from app.ui.banner import Banner
+from app.ui.layouts import Scrolled, column, panel, row
+from app.ui.zoomed import zoomed
 from app.words import bytes_words, sentence
 from engine import ModelSpec
 from engine.checkpoints import why_unsupported
@@ -55,7 +49,7 @@ class ModelsPage(QWidget):
         self.setProperty("role", "page")
         self._session, self.recents = session, recents
         self.downloads = Downloads(session, self)
-        self.rows = ModelRows(self._is_loaded)
+        self.rows = ModelRows(session)
         self.rows.setParent(self)
         self.library = ModelLibrary(session, recents, self.downloads, self.rows)
         self.library.setParent(self)
@@ -65,30 +59,33 @@ class ModelsPage(QWidget):
         self.loading = LoadStrip(session)
         self.fit = FitPanel(session)
         self.notice = Banner()
-        self.deletion = Deletion(self, session, self.notice, self._is_loaded)
+        self.deletion = Deletion(self, session, self.notice, self.rows)
         self.deletion.done.connect(self.library.rescan)
-        self.quality = QualitySection(self, session, lambda: self.spec("none"))
+        self.quality = QualitySection(self, session)
         self.subject: Subject | None = None
         self.finder = SubjectFinder(session, self.library)
         self.finder.setParent(self)
         self._asked: ModelSpec | None = None
         self._begun = False
         self._load_when_known = False
-        self._wanted: tuple[str, str, str | None] | None = None  # a row to choose once it is there
+        self._wanted: RowKey | None = None  # a row to choose once it is there
         self._make_actions()
         self._lay_out()
         self._connect()
-        self._on_theme()
+        self._place()
 
     def _make_actions(self) -> None:
-        self.search_action = QAction("Search for a model", self)
-        self.search_action.setShortcut(QKeySequence("Ctrl+F"))
-        self.rescan_action = QAction("Look again at the models that are here", self)
-        self.rescan_action.setShortcut(QKeySequence("F5"))
-        self.folder_action = QAction("Add a model folder …", self)
-        self.clear_action = QAction("Forget all recent models", self)
-        self.addActions([self.search_action, self.rescan_action, self.folder_action, self.clear_action])
+        self.search_action = self._action("Search for a model", "Ctrl+F")
+        self.rescan_action = self._action("Look again at the models that are here", "F5")
+        self.folder_action = self._action("Add a model folder …")
+        self.clear_action = self._action("Forget all recent models")
         self.addActions([self.quality.compare_action, self.quality.awq_action])
+
+    def _action(self, words: str, keys: str = "") -> QAction:
+        action = QAction(words, self)
+        action.setShortcut(QKeySequence(keys))
+        self.addAction(action)
+        return action
 
     def _lay_out(self) -> None:
         self.header.column.addWidget(self.download)
@@ -98,35 +95,16 @@ class ModelsPage(QWidget):
         self.tabs.setAutoHide(True)
         self.tabs.setExpanding(False)
         self.stack = QStackedWidget()
-        self.sections = QFrame()
-        self.sections.setProperty("role", "panel")
-        self._inner = QVBoxLayout(self.sections)
-        self._inner.setSpacing(0)
-        self._inner.addWidget(self.tabs)
-        self._inner.addWidget(self.stack, 1)
+        self.sections = panel(zoomed(column(self.tabs, (self.stack, 1), spacing=0), (8, 2, 8, 0)))
         self.tabs.currentChanged.connect(self.stack.setCurrentIndex)
         self.add_section("Fit", self.fit)
         self.add_section("Compare with the original", self.quality.panel)
-        sheet = QWidget()
-        sheet.setProperty("role", "sheet")
-        self._sheet = QVBoxLayout(sheet)
-        self._sheet.setContentsMargins(0, 0, 0, 0)
-        self._sheet.addWidget(self.header)
-        self._sheet.addWidget(self.loading)
-        self._sheet.addWidget(self.sections, 1000)
-        self._sheet.addStretch(1)
-        self._scroll = QScrollArea()
-        self._scroll.setObjectName("models_scroll")
-        self._scroll.setWidgetResizable(True)
-        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self._scroll.setWidget(sheet)
-        self._right = QVBoxLayout()
-        self._right.addWidget(self.notice)
-        self._right.addWidget(self._scroll, 1)
-        self._row = QHBoxLayout(self)
-        self._row.addWidget(self.list)
-        self._row.addLayout(self._right, 1)
+        parts = column(self.header, self.loading, (self.sections, 1000), None)
+        scroll = Scrolled(zoomed(parts, spacing=8), "models_scroll")
+        scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        right = zoomed(column(self.notice, (scroll, 1)), spacing=8)
+        self.setLayout(zoomed(row(self.list, (right, 1)), (8, 8, 8, 8), 8))
 
     def add_section(self, title: str, widget: QWidget) -> None:
         """Another tab below the chosen model's head."""
@@ -170,8 +148,8 @@ class ModelsPage(QWidget):
         session = self._session
         session.model_loaded.connect(self._on_loaded)
         session.load_failed.connect(self._on_load_failed)
-        session.state_changed.connect(lambda state: self.rows.refresh())
-        theme.changes.theme_changed.connect(self._on_theme)
+        session.state_changed.connect(self.rows.tell)
+        theme.changes.theme_changed.connect(self._place)
 
     # -- what a person does ---------------------------------------------------------------------------------------
 
@@ -229,20 +207,18 @@ class ModelsPage(QWidget):
         if item.section is Section.RECENT and item.entry is not None:
             title = item.entry.name
         entry = item.entry or self.library.found.entry(item.source, item.revision)
-        self.header.show_model(
-            title, place_words(item, info, hub), copied_words(item, info, hub),
-            facts(info, entry, hub) if info is not None else (),
-        )  # fmt: skip
+        known = facts(info, entry, hub) if info is not None else ()
+        self.header.show_model(title, place_words(item, info, hub), copied_words(item, info, hub), known)
         self._say(subject)
         part = entry.size if entry is not None and entry.folder is None else 0
         refused = hub is not None and bool(hub.gated and subject.error)
         self.download.show_model(item.source, subject.revision, None if refused else hub, part)
+        why_not = self._why_not(subject)
         self.fit.show_model(
-            info, item.source, subject.revision, last=item.settings, why_not=self._why_not(subject),
-            advise=subject.hub is not None or not self._why_not(subject),
-        )  # fmt: skip
+            info, subject.item, subject.revision, why_not=why_not, advise=hub is not None or not why_not
+        )
         self.sections.setVisible(info is not None)
-        self.quality.show_subject(subject)
+        self.quality.show_subject(subject, self.spec("none"))
 
     def _say(self, subject: Subject) -> None:
         info, hub = subject.info, subject.hub
@@ -301,13 +277,8 @@ class ModelsPage(QWidget):
             self._load_when_known = False
             self._on_opened(self.subject.item)
 
-    def _is_loaded(self, item: Item) -> bool:
-        session = self._session
-        spec = session.spec
-        return session.state in (SessionState.READY, SessionState.LEASED) and item.model == (spec.source, spec.revision)
-
     def _on_loaded(self, card: ModelCard) -> None:
-        self.rows.refresh()
+        self.rows.tell()
         if self._asked == self._session.spec:
             self._asked = None
             self.loaded.emit(card)
@@ -337,7 +308,7 @@ class ModelsPage(QWidget):
 
     def _choose_first(self) -> None:
         items = [item for section in Section for item in self.rows.items(section)]
-        loaded = next((item for item in items if self._is_loaded(item)), None)
+        loaded = next((item for item in items if self.rows.loaded(item)), None)
         first = loaded or next((item for item in items if item.section is Section.SHIPPED), None)
         if first is not None:
             self.list.choose(first.key)
@@ -372,11 +343,3 @@ class ModelsPage(QWidget):
 
     def _place(self) -> None:
         self.list.setFixedWidth(max(theme.px(200), min(theme.px(LIST), round(self.width() * SHARE))))
-
-    def _on_theme(self) -> None:
-        px = theme.px
-        self._row.setContentsMargins(px(8), px(8), px(8), px(8))
-        self._inner.setContentsMargins(px(8), px(2), px(8), 0)
-        for layout in (self._row, self._right, self._sheet):
-            layout.setSpacing(px(8))
-        self._place()

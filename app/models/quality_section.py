@@ -3,7 +3,6 @@ checkpoints."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from PySide6.QtCore import QObject, Signal
@@ -20,20 +19,21 @@ from engine.checkpoints import why_unsupported
 
 
 class QualitySection(QObject):
-    """Puts the chosen model, which `spec` tells, on the comparison's panel, and opens the dialog over `page`."""
+    """Puts the chosen model on the comparison's panel, and opens the dialog over `page`."""
 
     load_asked = Signal(object)  # ModelSpec
     made = Signal(object)  # Path of a new checkpoint
 
-    def __init__(self, page: QWidget, session: Session, spec: Callable[[], ModelSpec | None]) -> None:
+    def __init__(self, page: QWidget, session: Session) -> None:
         super().__init__(page)
-        self._page, self._session, self._spec = page, session, spec
+        self._page, self._session = page, session
+        self._spec: ModelSpec | None = None  # of the chosen model
         self.panel = QualityPanel(session)
         self.panel.awq_asked.connect(self.make_awq)
         self.dialog: QuantizeDialog | None = None
         self.compare_action = QAction("Compare the model with its original", page)
         self.awq_action = QAction("Make an AWQ checkpoint …", page)
-        self.awq_action.triggered.connect(lambda: self.make_awq(self._spec()))
+        self.awq_action.triggered.connect(lambda: self.make_awq(self._spec))
 
     def make_awq(self, spec: ModelSpec | None) -> None:
         """Opens the dialog for this model, or the one that is open."""
@@ -59,14 +59,14 @@ class QualitySection(QObject):
         """The window closes."""
         self.panel.close_down()
 
-    def show_subject(self, subject: Subject) -> None:
-        """The comparison is of this model, or says why it cannot be."""
+    def show_subject(self, subject: Subject, spec: ModelSpec | None) -> None:
+        """The comparison is of this model, which is loaded by `spec`, or says why it cannot be."""
+        self._spec = spec
         why = subject.error or subject.item.problem
         if not why and subject.hub is not None:
             why = "Download it first."
         if not why and subject.info is not None:
             why = why_unsupported(subject.info.model_type)
-        spec = self._spec()
         if why or spec is None or subject.info is None:
             self.panel.show_model(None, sentence(why))
         else:

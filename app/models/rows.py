@@ -2,43 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from PySide6.QtCore import QAbstractListModel, QModelIndex, QPersistentModelIndex, QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QPainter, QPainterPath, QPen
-from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
+from PySide6.QtCore import QModelIndex, QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import QPainter, QPainterPath, QPen
+from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
-from app.models.items import Item, Mark, Section, matches
+from app.models.items import Item, Mark, RowKey, Section, matches
+from app.session.session import Session, SessionState
 from app.ui import theme
-from app.ui.font_face import FontFace
+from app.ui.column_model import Column, ColumnModel, Index
+from app.ui.font_face import Face
 
 ROW, HEAD = 46, 30  # heights in pixels of the design
-Index = QModelIndex | QPersistentModelIndex
 
 
-class ModelRows(QAbstractListModel):
-    """Sections with their rows; a section's head is a row that cannot be chosen. `loaded` tells of a row whether its
-    model is the loaded one."""
+class ModelRows(ColumnModel[Section | Item]):
+    """Sections with their rows; a section's head is a row that cannot be chosen."""
 
-    def __init__(self, loaded: Callable[[Item], bool]) -> None:
-        super().__init__()
-        self.loaded = loaded
+    def __init__(self, session: Session) -> None:
+        super().__init__([Column("", lambda row: row.value if isinstance(row, Section) else row.name)])
+        self._session = session
         self.words = ""
         self._sections: dict[Section, list[Item]] = {section: [] for section in Section}
-        self.rows: list[Section | Item] = []
+
+    def loaded(self, item: Item) -> bool:
+        """Whether its model is the loaded one."""
+        session = self._session
+        there = session.state in (SessionState.READY, SessionState.LEASED)
+        return there and item.model == (session.spec.source, session.spec.revision)
 
     def set_section(self, section: Section, items: Sequence[Item]) -> None:
         """Other rows in a section; where the same models are in it, only their words change."""
-        old = self._sections[section]
+        old = [item.key for item in self._sections[section]]
         self._sections[section] = list(items)
-        if [item.key for item in old] == [item.key for item in items] and not self.words:
-            fresh = {item.key: item for item in items}
-            for row, each in enumerate(self.rows):
-                if isinstance(each, Item) and each.section is section and fresh[each.key] != each:
-                    self.rows[row] = fresh[each.key]
-                    self.dataChanged.emit(self.index(row), self.index(row))
+        if [item.key for item in items] != old or self.words:
+            self._fill()
             return
-        self._fill()
+        fresh = {item.key: item for item in items}
+        before = self.rows
+        self.rows = [fresh.get(row.key, row) if isinstance(row, Item) else row for row in before]
+        for place, (row, other) in enumerate(zip(before, self.rows, strict=True)):
+            if row != other:
+                self.dataChanged.emit(self.index(place, 0), self.index(place, 0))
 
     def set_words(self, words: str) -> None:
         """Shows only what has these words; the hub has found its results itself."""
@@ -46,117 +52,84 @@ class ModelRows(QAbstractListModel):
             self.words = words.strip()
             self._fill()
 
-    def refresh(self) -> None:
-        """Other marks: another model is the loaded one."""
-        if self.rows:
-            self.dataChanged.emit(self.index(0), self.index(len(self.rows) - 1))
-
     def _fill(self) -> None:
         rows: list[Section | Item] = []
         for section, items in self._sections.items():
             shown = [i for i in items if section is Section.HUB or matches(i, self.words)]
             rows += [section, *shown] if shown else []
-        self.beginResetModel()
-        self.rows = rows
-        self.endResetModel()
+        self.show_rows(rows)
 
     def items(self, section: Section) -> list[Item]:
         return self._sections[section]
 
     def item(self, index: Index) -> Item | None:
-        if not index.isValid() or index.row() >= len(self.rows):
-            return None
-        row = self.rows[index.row()]
+        row = self.row(index.row())
         return row if isinstance(row, Item) else None
 
-    def find(self, key: tuple[str, str, str | None]) -> QModelIndex:
-        """Where a row is; invalid when it is not on show."""
-        for row, each in enumerate(self.rows):
-            if isinstance(each, Item) and each.key == key:
-                return self.index(row)
+    def find(self, key: RowKey | None = None) -> QModelIndex:
+        """Where a row is, or the first that can be chosen; invalid when it is not on show."""
+        for place, row in enumerate(self.rows):
+            if isinstance(row, Item) and key in (None, row.key):
+                return self.index(place, 0)
         return QModelIndex()
-
-    def first(self) -> QModelIndex:
-        """The first row that can be chosen."""
-        return next((self.index(r) for r, each in enumerate(self.rows) if isinstance(each, Item)), QModelIndex())
-
-    def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
-        return 0 if parent.isValid() else len(self.rows)
 
     def flags(self, index: Index) -> Qt.ItemFlag:
         if self.item(index) is None:
             return Qt.ItemFlag.NoItemFlags
         return Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable
 
-    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        if not index.isValid():
-            return None
-        row = self.rows[index.row()]
+    def said(self, row: Section | Item, column: int) -> str:
+        return row.words(self.loaded(row)) if isinstance(row, Item) else ""
+
+    def tip(self, row: Section | Item, column: int) -> str:
         if isinstance(row, Section):
-            return row.value if role == Qt.ItemDataRole.DisplayRole else None
-        match role:
-            case Qt.ItemDataRole.DisplayRole:
-                return row.name
-            case Qt.ItemDataRole.AccessibleTextRole:
-                return row.words(self.loaded(row))
-            case Qt.ItemDataRole.ToolTipRole:
-                return "\n".join(p for p in (str(row.folder or row.source), row.problem or row.unsupported) if p)
-        return None
+            return ""
+        return "\n".join(p for p in (str(row.folder or row.source), row.problem or row.unsupported) if p)
 
 
 class RowPainter(QStyledItemDelegate):
     """Two lines: name, and what is known; a mark at the right. A download has a line of progress at its foot."""
 
-    def __init__(self, parent: QWidget) -> None:
-        super().__init__(parent)
-        self.restyle()
+    name, small, head = Face(13, 500), Face(11.5), Face(11, 600)
 
-    def restyle(self) -> None:
-        """Takes up the theme's fonts at the current zoom."""
-        self.name, self.small, self.head = map(FontFace, (theme.ui(13, 500), theme.ui(11.5), theme.ui(11, 600)))
+    def __init__(self, rows: ModelRows) -> None:
+        super().__init__(rows)
+        self._rows = rows
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
-        model = index.model()
-        assert isinstance(model, ModelRows)
-        if model.item(index) is not None:
-            return QSize(100, theme.px(ROW))
-        return QSize(100, theme.px(HEAD if index.row() else HEAD - 6))
+        head = HEAD if index.row() else HEAD - 6
+        return QSize(100, theme.px(head if self._rows.item(index) is None else ROW))
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
-        model = index.model()
-        if not isinstance(model, ModelRows) or index.row() >= len(model.rows):
-            return
+        row, box = self._rows.row(index.row()), QRectF(option.rect)
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        row, box = model.rows[index.row()], QRectF(option.rect)
         if isinstance(row, Section):
             self._paint_head(painter, box, row)
-        else:
-            state = option.state
-            self._paint_row(
-                painter, box, row, row.mark(model.loaded(row)), bool(state & QStyle.StateFlag.State_Selected),
-                bool(state & QStyle.StateFlag.State_MouseOver), bool(state & QStyle.StateFlag.State_HasFocus),
-            )  # fmt: skip
+        elif row is not None:
+            ground = box.adjusted(0, theme.px(1), 0, -theme.px(1))
+            self._paint_ground(painter, ground, option.state)
+            self._paint_row(painter, ground, row)
         painter.restore()
 
     def _paint_head(self, painter: QPainter, box: QRectF, section: Section) -> None:
         px = theme.px
-        painter.setFont(self.head.font)
-        painter.setPen(theme.current().secondary)
-        self.head.draw(painter, box.left() + px(10), box.bottom() - px(8), section.value.upper())
+        words, color = section.value.upper(), theme.current().secondary
+        self.head.say(painter, box.left() + px(10), box.bottom() - px(8), words, color)
 
-    def _paint_row(
-        self, painter: QPainter, box: QRectF, item: Item, mark: Mark, selected: bool, pointed: bool, focused: bool
-    ) -> None:  # fmt: skip
-        t, px = theme.current(), theme.px
-        ground = box.adjusted(0, px(1), 0, -px(1))
-        if selected or pointed:
+    def _paint_ground(self, painter: QPainter, ground: QRectF, state: QStyle.StateFlag) -> None:
+        t, round_by = theme.current(), theme.px(6)
+        selected = bool(state & QStyle.StateFlag.State_Selected)
+        if selected or state & QStyle.StateFlag.State_MouseOver:
             shape = QPainterPath()
-            shape.addRoundedRect(ground, px(6), px(6))
+            shape.addRoundedRect(ground, round_by, round_by)
             painter.fillPath(shape, t.hover if selected else theme.over(t.hairline, t.panel))
-        if selected and focused:
+        if selected and state & QStyle.StateFlag.State_HasFocus:
             painter.setPen(QPen(t.accent, 1))
-            painter.drawRoundedRect(ground.adjusted(0.5, 0.5, -0.5, -0.5), px(6), px(6))
+            painter.drawRoundedRect(ground.adjusted(0.5, 0.5, -0.5, -0.5), round_by, round_by)
+
+    def _paint_row(self, painter: QPainter, ground: QRectF, item: Item) -> None:
+        t, px, mark = theme.current(), theme.px, item.mark(self._rows.loaded(item))
         inner = ground.adjusted(px(10), 0, -px(10), 0)
         gap = px(3)
         top = inner.center().y() - (self.name.height + gap + self.small.height) / 2
@@ -164,12 +137,9 @@ class RowPainter(QStyledItemDelegate):
         second = top + self.name.height + gap + self.small.ascent
         room = inner.width() - self._paint_mark(painter, inner.right(), first, mark)
         quiet = mark in (Mark.PROBLEM, Mark.PARTIAL, Mark.UNSUPPORTED)
-        painter.setFont(self.name.font)
-        painter.setPen(t.secondary if quiet else t.text)
-        self.name.draw(painter, inner.left(), first, self.name.cut(item.name, room, Qt.TextElideMode.ElideMiddle))
-        painter.setFont(self.small.font)
-        painter.setPen(t.secondary)
-        self.small.draw(painter, inner.left(), second, self.small.cut(item.detail, inner.width()))
+        name = self.name.cut(item.name, room, Qt.TextElideMode.ElideMiddle)
+        self.name.say(painter, inner.left(), first, name, t.secondary if quiet else t.text)
+        self.small.say(painter, inner.left(), second, self.small.cut(item.detail, inner.width()), t.secondary)
         if item.share is not None:
             track = QRectF(inner.left(), ground.bottom() - px(3), inner.width(), px(2))
             painter.fillRect(track, theme.over(t.edge, t.panel))
@@ -182,15 +152,12 @@ class RowPainter(QStyledItemDelegate):
         if mark is Mark.NONE:
             return 0.0
         t, px = theme.current(), theme.px
-        colors: dict[Mark, QColor] = {Mark.LOADED: t.good, Mark.HERE: t.secondary, Mark.UNSUPPORTED: t.warn,
-                                      Mark.PARTIAL: t.warn, Mark.PROBLEM: t.bad}  # fmt: skip
+        colors = {Mark.LOADED: t.good, Mark.HERE: t.secondary, Mark.PROBLEM: t.bad}
         width = self.small.width(mark.value)
-        painter.setFont(self.small.font)
-        painter.setPen(colors[mark])
-        self.small.draw(painter, right - width, baseline, mark.value)
+        self.small.say(painter, right - width, baseline, mark.value, colors.get(mark, t.warn))
         if mark is Mark.LOADED:
             radius = px(3)
-            center = QPointF(right - width - px(6) - radius, baseline - self.small.metrics.capHeight() / 2)
+            center = QPointF(right - width - px(6) - radius, baseline - self.small.cap / 2)
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(t.good)
             painter.drawEllipse(center, radius, radius)

@@ -6,27 +6,30 @@ window with all its docks: at ten changes a second that cost more than painting 
 
 from __future__ import annotations
 
-from PySide6.QtCore import QRectF, QSize, Qt
-from PySide6.QtGui import QPainter, QPaintEvent
-from PySide6.QtWidgets import QSizePolicy, QWidget
+from PySide6.QtCore import QRect, QRectF, QSize, Qt
+from PySide6.QtGui import QColor, QPainter
+from PySide6.QtWidgets import QSizePolicy
 
 from app.ui import theme
+from app.ui.painted import Painted
 
 
-class Line(QWidget):
+class Line(Painted):
     """One line in the secondary colour, cut with … where the room ends; the whole is then in the tip.
 
     It takes whatever width it is given, and says how wide its text is to nobody.
     """
 
-    def __init__(self, name: str, alignment: Qt.AlignmentFlag = Qt.AlignmentFlag.AlignLeft, size: float = 13) -> None:
-        super().__init__()
-        self.setObjectName(name)
+    mode = Qt.TextElideMode.ElideRight
+
+    def __init__(
+        self, name: str, alignment: Qt.AlignmentFlag = Qt.AlignmentFlag.AlignLeft, size: float = 13, weight: int = 400
+    ) -> None:
+        super().__init__(name)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
-        self._alignment, self._size, self._width = alignment, size, 0
+        self._alignment, self._size, self._weight, self._width = alignment, size, weight, 0
         self._whole = self._shown = ""
-        theme.changes.theme_changed.connect(self._on_theme)
-        self._on_theme()
+        self.setFont(theme.ui(size, weight))
 
     def text(self) -> str:
         """What can be read: the whole text, or its beginning."""
@@ -45,7 +48,10 @@ class Line(QWidget):
 
     def cut(self, width: int) -> str:
         """What there is room for."""
-        return self.fontMetrics().elidedText(self._whole, Qt.TextElideMode.ElideRight, width)
+        return self.fontMetrics().elidedText(self._whole, self.mode, width)
+
+    def color(self) -> QColor:
+        return theme.current().secondary
 
     def fit(self) -> None:
         """Cuts the text anew."""
@@ -70,17 +76,15 @@ class Line(QWidget):
     def resizeEvent(self, event: object) -> None:
         self.fit()
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
+    def paint(self, painter: QPainter, dirty: QRect) -> None:
         painter.setFont(self.font())
-        painter.setPen(theme.current().secondary)
+        painter.setPen(self.color())
         painter.drawText(QRectF(self.rect()), self._alignment | Qt.AlignmentFlag.AlignVCenter, self._shown)
-        painter.end()
 
-    def _on_theme(self) -> None:
-        self.setFont(theme.ui(self._size))
-        self.updateGeometry()
+    def restyle(self) -> None:
+        self.setFont(theme.ui(self._size, self._weight))
         self.fit()
+        super().restyle()
 
 
 class Parts(Line):
@@ -89,8 +93,8 @@ class Parts(Line):
     SEPARATOR = "  ·  "
 
     def __init__(self, name: str) -> None:
-        self._parts: list[str] = []
         super().__init__(name)
+        self._parts: list[str] = []
 
     def say_parts(self, parts: list[str]) -> None:
         if parts != self._parts:

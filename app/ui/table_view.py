@@ -39,7 +39,7 @@ class Cells(QStyledItemDelegate, Generic[Row]):
         return self.strong.width(words) + (self.small.width(quiet) + theme.px(GAP) if quiet else 0)
 
     def baseline(self, box: QRectF, face: FontFace) -> float:
-        return box.center().y() + face.metrics.capHeight() / 2
+        return box.center().y() + face.cap / 2
 
     def say_left(
         self,
@@ -51,11 +51,9 @@ class Cells(QStyledItemDelegate, Generic[Row]):
         mode: Qt.TextElideMode = Qt.TextElideMode.ElideRight,
     ) -> None:
         """As many of the words as there is room for."""
-        painter.setFont(face.font)
-        painter.setPen(color)
         pad = theme.px(self.indent)
         shown = face.cut(words, box.width() - 2 * pad, mode)
-        face.draw(painter, box.left() + pad, self.baseline(box, face), shown)
+        face.say(painter, box.left() + pad, self.baseline(box, face), shown, color)
 
     def say_right(
         self,
@@ -68,15 +66,11 @@ class Cells(QStyledItemDelegate, Generic[Row]):
     ) -> None:
         """The words at the right; before them, where there is room, quiet ones in their colour."""
         baseline, x = self.baseline(box, face), box.right() - theme.px(PAD) - face.width(words)
-        painter.setFont(face.font)
-        painter.setPen(color)
-        face.draw(painter, x, baseline, words)
+        face.say(painter, x, baseline, words, color)
         before, quieter = quiet or ("", color)
         x -= self.small.width(before) + theme.px(GAP)
         if before and x >= box.left():
-            painter.setFont(self.small.font)
-            painter.setPen(quieter)
-            self.small.draw(painter, x, baseline, before)
+            self.small.say(painter, x, baseline, before, quieter)
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         row, box = self.model.row(index.row()), QRectF(option.rect)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from app.session.estimate import free_memory, on_gpu
+from app.ui.facts import Cell, Facts
 from app.words import bytes_words
 from engine.checkpoints import ModelInfo
 from engine.config import SCHEMES
 from engine.memory import DeviceMemory, Fit, fits, simple_kv
 
+HEAD = "quantization", "precision", "weights", "KV a token", "activations", "pool"
+RULE = "|---|---|--:|--:|--:|--:|--:|---|"
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
@@ -79,8 +80,8 @@ def row_words(fit: Fit, room: DeviceMemory, length: int) -> str:
     title = SCHEMES[fit.quantization].title
     if fit.available:
         return f"{title}: {fit.available}"
-    bill = f"weights {bytes_words(fit.weights)}, KV {bytes_words(fit.kv_token)} a token, " \
-           f"activations {bytes_words(fit.activations)}, pool {bytes_words(fit.pool)}"  # fmt: skip
+    weights, kv, activations, pool = map(bytes_words, (fit.weights, fit.kv_token, fit.activations, fit.pool))
+    bill = f"weights {weights}, KV {kv} a token, activations {activations}, pool {pool}"
     if not fit.fits:
         return f"{title} in {fit.dtype}: {reason(fit, room)}; {bill}"
     return f"{title} in {fit.dtype}: fits, {holds_words(fit, length)} tokens; {bill}"
@@ -130,29 +131,23 @@ class FitTable:
     length: int
 
     def markdown(self) -> str:
-        head = ("quantization", "precision", "weights", "KV a token", "activations", "pool",
-                f"× {self.length:,} tokens", "")  # fmt: skip
-        rows = [
-            (SCHEMES[f.quantization].title, f.dtype, bytes_words(f.weights), bytes_words(f.kv_token),
-             bytes_words(f.activations), bytes_words(f.pool), f"{f.requests(self.length):,}",
-             reason(f, self.bills.room) or "fits")
-            for f in self.bills.fits
-        ]  # fmt: skip
-        lines = [f"{self.title}. {room_words(self.bills)}.", "", "| " + " | ".join(head) + " |",
-                 "|---|---|--:|--:|--:|--:|--:|---|"]  # fmt: skip
-        return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"
+        rows = (*HEAD, f"× {self.length:,} tokens", ""), *map(self._cells, self.bills.fits)
+        head, *lines = ("| " + " | ".join(row) + " |" for row in rows)
+        return "\n".join((f"{self.title}. {room_words(self.bills)}.", "", head, RULE, *lines)) + "\n"
+
+    def _cells(self, fit: Fit) -> Sequence[str]:
+        sizes = map(bytes_words, (fit.weights, fit.kv_token, fit.activations, fit.pool))
+        holds = f"{fit.requests(self.length):,}"
+        return SCHEMES[fit.quantization].title, fit.dtype, *sizes, holds, reason(fit, self.bills.room) or "fits"
 
     def csv(self) -> str:
-        out = io.StringIO()
-        writer = csv.DictWriter(out, list(self._rows()[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(self._rows())
-        return out.getvalue()
+        rows = self._rows()
+        return Facts(tuple(rows[0]), [tuple(row.values()) for row in rows]).csv()
 
     def json(self) -> str:
         room = self.bills.room
         said = {"model": self.title, "device": room.kind, "free": room.free, "total": room.total, "rows": self._rows()}
         return json.dumps(said, indent=2) + "\n"
 
-    def _rows(self) -> Sequence[dict[str, object]]:
+    def _rows(self) -> Sequence[dict[str, Cell]]:
         return [{**asdict(f), "length": self.length, "requests": f.requests(self.length)} for f in self.bills.fits]

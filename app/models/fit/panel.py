@@ -4,31 +4,44 @@ from __future__ import annotations
 
 import asyncio
 
-from PySide6.QtCore import QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QSignalBlocker, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QKeySequence, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.models.fit.breakdown import Bills, FitTable, bills, room_words, rule_words
 from app.models.fit.row import FitHead, FitRow
+from app.models.items import Item
 from app.session.session import LEASED_WORDS, Session, SessionState
 from app.ui import theme
 from app.ui.config_form import devices
-from app.ui.controls import DropDown, PowerOfTwo
+from app.ui.controls import DropDown, PowerOfTwo, button
 from app.ui.export import table_menu
 from app.ui.flow_layout import Flow
 from app.ui.labels import Note, label
+from app.ui.layouts import column, held, row
 from app.ui.line import Line
+from app.ui.zoomed import zoomed
 from app.words import bytes_words, sentence
 from engine import InvalidInput, ModelSpec
 from engine.checkpoints import ModelInfo
 from engine.config import DTYPES, QUANTIZATIONS
 from engine.memory import Fit
 
+DTYPE = "automatic: as stored on a GPU; on a CPU float32, or bfloat16 when quantized"
+REQUESTS = "How long each request gets, prompt and answer together"
 LENGTH, LONGEST = 1024, 1_048_576
 
 
 class _Told(Note):
     """Asks for the height that it needs at the width it has, where a label would guess a narrow one."""
+
+    def __init__(self, name: str, role: str = "note") -> None:
+        super().__init__(name, role)
+        theme.changes.theme_changed.connect(self._indent)
+        self._indent()
+
+    def _indent(self) -> None:
+        self.setContentsMargins(theme.px(8), 0, theme.px(8), 0)
 
     def sizeHint(self) -> QSize:
         return QSize(0, self.heightForWidth(max(self.width(), theme.px(200))))
@@ -64,8 +77,7 @@ class FitPanel(QWidget):
         self.dtype = DropDown("fit_dtype", [("automatic" if d == "auto" else d, d) for d in DTYPES])
         self.device = DropDown("fit_device", devices())
         self.length = PowerOfTwo("fit_length", 16, LONGEST, LENGTH, " tokens")
-        self.export_button = QPushButton("Export")
-        self.export_button.setObjectName("fit_export")
+        self.export_button = button("fit_export", "Export")
         self.export_menu = table_menu(self, self._table, "fit")
         self.export_button.setMenu(self.export_menu)
         self.room = Line("fit_room")
@@ -73,7 +85,7 @@ class FitPanel(QWidget):
         self.head = FitHead()
         self.rows = {name: FitRow(name) for name in QUANTIZATIONS}
         self.rule, self.why = _Told("fit_rule"), _Told("fit_why")
-        self.table = QWidget()
+        self.table = held(column(self.head, *self.rows.values(), spacing=0))
         self.table.setObjectName("fit_table")
         self.table.setAccessibleName("What fits")
         self._again = QTimer(self, singleShot=True, interval=150)
@@ -86,49 +98,30 @@ class FitPanel(QWidget):
         bar = QWidget()
         self._bar = Flow(bar, last_right=True)
         for words, control, tip in (
-            ("Precision", self.dtype, "automatic: as stored on a GPU; on a CPU float32, or bfloat16 when quantized"),
+            ("Precision", self.dtype, DTYPE),
             ("Device", self.device, ""),
-            ("Requests of", self.length, "How long each request gets, prompt and answer together"),
+            ("Requests of", self.length, REQUESTS),
         ):
-            pair = QWidget()
-            row = QHBoxLayout(pair)
-            row.setContentsMargins(0, 0, 0, 0)
-            row.setSpacing(8)
             named = label(words, "secondary")
             named.setBuddy(control)
             control.setAccessibleName(words)
+            pair = held(row(named, control, spacing=8))
             pair.setToolTip(tip)
-            row.addWidget(named)
-            row.addWidget(control)
             self._bar.addWidget(pair)
         self._bar.addWidget(self.export_button)
-        self._bar_widget = bar
-        inner = QVBoxLayout(self.table)
-        inner.setContentsMargins(0, 0, 0, 0)
-        inner.setSpacing(0)
-        inner.addWidget(self.head)
-        for row_widget in self.rows.values():
-            inner.addWidget(row_widget)
-        self._column = QVBoxLayout(self)
-        self._column.addWidget(bar)
-        self._room_row = QHBoxLayout()
-        self._room_row.addWidget(self.room)
-        self._column.addLayout(self._room_row)
-        self._column.addWidget(self.warning)
-        self._column.addWidget(self.table)
-        self._column.addWidget(self.rule)
-        self._column.addWidget(self.why)
-        self._column.addStretch(1)
+        room = zoomed(row(self.room), (8, 0, 8, 0))
+        parts = bar, room, self.warning, self.table, self.rule, self.why, None
+        self.setLayout(zoomed(column(*parts), (0, 12, 0, 12), 8))
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
 
     def _connect(self) -> None:
         self.dtype.currentIndexChanged.connect(self.compute)
         self.device.currentIndexChanged.connect(self.compute)
         self.length.valueChanged.connect(self._show)
-        for row in self.rows.values():
-            row.load_asked.connect(self._on_load)
-            row.make_asked.connect(self.make_asked)
-            row.moved.connect(lambda by, row=row: self._on_moved(row, by))
+        for each in self.rows.values():
+            each.load_asked.connect(self._on_load)
+            each.make_asked.connect(self.make_asked)
+            each.moved.connect(lambda by, row=each: self._on_moved(row, by))
         session = self._session
         session.state_changed.connect(lambda state: self._again.start())
         session.config_changed.connect(lambda config: self._again.start())
@@ -138,20 +131,20 @@ class FitPanel(QWidget):
 
     # -- what is shown --------------------------------------------------------------------------------------------
 
-    def show_model(self, info: ModelInfo | None, source: str, revision: str | None, *, last: ModelSpec | None = None,
-                   why_not: str = "", advise: bool = True) -> None:  # fmt: skip
-        """Shows a model's fit; `last`: how it was loaded before, which its pickers begin with. `advise`: something is
-        recommended, even if it cannot be loaded at once."""
-        other = (source, revision) != self._source
-        self._info, self._source, self._last, self._why_not = info, (source, revision), last, why_not
+    def show_model(
+        self, info: ModelInfo | None, item: Item, revision: str | None, *, why_not: str = "", advise: bool = True
+    ) -> None:
+        """Shows a model's fit; its pickers begin with how it was loaded before. `advise`: something is recommended,
+        even if it cannot be loaded at once."""
+        other, last = (item.source, revision) != self._source, item.settings
+        self._info, self._source, self._last, self._why_not = info, (item.source, revision), last, why_not
         self._advise = advise
         if other:
             self.bills = None
             if last is not None:
                 for box, value in ((self.dtype, last.dtype), (self.device, last.device)):
-                    box.blockSignals(True)
-                    box.setCurrentIndex(max(0, box.findData(value)))
-                    box.blockSignals(False)
+                    with QSignalBlocker(box):
+                        box.set_value(value)
         self.compute()
 
     @property
@@ -216,15 +209,13 @@ class FitPanel(QWidget):
             return
         length, why_not = self.length.value(), self.why_not()
         self.room.say(room_words(found))
-        for name, row in self.rows.items():
+        for name, each in self.rows.items():
             fit = found.fit(name)
-            row.setVisible(fit is not None)
+            each.setVisible(fit is not None)
             if fit is not None:
-                last = self._last is not None and self._last.quantization == name
-                row.show_fit(
-                    fit, found.room, length, recommended=self._advise and name == found.recommended,
-                    loaded=self._loaded(fit), last=last, why_not=why_not, offered=not self._why_not,
-                )  # fmt: skip
+                each.recommended = self._advise and name == found.recommended
+                each.loaded, each.last = self._loaded(fit), self._last is not None and self._last.quantization == name
+                each.show_fit(fit, found.room, length, why_not, offered=not self._why_not)
         self._warn(found)
         fit = found.fit(found.recommended) or found.fits[0]
         for note, words in zip((self.rule, self.why), rule_words(found.info, fit.dtype, length, self._batch(fit))):
@@ -238,11 +229,11 @@ class FitPanel(QWidget):
         context, length = found.info.context, self.length.value()
         if not found.recommended and not self._why_not:
             least = min((f.weights + f.activations for f in found.fits if not f.available), default=0)
-            self.warning.say(
+            words = (
                 f"Nothing fits: the smallest needs {bytes_words(least)}, {bytes_words(found.room.free)} are free. "
                 "Close what else uses the memory, or choose a smaller model."
-                if least else "", "warning",
-            )  # fmt: skip
+            )
+            self.warning.say(words if least else "", "warning")
         elif context and length > context:
             self.warning.say(f"The model's context ends at {context:,} tokens: longer requests are cut.", "warning")
         else:
@@ -281,22 +272,10 @@ class FitPanel(QWidget):
             super().keyPressEvent(event)
 
     def _on_theme(self) -> None:
-        px = theme.px
-        self._column.setContentsMargins(0, px(12), 0, px(12))
-        self._column.setSpacing(px(8))
-        inner = self._bar_widget.layout()
-        assert inner is not None
-        self._bar.gap = px(16)
-        self._bar.setContentsMargins(px(8), 0, px(8), 0)
-        for note in (self.warning, self.rule, self.why):
-            note.setContentsMargins(px(8), 0, px(8), 0)
-        self._room_row.setContentsMargins(px(8), 0, px(8), 0)
-        self.dtype.setFixedWidth(px(112))
-        self.device.setFixedWidth(px(112))
-        self.length.setFixedWidth(px(112))
-        self.head.restyle()
-        for row in self.rows.values():
-            row.restyle()
+        self._bar.gap = theme.px(16)
+        self._bar.setContentsMargins(theme.px(8), 0, theme.px(8), 0)
+        for box in (self.dtype, self.device, self.length):
+            box.setFixedWidth(theme.px(112))
 
 
 def held_bytes(session: Session) -> int:

@@ -2,57 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QBrush, QColor, QKeyEvent, QPainter, QPainterPath, QPaintEvent, QPen, QResizeEvent
-from PySide6.QtWidgets import QPushButton, QSizePolicy
+from PySide6.QtCore import QPointF, QRect, QRectF, Qt, Signal
+from PySide6.QtGui import QBrush, QColor, QKeyEvent, QPainter, QPainterPath, QPen, QResizeEvent
+from PySide6.QtWidgets import QSizePolicy
 
 from app.models.fit.breakdown import holds_words, reason, row_words
 from app.plot.scheme_mark import draw_scheme
 from app.ui import theme
-from app.ui.font_face import FontFace
+from app.ui.controls import button
+from app.ui.font_face import Face
 from app.ui.labels import set_role
 from app.ui.painted import Painted
 from app.words import bytes_words
 from engine.config import SCHEMES
 from engine.memory import DeviceMemory, Fit
 
-HEIGHT, HEAD, BUTTON, GAP = 48, 26, 76, 10  # pixels of the design
+HEIGHT, HEAD, BUTTON, GAP, PAD = 48, 26, 76, 10, 8  # pixels of the design
 MADE_BY = "batchscope quantize"  # named where a checkpoint is missing that this command makes
 MAKE = "Make an AWQ checkpoint of this model"
-TIPS = {
-    "name": "How the weights are held",
-    "dtype": "The precision of all that is not quantized, of the arithmetic and of the KV cache",
-    "weights": "Bytes of all weights in memory",
-    "kv": "2 × layers × key and value heads × head dim × bytes",
-    "activations": "What a step at the token budget takes besides",
-    "pool": "What the engine gives its KV cache",
-    "holds": "Requests of this length that the pool holds at once",
-    "bar": "The device's memory: in use by others, weights, activations, KV pool, free",
-}
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`least` pixels of the design; `order` in which they give way where there is no room, 0 never."""
+    """`least` pixels of the design; `order` in which they give way where there is no room, 0 never. `words` where it
+    says no more than them."""
 
     key: str
     title: str
     least: int
+    tip: str
+    words: Callable[[Fit], str] | None = None
     right: bool = True
     order: int = 0
 
 
+HOLDS = "Requests of this length that the pool holds at once"
+DTYPE = "The precision of all that is not quantized, of the arithmetic and of the KV cache"
+KV = "2 × layers × key and value heads × head dim × bytes"
+ACTIVATIONS = "What a step at the token budget takes besides"
+POOL = "What the engine gives its KV cache"
+BAR = "The device's memory: in use by others, weights, activations, KV pool, free"
 COLUMNS = (
-    Column("name", "Quantization", 132, right=False),
-    Column("dtype", "Precision", 66, right=False, order=3),
-    Column("weights", "Weights", 62, order=6),
-    Column("kv", "KV a token", 70, order=2),
-    Column("activations", "Activations", 70, order=1),
-    Column("pool", "KV pool", 62, order=5),
-    Column("holds", "Requests × tokens", 116),
-    Column("bar", "Memory", 96, right=False, order=4),
+    Column("name", "Quantization", 132, "How the weights are held", right=False),
+    Column("dtype", "Precision", 66, DTYPE, lambda fit: fit.dtype, right=False, order=3),
+    Column("weights", "Weights", 62, "Bytes of all weights in memory", lambda fit: bytes_words(fit.weights), order=6),
+    Column("kv", "KV a token", 70, KV, lambda fit: bytes_words(fit.kv_token), order=2),
+    Column("activations", "Activations", 70, ACTIVATIONS, lambda fit: bytes_words(fit.activations), order=1),
+    Column("pool", "KV pool", 62, POOL, lambda fit: bytes_words(fit.pool), order=5),
+    Column("holds", "Requests × tokens", 116, HOLDS),
+    Column("bar", "Memory", 96, BAR, right=False, order=4),
 )
 
 
@@ -81,83 +82,76 @@ def place_columns(width: float) -> dict[str, tuple[float, float]]:
     return places
 
 
-class FitHead(Painted):
+class _Columned(Painted):
+    """As wide as there is room for, with something in the columns."""
+
+    def __init__(self, name: str, *, focus: bool = False) -> None:
+        super().__init__(name, focus=focus)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    def places(self) -> list[tuple[Column, float, float]]:
+        """The columns that there is room for, each with its left and its width."""
+        pad = theme.px(PAD)
+        found = place_columns(self.width() - 2 * pad)
+        return [(c, pad + found[c.key][0], found[c.key][1]) for c in COLUMNS if c.key in found]
+
+    def column_at(self, x: float) -> Column | None:
+        return next((column for column, left, wide in self.places() if left <= x <= left + wide), None)
+
+
+class FitHead(_Columned):
     """The columns' titles."""
 
+    hint = 200, HEAD
+    face = Face(11, 600)
+
     def __init__(self) -> None:
-        super().__init__()
-        self.setObjectName("fit_head")
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self.restyle()
+        super().__init__("fit_head")
 
-    def restyle(self) -> None:
-        self.face = FontFace(theme.ui(11, 600))
-        self.updateGeometry()
-        self.update()
-
-    def sizeHint(self) -> QSize:
-        return QSize(theme.px(200), theme.px(HEAD))
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter, t, px = QPainter(self), theme.current(), theme.px
-        painter.setFont(self.face.font)
-        painter.setPen(t.secondary)
-        places = place_columns(self.width() - 2 * px(8))
-        for column in COLUMNS:
-            if column.key in places:
-                x, wide = places[column.key]
-                words = self.face.cut(column.title, wide)
-                x += px(8) + (wide - self.face.width(words) if column.right else 0)
-                self.face.draw(painter, x, self.height() - px(9), words)
+    def paint(self, painter: QPainter, dirty: QRect) -> None:
+        t, baseline = theme.current(), self.height() - theme.px(9)
+        for column, left, wide in self.places():
+            words = self.face.cut(column.title, wide)
+            x = left + wide if column.right else left
+            self.face.say(painter, x, baseline, words, t.secondary, before=column.right)
         painter.fillRect(QRectF(0, self.height() - 1, self.width(), 1), t.hairline)
-        painter.end()
 
     def tip(self, at: QPointF) -> str:
-        x, columns = at.x() - theme.px(8), place_columns(self.width() - 2 * theme.px(8))
-        return next((TIPS[key] for key, (left, wide) in columns.items() if left <= x <= left + wide), "")
+        column = self.column_at(at.x())
+        return column.tip if column is not None else ""
 
 
-class FitRow(Painted):
+class FitRow(_Columned):
     """Can have the focus: Enter loads, Up and Down go to the other rows."""
 
     load_asked = Signal(str)
     make_asked = Signal()  # the checkpoint that this row would be of
     moved = Signal(int)  # -1 up, 1 down
+    hint = 200, HEIGHT
+    strong, plain, small = Face(13, 600), Face(13), Face(11.5)
 
     def __init__(self, quantization: str) -> None:
-        super().__init__()
+        super().__init__(f"fit_{quantization}", focus=True)
         self.quantization = quantization
-        self.setObjectName(f"fit_{quantization}")
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setAttribute(Qt.WidgetAttribute.WA_Hover)
         self.fit: Fit | None = None
         self.room = DeviceMemory("cpu", 0, 0)
         self.length = 1024
         self.recommended = self.loaded = self.last = False
-        self.button = QPushButton("Load", self)
-        self.button.setObjectName(f"fit_load_{quantization}")
+        self.button = button(f"fit_load_{quantization}", "Load", self.load)
+        self.button.setParent(self)
         self.button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-        self.button.clicked.connect(self.load)
-        self.restyle()
+        self._place()
 
     def restyle(self) -> None:
-        """Takes up the theme's fonts at the current zoom."""
-        self.strong, self.plain, self.small = map(FontFace, (theme.ui(13, 600), theme.ui(13), theme.ui(11.5)))
-        self.updateGeometry()
+        super().restyle()
         self._place()
-        self.update()
 
-    def sizeHint(self) -> QSize:
-        return QSize(theme.px(200), theme.px(HEIGHT))
-
-    def show_fit(
-        self, fit: Fit, room: DeviceMemory, length: int, *, recommended: bool, loaded: bool, last: bool, why_not: str,
-        offered: bool,
-    ) -> None:  # fmt: skip
-        """`last`: it was loaded this way before. `why_not`: nothing can be loaded now, whatever fits; not even
-        `offered` where that will not change by itself."""
+    def show_fit(self, fit: Fit, room: DeviceMemory, length: int, why_not: str, *, offered: bool) -> None:
+        """`why_not`: nothing can be loaded now, whatever fits; not even `offered` where that will not change by
+        itself."""
         self.fit, self.room, self.length = fit, room, length
-        self.recommended, self.loaded, self.last = recommended, loaded, last
+        recommended, loaded = self.recommended, self.loaded
         able = not fit.available and fit.fits
         self.button.setText("Loaded" if loaded else "Make …" if self.makes else "Load")
         self.button.setEnabled(offered and not why_not and (self.makes or (able and not loaded)))
@@ -205,65 +199,56 @@ class FitRow(Painted):
 
     # -- painting -------------------------------------------------------------------------------------------------
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        fit, t, px = self.fit, theme.current(), theme.px
+    def paint(self, painter: QPainter, dirty: QRect) -> None:
+        fit, gap = self.fit, theme.px(3)
         if fit is None:
             return
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        self._ground(painter)
+        top = (self.height() - self.plain.height - gap - self.small.height) / 2
+        first = top + self.plain.ascent
+        for column, left, wide in self.places():
+            match column.key:
+                case "name":
+                    self._name(painter, fit, left, left + wide, first)
+                case _ if fit.available:
+                    pass
+                case "holds":
+                    self._holds(painter, fit, left + wide, first)
+                case "bar":
+                    middle = top + self.plain.height / 2
+                    self._bar(painter, fit, QRectF(left, middle - theme.px(3), wide, theme.px(7)))
+                case _ if column.words is not None:
+                    color = theme.current().text if column.key == "weights" else theme.current().secondary
+                    x = left + wide if column.right else left
+                    self.plain.say(painter, x, first, column.words(fit), color, before=column.right)
+        self._second(painter, top + self.plain.height + gap + self.small.ascent)
+
+    def _ground(self, painter: QPainter) -> None:
+        t = theme.current()
         if self.hasFocus() or self.underMouse():
             shape = QPainterPath()
-            shape.addRoundedRect(QRectF(self.rect()).adjusted(0.5, 1.5, -0.5, -1.5), px(6), px(6))
+            shape.addRoundedRect(QRectF(self.rect()).adjusted(0.5, 1.5, -0.5, -1.5), theme.px(6), theme.px(6))
             painter.fillPath(shape, theme.over(t.hairline, t.panel))
             if self.hasFocus():
                 painter.setPen(QPen(t.accent, 1))
                 painter.drawPath(shape)
-        gap = px(3)
-        top = (self.height() - self.plain.height - gap - self.small.height) / 2
-        first = top + self.plain.ascent
-        second = top + self.plain.height + gap + self.small.ascent
-        quiet = bool(fit.available)
-        places = place_columns(self.width() - 2 * px(8))
-        for key, (x, wide) in places.items():
-            box = QRectF(px(8) + x, top, wide, self.plain.height)
-            match key:
-                case "name":
-                    size = px(8)
-                    middle = first - self.plain.metrics.capHeight() / 2
-                    if fit.quantization != "none":  # its cross would read as a refusal here
-                        painter.setOpacity(0.5 if quiet else 1.0)
-                        draw_scheme(painter, fit.quantization, box.left() + size / 2 + 1, middle, size)
-                        painter.setOpacity(1.0)
-                    left = box.left() + size + px(8)
-                    self._say(painter, self.strong, t.secondary if quiet else t.text, left, first,
-                              self.strong.cut(SCHEMES[fit.quantization].title, box.right() - left))  # fmt: skip
-                case "bar":
-                    if not quiet:
-                        self._bar(painter, QRectF(box.left(), box.center().y() - px(3), wide, px(7)))
-                case "holds":
-                    if not quiet:
-                        mark, color = ("✓", t.good) if fit.fits else ("✕", t.warn)
-                        words = holds_words(fit, self.length) if fit.fits else "does not fit"
-                        left = box.right() - self.plain.width(words)
-                        self._say(painter, self.plain, t.text if fit.fits else t.warn, left, first, words)
-                        self._say(painter, self.strong, color, left - px(5) - self.strong.width(mark), first, mark)
-                case "dtype":
-                    self._say(painter, self.plain, t.secondary, box.left(), first, "" if quiet else fit.dtype)
-                case _:
-                    count = {"weights": fit.weights, "kv": fit.kv_token, "activations": fit.activations,
-                             "pool": fit.pool}[key]  # fmt: skip
-                    words = "" if quiet else bytes_words(count)
-                    left = box.right() - self.plain.width(words)
-                    color = t.text if key == "weights" else t.secondary
-                    self._say(painter, self.plain, color, left, first, words)
-        self._second(painter, second)
-        painter.end()
 
-    def _say(self, painter: QPainter, face: FontFace, color: QColor, x: float, baseline: float, words: str) -> None:
-        if words:
-            painter.setFont(face.font)
-            painter.setPen(color)
-            face.draw(painter, x, baseline, words)
+    def _name(self, painter: QPainter, fit: Fit, left: float, right: float, baseline: float) -> None:
+        t, size = theme.current(), theme.px(8)
+        if fit.quantization != "none":  # its cross would read as a refusal here
+            painter.setOpacity(0.5 if fit.available else 1.0)
+            draw_scheme(painter, fit.quantization, left + size / 2 + 1, baseline - self.plain.cap / 2, size)
+            painter.setOpacity(1.0)
+        left += size + theme.px(8)
+        title = self.strong.cut(SCHEMES[fit.quantization].title, right - left)
+        self.strong.say(painter, left, baseline, title, t.secondary if fit.available else t.text)
+
+    def _holds(self, painter: QPainter, fit: Fit, right: float, baseline: float) -> None:
+        t = theme.current()
+        words, mark = (holds_words(fit, self.length), "✓") if fit.fits else ("does not fit", "✕")
+        left = right - self.plain.width(words)
+        self.plain.say(painter, left, baseline, words, t.text if fit.fits else t.warn)
+        self.strong.say(painter, left - theme.px(5), baseline, mark, t.good if fit.fits else t.warn, before=1)
 
     def _second(self, painter: QPainter, baseline: float) -> None:
         px = theme.px
@@ -271,17 +256,17 @@ class FitRow(Painted):
         right = self.width() - px(8) - px(BUTTON) - px(GAP)
         for i, (words, color) in enumerate(self.second_line()):
             if i:
-                self._say(painter, self.small, theme.current().faint, x + px(5), baseline, "·")
+                self.small.say(painter, x + px(5), baseline, "·", theme.current().faint)
                 x += px(10) + self.small.width("·")
             if right - x > px(24):
                 cut = self.small.cut(words, right - x)
-                self._say(painter, self.small, color, x, baseline, cut)
+                self.small.say(painter, x, baseline, cut, color)
                 x += self.small.width(cut)
 
-    def _bar(self, painter: QPainter, area: QRectF) -> None:
+    def _bar(self, painter: QPainter, fit: Fit, area: QRectF) -> None:
         """The device's memory; what does not fit is told by a full bar with a ragged end."""
-        fit, room, t = self.fit, self.room, theme.current()
-        if fit is None or not room.total:
+        room, t = self.room, theme.current()
+        if not room.total:
             return
         shape = QPainterPath()
         shape.addRoundedRect(area, 2, 2)
@@ -290,9 +275,12 @@ class FitRow(Painted):
         painter.fillRect(area, theme.over(t.edge, t.panel))
         x = area.left()
         others = theme.faded(t.secondary, 0.5)
-        parts = ((room.total - room.free, theme.over(others, t.panel), None), (fit.weights, t.accent, None),
-                 (fit.activations, t.text, Qt.BrushStyle.Dense4Pattern),
-                 (fit.pool, t.good, Qt.BrushStyle.BDiagPattern))  # fmt: skip
+        parts = (
+            (room.total - room.free, theme.over(others, t.panel), None),
+            (fit.weights, t.accent, None),
+            (fit.activations, t.text, Qt.BrushStyle.Dense4Pattern),
+            (fit.pool, t.good, Qt.BrushStyle.BDiagPattern),
+        )
         for count, color, pattern in parts:
             wide = area.width() * count / room.total
             wide = max(wide, 1.5) if count else 0.0
@@ -307,10 +295,8 @@ class FitRow(Painted):
             end = area.right() - 0.5
             painter.drawLine(QPointF(end, area.top() - theme.px(3)), QPointF(end, area.bottom() + theme.px(3)))
 
-    def bar_words(self) -> str:
-        fit, room = self.fit, self.room
-        if fit is None:
-            return ""
+    def _bar_words(self, fit: Fit) -> str:
+        room = self.room
         left = max(0, room.free - fit.weights - fit.activations - fit.pool)
         return (
             f"in use by others {bytes_words(room.total - room.free)}, weights {bytes_words(fit.weights)}, activations "
@@ -339,16 +325,10 @@ class FitRow(Painted):
             case _:
                 super().keyPressEvent(event)
 
-    def event(self, event: QEvent) -> bool:
-        if event.type() in (QEvent.Type.Enter, QEvent.Type.Leave):
-            self.update()
-        return super().event(event)
-
     def tip(self, at: QPointF) -> str:
-        fit, places = self.fit, place_columns(self.width() - 2 * theme.px(8))
+        fit, column = self.fit, self.column_at(at.x())
         if fit is None:
             return ""
-        x = at.x() - theme.px(8)
-        over_bar = "bar" in places and places["bar"][0] <= x <= sum(places["bar"])
-        words = row_words(fit, self.room, self.length)
-        return self.bar_words() if over_bar and not fit.available else f"{SCHEMES[fit.quantization].sentence}\n{words}"
+        if column is not None and column.key == "bar" and not fit.available:
+            return self._bar_words(fit)
+        return f"{SCHEMES[fit.quantization].sentence}\n{row_words(fit, self.room, self.length)}"

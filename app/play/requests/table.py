@@ -31,7 +31,7 @@ class RequestCells(Cells[RequestView]):
     text, strong = Face(12.5), Face(12.5, 600)
 
     def baseline(self, box: QRectF, face: FontFace) -> float:
-        return box.top() + (box.height() + face.ascent - face.descent) / 2
+        return face.baseline(box.top(), box.height())
 
     def draw(self, painter: QPainter, box: QRectF, row: RequestView, column: int) -> None:
         t, px, words = theme.current(), theme.px, COLUMNS[column].words(row)
