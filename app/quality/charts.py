@@ -4,21 +4,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import product
 
 from PySide6.QtCore import QEvent, QLineF, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPen
-from PySide6.QtWidgets import QHBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
+from app.plot import axes
 from app.plot.plot import Plot
 from app.plot.scheme_mark import draw_scheme, scheme_color
 from app.quality.axes import Axis, across_axis, divergence_axis, perplexity_axis
 from app.quality.words import COLUMN, facts_words, rows_of, value_of, way_words
 from app.ui import theme
+from app.ui.layouts import row
+from app.ui.zoomed import zoomed
 from engine.quality import QualityReport
 
 MARK, RING, NEAR = 9, 9, 14  # pixels of the design: a mark, its ring, and how near the pointer must come
 UP = {"divergence": "KL divergence from the original, nats, logarithmic", "perplexity": "perplexity of the text"}
 ACROSS = {"weight_bytes": "bytes of the weights", "rate": "tokens a second, one request at a time"}
+GAPS = 12, 18, 28, 42, 60, 84  # pixels of the design between a point and its words
+# where words may stand beside their point: gaps to the right and down, widths back and heights up
+BESIDE = (
+    (1, 0, 0, 0.5),
+    (-1, 0, 1, 0.5),
+    (0, -1, 0.5, 1),
+    (0, 1, 0.5, 0),
+    (0.7, -0.7, 0, 0.5),
+    (0.7, 0.7, 0, 0.5),
+    (-0.7, -0.7, 1, 0.5),
+    (-0.7, 0.7, 1, 0.5),
+)
 AXES = {
     "divergence": "KL divergence, nats, log",
     "perplexity": "perplexity",
@@ -33,12 +49,14 @@ class QualityPlot(Plot):
     chosen = Signal(int)  # place in `rows_of` the report
 
     def __init__(self, name: str, title: str, across: str) -> None:
-        self.title, self.across, self.up = title, across, "divergence"
+        super().__init__(name)
+        self.title = title
+        self.setAccessibleName(title)
+        self.across, self.up = across, "divergence"
         self.report: QualityReport | None = None
         self.selected = self.hovered = -1
         self.places: dict[int, QPointF] = {}
         self.boxes: dict[int, QRectF] = {}  # of the words
-        super().__init__(name)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setMouseTracking(True)
 
@@ -59,8 +77,8 @@ class QualityPlot(Plot):
         if self.report is None:
             return {}
         found = {}
-        for i, row in enumerate(rows_of(self.report)):
-            x, y = value_of(COLUMN[self.across], row), value_of(COLUMN[self.up], row)
+        for i, each in enumerate(rows_of(self.report)):
+            x, y = value_of(COLUMN[self.across], each), value_of(COLUMN[self.up], each)
             if x is not None and y is not None:
                 found[i] = x, y
         return found
@@ -68,7 +86,7 @@ class QualityPlot(Plot):
     def tooltip(self) -> str:
         lines = [f"{UP[self.up]}, against {ACROSS[self.across]}"]
         if self.report is not None:
-            lines += [facts_words(row, self.report) for row in rows_of(self.report)]
+            lines += [facts_words(each, self.report) for each in rows_of(self.report)]
         return "\n".join(lines)
 
     # -- the drawing ----------------------------------------------------------------------------------------------
@@ -77,10 +95,8 @@ class QualityPlot(Plot):
         t, px, tiny = theme.current(), theme.px, self.tiny
         points = self.points()
         caption = math.ceil(tiny.height) + px(4)
-        painter.setFont(tiny.font)
-        painter.setPen(t.secondary)
-        words = f"↑ {AXES[self.up]}   → {AXES[self.across]}"
-        tiny.draw(painter, area.left(), area.top() + tiny.ascent, tiny.cut(words, area.width()))
+        words = tiny.cut(f"↑ {AXES[self.up]}   → {AXES[self.across]}", area.width())
+        tiny.say(painter, area.left(), area.top() + tiny.ascent, words, t.secondary)
         if not points:
             painter.drawText(area, Qt.AlignmentFlag.AlignCenter, "No figures to draw")
             return
@@ -91,10 +107,8 @@ class QualityPlot(Plot):
         plot = QRectF(left, area.top() + caption, area.right() - left, max(1.0, area.height() - caption))
         inner = plot.adjusted(px(4), px(12), -px(4), -px(14))
         self._scale(painter, plot, inner, up)
-        self.foot(
-            painter, plot.left(), plot.right(), plot.bottom(),
-            [((inner.left() + s * inner.width() - plot.left()) / plot.width(), word) for s, word in across.ticks],
-        )  # fmt: skip
+        ticks = [((inner.left() + s * inner.width() - plot.left()) / plot.width(), word) for s, word in across.ticks]
+        self.foot(painter, plot.left(), plot.right(), plot.bottom(), ticks)
         self.places = {
             i: QPointF(inner.left() + across.share(x) * inner.width(), inner.bottom() - up.share(y) * inner.height())
             for i, (x, y) in points.items()
@@ -115,16 +129,10 @@ class QualityPlot(Plot):
 
     def _scale(self, painter: QPainter, plot: QRectF, inner: QRectF, up: Axis) -> None:
         """Words at the left; zero of a logarithmic axis has a rule of its own above it."""
-        t, px, tiny = theme.current(), theme.px, self.tiny
-        painter.setFont(tiny.font)
-        painter.setPen(t.secondary)
-        cap = tiny.metrics.capHeight()
-        for share, word in up.ticks:
-            y = inner.bottom() - share * inner.height()
-            tiny.draw(painter, plot.left() - px(6) - tiny.width(word), y + cap / 2, word)
+        ticks = ((inner.bottom() - share * inner.height(), word) for share, word in up.ticks)
+        axes.side(painter, self.tiny, ticks, plot.left() - theme.px(6))
         if up.log:
-            pen = QPen(t.hairline, 1, Qt.PenStyle.DashLine)
-            painter.setPen(pen)
+            painter.setPen(QPen(theme.current().hairline, 1, Qt.PenStyle.DashLine))
             y = round(inner.bottom() - 0.5 * up.floor * inner.height()) + 0.5
             painter.drawLine(QLineF(plot.left(), y, plot.right(), y))
 
@@ -156,7 +164,6 @@ class QualityPlot(Plot):
         if 0 in self.places:  # the line through the original
             taken.append(QRectF(self.places[0].x() - 1, plot.top(), 2, plot.height()))
         self.boxes = {}
-        painter.setFont(small.font)
         # points in a crowd choose first: they have the fewest places to go
         crowd = {
             i: sum(math.hypot(p.x() - q.x(), p.y() - q.y()) < px(80) for q in self.places.values())
@@ -168,30 +175,22 @@ class QualityPlot(Plot):
             box = self._room(place, small.width(words), math.ceil(small.height), plot, taken)
             taken.append(box)
             self.boxes[i] = box
-            nearest = QPointF(
-                min(max(place.x(), box.left()), box.right()), min(max(place.y(), box.top()), box.bottom())
-            )
-            if math.hypot(nearest.x() - place.x(), nearest.y() - place.y()) > px(14):
+            x, y = min(max(place.x(), box.left()), box.right()), min(max(place.y(), box.top()), box.bottom())
+            if math.hypot(x - place.x(), y - place.y()) > px(14):
                 painter.setPen(QPen(t.edge, 1))
-                painter.drawLine(place, nearest)
-            painter.setPen(t.secondary if i == 0 else scheme_color(self._name(i)) if i != self.selected else t.text)
-            small.draw(painter, box.left(), box.top() + small.ascent, words)
+                painter.drawLine(place, QPointF(x, y))
+            color = t.secondary if i == 0 else scheme_color(self._name(i)) if i != self.selected else t.text
+            small.say(painter, box.left(), box.top() + small.ascent, words, color)
 
     def _room(self, place: QPointF, width: float, height: float, plot: QRectF, taken: Sequence[QRectF]) -> QRectF:
         """A box for words near a place, on nothing that is taken; the last one tried where all is."""
         x, y, px = place.x(), place.y(), theme.px
         bounds = plot.adjusted(px(2), 0, 0, -px(2))
         box = QRectF()
-        for gap in (px(12), px(18), px(28), px(42), px(60), px(84)):
-            for left, top in (
-                (x + gap, y - height / 2), (x - gap - width, y - height / 2), (x - width / 2, y - gap - height),
-                (x - width / 2, y + gap), (x + 0.7 * gap, y - 0.7 * gap - height / 2),
-                (x + 0.7 * gap, y + 0.7 * gap - height / 2), (x - 0.7 * gap - width, y - 0.7 * gap - height / 2),
-                (x - 0.7 * gap - width, y + 0.7 * gap - height / 2),
-            ):  # fmt: skip
-                box = QRectF(left, top, width, height)
-                if bounds.contains(box) and not any(box.intersects(other) for other in taken):
-                    return box
+        for gap, (right, down, back, up) in product(map(px, GAPS), BESIDE):
+            box = QRectF(x + right * gap - back * width, y + down * gap - up * height, width, height)
+            if bounds.contains(box) and not any(box.intersects(other) for other in taken):
+                return box
         return QRectF(min(max(x + px(9), bounds.left()), bounds.right() - width), box.top(), width, height)
 
     # -- the pointer and the keys ---------------------------------------------------------------------------------
@@ -248,24 +247,16 @@ class QualityCharts(QWidget):
         self.setObjectName("quality_charts")
         self.memory = QualityPlot("quality_memory", "Quality against memory", "weight_bytes")
         self.speed = QualityPlot("quality_speed", "Quality against speed", "rate")
-        self._row = QHBoxLayout(self)
-        self._row.setContentsMargins(0, 0, 0, 0)
-        for plot in (self.memory, self.speed):
-            self._row.addWidget(plot, 1)
+        self.plots = self.memory, self.speed
+        self.setLayout(zoomed(row(*((plot, 1) for plot in self.plots)), spacing=24))
+        for plot in self.plots:
             plot.chosen.connect(self.chosen)
-        theme.changes.theme_changed.connect(self.restyle)
-        self.restyle()
 
     def show_report(self, report: QualityReport | None, up: str) -> None:
         """`up` is "divergence" or "perplexity"."""
-        for plot in (self.memory, self.speed):
+        for plot in self.plots:
             plot.show_report(report, up)
 
     def select(self, place: int) -> None:
-        for plot in (self.memory, self.speed):
+        for plot in self.plots:
             plot.select(place)
-
-    def restyle(self) -> None:
-        self._row.setSpacing(theme.px(24))
-        for plot in (self.memory, self.speed):
-            plot.restyle()

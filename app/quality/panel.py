@@ -6,18 +6,8 @@ from itertools import pairwise
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction, QKeySequence, QShowEvent
-from PySide6.QtWidgets import (
-    QFileDialog,
-    QHBoxLayout,
-    QProgressBar,
-    QPushButton,
-    QSizePolicy,
-    QToolButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QSizePolicy, QToolButton, QWidget
 
-from app import storage
 from app.quality.charts import QualityCharts
 from app.quality.session import QualitySession
 from app.quality.setup import QualitySetup
@@ -26,10 +16,13 @@ from app.quality.table import QualityTableView
 from app.quality.words import QualityTable, facts_words, measured_words, rows_of
 from app.session.session import Session
 from app.ui import theme
-from app.ui.controls import DropDown
+from app.ui.ask_path import ask_path
+from app.ui.controls import DropDown, button
 from app.ui.export import ExportMenu, picture_entries, table_entries
 from app.ui.labels import Hairline, Heading, Note, label, set_role
+from app.ui.layouts import column, held, row
 from app.ui.line import Line
+from app.ui.progress import Progress
 from app.words import model_words, sentence
 from engine import ModelSpec
 
@@ -57,17 +50,10 @@ class QualityPanel(QWidget):
         self.setup = QualitySetup()
         self.model = Line("quality_model", size=12)
         self._wanted: ModelSpec | None = None  # to be put on show when the panel is
-        self.begin = QPushButton("Measure")
-        self.begin.setObjectName("quality_begin")
-        self.undo = QPushButton("Clear")
-        self.undo.setObjectName("quality_clear")
-        self.undo.setProperty("role", "quiet")
+        self.begin = button("quality_begin", "Measure", self._on_begin)
+        self.undo = button("quality_clear", "Clear", self._on_undo, role="quiet")
         self.status = Line("quality_status")
-        self.progress = QProgressBar()
-        self.progress.setObjectName("quality_progress")
-        self.progress.setAccessibleName("Measured so far")
-        self.progress.setTextVisible(False)
-        self.progress.setRange(0, 1000)
+        self.progress = Progress("quality_progress", "Measured so far")
         self.note = Note("quality_note")
         self.empty = label("", "secondary", "quality_empty")
         self.empty.setWordWrap(True)
@@ -77,8 +63,7 @@ class QualityPanel(QWidget):
         self.table = QualityTableView()
         self.facts = Line("quality_facts")
         self.on = Line("quality_on", size=12)
-        self.up = DropDown("quality_up", UPS)
-        self.up.setAccessibleName("What is drawn upwards")
+        self.up = DropDown("quality_up", UPS, "What is drawn upwards")
         self.up.setToolTip("What the charts draw upwards")
         self.menu_button = QToolButton()
         self.menu_button.setObjectName("quality_menu")
@@ -106,40 +91,13 @@ class QualityPanel(QWidget):
         self._show_report()
 
     def _lay_out(self) -> None:
-        foot = QHBoxLayout()
-        foot.setSpacing(8)
-        foot.addWidget(self.begin)
-        foot.addWidget(self.status, 1)
-        foot.addWidget(self.undo)
-        self.picture = QWidget()  # what is saved as a picture
-        shown = QVBoxLayout(self.picture)
-        shown.setContentsMargins(0, 0, 0, 0)
-        shown.setSpacing(12)
-        tools = QWidget()
-        right = QHBoxLayout(tools)
-        right.setContentsMargins(0, 0, 0, 0)
-        right.setSpacing(8)
-        right.addWidget(label("charts show", "note"))
-        right.addWidget(self.up)
-        right.addWidget(self.menu_button)
-        self._head = Heading("Measured", tools)
-        for part in (self.table, self.charts, self.on):
-            shown.addWidget(part, 1 if part is self.charts else 0)
-        self._rule = Hairline()
-        column = QVBoxLayout(self)
-        column.setContentsMargins(8, 8, 8, 12)
-        column.setSpacing(8)
-        column.addWidget(self.model)
-        column.addWidget(self.setup)
-        column.addLayout(foot)
-        for widget in (self.progress, self.note, self._rule, self._head):
-            column.addWidget(widget)
-        column.addWidget(self.picture, 1)
-        column.addWidget(self.facts)
-        column.addWidget(self.empty, 1)
-        order = (
-            self.begin, self.undo, self.up, self.menu_button, self.table, self.charts.memory, self.charts.speed,
-        )  # fmt: skip
+        foot = row(self.begin, (self.status, 1), self.undo, spacing=8)
+        tools = held(row(label("charts show", "note"), self.up, self.menu_button, spacing=8))
+        self._head, self._rule = Heading("Measured", tools), Hairline()
+        self.picture = held(column(self.table, (self.charts, 1), self.on, spacing=12))  # what is saved as a picture
+        measured = self.progress, self.note, self._rule, self._head, (self.picture, 1), self.facts, (self.empty, 1)
+        self.setLayout(column(self.model, self.setup, foot, *measured, margins=(8, 8, 8, 12), spacing=8))
+        order = self.begin, self.undo, self.up, self.menu_button, self.table, *self.charts.plots
         for one, other in pairwise(order):
             QWidget.setTabOrder(one, other)
         begin = QAction("Measure, or cancel it", self)
@@ -150,8 +108,6 @@ class QualityPanel(QWidget):
 
     def _connect(self) -> None:
         quality = self.quality
-        self.begin.clicked.connect(self._on_begin)
-        self.undo.clicked.connect(self._on_undo)
         self.setup.edited.connect(self._show_buttons)
         self.setup.original_asked.connect(self._ask_original)
         self.setup.awq_asked.connect(self._on_awq)
@@ -227,15 +183,8 @@ class QualityPanel(QWidget):
             self.awq_asked.emit(self.quality.subject.spec)
 
     def _ask_original(self) -> None:
-        dialog = QFileDialog(
-            self.window(), "The model that this checkpoint was made of",
-            str(storage.settings().value("model/folder", "")),
-        )  # fmt: skip
-        dialog.setObjectName("original_dialog")
-        dialog.setFileMode(QFileDialog.FileMode.Directory)
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.fileSelected.connect(self.choose_original)
-        dialog.open()
+        title = "The model that this checkpoint was made of"
+        ask_path(self, "original_dialog", title, "model/folder", self.choose_original)
 
     def choose_original(self, source: str) -> None:
         """What the AWQ checkpoint on show was made of: a folder or a hub id."""
@@ -260,12 +209,11 @@ class QualityPanel(QWidget):
         report, up = self.quality.report, str(self.up.currentData())
         self.picture.setVisible(report is not None)
         self.empty.setVisible(report is None)
-        for widget in (self._rule, self._head):
+        for widget in (self._rule, self._head, self.facts):
             widget.setVisible(report is not None)
         self._say_empty()
         self.charts.show_report(report, up)
         self.table.show_report(report)
-        self.facts.setVisible(report is not None)
         self.facts.say("Choose a row or a point: all of its facts are said here.")
         self.on.say(measured_words(report) if report is not None else "")
         self._show_buttons()
@@ -319,8 +267,7 @@ class QualityPanel(QWidget):
         if measured is not None and subject is not None and measured.key != subject.key:
             words = f"{model_words(measured.spec.source)}  ·  {words}"
         self.status.say(words)
-        self.progress.setRange(0, 1000 if share > 0 else 0)  # 0: at work, nobody knows how far
-        self.progress.setValue(round(1000 * share))
+        self.progress.show_share(share or None)
 
     def _select(self, place: int) -> None:
         report = self.quality.report

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 
 from PySide6.QtCore import QTimer, QUrl, Signal
 from PySide6.QtGui import QCloseEvent, QDesktopServices
-from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLayout, QLineEdit, QProgressBar, QPushButton, QWidget
+from PySide6.QtWidgets import QLayout, QWidget
 
 from app import storage
 from app.quality.recipe_check import GROUPS, RecipeCheck, checked, suggested_folder
@@ -15,10 +16,13 @@ from app.session.load_progress import LoadStatus
 from app.session.long_work import LongWork, Outcome
 from app.session.session import Session
 from app.ui import theme
-from app.ui.controls import DropDown, Number
+from app.ui.ask_path import ask_path
+from app.ui.controls import DropDown, Number, button, line_edit
 from app.ui.dialog import Dialog
 from app.ui.labels import Note, Row, set_role
+from app.ui.layouts import held, row
 from app.ui.line import Line
+from app.ui.progress import Progress
 from app.ui.text_choice import TextChoice
 from app.words import bytes_words, left_words, model_words, sentence
 from engine import ModelSpec, quantize_to_awq
@@ -29,6 +33,7 @@ ABOUT = (
     "4-bit weights, a scale every few inputs, chosen by running a text through the model. The checkpoint loads here "
     "and in other engines."
 )
+LATER = "How long it takes is told after the first layer."
 LETTERS = 4  # of a text a token, roughly
 DEBOUNCE_MS = 300
 FOLDER = "folder"  # the last entry of the models
@@ -59,22 +64,18 @@ class QuantizeDialog(Dialog):
         self.group = DropDown("quantize_group", [(f"{g} inputs share a scale", g) for g in GROUPS])
         self.samples = Number("quantize_samples", 1, 100_000, 128, "", 16)
         self.length = Number("quantize_length", 16, 131_072, 512, " tokens", 64)
-        self.out = QLineEdit()
-        self.out.setObjectName("quantize_out")
-        self.browse = QPushButton("…")
-        self.browse.setObjectName("quantize_browse")
-        self.browse.setAccessibleName("Choose where the folder is made")
+        self.out = line_edit("quantize_out", "Folder of the checkpoint")
+        self.browse = button("quantize_browse", "…", self._ask_out, said="Choose where the folder is made")
         self.bill = Note("quantize_bill")
         self.error = Note("quantize_error", "error")
         self.status = Line("quantize_status")
-        self.progress = QProgressBar()
-        self.progress.setObjectName("quantize_progress")
-        self.progress.setAccessibleName("Layers that are quantized")
-        self.progress.setTextVisible(False)
+        self.progress = Progress("quantize_progress", "Layers that are quantized")
         self.question = Note("quantize_question", "warning")
-        self.begin, self.stop, self.load, self.show_folder, self.leave = (
-            QPushButton(words) for words in ("Make it", "Stop and close", "Load it", "Show folder", "Close")
-        )
+        self.load = button("quantize_load", "Load it", self._on_load)
+        self.show_folder = button("quantize_show", "Show folder", self._on_show)
+        self.stop = button("quantize_stop", "Stop and close", self._on_stop)
+        self.leave = button("quantize_leave", "Close", self._on_leave)
+        self.begin = button("quantize_begin", "Make it", self._on_begin)
         self._lay_out()
         self._fill_models()
         self._debounce = QTimer(self, singleShot=True, interval=DEBOUNCE_MS)
@@ -88,14 +89,8 @@ class QuantizeDialog(Dialog):
     def _lay_out(self) -> None:
         about = Note("quantize_about")
         about.say(ABOUT)
-        place = QWidget()
-        inner = QHBoxLayout(place)
-        inner.setContentsMargins(0, 0, 0, 0)
-        inner.setSpacing(4)
-        inner.addWidget(self.out, 1)
-        inner.addWidget(self.browse)
+        place = held(row((self.out, 1), self.browse, spacing=4))
         place.setFocusProxy(self.out)
-        self.out.setAccessibleName("Folder of the checkpoint")
         self.column.setSpacing(8)
         self.column.setSizeConstraint(QLayout.SizeConstraint.SetNoConstraint)  # else as high as the narrowest words
         self.column.addWidget(about)
@@ -114,23 +109,11 @@ class QuantizeDialog(Dialog):
             self.column.addWidget(widget)
         self.progress.hide()
         self.status.hide()
-        buttons = QHBoxLayout()
-        buttons.setSpacing(8)
-        named = {
-            "load": self.load,
-            "show": self.show_folder,
-            "stop": self.stop,
-            "leave": self.leave,
-            "begin": self.begin,
-        }
-        for name, button in named.items():
-            button.setObjectName(f"quantize_{name}")
-            button.setAutoDefault(False)
-            buttons.addWidget(button)
-        buttons.insertStretch(2, 1)
+        for each in (self.load, self.show_folder, self.stop, self.leave, self.begin):
+            each.setAutoDefault(False)
         self.column.addSpacing(4)
         self.column.addStretch(1)
-        self.column.addLayout(buttons)
+        self.column.addLayout(row(self.load, self.show_folder, None, self.stop, self.leave, self.begin, spacing=8))
 
     def _connect(self) -> None:
         self.model.activated.connect(self._on_model)
@@ -140,12 +123,6 @@ class QuantizeDialog(Dialog):
         self.length.valueChanged.connect(self._on_edited)
         self.out.textEdited.connect(self._on_out)
         self.out.textChanged.connect(self._on_edited)
-        self.browse.clicked.connect(self._ask_out)
-        self.begin.clicked.connect(self._on_begin)
-        self.leave.clicked.connect(self._on_leave)
-        self.stop.clicked.connect(self._on_stop)
-        self.load.clicked.connect(self._on_load)
-        self.show_folder.clicked.connect(self._on_show)
         self._work.progressed.connect(self._on_progress)
         self._work.ended.connect(self._on_ended)
         theme.changes.theme_changed.connect(self._on_theme)
@@ -170,10 +147,9 @@ class QuantizeDialog(Dialog):
 
     def recipe(self) -> AwqRecipe:
         source, revision = self.model.currentData()
-        return AwqRecipe(
-            source, self.calibration.text(), Path(self.out.text().strip() or ".").expanduser(), revision,
-            int(self.group.currentData()), self.samples.value(), self.length.value(),
-        )  # fmt: skip
+        out = Path(self.out.text().strip() or ".").expanduser()
+        sizes = int(self.group.currentData()), self.samples.value(), self.length.value()
+        return AwqRecipe(source, self.calibration.text(), out, revision, *sizes)
 
     def _find(self, source: Source) -> int:
         return next((i for i in range(self.model.count()) if self.model.itemData(i) == source), -1)
@@ -208,14 +184,12 @@ class QuantizeDialog(Dialog):
 
         self._ask_folder("Choose where the checkpoint's folder is made", "model/awq_folder", take)
 
-    def _ask_folder(self, title: str, key: str, take: object) -> None:
-        dialog = QFileDialog(self, title, str(storage.settings().value(key, "")))
-        dialog.setObjectName("quantize_folder_dialog")
-        dialog.setFileMode(QFileDialog.FileMode.Directory)
-        dialog.fileSelected.connect(take)
-        dialog.fileSelected.connect(lambda folder: storage.settings().setValue(key, str(Path(folder).parent)))
-        dialog.finished.connect(dialog.deleteLater)
-        dialog.open()
+    def _ask_folder(self, title: str, key: str, take: Callable[[str], None]) -> None:
+        def taken(folder: str) -> None:
+            take(folder)
+            storage.settings().setValue(key, str(Path(folder).parent))
+
+        ask_path(self, "quantize_folder_dialog", title, key, taken)
 
     def _on_group(self) -> None:
         self._own_group = True
@@ -253,21 +227,18 @@ class QuantizeDialog(Dialog):
         self._show_buttons()
 
     def _say_check(self, recipe: AwqRecipe) -> None:
-        found = self._found
+        found, facts, bill = self._found, "", ""
         if found.letters:
             tokens = found.letters // LETTERS
             used = min(tokens, recipe.samples * recipe.length)
             words = f"{found.letters:,} characters, ~{tokens:,} tokens"
-            self.calibration_facts.say(words if used == tokens else f"{words}, at most {used:,} of them are used")
-        else:
-            self.calibration_facts.say("")
+            facts = words if used == tokens else f"{words}, at most {used:,} of them are used"
         if found.size:
-            self.bill.say(
-                f"~{bytes_words(found.size)} on disk, where the original takes {bytes_words(found.original)}. "
-                "How long it takes is told after the first layer."
+            bill = (
+                f"~{bytes_words(found.size)} on disk, where the original takes {bytes_words(found.original)}. {LATER}"
             )
-        else:
-            self.bill.say("")
+        self.calibration_facts.say(facts)
+        self.bill.say(bill)
         if self._made is None:
             self.error.say(sentence(found.error), "error")
 
@@ -281,7 +252,7 @@ class QuantizeDialog(Dialog):
         recipe = self.recipe()
         self.error.say("")
         self._layers_begun = 0.0
-        self.progress.setRange(0, 0)
+        self.progress.show_share(None)
         self.status.say("Starting …")
         self._work.start(lambda report, cancelled: quantize_to_awq(recipe, report, cancelled))
         self._show_buttons()
@@ -291,13 +262,10 @@ class QuantizeDialog(Dialog):
         if status.total > 0:
             now = perf_counter()
             self._layers_begun = self._layers_begun or now
-            self.progress.setRange(0, 1000)
-            self.progress.setValue(round(1000 * status.done / status.total))
             if 0 < status.done < status.total:
                 left = (now - self._layers_begun) * (status.total - status.done) / status.done
                 words += f"  ·  ~{left_words(left)} left"
-        else:
-            self.progress.setRange(0, 0)
+        self.progress.show_share(status.done, status.total)
         self.status.say(words)
 
     def _on_ended(self, outcome: Outcome) -> None:
@@ -319,8 +287,8 @@ class QuantizeDialog(Dialog):
     def _show_buttons(self) -> None:
         running, made = self._work.running, self._made is not None
         asks = running and bool(self.question.text()) and not self._work.ending
-        for row in (self.model, self.calibration, self.group, self.samples, self.length, self.out, self.browse):
-            row.setEnabled(not running)
+        for each in (self.model, self.calibration, self.group, self.samples, self.length, self.out, self.browse):
+            each.setEnabled(not running)
         self.progress.setVisible(running)
         self.status.setVisible(running)
         self.load.setVisible(made and not running)

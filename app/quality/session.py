@@ -69,7 +69,7 @@ class QualitySession(QObject):
         self._work = LongWork(session, self)
         self._work.progressed.connect(self._on_progress)
         self._work.ended.connect(self._on_ended)
-        session.measures = lambda: self.running
+        session.measuring = self
         self._reports: dict[tuple[str, str | None], QualityReport] = {}
         self._before: dict[tuple[str, str | None], list[QualityReport | None]] = {}
         self._measured: Subject | None = None  # what is being measured

@@ -5,20 +5,22 @@ from __future__ import annotations
 from itertools import pairwise
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.quality.session import Plan
 from app.quality.subject import Subject
 from app.ui import theme
-from app.ui.controls import Number
+from app.ui.controls import Number, button
 from app.ui.flow_layout import Flow
 from app.ui.labels import label
+from app.ui.layouts import column
 from app.ui.text_choice import TextChoice
 from app.ui.tick_box import TickBox
 from app.words import bytes_words, sentence
 from engine.quality import suited_text
 
 TOKENS = 2048
+MAKE = "Quantizes the model to 4 bit with calibration, into a folder of its own"
 
 
 class QualitySetup(QWidget):
@@ -42,24 +44,14 @@ class QualitySetup(QWidget):
         self.tokens = Number("quality_tokens", 128, 1_048_576, TOKENS, " tokens", 512)
         self.tokens.setAccessibleName("Tokens to measure")
         self.tokens.setToolTip("How many tokens of the text are predicted: more take longer and vary less")
-        self.original = QPushButton("Choose the original …")
-        self.original.setObjectName("quality_original")
-        self.make = QPushButton("Make an AWQ checkpoint …")
-        self.make.setObjectName("quality_make_awq")
-        self.make.setProperty("role", "quiet")
-        self.make.setToolTip("Quantizes the model to 4 bit with calibration, into a folder of its own")
+        self.original = button("quality_original", "Choose the original …", self.original_asked)
+        self.make = button("quality_make_awq", "Make an AWQ checkpoint …", self.awq_asked, role="quiet", tip=MAKE)
         what = Flow(last_right=True)
         for widget in (label("Text", "secondary"), self.text, self.tokens, self.original, self.make):
             what.addWidget(widget)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(8)
-        column.addLayout(self._flow)
-        column.addLayout(what)
+        self.setLayout(column(self._flow, what, spacing=8))
         self.text.text_changed.connect(self._on_edited)
         self.tokens.valueChanged.connect(self._on_edited)
-        self.original.clicked.connect(self.original_asked)
-        self.make.clicked.connect(self.awq_asked)
         theme.changes.theme_changed.connect(self._on_theme)
         self._on_theme()
         self.original.hide()

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from app.ui.facts import Cell, Facts
 from app.words import bytes_words, duration, number
@@ -55,39 +56,26 @@ def perplexity_words(value: float) -> str:
     return f"{value:#.4g}" if value < 1000 else f"{value:,.0f}"
 
 
+PERPLEXITY = "exp of the mean negative log-likelihood (nats) of the text's tokens; less is better"
+DIVERGENCE = (
+    "mean over the text's positions of Σ p·ln(p ÷ q), in nats: p the original's next-token probabilities, q these; "
+    "0 is the same"
+)
+AGREEMENT = "positions where both have the same most likely next token ÷ all positions"
+RATE = "tokens decoded ÷ seconds, one request at a time"
+BATCH_RATE = f"tokens decoded ÷ seconds, {BATCH} requests in a batch, all together"
+LOAD = "seconds from the files to a model that can answer"
+WEIGHTS = "bytes that all weights take in memory once loaded"
+_own = partial(Column, contested=False)  # the original's own value is what the others are held against
 COLUMNS = (
-    Column(
-        "perplexity", "perplexity",
-        "exp of the mean negative log-likelihood (nats) of the text's tokens; less is better",
-        lambda row: row.perplexity, perplexity_words, contested=False,
-    ),
-    Column(
-        "divergence", "KL divergence",
-        "mean over the text's positions of Σ p·ln(p ÷ q), in nats: p the original's next-token probabilities, q these; "
-        "0 is the same",
-        lambda row: row.divergence, divergence_words, contested=False,
-    ),
-    Column(
-        "agreement", "top-1 agreement", "positions where both have the same most likely next token ÷ all positions",
-        lambda row: row.agreement, share_words, 1, contested=False,
-    ),
-    Column(
-        "rate", "tok/s, alone", "tokens decoded ÷ seconds, one request at a time",
-        lambda row: row.rate or None, number, 1,
-    ),
-    Column(
-        "batch_rate", f"tok/s, batch {BATCH}", f"tokens decoded ÷ seconds, {BATCH} requests in a batch, all together",
-        lambda row: row.batch_rate or None, number, 1,
-    ),
-    Column(
-        "load_seconds", "load", "seconds from the files to a model that can answer",
-        lambda row: row.load_seconds or None, duration,
-    ),
-    Column(
-        "weight_bytes", "weights", "bytes that all weights take in memory once loaded",
-        lambda row: float(row.weight_bytes) or None, bytes_words,
-    ),
-)  # fmt: skip
+    _own("perplexity", "perplexity", PERPLEXITY, lambda row: row.perplexity, perplexity_words),
+    _own("divergence", "KL divergence", DIVERGENCE, lambda row: row.divergence, divergence_words),
+    _own("agreement", "top-1 agreement", AGREEMENT, lambda row: row.agreement, share_words, 1),
+    Column("rate", "tok/s, alone", RATE, lambda row: row.rate or None, number, 1),
+    Column("batch_rate", f"tok/s, batch {BATCH}", BATCH_RATE, lambda row: row.batch_rate or None, number, 1),
+    Column("load_seconds", "load", LOAD, lambda row: row.load_seconds or None, duration),
+    Column("weight_bytes", "weights", WEIGHTS, lambda row: float(row.weight_bytes) or None, bytes_words),
+)
 COLUMN = {column.key: column for column in COLUMNS}
 
 
@@ -151,22 +139,27 @@ class QualityTable:
     report: QualityReport
 
     def facts(self) -> Facts:
-        head = (
-            "quantization", "dtype", "perplexity", "perplexity_change", "divergence_nats", "top1_agreement",
-            "tokens_per_second", f"tokens_per_second_batch_{BATCH}", "load_seconds", "weight_bytes", "error",
-        )  # fmt: skip
         original = self.report.original
+        head = ["quantization", "dtype", *(column for column, _ in self._exact(original)), "error"]
         rows: list[tuple[Cell, ...]] = []
         for row in rows_of(self.report):
-            figures: Sequence[Cell] = (None,) * 8
-            if not row.error:
-                change = row.perplexity / original.perplexity - 1 if original.perplexity > 0 else None
-                figures = (
-                    row.perplexity, change, row.divergence, row.agreement, row.rate, row.batch_rate, row.load_seconds,
-                    row.weight_bytes,
-                )  # fmt: skip
-            rows.append(("original" if row is original else row.quantization, precision(row), *figures, row.error))
-        return Facts(head, rows)
+            name = "original" if row is original else row.quantization
+            figures = (None if row.error else figure for _, figure in self._exact(row))
+            rows.append((name, precision(row), *figures, row.error))
+        return Facts(tuple(head), rows)
+
+    def _exact(self, row: QualityRow) -> list[tuple[str, float | None]]:
+        before = self.report.original.perplexity
+        return [
+            ("perplexity", row.perplexity),
+            ("perplexity_change", row.perplexity / before - 1 if before > 0 else None),
+            ("divergence_nats", row.divergence),
+            ("top1_agreement", row.agreement),
+            ("tokens_per_second", row.rate),
+            (f"tokens_per_second_batch_{BATCH}", row.batch_rate),
+            ("load_seconds", row.load_seconds),
+            ("weight_bytes", row.weight_bytes),
+        ]
 
     def csv(self) -> str:
         return self.facts().csv()

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
@@ -46,6 +46,11 @@ class SessionState(StrEnum):
     LEASED = "lent to a race"
 
 
+class Measuring(Protocol):
+    @property
+    def running(self) -> bool: ...
+
+
 class Session(QObject):
     """One model, one engine, one trace at a time. `trace` outlives the engine: texts stay readable after a death."""
 
@@ -70,7 +75,7 @@ class Session(QObject):
         self.trace: Trace | None = None
         self.state = SessionState.EMPTY
         self.busy: Callable[[], bool] = lambda: False  # whether requests run; told by what shows the trace
-        self.measures: Callable[[], bool] = lambda: False  # whether other models are loaded to measure their quality
+        self.measuring: Measuring | None = None  # what loads other models to measure their quality
         self._loader = EngineLoader(in_process, self)
         self._loader.progressed.connect(self._on_progress)
         self._engine: EngineFace | None = None
@@ -266,7 +271,7 @@ class Session(QObject):
                 raise InvalidInput("A model is loading; wait until it is there, or cancel the load.")
         if self.busy():
             raise InvalidInput("Requests run on the Play page. Stop them first.")
-        if self.measures():
+        if self.measuring is not None and self.measuring.running:
             raise InvalidInput(MEASURED_WORDS)
         held = self.state is not SessionState.EMPTY
         self._watch.stop()
