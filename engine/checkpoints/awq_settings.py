@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from engine.config.specs import InvalidInput
+from engine.config.checks import InvalidInput, check, whole
 
 ORIGINAL = "use the original model, or an AWQ checkpoint made as 4-bit gemm"
 
@@ -39,21 +39,15 @@ def awq_settings(config: Mapping[str, Any]) -> AwqSettings | None:
     group = value(128, "group_size", "q_group_size")
     layout = str(value("gemm", "version", "format")).lower()
     skipped = value([], "modules_to_not_convert")
-    if bits != 4:
-        raise InvalidInput(f"this AWQ checkpoint has bits={bits!r}: only 4 bits are run here; {ORIGINAL}")
-    if layout != "gemm":
-        raise InvalidInput(f"this AWQ checkpoint has version={layout!r}: only gemm is run here; {ORIGINAL}")
-    if value(True, "zero_point") is not True:
-        raise InvalidInput(f"this AWQ checkpoint has zero_point=False: only AWQ with zero points is run; {ORIGINAL}")
-    if not isinstance(group, int) or isinstance(group, bool) or (group < 1 and group != -1):
-        raise InvalidInput(
-            f"this AWQ checkpoint has group_size={group!r}: it is a whole number of at least 1, or -1; "
-            "fetch the model again"
-        )
-    if not isinstance(skipped, list) or not all(isinstance(part, str) for part in skipped):
-        raise InvalidInput(
-            f"this AWQ checkpoint has modules_to_not_convert={skipped!r}: it is a list of names; fetch the model again"
-        )
+    has = "this AWQ checkpoint has"
+    check(bits == 4, f"{has} bits", bits, f"only 4 bits are run here; {ORIGINAL}")
+    check(layout == "gemm", f"{has} version", layout, f"only gemm is run here; {ORIGINAL}")
+    with_zeros = value(True, "zero_point") is True
+    check(with_zeros, f"{has} zero_point", with_zeros, f"only AWQ with zero points is run; {ORIGINAL}")
+    if group != -1:
+        whole(f"{has} group_size", group, rule="it is a whole number of at least 1, or -1; fetch the model again")
+    named = isinstance(skipped, list) and all(isinstance(part, str) for part in skipped)
+    check(named, f"{has} modules_to_not_convert", skipped, "it is a list of names; fetch the model again")
     return AwqSettings(group, tuple(skipped))
 
 

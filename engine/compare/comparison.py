@@ -97,7 +97,7 @@ class Comparison:
         }
 
     def json(self) -> str:
-        return json.dumps(self.to_json(), ensure_ascii=False, indent=1)
+        return json_text(self.to_json())
 
     def csv(self) -> str:
         """A line a measure: its words, then value, lowest, highest and ratio of each lane; numbers as in the data."""
@@ -107,16 +107,10 @@ class Comparison:
             m = row.measure
             cells = [v for c in row.cells for v in (c.value, c.low, c.high, c.ratio)]
             lines.append([m.key, m.name, m.unit, m.better, m.formula, *("" if v is None else repr(v) for v in cells)])
-        out = io.StringIO()
-        csv.writer(out, lineterminator="\n").writerows(lines)
-        return out.getvalue()
+        return csv_text(lines)
 
     def markdown(self) -> str:
         """A table whose lines are measures; the best lane of each is bold."""
-
-        def escaped(text: str) -> str:
-            return text.replace("|", "\\|")
-
         lines = ["| measure | " + " | ".join(map(escaped, self.names)) + " |", "|---|" + "---:|" * len(self.names)]
         for row in self.rows:
             cells = [" ".join(filter(None, row.cell(i))) for i in range(len(row.cells))]
@@ -147,6 +141,21 @@ class Comparison:
                 lines.append("")
             lines.append("".join([f"{row.measure.name:<{width}}", *(column[i] for column in columns)]).rstrip())
         return "\n".join(lines)
+
+
+def csv_text(lines: Sequence[Sequence[str]]) -> str:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(lines)
+    return out.getvalue()
+
+
+def json_text(values: dict[str, Any]) -> str:
+    return json.dumps(values, ensure_ascii=False, indent=1)
+
+
+def escaped(text: str) -> str:
+    """In a cell of Markdown."""
+    return text.replace("|", "\\|")
 
 
 def _column(name: str, cells: Sequence[tuple[str, str, str]]) -> list[str]:

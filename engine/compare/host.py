@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from threading import Event
 from typing import TYPE_CHECKING, Protocol
 
 from engine.config.specs import EngineConfig, ModelSpec, Submission
 from engine.core.run import Run
 from engine.core.stream import Stream
-from engine.jobs.progress import LoadProgress
+from engine.jobs.job import Report
 from engine.trace.records import ModelCard
 from engine.trace.trace import Trace
 from engine.workloads.workload import Workload
@@ -45,13 +45,7 @@ class EngineHost(Protocol):
     """Hands out engines. `open` returns an idle one with `spec` loaded: the one there is where that holds an equal spec
     and lives, else a fresh one in its place, built under `config`. It raises what loading raises."""
 
-    def open(
-        self,
-        spec: ModelSpec,
-        config: EngineConfig,
-        progress: Callable[[LoadProgress], None],
-        cancelled: threading.Event,
-    ) -> EngineFace: ...
+    def open(self, spec: ModelSpec, config: EngineConfig, progress: Report, cancelled: Event) -> EngineFace: ...
 
     def close(self) -> None: ...
 
@@ -64,13 +58,7 @@ class LocalHost:
         self._spec: ModelSpec | None = None
         self._engine: Engine | None = None
 
-    def open(
-        self,
-        spec: ModelSpec,
-        config: EngineConfig,
-        progress: Callable[[LoadProgress], None],
-        cancelled: threading.Event,
-    ) -> EngineFace:
+    def open(self, spec: ModelSpec, config: EngineConfig, progress: Report, cancelled: Event) -> EngineFace:
         engine = self._engine
         if engine is not None and engine.alive and self._spec == spec:
             return engine

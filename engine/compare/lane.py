@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any
@@ -65,22 +65,23 @@ def _switch(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """How a key of a lane's text is read, and which modes it means something to."""
+    """How a key of a lane's text is read, which modes it means something to, and what it adds to a lane's name."""
 
     field: str
     read: Callable[[str], Any]
     kind: str
     modes: tuple[str, ...] = tuple(MODES)
+    words: str = ""
 
 
 _CONFIG_KEYS = {
-    "budget": _Key("token_budget", int, "a whole number of tokens", JOINING_MODES),
-    "join": _Key("join_every", int, "a whole number of steps", JOINING_MODES),
-    "wait": _Key("longest_wait", _number, "a number of seconds", ("dynamic",)),
-    "deliver": _Key("delivery", str, "stream or batch", BATCHED_MODES),
-    "block": _Key("block_size", int, "a power of two"),
-    "depth": _Key("depth", int, "0 or 1"),
-    "graphs": _Key("cuda_graphs", _switch, "yes or no", PAGED_MODES),
+    "budget": _Key("token_budget", int, "a whole number of tokens", JOINING_MODES, "budget {}"),
+    "join": _Key("join_every", int, "a whole number of steps", JOINING_MODES, "joins every {}"),
+    "wait": _Key("longest_wait", _number, "a number of seconds", ("dynamic",), "waits {:g} s"),
+    "deliver": _Key("delivery", str, "stream or batch", BATCHED_MODES, "delivers whole"),
+    "block": _Key("block_size", int, "a power of two", words="blocks of {}"),
+    "depth": _Key("depth", int, "0 or 1", words="depth {}"),
+    "graphs": _Key("cuda_graphs", _switch, "yes or no", PAGED_MODES, "no graphs"),
     "seed": _Key("seed", int, "a whole number"),
 }
 _SPEC_KEYS = {
@@ -157,18 +158,13 @@ def parse_lanes(text: str, spec: ModelSpec | None = None, seed: int = 0) -> tupl
 def lane_text(lane: Lane) -> str:
     """The text that `parse_lane` reads as this lane. Settings that mean nothing to its mode are left out, as is
     `kv_memory`, which a comparison gives to all lanes alike."""
-    config, spec, plain = lane.config, lane.spec, EngineConfig(mode=lane.config.mode)
+    config, spec = lane.config, lane.spec
     parts = [config.mode]
-    if config.mode not in SOLITARY_MODES and config.max_running != plain.max_running:
+    if config.mode not in SOLITARY_MODES and config.max_running != EngineConfig().max_running:
         parts.append(str(config.max_running))
     if config.prefix_caching:
         parts.append("prefix")
-    for key, rule in _CONFIG_KEYS.items():
-        value, default = getattr(config, rule.field), getattr(plain, rule.field)
-        if key == "budget":
-            default = max(default, config.max_running)
-        if value != default and config.mode in rule.modes:
-            parts.append(f"{key}={_word(value)}")
+    parts += [f"{key}={_word(value)}" for key, value in _chosen(config)]
     for key, rule in _SPEC_KEYS.items():
         value, default = getattr(spec, rule.field), getattr(ModelSpec(), rule.field)
         if value != default:
@@ -176,6 +172,16 @@ def lane_text(lane: Lane) -> str:
     if lane.name:
         parts.append(f"name={_escape(lane.name)}")
     return ":".join(parts)
+
+
+def _chosen(config: EngineConfig) -> Iterator[tuple[str, Any]]:
+    """The settings that mean something to the mode and are not what they are by default, by their key."""
+    for key, rule in _CONFIG_KEYS.items():
+        value, default = getattr(config, rule.field), getattr(EngineConfig(), rule.field)
+        if key == "budget":
+            default = max(default, config.max_running)
+        if value != default and config.mode in rule.modes:
+            yield key, value
 
 
 def _word(value: Any) -> str:
@@ -193,24 +199,11 @@ def lane_name(lane: Lane, size: bool = True) -> str:
     """A short label: "static · 8", "continuous · 64 + prefix"; without the `size` where that is what varies."""
     if lane.name:
         return lane.name
-    config, spec, plain = lane.config, lane.spec, EngineConfig()
+    config, spec = lane.config, lane.spec
     parts = [config.mode]
     if size and config.mode not in SOLITARY_MODES:
         parts.append(f"{config.max_running}")
-    if config.mode in JOINING_MODES and config.token_budget != max(plain.token_budget, config.max_running):
-        parts.append(f"budget {config.token_budget}")
-    if config.mode in JOINING_MODES and config.join_every != plain.join_every:
-        parts.append(f"joins every {config.join_every}")
-    if config.mode == "dynamic" and config.longest_wait != plain.longest_wait:
-        parts.append(f"waits {config.longest_wait:g} s")
-    if config.mode in BATCHED_MODES and config.delivery == "batch":
-        parts.append("delivers whole")
-    if config.block_size != plain.block_size:
-        parts.append(f"blocks of {config.block_size}")
-    if config.depth is not None:
-        parts.append(f"depth {config.depth}")
-    if not config.cuda_graphs and config.paged:
-        parts.append("no graphs")
+    parts += [words.format(value) for key, value in _chosen(config) if (words := _CONFIG_KEYS[key].words)]
     if spec.source != ModelSpec().source:
         parts.append(PurePath(spec.source).name or spec.source)
     parts += [v for v in (spec.quantization, spec.dtype) if v not in ("none", "auto")]

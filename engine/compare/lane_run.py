@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from threading import Event
 
 from engine.compare.host import EngineFace, EngineHost
 from engine.compare.lane import Lane
+from engine.config.checks import InvalidInput, check
 from engine.config.specs import EngineConfig
 from engine.core.run import Run
 from engine.jobs.progress import LoadCancelled, LoadProgress
@@ -21,48 +22,45 @@ REHEARSED_PROMPTS, REHEARSED_TOKENS = 16, 8
 
 
 @dataclass(frozen=True, slots=True)
-class LaneLoading:
-    """A lane's model is being loaded, off the clock."""
-
+class _OfLane:
     lane: int
     repeat: int
+
+
+@dataclass(frozen=True, slots=True)
+class LaneLoading(_OfLane):
+    """A lane's model is being loaded, off the clock."""
+
     progress: LoadProgress
 
 
 @dataclass(frozen=True, slots=True)
-class LaneStarted:
+class LaneStarted(_OfLane):
     """A lane is under way; `run.trace` grows."""
 
-    lane: int
-    repeat: int
     run: Run
 
 
 @dataclass(frozen=True, slots=True)
-class LaneFinished:
-    lane: int
-    repeat: int
+class LaneFinished(_OfLane):
     trace: Trace
 
 
 @dataclass(frozen=True, slots=True)
-class LaneFailed:
+class LaneFailed(_OfLane):
     """A lane could not be played, or not to the end; `error` is for people."""
 
-    lane: int
-    repeat: int
     error: str
 
 
 LaneEvent = LaneLoading | LaneStarted | LaneFinished | LaneFailed
+Tell = Callable[[LaneEvent], None]
 
 
 @dataclass(frozen=True, slots=True)
-class LaneRun:
+class LaneRun(_OfLane):
     """What became of one run. `trace` holds what was recorded, also where it was cut short; `error` is for people."""
 
-    lane: int
-    repeat: int
     trace: Trace | None = None
     error: str = ""
     cancelled: bool = False
@@ -76,18 +74,12 @@ class Track:
     """Plays lane runs on engines of one host, all with the same bytes of KV memory.
 
     These are `kv_memory`, or `kv_tokens` tokens of the first model that is loaded; with neither, each engine sizes its
-    own from what is free. `tell` hears events on the thread
-    that plays. Setting `cancelled` ends the run under way and its load.
+    own from what is free. `tell` hears events on the thread that plays. Setting `cancelled` ends the run under way and
+    its load.
     """
 
     def __init__(
-        self,
-        host: EngineHost,
-        tell: Callable[[LaneEvent], None],
-        cancelled: threading.Event,
-        *,
-        kv_tokens: int | None,
-        kv_memory: int | None = None,
+        self, host: EngineHost, tell: Tell, cancelled: Event, kv_tokens: int | None, kv_memory: int | None = None
     ) -> None:
         self._host, self._tell, self._cancelled = host, tell, cancelled
         self._kv_tokens = kv_tokens
@@ -149,17 +141,26 @@ class Track:
 
     def _finish(self, run: Run, engine: EngineFace) -> bool:
         """Waits for the end of the run: True when it was not cancelled. Raises what else stopped it early."""
-        stopping = False
-        while not run.wait(GLANCE):
+        over = stopping = False
+        while not over:
+            over = run.wait(GLANCE)
             if not engine.alive:
                 raise RuntimeError(engine.error or "the engine is gone")
-            if self._cancelled.is_set() and not stopping:
+            if self._cancelled.is_set() and not over and not stopping:
                 stopping = True
                 run.cancel()
-        if not engine.alive:
-            raise RuntimeError(engine.error or "the engine is gone")
         run.result(timeout=0)
         return not stopping
+
+
+def check_runs(workload: Workload, repeats: int, kv_tokens: int | None, kv_memory: int | None) -> None:
+    """Raises InvalidInput for what no comparison can be made of."""
+    if not len(workload):
+        raise InvalidInput(f"workload {workload.name!r} has no prompts: add one")
+    for name, value in (("repeats", repeats), ("kv_tokens", kv_tokens), ("kv_memory", kv_memory)):
+        check(value is None or value >= 1, name, value, "must be at least 1")
+    if kv_tokens is not None and kv_memory is not None:
+        raise InvalidInput(f"kv_tokens={kv_tokens} and kv_memory={kv_memory}: give one of them")
 
 
 def _failure(trace: Trace) -> str:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from engine.compare.host import EngineHost
 from engine.compare.lane import Lane, lane_names
-from engine.compare.lane_run import DEFAULT_KV_TOKENS, LaneEvent, LaneRun, Track
-from engine.config.specs import InvalidInput
+from engine.compare.lane_run import DEFAULT_KV_TOKENS, LaneEvent, LaneRun, Track, check_runs
+from engine.config.checks import InvalidInput, one_of
 from engine.trace.trace import Trace
 from engine.workloads.workload import Workload
 
@@ -74,16 +74,13 @@ class Race:
         kv_memory: int | None = None,
         seed: int = 0,
     ) -> None:
-        if not len(workload):
-            raise InvalidInput(f"workload {workload.name!r} has no prompts: add one")
+        check_runs(workload, repeats, kv_tokens, kv_memory)
         if not 1 <= len(lanes) <= MOST_LANES:
             raise InvalidInput(f"{len(lanes)} lanes: a race has 1 to {MOST_LANES}")
-        if repeats < 1:
-            raise InvalidInput(f"repeats={repeats}: must be at least 1")
-        if order not in RACE_ORDERS:
-            raise InvalidInput(f"order={order!r}: must be one of {', '.join(RACE_ORDERS)}")
+        one_of("order", order, RACE_ORDERS)
         self.workload, self.lanes, self.repeats, self.order, self.seed = workload, tuple(lanes), repeats, order, seed
-        self.kv_tokens, self.kv_memory = kv_size(workload, kv_tokens, kv_memory)
+        self.kv_tokens = kv_tokens or workload.suggested.kv_tokens or DEFAULT_KV_TOKENS
+        self.kv_memory = kv_memory
 
     def rounds(self) -> list[list[int]]:
         """Which lanes are played in each repeat, in order."""
@@ -102,7 +99,7 @@ class Race:
 
         Setting `cancelled` ends the lane under way; what was finished is in the result. The host stays open.
         """
-        track = Track(host, tell, cancelled, kv_tokens=self.kv_tokens, kv_memory=self.kv_memory)
+        track = Track(host, tell, cancelled, self.kv_tokens, self.kv_memory)
         lane_runs: list[LaneRun] = []
         for repeat, order in enumerate(self.rounds()):
             for index in order:
@@ -112,13 +109,3 @@ class Race:
         result = RaceResult(self.workload, self.lanes, tuple(lane_runs), track.kv_memory, cut_short)
         tell(RaceFinished(result))
         return result
-
-
-def kv_size(workload: Workload, kv_tokens: int | None, kv_memory: int | None) -> tuple[int, int | None]:
-    """The KV size of a comparison as (tokens, bytes or None). Raises InvalidInput."""
-    for name, value in (("kv_tokens", kv_tokens), ("kv_memory", kv_memory)):
-        if value is not None and value < 1:
-            raise InvalidInput(f"{name}={value}: must be at least 1")
-    if kv_tokens is not None and kv_memory is not None:
-        raise InvalidInput(f"kv_tokens={kv_tokens} and kv_memory={kv_memory}: give one of them")
-    return kv_tokens or workload.suggested.kv_tokens or DEFAULT_KV_TOKENS, kv_memory

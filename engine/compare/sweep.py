@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import random
 import threading
 from collections.abc import Callable, Sequence
@@ -13,10 +10,12 @@ from math import isfinite, log2
 from statistics import median
 from typing import Any
 
+from engine.compare.comparison import csv_text, escaped, json_text
 from engine.compare.host import EngineHost
 from engine.compare.lane import Lane, lane_names
-from engine.compare.lane_run import LaneEvent, LaneRun, Track
-from engine.config.specs import SOLITARY_MODES, InvalidInput
+from engine.compare.lane_run import LaneEvent, LaneRun, Track, check_runs
+from engine.config.checks import InvalidInput, check
+from engine.config.specs import SOLITARY_MODES
 from engine.trace.measures import MEASURES
 from engine.trace.metrics import Metrics, measure
 from engine.trace.slo import SLO_NAMES, Slo, seconds_text
@@ -168,7 +167,7 @@ class SweepResult:
         return "\n".join(lines)
 
     def markdown(self) -> str:
-        head, *lines = [[cell.replace("|", "\\|") for cell in line] for line in self._table()]
+        head, *lines = [list(map(escaped, line)) for line in self._table()]
         rule = ["---", *["---:"] * (len(head) - 2), "---"]
         table = "\n".join("| " + " | ".join(line) + " |" for line in [head, rule, *lines])
         return table + "\n\n" + "\n".join(f"{n}: {self.recommend(i).reason}" for i, n in enumerate(self.names))
@@ -190,9 +189,7 @@ class SweepResult:
             values = [o.value(key) for key in MEASURES]
             about = [self.names[o.point.series], f"{o.point.setting:g}", str(len(o.metrics)), " ".join(self.marks(o))]
             lines.append([*about, o.error, *("" if v is None else repr(v) for v in values)])
-        out = io.StringIO()
-        csv.writer(out, lineterminator="\n").writerows(lines)
-        return out.getvalue()
+        return csv_text(lines)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -216,7 +213,7 @@ class SweepResult:
         }
 
     def json(self) -> str:
-        return json.dumps(self.to_json(), ensure_ascii=False, indent=1)
+        return json_text(self.to_json())
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,25 +244,18 @@ class Sweep:
         kv_memory: int | None = None,
         seed: int = 0,
     ) -> None:
-        if not len(workload):
-            raise InvalidInput(f"workload {workload.name!r} has no prompts: add one")
+        check_runs(workload, repeats, kv_tokens, kv_memory)
         if not lanes:
             raise InvalidInput("no lanes: name a mode to sweep")
         if bool(sizes) == bool(rates):
             raise InvalidInput("give batch sizes or request rates, one of the two")
-        if repeats < 1:
-            raise InvalidInput(f"repeats={repeats}: must be at least 1")
-        for name, value in (("size", s) for s in sizes):
-            if value < 1:
-                raise InvalidInput(f"{name}={value}: must be at least 1")
+        for size in sizes:
+            check(size >= 1, "size", size, "must be at least 1")
         for rate in rates:
-            if not (isfinite(rate) and rate > 0):
-                raise InvalidInput(f"rate={rate}: must be above 0 requests a second")
+            check(isfinite(rate) and rate > 0, "rate", rate, "must be above 0 requests a second")
         for lane in lanes:
             if sizes and lane.config.mode in SOLITARY_MODES:
                 raise InvalidInput(f"{lane.config.mode} runs one request at a time, whatever the size: sweep its rates")
-        if kv_tokens is not None and kv_memory is not None:
-            raise InvalidInput(f"kv_tokens={kv_tokens} and kv_memory={kv_memory}: give one of them")
         self.workload, self.lanes, self.by_rate, self.repeats = workload, tuple(lanes), bool(rates), repeats
         self.slo, self.kv_tokens, self.kv_memory = slo or Slo(), kv_tokens, kv_memory
         settings = sorted(set(rates or sizes))
@@ -287,7 +277,7 @@ class Sweep:
 
         Setting `cancelled` ends the point under way; what was measured is in the result. The host stays open.
         """
-        track = Track(host, tell, cancelled, kv_tokens=self.kv_tokens, kv_memory=self.kv_memory)
+        track = Track(host, tell, cancelled, self.kv_tokens, self.kv_memory)
         outcomes: list[SweepOutcome] = []
         played = 0
         for index, point in enumerate(self.points):
@@ -300,10 +290,8 @@ class Sweep:
             error = next((r.error for r in lane_runs if r.error), "") if not metrics else ""
             if metrics or error:
                 outcomes.append(SweepOutcome(point, metrics, error))
-        cancelled_early = played < self.repeats * len(self.points)
-        result = SweepResult(
-            self.workload, self.lanes, self.by_rate, tuple(outcomes), self.slo, cancelled=cancelled_early
-        )
+        cut_short = played < self.repeats * len(self.points)
+        result = SweepResult(self.workload, self.lanes, self.by_rate, tuple(outcomes), self.slo, cut_short)
         tell(SweepFinished(result))
         return result
 

@@ -95,7 +95,6 @@ def agreement(first: Trace, other: Trace) -> Agreement:
     A request that was cancelled or failed in either is compared as far as both go.
     """
     compared, partings = 0, []
-    firsts, others = _Emissions(first), _Emissions(other)
     pairs = zip(_in_order(first), _in_order(other))
     for arrival, (ours, theirs) in enumerate(pairs):
         for sample, (a, b) in enumerate(zip(ours.samples, theirs.samples)):
@@ -109,7 +108,7 @@ def agreement(first: Trace, other: Trace) -> Agreement:
                 at = shared
             else:
                 continue
-            here, there = firsts.at(ours.request, a, at), others.at(theirs.request, b, at)
+            here, there = _emission(first, ours.request, a, at), _emission(other, theirs.request, b, at)
             greedy = all(v.params.temperature == 0 and v.params.repetition_penalty == 1 for v in (ours, theirs))
             margin = _margin(here, there) if greedy else None
             tokens = here.token if here else None, there.token if there else None
@@ -139,34 +138,28 @@ class _Emission:
     alternatives: dict[int, float]
 
 
-class _Emissions:
-    """Finds a sample's tokens in the steps that emitted them."""
+def _emission(trace: Trace, request: int, sample: SampleView, position: int) -> _Emission | None:
+    """A sample's token as its step recorded it; None where it has no such token.
 
-    def __init__(self, trace: Trace) -> None:
-        self._records = trace.records
-
-    def at(self, request: int, sample: SampleView, position: int) -> _Emission | None:
-        """The token as its step recorded it; None where the sample has no such token.
-
-        Tokens that came only with their request's end are in no step.
-        """
-        if position >= len(sample.tokens):
-            return None
-        time = sample.token_times[position]
-        ends = self._records.step_ends
-        found = bisect_left(ends, time)
-        if found == len(ends) or ends[found] != time:
-            return _Emission(sample.tokens[position], sample.logprobs[position], "", {})
-        step = self._records[self._records.step_places[found]]
-        assert isinstance(step, Step)
-        row = int(np.flatnonzero((step.request == request) & (step.branch == sample.branch))[0])
-        emitted = np.flatnonzero(step.token_row == row)
-        index = int(emitted[position - bisect_left(sample.token_times, time)])
-        text = step.text[int(step.text_end[index - 1]) if index else 0 : int(step.text_end[index])]
-        others = step.alt_token_index == index
-        token, logprob = int(step.token[index]), float(step.logprob[index])
-        alternatives = dict(zip(step.alt_token[others].tolist(), step.alt_logprob[others].tolist()))
-        return _Emission(token, logprob, text, alternatives)
+    Tokens that came only with their request's end are in no step.
+    """
+    if position >= len(sample.tokens):
+        return None
+    records, time = trace.records, sample.token_times[position]
+    ends = records.step_ends
+    found = bisect_left(ends, time)
+    if found == len(ends) or ends[found] != time:
+        return _Emission(sample.tokens[position], sample.logprobs[position], "", {})
+    step = records[records.step_places[found]]
+    assert isinstance(step, Step)
+    row = int(np.flatnonzero((step.request == request) & (step.branch == sample.branch))[0])
+    emitted = np.flatnonzero(step.token_row == row)
+    index = int(emitted[position - bisect_left(sample.token_times, time)])
+    text = step.text[int(step.text_end[index - 1]) if index else 0 : int(step.text_end[index])]
+    others = step.alt_token_index == index
+    token, logprob = int(step.token[index]), float(step.logprob[index])
+    alternatives = dict(zip(step.alt_token[others].tolist(), step.alt_logprob[others].tolist()))
+    return _Emission(token, logprob, text, alternatives)
 
 
 def _margin(ours: _Emission | None, theirs: _Emission | None) -> tuple[float, bool] | None:

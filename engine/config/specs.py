@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from engine.config.checks import InvalidInput as InvalidInput
+from engine.config.checks import check, number, one_of, whole
 from engine.config.schemes import SCHEMES
 
 MODES = {
@@ -27,24 +29,6 @@ PINNED = re.compile(r"([\w.-]+/[\w.-]+)@([\w./-]+)")  # a hub id and its revisio
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
-class InvalidInput(ValueError):
-    """A value the engine cannot take: the message names it, the limit and the remedy."""
-
-
-def _check(ok: bool, name: str, value: object, rule: str) -> None:
-    if not ok:
-        raise InvalidInput(f"{name}={value!r}: {rule}")
-
-
-def _check_whole(name: str, value: object, low: int, rule: str) -> None:
-    _check(isinstance(value, int) and not isinstance(value, bool) and value >= low, name, value, rule)
-
-
-def _check_number(name: str, value: object, low: float, high: float, rule: str) -> None:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)  # nan is not between anything
-    _check(number and low <= value <= high, name, value, rule)  # type: ignore[operator]
-
-
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
     """Which model and how it is held.
@@ -63,21 +47,16 @@ class ModelSpec:
     trust_remote_code: bool = False
 
     def __post_init__(self) -> None:
-        _check(bool(self.source.strip()), "source", self.source, "name a model: demo, a folder or a hub id")
+        check(bool(self.source.strip()), "source", self.source, "name a model: demo, a folder or a hub id")
         pinned = PINNED.fullmatch(self.source)
         if pinned and not Path(self.source).exists():
-            _check(self.revision in (None, pinned[2]), "revision", self.revision, f"{self.source} names another")
+            check(self.revision in (None, pinned[2]), "revision", self.revision, f"{self.source} names another")
             object.__setattr__(self, "source", pinned[1])
             object.__setattr__(self, "revision", pinned[2])
-        _check(
-            self.quantization in QUANTIZATIONS,
-            "quantization",
-            self.quantization,
-            f"must be one of {', '.join(QUANTIZATIONS)}",
-        )
-        _check(self.dtype in DTYPES, "dtype", self.dtype, f"must be one of {', '.join(DTYPES)}")
+        one_of("quantization", self.quantization, QUANTIZATIONS)
+        one_of("dtype", self.dtype, DTYPES)
         known = self.device in ("auto", "cpu", "cuda") or self.device.removeprefix("cuda:").isdigit()
-        _check(known, "device", self.device, "must be auto, cpu, cuda or cuda:N")
+        check(known, "device", self.device, "must be auto, cpu, cuda or cuda:N")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,41 +88,27 @@ class EngineConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _check(
-            isinstance(self.mode, str) and self.mode in MODES, "mode", self.mode, f"must be one of {', '.join(MODES)}"
-        )
-        _check_whole("max_running", self.max_running, 1, "must be a whole number of at least 1")
-        _check_whole("token_budget", self.token_budget, 1, "must be a whole number of at least 1")
-        _check(
-            self.token_budget >= self.max_running,
-            "token_budget",
-            self.token_budget,
-            f"must be at least max_running ({self.max_running}), or a decode step would not fit in it",
-        )
-        _check_whole("block_size", self.block_size, 1, "must be a whole number of at least 1")
-        _check(self.block_size & (self.block_size - 1) == 0, "block_size", self.block_size, "must be a power of two")
+        one_of("mode", self.mode, MODES)
+        whole("max_running", self.max_running)
+        whole("token_budget", self.token_budget)
+        least = f"must be at least max_running ({self.max_running}), or a decode step would not fit in it"
+        check(self.token_budget >= self.max_running, "token_budget", self.token_budget, least)
+        whole("block_size", self.block_size)
+        check(self.block_size & (self.block_size - 1) == 0, "block_size", self.block_size, "must be a power of two")
         if self.kv_memory is not None:
-            _check_whole("kv_memory", self.kv_memory, 1, "must be a number of bytes, or None")
-        _check_whole("join_every", self.join_every, 1, "must be a whole number of steps of at least 1")
-        _check_number("longest_wait", self.longest_wait, 0.0, 3600.0, "must be between 0 and 3600 seconds")
-        _check(self.delivery in DELIVERIES, "delivery", self.delivery, f"must be one of {', '.join(DELIVERIES)}")
-        _check(
-            self.delivery == "stream" or self.mode in ("static", "dynamic"),
-            "delivery",
-            self.delivery,
-            f"mode {self.mode!r} has no batch that ends together; use static or dynamic, or deliver as a stream",
-        )
-        _check(isinstance(self.cuda_graphs, bool), "cuda_graphs", self.cuda_graphs, "must be True or False")
-        _check(isinstance(self.prefix_caching, bool), "prefix_caching", self.prefix_caching, "must be True or False")
-        _check(
-            not self.prefix_caching or self.paged,
-            "prefix_caching",
-            self.prefix_caching,
-            f"mode {self.mode!r} has no blocks to share; use one of {', '.join(PAGED_MODES)}, or switch it off",
-        )
-        _check(self.speculation is None, "speculation", self.speculation, "not built yet; leave it None")
-        _check(self.depth in (None, 0, 1), "depth", self.depth, "must be 0, 1 or None")
-        _check_whole("seed", self.seed, 0, "must be a whole number of at least 0")
+            whole("kv_memory", self.kv_memory, rule="must be a number of bytes, or None")
+        whole("join_every", self.join_every, rule="must be a whole number of steps of at least 1")
+        number("longest_wait", self.longest_wait, 0.0, 3600.0, "must be between 0 and 3600 seconds")
+        one_of("delivery", self.delivery, DELIVERIES)
+        batches = f"mode {self.mode!r} has no batch that ends together; use static or dynamic, or deliver as a stream"
+        check(self.delivery == "stream" or self.mode in ("static", "dynamic"), "delivery", self.delivery, batches)
+        check(isinstance(self.cuda_graphs, bool), "cuda_graphs", self.cuda_graphs, "must be True or False")
+        check(isinstance(self.prefix_caching, bool), "prefix_caching", self.prefix_caching, "must be True or False")
+        blocks = f"mode {self.mode!r} has no blocks to share; use one of {', '.join(PAGED_MODES)}, or switch it off"
+        check(not self.prefix_caching or self.paged, "prefix_caching", self.prefix_caching, blocks)
+        check(self.speculation is None, "speculation", self.speculation, "not built yet; leave it None")
+        check(self.depth in (None, 0, 1), "depth", self.depth, "must be 0, 1 or None")
+        whole("seed", self.seed, 0)
 
     @property
     def paged(self) -> bool:
@@ -179,28 +144,26 @@ class SamplingParams:
     beam_width: int = 1
 
     def __post_init__(self) -> None:
-        _check_whole("max_tokens", self.max_tokens, 1, "must be a whole number of at least 1")
+        whole("max_tokens", self.max_tokens)
         for name, low, high, rule in (
             ("temperature", 0.0, 100.0, "must be between 0 (greedy) and 100"),
             ("top_p", 0.0, 1.0, "must be above 0 and at most 1 (off)"),
             ("min_p", 0.0, 1.0, "must be from 0 (off) to 1"),
             ("repetition_penalty", 0.0, 100.0, "must be above 0 (1 is off)"),
         ):
-            _check_number(name, getattr(self, name), low, high, rule)
-        _check(self.top_p > 0, "top_p", self.top_p, "must be above 0 and at most 1 (off)")
-        _check(self.repetition_penalty > 0, "repetition_penalty", self.repetition_penalty, "must be above 0 (1 is off)")
-        _check_whole("top_k", self.top_k, 0, "must be a whole number; 0 is off")
+            number(name, getattr(self, name), low, high, rule)
+        check(self.top_p > 0, "top_p", self.top_p, "must be above 0 and at most 1 (off)")
+        check(self.repetition_penalty > 0, "repetition_penalty", self.repetition_penalty, "must be above 0 (1 is off)")
+        whole("top_k", self.top_k, 0, rule="must be a whole number; 0 is off")
         stop = (self.stop,) if isinstance(self.stop, str) else self.stop
         texts = isinstance(stop, (tuple, list)) and all(isinstance(s, str) and s for s in stop)
-        _check(texts, "stop", stop, "must be texts that are not empty")
+        check(texts, "stop", stop, "must be texts that are not empty")
         object.__setattr__(self, "stop", tuple(stop))
         if self.seed is not None:
-            _check_whole("seed", self.seed, 0, "must be a whole number of at least 0, or None")
-        _check_whole("logprobs", self.logprobs, 0, "must be a whole number from 0 to 20")
-        _check(self.logprobs <= 20, "logprobs", self.logprobs, "must be a whole number from 0 to 20")
-        _check_whole("n", self.n, 1, f"must be a whole number from 1 to {MOST_SAMPLES}")
-        _check(self.n <= MOST_SAMPLES, "n", self.n, f"must be a whole number from 1 to {MOST_SAMPLES}")
-        _check(self.beam_width == 1, "beam_width", self.beam_width, "beam search is not built yet; leave it 1")
+            whole("seed", self.seed, 0, rule="must be a whole number of at least 0, or None")
+        whole("logprobs", self.logprobs, 0, 20)
+        whole("n", self.n, 1, MOST_SAMPLES)
+        check(self.beam_width == 1, "beam_width", self.beam_width, "beam search is not built yet; leave it 1")
 
     def with_(self, **changes: Any) -> SamplingParams:
         """A copy with some values changed."""

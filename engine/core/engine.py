@@ -350,9 +350,8 @@ class Engine:
         self.prepared.warm_up(config.token_budget)
         self.scheduler = Scheduler(config, BlockPool(blocks, config.block_size))
         self.in_flight: deque[LaunchedStep] = deque()
-        self.recovery = Recovery(
-            self.scheduler, self.runner, self.model.device, self.in_flight, self._commit, self._notice
-        )
+        step = self.scheduler, self.runner, self.model.device, self.in_flight
+        self.recovery = Recovery(*step, self._drain, self._notice)
 
     def _fastest_threads(self) -> int:
         """Measured once, and the same for every mode."""

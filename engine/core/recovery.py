@@ -20,8 +20,7 @@ from engine.trace.records import Kind
 
 class Recovery:
     """Of one scheduler and its runner. `in_flight` are the steps that are launched and not read yet, oldest first;
-    `commit` reads and commits one; `tell` takes a level and a text for people, once for all that lead to one change.
-    """
+    `drain` reads and commits them; `tell` takes a level and a text for people, once for all that lead to one change."""
 
     def __init__(
         self,
@@ -29,11 +28,11 @@ class Recovery:
         runner: Runner,
         device: torch.device,
         in_flight: deque[LaunchedStep],
-        commit: Callable[[LaunchedStep], None],
+        drain: Callable[[], None],
         tell: Callable[[str, str], None],
     ) -> None:
         self._scheduler, self._runner, self._device = scheduler, runner, device
-        self._in_flight, self._commit, self._tell = in_flight, commit, tell
+        self._in_flight, self._drain, self._tell = in_flight, drain, tell
         self._first = ""  # of the steps that ran out of memory since one went well
 
     def after(self, error: Exception, plan: StepPlan, launched: bool = False) -> None:
@@ -87,10 +86,6 @@ class Recovery:
         release_references(error)  # its frames hold the step's tensors
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
-
-    def _drain(self) -> None:
-        while self._in_flight:
-            self._commit(self._in_flight.popleft())
 
 
 def _tokens(plan: StepPlan) -> str:

@@ -144,23 +144,10 @@ class Stream:
     def _completion(self, sample: int) -> Completion:
         deltas = [d for d in self.deltas if d.sample == sample]
         times = [d.time for d in deltas for _ in d.token_ids]
-        metrics = RequestMetrics(
-            ttft=times[0] - self.submitted if times else None,
-            tpot=(times[-1] - times[0]) / (len(times) - 1) if len(times) > 1 else None,
-            e2e=times[-1] - self.submitted if times else None,
-            prompt_tokens=self.prompt_tokens,
-            output_tokens=len(times),
-        )
-        return Completion(
-            self.request,
-            "".join(d.text for d in deltas),
-            tuple(i for d in deltas for i in d.token_ids),
-            tuple(p for d in deltas for p in d.logprobs),
-            self._ended[sample].reason,
-            self._ended[sample].error,
-            metrics,
-            sample,
-        )
+        metrics = RequestMetrics.of(self.submitted, self.prompt_tokens, [times])
+        text, ended = "".join(d.text for d in deltas), self._ended[sample]
+        ids, logprobs = tuple(i for d in deltas for i in d.token_ids), tuple(p for d in deltas for p in d.logprobs)
+        return Completion(self.request, text, ids, logprobs, ended.reason, ended.error, metrics, sample)
 
 
 class StreamRouter:

@@ -17,10 +17,9 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from engine.checkpoints.inspect import ModelInfo
 from engine.config.specs import InvalidInput
+from engine.jobs.job import Report
 from engine.jobs.progress import LoadCancelled, LoadProgress
 from engine.models.config import first_line
-
-Report = Callable[[LoadProgress], None]
 
 # Buffers that old versions saved and every model makes itself: rotary frequencies and causal masks.
 REMADE = re.compile(r"(rotary_emb\.inv_freq|\.(attn|attention)\.(masked_)?bias)$")

@@ -19,7 +19,8 @@ from engine.checkpoints.architectures import why_unsupported
 from engine.checkpoints.hub.cache import in_units
 from engine.checkpoints.inspect import read_config, resolve
 from engine.checkpoints.safetensors import read_headers, weight_files
-from engine.config.specs import InvalidInput, ModelSpec
+from engine.config.checks import InvalidInput, one_of, whole
+from engine.config.specs import ModelSpec
 from engine.jobs.job import Report, run_job
 from engine.quality.texts import Encode, read_text, samples, token_ids
 
@@ -47,11 +48,9 @@ class AwqRecipe:
 def check_recipe(recipe: AwqRecipe) -> None:
     """Raises InvalidInput for what can be known beforehand: autoawq missing, an architecture it cannot do (with the
     reason), widths that the group does not divide, an `out` that holds something, no calibration text, a full disk."""
-    for name, value, low in (("samples", recipe.samples, 1), ("length", recipe.length, 16)):
-        if value < low:
-            raise InvalidInput(f"{name}={value}: must be a whole number of at least {low}")
-    if recipe.group not in GROUPS:
-        raise InvalidInput(f"group={recipe.group}: must be one of {', '.join(map(str, GROUPS))}")
+    whole("samples", recipe.samples)
+    whole("length", recipe.length, 16)
+    one_of("group", recipe.group, GROUPS)
     missing = [name for name in ("awq", "datasets") if find_spec(name) is None]
     if missing:
         raise InvalidInput(f"AWQ checkpoints are made by autoawq, which is not installed: {REMEDY}")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import gc
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
 from math import exp
@@ -134,17 +134,14 @@ class Yardstick:
         return (wide.exp() * (wide - logs)).sum().item(), same
 
 
-class _ordinary_attention:
+@contextmanager
+def _ordinary_attention(model: LoadedModel) -> Iterator[None]:
     """The module with transformers' own eager attention, which every model has; then ours again."""
-
-    def __init__(self, model: LoadedModel) -> None:
-        self._module = model.module
-
-    def __enter__(self) -> None:
-        self._module.set_attn_implementation("eager")
-
-    def __exit__(self, *_: object) -> None:
-        self._module.set_attn_implementation(attention.NAME)
+    model.module.set_attn_implementation("eager")
+    try:
+        yield
+    finally:
+        model.module.set_attn_implementation(attention.NAME)
 
 
 def decode_rate(engine: Engine, prompts: list[list[int]]) -> float:

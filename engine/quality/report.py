@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from engine.config.specs import InvalidInput, ModelSpec
+from engine.config.checks import InvalidInput, whole
+from engine.config.specs import ModelSpec
 from engine.jobs.job import Report, run_job
 from engine.quality.texts import read_text, suited_text
 
@@ -88,9 +89,8 @@ def measure_quality(
     assistant says is predicted, which is what chat models learn. Blocks. Raises InvalidInput, LoadCancelled, JobDied;
     a spec that cannot be loaded is a row with `error`. Each stage that `report` hears begins with what is measured and
     a colon."""
-    for name, value, low in (("tokens", tokens, 1), ("window", window, 2)):
-        if value < low:
-            raise InvalidInput(f"{name}={value}: must be a whole number of at least {low}")
+    whole("tokens", tokens)
+    whole("window", window, 2)
     text = text or suited_text(original.source)
     read_text(text)  # a mistake costs no wait
     models = {"specs": [asdict(spec) for spec in specs], "original": asdict(original)}

@@ -124,10 +124,8 @@ class ContiguousCache:
         if width == self.width:
             return
         self.width = width
-        self.layers = [(self._strips(k, *shape), self._strips(v, *shape)) for (k, v), shape in self._by_layer()]
-
-    def _by_layer(self) -> list[tuple[tuple[Tensor, Tensor], tuple[int, int]]]:
-        return list(zip(self._flat, self._shapes, strict=True))
+        flat = zip(self._flat, self._shapes, strict=True)
+        self.layers = [(self._strips(k, *shape), self._strips(v, *shape)) for (k, v), shape in flat]
 
     def _strips(self, flat: Tensor, kv_heads: int, head_dim: int) -> Tensor:
         strips = self._tokens // self.width

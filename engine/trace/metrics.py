@@ -45,6 +45,19 @@ class RequestMetrics:
     prompt_tokens: int
     output_tokens: int
 
+    @classmethod
+    def of(cls, submitted: float, prompt_tokens: int, samples: Sequence[Sequence[float]]) -> RequestMetrics:
+        """From the times of its samples' tokens: TTFT is that of the first sample, E2E that of the last."""
+        begun = [times for times in samples if times]
+        gaps = sum(len(times) - 1 for times in begun)
+        return cls(
+            ttft=min(times[0] for times in begun) - submitted if begun else None,
+            tpot=sum(times[-1] - times[0] for times in begun) / gaps if gaps else None,
+            e2e=max(times[-1] for times in begun) - submitted if begun else None,
+            prompt_tokens=prompt_tokens,
+            output_tokens=sum(map(len, begun)),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class KvShares:
@@ -140,17 +153,8 @@ class Timings:
 
 
 def request_metrics(view: RequestView) -> RequestMetrics:
-    """TTFT, TPOT and E2E latency of one request; of several samples, TTFT is the first one's and E2E the last one's."""
-    samples = [s.token_times for s in view.samples if s.token_times]
-    first, last = min((t[0] for t in samples), default=None), max((t[-1] for t in samples), default=None)
-    gaps = sum(len(t) - 1 for t in samples)
-    return RequestMetrics(
-        ttft=first - view.submitted if first is not None else None,
-        tpot=sum(t[-1] - t[0] for t in samples) / gaps if gaps else None,
-        e2e=last - view.submitted if last is not None else None,
-        prompt_tokens=len(view.prompt_ids),
-        output_tokens=sum(len(t) for t in samples),
-    )
+    """One request's, of all its samples."""
+    return RequestMetrics.of(view.submitted, len(view.prompt_ids), [sample.token_times for sample in view.samples])
 
 
 def timings(trace: Trace) -> Timings:

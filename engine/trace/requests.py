@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
@@ -30,12 +31,8 @@ _UNMARKED = (None, -1, 0, 0)
 _LONGEST = 65_535  # characters of text whose ends fit in two bytes
 
 
-def _column(code: str) -> array[int]:
-    return field(default_factory=lambda: array(code), repr=False)
-
-
-def _reals(code: str) -> array[float]:
-    return field(default_factory=lambda: array(code), repr=False)
+def _column(code: str, compare: bool = True) -> Any:
+    return field(default_factory=lambda: array(code), repr=False, compare=compare)
 
 
 @dataclass(slots=True)
@@ -57,13 +54,13 @@ class SampleView:
     slot: int = -1
     parts: list[str] = field(default_factory=list, compare=False)  # of `text`, in order
     tokens: array[int] = _column("i")
-    logprobs: array[float] = _reals("f")
-    token_times: array[float] = _reals("d")
+    logprobs: array[float] = _column("f")
+    token_times: array[float] = _column("d")
     text_ends: array[int] = _column("H")  # where each token's part of `text` ends; wider once the text is long
     tail: int = field(default=0, repr=False)  # characters of `text` that came with the end
     # What `at` cannot tell from the tokens. Between two marks `computed` grows by the tokens that come out.
-    _mark_times: array[float] = field(default_factory=lambda: array("d"), repr=False, compare=False)
-    _marks: array[int] = field(default_factory=lambda: array("i"), repr=False, compare=False)
+    _mark_times: array[float] = _column("d", compare=False)
+    _marks: array[int] = _column("i", compare=False)
     marked: tuple[State | None, int, int, int] = field(default=_UNMARKED, repr=False, compare=False)  # the last mark
 
     def add(self, token: int, logprob: float, time: float, text: str) -> None:
@@ -90,9 +87,8 @@ class SampleView:
         """It is over; what was held back until now comes with it, the tail as the last token's."""
         self.state, self.ended, self.reason, self.error = State.FINISHED, ended.time, ended.reason, ended.error
         at = 0
-        for token, logprob, end in zip(
-            ended.token.tolist(), ended.logprob.tolist(), ended.text_end.tolist(), strict=True
-        ):
+        columns = ended.token.tolist(), ended.logprob.tolist(), ended.text_end.tolist()
+        for token, logprob, end in zip(*columns, strict=True):
             self.add(token, logprob, ended.time, ended.text[at:end])
             at = end
         tail = ended.text[at:]
@@ -144,9 +140,8 @@ class SampleView:
         columns = self.tokens[:tokens], self.logprobs[:tokens], self.token_times[:tokens], text_ends
         marked = self._mark_times[:marks], self._marks[: _WIDTH * marks]
         computed = lead + tokens
-        return SampleView(
-            self.branch, _STATES[code], None, None, "", computed, reused, slot, parts, *columns, 0, *marked
-        )
+        stood = _STATES[code], None, None, "", computed, reused, slot, parts
+        return SampleView(self.branch, *stood, *columns, 0, *marked)
 
 
 @dataclass(slots=True)
@@ -247,10 +242,6 @@ class RequestView:
         return min((s.token_times[0] for s in self.samples if s.token_times), default=None)
 
     @property
-    def last_token(self) -> float | None:
-        return max((s.token_times[-1] for s in self.samples if s.token_times), default=None)
-
-    @property
     def ttft(self) -> float | None:
         """Time to first token, seconds: first token of any sample minus submit."""
         first = self.first_token
@@ -322,9 +313,8 @@ class RequestIndex:
             sample.slot, sample.computed = slot, first + count
             if view.scheduled is None:
                 view.scheduled = started
-        for row, token, logprob, end in zip(
-            step.token_row.tolist(), step.token.tolist(), step.logprob.tolist(), step.text_end.tolist(), strict=True
-        ):
+        emitted = step.token_row, step.token, step.logprob, step.text_end
+        for row, token, logprob, end in zip(*(c.tolist() for c in emitted), strict=True):
             sample = samples[row]
             sample.add(token, logprob, ended, text[at:end])
             at = end

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from math import isfinite
 
-from engine.config.specs import InvalidInput
+from engine.config.checks import check
 
 SLO_NAMES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "p99 ITL", "e2e": "E2E latency"}
 
@@ -23,8 +23,8 @@ class Slo:
     def __post_init__(self) -> None:
         for f in fields(self):
             limit = getattr(self, f.name)
-            if limit is not None and not (isfinite(limit) and limit > 0):
-                raise InvalidInput(f"slo_{f.name}={limit}: must be a number of seconds above 0")
+            ok = limit is None or (isfinite(limit) and limit > 0)
+            check(ok, f"slo_{f.name}", limit, "must be a number of seconds above 0")
 
     @property
     def limits(self) -> dict[str, float]:

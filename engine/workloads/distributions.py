@@ -8,7 +8,7 @@ from itertools import accumulate
 from random import Random
 from typing import Any
 
-from engine.config.specs import InvalidInput
+from engine.config.checks import InvalidInput, number, one_of, whole
 
 MOST_TOKENS = 10_000_000
 ARRIVALS = {
@@ -19,18 +19,9 @@ ARRIVALS = {
 }
 
 
-def number(key: str, value: object, low: float, high: float, rule: str) -> float:
-    """`value` when it is a number in [low, high], else InvalidInput. `rule` says what it must be."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
-        raise InvalidInput(f"{key}={value!r}: {rule}")
-    return float(value)
-
-
-def whole(key: str, value: object, low: int, high: int = MOST_TOKENS) -> int:
-    """`value` when it is a whole number in [low, high], else InvalidInput."""
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise InvalidInput(f"{key}={value!r}: must be a whole number from {low:,} to {high:,}")
-    return value
+def tokens(key: str, value: object, low: int = 1) -> int:
+    """A number of tokens, else InvalidInput."""
+    return whole(key, value, low, MOST_TOKENS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +73,7 @@ def read_lengths(key: str, value: Any) -> Lengths:
     if isinstance(value, Lengths):
         return value
     if not isinstance(value, dict):
-        return Lengths("fixed", whole(key, value, 1))
+        return Lengths("fixed", tokens(key, value))
     kind, table = next(iter(value.items())) if len(value) == 1 else ("", None)
     if kind not in ("uniform", "lognormal") or not isinstance(table, dict):
         raise InvalidInput(
@@ -94,13 +85,13 @@ def read_lengths(key: str, value: Any) -> Lengths:
         if name not in known:
             raise InvalidInput(f"{key}.{kind}: unknown key {name!r}; use {', '.join(sorted(known))}")
     if kind == "uniform":
-        mean = whole(f"{key}.mean", table.get("mean"), 1)
+        mean = tokens(f"{key}.mean", table.get("mean"))
         spread = number(f"{key}.spread", table.get("spread"), 0.0, 1.0, "must be from 0 to 1, e.g. 0.5 for ± 50 %")
         return Lengths("uniform", mean, spread)
-    median = whole(f"{key}.median", table.get("median"), 1)
+    median = tokens(f"{key}.median", table.get("median"))
     sigma = number(f"{key}.sigma", table.get("sigma"), 0.0, 10.0, "must be from 0 to 10; 1 is a heavy tail")
-    least = whole(f"{key}.min", table.get("min", 1), 1)
-    return Lengths("lognormal", median, sigma, least, whole(f"{key}.max", table.get("max"), least))
+    least = tokens(f"{key}.min", table.get("min", 1))
+    return Lengths("lognormal", median, sigma, least, tokens(f"{key}.max", table.get("max"), least))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +108,7 @@ class Times:
     start: float = 0.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.kind, str) or self.kind not in ARRIVALS:
-            raise InvalidInput(f"arrivals={self.kind!r}: must be one of {', '.join(ARRIVALS)}")
+        one_of("arrivals", self.kind, ARRIVALS)
         number("rate", self.rate, 1e-6, math.inf, "must be above 0 requests a second; inf is all at once")
         number("burstiness", self.burstiness, 1e-3, 1e6, "must be above 0; 1 is Poisson, below 1 comes in bursts")
         number("start", self.start, 0.0, 86_400.0, "must be from 0 to 86,400 seconds")

@@ -7,10 +7,11 @@ from pathlib import Path
 from random import Random
 
 import resources
-from engine.config.specs import InvalidInput, Prompt, SamplingParams
-from engine.workloads.distributions import Times, whole
+from engine.config.checks import InvalidInput, whole
+from engine.config.specs import Prompt, SamplingParams
+from engine.workloads.distributions import Times
 from engine.workloads.prompt_files import PromptFile, read_jsonl, read_sharegpt, read_text
-from engine.workloads.recipes import MOST_REQUESTS, changed, cook, read_recipe
+from engine.workloads.recipes import MOST_REQUESTS, MOST_SEED, changed, cook, read_recipe
 from engine.workloads.templates import expand_template
 from engine.workloads.tokens import TokenCounter, counter_for
 from engine.workloads.workload import Suggestion, Workload
@@ -72,18 +73,26 @@ def load_workload(
     elif path.suffix not in (".toml", *PROMPT_FILES):
         kinds = ", ".join((".toml", *PROMPT_FILES))
         raise InvalidInput(f"no workload {str(source)!r}: give one of {', '.join(SHIPPED)}, or a file ({kinds})")
+
+    def timed(times: Times) -> Times:
+        return times.with_(arrivals, rate, burstiness)
+
     counter = counter_for(model_folder)
     if path.suffix != ".toml":
         params, chat = params or SamplingParams(), counter.chat if chat is None else chat
         found = _read_prompts(path, counter, params, chat, count, seed or 0)
         prompts = found.arrivals
         if (arrivals, rate, burstiness) != (None,) * 3 or not found.timed:
-            drawn = Times().with_(arrivals, rate, burstiness).draw(len(prompts), Random(f"{seed or 0}/times"))
+            drawn = timed(Times()).draw(len(prompts), Random(f"{seed or 0}/times"))
             prompts = tuple(replace(a, time=time) for a, time in zip(prompts, drawn, strict=True))
         return Workload(path.name, prompts, concurrency, found.dropped, estimated=not counter.exact)
     if params is not None:
         raise InvalidInput(f"params: the workload {path.stem} says itself how it samples; use Workload.with_params")
-    recipe = changed(read_recipe(path), seed, count, arrivals, rate, burstiness, concurrency, chat)
+    recipe = changed(read_recipe(path), timed, count, chat)
+    if seed is not None:
+        recipe = replace(recipe, seed=whole("seed", seed, 0, MOST_SEED))
+    if concurrency is not None:
+        recipe = replace(recipe, concurrency=concurrency)
     try:
         return cook(recipe, counter)
     except InvalidInput as error:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
+from math import inf
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from engine.config.specs import InvalidInput, Prompt, SamplingParams
+from engine.config.checks import InvalidInput, known_keys, number, text
+from engine.config.specs import Prompt, SamplingParams
 from engine.workloads.tokens import TokenCounter
 from engine.workloads.workload import Arrival
 
@@ -33,15 +35,15 @@ class PromptFile:
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Numbered lines that are not empty. Raises InvalidInput."""
-    for number, line in enumerate(_read(path).removeprefix(b"\xef\xbb\xbf").splitlines(), 1):
+    for at, line in enumerate(_read(path).removeprefix(b"\xef\xbb\xbf").splitlines(), 1):
         try:
-            text = line.decode("utf-8")
+            decoded = line.decode("utf-8")
         except UnicodeDecodeError as error:
             raise InvalidInput(
-                f"{path}, line {number}, byte {error.start + 1}: not UTF-8; save the file as UTF-8 and try again"
+                f"{path}, line {at}, byte {error.start + 1}: not UTF-8; save the file as UTF-8 and try again"
             ) from error
-        if text.strip():
-            yield number, text
+        if decoded.strip():
+            yield at, decoded
 
 
 def _read(path: Path) -> bytes:
@@ -66,14 +68,23 @@ def as_prompt(text: str, chat: bool) -> Prompt:
 
 def read_text(path: Path, counter: TokenCounter, params: SamplingParams, chat: bool) -> PromptFile:
     """A prompt a line, all at once. Raises InvalidInput."""
+    return PromptFile(_arrivals(path, counter, lambda line: Arrival(0.0, as_prompt(line, chat), params), "one a line"))
+
+
+def _arrivals(path: Path, counter: TokenCounter, read: Callable[[str], Arrival], write: str) -> tuple[Arrival, ...]:
+    """What `read` makes of each line. Raises InvalidInput with the line that is wrong, or `write` as the remedy."""
     arrivals = []
-    for number, line in _lines(path):
-        prompt = as_prompt(line, chat)
-        _check_fits(f"{path}, line {number}", prompt, counter)
-        arrivals.append(Arrival(0.0, prompt, params))
+    for at, line in _lines(path):
+        where = f"{path}, line {at}"
+        try:
+            arrival = read(line)
+        except InvalidInput as error:
+            raise InvalidInput(f"{where}: {error}") from None
+        _check_fits(where, arrival.prompt, counter)
+        arrivals.append(arrival)
     if not arrivals:
-        raise InvalidInput(f"the prompt file {path} has no prompts; write one a line")
-    return PromptFile(tuple(arrivals))
+        raise InvalidInput(f"the prompt file {path} has no prompts; write {write}")
+    return tuple(arrivals)
 
 
 def _check_fits(where: str, prompt: Prompt, counter: TokenCounter) -> None:
@@ -95,44 +106,32 @@ def _check_fits(where: str, prompt: Prompt, counter: TokenCounter) -> None:
 def read_jsonl(path: Path, counter: TokenCounter, params: SamplingParams, chat: bool) -> PromptFile:
     """An object a line: prompt (text, sent as a chat where the model has one), messages, text (sent as it is) or
     token_ids; then, as wanted, time, label and any of SamplingParams. Raises InvalidInput with the line and key."""
-    arrivals, timed = [], False
-    for number, line in _lines(path):
-        where = f"{path}, line {number}"
+    timed = False
+
+    def read(line: str) -> Arrival:
+        nonlocal timed
         try:
             entry = json.loads(line)
         except ValueError as error:
-            raise InvalidInput(f"{where}: not JSON: {error}; write one object a line") from error
+            raise InvalidInput(f"not JSON: {error}; write one object a line") from error
         if not isinstance(entry, dict):
-            raise InvalidInput(f'{where}: {line.strip()[:60]!r} is no object; write {{"prompt": "…"}}')
+            raise InvalidInput(f'{line.strip()[:60]!r} is no object; write {{"prompt": "…"}}')
         timed |= "time" in entry
-        try:
-            arrival = _arrival(entry, params, chat)
-        except InvalidInput as error:
-            raise InvalidInput(f"{where}: {error}") from None
-        _check_fits(where, arrival.prompt, counter)
-        arrivals.append(arrival)
-    if not arrivals:
-        raise InvalidInput(f'the prompt file {path} has no prompts; write an object such as {{"prompt": "…"}} a line')
-    return PromptFile(tuple(arrivals), timed)
+        return _arrival(entry, params, chat)
+
+    return PromptFile(_arrivals(path, counter, read, 'an object such as {"prompt": "…"} a line'), timed)
 
 
 def _arrival(entry: dict[str, Any], params: SamplingParams, chat: bool) -> Arrival:
-    for key in entry:
-        if key not in (*_PROMPTS, *_SAMPLING, "time", "label"):
-            known = ", ".join((*_PROMPTS, "time", "label", *_SAMPLING))
-            raise InvalidInput(f"unknown key {key!r}; known are {known}")
+    known_keys(entry, (*_PROMPTS, "time", "label", *_SAMPLING))
     given = [key for key in _PROMPTS if key in entry]
     if len(given) != 1:
         has = f"has {' and '.join(given)}" if given else "has no prompt"
         raise InvalidInput(f"{has}; give one of {', '.join(_PROMPTS)}")
-    seconds = entry.get("time", 0.0)
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        raise InvalidInput(f"time={seconds!r}: must be a number of seconds of at least 0")
-    label = entry.get("label", "")
-    if not isinstance(label, str):
-        raise InvalidInput(f"label={label!r}: must be text")
+    seconds = number("time", entry.get("time", 0.0), -inf, inf, "must be a number of seconds of at least 0")
+    label = text("label", entry.get("label", ""))
     sampling = {key: value for key, value in entry.items() if key in _SAMPLING}
-    return Arrival(float(seconds), _prompt(given[0], entry[given[0]], chat), params.with_(**sampling), label)
+    return Arrival(seconds, _prompt(given[0], entry[given[0]], chat), params.with_(**sampling), label)
 
 
 def _prompt(key: str, value: Any, chat: bool) -> Prompt:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import math
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from engine.config.specs import InvalidInput, Message, Prompt, SamplingParams
-from engine.workloads.distributions import Lengths, Times, number, read_lengths, whole
+from engine.config.checks import InvalidInput, check, known_keys, number, text, whole
+from engine.config.specs import Message, Prompt, SamplingParams
+from engine.workloads.distributions import MOST_TOKENS, Lengths, Times, read_lengths, tokens
 from engine.workloads.texts import asks, stories, text_of
 from engine.workloads.tokens import TokenCounter
 from engine.workloads.workload import Arrival, Suggestion, Workload
 
 MOST_REQUESTS = 100_000
+MOST_SEED = 2**63
 _TOP = ("name", "title", "description", "seed", "concurrency", "race", "requests")
 _RACE = ("kv_tokens", "lanes")
 _GROUP = tuple(
@@ -78,37 +79,28 @@ def read_recipe(path: Path) -> Recipe:
 
 
 def _known(where: str, table: Any, keys: tuple[str, ...]) -> dict[str, Any]:
-    if not isinstance(table, dict):
-        raise InvalidInput(f"{where}={table!r}: must be a table")
-    for key in table:
-        if key not in keys:
-            raise InvalidInput(f"{where + ': ' if where else ''}unknown key {key!r}; known are {', '.join(keys)}")
+    check(isinstance(table, dict), where, table, "must be a table")
+    known_keys(table, keys, f"{where}: ")
     return table
 
 
-def _text(key: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise InvalidInput(f"{key}={value!r}: must be text")
-    return value
-
-
 def _recipe(table: dict[str, Any], stem: str) -> Recipe:
-    _known("", table, _TOP)
+    known_keys(table, _TOP)
     race = _known("race", table.get("race", {}), _RACE)
     lanes = race.get("lanes", [])
-    if not isinstance(lanes, list) or not all(isinstance(lane, str) and lane for lane in lanes):
-        raise InvalidInput(f'race.lanes={lanes!r}: must be a list such as ["static:8", "continuous"]')
+    named = isinstance(lanes, list) and all(isinstance(lane, str) and lane for lane in lanes)
+    check(named, "race.lanes", lanes, 'must be a list such as ["static:8", "continuous"]')
     groups = table.get("requests")
     if not isinstance(groups, list) or not groups:
         raise InvalidInput("has no requests; write a table [[requests]] with count, prompt_tokens and output_tokens")
-    kv_tokens = whole("race.kv_tokens", race["kv_tokens"], 1) if "kv_tokens" in race else None
+    kv_tokens = tokens("race.kv_tokens", race["kv_tokens"]) if "kv_tokens" in race else None
     return Recipe(
-        _text("name", table.get("name", stem)),
+        text("name", table.get("name", stem)),
         tuple(_group(f"requests[{i}]", group) for i, group in enumerate(groups)),
-        _text("title", table.get("title", "")),
-        _text("description", table.get("description", "")),
-        whole("seed", table.get("seed", 0), 0, 2**63),
-        whole("concurrency", table["concurrency"], 1) if "concurrency" in table else None,
+        text("title", table.get("title", "")),
+        text("description", table.get("description", "")),
+        whole("seed", table.get("seed", 0), 0, MOST_SEED),
+        whole("concurrency", table["concurrency"], 1, MOST_TOKENS) if "concurrency" in table else None,
         Suggestion(kv_tokens, tuple(lanes)),
     )
 
@@ -124,16 +116,11 @@ def _group(where: str, table: Any) -> Group:
             remedy = "give it with turns above 1, or leave it out" if key in table else "conversations of turns need it"
             raise InvalidInput(f"{where}.{key}: {remedy}")
     chat = table.get("chat")
-    if chat is not None and not isinstance(chat, bool):
-        raise InvalidInput(f"{where}.chat={chat!r}: must be true or false")
+    check(chat is None or isinstance(chat, bool), f"{where}.chat", chat, "must be true or false")
     seconds = "must be from 0 to 86,400 seconds"
     try:
-        times = Times(
-            table.get("arrivals", "at once"),
-            table.get("rate", math.inf),
-            table.get("burstiness", 1.0),
-            table.get("start", 0.0),
-        )
+        named = {"arrivals": "kind", "rate": "rate", "burstiness": "burstiness", "start": "start"}
+        times = Times(**{name: table[key] for key, name in named.items() if key in table})
     except InvalidInput as error:
         raise InvalidInput(f"{where}.{error}") from None
     return Group(
@@ -141,13 +128,13 @@ def _group(where: str, table: Any) -> Group:
         times,
         read_lengths(f"{where}.prompt_tokens", table["prompt_tokens"]),
         read_lengths(f"{where}.output_tokens", table["output_tokens"]),
-        whole(f"{where}.system_tokens", table.get("system_tokens", 0), 0),
+        tokens(f"{where}.system_tokens", table.get("system_tokens", 0), 0),
         turns,
         number(f"{where}.pause", table.get("pause", 0.0), 0.0, 86_400.0, seconds),
         read_lengths(f"{where}.answer_tokens", table["answer_tokens"]) if turns > 1 else None,
         number(f"{where}.temperature", table.get("temperature", 0.0), 0.0, 100.0, "must be between 0 (greedy) and 100"),
         chat,
-        _text(f"{where}.label", table.get("label", "")),
+        text(f"{where}.label", table.get("label", "")),
     )
 
 
@@ -163,15 +150,8 @@ def cook(recipe: Recipe, counter: TokenCounter) -> Workload:
     arrivals = [
         arrival for i, group in enumerate(recipe.groups) for arrival in _arrivals(group, i, recipe.seed, counter)
     ]
-    return Workload(
-        recipe.name,
-        tuple(arrivals),
-        recipe.concurrency,
-        recipe.description,
-        recipe.title,
-        recipe.suggested,
-        not counter.exact,
-    )
+    about = recipe.description, recipe.title, recipe.suggested
+    return Workload(recipe.name, tuple(arrivals), recipe.concurrency, *about, estimated=not counter.exact)
 
 
 def _arrivals(group: Group, index: int, seed: int, counter: TokenCounter) -> Iterator[Arrival]:
@@ -183,8 +163,8 @@ def _arrivals(group: Group, index: int, seed: int, counter: TokenCounter) -> Ite
     lengths, outputs, words = chance("prompt"), chance("output"), chance("words")
     system: list[Message] = []
     if group.system:
-        text = text_of(group.system, counter, chance("system"), stories().system)
-        system = [{"role": "system", "content": text}]
+        told = text_of(group.system, counter, chance("system"), stories().system)
+        system = [{"role": "system", "content": told}]
     params = SamplingParams(temperature=group.temperature, ignore_eos=True)
     openings = asks(group.count, seed + index)
     for opening, start in zip(openings, group.times.draw(group.count, chance("times")), strict=True):
@@ -208,27 +188,11 @@ def _arrivals(group: Group, index: int, seed: int, counter: TokenCounter) -> Ite
                 messages.append({"role": "assistant", "content": answer})
 
 
-def changed(
-    recipe: Recipe,
-    seed: int | None,
-    count: int | None,
-    arrivals: str | None,
-    rate: float | None,
-    burstiness: float | None,
-    concurrency: int | None,
-    chat: bool | None,
-) -> Recipe:
+def changed(recipe: Recipe, times: Callable[[Times], Times], count: int | None, chat: bool | None) -> Recipe:
     """A copy with what is given changed: `count` and the times in the first group alone. Raises InvalidInput."""
     first, *others = recipe.groups
-    first = replace(first, times=first.times.with_(arrivals, rate, burstiness))
+    first = replace(first, times=times(first.times))
     if count is not None:
         first = replace(first, count=whole("count", count, 1, MOST_REQUESTS))
-    groups = [first, *others]
-    if chat is not None:
-        groups = [replace(group, chat=chat) for group in groups]
-    return replace(
-        recipe,
-        groups=tuple(groups),
-        seed=recipe.seed if seed is None else whole("seed", seed, 0, 2**63),
-        concurrency=recipe.concurrency if concurrency is None else concurrency,
-    )
+    groups = (group if chat is None else replace(group, chat=chat) for group in (first, *others))
+    return replace(recipe, groups=tuple(groups))

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from math import isfinite
 
-from engine.config.specs import InvalidInput, Prompt, SamplingParams
+from engine.config.checks import check, whole
+from engine.config.specs import Prompt, SamplingParams
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +20,7 @@ class Arrival:
     label: str = ""
 
     def __post_init__(self) -> None:
-        if not (isfinite(self.time) and self.time >= 0):
-            raise InvalidInput(f"time={self.time!r}: must be a number of seconds of at least 0")
+        check(isfinite(self.time) and self.time >= 0, "time", self.time, "must be a number of seconds of at least 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,9 @@ class Workload:
     estimated: bool = False
 
     def __post_init__(self) -> None:
-        limit = self.concurrency
-        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-            raise InvalidInput(
-                f"concurrency={limit!r}: must be a whole number of at least 1; leave it out for no limit"
-            )
+        if self.concurrency is not None:
+            limit = "must be a whole number of at least 1; leave it out for no limit"
+            whole("concurrency", self.concurrency, rule=limit)
         object.__setattr__(self, "arrivals", tuple(sorted(self.arrivals, key=lambda a: a.time)))
 
     def __len__(self) -> int:

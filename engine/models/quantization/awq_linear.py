@@ -41,11 +41,6 @@ class AwqLinear(nn.Module):
     qzeros: Tensor
     scales: Tensor
 
-    @property
-    def stored_bytes(self) -> int:
-        """Bytes of the weights with their zeros and scales, as held now."""
-        return sum(t.numel() * t.element_size() for t in (self.qweight, self.qzeros, self.scales))
-
     def weight_in(self, dtype: torch.dtype) -> Tensor:
         """The dense weight [out_features, in_features]; exact in float32."""
         return dequantize(self.qweight, self.qzeros, self.scales, dtype)
@@ -84,11 +79,6 @@ class Int4Linear(nn.Module):
 
     packed: Tensor
     scales: Tensor
-
-    @property
-    def stored_bytes(self) -> int:
-        """Bytes of the weights with their offsets and scales, as held now."""
-        return sum(t.numel() * t.element_size() for t in (self.packed, self.scales))
 
     def _codes(self, block: int) -> Tensor:
         """The codes [in_features, out_features] in bfloat16: a block's first half is in the low bits, by inputs."""

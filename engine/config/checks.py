@@ -1,0 +1,47 @@
+"""Checks of what a person gives: what fails is named, with its value and the rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+
+class InvalidInput(ValueError):
+    """A value the engine cannot take: the message names it, the limit and the remedy."""
+
+
+def check(ok: bool, name: str, value: object, rule: str) -> None:
+    if not ok:
+        raise InvalidInput(f"{name}={value!r}: {rule}")
+
+
+def one_of(name: str, value: object, choices: Iterable[object]) -> None:
+    known = tuple(choices)
+    check(value in known, name, value, f"must be one of {', '.join(map(str, known))}")
+
+
+def whole(name: str, value: Any, low: int = 1, high: int | None = None, rule: str = "") -> int:
+    """`value` where it is a whole number in [low, high]."""
+    limits = f"of at least {low:,}" if high is None else f"from {low:,} to {high:,}"
+    ok = isinstance(value, int) and not isinstance(value, bool) and low <= value and (high is None or value <= high)
+    check(ok, name, value, rule or f"must be a whole number {limits}")
+    return int(value)
+
+
+def number(name: str, value: Any, low: float, high: float, rule: str) -> float:
+    """`value` where it is a number in [low, high]: nan is in no such range."""
+    ok = isinstance(value, (int, float)) and not isinstance(value, bool) and low <= value <= high
+    check(ok, name, value, rule)
+    return float(value)
+
+
+def text(name: str, value: Any) -> str:
+    check(isinstance(value, str), name, value, "must be text")
+    return str(value)
+
+
+def known_keys(table: Iterable[str], keys: Iterable[str], where: str = "") -> None:
+    known = tuple(keys)
+    for key in table:
+        if key not in known:
+            raise InvalidInput(f"{where}unknown key {key!r}; known are {', '.join(known)}")
