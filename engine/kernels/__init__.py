@@ -1,1 +1,1 @@
-"""Attention: over the paged KV cache in Triton, on the CPU and as a slow oracle; over padded rows in plain torch."""
+"""What computes: Triton kernels for a GPU, plain torch for a CPU; attention, sampling, norms, packed weights."""

@@ -67,16 +67,7 @@ def side_by_side(  # type: ignore[no-untyped-def]
 
 
 @jit
-def add_columns(
-    even: tl.tensor,
-    odd: tl.tensor,
-    x: tl.tensor,
-    words: tl.tensor,
-    zeros: tl.tensor,
-    scales: tl.tensor,
-    mask: tl.tensor,
-    PAIR: tl.constexpr,
-) -> tuple[tl.tensor, tl.tensor]:
+def add_columns(even, odd, x, words, zeros, scales, mask, PAIR: tl.constexpr):  # type: ignore[no-untyped-def]
     """Totals [M, words] of columns 2 * PAIR and 2 * PAIR + 1 of each word, plus x times them.
 
     `scales` are pointers to the words' pairs of scales, held as int32.

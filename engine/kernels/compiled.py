@@ -39,7 +39,6 @@ WARPS = {80: 64, 89: 48, 90: 64, 100: 64}  # of a multiprocessor; it holds half 
 REGISTERS = 65536  # of a multiprocessor
 _DTYPES = torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8
 TYPES = dict(zip(_DTYPES, "fp32 fp16 bf16 i32 i64 u8".split()))
-EVERY_OPTION = {"window": True, "softcap": True, "sinks": True}  # of attention
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,20 +136,17 @@ def attention(
     group: int = 4,
     queries: int = 1,
     block_size: int = 16,
-    window: bool = False,
-    softcap: bool = False,
-    sinks: bool = False,
+    every_option: bool = False,
 ) -> list[Launch]:
     """The kernels of one call: plan, attention, merge. `queries` are the tokens of each short row, or of all long
-    ones."""
+    ones; `every_option` of attention is asked for, or none."""
     rows, kv_heads = 64, 8
     heads = kv_heads * group
     q = empty(rows * queries if kind is Rows.SHORT else queries, heads, head_dim, dtype=dtype)
     cache = empty(1000, block_size, kv_heads, head_dim, dtype=dtype)
     short = rows if kind is Rows.SHORT else 0
     packed = PackedRows(empty(rows + 1), empty(rows), empty(rows, 4096), empty(rows), short)
-    sink = empty(heads, dtype=dtype) if sinks else None
-    options = Options(0.1, 1000 if window else None, 30.0 if softcap else None, sink)
+    options = Options(0.1, 1000, 30.0, empty(heads, dtype=dtype)) if every_option else Options(0.1)
     # So many processors that rows of either kind may be split.
     return launches(q, q, cache, cache, packed, options, sm=sm, processors=1000)
 
@@ -179,7 +175,7 @@ def drawing(vocabulary: int, dtype: torch.dtype) -> list[Launch]:
     """The kernels that draw the tokens of 64 rows with limits."""
     logits, slots, seen = empty(64, vocabulary, dtype=dtype), empty(64), empty(257, vocabulary, dtype=torch.uint8)
     state = empty(257, sampling.WORDS), seen, empty(257, dtype=torch.int64)
-    return sampling.launches(logits, slots, slots, *state, limited=True)[0]
+    return sampling.sample(logits, slots, slots, *state, limited=True)[0]
 
 
 def norm(x: Tensor, rounding: Rounding) -> Launch:
@@ -257,13 +253,13 @@ def shipped(sm: int) -> dict[str, Launch]:
         kinds = [(Rows.SHORT, 1), (Rows.SHORT, SHORT), (Rows.LONG, 512)]
         for kind, queries in kinds[-1:] if dtype is fp16 else kinds:
             name = f"attention {kind.value} {queries} {sizes}"
-            _, attend, merge = attention(sm, kind, dtype, head_dim, queries=queries, **EVERY_OPTION)
+            _, attend, merge = attention(sm, kind, dtype, head_dim, queries=queries, every_option=True)
             found.append((name, attend))
             if dtype is bf16:  # fewer options may take more registers
                 found.append((f"{name} plain", attention(sm, kind, dtype, head_dim, queries=queries)[1]))
         found.append((f"merge {sizes}", merge))
         found.append((f"store_kv {sizes}", storing(dtype, head_dim)))
-    found.append(("plan", attention(sm, Rows.SHORT, bf16, 128, **EVERY_OPTION)[0]))
+    found.append(("plan", attention(sm, Rows.SHORT, bf16, 128, every_option=True)[0]))
     found += [(_name(launch), launch) for launch in making_inputs()]
     for vocabulary, dtype in ((151_936, bf16), (32_000, fp16), (128_256, fp32)):
         found += [(f"{_name(launch)} {vocabulary} {TYPES[dtype]}", launch) for launch in drawing(vocabulary, dtype)]

@@ -51,7 +51,9 @@ class PackedRows:
 
     query_starts: Tensor  # int32 [rows + 1]
     context_lengths: Tensor  # int32 [rows], this step's tokens included
-    block_tables: Tensor  # int32 [tables, max_blocks]
+    # int32 [tables, max_blocks]: entry i holds positions [i * block_size, (i + 1) * block_size); those that hold none
+    # that some query of the row may see are never read
+    block_tables: Tensor
     table_rows: Tensor | None = None  # int32 [rows]: which table is each row's; None: row r's is table r
     short: int = 0  # the first `short` rows have at most SHORT query tokens each
     short_queries: int = 1  # that a short row is likely to have: tiles are chosen by it, no result depends on it

@@ -23,14 +23,9 @@ __all__ = ["SHORT", "PackedRows", "paged_attention"]
 
 
 @jit
-def blocks_of_tile(
-    block_table: tl.tensor,
-    tile: tl.tensor,
-    first_key: tl.tensor,
-    last_key: tl.tensor,
-    BLOCK_SIZE: tl.constexpr,
-    BLOCK_KEYS: tl.constexpr,
-) -> tl.tensor:
+def blocks_of_tile(  # type: ignore[no-untyped-def]
+    block_table, tile, first_key, last_key, BLOCK_SIZE: tl.constexpr, BLOCK_KEYS: tl.constexpr
+):
     """The blocks that hold a tile's keys: one of each key, or one of all where a tile lies in one block.
 
     No entry of positions outside [first_key, last_key) is read.
@@ -271,9 +266,12 @@ def paged_attention(
     tiling: Tiling | None = None,
     processors: int | None = None,
 ) -> Tensor:
-    """Attention of the packed rows, `[tokens, heads, head_dim]`; contract of `reference.paged_attention`.
+    """Causal attention of the rows' packed query tokens over their context, `[tokens, heads, head_dim]` like q.
 
-    q and both caches share one dtype; head_dim is 32 to 256; scale is positive. `out`, written and returned where it is
+    q and both caches share one dtype; head_dim is 32 to 256; scale is positive. The caches are `[blocks, block_size,
+    kv_heads, head_dim]`, any strides, last dimension contiguous, and hold this step's keys and values already. Query
+    head h reads KV head h // (heads / kv_heads); query j of a row is at position context_length - query_length + j.
+    Output of tokens that belong to no row is unspecified. `out`, written and returned where it is
     given, is shaped like q with a contiguous last dimension. `tiling` and `processors` take the place of what the
     device would get, for measurements and tests. Never waits for the device and allocates through torch alone, so it
     can be captured in a CUDA graph; gives the same bits each time.

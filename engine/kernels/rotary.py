@@ -12,25 +12,14 @@ PAIRS = 1024  # of dimensions that a program turns: 8 a thread of four warps
 
 
 @jit
-def turn_heads(
-    out: tl.tensor,  # first of the batch entry's elements
-    x: tl.tensor,
-    token: tl.tensor,
-    tokens: tl.tensor,
-    first: tl.tensor,
-    heads: tl.tensor,
-    x_head_stride: tl.tensor,
-    x_token_stride: tl.tensor,
-    low_cos: tl.tensor,
-    low_sin: tl.tensor,
-    high_cos: tl.tensor,
-    high_sin: tl.tensor,
-    dim: tl.tensor,
-    HALF: tl.constexpr,
-    BLOCK_HEADS: tl.constexpr,
-) -> None:
-    """Turns heads [first, first + BLOCK_HEADS) of some tokens by the tokens' tables [tokens, 1, dims]. A product is
-    rounded to the dtype of the tables, which is the wider one, a sum to that of x."""
+def turn_heads(  # type: ignore[no-untyped-def]
+    out, x, strides, token, tokens, first, heads, tables, dim, HALF: tl.constexpr, BLOCK_HEADS: tl.constexpr
+):
+    """Turns heads [first, first + BLOCK_HEADS) of some tokens of a batch entry, whose first elements are at `out` and
+    `x`, by the tokens' tables [tokens, 1, dims]. A product is rounded to the dtype of the tables, which is the wider
+    one, a sum to that of x."""
+    x_head_stride, x_token_stride = strides
+    low_cos, low_sin, high_cos, high_sin = tables
     head = (first + tl.arange(0, BLOCK_HEADS))[None, :, None]
     inside = (token < tokens) & (head < heads) & (dim < HALF)
     at = x + token * x_token_stride + head.to(tl.int64) * x_head_stride + dim
@@ -88,11 +77,11 @@ def rotary_kernel(
     out_at = batch * tokens * (HALF * 2)
     if program < q_programs:
         to, x, strides = q_out + out_at * q_heads, q + batch * q_batch_stride, (q_head_stride, q_token_stride)
-        turn_heads(to, x, token, tokens, program * BLOCK_HEADS, q_heads, *strides, *tables, dim, HALF, BLOCK_HEADS)
+        turn_heads(to, x, strides, token, tokens, program * BLOCK_HEADS, q_heads, tables, dim, HALF, BLOCK_HEADS)
     else:
         to, x, strides = k_out + out_at * k_heads, k + batch * k_batch_stride, (k_head_stride, k_token_stride)
         first = (program - q_programs) * BLOCK_HEADS
-        turn_heads(to, x, token, tokens, first, k_heads, *strides, *tables, dim, HALF, BLOCK_HEADS)
+        turn_heads(to, x, strides, token, tokens, first, k_heads, tables, dim, HALF, BLOCK_HEADS)
 
 
 def rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:

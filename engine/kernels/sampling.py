@@ -10,8 +10,6 @@ find the lowest value that is kept and the token, or, without limits, the one ch
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -212,64 +210,39 @@ def sample(
     last_tokens: Tensor,
     *,
     limited: bool,
-) -> tuple[Tensor, Tensor]:
-    """Draws a token a row: tokens int64 `[rows]`, and their log-probabilities float32 `[rows]` under the raw logits.
+) -> tuple[list[Launch], Tensor, Tensor]:
+    """The launches that draw a token a row, and what they fill: tokens int64 `[rows]`, and their log-probabilities
+    float32 `[rows]` under the raw logits.
 
     logits `[rows, vocabulary]` with adjacent columns; slots and positions int32 `[rows]`; parameters int32
     `[slots + 1, WORDS]`, of which zeros mean greedy; seen uint8 `[slots + 1, vocabulary]`, read and written for slots
     with a repetition penalty alone; last_tokens int64 `[slots + 1]`, where the tokens are kept too. `limited` tells
     whether any row limits its tokens by top-k, top-p or min-p. Nothing waits for the device.
     """
-    made, tokens, logprobs = launches(logits, slots, positions, parameters, seen, last_tokens, limited=limited)
-    for launch in made:
-        launch()
-    return tokens, logprobs
-
-
-def launches(
-    logits: Tensor,
-    slots: Tensor,
-    positions: Tensor,
-    parameters: Tensor,
-    seen: Tensor,
-    last_tokens: Tensor,
-    *,
-    limited: bool,
-) -> tuple[list[Launch], Tensor, Tensor]:
-    """The kernels of `sample` in order, and the tensors that they fill."""
     rows, vocabulary = logits.shape
     group = GROUP * next_power_of_two(-(-vocabulary // (GROUP * MOST_GROUPS)))
     chunks = -(-vocabulary // CHUNK)
     groups = chunks * (CHUNK // group)
 
-    def empty(*shape: int, dtype: torch.dtype) -> Tensor:
+    def empty(*shape: int, dtype: torch.dtype = torch.int32) -> Tensor:
         return torch.empty(shape, dtype=dtype, device=logits.device)
 
-    figures, firsts = empty(rows, 4, chunks, dtype=torch.float32), empty(rows, chunks, dtype=torch.int32)
-    highest, listed = empty(rows, groups, dtype=torch.float32), empty(rows, groups, dtype=torch.int32)
-    counts, bounds = empty(rows, dtype=torch.int32), empty(rows, dtype=torch.float32)
+    figures, firsts = empty(rows, 4, chunks, dtype=torch.float32), empty(rows, chunks)
+    highest, listed = empty(rows, groups, dtype=torch.float32), empty(rows, groups)
+    counts, bounds = empty(rows), empty(rows, dtype=torch.float32)
     tokens, logprobs = empty(rows, dtype=torch.int64), empty(rows, dtype=torch.float32)
-    shared: dict[str, Any] = {
-        "slots": slots,
-        "parameters": parameters,
-        "figures": figures,
-        "vocabulary": vocabulary,
-        "WORDS": WORDS,
-        "enable_fp_fusion": False,  # a row's bits are the same in every kernel
-    }
-    over_chunks = {"chunks": chunks, "groups": groups, "BLOCK_CHUNKS": next_power_of_two(chunks)}
-    by_value = {"UNUSED": UNUSED_BITS[logits.dtype], "listed": listed, "counts": counts, "bounds": bounds}
-    source = {"logits": logits, "seen": seen, "firsts": firsts, "row_stride": logits.stride(0)}
-    tiles = {"CHUNK": CHUNK, "GROUP": group}
-    scan = {**shared, **source, **tiles, "highest": highest, "num_warps": 4}
-    chosen = {"highest": highest, "GROUP": group, "BLOCK_GROUPS": next_power_of_two(groups), "num_warps": 8}
-    choose = shared | over_chunks | by_value | chosen
-    drawn = {"positions": positions, "tokens": tokens, "logprobs": logprobs, "last_tokens": last_tokens}
-    options = {"TILE": TILE * GROUP // group, "num_warps": 4}
-    options["maxnreg"] = 128  # left alone, ptxas spills a few registers to fit more programs
-    pick = shared | source | tiles | over_chunks | by_value | drawn | options
-    made = [Launch(scan_kernel, (rows, chunks), scan)]
+    stride, unused, block_chunks = logits.stride(0), UNUSED_BITS[logits.dtype], next_power_of_two(chunks)
+    fusion = {"enable_fp_fusion": False}  # a row's bits are the same in every kernel
+
+    scanned = logits, slots, parameters, seen, figures, firsts, highest, stride, vocabulary, WORDS, CHUNK, group
+    made = [Launch.of(scan_kernel, (rows, chunks), scanned, num_warps=4, **fusion)]
     if limited:
-        made.append(Launch(groups_kernel, (rows,), choose))
-    made.append(Launch(pick_kernel, (rows,), pick))
+        over = vocabulary, chunks, groups, WORDS, block_chunks, next_power_of_two(groups), group, unused
+        chosen = slots, parameters, figures, highest, listed, counts, bounds, *over
+        made.append(Launch.of(groups_kernel, (rows,), chosen, num_warps=8, **fusion))
+    read = logits, slots, positions, parameters, seen, figures, firsts, listed, counts, bounds
+    sizes = stride, vocabulary, chunks, groups, WORDS, CHUNK, group, TILE * GROUP // group, block_chunks, unused
+    picked = *read, tokens, logprobs, last_tokens, *sizes
+    # Left alone, ptxas spills a few registers to fit more programs.
+    made.append(Launch.of(pick_kernel, (rows,), picked, num_warps=4, maxnreg=128, **fusion))
     return made, tokens, logprobs

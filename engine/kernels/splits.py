@@ -21,14 +21,9 @@ MERGED_ROWS = 4  # rows of M that a program merges one after another, at most
 
 
 @jit
-def find_item(
-    starts: tl.tensor,
-    query_starts: tl.tensor,
-    rows: tl.tensor,
-    item: tl.tensor,
-    BLOCK_TOKENS: tl.constexpr,
-    BLOCK_ROWS: tl.constexpr,
-) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
+def find_item(  # type: ignore[no-untyped-def]
+    starts, query_starts, rows, item, BLOCK_TOKENS: tl.constexpr, BLOCK_ROWS: tl.constexpr
+):
     """A numbered item's row, its index within the row, the row's first token and query length, the item's query tile,
     its split, and of how many.
 
@@ -51,17 +46,12 @@ def find_item(
 
 
 @jit
-def row_tiles(
-    query_starts: tl.tensor,
-    context_lengths: tl.tensor,
-    at: tl.tensor,
-    rows: tl.tensor,
-    sliding_window: tl.tensor,
-    HAS_WINDOW: tl.constexpr,
-    BLOCK_TOKENS: tl.constexpr,
-    BLOCK_KEYS: tl.constexpr,
-) -> tuple[tl.tensor, tl.tensor]:
-    """Query tiles of rows, and the key tiles that their queries see together; none of rows without queries."""
+def row_tiles(  # type: ignore[no-untyped-def]
+    told, at, rows, sliding_window, HAS_WINDOW: tl.constexpr, BLOCK_TOKENS: tl.constexpr, BLOCK_KEYS: tl.constexpr
+):
+    """Query tiles of rows, and the key tiles that their queries see together; none of rows without queries. `told` are
+    the rows' query starts and context lengths."""
+    query_starts, context_lengths = told
     inside = at < rows
     queries = tl.load(query_starts + at + 1, mask=inside, other=0) - tl.load(query_starts + at, mask=inside, other=0)
     visible = tl.load(context_lengths + at, mask=inside, other=0)
@@ -85,12 +75,10 @@ def plan_splits_kernel(
     BLOCK_ROWS: tl.constexpr,
 ) -> None:
     """One program. Items exceed query tiles by less than `target`, and parts are at most twice that excess."""
-    lanes = tl.arange(0, BLOCK_ROWS)
+    lanes, told = tl.arange(0, BLOCK_ROWS), (query_starts, context_lengths)
     sums = tl.zeros([BLOCK_ROWS], tl.int64)
     for first in range(0, rows, BLOCK_ROWS):
-        tiles, keys = row_tiles(
-            query_starts, context_lengths, first + lanes, rows, sliding_window, HAS_WINDOW, BLOCK_TOKENS, BLOCK_KEYS
-        )
+        tiles, keys = row_tiles(told, first + lanes, rows, sliding_window, HAS_WINDOW, BLOCK_TOKENS, BLOCK_KEYS)
         sums += tiles.to(tl.int64) * keys
     chunk = tl.maximum((tl.sum(sums, axis=0) + target - 1) // target, least).to(tl.int32)  # key tiles of an item
 
@@ -101,9 +89,7 @@ def plan_splits_kernel(
     part = item
     for first in range(0, rows, BLOCK_ROWS):
         at = first + lanes
-        tiles, keys = row_tiles(
-            query_starts, context_lengths, at, rows, sliding_window, HAS_WINDOW, BLOCK_TOKENS, BLOCK_KEYS
-        )
+        tiles, keys = row_tiles(told, at, rows, sliding_window, HAS_WINDOW, BLOCK_TOKENS, BLOCK_KEYS)
         splits = tl.maximum((keys + chunk - 1) // chunk, 1)
         items = tiles * splits
         parts = tl.where(splits > 1, items, 0)

@@ -6,6 +6,8 @@ step needs nothing from the host but which slots take part.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from torch import Tensor
 
 from engine.kernels.jit import jit, tl
@@ -57,25 +59,32 @@ def decode_inputs_kernel(
     tl.store(lengths + slot, length + 1, mask=here & (slot != dummy))  # several rows may be dummies
 
 
-def decode_inputs(
-    ids: Tensor,
-    positions: Tensor,
-    cache_slots: Tensor,
-    contexts: Tensor,
-    row_slots: Tensor,
-    last_tokens: Tensor,
-    lengths: Tensor,
-    tables: Tensor,
-    block_size: int,
-) -> None:
+class StepInputs(NamedTuple):
+    """What a model's call reads: of each token its id, its position and its place in the KV cache, int64 `[tokens]`;
+    of each row its context's length, int32 `[rows]`."""
+
+    ids: Tensor
+    positions: Tensor
+    cache_slots: Tensor
+    contexts: Tensor
+
+
+class SlotState(NamedTuple):
+    """What the device knows of each slot: its last token int64 `[slots + 1]`, how many tokens of it the cache holds
+    int32 `[slots + 1]`, its block table int32 `[slots + 1, width]`. The last slot is the dummies'."""
+
+    last_tokens: Tensor
+    lengths: Tensor
+    tables: Tensor
+
+
+def decode_inputs(written: StepInputs, row_slots: Tensor, state: SlotState, block_size: int) -> None:
     """A token for each row's slot: the last one it sampled, at the end of what the cache holds of it.
 
-    Writes `ids`, `positions`, `cache_slots` int64 and `contexts` int32, all `[rows]`, and advances `lengths`
-    `[slots + 1]`. The last slot is the dummies': its length stays as it is.
+    Advances the slots' lengths; the dummies' stays as it is.
     """
-    rows, dummy = len(row_slots), len(lengths) - 1
-    written, state = (ids, positions, cache_slots, contexts), (last_tokens, lengths, tables)
-    sizes = rows, dummy, tables.stride(0), block_size, BLOCK
+    rows, dummy = len(row_slots), len(state.lengths) - 1
+    sizes = rows, dummy, state.tables.stride(0), block_size, BLOCK
     decode_inputs_kernel[(-(-rows // BLOCK),)](*written, row_slots, *state, *sizes, **OPTIONS)
 
 
@@ -131,26 +140,19 @@ def packed_inputs_kernel(
 
 
 def packed_inputs(
-    ids: Tensor,
-    positions: Tensor,
-    cache_slots: Tensor,
-    contexts: Tensor,
+    written: StepInputs,
     staged: Tensor,
     starts: Tensor,
     firsts: Tensor,
     row_slots: Tensor,
-    last_tokens: Tensor,
-    lengths: Tensor,
-    tables: Tensor,
+    state: SlotState,
     block_size: int,
 ) -> None:
     """The tokens of packed rows of any lengths, row r being tokens [starts[r], starts[r + 1]) from `firsts[r]` on.
 
-    `staged` int32 `[tokens]` are their ids, -1 for one that the row's slot has sampled last. Writes `ids`, `positions`,
-    `cache_slots` int64 `[tokens]`, `contexts` int32 `[rows]`, and sets the slots' `lengths`. No row is empty.
+    `staged` int32 `[tokens]` are their ids, -1 for one that the row's slot has sampled last. No row is empty. Sets the
+    slots' lengths.
     """
-    tokens, rows = len(staged), len(row_slots)
-    written, state = (ids, positions, cache_slots, contexts), (last_tokens, lengths, tables)
-    sizes = tokens, rows, tables.stride(0), block_size, BLOCK
+    sizes = len(staged), len(row_slots), state.tables.stride(0), block_size, BLOCK
     sent = staged, starts, firsts, row_slots
-    packed_inputs_kernel[(-(-tokens // BLOCK),)](*written, *sent, *state, *sizes, **OPTIONS)
+    packed_inputs_kernel[(-(-len(staged) // BLOCK),)](*written, *sent, *state, *sizes, **OPTIONS)

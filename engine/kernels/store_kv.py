@@ -49,7 +49,11 @@ def store_kv_kernel(
 
 
 def store_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tensor) -> None:
-    """Write each token's key and value into its slot of the cache, in place; contract of `reference.store_kv`."""
+    """Writes each token's key and value into its slot of the cache, in place.
+
+    k, v: `[tokens, kv_heads, head_dim]`. k_cache, v_cache: `[blocks, block_size, kv_heads, head_dim]`, any strides,
+    last dimension contiguous. slots: int64 `[tokens]`, block * block_size + offset; a negative slot is skipped.
+    """
     if len(slots):
         k = k if k.stride(-1) == 1 else k.contiguous()
         v = v if v.stride(-1) == 1 else v.contiguous()

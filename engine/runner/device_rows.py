@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.kernels.step_inputs import apply_changes
+from engine.kernels.step_inputs import SlotState, apply_changes
 from engine.runner.launched_step import staged
 from engine.scheduler.plan import Row
 from engine.scheduler.request import Branch
@@ -33,6 +33,7 @@ class DeviceRows:
         parameters, self.lengths, self.row_slots, tables = self._state.split(sizes)
         self.parameters, self.tables = parameters.view(slots + 1, words), tables.view(slots + 1, width)
         self.last_tokens = torch.zeros(slots + 1, dtype=torch.long, device=device)
+        self.state = SlotState(self.last_tokens, self.lengths, self.tables)
         self.dummy_slot = slots
         self.tables[slots] = dummy
         self.row_slots.fill_(slots)
@@ -78,22 +79,16 @@ class DeviceRows:
     def line_up(self, rows: Sequence[Row], count: int) -> None:
         """Notes what the device must hear for a decode step of these rows, filled with dummies up to `count`."""
         index, value, lengths, row_slots = self._index, self._value, self._length, self._row_slots
-        at = self._rows_at
-        for i, row in enumerate(rows):
-            slot = row.slot
-            if lengths[slot] != row.first:
-                index.append(self._lengths_at + slot)
+        for row in rows:
+            if lengths[row.slot] != row.first:
+                index.append(self._lengths_at + row.slot)
                 value.append(row.first)
-            lengths[slot] = row.first + 1
+            lengths[row.slot] = row.first + 1
+        for i, slot in enumerate([row.slot for row in rows] + [self.dummy_slot] * (count - len(rows))):
             if row_slots[i] != slot:
                 row_slots[i] = slot
-                index.append(at + i)
+                index.append(self._rows_at + i)
                 value.append(slot)
-        for i in range(len(rows), count):
-            if row_slots[i] != self.dummy_slot:
-                row_slots[i] = self.dummy_slot
-                index.append(at + i)
-                value.append(self.dummy_slot)
 
     def set_lengths(self, rows: Sequence[Row]) -> None:
         """Notes the lengths that a step of these rows sets on the device."""

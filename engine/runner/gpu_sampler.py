@@ -63,13 +63,10 @@ class DeviceSampler:
         """
         assert logits.shape[-1] == self._vocabulary, "what was seen is found by the vocabulary's size"
         params = [b.request.params for b in branches]
-        tokens, logprobs = sample(
-            logits,
-            slots,
-            positions,
-            self.parameters,
-            self._nothing_seen if self._seen is None else self._seen,
-            self._last_tokens if last_tokens is None else last_tokens,
-            limited=any(p.temperature and (p.top_k or p.top_p < 1 or p.min_p) for p in params),
-        )
+        limited = any(p.temperature and (p.top_k or p.top_p < 1 or p.min_p) for p in params)
+        seen = self._nothing_seen if self._seen is None else self._seen
+        state = self.parameters, seen, self._last_tokens if last_tokens is None else last_tokens
+        launches, tokens, logprobs = sample(logits, slots, positions, *state, limited=limited)
+        for launch in launches:
+            launch()
         return with_alternatives(tokens, logprobs, logits, params)

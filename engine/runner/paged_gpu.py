@@ -11,7 +11,7 @@ from torch import Tensor
 from engine.config.specs import EngineConfig
 from engine.kernels.paged_attention import SHORT, PackedRows
 from engine.kernels.sampling import WORDS
-from engine.kernels.step_inputs import decode_inputs, packed_inputs
+from engine.kernels.step_inputs import StepInputs, decode_inputs, packed_inputs
 from engine.memory.rules import bucket_sizes
 from engine.models.attention import current_device
 from engine.models.loading import LoadedModel
@@ -113,8 +113,7 @@ class GpuRunner(Runner):
         places, so it can be captured."""
         rows, contexts, row_slots = self._rows, self._contexts[:count], self._rows.row_slots[:count]
         ids, positions, cache_slots = self._ids[:count], self._positions[:count], self._cache_slots[:count]
-        state = rows.last_tokens, rows.lengths, rows.tables
-        decode_inputs(ids, positions, cache_slots, contexts, row_slots, *state, self.block_size)
+        decode_inputs(StepInputs(ids, positions, cache_slots, contexts), row_slots, rows.state, self.block_size)
         packed = PackedRows(self._starts[: count + 1], contexts, rows.tables, row_slots, short=count)
         batch = GpuBatch(self.k_caches, self.v_caches, cache_slots, packed)
         return self._logits(ids[None], positions[None], 0, batch, None)
@@ -123,10 +122,7 @@ class GpuRunner(Runner):
         """Rows of any lengths."""
         ids: list[int] = []
         for row in rows:
-            known = row.branch.tokens[row.first : row.first + row.count - row.fed]
-            ids += known
-            if row.fed:
-                ids.append(-1)
+            ids += row.branch.tokens[row.first : row.first + row.count - row.fed] + [-1] * row.fed
         starts = [0, *accumulate(row.count for row in rows)]
         sampling = [row for row in rows if row.samples]
         self._rows.set_lengths(rows)
@@ -141,9 +137,8 @@ class GpuRunner(Runner):
         )
         token_ids, positions, cache_slots = torch.empty(3, len(ids), dtype=torch.long, device=self._device)
         contexts = torch.empty(len(rows), dtype=torch.int32, device=self._device)
-        written, sent = (token_ids, positions, cache_slots, contexts), (staged, begins, firsts, row_slots)
-        state = self._rows.last_tokens, self._rows.lengths, self._rows.tables
-        packed_inputs(*written, *sent, *state, self.block_size)
+        written = StepInputs(token_ids, positions, cache_slots, contexts)
+        packed_inputs(written, staged, begins, firsts, row_slots, self._rows.state, self.block_size)
         short = next((i for i, row in enumerate(rows) if row.count > SHORT), len(rows))
         packed = PackedRows(begins, contexts, self._rows.tables, row_slots, short)
         batch = GpuBatch(self.k_caches, self.v_caches, cache_slots, packed)

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from torch import nn
 from transformers import AutoModelForCausalLM
 
-from engine.models.quantization.awq_layout import round_to_nearest
+from engine.bench.rounding import round_to_nearest
 
 
 def save_rounded_awq(folder: Path, out: Path, group: int = 128) -> Path:
@@ -37,10 +37,8 @@ def save_rounded_awq(folder: Path, out: Path, group: int = 128) -> Path:
         if file.suffix != ".safetensors" and file.is_file():
             shutil.copy(file, out)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    config["quantization_config"] = {
-        "quant_method": "awq", "bits": 4, "group_size": group, "version": "gemm", "zero_point": True,
-        "modules_to_not_convert": kept,
-    }  # fmt: skip
+    stored = {"quant_method": "awq", "bits": 4, "group_size": group, "version": "gemm", "zero_point": True}
+    config["quantization_config"] = {**stored, "modules_to_not_convert": kept}
     config["dtype"] = str(module.dtype).removeprefix("torch.")
     (out / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
     copies = {name: tensor.detach().clone() for name, tensor in state.items()}  # tied ones may share memory

@@ -1,1 +1,1 @@
-"""Quantized layers: AWQ's are ours, the others are libraries'."""
+"""How each quantization is loaded and computed with: bitsandbytes, torchao, AWQ."""

@@ -8,7 +8,7 @@ import torch
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("run by test_interpreted.py", allow_module_level=True)
 
-from engine.kernels.step_inputs import BLOCK, apply_changes, decode_inputs, packed_inputs
+from engine.kernels.step_inputs import BLOCK, SlotState, StepInputs, apply_changes, decode_inputs, packed_inputs
 
 SIZE = 4  # tokens a block
 
@@ -38,9 +38,8 @@ def test_a_decode_step_takes_each_slots_last_token_and_moves_on(rows: int) -> No
     slots[rows // 2 :] = rows + 5  # dummies
     ids, positions, places = poisoned(rows, rows, rows)
     contexts, before = torch.full((rows,), -77).int(), state.lengths.clone()
-    decode_inputs(
-        ids, positions, places, contexts, slots.int(), state.last_tokens, state.lengths, state.tables, SIZE
-    )  # fmt: skip
+    known = SlotState(state.last_tokens, state.lengths, state.tables)
+    decode_inputs(StepInputs(ids, positions, places, contexts), slots.int(), known, SIZE)
     assert ids.tolist() == [int(state.last_tokens[s]) for s in slots]
     assert positions.tolist() == [int(before[s]) for s in slots]
     assert places.tolist() == [state.place(s, int(before[s])) for s in slots.tolist()]
@@ -64,10 +63,8 @@ def test_packed_rows_get_their_ids_positions_and_places(counts: tuple[int, ...])
     before = state.lengths.clone()
     ids, positions, places = poisoned(tokens, tokens, tokens)
     contexts = torch.full((rows,), -77).int()
-    packed_inputs(
-        ids, positions, places, contexts, staged.int(), starts.int(), firsts.int(), slots.int(), state.last_tokens,
-        state.lengths, state.tables, SIZE,
-    )  # fmt: skip
+    written, sent = StepInputs(ids, positions, places, contexts), (staged.int(), starts.int(), firsts.int())
+    packed_inputs(written, *sent, slots.int(), SlotState(state.last_tokens, state.lengths, state.tables), SIZE)
     expected = []
     for i, count in enumerate(counts):
         slot, first = int(slots[i]), int(firsts[i])

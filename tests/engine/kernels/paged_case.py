@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.kernels import reference
 from engine.kernels.options import Options
 from engine.kernels.packed_rows import SHORT, PackedRows
+from tests.engine.kernels import oracle
 
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}  # of values near one
 
@@ -68,7 +68,7 @@ class Case:
     def expected(self) -> Tensor:
         q = self.q.double()
         metadata = (self.tables, self.query_starts, self.context_lengths)
-        return reference.paged_attention(q, self.k_cache, self.v_cache, *metadata, self.options)
+        return oracle.paged_attention(q, self.k_cache, self.v_cache, *metadata, self.options)
 
     def check(self, paged_attention: Callable[..., Tensor], short: int | None = None, **given: Any) -> PackedRows:
         """Fails unless the kernel agrees with the oracle in every element of a NaN-poisoned output. Gives the rows,
@@ -163,7 +163,7 @@ class Store:
         """Fails unless both caches end as the oracle leaves them, in every slot, bit for bit."""
         k, v, k_cache, v_cache, slots = self.arguments
         expected = [k_cache.clone(), v_cache.clone()]
-        reference.store_kv(k, v, *expected, slots)
+        oracle.store_kv(k, v, *expected, slots)
         store_kv(k, v, k_cache, v_cache, slots)
         for cache, right in zip((k_cache, v_cache), expected, strict=True):
             torch.testing.assert_close(cache, right, rtol=0, atol=0, equal_nan=True)

@@ -15,7 +15,6 @@ pytest.importorskip("triton")
 import engine
 from engine.kernels import rms_norm
 from engine.kernels.compiled import (
-    EVERY_OPTION,
     SHARED_MEMORY,
     Usage,
     attention,
@@ -131,7 +130,7 @@ def test_prefill_attention_multiplies_by_wgmma_on_hopper() -> None:
     ],
 )
 def test_attention_of_odd_sizes_spills_nothing(sm: int, kind: Rows, head_dim: int, group: int, queries: int) -> None:
-    check(attention(sm, kind, BF16, head_dim, group=group, queries=queries, **EVERY_OPTION)[1], sm)
+    check(attention(sm, kind, BF16, head_dim, group=group, queries=queries, every_option=True)[1], sm)
 
 
 def test_unknown_gpus_get_the_tilings_of_the_least_shared_memory() -> None:

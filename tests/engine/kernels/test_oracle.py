@@ -4,8 +4,8 @@ import math
 
 import torch
 
-from engine.kernels import reference
 from engine.kernels.options import Options
+from tests.engine.kernels import oracle
 
 
 def test_a_single_prefill_row_equals_torch_sdpa() -> None:
@@ -17,8 +17,8 @@ def test_a_single_prefill_row_equals_torch_sdpa() -> None:
     table = torch.tensor([[2, 0, 3, -1]], dtype=torch.int32)
     positions = torch.arange(tokens)
     slots = table[0, positions // block_size].long() * block_size + positions % block_size
-    reference.store_kv(k, v, k_cache, v_cache, slots)
-    out = reference.paged_attention(
+    oracle.store_kv(k, v, k_cache, v_cache, slots)
+    out = oracle.paged_attention(
         q, k_cache, v_cache, table, torch.tensor([0, tokens]).int(), torch.tensor([tokens]).int(), Options(0.25)
     )
 
@@ -33,8 +33,8 @@ def test_a_decode_row_equals_the_last_token_of_its_prefill() -> None:
     q = torch.randn(20, 2, 32, generator=random, dtype=torch.float64)
     cache = torch.randn(2, 2, 16, 1, 32, generator=random, dtype=torch.float64)
     table, context = torch.tensor([[1, 0]]).int(), torch.tensor([20]).int()
-    whole = reference.paged_attention(q, *cache, table, torch.tensor([0, 20]).int(), context, Options(1.0))
-    last = reference.paged_attention(q[-1:], *cache, table, torch.tensor([0, 1]).int(), context, Options(1.0))
+    whole = oracle.paged_attention(q, *cache, table, torch.tensor([0, 20]).int(), context, Options(1.0))
+    last = oracle.paged_attention(q[-1:], *cache, table, torch.tensor([0, 1]).int(), context, Options(1.0))
     torch.testing.assert_close(last, whole[-1:])
 
 
@@ -44,14 +44,14 @@ def test_a_window_of_two_sees_the_token_itself_and_the_one_before() -> None:
     k_cache = torch.zeros(1, 4, 1, 1)
     v_cache = torch.tensor([1.0, 2.0, 4.0, 8.0]).view(1, 4, 1, 1)
     arguments = (q, k_cache, v_cache, torch.tensor([[0]]).int(), torch.tensor([0, 4]).int(), torch.tensor([4]).int())
-    out = reference.paged_attention(*arguments, Options(1.0, window=2))
+    out = oracle.paged_attention(*arguments, Options(1.0, window=2))
     assert out.flatten().tolist() == [1.0, 1.5, 3.0, 6.0]
 
 
 def test_a_sink_takes_its_share_of_the_weight_and_adds_no_value() -> None:
     q, cache = torch.zeros(1, 1, 1), torch.ones(1, 16, 1, 1)
     arguments = (q, cache, cache, torch.tensor([[0]]).int(), torch.tensor([0, 1]).int(), torch.tensor([2]).int())
-    out = reference.paged_attention(*arguments, Options(1.0, sinks=torch.tensor([math.log(2.0)])))
+    out = oracle.paged_attention(*arguments, Options(1.0, sinks=torch.tensor([math.log(2.0)])))
     assert math.isclose(out.item(), 2 / (1 + 1 + 2), rel_tol=1e-6)
 
 
@@ -60,11 +60,11 @@ def test_a_softcap_bounds_the_scores_after_the_scale() -> None:
     k_cache = torch.tensor([1.0, -1.0]).view(1, 2, 1, 1)
     v_cache = torch.tensor([1.0, 0.0]).view(1, 2, 1, 1)
     arguments = (q, k_cache, v_cache, torch.tensor([[0]]).int(), torch.tensor([0, 1]).int(), torch.tensor([2]).int())
-    out = reference.paged_attention(*arguments, Options(0.5, softcap=1.0))
+    out = oracle.paged_attention(*arguments, Options(0.5, softcap=1.0))
     assert math.isclose(out.item(), 1 / (1 + math.exp(-2.0)), rel_tol=1e-6)
 
 
 def test_a_negative_slot_stores_nothing() -> None:
     cache = torch.zeros(2, 16, 1, 4)
-    reference.store_kv(torch.ones(2, 1, 4), torch.ones(2, 1, 4), cache, cache.clone(), torch.tensor([-1, 17]))
+    oracle.store_kv(torch.ones(2, 1, 4), torch.ones(2, 1, 4), cache, cache.clone(), torch.tensor([-1, 17]))
     assert cache.sum() == cache[1, 1].sum() == 4

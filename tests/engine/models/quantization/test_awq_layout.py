@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.models.quantization.awq_layout import dequantize, group_of, pack, round_to_nearest, unpack
+from engine.bench.rounding import pack_columns, round_to_nearest
+from engine.models.quantization.awq_layout import dequantize, unpack
 from tests.engine.models.quantization.scalar_awq import decode
 
 
@@ -39,7 +40,7 @@ def test_other_dtypes_round_the_exact_weight_once(dtype: torch.dtype) -> None:
 
 def test_packing_gives_back_the_words_it_unpacked() -> None:
     qweight, qzeros, _ = random_layer(64, 24, 32)
-    packed = pack(*unpack(qweight, qzeros))
+    packed = [pack_columns(codes) for codes in unpack(qweight, qzeros)]
     assert torch.equal(packed[0], qweight)
     assert torch.equal(packed[1], qzeros)
     assert packed[0].dtype == packed[1].dtype == torch.int32
@@ -51,7 +52,7 @@ def test_rounding_is_off_by_half_a_step_at_most(group: int, mean: float) -> None
     weight = torch.randn(24, 128, generator=torch.Generator().manual_seed(1)) + mean
     qweight, qzeros, scales = round_to_nearest(weight, group)
     each = 128 if group == -1 else group
-    assert (group_of(qweight, qzeros), scales.dtype) == (each, torch.float16)
+    assert (len(qweight) // len(qzeros), scales.dtype) == (each, torch.float16)
     steps = scales.float().t().repeat_interleave(each, 1)
     # Half a step for the weight; half for the zero, which moves both ends of the range by as much.
     assert ((dequantize(qweight, qzeros, scales, torch.float32) - weight).abs() <= 1.01 * steps).all()

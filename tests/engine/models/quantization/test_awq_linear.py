@@ -7,10 +7,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from engine.bench.rounding import round_to_nearest
 from engine.config.schemes import quantized_bytes
 from engine.models.packed_linear import PackedLinear, pack_linears
-from engine.models.quantization.awq_layout import round_to_nearest
 from engine.models.quantization.awq_linear import INT4_ROWS, AwqLinear, Int4Linear, make_ready, ready, stays_packed
+from engine.models.weight_count import held_bytes
 from tests.engine.models.quantization.scalar_awq import decode
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -107,13 +108,13 @@ def test_only_sixteen_bit_activations_keep_a_layer_packed() -> None:
 
 @pytest.mark.parametrize("group", [32, 128, -1])
 def test_bytes_as_stored_are_those_of_the_formula(group: int) -> None:
-    assert made_layer(group=group).stored_bytes == quantized_bytes("awq", [(128, 48)], 2, group)
+    assert held_bytes(made_layer(group=group)) == quantized_bytes("awq", [(128, 48)], 2, group)
 
 
 def test_bytes_of_the_int4_form_are_those_it_holds() -> None:
     int4 = ready(made_layer(group=64), torch.bfloat16)
     assert isinstance(int4, Int4Linear)
-    assert int4.stored_bytes == 128 * 48 // 2 + 4 * (128 // 64) * 48
+    assert held_bytes(int4) == 128 * 48 // 2 + 4 * (128 // 64) * 48
 
 
 def test_every_awq_layer_of_a_model_is_made_ready_and_named() -> None:

@@ -1,4 +1,4 @@
-"""The slow oracle that every other kernel is tested against: torch alone, float64, one row at a time."""
+"""The slow oracle that the kernels are tested against: torch alone, float64, one row at a time."""
 
 from __future__ import annotations
 
@@ -9,11 +9,7 @@ from engine.kernels.options import Options
 
 
 def store_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tensor) -> None:
-    """Write each token's key and value into its slot of the cache, in place.
-
-    k, v: `[tokens, kv_heads, head_dim]`. k_cache, v_cache: `[blocks, block_size, kv_heads, head_dim]`, any strides,
-    last dimension contiguous. slots: int64 `[tokens]`, block * block_size + offset; a negative slot is skipped.
-    """
+    """What `engine.kernels.store_kv` must do."""
     block_size = k_cache.shape[1]
     for token, slot in enumerate(slots.tolist()):
         if slot >= 0:
@@ -30,18 +26,9 @@ def paged_attention(
     context_lengths: Tensor,
     options: Options,
 ) -> Tensor:
-    """Causal attention of packed query tokens over a paged KV cache; returns `[tokens, heads, head_dim]` like q.
+    """What `engine.kernels.paged_attention` must give; `block_tables` are the rows' own, in their order.
 
-    q: `[tokens, heads, head_dim]`; row r owns the tokens `[query_starts[r], query_starts[r + 1])`, possibly none.
-    k_cache, v_cache: `[blocks, block_size, kv_heads, head_dim]`, any strides, last dimension contiguous; query head h
-    reads KV head h // (heads / kv_heads).
-    block_tables: int32 `[rows, max_blocks]`; entry i holds positions `[i * block_size, (i + 1) * block_size)`.
-    Entries that hold no position some query of the row may see are arbitrary (-1, say) and never read.
-    query_starts: int32 `[rows + 1]`. context_lengths: int32 `[rows]`, the tokens known, this step's included, whose
-    keys and values are already stored: query j of a row is at position context_length - query_length + j.
-
-    Output of tokens past `query_starts[-1]`, which belong to no row, is unspecified. Computed in float64 and rounded
-    once, to q's dtype; pass `q.double()` to have it unrounded.
+    Computed in float64 and rounded once, to q's dtype; pass `q.double()` to have it unrounded.
     """
     out = torch.zeros_like(q)
     sliding_window, softcap, sinks = options.window, options.softcap, options.sinks
