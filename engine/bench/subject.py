@@ -16,7 +16,7 @@ from engine.workloads.workload import Arrival, Workload
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A Llama's geometry. The default has 33.6 M parameters."""
+    """A decoder's geometry. The default is a Llama of 33.6 M parameters."""
 
     hidden: int = 512
     layers: int = 8
@@ -25,6 +25,21 @@ class Shape:
     intermediate: int = 1536
     vocabulary: int = 8192
     context: int = 1024
+    head_dim: int | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """By the names that transformers' configs have for them."""
+        named = {
+            "hidden_size": self.hidden,
+            "num_hidden_layers": self.layers,
+            "num_attention_heads": self.heads,
+            "num_key_value_heads": self.kv_heads,
+            "intermediate_size": self.intermediate,
+            "vocab_size": self.vocabulary,
+            "max_position_embeddings": self.context,
+        }
+        return named if self.head_dim is None else named | {"head_dim": self.head_dim}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +88,7 @@ def random_llama(shape: Shape, seed: int = 0) -> LlamaForCausalLM:
     """A float32 model in eval mode with weights from the seed. It has no end token."""
     torch.manual_seed(seed)
     config = LlamaConfig(
-        hidden_size=shape.hidden,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        num_key_value_heads=shape.kv_heads,
-        intermediate_size=shape.intermediate,
-        vocab_size=shape.vocabulary,
-        max_position_embeddings=shape.context,
+        **shape.settings,
         tie_word_embeddings=False,
         bos_token_id=None,
         eos_token_id=None,

@@ -1,1 +1,1 @@
-"""This engine, transformers' ways of batching and the bound, on a CPU."""
+"""`batchscope bench`: the engine beside transformers' ways of batching, and beside the bound, on a CPU."""

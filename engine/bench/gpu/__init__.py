@@ -1,1 +1,1 @@
-"""The GPU path against its bounds: `python -m engine.bench.gpu`."""
+"""`python -m engine.bench.gpu`: how near to a GPU's own limits the engine comes."""

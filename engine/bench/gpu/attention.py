@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
-from engine.bench.gpu.report import Bench, Table
+from engine.bench.gpu.report import Bench, Table, columns
 from engine.bench.gpu.stopwatch import CpuStopwatch, GpuStopwatch, Stopwatch, one_after_another, sets_beyond_cache
 from engine.kernels.options import Options
 from engine.kernels.paged_attention import PackedRows, paged_attention
@@ -49,6 +49,10 @@ class Case:
     @property
     def tokens(self) -> int:
         return self.batch * self.queries
+
+    @property
+    def name(self) -> tuple[int, int, int]:
+        return self.batch, self.context, self.group
 
 
 class Pool:
@@ -127,8 +131,8 @@ class Kernels:
         """The most telling first: all of groups of 4, then 8, then what the yardstick's model has."""
         if self.bench.rehearsal:
             return [Case(1, 20, 4), Case(3, 20, 8), Case(300, 20, 8)]
-        sizes = [(1, 8), (64, 8), (256, 1), (1, 1), (1, 32), (8, 1), (8, 8), (8, 32), (32, 1), (32, 8), (32, 32),
-                 (64, 1), (64, 32), (256, 8), (256, 32)]  # fmt: skip
+        sizes = [(1, 8), (64, 8), (256, 1), (1, 1), (1, 32), *((batch, k) for batch in (8, 32) for k in (1, 8, 32))]
+        sizes += [(64, 1), (64, 32), (256, 8), (256, 32)]
         cases = [Case(batch, k * K, group) for group in (4, 8) for batch, k in sizes]
         return [*cases, Case(256, K, 2), Case(64, K, 2)]
 
@@ -146,9 +150,8 @@ def decode_kernel(bench: Bench) -> None:
     table = bench.table(
         f"Decode attention, {pool.kv_heads} KV heads of {pool.head_dim}, {_name(watch)}, blocks of {BLOCK} in random "
         "order",
-        (("batch", "6d"), ("context", "8d"), ("group", "5d"), ("MB", "9,.1f"), ("µs", "9.1f"), ("bound µs", "9.1f"),
-         ("of copy", "8.0%")),
-    )  # fmt: skip
+        columns("batch 6d | context 8d | group 5d | MB 9,.1f | µs 9.1f | bound µs 9.1f | of copy 8.0%"),
+    )
     reached: dict[Case, float] = {}
     for case in kernels.decode:
         if not pool.holds(case):
@@ -158,9 +161,7 @@ def decode_kernel(bench: Bench) -> None:
             seconds = pool.lay_out(case).seconds()
             bound = read / watch.bandwidth
             reached[case] = bound / seconds
-            table.add(
-                case.batch, case.context, case.group, read / 1e6, 1e6 * seconds, 1e6 * bound, reached[case]
-            )  # fmt: skip
+            table.add(*case.name, read / 1e6, 1e6 * seconds, 1e6 * bound, reached[case])
     what = "of the copy bandwidth: decode attention,"
     alone = [share for case, share in reached.items() if case.batch == 1 and case.context == 8 * K]
     large = [share for case, share in reached.items() if pool.read(case) >= LARGE]
@@ -180,9 +181,11 @@ def prefill_kernel(bench: Bench) -> None:
     pool, watch = kernels.pool, bench.watch
     table = bench.table(
         f"Prefill attention, causal, {pool.kv_heads} KV heads of {pool.head_dim}, {_name(watch)}",
-        (("tokens", "7d"), ("group", "5d"), ("µs", "9.1f"), ("TFLOP/s", "8.1f"), ("of matrix", "9.0%"),
-         ("flash µs", "9.1f"), ("of flash", "8.0%"), ("flash by", "12")),
-    )  # fmt: skip
+        columns(
+            "tokens 7d | group 5d | µs 9.1f | TFLOP/s 8.1f | of matrix 9.0% | "
+            "flash µs 9.1f | of flash 8.0% | flash by 12"
+        ),
+    )
     reached = []
     for case in kernels.prefill:
         if not bench.fits(2, table, f"{case.context} tokens, group {case.group}"):
@@ -191,10 +194,8 @@ def prefill_kernel(bench: Bench) -> None:
         flash, name = flash_seconds(watch, case, pool.kv_heads, pool.head_dim)
         rate = 2 * case.context**2 * pool.head_dim * case.group * pool.kv_heads / seconds
         reached.append(flash / seconds)
-        table.add(
-            case.context, case.group, 1e6 * seconds, rate / 1e12, rate / watch.operations, 1e6 * flash, reached[-1],
-            name,
-        )  # fmt: skip
+        ours = 1e6 * seconds, rate / 1e12, rate / watch.operations
+        table.add(case.context, case.group, *ours, 1e6 * flash, reached[-1], name)
     bench.goal(
         "of the speed of torch's flash attention: prefill attention, worst of 2 k to 16 k", PREFILL, min(reached)
     )
@@ -206,16 +207,20 @@ def flash_seconds(watch: Stopwatch, case: Case, kv_heads: int, head_dim: int) ->
     on: dict[str, Any] = {"device": watch.device, "dtype": watch.dtype}
     q = torch.randn(1, kv_heads * case.group, case.context, head_dim, **on)
     k, v = (torch.randn(1, kv_heads, case.context, head_dim, **on) for _ in range(2))
+
+    def seconds(k: Tensor, v: Tensor, groups: bool) -> float:
+        def attend(given: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+            q, k, v = given
+            return scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=groups)
+
+        return one_after_another(watch, [(q, k, v)], attend)
+
     with sdpa_kernel([SDPBackend.FLASH_ATTENTION]):
         try:
-            return one_after_another(
-                watch, [(q, k, v)], lambda o: scaled_dot_product_attention(*o, is_causal=True, enable_gqa=True)
-            ), "groups"  # fmt: skip
+            return seconds(k, v, True), "groups"
         except RuntimeError:  # it does not know groups
             k, v = (x.repeat_interleave(case.group, 1) for x in (k, v))
-            return one_after_another(
-                watch, [(q, k, v)], lambda o: scaled_dot_product_attention(*o, is_causal=True)
-            ), "copies"  # fmt: skip
+            return seconds(k, v, False), "copies"
 
 
 def tilings(bench: Bench) -> None:
@@ -224,16 +229,18 @@ def tilings(bench: Bench) -> None:
     pool = kernels.pool
     table = bench.table(
         "Tilings: the fastest of the candidates beside the shipped",
-        (("rows", "5"), ("batch", "6d"), ("context", "8d"), ("group", "5d"), ("shipped µs", "10.1f"),
-         ("best µs", "9.1f"), ("× faster", "8.2f"), ("tried", "5d"), ("", "60")),
-    )  # fmt: skip
+        columns(
+            "rows 5 | batch 6d | context 8d | group 5d | "
+            "shipped µs 10.1f | best µs 9.1f | × faster 8.2f | tried 5d | 60"
+        ),
+    )
     if bench.rehearsal:
         cases = [kernels.decode[0], kernels.prefill[0]]
     else:
         compile_beforehand(0.5 * bench.left)
         long = [Case(1, k * K, 4, k * K) for k in (8, 2)]
-        cases = [Case(64, 8 * K, 4), long[0], Case(1, 8 * K, 4), Case(256, K, 2), Case(64, 8 * K, 8), Case(1, 8 * K, 8),
-                 Case(256, K, 4), long[1]]  # fmt: skip
+        cases = [Case(64, 8 * K, 4), long[0], Case(1, 8 * K, 4), Case(256, K, 2), Case(64, 8 * K, 8)]
+        cases += [Case(1, 8 * K, 8), Case(256, K, 4), long[1]]
     for case in cases:
         if pool.holds(case):
             _try_tilings(bench, pool, case, table)
@@ -255,10 +262,8 @@ def _try_tilings(bench: Bench, pool: Pool, case: Case, table: Table) -> None:
         table.say(f"{case}: there was nothing to try")
     else:
         best = min(found, key=lambda tiling: found[tiling])
-        table.add(
-            rows.value, case.batch, case.context, case.group, 1e6 * shipped, 1e6 * found[best], shipped / found[best],
-            len(found), str(best),
-        )  # fmt: skip
+        times = 1e6 * shipped, 1e6 * found[best], shipped / found[best]
+        table.add(rows.value, *case.name, *times, len(found), str(best))
         table.rows[-1]["all"] = {str(tiling): 1e6 * seconds for tiling, seconds in found.items()}
 
 

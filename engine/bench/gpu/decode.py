@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from engine.bench.gpu.report import Bench, Table
+from engine.bench.gpu.report import Bench, Table, columns
 from engine.bench.subject import Case, Lengths, Shape, make_case, plain_tokenizer
 from engine.config.specs import EngineConfig
 from engine.core.engine import Engine
@@ -23,10 +23,9 @@ from engine.trace.trace import Trace
 
 QWEN3 = "random Qwen3-0.6B"
 PHASES = ("plan", "prepare", "forward", "sample", "wait", "commit", "record")
-DECODE = (
-    ("batch", "6d"), ("context", "8d"), ("step ms", "9.3f"), ("tok/s", "10,.0f"), ("bound ms", "9.3f"),
-    ("of copy", "8.0%"), ("replayed", "8.0%"),
-)  # fmt: skip
+DECODE = columns("batch 6d | context 8d | step ms 9.3f | tok/s 10,.0f | bound ms 9.3f | of copy 8.0% | replayed 8.0%")
+QWEN3_SHAPE = Shape(1024, 28, 16, 8, 3072, 151_936, 40_960, head_dim=128)
+TINY = Shape(32, 1, 2, 1, 64, 128, 256, head_dim=32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +49,8 @@ class Decode:
     @property
     def cells(self) -> tuple[Any, ...]:
         """Those of `DECODE`."""
-        return (
-            self.batch, self.context, self.seconds * 1e3, self.batch / self.seconds, self.bound * 1e3, self.reached,
-            self.replayed,
-        )  # fmt: skip
+        step = self.seconds * 1e3, self.batch / self.seconds
+        return self.batch, self.context, *step, self.bound * 1e3, self.reached, self.replayed
 
 
 def measure(bench: Bench, engine: Engine, batch: int, prompt: int, new: int) -> Decode:
@@ -78,15 +75,7 @@ def random_qwen3(bench: Bench) -> PreTrainedModel:
     """A random model of Qwen3-0.6B's shape, bfloat16, on the GPU; at a rehearsal a tiny one."""
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    shape: dict[str, Any] = {
-        "hidden_size": 1024, "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8,
-        "head_dim": 128, "intermediate_size": 3072, "vocab_size": 151_936, "max_position_embeddings": 40_960,
-    }  # fmt: skip
-    if bench.rehearsal:
-        shape |= {
-            "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1,
-            "head_dim": 32, "intermediate_size": 64, "vocab_size": 128, "max_position_embeddings": 256,
-        }  # fmt: skip
+    shape = (TINY if bench.rehearsal else QWEN3_SHAPE).settings
     config = Qwen3Config(**shape, tie_word_embeddings=True, bos_token_id=None, eos_token_id=None, pad_token_id=0)
     torch.manual_seed(0)
     with torch.device(bench.watch.device):
@@ -119,8 +108,8 @@ def decode(bench: Bench) -> None:
     """The small model at batches of 1 to 256: as shipped, without CUDA graphs, without fused kernels."""
     prompt, new = (6, 4) if bench.rehearsal else (256, 96)
     batches: Sequence[int] = (2,) if bench.rehearsal else (1, 8, 64, 256)
-    columns = (("", "12"), *DECODE, ("× shipped", "9.2f"))
-    table = bench.table("A decode step of Qwen3-0.6B's shape in bfloat16, through the engine", columns)
+    wanted = (("", "12"), *DECODE, ("× shipped", "9.2f"))
+    table = bench.table("A decode step of Qwen3-0.6B's shape in bfloat16, through the engine", wanted)
     shipped: dict[int, float] = {}
     ways = (("as shipped", True, True), ("no graphs", False, True), ("not fused", True, False))
     for way, graphs, fused in ways:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from engine.bench.gpu.report import Bench
 from engine.bench.gpu.stopwatch import Stopwatch
+from engine.bench.subject import Shape
 from engine.kernels.rms_norm import Rounding, rms_norm
 from engine.kernels.rotary import rotate
 from engine.kernels.silu_mul import Activation, act_mul
@@ -21,23 +23,12 @@ from engine.models.fusion.fuse import Causal, fuse
 LAYERS = 4
 TOKENS = (1, 64, 256)
 COMPILING = 30.0  # seconds that torch.compile may take for a part: a guess
-SHAPES: dict[str, tuple[str, dict[str, int]]] = {
-    "Llama-3.1-8B": ("Llama", {
-        "hidden_size": 4096, "intermediate_size": 14_336, "num_attention_heads": 32, "num_key_value_heads": 8,
-        "head_dim": 128,
-    }),
-    "Qwen3-0.6B": ("Qwen3", {
-        "hidden_size": 1024, "intermediate_size": 3072, "num_attention_heads": 16, "num_key_value_heads": 8,
-        "head_dim": 128,
-    }),
-    "Gemma3-1B": ("Gemma3Text", {
-        "hidden_size": 1152, "intermediate_size": 6912, "num_attention_heads": 4, "num_key_value_heads": 1,
-        "head_dim": 256,
-    }),
-}  # fmt: skip
-TINY = {
-    "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32,
-}  # fmt: skip
+SHAPES = {
+    "Llama-3.1-8B": ("Llama", Shape(4096, LAYERS, 32, 8, 14_336, head_dim=128)),
+    "Qwen3-0.6B": ("Qwen3", Shape(1024, LAYERS, 16, 8, 3072, head_dim=128)),
+    "Gemma3-1B": ("Gemma3Text", Shape(1152, LAYERS, 4, 1, 6912, head_dim=256)),
+}
+TINY = Shape(64, 1, 4, 2, 128, head_dim=32)
 
 
 def fused(bench: Bench) -> None:
@@ -86,10 +77,8 @@ def _microseconds(do: Callable[..., Any] | None, operands: list[Tensor], watch: 
 def _model(name: str, layers: int, watch: Stopwatch, tiny: bool) -> PreTrainedModel:
     """A random model of the shape with a small vocabulary, our attention set."""
     kind, shape = SHAPES[name]
-    config = getattr(transformers, f"{kind}Config")(
-        **(TINY if tiny else shape), vocab_size=512, num_hidden_layers=layers, max_position_embeddings=1024,
-        pad_token_id=0,
-    )  # fmt: skip
+    shape = replace(TINY if tiny else shape, layers=layers, vocabulary=512)
+    config = getattr(transformers, f"{kind}Config")(**shape.settings, pad_token_id=0)
     torch.manual_seed(0)
     with watch.device:
         module = AutoModelForCausalLM.from_config(config, dtype=watch.dtype).eval().requires_grad_(False)

@@ -48,10 +48,8 @@ class GenerateBatch:
     def seconds(self, case: Case, patience: float) -> float:
         """From the first request in to the last token out. Raises TimeoutError after `patience` seconds, RuntimeError
         where it fails."""
-        sampling = GenerationConfig(
-            max_new_tokens=max(case.new_tokens), do_sample=True, temperature=TEMPERATURE, top_k=0, top_p=1.0,
-            eos_token_id=None, pad_token_id=0,
-        )  # fmt: skip
+        most, drawn = max(case.new_tokens), {"temperature": TEMPERATURE, "top_k": 0, "top_p": 1.0}
+        sampling = GenerationConfig(max_new_tokens=most, do_sample=True, **drawn, eos_token_id=None, pad_token_id=0)
         config = batching_config(**self.given, max_requests_per_batch=len(case), allow_block_sharing=False)
         with (
             warnings.catch_warnings(),

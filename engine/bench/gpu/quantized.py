@@ -13,12 +13,13 @@ from torch.nn.functional import linear
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from engine.bench.gpu.decode import DECODE, begun, free_device_memory, measure, pool_bytes, wrapped
-from engine.bench.gpu.report import Bench
+from engine.bench.gpu.report import Bench, columns
 from engine.bench.gpu.stopwatch import one_after_another, sets_beyond_cache
+from engine.bench.rounding import round_to_nearest
+from engine.bench.subject import Shape
 from engine.config.schemes import missing
 from engine.config.specs import EngineConfig
 from engine.kernels.awq_matmul import awq_matmul
-from engine.models.quantization.awq_layout import round_to_nearest
 from engine.models.quantization.awq_linear import AwqLinear, ready
 from engine.models.quantization.bitsandbytes import settle
 
@@ -26,6 +27,8 @@ GROUP = 128
 BATCHES = (1, 8)
 DENSE, AWQ, NF4, PRODUCT = 0.8, 2.2, 1.3, 0.7  # goals
 LINEARS = ((4096, 6144), (4096, 4096), (4096, 28_672), (14_336, 4096))  # inputs and outputs of its layers, joined
+LLAMA = Shape(4096, 32, 32, 8, 14_336, 128_256, 8192)  # Llama-3.1-8B's
+TINY = Shape(128, 1, 4, 1, 128, 128, 256)
 ROWS = (1, 8, 16, 32)
 FEW = 16  # rows up to which the packed weights are what a product costs
 ROOM = 24 << 30  # bytes of GPU memory that the dense model, its cache and the making of it take
@@ -33,16 +36,8 @@ ROOM = 24 << 30  # bytes of GPU memory that the dense model, its cache and the m
 
 def random_llama_8b(bench: Bench) -> PreTrainedModel:
     """Of Llama-3.1-8B's shape, bfloat16, on the GPU; at a rehearsal a tiny one."""
-    shape: dict[str, Any] = {
-        "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
-        "intermediate_size": 14_336, "vocab_size": 128_256, "max_position_embeddings": 8192,
-    }  # fmt: skip
-    if bench.rehearsal:
-        shape |= {
-            "hidden_size": 128, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 1,
-            "intermediate_size": 128, "vocab_size": 128, "max_position_embeddings": 256,
-        }  # fmt: skip
-    config = LlamaConfig(**shape, tie_word_embeddings=False, bos_token_id=None, eos_token_id=None)
+    shape = TINY if bench.rehearsal else LLAMA
+    config = LlamaConfig(**shape.settings, tie_word_embeddings=False, bos_token_id=None, eos_token_id=None)
     torch.manual_seed(0)
     before = torch.get_default_dtype()
     torch.set_default_dtype(bench.watch.dtype)  # in float32 first, it would take twice the memory
@@ -151,9 +146,10 @@ def awq_products(bench: Bench) -> None:
     watch = bench.watch
     table = bench.table(
         "AWQ's product of Llama-3.1-8B's layers, other layers' weights in the cache before each",
-        (("rows", "4d"), ("inputs", "7d"), ("outputs", "7d"), ("µs", "8.1f"), ("bound µs", "8.1f"), ("of copy", "8.0%"),
-         ("dense µs", "8.1f"), ("× dense", "8.2f")),
-    )  # fmt: skip
+        columns(
+            "rows 4d | inputs 7d | outputs 7d | µs 8.1f | bound µs 8.1f | of copy 8.0% | dense µs 8.1f | × dense 8.2f"
+        ),
+    )
     reached = []
     for inputs, outputs in ((128, 64),) if bench.rehearsal else LINEARS:
         read = inputs * outputs / 2 + inputs / GROUP * outputs * 2.5

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,12 @@ class Goal:
 
 
 Columns = Sequence[tuple[str, str]]  # headings, and the format of what stands below
+
+
+def columns(text: str) -> Columns:
+    """Columns as a line tells them: "batch 6d | of copy 8.0%", each heading before its format."""
+    cells = (cell.strip().rpartition(" ") for cell in text.split("|"))
+    return [(heading, form) for heading, _, form in cells]
 
 
 class Table:
@@ -128,11 +134,10 @@ class Bench:
             state = {"state": "failed", "error": f"{type(error).__name__}: {error}"}
             raise
         finally:
-            self.keep(name, state | {
-                "seconds": round(time.perf_counter() - begun, 1),
-                "tables": [{"title": table.title, "rows": table.rows} for table in self._tables],
-                "goals": [{**_fields(goal), "met": goal.met} for goal in self._goals],
-            })  # fmt: skip
+            state["seconds"] = round(time.perf_counter() - begun, 1)
+            state["tables"] = [{"title": table.title, "rows": table.rows} for table in self._tables]
+            state["goals"] = [{**asdict(goal), "met": goal.met} for goal in self._goals]
+            self.keep(name, state)
 
     @property
     def sections(self) -> dict[str, dict[str, Any]]:
@@ -145,10 +150,6 @@ class Bench:
         self.sections[name] = values
         if self.path is not None:
             write(self.path, self.found)
-
-
-def _fields(goal: Goal) -> dict[str, Any]:
-    return {"what": goal.what, "goal": goal.goal, "reached": goal.reached, "unit": goal.unit, "below": goal.below}
 
 
 def write(path: Path, values: dict[str, Any]) -> None:

@@ -98,10 +98,10 @@ def rehearse(sections: Sequence[str]) -> int:
     return int(any(values["state"] != "done" for values in bench.sections.values()))
 
 
-def conduct(
-    sections: Sequence[str], tests: bool, path: Path, deadline: float,
-    command: Sequence[str] = (sys.executable, "-u", "-m", "engine.bench.gpu.run"),
-) -> int:  # fmt: skip
+MEASURE = (sys.executable, "-u", "-m", "engine.bench.gpu.run")
+
+
+def conduct(sections: Sequence[str], tests: bool, path: Path, deadline: float, command: Sequence[str] = MEASURE) -> int:
     """The tests, then processes of `command` that measure: another one where one was lost. 0 when all was done."""
     if tests:
         found = run_tests(ROOT / "tests" / "gpu", min(TESTS_SECONDS, deadline - time.monotonic()))
@@ -150,10 +150,8 @@ def measure(sections: Sequence[str], path: Path, deadline: float) -> int:
     watch = GpuStopwatch()
     memory = torch.cuda.get_device_properties(watch.device).total_memory
     bench = Bench(watch, path=path, found=read(path))
-    bench.found |= {
-        "gpu": watch.name, "gpu_memory": memory, "versions": machine.versions(),
-        "copy_bytes_per_second": watch.bandwidth, "matrix_operations_per_second": watch.operations,
-    }  # fmt: skip
+    bench.found |= {"gpu": watch.name, "gpu_memory": memory, "versions": machine.versions()}
+    bench.found |= {"copy_bytes_per_second": watch.bandwidth, "matrix_operations_per_second": watch.operations}
     print(
         f"{watch.name}, {memory / 2**30:.0f} GiB, cache {watch.cache / 2**20:.0f} MiB; copies "
         f"{watch.bandwidth / 1e12:.2f} TB/s; bfloat16 {watch.operations / 1e12:.0f} TFLOP/s; {machine.versions()}",

@@ -31,10 +31,8 @@ def run_tests(folder: Path, limit: float) -> dict[str, Any]:
         command += ["-n", str(workers), "--dist", "worksteal"]
     print(f"tests: {' '.join(command[1:])} {folder}", flush=True)
     begun = time.monotonic()
-    child = subprocess.Popen(
-        [*command, str(folder)], cwd=folder.parents[1], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        errors="replace", start_new_session=True,
-    )  # fmt: skip
+    told: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
+    child = subprocess.Popen([*command, str(folder)], cwd=folder.parents[1], start_new_session=True, **told)
     over = threading.Event()
 
     def stop() -> None:

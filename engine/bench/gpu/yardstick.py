@@ -26,7 +26,7 @@ from engine.bench.gpu.decode import (
     replayed,
     wrapped,
 )
-from engine.bench.gpu.report import Bench, Table
+from engine.bench.gpu.report import Bench, Table, columns
 from engine.bench.gpu.stopwatch import Piece, idle_share
 from engine.bench.subject import Case
 from engine.config.specs import EngineConfig, SamplingParams
@@ -89,9 +89,11 @@ def throughput(bench: Bench) -> None:
     case, watch = case_of(bench), bench.watch
     table = bench.table(
         f"Yardstick: {len(case)} requests, {sum(map(len, case.prompts)):,} tokens in, {case.output_tokens:,} out",
-        (("run", "4d"), ("seconds", "8.2f"), ("tok/s", "9,.0f"), ("bound s", "8.2f"), ("of bound", "8.0%"),
-         ("steps", "6d"), ("decode ms", "9.2f"), ("replayed", "8.0%"), ("wasted", "7d"), ("preempted", "9d")),
-    )  # fmt: skip
+        columns(
+            "run 4d | seconds 8.2f | tok/s 9,.0f | bound s 8.2f | of bound 8.0% | steps 6d | decode ms 9.2f | "
+            "replayed 8.0% | wasted 7d | preempted 9d"
+        ),
+    )
     model = wrapped(random_qwen3(bench), QWEN3)
     least = bound(case, model.card, watch.bandwidth, watch.operations)
     with begun(model, settings(bench)) as engine:
@@ -139,10 +141,8 @@ def add_run(table: Table, number: int, trace: Trace, rate: float, least: float) 
     spans = [after.started - step.started for step, after in pairwise(steps) if decodes(step) and decodes(after)]
     wasted = int(sum(step.wasted.sum() for step in steps))
     preempted = int(sum(len(step.preempted) for step in steps))
-    table.add(
-        number, trace.duration, rate, least, least / trace.duration, len(steps), 1e3 * median(spans), replayed(trace),
-        wasted, preempted,
-    )  # fmt: skip
+    took, decode = trace.duration, 1e3 * median(spans)
+    table.add(number, took, rate, least, least / took, len(steps), decode, replayed(trace), wasted, preempted)
 
 
 def watched(bench: Bench, engine: Engine, case: Case) -> list[Piece]:
@@ -169,8 +169,8 @@ def decoding(run: Run, rows: int) -> None:
 
 def tell_pieces(bench: Bench, pieces: list[Piece]) -> None:
     """The idle share, and the kernels that take the most time."""
-    table = bench.table("What the GPU does in a while of decode steps",
-                        (("share", "6.1%"), ("times", "6d"), ("each µs", "8.1f"), ("", "60")))  # fmt: skip
+    wanted = columns("share 6.1% | times 6d | each µs 8.1f | 60")
+    table = bench.table("What the GPU does in a while of decode steps", wanted)
     if len(pieces) < 2:
         table.say("the profiler saw nothing of the GPU")
         return

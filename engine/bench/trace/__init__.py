@@ -1,1 +1,1 @@
-"""What a long trace costs."""
+"""How an hour of records is kept and read, measured on a made-up run."""

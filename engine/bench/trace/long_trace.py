@@ -104,9 +104,8 @@ def measure_hour(steps: int, rows: int = 64, moments: int = 500) -> Hour:
     collect = clock() - begun
     grown = psutil.Process().memory_info().rss - before
     samples = [sample for view in index.requests.values() for sample in view.samples]
-    columns = sum(
-        len(c) * c.itemsize for s in samples for c in (s.tokens, s.logprobs, s.token_times, s.text_ends)
-    ) + sum(len(s.text) for s in samples)  # fmt: skip
+    arrays = [c for s in samples for c in (s.tokens, s.logprobs, s.token_times, s.text_ends)]
+    columns = sum(len(c) * c.itemsize for c in arrays) + sum(len(s.text) for s in samples)
     log, rng = trace.records, random.Random(1)
     reads, pasts, clock = [], [], time.perf_counter
     for _ in range(moments):
@@ -120,10 +119,9 @@ def measure_hour(steps: int, rows: int = 64, moments: int = 500) -> Hour:
         pasts.append(clock() - read)
         reads.append(read - begun)
         assert all(view.samples[0].computed for view in views)
-    return Hour(
-        steps, rows, len(index.requests), len(log), grown, log.packed_bytes, columns, 1e6 * appending / steps,
-        1000 * most, slow, 1e6 * feeding / steps, 1000 * collect, Times.of(reads), Times.of(pasts),
-    )  # fmt: skip
+    held = len(index.requests), len(log), grown, log.packed_bytes, columns
+    spent_on = 1e6 * appending / steps, 1000 * most, slow, 1e6 * feeding / steps, 1000 * collect
+    return Hour(steps, rows, *held, *spent_on, Times.of(reads), Times.of(pasts))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
