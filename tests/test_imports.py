@@ -1,9 +1,12 @@
-"""What is imported when: the window's process never pays for torch."""
+"""What imports what, and when: the window's process never pays for torch, and no two files need each other."""
 
 import os
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
+
+import grimp
 
 LIGHT = """
 engine engine.trace engine.core engine.compare engine.checkpoints engine.quality engine.memory app.cli.doctor
@@ -34,3 +37,9 @@ def test_resources_are_found_from_any_folder(tmp_path: Path) -> None:
         check=True,
     )
     assert done.stdout.strip() == "True"
+
+
+def test_no_two_files_import_each_other_in_a_circle() -> None:
+    """Imports inside functions, and those for types alone, count too."""
+    graph = grimp.build_graph("engine", "app", cache_dir=None)
+    TopologicalSorter({module: graph.find_modules_directly_imported_by(module) for module in graph.modules}).prepare()

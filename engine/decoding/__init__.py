@@ -1,1 +1,5 @@
-"""From logits to text: sampling, detokenizing, stopping."""
+"""From token ids to text: detokenizing, stop strings, why a text ends. No torch."""
+
+from engine.decoding.detokenizer import DetokenizerFactory
+from engine.decoding.output import Output
+from engine.decoding.stop import StopStrings

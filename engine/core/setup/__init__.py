@@ -1,1 +1,1 @@
-"""What a load sets up: memory, roof, graphs, a runner that has been played through."""
+"""What comes before the first step: memory shared out, runners warmed up, the machine measured."""

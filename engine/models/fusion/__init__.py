@@ -1,1 +1,1 @@
-"""Small kernels in place of a model's own code, each proved at load."""
+"""Small operations of a loaded model, each proved equal and then computed by one kernel."""

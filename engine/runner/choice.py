@@ -1,0 +1,20 @@
+"""Which runner a config asks for, on the device that the model is on."""
+
+from __future__ import annotations
+
+from engine.config.specs import EngineConfig
+from engine.models.loading import LoadedModel
+from engine.runner.padded import PaddedRunner
+from engine.runner.paged_cpu import PagedRunner
+from engine.runner.runner import Runner, on_gpu_path
+
+
+def make_runner(model: LoadedModel, config: EngineConfig, blocks: int) -> Runner:
+    """A runner with a cache of `blocks` blocks."""
+    if not config.paged:
+        return PaddedRunner(model, config, blocks)
+    if on_gpu_path(model.device):
+        from engine.runner.paged_gpu import GpuRunner
+
+        return GpuRunner(model, config, blocks)
+    return PagedRunner(model, config, blocks)
