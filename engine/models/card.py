@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
+from engine.checkpoints.architectures import INSTEAD
 from engine.config.specs import InvalidInput
 from engine.models import attention
 from engine.models.weight_count import count_weights, held_bytes
@@ -44,7 +45,7 @@ def serve_with_paged_attention(
     kind = module.config.model_type
     refusal = InvalidInput(
         f"model type {kind!r}: not every layer keeps ordinary keys and values and uses transformers' attention "
-        "interface, so a paged KV cache cannot serve it; choose another architecture (Llama, Qwen, Mistral, Gemma ...)"
+        f"interface, so a paged KV cache cannot serve it; {INSTEAD}"
     )
     try:
         module.set_attn_implementation(probe_name)

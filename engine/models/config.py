@@ -8,6 +8,7 @@ from typing import Any
 import transformers
 from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
+from engine.checkpoints.architectures import REASONS
 from engine.config.schemes import missing
 from engine.config.specs import InvalidInput, ModelSpec
 
@@ -62,18 +63,13 @@ def refuse_unsupported(config: Any) -> None:
     try:
         cls = AutoModelForCausalLM._model_mapping[type(config)]
     except KeyError as error:
-        raise InvalidInput(
-            f"model type {kind!r} is not a decoder that generates text; choose a causal model"
-        ) from error
+        raise InvalidInput(f"model type {kind!r} {REASONS['no decoder']}") from error
     if type(config) in MODEL_FOR_MASKED_LM_MAPPING:  # BERT and its kin have a causal class, and are none
-        raise InvalidInput(f"model type {kind!r} fills gaps and does not generate text; choose a causal model")
+        raise InvalidInput(f"model type {kind!r} {REASONS['masked']}")
     if isinstance(cls, tuple):
         cls = cls[0]
     if not cls._supports_attention_backend or cls._is_stateful:
-        raise InvalidInput(
-            f"model type {kind!r} does not use transformers' attention interface, "
-            "so a paged KV cache cannot serve it; choose another architecture (Llama, Qwen, Mistral, Gemma ...)"
-        )
+        raise InvalidInput(f"model type {kind!r} {REASONS['no interface']}")
 
 
 def read_tokenizer(folder: Path, spec: ModelSpec) -> Any:

@@ -41,10 +41,10 @@ def staged(parts: Sequence[Sequence[int] | np.ndarray], device: torch.device) ->
 class Results:
     """A step's sampled tokens on the host, in the order of its sampling rows."""
 
-    tokens: list[int]
-    logprobs: list[float]
-    alternatives: list[list[int]]
-    alternative_logprobs: list[list[float]]
+    tokens: Sequence[int] = ()
+    logprobs: Sequence[float] = ()
+    alternatives: Sequence[list[int]] = ()
+    alternative_logprobs: Sequence[list[float]] = ()
 
     def emissions(self, plan: StepPlan) -> list[Emission]:
         """With alternatives for those that asked, and as many as they asked for."""
@@ -86,14 +86,8 @@ class LaunchedStep:
 
     def keep(self, sampled: Sampled) -> None:
         """Takes the step's tokens, and starts their way to the host where they are not there yet."""
-        if sampled.tokens.device.type == "cpu":
-            self._sampled = sampled
-            return
-        tokens, logprobs = _sent(sampled.tokens), _sent(sampled.logprobs)
-        others, theirs = sampled.alternatives, sampled.alternative_logprobs
-        self._sampled = Sampled(tokens, logprobs)
-        if others is not None and theirs is not None:
-            self._sampled = Sampled(tokens, logprobs, _sent(others), _sent(theirs))
+        there = sampled.tokens.device.type == "cpu"
+        self._sampled = sampled if there else Sampled._make(None if t is None else _sent(t) for t in sampled)
 
     def read(self) -> Results:
         """Waits for the device and copies the tokens to the host."""
@@ -102,15 +96,6 @@ class LaunchedStep:
             self._event.synchronize()
             if self._reached is not None:
                 self.device = self._reached.elapsed_time(self._event) / 1e3
-        if self._sampled is None:
-            results = Results([], [], [], [])
-        else:
-            s = self._sampled
-            results = Results(
-                s.tokens.tolist(),
-                s.logprobs.tolist(),
-                [] if s.alternatives is None else s.alternatives.tolist(),
-                [] if s.alternative_logprobs is None else s.alternative_logprobs.tolist(),
-            )
+        results = Results(*([] if t is None else t.tolist() for t in self._sampled or ()))
         self.seconds["wait"] = Clock() - begun
         return results

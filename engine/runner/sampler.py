@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -37,8 +38,7 @@ def noise(seed: int, branch: int, position: int) -> float:
     return ((state >> 11) + 0.5) / (1 << 53)
 
 
-@dataclass(slots=True)
-class Sampled:
+class Sampled(NamedTuple):
     """On the device: `tokens` `[rows]`, `logprobs` `[rows]` of the model's own distribution; alternatives if asked."""
 
     tokens: Tensor
@@ -78,14 +78,12 @@ class Sampler:
         logits = logits.float()
         params = [b.request.params for b in branches]
         adjusted = self._penalize(logits, branches, params)
-        greedy = [p.temperature == 0 for p in params]
-        if all(greedy):
-            tokens = adjusted.max(-1).indices  # half the time of argmax on a CPU
-        elif not any(greedy):
+        drawn = [i for i, p in enumerate(params) if p.temperature != 0]
+        if len(drawn) == len(params):
             tokens = self._draw(adjusted, branches, params)
         else:
             tokens = adjusted.max(-1).indices  # half the time of argmax on a CPU
-            drawn = [i for i, is_greedy in enumerate(greedy) if not is_greedy]
+        if 0 < len(drawn) < len(params):
             index = torch.tensor(drawn, device=logits.device)
             tokens[index] = self._draw(adjusted[index], [branches[i] for i in drawn], [params[i] for i in drawn])
         self._remember(tokens, branches, params)

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from engine.config.specs import EngineConfig, Message, SamplingParams
+from engine.trace.column import Array
 
 VERSION = 4
-Array = np.ndarray[Any, Any]
 
 
 class Kind(IntEnum):
