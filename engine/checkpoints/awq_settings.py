@@ -24,10 +24,8 @@ class AwqSettings:
 
 
 def awq_settings(config: Mapping[str, Any]) -> AwqSettings | None:
-    """The settings in the dictionary of a config.json; None where the model is not quantized by AWQ.
-
-    Raises InvalidInput for AWQ of a kind that is not run here.
-    """
+    """The settings in the dictionary of a config.json; None where the model is not quantized by AWQ. Raises
+    InvalidInput for AWQ of a kind that is not run here."""
     stored = config.get("quantization_config") or (config.get("text_config") or {}).get("quantization_config")
     if not isinstance(stored, Mapping) or str(stored.get("quant_method", "")).lower() != "awq":
         return None

@@ -10,17 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import resources
-from engine.checkpoints.hub.cache import (
-    PLANS,
-    cache_folder,
-    here_of,
-    id_of,
-    in_units,
-    part_of,
-    plan_file,
-    read_plan,
-    repository_of,
-)
+from engine.checkpoints.hub import cache
+from engine.checkpoints.hub.cache import cache_folder, in_units
 from engine.checkpoints.inspect import EMBEDDED, EMBEDDED_AWQ, EMBEDDED_NAMES, INDEX, fault
 from engine.config.specs import InvalidInput
 
@@ -105,7 +96,7 @@ def cached_models() -> list[ModelEntry]:
             found += [(_used(rev), entry) for rev in repo.revisions if (entry := _cached(repo, rev)) is not None]
     whole = {repo.repo_path.name for repo in info.repos}
     for folder in sorted(cache_folder().resolve().glob("models--*")):
-        partial = [_partial(folder, plan) for plan in sorted((folder / PLANS).glob("*.json"))]
+        partial = [_partial(folder, plan) for plan in sorted((folder / cache.PLANS).glob("*.json"))]
         if not partial and folder.name not in whole and folder.is_dir():
             partial = [entry for entry in [_damaged(folder)] if entry.size]
         found += [(entry.changed, entry) for entry in partial]
@@ -129,7 +120,7 @@ def _used(revision: CachedRevisionInfo) -> float:
 
 def _cached(repo: CachedRepoInfo, revision: CachedRevisionInfo) -> ModelEntry | None:
     folder, names = revision.snapshot_path, {file.file_name for file in revision.files}
-    if (repo.repo_path / PLANS / f"{revision.commit_hash}.json").exists():
+    if (repo.repo_path / cache.PLANS / f"{revision.commit_hash}.json").exists():
         return None  # told as a download cut short
     problem = ""
     if "config.json" in names or "adapter_config.json" in names:
@@ -146,7 +137,7 @@ def _cached(repo: CachedRepoInfo, revision: CachedRevisionInfo) -> ModelEntry | 
 
 
 def _partial(repository: Path, path: Path) -> ModelEntry:
-    plan, source = read_plan(path), id_of(repository)
+    plan, source = cache.read_plan(path), cache.id_of(repository)
     size, words = 0, "downloaded only in part"
     if plan is not None:
         size = plan.here(repository)
@@ -159,7 +150,7 @@ def _partial(repository: Path, path: Path) -> ModelEntry:
 def _damaged(repository: Path) -> ModelEntry:
     """A repository that huggingface_hub cannot read: another program's download cut short at its beginning, mostly."""
     blobs = [path.stat() for path in repository.glob("blobs/*") if path.is_file()]
-    source, size, changed = id_of(repository), sum(s.st_size for s in blobs), repository.stat().st_mtime
+    source, size, changed = cache.id_of(repository), sum(s.st_size for s in blobs), repository.stat().st_mtime
     problem = "its folder in the cache is not whole: download it again, or delete it"
     return ModelEntry(source, source, Place.CACHE, None, None, size, changed, problem)
 
@@ -178,7 +169,7 @@ def forget(entry: ModelEntry) -> int:
 def _forget(entry: ModelEntry, act: bool) -> int:
     if entry.place is not Place.CACHE:
         raise InvalidInput(f"{entry.name} is not in the Hugging Face cache: delete its folder yourself")
-    repository = repository_of(entry.source)
+    repository = cache.repository_of(entry.source)
     if not repository.is_dir():
         raise InvalidInput(f"{entry.name} is not in the Hugging Face cache any more")
     info = _scan()
@@ -195,14 +186,14 @@ def _forget(entry: ModelEntry, act: bool) -> int:
         freed = strategy.expected_freed_size
         if act:
             strategy.execute()
-    plan_path = plan_file(repository, entry.revision or "")
-    if (plan := read_plan(plan_path)) is not None:
+    plan_path = cache.plan_file(repository, entry.revision or "")
+    if (plan := cache.read_plan(plan_path)) is not None:
         blobs = [repository / "blobs" / blob for blob in plan.blobs if blob not in kept]
-        freed += sum(here_of(blob) for blob in blobs)
+        freed += sum(cache.here_of(blob) for blob in blobs)
         if act:
             for blob in blobs:
                 blob.unlink(missing_ok=True)
-                part_of(blob).unlink(missing_ok=True)
+                cache.part_of(blob).unlink(missing_ok=True)
             plan_path.unlink()
     elif not kept:
         freed += sum(path.stat().st_size for path in repository.glob("blobs/*") if path.is_file())
@@ -212,4 +203,4 @@ def _forget(entry: ModelEntry, act: bool) -> int:
 
 
 def _planned(repository: Path) -> bool:
-    return any((repository / PLANS).glob("*.json"))
+    return any((repository / cache.PLANS).glob("*.json"))

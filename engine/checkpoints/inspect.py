@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import resources
 from engine.checkpoints.info import ModelInfo, inspect_parts
 from engine.checkpoints.safetensors import INDEX, read_headers, read_json, weight_files
 from engine.config.specs import InvalidInput, ModelSpec
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 EMBEDDED = {"demo": "models/stories-5m", "demo-draft": "models/stories-draft"}
 EMBEDDED_AWQ = {"demo": "models/stories-5m-awq"}
@@ -116,6 +119,19 @@ def inspect_model(source: str | ModelSpec) -> ModelInfo:
     if folder is None:
         raise InvalidInput(f"{spec.source} is on the hub: load it to learn more")
     return inspect_folder(folder, name_of(spec, folder))
+
+
+def tokenizer_of(folder: Path) -> Tokenizer | None:
+    """That of the folder's tokenizer.json, where it has one. Raises InvalidInput for one that cannot be read."""
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        return None
+    from tokenizers import Tokenizer
+
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:  # its errors have no type of their own
+        raise InvalidInput(f"{path} cannot be read: {error}; fetch the model again") from error
 
 
 def shipped_awq(info: ModelInfo) -> ModelInfo | None:

@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 
 
 class EngineFace(Protocol):
-    """What `Engine` and `EngineProcess` have in common, as far as comparisons and the window need it.
-
-    `restart`: it ended, and why it did is mended by loading again at once (see EngineProcess).
-    """
+    """What `Engine` and `EngineProcess` have in common, as far as comparisons and the window need it. `restart`: it
+    ended, and why it did is mended by loading again at once (see EngineProcess)."""
 
     @property
     def trace(self) -> Trace: ...

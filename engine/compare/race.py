@@ -96,9 +96,7 @@ class Race:
 
     def play(self, host: EngineHost, tell: Callable[[RaceEvent], None], cancelled: threading.Event) -> RaceResult:
         """Runs the race in the caller's thread; `tell` is called on it too. A lane that fails lets the others finish.
-
-        Setting `cancelled` ends the lane under way; what was finished is in the result. The host stays open.
-        """
+        Setting `cancelled` ends the lane under way; what was finished is in the result. The host stays open."""
         track = Track(host, tell, cancelled, self.kv_tokens, self.kv_memory)
         lane_runs: list[LaneRun] = []
         for repeat, order in enumerate(self.rounds()):

@@ -274,9 +274,7 @@ class Sweep:
 
     def play(self, host: EngineHost, tell: Callable[[SweepEvent], None], cancelled: threading.Event) -> SweepResult:
         """Runs the sweep in the caller's thread; `tell` is called on it too. Points that fail are kept as failed.
-
-        Setting `cancelled` ends the point under way; what was measured is in the result. The host stays open.
-        """
+        Setting `cancelled` ends the point under way; what was measured is in the result. The host stays open."""
         track = Track(host, tell, cancelled, self.kv_tokens, self.kv_memory)
         outcomes: list[SweepOutcome] = []
         played = 0

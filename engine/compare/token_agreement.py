@@ -90,10 +90,8 @@ class Agreement:
 
 
 def agreement(first: Trace, other: Trace) -> Agreement:
-    """Compares two traces of one workload: the i-th request of one with the i-th of the other, sample by sample.
-
-    A request that was cancelled or failed in either is compared as far as both go.
-    """
+    """Compares two traces of one workload: the i-th request of one with the i-th of the other, sample by sample. A
+    request that was cancelled or failed in either is compared as far as both go."""
     compared, partings = 0, []
     pairs = zip(_in_order(first), _in_order(other))
     for arrival, (ours, theirs) in enumerate(pairs):
@@ -139,10 +137,8 @@ class _Emission:
 
 
 def _emission(trace: Trace, request: int, sample: SampleView, position: int) -> _Emission | None:
-    """A sample's token as its step recorded it; None where it has no such token.
-
-    Tokens that came only with their request's end are in no step.
-    """
+    """A sample's token as its step recorded it; None where it has no such token. Tokens that came only with their
+    request's end are in no step."""
     if position >= len(sample.tokens):
         return None
     records, time = trace.records, sample.token_times[position]

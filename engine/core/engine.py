@@ -32,6 +32,7 @@ from engine.models.weights import Reporter
 from engine.runner.launched_step import LaunchedStep
 from engine.runner.paged_cpu import PagedRunner
 from engine.scheduler.block_pool import BlockPool
+from engine.scheduler.plan import StepPlan
 from engine.scheduler.scheduler import Scheduler
 from engine.trace.records import Ended, FinishReason, Header, Notice, StepStarted
 from engine.trace.trace import Trace
@@ -95,20 +96,16 @@ class Engine:
         return self.submit_many([Submission(prompt, params or SamplingParams(), label=label)])[0]
 
     def submit_many(self, submissions: Sequence[Submission], more: bool = False) -> list[Stream]:
-        """Queues several at once, or none: raises InvalidInput naming the first that cannot be taken.
-
-        `more` says that others follow without waiting for these to end: a static batch then waits until it is full.
-        """
+        """Queues several at once, or none: raises InvalidInput naming the first that cannot be taken. `more` says that
+        others follow without waiting for these to end: a static batch then waits until it is full."""
         prepared = self.prepare(submissions)
         streams = [p.router.open(p.ticket) for p in prepared]
         self.enqueue(prepared, more)
         return streams
 
     def cancel(self, requests: Iterable[int] | None = None, trace: Trace | None = None) -> None:
-        """Ends these requests, or all, at the next step's border. Ids that are over already are passed by.
-
-        Every trace counts its requests from 0: with `trace`, nothing is done when that is no longer the engine's.
-        """
+        """Ends these requests, or all, at the next step's border. Ids that are over already are passed by. Every trace
+        counts its requests from 0: with `trace`, nothing is done when that is no longer the engine's."""
         ids = None if requests is None else list(requests)
 
         def do() -> None:
@@ -122,10 +119,8 @@ class Engine:
         self._inbox.post(do)
 
     def begin(self, config: EngineConfig) -> Trace:
-        """A fresh trace under `config`, on the same weights, with an empty pool.
-
-        Raises InvalidInput while requests run, and for a config that does not fit; the one before then stays.
-        """
+        """A fresh trace under `config`, on the same weights, with an empty pool. Raises InvalidInput while requests
+        run, and for a config that does not fit; the one before then stays."""
         self._check_open()
         done: Future[Trace] = Future()
 
@@ -281,10 +276,8 @@ class Engine:
             stepped = self.step()
 
     def step(self) -> bool:
-        """Plans and launches one step, and commits one when more than `depth` are in flight or none was planned.
-
-        False when there was neither: requests wait for others, or for time to pass.
-        """
+        """Plans and launches one step, and commits one when more than `depth` are in flight or none was planned. False
+        when there was neither: requests wait for others, or for time to pass."""
         begun = time.perf_counter()
         plan = self.scheduler.plan(begun - self._origin)
         planned = time.perf_counter()
@@ -304,8 +297,8 @@ class Engine:
         if commits:
             self._commit(self.in_flight.popleft())
         elif plan is None and self.scheduler.ledger.has_changes:
-            now = time.perf_counter() - self._origin
-            self.trace.append(step_record(next(self._steps), now, now, None, [], self.scheduler, self._piece))
+            now, nothing = time.perf_counter() - self._origin, LaunchedStep(StepPlan(()), begun)
+            self.trace.append(step_record(next(self._steps), now, now, nothing, [], self.scheduler, self._piece))
         self._record_ended()
         return commits or plan is not None
 
@@ -350,8 +343,7 @@ class Engine:
         self.prepared.warm_up(config.token_budget)
         self.scheduler = Scheduler(config, BlockPool(blocks, config.block_size))
         self.in_flight: deque[LaunchedStep] = deque()
-        step = self.scheduler, self.runner, self.model.device, self.in_flight
-        self.recovery = Recovery(*step, self._drain, self._notice)
+        self.recovery = Recovery(self.scheduler, self.runner, self.in_flight, self._drain, self._notice)
 
     def _fastest_threads(self) -> int:
         """Measured once, and the same for every mode."""

@@ -26,12 +26,11 @@ class Recovery:
         self,
         scheduler: Scheduler,
         runner: Runner,
-        device: torch.device,
         in_flight: deque[LaunchedStep],
         drain: Callable[[], None],
         tell: Callable[[str, str], None],
     ) -> None:
-        self._scheduler, self._runner, self._device = scheduler, runner, device
+        self._scheduler, self._runner, self._device = scheduler, runner, runner.model.device
         self._in_flight, self._drain, self._tell = in_flight, drain, tell
         self._first = ""  # of the steps that ran out of memory since one went well
 

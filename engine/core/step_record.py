@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.scheduler.plan import Committed
+from engine.scheduler.plan import BlockChange, Committed
 from engine.scheduler.request import Branch
 from engine.scheduler.scheduler import Scheduler
 from engine.trace.records import Ended, FinishReason, Step, freeze
 
 if TYPE_CHECKING:
     from engine.runner.launched_step import LaunchedStep
+
+
+OF_ROW = {name: attrgetter(name) for name in ("slot", "first", "count", "padding", "reused")}
+OF_BLOCK = ("block", "block_request", "block_branch", "block_place")  # after the event, as `BlockChange` has them
 
 
 def _column(values: Sequence[Any], dtype: type) -> np.ndarray[Any, Any]:
@@ -37,38 +42,31 @@ def step_record(
     step: int,
     started: float,
     ended: float,
-    launched: LaunchedStep | None,
+    launched: LaunchedStep,
     committed: Sequence[Committed],
     scheduler: Scheduler,
     piece: Callable[[int], str],
 ) -> Step:
-    """The record of one committed step; of none when `launched` is None, to tell which blocks went back meanwhile.
-
-    `piece` is a token's text by itself.
-    """
+    """The record of one committed step; one without rows tells which blocks went back meanwhile. `piece` is a token's
+    text by itself."""
     begun = time.perf_counter()
     ledger = scheduler.ledger
     changes = ledger.take_changes()
-    rows = launched.plan.rows if launched is not None else ()
-    refused = launched.plan.refused if launched is not None else ()
+    rows, refused = launched.plan.rows, launched.plan.refused
     emitted = [(i, emission) for i, outcome in enumerate(committed) for emission in outcome.emitted]
     alternatives = [(i, *a) for i, (_, emission) in enumerate(emitted) for a in emission.alternatives]
     texts = [emission.text for _, emission in emitted]
-    seconds = dict(launched.seconds) if launched is not None else {}
-    kv = scheduler.kv_use(refused)
+    blocks = list(zip(*changes.blocks)) or [()] * len(BlockChange._fields)
+    seconds, kv = dict(launched.seconds), scheduler.kv_use(refused)
     record = Step(
         step=step,
         started=started,
         ended=ended,
         request=_column([r.branch.request.id for r in rows], np.int32),
         branch=_column([r.branch.index for r in rows], np.int32),
-        slot=_column([r.slot for r in rows], np.int32),
-        first=_column([r.first for r in rows], np.int32),
-        count=_column([r.count for r in rows], np.int32),
+        **{name: _column(list(map(read, rows)), np.int32) for name, read in OF_ROW.items()},
         kind=_column([r.kind for r in rows], np.uint8),
         wasted=_column([c.wasted for c in committed], np.int32),
-        padding=_column([r.padding for r in rows], np.int32),
-        reused=_column([r.reused for r in rows], np.int32),
         token_row=_column([row for row, _ in emitted], np.int32),
         token=_column([e.token for _, e in emitted], np.int32),
         logprob=_column([e.logprob for _, e in emitted], np.float32),
@@ -79,11 +77,8 @@ def step_record(
         free_blocks=ledger.pool.free,
         cached_blocks=ledger.pool.cached,
         seconds=seconds,
-        block_event=_column([c.event for c in changes.blocks], np.uint8),
-        block=_column([c.block for c in changes.blocks], np.int32),
-        block_request=_column([c.request for c in changes.blocks], np.int32),
-        block_branch=_column([c.branch for c in changes.blocks], np.int32),
-        block_place=_column([c.place for c in changes.blocks], np.int32),
+        block_event=_column(blocks[0], np.uint8),
+        **{name: _column(values, np.int32) for name, values in zip(OF_BLOCK, blocks[1:], strict=True)},
         copied=_column([block for block, _ in changes.copied], np.int32),
         copied_to=_column([block for _, block in changes.copied], np.int32),
         preempted=_column([request for request, _ in changes.preempted], np.int32),
@@ -98,9 +93,9 @@ def step_record(
         kv_reserved=kv.reserved,
         kv_internal=kv.internal,
         kv_external=kv.external,
-        attention=launched.attention if launched is not None else 0.0,
-        graph=launched.graph if launched is not None else 0,
-        device=launched.device if launched is not None else 0.0,
+        attention=launched.attention,
+        graph=launched.graph,
+        device=launched.device,
     )
     seconds["record"] = time.perf_counter() - begun
     return record

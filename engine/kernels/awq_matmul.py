@@ -28,10 +28,8 @@ ADDED = 1024  # elements that a program of `add_parts_kernel` adds up
 
 @jit
 def steps(words: tl.tensor, zeros: tl.tensor, SHIFT: tl.constexpr, DTYPE: tl.constexpr) -> tl.tensor:
-    """Code less zero of one column of each word, exact. `words` [K, words], `zeros` [words].
-
-    Codes become floats by setting the bits of a power of two above them, which is cheaper than a conversion.
-    """
+    """Code less zero of one column of each word, exact. `words` [K, words], `zeros` [words]. Codes become floats by
+    setting the bits of a power of two above them, which is cheaper than a conversion."""
     if DTYPE == tl.float16:  # noqa: SIM300
         if SHIFT % 8 == 4:  # 1024 + 16 * code: a byte serves both its codes
             code = ((words >> (SHIFT - 4)) & 0xF0 | 0x6400).to(tl.int16).to(tl.float16, bitcast=True)
@@ -68,10 +66,8 @@ def side_by_side(  # type: ignore[no-untyped-def]
 
 @jit
 def add_columns(even, odd, x, words, zeros, scales, mask, PAIR: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Totals [M, words] of columns 2 * PAIR and 2 * PAIR + 1 of each word, plus x times them.
-
-    `scales` are pointers to the words' pairs of scales, held as int32.
-    """
+    """Totals [M, words] of columns 2 * PAIR and 2 * PAIR + 1 of each word, plus x times them. `scales` are pointers to
+    the words' pairs of scales, held as int32."""
     pair = tl.load(scales + PAIR, mask=mask, other=0)
     low = pair.to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
     high = (pair >> 16).to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)

@@ -243,9 +243,7 @@ def small(shape: Shape, dtype: torch.dtype) -> Iterator[tuple[str, Launch]]:
 
 def shipped(sm: int) -> dict[str, Launch]:
     """Every kernel as it is launched on an architecture, by name: dtypes, head_dims, kinds of rows, shapes of models.
-
-    float16 takes bfloat16's tilings and as many registers or nearly, so little of it is here.
-    """
+    float16 takes bfloat16's tilings and as many registers or nearly, so little of it is here."""
     bf16, fp16, fp32 = torch.bfloat16, torch.float16, torch.float32
     found: list[tuple[str, Launch]] = []
     for dtype, head_dim in [(bf16, 64), (bf16, 128), (bf16, 256), (fp16, 128), (fp32, 64), (fp32, 128), (fp32, 256)]:

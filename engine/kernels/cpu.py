@@ -93,10 +93,8 @@ class DecodePlan:
 
 
 def plan_decode(tables: list[list[int]], lengths: list[int], block_size: int) -> DecodePlan:
-    """From each row's block table and its context length, this step's token included.
-
-    A block has the same place in the tables of all rows that share it.
-    """
+    """From each row's block table and its context length, this step's token included. A block has the same place in the
+    tables of all rows that share it."""
     rows = len(tables)
     used = [table[: -(-length // block_size)] for table, length in zip(tables, lengths, strict=True)]
     flat = torch.tensor([block for table in used for block in table])
@@ -203,9 +201,7 @@ def _by_row(values: Tensor) -> Tensor:
 @dataclass(slots=True)
 class PrefillRow:
     """A row of more than one token: its tokens [start, end) in the packed step, and its context, those included.
-
-    `table` are the blocks of a context that began in an earlier step, None when it begins here.
-    """
+    `table` are the blocks of a context that began in an earlier step, None when it begins here."""
 
     start: int
     end: int

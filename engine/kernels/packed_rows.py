@@ -73,16 +73,10 @@ class PackedRows:
         return self._parts
 
     def _part(self, kind: Rows, first: int, last: int, tokens: int, queries: int) -> Part:
-        indirect = self.table_rows is not None
-        return Part(
-            kind,
-            tokens,
-            queries,
-            self.query_starts[first : last + 1],
-            self.context_lengths[first:last],
-            self.block_tables if indirect else self.block_tables[first:last],
-            self.table_rows[first:last] if self.table_rows is not None else None,
-        )
+        lengths = self.query_starts[first : last + 1], self.context_lengths[first:last]
+        if self.table_rows is None:
+            return Part(kind, tokens, queries, *lengths, self.block_tables[first:last], None)
+        return Part(kind, tokens, queries, *lengths, self.block_tables, self.table_rows[first:last])
 
 
 def plan(part: Part, q: Tensor, k_cache: Tensor, sliding_window: int | None, tiles: Tiling, processors: int) -> Plan:

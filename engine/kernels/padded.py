@@ -55,10 +55,8 @@ def causal_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, optio
 
 
 def left_padded_bias(padding: Tensor, tokens: int, window: int | None, dtype: torch.dtype) -> Tensor:
-    """The mask `[rows, 1, tokens, tokens]` of rows whose first `padding` `[rows]` tokens are pads.
-
-    A pad sees itself alone: a query that sees nothing would be NaN, and spread through its value to the row's end.
-    """
+    """The mask `[rows, 1, tokens, tokens]` of rows whose first `padding` `[rows]` tokens are pads. A pad sees itself
+    alone: a query that sees nothing would be NaN, and spread through its value to the row's end."""
     at = torch.arange(tokens, device=padding.device)
     key, query = at[None, :], at[:, None]
     seen = (key <= query) & (key >= padding[:, None, None])

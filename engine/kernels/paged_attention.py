@@ -15,21 +15,17 @@ from torch import Tensor
 
 from engine.kernels.jit import Launch, jit, next_power_of_two, tl
 from engine.kernels.options import Options
-from engine.kernels.packed_rows import SHORT, PackedRows, plan
+from engine.kernels.packed_rows import PackedRows, plan
 from engine.kernels.splits import BLOCK_ROWS, find_item, merge_launch
 from engine.kernels.tilings import Tiling, tiling
-
-__all__ = ["SHORT", "PackedRows", "paged_attention"]
 
 
 @jit
 def blocks_of_tile(  # type: ignore[no-untyped-def]
     block_table, tile, first_key, last_key, BLOCK_SIZE: tl.constexpr, BLOCK_KEYS: tl.constexpr
 ):
-    """The blocks that hold a tile's keys: one of each key, or one of all where a tile lies in one block.
-
-    No entry of positions outside [first_key, last_key) is read.
-    """
+    """The blocks that hold a tile's keys: one of each key, or one of all where a tile lies in one block. No entry of
+    positions outside [first_key, last_key) is read."""
     start = tile * BLOCK_KEYS
     if BLOCK_SIZE % BLOCK_KEYS == 0:
         stored = (start + BLOCK_KEYS > first_key) & (start < last_key)

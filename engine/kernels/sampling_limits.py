@@ -149,10 +149,8 @@ def read_tile(row, tile, TILE: tl.constexpr, GROUP: tl.constexpr):  # type: igno
 def lowest_kept(  # type: ignore[no-untyped-def]
     row, tiles, top, inverse, unused, low, limit, MASS: tl.constexpr, TILE: tl.constexpr, GROUP: tl.constexpr
 ):
-    """The lowest value of at least `low` above which there are fewer tokens than `limit`, or less MASS.
-
-    A search over ranks, four parts at a time; tokens are those of the row's `tiles` as `read_tile` reads them.
-    """
+    """The lowest value of at least `low` above which there are fewer tokens than `limit`, or less MASS. A search over
+    ranks, four parts at a time; tokens are those of the row's `tiles` as `read_tile` reads them."""
     left = rank(low, unused) - 1
     right = rank(top, unused)  # nothing is above the highest
     while right - left > 1:

@@ -79,10 +79,8 @@ class SlotState(NamedTuple):
 
 
 def decode_inputs(written: StepInputs, row_slots: Tensor, state: SlotState, block_size: int) -> None:
-    """A token for each row's slot: the last one it sampled, at the end of what the cache holds of it.
-
-    Advances the slots' lengths; the dummies' stays as it is.
-    """
+    """A token for each row's slot: the last one it sampled, at the end of what the cache holds of it. Advances the
+    slots' lengths; the dummies' stays as it is."""
     rows, dummy = len(row_slots), len(state.lengths) - 1
     sizes = rows, dummy, state.tables.stride(0), block_size, BLOCK
     decode_inputs_kernel[(-(-rows // BLOCK),)](*written, row_slots, *state, *sizes, **OPTIONS)

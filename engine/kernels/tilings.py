@@ -73,9 +73,7 @@ DEFAULT = _ADA  # fits every GPU since
 
 def tiling(sm: int, rows: Rows, head_dim: int, dtype: torch.dtype, group: int, queries: int) -> Tiling:
     """The tiling of a launch on an architecture, 90 being sm_90; `queries` are the tokens that a row is likely to have.
-
-    Only sizes known on the host are read, so a launch never waits for the device.
-    """
+    Only sizes known on the host are read, so a launch never waits for the device."""
     tables, wide = TABLES.get(sm, DEFAULT), max(32, next_power_of_two(head_dim))
     if dtype == torch.float32:
         return fitted(FLOAT32[wide], group, queries)
@@ -87,10 +85,8 @@ def tiling(sm: int, rows: Rows, head_dim: int, dtype: torch.dtype, group: int, q
 
 
 def candidates(rows: Rows, head_dim: int, group: int, queries: int) -> list[Tiling]:
-    """Tilings of 16-bit launches that are worth timing on any architecture, some of them too large for its memory.
-
-    Time each by `paged_attention(..., tiling=candidate)` on rows that are all of this kind.
-    """
+    """Tilings of 16-bit launches that are worth timing on any architecture, some of them too large for its memory. Time
+    each by `paged_attention(..., tiling=candidate)` on rows that are all of this kind."""
     wide = max(32, next_power_of_two(head_dim))
     keys = 32 if wide == 256 else 64
     if rows is Rows.SHORT:

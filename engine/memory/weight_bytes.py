@@ -16,9 +16,7 @@ FUSED_OUTPUTS = 32  # outputs that bitsandbytes' 4-bit kernel for CPUs takes at 
 
 def held_bytes(info: ModelInfo, quantization: str, dtype: str, kind: str) -> int:
     """Bytes of all weights on a device of this `kind` ("cpu" or "cuda"); `dtype` is that of all that is not quantized.
-
-    "awq" of a model that is not AWQ yet is what such a checkpoint would take.
-    """
+    "awq" of a model that is not AWQ yet is what such a checkpoint would take."""
     item = TORCH_BYTES[dtype]
     if quantization == "torchao-int8" and info.conv1d:  # it converts `nn.Linear` alone
         quantization = "none"

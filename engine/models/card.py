@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from engine.checkpoints.architectures import INSTEAD
@@ -27,18 +28,12 @@ def serve_with_paged_attention(
     windows: dict[int, int] = {}
 
     def probe(
-        layer_module: torch.nn.Module,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        *_: Any,
-        sliding_window: int | None = None,
-        **__: Any,
+        layer: Any, q: Tensor, k: Tensor, v: Tensor, *_: Any, sliding_window: int | None = None, **__: Any
     ) -> Any:
-        if key.shape == value.shape and isinstance(getattr(layer_module, "layer_idx", None), int):
-            shapes[layer_module.layer_idx] = (key.shape[1], key.shape[3])  # type: ignore[index]
-            windows[layer_module.layer_idx] = sliding_window or 0  # type: ignore[index]
-        return torch.zeros_like(query).transpose(1, 2).contiguous(), None
+        if k.shape == v.shape and isinstance(getattr(layer, "layer_idx", None), int):
+            shapes[layer.layer_idx] = (k.shape[1], k.shape[3])
+            windows[layer.layer_idx] = sliding_window or 0
+        return torch.zeros_like(q).transpose(1, 2).contiguous(), None
 
     probe_name = f"{attention.NAME}_probe"
     attention.ALL_ATTENTION_FUNCTIONS.register(probe_name, probe)

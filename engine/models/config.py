@@ -27,10 +27,8 @@ def transformers_config(folder: Path, spec: ModelSpec) -> Any:
 
 
 def quantization_of(folder: Path, spec: ModelSpec, config: Any) -> str:
-    """How the weights will be held: as the checkpoint was quantized beforehand, else as asked for.
-
-    Raises InvalidInput where the two do not go together, or what is needed is not installed.
-    """
+    """How the weights will be held: as the checkpoint was quantized beforehand, else as asked for. Raises InvalidInput
+    where the two do not go together, or what is needed is not installed."""
     stored = getattr(config, "quantization_config", None)
     if stored is None:
         if spec.quantization == "awq":

@@ -36,10 +36,8 @@ class PackedLinear(nn.Module):
 
 
 def pack_linears(module: nn.Module) -> None:
-    """Replaces the float32 linear layers of a module on a CPU, where this build of torch has oneDNN.
-
-    Only exact `nn.Linear`s: a layer that a quantizer made or filled stays. A weight that nothing else holds is freed.
-    """
+    """Replaces the float32 linear layers of a module on a CPU, where this build of torch has oneDNN. Only exact
+    `nn.Linear`s: a layer that a quantizer made or filled stays. A weight that nothing else holds is freed."""
     if not torch.backends.mkldnn.is_available():
         return
     for parent in list(module.modules()):

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from engine.checkpoints.architectures import why_unsupported
 from engine.checkpoints.hub.cache import in_units
-from engine.checkpoints.inspect import read_config, resolve
+from engine.checkpoints.inspect import read_config, resolve, tokenizer_of
 from engine.checkpoints.safetensors import read_headers, weight_files
 from engine.config.checks import InvalidInput, one_of, whole
 from engine.config.specs import ModelSpec
@@ -58,15 +58,7 @@ def check_recipe(recipe: AwqRecipe) -> None:
     _check_architecture(folder)
     _check_widths(folder, recipe.group)
     content = read_text(recipe.calibration)
-    if (folder / "tokenizer.json").exists():
-        from tokenizers import Tokenizer
-
-        try:
-            tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        except Exception as error:  # it raises bare Exception
-            raise InvalidInput(
-                f"{folder / 'tokenizer.json'} cannot be read: {error}; fetch the model's tokenizer files again"
-            ) from error
+    if (tokenizer := tokenizer_of(folder)) is not None:
         calibration_ids(lambda text: tokenizer.encode(text).ids, content, recipe)
     _check_out(recipe.out.expanduser(), folder)
 
@@ -175,10 +167,8 @@ def origin_of(folder: Path) -> ModelSpec | None:
 
 
 def calibration_ids(encode: Encode, content: str, recipe: AwqRecipe) -> list[list[int]]:
-    """The calibration text as token ids: at most `samples` parts of at most `length` tokens.
-
-    autoawq strings them together and uses whole blocks of `length`. Raises InvalidInput where there is not one.
-    """
+    """The calibration text as token ids: at most `samples` parts of at most `length` tokens. autoawq strings them
+    together and uses whole blocks of `length`. Raises InvalidInput where there is not one."""
     ids: list[list[int]] = []
     for part in token_ids(encode, samples(content)):
         ids += [part[i : i + recipe.length] for i in range(0, len(part), recipe.length)]

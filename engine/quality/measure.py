@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, SamplingP
 from engine.core.engine import Engine
 from engine.jobs.job import Report
 from engine.jobs.progress import LoadCancelled, LoadProgress
+from engine.memory.allocator import give_back
 from engine.models import attention
 from engine.models.config import first_line
 from engine.models.loading import LoadedModel
@@ -241,6 +241,6 @@ def _import_libraries(specs: list[ModelSpec]) -> None:
 
 
 def _give_memory_back() -> None:
-    gc.collect()
+    give_back()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

@@ -72,10 +72,8 @@ class ContiguousCache:
             self._make_bias()
 
     def join(self, branches: Sequence[Branch], lengths: Sequence[int], width: int) -> None:
-        """Gives each branch a strip after the others; its tokens are to be written to the columns before `end`.
-
-        `width` is what every strip, old and new, must be able to hold.
-        """
+        """Gives each branch a strip after the others; its tokens are to be written to the columns before `end`. `width`
+        is what every strip, old and new, must be able to hold."""
         before, longest, joining = len(self.members), self.end - self.start, max(lengths)
         count = before + len(branches)
         if not before:
@@ -96,10 +94,8 @@ class ContiguousCache:
         self._make_bias()
 
     def advance(self, held: Collection[int]) -> None:
-        """Makes column `end` - 1 free for one more token of every member.
-
-        What the strips `held` hold does not matter any more: where one is full, its oldest token is given up.
-        """
+        """Makes column `end` - 1 free for one more token of every member. What the strips `held` hold does not matter
+        any more: where one is full, its oldest token is given up."""
         for strip in held:
             self.lengths[strip] = min(self.lengths[strip], self.width - 1)
         if self.end == self.width:

@@ -53,10 +53,8 @@ class DeviceRows:
         return self._owners[row.slot] is row.branch
 
     def follow(self, rows: Sequence[Row], words: Callable[[Branch], Sequence[int]]) -> list[Branch]:
-        """Notes what the device must hear before these rows; returns the branches that are new in their slot.
-
-        `words` are a branch's parameters. A branch's table only grows, but for one that was preempted: it begins anew.
-        """
+        """Notes what the device must hear before these rows; returns the branches that are new in their slot. `words`
+        are a branch's parameters. A branch's table only grows, but for one that was preempted: it begins anew."""
         index, value, joined = self._index, self._value, []
         owners, sent = self._owners, self._sent
         for row in rows:

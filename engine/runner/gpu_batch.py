@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from engine.kernels.paged_attention import PackedRows, paged_attention
+from engine.kernels.packed_rows import PackedRows
+from engine.kernels.paged_attention import paged_attention
 from engine.kernels.store_kv import store_kv
 from engine.models.attention import Options
 

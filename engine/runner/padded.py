@@ -68,10 +68,8 @@ class NextBatch:
 
 
 class PaddedRunner(Runner):
-    """One model over a contiguous cache of `blocks` blocks in all. A step is prompts alone, or a token each for all.
-
-    A row of the model's call is a row of the plan, but in a decode step they are in order of the cache's strips.
-    """
+    """One model over a contiguous cache of `blocks` blocks in all. A step is prompts alone, or a token each for all. A
+    row of the model's call is a row of the plan, but in a decode step they are in order of the cache's strips."""
 
     def __init__(self, model: LoadedModel, config: EngineConfig, blocks: int) -> None:
         super().__init__(model, config)

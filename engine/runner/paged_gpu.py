@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.config.specs import EngineConfig
-from engine.kernels.paged_attention import SHORT, PackedRows
+from engine.kernels.packed_rows import SHORT, PackedRows
 from engine.kernels.sampling import WORDS
 from engine.kernels.step_inputs import StepInputs, decode_inputs, packed_inputs
 from engine.memory.rules import bucket_sizes
@@ -48,24 +48,16 @@ class GpuRunner(Runner):
         self._contexts = torch.zeros(rows, dtype=torch.int32, device=self._device)
         self._starts = torch.arange(rows + 1, dtype=torch.int32, device=self._device)
         self._graphs: DecodeGraphs | None = None
-        self._graphs_off = ""
         if not config.cuda_graphs:
-            self._graphs_off = "switched off"
+            self.graphs_off = "switched off"
         elif model.card.quantization == "int8":
-            self._graphs_off = "int8 with outliers waits for the GPU in every layer; int8-plain does not"
+            self.graphs_off = "int8 with outliers waits for the GPU in every layer; int8-plain does not"
         else:
             self._graphs = DecodeGraphs(sizes, self._device)
+            self.graphs = self._graphs.sizes
 
     def _allocate(self, blocks: int, kv_heads: int, head_dim: int) -> Tensor:
         return torch.zeros(blocks, self.block_size, kv_heads, head_dim, dtype=self.model.dtype, device=self._device)
-
-    @property
-    def graphs(self) -> tuple[int, ...]:
-        return self._graphs.sizes if self._graphs is not None else ()
-
-    @property
-    def graphs_off(self) -> str:
-        return self._graphs_off or (self._graphs.off if self._graphs is not None else "")
 
     def capture(self, report: Callable[[int, int], None]) -> None:
         if self._graphs is not None:
@@ -73,6 +65,7 @@ class GpuRunner(Runner):
             self._rows.row_slots.fill_(self._rows.dummy_slot)
             with torch.inference_mode(), current_device(self._device):
                 self._graphs.capture(self._decode, report)
+            self.graphs, self.graphs_off = self._graphs.sizes, self._graphs.off
 
     def reset(self) -> None:
         self._rows.forget()

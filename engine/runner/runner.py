@@ -40,10 +40,16 @@ class Inputs:
 
 class Runner(ABC):
     """One model and its KV cache. A sampled token is also kept on the device by slot, so that the next step can be
-    launched before it is read."""
+    launched before it is read.
+
+    `graphs` are the numbers of rows for which decode steps are captured as CUDA graphs, `graphs_off` says why there are
+    none; empty where there are, or where there could not be any.
+    """
 
     def __init__(self, model: LoadedModel, config: EngineConfig) -> None:
         self.model = model
+        self.graphs: tuple[int, ...] = ()
+        self.graphs_off = ""
         self._device = model.device
         self._last_token = torch.zeros(config.max_running + 1, dtype=torch.long, device=self._device)
         self._owners: list[Branch | None] = [None] * config.max_running
@@ -54,16 +60,6 @@ class Runner(ABC):
             self._sampler = DeviceSampler(config.max_running, model.card.vocabulary, self._device)
         else:
             self._sampler = Sampler(config.max_running, model.card.vocabulary, self._device)
-
-    @property
-    def graphs(self) -> tuple[int, ...]:
-        """The numbers of rows for which decode steps are captured as CUDA graphs."""
-        return ()
-
-    @property
-    def graphs_off(self) -> str:
-        """Why there are none; empty where there are, or where there could not be any."""
-        return ""
 
     def capture(self, report: Callable[[int, int], None]) -> None:  # noqa: B027
         """Captures what is replayed later; `report` hears how many captures are done, of how many. May raise what

@@ -210,10 +210,8 @@ def _drop_below_min_p(weights: Tensor, params: Sequence[SamplingParams]) -> Tens
 
 
 def _pick(weights: Tensor, uniform: Tensor) -> Tensor:
-    """The index at which the running sum of a row's weights passes its uniform share of the total, `[rows]`.
-
-    A weight of zero is never picked: the sum passes the mark only where it grows.
-    """
+    """The index at which the running sum of a row's weights passes its uniform share of the total, `[rows]`. A weight
+    of zero is never picked: the sum passes the mark only where it grows."""
     running = weights.double().cumsum(-1)
     mark = uniform * running[:, -1:]
     return torch.searchsorted(running, mark, right=True)[:, 0].clamp_max(weights.shape[-1] - 1)

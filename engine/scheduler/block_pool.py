@@ -114,9 +114,7 @@ class BlockPool:
 
     def publish(self, block: int, serial: int, tokens: Sequence[int]) -> int:
         """Makes an owned, full block findable after the prefix of `serial`; returns the serial of the longer prefix.
-
-        Where another block has the same content already, that one keeps answering for it.
-        """
+        Where another block has the same content already, that one keeps answering for it."""
         key = serial, tuple(tokens)
         if key not in self._published:
             self._published[key] = block, next(self._serials)

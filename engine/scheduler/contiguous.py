@@ -32,10 +32,8 @@ class ContiguousLayout:
         return used, reserved, self._pool.owned * self._size - used - reserved
 
     def prefill_rows(self, budget: int | None = None) -> tuple[list[Row], Refused]:
-        """Whole prompts of as many requests as find a slot and a strip, padded to the longest of them.
-
-        With a budget, they hold at most so many tokens, padding included; one of them may be longer.
-        """
+        """Whole prompts of as many requests as find a slot and a strip, padded to the longest of them. With a budget,
+        they hold at most so many tokens, padding included; one of them may be longer."""
         ledger = self._ledger
         joined: list[Branch] = []
         refused: Refused = ()

@@ -99,10 +99,8 @@ class Ledger:
         branch.blocks = list(blocks)
 
     def give_back(self, branch: Branch, keep: int = 0) -> None:
-        """Takes all but the first `keep` of a branch's blocks.
-
-        The last goes first, so that of a cached chain the end is forgotten before the beginning.
-        """
+        """Takes all but the first `keep` of a branch's blocks. The last goes first, so that of a cached chain the end
+        is forgotten before the beginning."""
         blocks = branch.blocks[keep:][::-1]
         self._note(branch, zip(self.pool.release(blocks), blocks), len(branch.blocks) - 1, -1)
         del branch.blocks[keep:]

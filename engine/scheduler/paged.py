@@ -134,10 +134,8 @@ class PagedLayout:
         return count
 
     def _publish(self, branch: Branch, end: int) -> None:
-        """Makes the blocks that are full up to `end` findable, as far as their tokens are known.
-
-        Their K and V are written by the step being planned: rows of the same step and of later ones may read them.
-        """
+        """Makes the blocks that are full up to `end` findable, as far as their tokens are known. Their K and V are
+        written by the step being planned: rows of the same step and of later ones may read them."""
         if not self._caching:
             return
         size, known = self._size, min(end, len(branch.tokens))

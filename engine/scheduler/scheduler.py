@@ -1,9 +1,6 @@
 """Who computes what in the next step, and what becomes of it: plan() and commit(), or retract() and abandon() where it
-failed. No tensors here.
-
-The ledger holds the queue, the slots and the blocks. How branches get memory and become rows is in `paging` (blocks
-that grow) and `strips` (contiguous, padded); who joins when is the mode's policy.
-"""
+failed. How branches get memory and become rows is the KV layout's affair (`paged`, `contiguous`), who joins when the
+policy's."""
 
 from __future__ import annotations
 
@@ -20,10 +17,8 @@ from engine.trace.records import FinishReason, Kind, Refusal
 
 
 class Scheduler:
-    """Plans and commits steps over one ledger. `requests` are those that are not over.
-
-    Cost a step: O(running), whatever waits.
-    """
+    """Plans and commits steps over one ledger. `requests` are those that are not over. Cost a step: O(running),
+    whatever waits."""
 
     def __init__(self, config: EngineConfig, pool: BlockPool) -> None:
         self.config = config

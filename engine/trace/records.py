@@ -290,9 +290,7 @@ class Ended:
 @dataclass(frozen=True, slots=True)
 class Telemetry:
     """What the machine does, about twice a second. Percents are 0-100 a core (CPU) or a card (GPU); memory in bytes.
-
-    `memory` is what this process holds, `memory_free` what any process could still take.
-    """
+    `memory` is what this process holds, `memory_free` what any process could still take."""
 
     time: float
     cpu_percent: float

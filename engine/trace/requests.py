@@ -268,10 +268,8 @@ class RequestIndex:
         self._ids: list[int] = []
 
     def at(self, moment: float) -> Mapping[int, RequestView]:
-        """The requests that were submitted by then, in order of submission, each as it stood: `RequestView.at`.
-
-        A view of this index, made in O(log requests); a request is worked out each time that it is asked for.
-        """
+        """The requests that were submitted by then, in order of submission, each as it stood: `RequestView.at`. A view
+        of this index, made in O(log requests); a request is worked out each time that it is asked for."""
         return _Past(self.requests, self._ids, bisect_right(self._submitted, moment), moment)
 
     def feed(self, record: Record) -> None:

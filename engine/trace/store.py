@@ -88,10 +88,8 @@ def save(trace: Trace, path: Path) -> None:
 def load(
     path: Path, progress: Callable[[int, int], None] | None = None, cancelled: threading.Event | None = None
 ) -> Trace:
-    """The trace in a run's file, as far as it was written. Raises InvalidInput when it is no such file.
-
-    `progress` hears how many records were read, and of how many; setting `cancelled` ends it with LoadCancelled.
-    """
+    """The trace in a run's file, as far as it was written. Raises InvalidInput when it is no such file. `progress`
+    hears how many records were read, and of how many; setting `cancelled` ends it with LoadCancelled."""
     if not path.is_file():
         raise InvalidInput(f"no run at {path}; choose a {SUFFIX} file")
     trace = Trace()

@@ -105,13 +105,10 @@ def _read_prompts(
     """A prompt file's prompts, `count` of them: they begin again where there are fewer."""
     if count is not None:
         whole("count", count, 1, MOST_REQUESTS)
-    match path.suffix:
-        case ".txt":
-            found = read_text(path, counter, params, chat)
-        case ".jsonl":
-            found = read_jsonl(path, counter, params, chat)
-        case _:
-            found = read_sharegpt(path, counter, params, chat, count, seed)
+    if path.suffix == ".json":
+        found = read_sharegpt(path, counter, params, chat, count, seed)
+    else:
+        found = (read_text if path.suffix == ".txt" else read_jsonl)(path, counter, params, chat)
     if count is not None:
         prompts = found.arrivals
         found = replace(found, arrivals=tuple(prompts[i % len(prompts)] for i in range(count)))

@@ -62,10 +62,8 @@ def _told(rng: Random) -> Iterator[str]:
 
 
 def text_of(tokens: int, counter: TokenCounter, rng: Random, opening: str = "") -> str:
-    """A text of exactly so many tokens that begins with `opening` as far as that fits, and goes on with a story.
-
-    It ends with a whole sentence where one can be found. Where a tokenizer has no such text, the nearest shorter one.
-    """
+    """A text of exactly so many tokens that begins with `opening` as far as that fits, and goes on with a story. It
+    ends with a whole sentence where one can be found. Where a tokenizer has no such text, the nearest shorter one."""
     told, text, size = _told(rng), opening, counter.count(opening)
     if size > tokens:
         return _fill("", opening, tokens, counter)

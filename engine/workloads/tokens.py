@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.checkpoints.inspect import embedded_folder, inspect_folder, looks_like_path
+from engine.checkpoints.inspect import embedded_folder, inspect_folder, looks_like_path, tokenizer_of
 from engine.config.specs import InvalidInput, Prompt
 
 if TYPE_CHECKING:
@@ -17,10 +17,8 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 
 
 class TokenCounter:
-    """Counts tokens with a tokenizer, or words and signs where it is None: then `exact` is False.
-
-    `context` is the model's, 0 where it is not known; `chat` says whether it has a chat template.
-    """
+    """Counts tokens with a tokenizer, or words and signs where it is None: then `exact` is False. `context` is the
+    model's, 0 where it is not known; `chat` says whether it has a chat template."""
 
     def __init__(self, tokenizer: Tokenizer | None = None, context: int = 0, chat: bool = True) -> None:
         self._tokenizer, self.context, self.chat = tokenizer, context, chat
@@ -43,10 +41,8 @@ class TokenCounter:
 
 
 def counter_for(model_folder: str | Path | None = None) -> TokenCounter:
-    """The counter of a model: its folder, "demo", or a hub id that was fetched before; None is the demo model.
-
-    A hub model that is not here is estimated. Raises InvalidInput for a folder that is no model.
-    """
+    """The counter of a model: its folder, "demo", or a hub id that was fetched before; None is the demo model. A hub
+    model that is not here is estimated. Raises InvalidInput for a folder that is no model."""
     source = "demo" if model_folder is None else str(model_folder)
     folder = embedded_folder(source)
     if folder is None:
@@ -57,17 +53,10 @@ def counter_for(model_folder: str | Path | None = None) -> TokenCounter:
     if not folder.is_dir():
         raise InvalidInput(f"no folder {folder}: check the path of the model")
     info = inspect_folder(folder, folder.name)
-    path = folder / "tokenizer.json"
-    if not path.is_file():
-        return TokenCounter(None, info.context, info.chat)
-    from tokenizers import Tokenizer
-
-    try:
-        tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # its errors have no type of their own
-        raise InvalidInput(f"{path} cannot be read: {error}; fetch the model again") from error
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
+    tokenizer = tokenizer_of(folder)
+    if tokenizer is not None:
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
     return TokenCounter(tokenizer, info.context, info.chat)
 
 

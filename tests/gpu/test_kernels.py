@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from engine.kernels.options import Options
-from engine.kernels.paged_attention import SHORT, PackedRows, paged_attention
+from engine.kernels.packed_rows import SHORT, PackedRows
+from engine.kernels.paged_attention import paged_attention
 from engine.kernels.store_kv import store_kv
 from engine.kernels.tilings import Rows, candidates
 from tests.engine.kernels import oracle

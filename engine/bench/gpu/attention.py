@@ -25,7 +25,8 @@ from torch.nn.functional import scaled_dot_product_attention
 from engine.bench.gpu.report import Bench, Table, columns
 from engine.bench.gpu.stopwatch import CpuStopwatch, GpuStopwatch, Stopwatch, one_after_another, sets_beyond_cache
 from engine.kernels.options import Options
-from engine.kernels.paged_attention import PackedRows, paged_attention
+from engine.kernels.packed_rows import PackedRows
+from engine.kernels.paged_attention import paged_attention
 from engine.kernels.tilings import Rows, Tiling, candidates
 
 BLOCK = 16

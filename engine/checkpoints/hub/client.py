@@ -15,18 +15,7 @@ from dataclasses import asdict
 from typing import Any
 from urllib.parse import quote
 
-from huggingface_hub import HfApi, ModelInfo, constants, get_token
-from huggingface_hub.errors import (
-    DisabledRepoError,
-    EntryNotFoundError,
-    GatedRepoError,
-    HfHubHTTPError,
-    HFValidationError,
-    OfflineModeIsEnabled,
-    RepositoryNotFoundError,
-    RevisionNotFoundError,
-    SafetensorsParsingError,
-)
+from huggingface_hub import HfApi, ModelInfo, constants, errors, get_token
 from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
 
 from engine.checkpoints.hub import HubModel
@@ -75,11 +64,11 @@ def told_of(error: Exception, id: str, revision: str | None = None) -> InvalidIn
     """What a person can do about an error of the client; None for one that is none of its."""
     log_in = "log in with `hf auth login`, or set HF_TOKEN"
     match error:
-        case OfflineModeIsEnabled():
+        case errors.OfflineModeIsEnabled():
             return Unreachable(
                 "HF_HUB_OFFLINE is set, so the hub is not asked: unset it, or choose a model that is on this machine"
             )
-        case GatedRepoError():
+        case errors.GatedRepoError():
             page = f"{constants.ENDPOINT}/{id}"
             if get_token() is None:
                 return InvalidInput(f"{id} is gated: accept its licence on {page}, then {log_in}")
@@ -87,19 +76,19 @@ def told_of(error: Exception, id: str, revision: str | None = None) -> InvalidIn
                 f"{id} is gated, and your token has no access to it yet: accept its licence on {page}, or wait until "
                 "its authors let you in; a fine-grained token also needs the right to read gated models"
             )
-        case RevisionNotFoundError():
+        case errors.RevisionNotFoundError():
             return InvalidInput(f"{id} has no revision {revision!r}: give a branch, a tag or a commit of its history")
-        case RepositoryNotFoundError():
+        case errors.RepositoryNotFoundError():
             return InvalidInput(
                 f"the hub has no model {id!r}, or it is private: check its name; for a private one {log_in}"
             )
-        case DisabledRepoError():
+        case errors.DisabledRepoError():
             return InvalidInput(f"the hub has disabled {id}: choose another model")
-        case EntryNotFoundError():
+        case errors.EntryNotFoundError():
             return InvalidInput(f"{id}: the hub lacks one of its files: {_first_line(error)}; choose another revision")
-        case HFValidationError():
+        case errors.HFValidationError():
             return InvalidInput(f"no model {id!r}: a hub id is such as owner/name")
-        case HfHubHTTPError():
+        case errors.HfHubHTTPError():
             return _refused(error, id, log_in)
     if type(error).__module__.split(".")[0] in NETWORK:
         return Unreachable(
@@ -113,7 +102,7 @@ def told_of(error: Exception, id: str, revision: str | None = None) -> InvalidIn
     return None
 
 
-def _refused(error: HfHubHTTPError, id: str, log_in: str) -> InvalidInput:
+def _refused(error: errors.HfHubHTTPError, id: str, log_in: str) -> InvalidInput:
     status = error.response.status_code
     match status:
         case 401:
@@ -174,7 +163,7 @@ def parts(arguments: dict[str, Any], report: Report) -> dict[str, Any]:
             reads = [pool.submit(HfApi().parse_safetensors_file_metadata, id, n, revision=commit) for n in weights]
             try:
                 headers = [read.result() for read in reads]
-            except SafetensorsParsingError as error:
+            except errors.SafetensorsParsingError as error:
                 raise InvalidInput(f"{id}: its weights are no safetensors: {_first_line(error)}") from error
     try:
         config = json.loads(texts["config.json"])

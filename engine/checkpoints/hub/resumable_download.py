@@ -20,19 +20,9 @@ from typing import Any, BinaryIO
 
 from huggingface_hub.utils import WeakFileLock, build_hf_headers, hf_raise_for_status
 
+from engine.checkpoints.hub import cache
 from engine.checkpoints.hub.blob_digest import BlobDigest
-from engine.checkpoints.hub.cache import (
-    PLANS,
-    Plan,
-    cache_folder,
-    here_of,
-    in_units,
-    part_of,
-    plan_file,
-    read_plan,
-    repository_of,
-    write_plan,
-)
+from engine.checkpoints.hub.cache import Plan, cache_folder, in_units
 from engine.checkpoints.hub.client import Unreachable, address, ask, fault_of, session, told_of, wanted_of, weights_of
 from engine.checkpoints.inspect import fault
 from engine.config.specs import InvalidInput
@@ -51,7 +41,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def work(arguments: dict[str, Any], report: Report) -> str:
     """`id`, `revision`, `pickles`, `code`, `waits` (optional) -> the snapshot's folder."""
     id, revision = arguments["id"], arguments["revision"]
-    repository = repository_of(id)
+    repository = cache.repository_of(id)
     if not arguments["code"] and (folder := _whole(repository, revision, pinned=True)) is not None:
         return str(folder)
     try:
@@ -77,7 +67,7 @@ def _commit(repository: Path, revision: str | None) -> str | None:
 def _whole(repository: Path, revision: str | None, pinned: bool = False) -> Path | None:
     """The snapshot of a revision where it can be loaded as it lies there; `pinned`: only if it cannot have changed."""
     commit = _commit(repository, revision)
-    if commit is None or (pinned and commit != revision) or plan_file(repository, commit).exists():
+    if commit is None or (pinned and commit != revision) or cache.plan_file(repository, commit).exists():
         return None
     folder = repository / "snapshots" / commit
     return folder if folder.is_dir() and not fault(folder) else None
@@ -85,7 +75,7 @@ def _whole(repository: Path, revision: str | None, pinned: bool = False) -> Path
 
 def _what_is_here(id: str, repository: Path, revision: str | None) -> str:
     commit = _commit(repository, revision)
-    plans = [read_plan(path) for path in (repository / PLANS).glob("*.json")]
+    plans = [cache.read_plan(path) for path in (repository / cache.PLANS).glob("*.json")]
     for plan in plans:
         if plan is not None and (plan.commit == commit or plan.revision == (revision or "main")):
             return f"it was downloaded only in part, {in_units(plan.here(repository))} of {in_units(plan.size)}"
@@ -126,9 +116,9 @@ def _plan(id: str, revision: str | None, pickles: bool, code: bool) -> Plan:
 @contextmanager
 def _disk(repository: Path, plan: Plan) -> Iterator[None]:
     """Refuses what does not fit on the disk, and says in words what the disk refuses."""
-    cache = cache_folder()
+    folder = cache_folder()
     place = next(p for p in (repository, *repository.parents) if p.exists())
-    remedy = f"delete models that you no longer need from {cache}, or set HF_HOME to a folder on a larger disk"
+    remedy = f"delete models that you no longer need from {folder}, or set HF_HOME to a folder on a larger disk"
     need, free = plan.size - plan.here(repository), shutil.disk_usage(place).free
     if need > free:
         raise InvalidInput(f"{in_units(need)} are still to be fetched, and {in_units(free)} are free on disk: {remedy}")
@@ -141,7 +131,7 @@ def _disk(repository: Path, plan: Plan) -> Iterator[None]:
                 f"here and will not be fetched again; {remedy}"
             ) from error
         if error.errno is not None:
-            words = f"{cache} cannot be written ({error.strerror}): set HF_HOME to a folder that you may write in"
+            words = f"{folder} cannot be written ({error.strerror}): set HF_HOME to a folder that you may write in"
             raise InvalidInput(words) from error
         raise
 
@@ -155,12 +145,12 @@ class _Download:
 
     def __init__(self, id: str, repository: Path, plan: Plan, waits: tuple[float, ...]) -> None:
         self._id, self._repository, self._plan, self._waits = id, repository, plan, waits
-        self._here = {blob: here_of(repository / "blobs" / blob) for blob in plan.blobs}
+        self._here = {blob: cache.here_of(repository / "blobs" / blob) for blob in plan.blobs}
         self._stage = "downloading"
         self._stop = threading.Event()
 
     def run(self, report: Report) -> Path:
-        write_plan(self._repository, self._plan)
+        cache.write_plan(self._repository, self._plan)
         (self._repository / "blobs").mkdir(exist_ok=True)
         locks = self._repository.parent / ".locks" / self._repository.name
         locks.mkdir(parents=True, exist_ok=True)
@@ -181,10 +171,10 @@ class _Download:
 
     def _leave_no_trace(self) -> None:
         """Of a download that was refused before its first byte."""
-        plan_file(self._repository, self._plan.commit).unlink(missing_ok=True)
+        cache.plan_file(self._repository, self._plan.commit).unlink(missing_ok=True)
         for blob in self._plan.blobs:
-            part_of(self._repository / "blobs" / blob).unlink(missing_ok=True)
-        for folder in (self._repository / PLANS, self._repository / "blobs", self._repository):
+            cache.part_of(self._repository / "blobs" / blob).unlink(missing_ok=True)
+        for folder in (self._repository / cache.PLANS, self._repository / "blobs", self._repository):
             with suppress(OSError):  # other revisions are there
                 folder.rmdir()
 
@@ -204,9 +194,9 @@ class _Download:
             if path.exists() and path.stat().st_size == size:
                 self._here[blob] = size
                 return
-            with open(part_of(path), "ab") as part:
+            with open(cache.part_of(path), "ab") as part:
                 self._grow(part, name, blob, size)
-            os.replace(part_of(path), path)
+            os.replace(cache.part_of(path), path)
 
     def _grow(self, part: BinaryIO, name: str, blob: str, size: int) -> None:
         """Fetches what is missing; what was there is begun anew if the whole turns out to be something else."""
@@ -287,5 +277,5 @@ class _Download:
             ref = self._repository / "refs" / self._plan.revision
             ref.parent.mkdir(parents=True, exist_ok=True)
             ref.write_text(self._plan.commit, encoding="utf-8")
-        plan_file(self._repository, self._plan.commit).unlink(missing_ok=True)
+        cache.plan_file(self._repository, self._plan.commit).unlink(missing_ok=True)
         return snapshot

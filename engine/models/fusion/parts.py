@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from types import FunctionType
 from typing import Any
 
@@ -226,7 +227,9 @@ class Rotation:
 
     def __init__(self, own: Callable[..., Any], heads: int, head_dim: int, setting: Setting, use: Use) -> None:
         self._own, self._heads, self._head_dim, self._setting, self._use = own, heads, head_dim, setting, use
-        self._tables = {table for table in self._possible() if self._proved(*table)}
+        # Tables may be as wide as a head or half of it, and stay float32 (OLMo 2).
+        possible = product((head_dim, head_dim // 2), {setting.dtype, torch.float32})
+        self._tables = {table for table in possible if self._proved(*table)}
         if not self._tables:
             raise LeftAlone("its rotary embedding turns other pairs than ours")
 
@@ -250,14 +253,6 @@ class Rotation:
             and q.shape[0] == k.shape[0]
             and cos.shape[0] in (1, q.shape[0])
         )
-
-    def _possible(self) -> set[tuple[int, torch.dtype]]:
-        """Tables may be as wide as a head or half of it, and stay float32 (OLMo 2)."""
-        return {
-            (width, dtype)
-            for width in (self._head_dim, self._head_dim // 2)
-            for dtype in (self._setting.dtype, torch.float32)
-        }
 
     def _proved(self, width: int, dtype: torch.dtype) -> bool:
         q = self._setting.draw(2, 5, self._heads, self._head_dim, seed=3).transpose(1, 2)

@@ -22,10 +22,8 @@ INT4_ROWS = 80  # up to which it is faster than unpacking for oneDNN's product: 
 
 
 class AwqLinear(nn.Module):
-    """A linear layer as an AWQ checkpoint holds it; see `awq_layout`.
-
-    `group` may be given as -1, for one scale a column; `bias` is the bias' dtype, None for none.
-    """
+    """A linear layer as an AWQ checkpoint holds it; see `awq_layout`. `group` may be given as -1, for one scale a
+    column; `bias` is the bias' dtype, None for none."""
 
     def __init__(self, in_features: int, out_features: int, group: int, bias: torch.dtype | None = None) -> None:
         super().__init__()
@@ -55,10 +53,8 @@ class AwqLinear(nn.Module):
 
 
 class Int4Linear(nn.Module):
-    """An AWQ linear in bfloat16 on a CPU: scales are rounded to bfloat16, codes are as stored.
-
-    For many rows, as of prefill, the weights are unpacked at each call, where `packed` is laid out as we know it.
-    """
+    """An AWQ linear in bfloat16 on a CPU: scales are rounded to bfloat16, codes are as stored. For many rows, as of
+    prefill, the weights are unpacked at each call, where `packed` is laid out as we know it."""
 
     def __init__(self, linear: AwqLinear) -> None:
         super().__init__()
@@ -133,9 +129,7 @@ def ready(linear: AwqLinear, dtype: torch.dtype) -> nn.Module:
 
 def make_ready(model: nn.Module, dtype: torch.dtype, before: Callable[[str], None] | None = None) -> None:
     """Puts each AWQ layer of a loaded model in the form it runs in, one at a time, freeing what it held before.
-
-    `before` is called with each layer's name, and may raise to stop; the model is then of no use.
-    """
+    `before` is called with each layer's name, and may raise to stop; the model is then of no use."""
     for path, parent in list(model.named_modules()):
         for name, child in list(parent.named_children()):
             if isinstance(child, AwqLinear):

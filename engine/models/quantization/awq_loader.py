@@ -38,9 +38,7 @@ class AwqConfig(QuantizationConfigMixin):
 @register_quantizer(METHOD)
 class AwqQuantizer(HfQuantizer):
     """Puts an `AwqLinear` in the place of each linear layer that the checkpoint holds packed, before weights are read.
-
-    Raises InvalidInput when config and weights contradict each other.
-    """
+    Raises InvalidInput when config and weights contradict each other."""
 
     requires_calibration = True
 

@@ -33,9 +33,7 @@ def bits_config(name: str, dtype: torch.dtype) -> Any:
 
 class Dequantized4bitLinear(nn.Module):
     """A 4-bit layer that is multiplied in the dtype of its inputs, dequantized anew for each product: on a CPU.
-
-    bitsandbytes' own layer computes in bfloat16 there, whatever the dtype, once its weights are laid out for that.
-    """
+    bitsandbytes' own layer computes in bfloat16 there, whatever the dtype, once its weights are laid out for that."""
 
     def __init__(self, layer: Any) -> None:
         super().__init__()

@@ -232,9 +232,7 @@ class Simulation:
         self.scheduler.shrink(plan, "out of memory")
 
     def _record(self, plan: StepPlan | None, committed: Any) -> None:
-        launched: Any = (
-            None if plan is None else SimpleNamespace(plan=plan, seconds={}, attention=0.0, graph=0, device=0.0)
-        )
+        launched: Any = SimpleNamespace(plan=plan or StepPlan(()), seconds={}, attention=0.0, graph=0, device=0.0)
         record = step_record(len(self.records), 0.0, 0.0, launched, committed, self.scheduler, str)
         self.records.append(record)
         self.told.feed(record)
