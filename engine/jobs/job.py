@@ -18,6 +18,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -68,10 +69,8 @@ def run_job(
     ours, theirs = socket.socketpair()
     with ours, tempfile.TemporaryFile() as printed:
         with theirs:
-            child = spawn.start(
-                "engine.jobs.job:serve", theirs,
-                out=printed.fileno(), environment=environment, light=light, cancelled=cancelled,
-            )  # fmt: skip
+            start = partial(spawn.start, environment=environment, light=light, cancelled=cancelled)
+            child = start("engine.jobs.job:serve", theirs, out=printed.fileno())
         listener = threading.Thread(target=listen, name="job-listener", daemon=True)
         listener.start()
         try:

@@ -41,10 +41,10 @@ HEAVY = (
     "transformers.models.llama.modeling_llama",
 )  # what every child imports, and what the first load of a model does
 BEGUN = dict(os.environ)  # the environment that the server has
-EARLY = (
-    "ATEN_", "BNB_", "DNNL_", "GOMP_", "HF_", "HOME", "HUGGINGFACE_", "KMP_", "LANG", "LC_", "LD_", "MALLOC_", "MKL_",
-    "OMP_", "ONEDNN_", "OPENBLAS_", "PYTHON", "PYTORCH_", "TORCHAO_", "TORCH_", "TRANSFORMERS_", "TRITON_", "XDG_",
-)  # variables that libraries read while they are imported  # fmt: skip
+EARLY = (  # how variables begin that libraries read while they are imported
+    *("ATEN_ BNB_ DNNL_ GOMP_ HF_ HOME HUGGINGFACE_ KMP_ LANG LC_ LD_ MALLOC_ MKL_ OMP_ ONEDNN_ OPENBLAS_".split()),
+    *("PYTHON PYTORCH_ TORCHAO_ TORCH_ TRANSFORMERS_ TRITON_ XDG_".split()),
+)
 GLANCE = 0.05  # seconds between looks at whether a start was cancelled, and at whether the parent is gone
 UNTOLD = 255  # the exit code of a child whose server was gone before it
 CODE = struct.Struct("i")
@@ -88,10 +88,7 @@ def start(
             server.end()
         except OSError:  # the fault is here: no descriptor is free, the folder is gone
             break
-    return subprocess.Popen(
-        [sys.executable, "-c", _program(f"become({main!r}, {link.fileno()})")],
-        stdin=subprocess.DEVNULL, stdout=out, stderr=out, pass_fds=[link.fileno()], env=wanted,
-    )  # fmt: skip
+    return _interpreter(f"become({main!r}, {link.fileno()})", link, wanted, out, out)
 
 
 def warm_up() -> None:
@@ -104,8 +101,13 @@ def server_pid() -> int | None:
     return _server.process.pid if _server is not None and _server.process.poll() is None else None
 
 
-def _program(call: str) -> str:
-    return f"import sys; sys.path[:] = {sys.path!r}; from engine.jobs import spawn; spawn.{call}"
+def _interpreter(
+    call: str, link: socket.socket, environment: Mapping[str, str], out: int | None, err: int | None
+) -> subprocess.Popen[bytes]:
+    """A fresh one that makes this call of this module and has `link`."""
+    code = f"import sys; sys.path[:] = {sys.path!r}; from engine.jobs import spawn; spawn.{call}"
+    command, given, nothing = [sys.executable, "-c", code], [link.fileno()], subprocess.DEVNULL
+    return subprocess.Popen(command, stdin=nothing, stdout=out, stderr=err, pass_fds=given, env=environment)
 
 
 class Forked:
@@ -149,10 +151,7 @@ class Server:
         self.conditions = _conditions(BEGUN)
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", _program(f"serve({theirs.fileno()})")],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()], env=BEGUN,
-            )  # fmt: skip
+            self.process = _interpreter(f"serve({theirs.fileno()})", theirs, BEGUN, subprocess.DEVNULL, None)
 
     @property
     def ready(self) -> bool:
