@@ -10,10 +10,7 @@ from engine.models.quantization.awq_linear import AwqLinear, ready
 from tests.engine.kernels.awq_case import Product, check, make_weights
 
 pytest.importorskip("triton")
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 
 DTYPES = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
 ROWS = (1, 3, 8, 16, 17, 32, 33, 64, 100, FUSED_ROWS, FUSED_ROWS + 1, 500)

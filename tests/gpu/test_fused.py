@@ -11,10 +11,7 @@ from tests.engine.fusing_case import FUSED, check_fused, served
 from tests.engine.kernels.fused_case import LAYOUTS, acted, check, normed, rotated
 
 pytest.importorskip("triton")
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=["fp32", "fp16", "bf16"])
 LAID = pytest.mark.parametrize("layout", LAYOUTS)

@@ -15,10 +15,7 @@ from tests.engine.kernels import oracle
 from tests.engine.kernels.paged_case import Shape, make_case, make_store, random_shape
 
 OutOfResources = pytest.importorskip("triton.runtime.errors").OutOfResources
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=["fp32", "fp16", "bf16"])
 

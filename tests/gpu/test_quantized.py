@@ -19,10 +19,7 @@ from tests.engine.core.test_exactness import prompts
 from tests.engine.tiny_models import TINY_MODELS, save_tiny_model
 
 pytest.importorskip("triton")
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 
 GREEDY = SamplingParams(max_tokens=10, temperature=0, ignore_eos=True)
 EXACT = [name for name in QUANTIZATIONS if name != "int8"]  # its outliers depend on the batch

@@ -6,13 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import (
-    QGridLayout,
-    QHeaderView,
-    QProgressBar,
-    QSizePolicy,
-    QWidget,
-)
+from PySide6.QtWidgets import QGridLayout, QHeaderView, QProgressBar, QSizePolicy, QWidget
 
 from app.compare.choice import RaceChoice
 from app.compare.lanes.mark import LaneMark

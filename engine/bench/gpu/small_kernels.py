@@ -110,12 +110,7 @@ def _small_kernels() -> list[tuple[str, Callable[..., tuple[Any, ...]], Callable
 
     return [
         ("rms_norm", norm, lambda x, w: rms_norm(x, w, 1e-6, Rounding.TWICE), plain_norm),
-        (
-            "silu · mul",
-            gates,
-            lambda g, u: act_mul(g, u, Activation.SILU),
-            lambda g, u: silu(g) * u,
-        ),
+        ("silu · mul", gates, lambda g, u: act_mul(g, u, Activation.SILU), lambda g, u: silu(g) * u),
         ("rotary", heads, rotate, plain_rotate),
         ("store_kv", stored, store_kv, plain_store),
     ]

@@ -97,8 +97,7 @@ CONFIGS = {
 
 
 @pytest.mark.parametrize(
-    ("name", "greedy"),
-    [("continuous", False), ("no graphs", True), ("chunked", True), ("preempted", True)],
+    ("name", "greedy"), [("continuous", False), ("no graphs", True), ("chunked", True), ("preempted", True)]
 )
 def test_tokens_are_those_of_the_cpu(name: str, greedy: bool, model: LoadedModel, expected: dict[bool, Tokens]) -> None:
     config = CONFIGS[name]

@@ -75,9 +75,7 @@ GREEDY = SamplingParams(max_tokens=NEW_TOKENS, temperature=0, ignore_eos=True)
 
 @pytest.mark.parametrize("name", TINY_MODELS)
 def test_a_batch_gives_the_tokens_and_logits_of_transformers(
-    name: str,
-    tiny_folder: Callable[[str], Path],
-    expected: Callable[[str], list[tuple[list[int], Tensor]]],
+    name: str, tiny_folder: Callable[[str], Path], expected: Callable[[str], list[tuple[list[int], Tensor]]]
 ) -> None:
     with Engine(ModelSpec(str(tiny_folder(name)), dtype="float32", device="cpu"), threads=1) as engine:
         memory = BLOCKS * 4 * engine.card.kv_token_bytes

@@ -177,11 +177,7 @@ def test_cancelling_ends_it_at_once(tiny: Path) -> None:
 
 @pytest.mark.parametrize(
     ("change", "words"),
-    [
-        ({"tokens": 0}, "tokens=0"),
-        ({"window": 1}, "window=1"),
-        ({"text": "no-such-text"}, "'no-such-text'.*prose"),
-    ],
+    [({"tokens": 0}, "tokens=0"), ({"window": 1}, "window=1"), ({"text": "no-such-text"}, "'no-such-text'.*prose")],
 )
 def test_a_mistake_is_told_before_anything_is_loaded(tiny: Path, change: dict[str, int | str], words: str) -> None:
     with pytest.raises(InvalidInput, match=words):

@@ -56,11 +56,7 @@ def step(begin: float, end: float, rows: Rows, number: int = 0, **more) -> Step:
 D, P, H = Kind.DECODE, Kind.PREFILL, Kind.HELD
 
 
-@given(
-    mode=st.sampled_from(MODES),
-    seed=st.integers(0, 9),
-    cuts=st.lists(st.integers(0, 600), max_size=12),
-)
+@given(mode=st.sampled_from(MODES), seed=st.integers(0, 9), cuts=st.lists(st.integers(0, 600), max_size=12))
 @settings(max_examples=40, deadline=None)
 def test_any_split_of_the_records_gives_the_same_runs(mode: str, seed: int, cuts: list[int]) -> None:
     records = lane(mode, seed)
