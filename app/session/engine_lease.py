@@ -13,7 +13,7 @@ from typing import Protocol
 from app.words import SHIPPED
 from engine import EngineConfig, InvalidInput, ModelSpec
 from engine.checkpoints import inspect_model
-from engine.compare import EngineFace
+from engine.core import EngineFace
 from engine.jobs import LoadCancelled, LoadProgress
 
 Report = Callable[[LoadProgress], None]

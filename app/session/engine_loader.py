@@ -12,7 +12,7 @@ from app.session.engine_lease import Report
 from app.session.off_thread import OffThread
 from app.session.progress_relay import ProgressRelay
 from engine import EngineConfig, InvalidInput, ModelSpec
-from engine.compare import EngineFace
+from engine.core import EngineFace
 from engine.jobs import LoadCancelled, warm_up
 
 MOST_TORCH_THREADS = max(1, (os.cpu_count() or 2) - 1)  # a core is left to the window: who shares one slows all others

@@ -26,7 +26,7 @@ from app.session.run_file import RunFile
 from app.session.turns import next_turn, once_more
 from app.words import bytes_words, model_words
 from engine import EngineConfig, InvalidInput, ModelSpec, Submission, Trace
-from engine.compare import EngineFace
+from engine.core import EngineFace
 from engine.jobs import LoadCancelled
 from engine.trace import ModelCard, RequestView
 

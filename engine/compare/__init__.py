@@ -1,7 +1,7 @@
 """Many runs side by side: lanes, races, sweeps, their table, and whether they agree."""
 
 from engine.compare.comparison import Comparison, MeasureCell, MeasureRow, compare, compare_race, table
-from engine.compare.host import EngineFace, EngineHost, LocalHost
+from engine.compare.host import EngineHost, LocalHost
 from engine.compare.lane import (
     LANE_GRAMMAR,
     Lane,

@@ -2,41 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from threading import Event
 from typing import TYPE_CHECKING, Protocol
 
-from engine.config.specs import EngineConfig, ModelSpec, Submission
-from engine.core.run import Run
-from engine.core.stream import Stream
+from engine.config.specs import EngineConfig, ModelSpec
+from engine.core.face import EngineFace
 from engine.jobs.job import Report
-from engine.trace.records import ModelCard
-from engine.trace.trace import Trace
-from engine.workloads.workload import Workload
 
 if TYPE_CHECKING:
     from engine.core.engine import Engine
-
-
-class EngineFace(Protocol):
-    """What `Engine` and `EngineProcess` have in common, as far as comparisons and the window need it. `restart`: it
-    ended, and why it did is mended by loading again at once (see EngineProcess)."""
-
-    @property
-    def trace(self) -> Trace: ...
-    @property
-    def card(self) -> ModelCard: ...
-    @property
-    def alive(self) -> bool: ...
-    @property
-    def error(self) -> str: ...
-    @property
-    def restart(self) -> bool: ...
-    def submit_many(self, submissions: Sequence[Submission]) -> list[Stream]: ...
-    def cancel(self, requests: Iterable[int] | None = None) -> None: ...
-    def begin(self, config: EngineConfig) -> Trace: ...
-    def run(self, workload: Workload, config: EngineConfig | None = None) -> Run: ...
-    def close(self) -> None: ...
 
 
 class EngineHost(Protocol):

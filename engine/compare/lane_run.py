@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from threading import Event
 
-from engine.compare.host import EngineFace, EngineHost
+from engine.compare.host import EngineHost
 from engine.compare.lane import Lane
 from engine.config.checks import InvalidInput, check
 from engine.config.specs import EngineConfig
+from engine.core.face import EngineFace
 from engine.core.run import Run
 from engine.jobs.progress import LoadCancelled, LoadProgress
 from engine.trace.records import Ended, FinishReason

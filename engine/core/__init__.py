@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from engine.core.face import EngineFace
 from engine.core.machine import nvidia_driver, processor_name, usable_cores
 from engine.core.process import EngineProcess
 from engine.core.run import Run

@@ -12,13 +12,13 @@ from itertools import count
 
 import torch
 
-from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Prompt, SamplingParams, Submission
+from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Submission
 from engine.core import machine
+from engine.core.face import EngineFace
 from engine.core.faults import DeviceLost
 from engine.core.inbox import Inbox
 from engine.core.intake import Intake, Prepared
 from engine.core.recovery import Recovery
-from engine.core.run import Run
 from engine.core.setup.memory_breakdown import bill_of
 from engine.core.setup.rehearsal import ROWS, Rehearsal
 from engine.core.setup.roof import roof_of
@@ -36,12 +36,11 @@ from engine.scheduler.plan import StepPlan
 from engine.scheduler.scheduler import Scheduler
 from engine.trace.records import Ended, FinishReason, Header, Notice, StepStarted
 from engine.trace.trace import Trace
-from engine.workloads.workload import Workload
 
 TELEMETRY_INTERVAL = 0.5  # seconds
 
 
-class Engine:
+class Engine(EngineFace):
     """Loads `spec` and starts its thread; use it as a context manager, or call `close`.
 
     `progress` hears LoadProgress while it loads; setting `cancelled` ends the load with LoadCancelled. `threads` is
@@ -51,8 +50,6 @@ class Engine:
     `alive` turns False when the thread ends, and `error` says why. `lost`: a GPU reported an error that stays with
     this process, where no engine can use it again; so `restart` is never True here.
     """
-
-    restart = False
 
     def __init__(
         self,
@@ -91,21 +88,13 @@ class Engine:
 
     # The face.
 
-    def submit(self, prompt: Prompt, params: SamplingParams | None = None, label: str = "") -> Stream:
-        """Queues one prompt: text, token ids or chat messages. Never waits for the model; safe from any thread."""
-        return self.submit_many([Submission(prompt, params or SamplingParams(), label=label)])[0]
-
     def submit_many(self, submissions: Sequence[Submission], more: bool = False) -> list[Stream]:
-        """Queues several at once, or none: raises InvalidInput naming the first that cannot be taken. `more` says that
-        others follow without waiting for these to end: a static batch then waits until it is full."""
         prepared = self.prepare(submissions)
         streams = [p.router.open(p.ticket) for p in prepared]
         self.enqueue(prepared, more)
         return streams
 
     def cancel(self, requests: Iterable[int] | None = None, trace: Trace | None = None) -> None:
-        """Ends these requests, or all, at the next step's border. Ids that are over already are passed by. Every trace
-        counts its requests from 0: with `trace`, nothing is done when that is no longer the engine's."""
         ids = None if requests is None else list(requests)
 
         def do() -> None:
@@ -119,8 +108,6 @@ class Engine:
         self._inbox.post(do)
 
     def begin(self, config: EngineConfig) -> Trace:
-        """A fresh trace under `config`, on the same weights, with an empty pool. Raises InvalidInput while requests
-        run, and for a config that does not fit; the one before then stays."""
         self._check_open()
         done: Future[Trace] = Future()
 
@@ -155,25 +142,13 @@ class Engine:
         self._check_open()
         return done.result(timeout=0)
 
-    def run(self, workload: Workload, config: EngineConfig | None = None) -> Run:
-        """Starts a workload on a fresh trace, warmed up and idle; returns at once."""
-        trace = self.begin(config or self.config)
-        return Run(workload, trace, self.submit_many, lambda requests: self.cancel(requests, trace))
-
     def close(self) -> None:
-        """Ends all requests as cancelled and the thread; the trace stays."""
         self._inbox.close()
         self._stop_gauge.set()
         if threading.current_thread() is not self._thread:
             self._thread.join()
             self._gauge.join()
         self.alive = False
-
-    def __enter__(self) -> Engine:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     # Submitting, on the caller's thread.
 

@@ -20,14 +20,13 @@ from itertools import count
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
-from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Prompt, SamplingParams, Submission
-from engine.core.run import Run
+from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Submission
+from engine.core.face import EngineFace
 from engine.core.stream import Stream, StreamRouter
 from engine.jobs import spawn
 from engine.jobs.progress import LoadCancelled, LoadProgress
 from engine.trace.records import Ended, FinishReason, ModelCard, Notice
 from engine.trace.trace import Trace
-from engine.workloads.workload import Workload
 
 if TYPE_CHECKING:
     from engine.core.engine import Engine
@@ -40,7 +39,7 @@ class EngineDied(RuntimeError):
     """The engine's process ended by itself or was killed."""
 
 
-class EngineProcess:
+class EngineProcess(EngineFace):
     """An Engine in a process of its own. The constructor returns when the model is loaded; see Engine for the rest.
 
     `alive` turns False when the child is gone; then every open request has ended with reason "error" and its text so
@@ -69,6 +68,7 @@ class EngineProcess:
         self._send_lock = threading.Lock()
         self._sessions: dict[int, tuple[Trace, StreamRouter]] = {}
         self._session = 0
+        self.trace = self._of(0)[0]
         self._ready: Future[ModelCard] = Future()
         ours, theirs = socket.socketpair()
         with ours, theirs:
@@ -91,18 +91,11 @@ class EngineProcess:
             self._finish()
             raise
 
-    @property
-    def trace(self) -> Trace:
-        return self._of(self._session)[0]
-
     def _of(self, session: int) -> tuple[Trace, StreamRouter]:
         if session not in self._sessions:
             trace = Trace()
             self._sessions[session] = (trace, StreamRouter(trace, lambda request: self.cancel([request], trace)))
         return self._sessions[session]
-
-    def submit(self, prompt: Prompt, params: SamplingParams | None = None, label: str = "") -> Stream:
-        return self.submit_many([Submission(prompt, params or SamplingParams(), label=label)])[0]
 
     def submit_many(self, submissions: Sequence[Submission], more: bool = False) -> list[Stream]:
         now = time.perf_counter()
@@ -120,12 +113,7 @@ class EngineProcess:
         self.config = config
         return trace
 
-    def run(self, workload: Workload, config: EngineConfig | None = None) -> Run:
-        trace = self.begin(config or self.config)
-        return Run(workload, trace, self.submit_many, lambda requests: self.cancel(requests, trace))
-
     def close(self) -> None:
-        """Ends all requests as cancelled, then the child. Idempotent."""
         if not self._closing:
             self._closing = True
             self._send("close")
@@ -140,12 +128,6 @@ class EngineProcess:
         if threading.current_thread() is not self._receiver:
             self._receiver.join()
         self.alive = False
-
-    def __enter__(self) -> EngineProcess:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _send(self, *message: Any) -> None:
         with self._send_lock, contextlib.suppress(OSError):  # the receiver sees the end of a dead child
@@ -183,7 +165,7 @@ class EngineProcess:
                 self._answer(call, [router.open(ticket) for ticket in tickets])
             case ("begun", call, session):
                 self._sessions.pop(self._session)[0].complete = True  # whoever wants to keep it has it
-                self._session = session
+                self._session, self.trace = session, self._of(session)[0]
                 self._answer(call, self.trace)
             case ("refused", call, error):
                 self._calls.pop(call).set_exception(error)

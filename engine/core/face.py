@@ -1,0 +1,64 @@
+"""What an engine offers, whichever process it runs in."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Self
+
+from engine.config.specs import EngineConfig, Prompt, SamplingParams, Submission
+from engine.core.run import Run
+from engine.core.stream import Stream
+from engine.trace.records import ModelCard
+from engine.trace.trace import Trace
+from engine.workloads.workload import Workload
+
+
+class EngineFace(ABC):
+    """`Engine` and `EngineProcess`. `alive` turns False when it ends by itself, and `error` says why; `restart`: what
+    ended it is mended by loading again at once."""
+
+    config: EngineConfig
+    card: ModelCard
+    alive = True
+    error = ""
+    restart = False
+    trace: Trace
+
+    @abstractmethod
+    def submit_many(self, submissions: Sequence[Submission], more: bool = False) -> list[Stream]:
+        """Queues several at once, or none: raises InvalidInput naming the first that cannot be taken. `more` says that
+        others follow without waiting for these to end: a static batch then waits until it is full."""
+
+    @abstractmethod
+    def cancel(self, requests: Iterable[int] | None = None, trace: Trace | None = None) -> None:
+        """Ends these requests, or all, at the next step's border. Ids that are over already are passed by.
+
+        Every trace counts its requests from 0: with `trace`, nothing is done when that is no longer the engine's.
+        """
+
+    @abstractmethod
+    def begin(self, config: EngineConfig) -> Trace:
+        """A fresh trace under `config`, on the same weights, with an empty pool.
+
+        Raises InvalidInput while requests run, and for a config that does not fit; the one before then stays.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends all requests as cancelled, then the engine; the trace stays. Idempotent."""
+
+    def submit(self, prompt: Prompt, params: SamplingParams | None = None, label: str = "") -> Stream:
+        """Queues one prompt: text, token ids or chat messages. Never waits for the model; safe from any thread."""
+        return self.submit_many([Submission(prompt, params or SamplingParams(), label=label)])[0]
+
+    def run(self, workload: Workload, config: EngineConfig | None = None) -> Run:
+        """Starts a workload on a fresh trace, warmed up and idle; returns at once."""
+        trace = self.begin(config or self.config)
+        return Run(workload, trace, self.submit_many, lambda requests: self.cancel(requests, trace))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
