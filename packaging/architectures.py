@@ -19,13 +19,11 @@ from engine.config.specs import InvalidInput
 from engine.models.config import refuse_unsupported
 
 # Tried with transformers 5.23: their layers do not all hand keys and values of one width to the attention interface.
-PROBED = {
-    "latent": [
-        "axk1", "axk2", "deepseek_v2", "deepseek_v3", "deepseek_v32", "dots3_note", "dots3_note_text", "glm_moe_dsa",
-        "hy_v4", "longcat_flash", "mimo_v2_flash", "minicpm3", "youtu",
-    ],
-    "mixed": ["hrm_text", "lfm2", "lfm2_moe", "lfm3", "minimax", "mllama"],
-}  # fmt: skip
+LATENT = """
+axk1 deepseek_v2 deepseek_v3 deepseek_v32 dots3_note dots3_note_text glm_moe_dsa hy_v4 longcat_flash mimo_v2_flash
+minicpm3 youtu
+"""
+PROBED = {"latent": LATENT.split(), "mixed": ["hrm_text", "lfm2", "lfm2_moe", "lfm3", "minimax", "mllama"]}
 
 
 def verdicts() -> dict[str, list[str]]:
@@ -47,9 +45,8 @@ def _reason(kind: str) -> str:
 
 
 def main() -> None:
-    served, refused = verdicts(), {}
-    names = served.pop("served")
-    refused = served
+    refused = verdicts()
+    names = refused.pop("served")
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else TABLE
     table = {"transformers": transformers.__version__, "served": names, "refused": refused}
     target.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")

@@ -16,17 +16,21 @@ Array = np.ndarray[Any, Any]
 
 # Of linear RGB, at severity 1: Machado, Oliveira, Fernandes, "A Physiologically-based Model for Simulation of Color
 # Vision Deficiency", IEEE TVCG 15 (6), 2009, supplementary tables.
-MATRICES = {
-    "protanopia": (
-        (0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998),
-    ),
-    "deuteranopia": (
-        (0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881),
-    ),
-    "tritanopia": (
-        (1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602), (0.004733, 0.691367, 0.303900),
-    ),
-}  # fmt: skip
+ROWS = {
+    "protanopia": """
+         0.152286  1.052583 -0.204868
+         0.114503  0.786281  0.099216
+        -0.003882 -0.048116  1.051998""",
+    "deuteranopia": """
+         0.367322  0.860646 -0.227968
+         0.280085  0.672501  0.047413
+        -0.011820  0.042940  0.968881""",
+    "tritanopia": """
+         1.255528 -0.076749 -0.178779
+        -0.078411  0.930809  0.147602
+         0.004733  0.691367  0.303900""",
+}
+MATRICES = {name: np.array(rows.split(), float).reshape(3, 3) for name, rows in ROWS.items()}
 
 
 def linear(encoded: Array) -> Array:
@@ -41,7 +45,7 @@ def encoded(light: Array) -> Array:
 
 def simulated(colors: Array, deficiency: str) -> Array:
     """Colours [..., 3] of sRGB components, 0 to 1, as an eye with the deficiency sees them."""
-    seen = linear(np.asarray(colors, float)) @ np.array(MATRICES[deficiency]).T
+    seen = linear(np.asarray(colors, float)) @ MATRICES[deficiency].T
     return encoded(np.clip(seen, 0.0, 1.0))
 
 

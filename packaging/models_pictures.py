@@ -24,37 +24,47 @@ import qasync
 
 import resources
 from app.models.items import Section
-from app.playback.bridge import Bridge
-from app.session.session import Session
+from app.models.page import ModelsPage
 from app.ui import theme
-from app.window.application import make_application
-from app.window.main_window import MODELS, MainWindow
+from app.window.application import make_application, unattended_window, until
+from app.window.main_window import MODELS
 from engine import EngineConfig, ModelSpec
 
 SIZE, TALL = (1440, 860), (1440, 1080)
 PATIENCE = 600.0  # seconds
+HIDDEN, WIDE, KEYS, WORDS, LAYERS = 4096, 14336, 8 * 128, 128256, 32
 LLAMA: dict[str, Any] = {
-    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
-    "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256,
-    "max_position_embeddings": 131072, "tie_word_embeddings": False, "dtype": "bfloat16",
-}  # fmt: skip
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": HIDDEN,
+    "intermediate_size": WIDE,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": WORDS,
+    "max_position_embeddings": 131072,
+    "tie_word_embeddings": False,
+    "dtype": "bfloat16",
+}
+LAYER = {
+    "self_attn.q_proj": (HIDDEN, HIDDEN),
+    "self_attn.k_proj": (KEYS, HIDDEN),
+    "self_attn.v_proj": (KEYS, HIDDEN),
+    "self_attn.o_proj": (HIDDEN, HIDDEN),
+    "mlp.gate_proj": (WIDE, HIDDEN),
+    "mlp.up_proj": (WIDE, HIDDEN),
+    "mlp.down_proj": (HIDDEN, WIDE),
+    "input_layernorm": (HIDDEN,),
+    "post_attention_layernorm": (HIDDEN,),
+}
 
 
 def shape_of_llama(folder: Path) -> None:
     """A model folder without weights: the data of its safetensors is a hole in the file."""
     folder.mkdir(parents=True)
-    hidden, wide, keys, words = 4096, 14336, 8 * 128, 128256
-    shapes: dict[str, tuple[int, ...]] = {
-        "model.embed_tokens.weight": (words, hidden), "model.norm.weight": (hidden,), "lm_head.weight": (words, hidden),
-    }  # fmt: skip
-    for layer in range(32):
-        for name, shape in (
-            ("self_attn.q_proj", (hidden, hidden)), ("self_attn.k_proj", (keys, hidden)),
-            ("self_attn.v_proj", (keys, hidden)), ("self_attn.o_proj", (hidden, hidden)),
-            ("mlp.gate_proj", (wide, hidden)), ("mlp.up_proj", (wide, hidden)), ("mlp.down_proj", (hidden, wide)),
-            ("input_layernorm", (hidden,)), ("post_attention_layernorm", (hidden,)),
-        ):  # fmt: skip
-            shapes[f"model.layers.{layer}.{name}.weight"] = shape
+    whole = {"model.embed_tokens": (WORDS, HIDDEN), "model.norm": (HIDDEN,), "lm_head": (WORDS, HIDDEN)}
+    layers = {f"model.layers.{i}.{name}": shape for i in range(LAYERS) for name, shape in LAYER.items()}
+    shapes = {f"{name}.weight": shape for name, shape in (whole | layers).items()}
     header, at = {}, 0
     for name, shape in shapes.items():
         size = 2 * prod(shape)
@@ -69,54 +79,43 @@ def shape_of_llama(folder: Path) -> None:
         shutil.copy(resources.path("models/stories-5m") / name, folder)
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not condition():
-            await asyncio.sleep(0.1)
+async def done(condition: Callable[[], bool]) -> None:
+    if not await until(condition, PATIENCE):
+        raise TimeoutError
 
 
 async def draw(folder: Path, shape: Path, light: bool) -> None:
-    session, bridge = Session(), Bridge()
-    window = MainWindow(session, bridge)
-    window.keeps_layout = False
-    window.resize(*SIZE)
-    window.show()
-    window.page.complete()
-    window.fill_menu()
-    theme.set_theme("light" if light else "dark")
-    ending = "-light" if light else ""
-    await session.load(ModelSpec("demo"), EngineConfig())
-    window.show_page(MODELS)
-    page = window.models
-    assert page is not None
-    page.open_folder(shape)
+    async with unattended_window(SIZE) as window:
+        window.page.complete()
+        window.fill_menu()
+        theme.set_theme("light" if light else "dark")
+        ending = "-light" if light else ""
+        await window.session.load(ModelSpec("demo"), EngineConfig())
+        window.show_page(MODELS)
+        page = window.models
+        assert page is not None
+        page.open_folder(shape)
+        await done(lambda: shown(page, Section.FOLDERS, str(shape)))
+        await asyncio.sleep(1)
+        window.grab().save(str(folder / f"models-fit{ending}.png"))
+        page.list.choose((Section.SHIPPED.value, "demo", None))
+        await done(lambda: shown(page, Section.SHIPPED, "demo"))
+        window.resize(*TALL)
+        page.show_section(page.quality.panel)
+        await asyncio.sleep(1)
+        page.quality.panel.begin.click()
+        await done(lambda: page.quality.running)
+        await done(lambda: not page.quality.running)
+        await asyncio.sleep(1)
+        window.grab().save(str(folder / f"models-quality{ending}.png"))
 
-    def shown(section: Section, source: str) -> bool:
-        subject = page.subject
-        return bool(
-            subject is not None
-            and (subject.item.section, subject.item.source) == (section, source)
-            and subject.info is not None
-            and page.fit.bills is not None
-        )
 
-    await until(lambda: shown(Section.FOLDERS, str(shape)))
-    await asyncio.sleep(1)
-    window.grab().save(str(folder / f"models-fit{ending}.png"))
-    page.list.choose((Section.SHIPPED.value, "demo", None))
-    await until(lambda: shown(Section.SHIPPED, "demo"))
-    window.resize(*TALL)
-    page.show_section(page.quality.panel)
-    await asyncio.sleep(1)
-    page.quality.panel.begin.click()
-    await until(lambda: page.quality.running)
-    await until(lambda: not page.quality.running)
-    await asyncio.sleep(1)
-    window.grab().save(str(folder / f"models-quality{ending}.png"))
-    closed = asyncio.get_running_loop().create_future()
-    window.closed.connect(lambda: closed.set_result(None))
-    window.close()
-    await closed
+def shown(page: ModelsPage, section: Section, source: str) -> bool:
+    """Whether the page shows this model, read and reckoned."""
+    subject = page.subject
+    if subject is None or subject.info is None or page.fit.bills is None:
+        return False
+    return (subject.item.section, subject.item.source) == (section, source)
 
 
 def main() -> None:

@@ -43,16 +43,18 @@ class Scene:
     selects: bool = False
 
 
+CHUNKS = (("window", WIDE), ("step", WIDE), ("roofline", QSize(900, 420)), ("transcript", WIDE))
+WASTE = (("memory", QSize(1000, 320)), ("machine", QSize(520, 320)))
+MAP = (("kv_map", LOW),)
+CONTINUOUS, PREFIXES = EngineConfig(max_running=16), replace(CHUNKED, mode="continuous")
+STATIC = EngineConfig(mode="static", max_running=8)
 SCENES = (
-    Scene("chunked", "long-prompt", CHUNKED, 0.4,
-          (("window", WIDE), ("step", WIDE), ("roofline", QSize(900, 420)), ("transcript", WIDE)), mixed=True),
-    Scene("stalls", "long-prompt", EngineConfig(max_running=16), 0.55, (("timeline", WIDE),)),
-    Scene("prefixes", "shared-system-prompt", replace(CHUNKED, mode="continuous"), 0.5, (("kv_map", LOW),), 40, True,
-          selects=True),
-    Scene("strips", "mixed-lengths", EngineConfig(mode="static", max_running=8), 0.08, (("kv_map", LOW),), 24),
-    Scene("waste", "mixed-lengths", EngineConfig(max_running=16), 0.4,
-          (("memory", QSize(1000, 320)), ("machine", QSize(520, 320))), 60, True),
-)  # fmt: skip
+    Scene("chunked", "long-prompt", CHUNKED, 0.4, CHUNKS, mixed=True),
+    Scene("stalls", "long-prompt", CONTINUOUS, 0.55, (("timeline", WIDE),)),
+    Scene("prefixes", "shared-system-prompt", PREFIXES, 0.5, MAP, 40, small_pool=True, selects=True),
+    Scene("strips", "mixed-lengths", STATIC, 0.08, MAP, 24),
+    Scene("waste", "mixed-lengths", CONTINUOUS, 0.4, WASTE, 60, small_pool=True),
+)
 
 
 def play(engine: Engine, scene: Scene, path: Path) -> None:
@@ -69,9 +71,8 @@ def draw(scene: Scene, folder: Path, light: bool) -> None:
         page.see_inside()
         scope.catch_up()
         place = scope.place_at(scope.origin + scene.at * (scope.end - scope.origin))
-        while scene.mixed and place < scope.steps - 1 and len(set(scope.step_at(place).kind.tolist())) < len(
-            (Kind.PREFILL, Kind.DECODE)
-        ):  # fmt: skip
+        both = {Kind.PREFILL, Kind.DECODE}
+        while scene.mixed and place < scope.steps - 1 and not both <= set(scope.step_at(place).kind.tolist()):
             place += 1
         step = scope.step_at(place)
         request = int(step.request[-1]) if scene.selects else -1

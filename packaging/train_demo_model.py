@@ -24,10 +24,8 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
 CONTEXT = 1024
-SIZES = {
-    "stories-5m": {"hidden_size": 256, "num_hidden_layers": 6, "intermediate_size": 768, "num_attention_heads": 8, "num_key_value_heads": 4},
-    "stories-draft": {"hidden_size": 128, "num_hidden_layers": 2, "intermediate_size": 384, "num_attention_heads": 4, "num_key_value_heads": 4},
-}  # fmt: skip
+NAMES = ("hidden_size", "num_hidden_layers", "intermediate_size", "num_attention_heads", "num_key_value_heads")
+SIZES = {"stories-5m": (256, 6, 768, 8, 4), "stories-draft": (128, 2, 384, 4, 4)}  # of `NAMES`
 
 
 def train_tokenizer(vocabulary: int = 3072) -> PreTrainedTokenizerFast:
@@ -44,10 +42,9 @@ def train_tokenizer(vocabulary: int = 3072) -> PreTrainedTokenizerFast:
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="<pad>", bos_token="<s>", eos_token="</s>",
-        chat_template=CHAT_TEMPLATE, model_max_length=CONTEXT, clean_up_tokenization_spaces=False,
-    )  # fmt: skip
+    special = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
+    rest = {"chat_template": CHAT_TEMPLATE, "model_max_length": CONTEXT, "clean_up_tokenization_spaces": False}
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special, **rest)
 
 
 class Batches:
@@ -81,10 +78,14 @@ def train(name: str, tokenizer: PreTrainedTokenizerFast, minutes: float, peak: f
     """Trains one size for so many minutes: rows of 192 tokens, then of 768 for the last tenth so that long contexts work."""
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=len(tokenizer), max_position_embeddings=CONTEXT, tie_word_embeddings=True, rms_norm_eps=1e-5,
-        bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
-        attn_implementation="sdpa", **SIZES[name],
-    )  # fmt: skip
+        **dict(zip(NAMES, SIZES[name], strict=True)),
+        **{f"{kind}_token_id": getattr(tokenizer, f"{kind}_token_id") for kind in ("bos", "eos", "pad")},
+        vocab_size=len(tokenizer),
+        max_position_embeddings=CONTEXT,
+        tie_word_embeddings=True,
+        rms_norm_eps=1e-5,
+        attn_implementation="sdpa",
+    )
     model = LlamaForCausalLM(config)
     step_model = torch.compile(model)
     groups = [

@@ -3,7 +3,7 @@ figures and their words. No Qt in here."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from engine.trace import Header, Telemetry
 
@@ -79,12 +79,9 @@ def device_bill(header: Header, measured: Telemetry | None) -> DeviceBill:
     The pool's pages that were never written to are the pool's here, though the system still counts them as free; of
     activations, which are a peak, there is never more than fits.
     """
-    bill, pool = header.bill, header.blocks * header.config.block_size * header.model.kv_token_bytes
-    if bill is not None:
-        known = DeviceBill(
-            bill.weights, bill.kv_pool, bill.activations, bill.runtime, bill.other, bill.free, bill.total, "at load",
-            bill.graphs,
-        )  # fmt: skip
+    pool = header.blocks * header.config.block_size * header.model.kv_token_bytes
+    if header.bill is not None:
+        known = DeviceBill(**asdict(header.bill), source="at load")
     else:
         known = DeviceBill(header.model.weight_bytes, pool, source="weights and pool only: this trace has no bill")
     if measured is None:

@@ -70,9 +70,8 @@ def empty(device: str) -> Estimate:
 def estimate(spec: ModelSpec, config: EngineConfig | None = None) -> Estimate:
     """Reads the headers of a local model. Raises InvalidInput when it is none."""
     info, memory, config = inspect_model(spec), room(spec.device), config or EngineConfig()
-    bills = tuple(
-        fits(info, memory, dtype=spec.dtype, max_running=config.slots, token_budget=config.token_budget)
-    )  # fmt: skip
+    slots, budget = config.slots, config.token_budget
+    bills = tuple(fits(info, memory, dtype=spec.dtype, max_running=slots, token_budget=budget))
     fit = next(bill for bill in bills if bill.quantization == spec.quantization)
     facts = (
         f"KV {bytes_words(fit.kv_token)} a token{f' · context {info.context:,}' if info.context else ''}",
