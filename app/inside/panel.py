@@ -27,6 +27,16 @@ PAUSE = 0.1  # seconds between two drawings of what is new; a move of the cursor
 FAR_BEHIND = 2000  # records from which on the panel says how far it is
 
 
+def tool_button(name: str, text: str, tip: str, said: str = "") -> QToolButton:
+    """A small button for a panel's head; `said` to those who cannot see it."""
+    button = QToolButton()
+    button.setObjectName(name)
+    button.setText(text)
+    button.setToolTip(tip)
+    button.setAccessibleName(said)
+    return button
+
+
 class InsightPanel(QWidget):
     """What every such panel has: a title, one line of facts, a menu, and the turn that its scope gives it.
 
@@ -45,11 +55,8 @@ class InsightPanel(QWidget):
         self._stale = self._moved = True
         self._drawn_at = 0.0
         self.summary = Line(f"{name}_summary", Qt.AlignmentFlag.AlignRight)
-        self.menu_button = QToolButton()
-        self.menu_button.setObjectName(f"{name}_menu")
-        self.menu_button.setText("⋯")
-        self.menu_button.setAccessibleName(f"{title}: table and export")
-        self.menu_button.setToolTip("Show as a table, copy, or export")
+        tip = "Show as a table, copy, or export"
+        self.menu_button = tool_button(f"{name}_menu", "⋯", tip, f"{title}: table and export")
         self.menu_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self.table_action = QAction("Show as a table", self)
         self.table_action.setCheckable(True)
@@ -58,10 +65,8 @@ class InsightPanel(QWidget):
         copy_action.triggered.connect(self._on_copy)
         entries = picture_entries(lambda: self.picture, title)
         entries.append(text_entry("Table", ".csv", lambda: self.facts().csv()))
-        own = (self.table_action, copy_action)
-        self.menu = ExportMenu(
-            self, entries, title=f"Export: {title}", what=title, stem=name, each="Export as", own=own
-        )
+        own, heading = (self.table_action, copy_action), f"Export: {title}"
+        self.menu = ExportMenu(self, entries, title=heading, what=title, stem=name, each="Export as", own=own)
         self.menu.done.connect(self.done)
         self.menu.failed.connect(self.failed)
         self.menu_button.setMenu(self.menu)
@@ -111,6 +116,10 @@ class InsightPanel(QWidget):
     @abstractmethod
     def facts(self) -> Facts:
         """What the picture shows, as a table."""
+
+    def step_shown(self, known: int) -> int:
+        """The place of the step at the cursor, of so many that are known here; -1 before the first."""
+        return min(self.scope.place, known - 1)
 
     def row_chosen(self, row: int) -> None:
         """A row of the table was activated; a subclass may select its request or go to its moment."""

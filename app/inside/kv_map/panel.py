@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QRect, QSize, Qt
+from PySide6.QtCore import QRect, Qt
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QBoxLayout, QLabel, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QBoxLayout, QLabel, QSizePolicy, QStackedWidget, QVBoxLayout
 
 from app.inside.kv_map.block_table import WIDTH, KvBlockTable
 from app.inside.kv_map.contents import content_words
@@ -30,27 +30,29 @@ from app.inside.panel import InsightPanel
 from app.playback.scope import Scope
 from app.ui import theme
 from app.ui.facts import Facts
+from app.ui.painted import Painted
 from engine.trace import Record, Step
 
 WIDE = 520  # pixels from which on the block table stands beside the map
 TALL = 260  # from which on there is room for three lines below it
 
 
-class KvPicture(QWidget):
+class KvPicture(Painted):
     """The map, the block table beside or below it, a line of words and the legend."""
 
+    hint, least = (360, 320), (160, 120)
+
     def __init__(self) -> None:
-        super().__init__()
-        self.setObjectName("kv_picture")
+        super().__init__("kv_picture")
         self.grid, self.strips, self.table, self.legend = KvGrid(), KvStrips(), KvBlockTable(), KvLegend()
-        self.empty = _wrapped("kv_empty", "secondary")
-        self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.nothing = _wrapped("kv_empty", "secondary")
+        self.nothing.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.words = _wrapped("kv_words", "note")
         self.words.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._said = ""
         self.words.setAlignment(Qt.AlignmentFlag.AlignTop)
         self.maps = QStackedWidget()
-        for each in (self.empty, self.grid, self.strips):
+        for each in (self.nothing, self.grid, self.strips):
             self.maps.addWidget(each)
         self.body = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         self.body.addWidget(self.maps, 1)
@@ -62,10 +64,10 @@ class KvPicture(QWidget):
         column.addWidget(self.words)
         column.addWidget(self.legend)
         self._column = column
-        theme.changes.theme_changed.connect(self._space)
-        self._space()
+        self.restyle()
 
-    def _space(self) -> None:
+    def restyle(self) -> None:
+        super().restyle()
         self.body.setSpacing(theme.px(16))
         self._column.setSpacing(theme.px(8))
         self._arrange()
@@ -98,12 +100,6 @@ class KvPicture(QWidget):
             label.setText(words)
             label.setAccessibleName(self._said)
         label.setToolTip(self._said if words != self._said else "")
-
-    def sizeHint(self) -> QSize:
-        return QSize(theme.px(360), theme.px(320))
-
-    def minimumSizeHint(self) -> QSize:
-        return QSize(theme.px(160), theme.px(120))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         self._arrange()
@@ -146,15 +142,16 @@ class KvMap(InsightPanel):
         """The pool at the scope's moment, as far as the records have been taken; None before the header."""
         if self.history.tip is None:
             return None
-        place = self.history.steps - 1 if self.scope.following else min(self.scope.place, self.history.steps - 1)
+        known = self.history.steps
+        place = known - 1 if self.scope.following else self.step_shown(known)
         return self.history.at(place, self.scope.trace.records)
 
     def draw(self) -> None:
         state = self._state = self.state()
         view, header = self.view, self.history.header
         if state is None or header is None or header.config.mode == "recompute":
-            view.empty.setText(EMPTY if state is None else NO_CACHE)
-            view.maps.setCurrentWidget(view.empty)
+            view.nothing.setText(EMPTY if state is None else NO_CACHE)
+            view.maps.setCurrentWidget(view.nothing)
             self.summary.say("" if state is None else "no KV cache")
             view.legend.hide()
             view.table.hide()

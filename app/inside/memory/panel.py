@@ -9,13 +9,12 @@ from collections.abc import Sequence
 import numpy as np
 from PySide6.QtCore import QRect
 from PySide6.QtGui import QPainter, QResizeEvent
-from PySide6.QtWidgets import QToolButton
 
 from app.inside.memory.area import MemoryArea
 from app.inside.memory.device_bar import DeviceBar
 from app.inside.memory.figures import WIDTH, MemoryLedger
 from app.inside.memory.series import KINDS, MemorySeries, Moment
-from app.inside.panel import InsightPanel
+from app.inside.panel import InsightPanel, tool_button
 from app.playback.scope import ROUNDING, Scope
 from app.plot.scales import nice_end
 from app.session.device_memory import captured_words, device_bill
@@ -133,9 +132,7 @@ class MemoryBill(InsightPanel):
         self._pointed: float | None = None
         self._measured: list[Telemetry] = []
         self._measured_at: list[float] = []
-        self.span_button = QToolButton()
-        self.span_button.setObjectName("memory_span")
-        self.span_button.setToolTip("The last minute, or the whole run")
+        self.span_button = tool_button("memory_span", "", "The last minute, or the whole run")
         self.span_button.clicked.connect(self._on_span)
         self.head.insertWidget(self.head.count() - 1, self.span_button)
         self.picture: MemoryPicture = MemoryPicture()

@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QToolButton
 
-from app.inside.panel import InsightPanel
+from app.inside.panel import InsightPanel, tool_button
 from app.inside.step.facts import COLUMNS, step_facts
 from app.inside.step.history import StepHistory
 from app.inside.step.picture import StepPicture
@@ -42,11 +42,7 @@ class StepInspector(InsightPanel):
         self.view.sheet.request_chosen.connect(scope.select)
 
     def _button(self, name: str, text: str, tip: str, steps: int) -> QToolButton:
-        button = QToolButton()
-        button.setObjectName(name)
-        button.setText(text)
-        button.setToolTip(tip)
-        button.setAccessibleName(tip.split(" (")[0])
+        button = tool_button(name, text, tip, tip.split(" (")[0])
         button.setAutoRepeat(True)
         button.clicked.connect(lambda: self.scope.step_by(steps))
         return button
@@ -62,7 +58,7 @@ class StepInspector(InsightPanel):
 
     def draw(self) -> None:
         scope = self.scope
-        place = min(scope.place, self._history.steps - 1)
+        place = self.step_shown(self._history.steps)
         if place < 0:
             self._story = None
         elif not self._shows(place):

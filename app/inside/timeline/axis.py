@@ -6,9 +6,9 @@ On the axis of steps the step of place p takes `[p, p + 1)`; idle time between t
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from engine.trace import Array
 
@@ -23,13 +23,13 @@ class Axis(StrEnum):
         return 1e-4 if self is Axis.TIME else 0.5
 
 
-def places_of(begins: Array, ends: Array, time: Any) -> Any:
+def places_of(begins: Array, ends: Array, time: ArrayLike) -> Array:
     """Where moments lie on the axis of steps, which begin and end then: [steps] each, in order."""
-    time = np.asarray(time, np.float64)
+    times = np.asarray(time, np.float64)
     if not len(begins):
-        return np.zeros_like(time)
-    place = np.searchsorted(begins, time, "right") - 1
-    return np.where(place < 0, 0.0, place + _share(begins, ends, np.maximum(place, 0), time))
+        return np.zeros_like(times)
+    place = np.searchsorted(begins, times, "right") - 1
+    return np.where(place < 0, 0.0, place + _share(begins, ends, np.maximum(place, 0), times))
 
 
 def run_places(begins: Array, ends: Array, place: Array, time: Array) -> Array:
@@ -37,14 +37,14 @@ def run_places(begins: Array, ends: Array, place: Array, time: Array) -> Array:
     return place + _share(begins, ends, place, time)
 
 
-def times_of(begins: Array, ends: Array, value: Any) -> Any:
+def times_of(begins: Array, ends: Array, value: ArrayLike) -> Array:
     """When the axis of steps is at a value; the border of two steps is where the later one begins."""
-    value = np.asarray(value, np.float64)
+    values = np.asarray(value, np.float64)
     if not len(begins):
-        return np.zeros_like(value)
-    value = np.clip(value, 0.0, len(begins))
-    place = np.minimum(value.astype(np.int64), len(begins) - 1)
-    return begins[place] + (value - place) * (ends[place] - begins[place])
+        return np.zeros_like(values)
+    values = np.clip(values, 0.0, len(begins))
+    place = np.minimum(values.astype(np.int64), len(begins) - 1)
+    return np.asarray(begins[place] + (values - place) * (ends[place] - begins[place]))
 
 
 def _share(begins: Array, ends: Array, place: Array, time: Array) -> Array:

@@ -10,7 +10,7 @@ from PySide6.QtGui import QAction, QActionGroup
 from PySide6.QtWidgets import QToolButton
 
 from app import storage
-from app.inside.panel import InsightPanel
+from app.inside.panel import InsightPanel, tool_button
 from app.inside.timeline.axis import Axis
 from app.inside.timeline.marks import MARK_WORDS, Mark, TimelineMarks
 from app.inside.timeline.steps import PHASES, TimelineSteps
@@ -53,28 +53,21 @@ class TimelinePanel(InsightPanel):
         self.view.follow_changed.connect(self.stale)
 
     def _make_head(self) -> None:
-        self.live = QToolButton()
-        self.live.setObjectName("timeline_live")
-        self.live.setText("→ live")
-        self.live.setToolTip("Keeps the newest in sight again")
-        self.live.setAccessibleName("Timeline: back to the newest")
+        said = "Timeline: back to the newest"
+        self.live = tool_button("timeline_live", "→ live", "Keeps the newest in sight again", said)
         self.live.clicked.connect(self._on_live)
         self.live.hide()
         self.axes: dict[Axis, QToolButton] = {}
         at = self.head.indexOf(self.menu_button)
         self.head.insertWidget(at, self.live)
-        for i, (axis, tip) in enumerate(
-            ((Axis.TIME, "A step is as wide as it was long"), (Axis.STEPS, "Every step has the same width"))
-        ):
-            button = self.axes[axis] = QToolButton()
-            button.setObjectName(f"timeline_axis_{axis}")
-            button.setText(axis)
+        tips = {Axis.TIME: "A step is as wide as it was long", Axis.STEPS: "Every step has the same width"}
+        for i, (axis, tip) in enumerate(tips.items(), at + 1):
+            said = f"Timeline: from left to right, {axis}"
+            button = self.axes[axis] = tool_button(f"timeline_axis_{axis}", axis, tip, said)
             button.setCheckable(True)
             button.setAutoExclusive(True)
-            button.setToolTip(tip)
-            button.setAccessibleName(f"Timeline: from left to right, {axis}")
             button.toggled.connect(lambda on, axis=axis: self.set_axis(axis) if on else None)
-            self.head.insertWidget(at + 1 + i, button)
+            self.head.insertWidget(i, button)
         remembered = str(storage.settings().value(AXIS, Axis.TIME))
         self.axes[Axis(remembered) if remembered in list(Axis) else Axis.TIME].setChecked(True)
 
@@ -184,14 +177,10 @@ class TimelinePanel(InsightPanel):
         view.set_moment(None if scope.following else scope.moment - self._origin)
         view.set_live(scope.following and not scope.trace.complete)
         self.live.setVisible(not scope.trace.complete and not view.follows and len(self.steps) > 0)
-        place = len(self.steps) - 1 if scope.following else self._place()
+        place = len(self.steps) - 1 if scope.following else self.step_shown(len(self.steps))
         view.say(step_words(self.steps.row(place)) if 0 <= place < len(self.steps) else "")
         self.summary.say(self._sight_words())
         view.update()
-
-    def _place(self) -> int:
-        """The place of the step at the cursor."""
-        return min(self.scope.place, len(self.steps) - 1)
 
     def _sight_words(self) -> str:
         """What of the seconds in sight was idle, and how many stalls are among them."""
@@ -251,12 +240,10 @@ class TimelinePanel(InsightPanel):
     def _step_of(self, time: float, kind: int) -> int:
         """The place of the step with which a mark came: ends are told after their step, others with or before it."""
         ends = self.view.cells.step_ends
+        after = int(np.searchsorted(ends, time, "left" if kind == Mark.FIRST_TOKEN else "right"))
         if kind in (Mark.FINISHED, Mark.CANCELLED, Mark.ERROR):
-            return max(0, int(np.searchsorted(ends, time, "right")) - 1)
-        after = (
-            np.searchsorted(ends, time, "left") if kind == Mark.FIRST_TOKEN else np.searchsorted(ends, time, "right")
-        )
-        return min(int(after), len(ends) - 1)
+            return max(0, after - 1)
+        return min(after, len(ends) - 1)
 
     def row_chosen(self, row: int) -> None:
         if row < len(self._rows):

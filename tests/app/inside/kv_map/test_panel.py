@@ -523,11 +523,11 @@ def test_a_padded_mode_is_drawn_as_strips(shown: Show, runs: dict[str, Trace]) -
 
 def test_without_a_cache_or_a_trace_it_says_so(shown: Show, runs: dict[str, Trace]) -> None:
     panel = shown(runs["recompute"])
-    assert panel.view.empty.text() == NO_CACHE
-    assert panel.view.maps.currentWidget() is panel.view.empty
+    assert panel.view.nothing.text() == NO_CACHE
+    assert panel.view.maps.currentWidget() is panel.view.nothing
     panel.scope.show(Trace())
     panel.scope.catch_up()
-    assert panel.view.empty.text() == EMPTY
+    assert panel.view.nothing.text() == EMPTY
     assert not panel.facts().rows
     panel.scope.show(Trace([header(4, 64)]))
     panel.scope.catch_up()

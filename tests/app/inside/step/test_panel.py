@@ -230,8 +230,8 @@ def test_held_rows_are_grey_and_say_why_they_are_wasted(show: Show, traces) -> N
     panel = show(traces["static"])
     story = where(panel, lambda step: bool((step.kind == Kind.HELD).any()))
     held = [at for at in range(len(story)) if story.row(at).kind is Kind.HELD]
-    told = {(row.waste, mark_of(row), row.kind_words) for row in map(story.row, held)}
-    assert told == {(Waste.HELD, Mark.GREY, "held")}
+    looks = {(row.waste, mark_of(row), row.kind_words) for row in map(story.row, held)}
+    assert looks == {(Waste.HELD, Mark.GREY, "held")}
     assert "until the longest of its batch ends" in panel.view.rows.row_text(held[0])
 
 
