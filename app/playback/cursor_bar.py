@@ -7,11 +7,12 @@ from time import perf_counter
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QSlider, QToolButton
+from PySide6.QtWidgets import QAbstractButton, QFrame, QHBoxLayout, QSlider, QToolButton
 
 from app.playback.scope import Scope
 from app.ui import theme
-from app.ui.controls import DropDown
+from app.ui.controls import DropDown, button
+from app.ui.layouts import fill
 from app.ui.line import Line
 
 STEPS = 2000
@@ -42,31 +43,15 @@ class CursorBar(QFrame):
         self.slider.setRange(0, STEPS)
         self.slider.setPageStep(STEPS // 20)
         self.words = Line("cursor_words", Qt.AlignmentFlag.AlignRight)
-        self.speed = DropDown("cursor_speed", [(f"{speed:g} ×", speed) for speed in SPEEDS])
-        self.speed.setAccessibleName("Speed of playing")
+        speeds = [(f"{speed:g} ×", speed) for speed in SPEEDS]
+        self.speed = DropDown("cursor_speed", speeds, "Speed of playing")
         self.speed.setToolTip("How fast a replay goes")
         self.speed.setCurrentIndex(SPEEDS.index(1.0))
-        self.follow = QPushButton("Live")
-        self.follow.setObjectName("cursor_follow")
-        self.follow.setProperty("role", "quiet")
-        self.follow.setCheckable(True)
-        self.follow.setToolTip("Follow the newest (F)")
-        self.inside = QPushButton("See inside")
-        self.inside.setObjectName("see_inside")
-        self.inside.setProperty("role", "quiet")
-        self.inside.setCheckable(True)
-        self.inside.setToolTip("All panels that look inside at once, or the usual ones (Ctrl+I)")
-        row = QHBoxLayout(self)
-        row.setContentsMargins(8, 2, 8, 2)
-        row.setSpacing(6)
-        for widget in (self.back, self.play, self.on):
-            row.addWidget(widget)
-        row.addWidget(self.slider, 1)
-        row.addWidget(self.words)
-        row.addWidget(self.speed)
-        row.addWidget(self.follow)
-        row.addWidget(self.inside)
-        self.inside.clicked.connect(self.inside_asked)
+        self.follow = button("cursor_follow", "Live", role="quiet", tip="Follow the newest (F)", checkable=True)
+        panels = "All panels that look inside at once, or the usual ones (Ctrl+I)"
+        self.inside = button("see_inside", "See inside", self.inside_asked, role="quiet", tip=panels, checkable=True)
+        steps, words = (self.back, self.play, self.on, (self.slider, 1)), (self.words, self.speed)
+        fill(QHBoxLayout(self), *steps, *words, self.follow, self.inside, margins=(8, 2, 8, 2), spacing=6)
         self.slider.valueChanged.connect(self._on_slid)
         self.speed.currentIndexChanged.connect(self._on_speed)
         self.follow.clicked.connect(lambda checked=False: scope.follow())
@@ -90,12 +75,12 @@ class CursorBar(QFrame):
 
     def _on_theme(self) -> None:
         self.words.set_width(theme.px(232))
-        for button in (self.back, self.play, self.on):
-            button.setFixedWidth(theme.px(28))
+        for tool in (self.back, self.play, self.on):
+            tool.setFixedWidth(theme.px(28))
 
     def _tell(self, *changed: object) -> None:
         scope = self.scope
-        some = scope.steps > 0
+        some, over = scope.steps > 0, scope.trace.complete
         for control in (self.back, self.play, self.on, self.slider, self.speed):
             control.setEnabled(some)
         length = scope.end - scope.origin
@@ -104,21 +89,18 @@ class CursorBar(QFrame):
             self.slider.blockSignals(True)
             self.slider.setValue(round(STEPS * min(max(share, 0.0), 1.0)) if some else 0)
             self.slider.blockSignals(False)
-        self._say(self.play, "❚❚" if scope.playing else "▶")
-        self._say(self.follow, "Live" if not scope.trace.complete else "End")
+        buttons: tuple[tuple[QAbstractButton, str], ...] = (
+            (self.play, "❚❚" if scope.playing else "▶"),
+            (self.follow, "End" if over else "Live"),
+        )
+        for told, words in buttons:
+            if words != told.text():
+                told.setText(words)
         self.follow.setChecked(scope.following)
-        if not some:
-            words = "nothing has run yet"
-        else:
-            step = scope.step
-            number = f"step {step.step:,}" if step is not None else "before the first step"
-            words = f"{number}  ·  {scope.now - scope.origin:.2f} of {length:.2f} s"
-        self.words.say(words)
-
-    @staticmethod
-    def _say(widget: object, words: str) -> None:
-        if words != widget.text():  # type: ignore[attr-defined]
-            widget.setText(words)  # type: ignore[attr-defined]
+        step = scope.step
+        number = f"step {step.step:,}" if step is not None else "before the first step"
+        moment = f"{number}  ·  {scope.now - scope.origin:.2f} of {length:.2f} s"
+        self.words.say(moment if some else "nothing has run yet")
 
     def _on_slid(self, value: int) -> None:
         scope = self.scope

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QSizePolicy, QVBoxLayout
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QSizePolicy
 
+from app.ui.controls import button
 from app.ui.labels import label, set_role
+from app.ui.layouts import column, fill
 
 MARKS = {"error": "✕", "warning": "!", "info": "i"}
 
@@ -24,37 +25,15 @@ class Banner(QFrame):
         self._action: Callable[[], object] | None = None
         self._mark = label("", "error")
         self.title = label("", "title", "banner_title")
-        self.title.setWordWrap(True)
-        self.title.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
-        self.text = QLabel()
-        self.text.setObjectName("banner_text")
-        self.text.setProperty("role", "secondary")
-        self.text.setTextFormat(Qt.TextFormat.PlainText)
-        self.text.setWordWrap(True)
-        self.text.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
-        self.action = QPushButton()
-        self.action.setObjectName("banner_action")
-        self.action.setProperty("role", "primary")
-        self.action.clicked.connect(self._on_action)
-        self.copy = QPushButton("Copy details")
-        self.copy.setObjectName("banner_copy")
-        self.copy.setProperty("role", "quiet")
-        self.copy.clicked.connect(self._on_copy)
-        self.close_button = QPushButton("Dismiss")
-        self.close_button.setObjectName("banner_close")
-        self.close_button.setProperty("role", "quiet")
-        self.close_button.clicked.connect(self.hide)
-        words = QVBoxLayout()
-        words.setSpacing(2)
-        words.addWidget(self.title)
-        words.addWidget(self.text)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(12, 8, 12, 8)
-        row.setSpacing(8)
-        row.addWidget(self._mark)
-        row.addLayout(words, 1)
-        for button in (self.copy, self.close_button, self.action):
-            row.addWidget(button)
+        self.text = label("", "secondary", "banner_text")
+        for words in (self.title, self.text):
+            words.setWordWrap(True)
+            words.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self.copy = button("banner_copy", "Copy details", self._on_copy, role="quiet")
+        self.close_button = button("banner_close", "Dismiss", self.hide, role="quiet")
+        self.action = button("banner_action", "", self._on_action, role="primary")
+        told = (self._mark, (column(self.title, self.text, spacing=2), 1))
+        fill(QHBoxLayout(self), *told, self.copy, self.close_button, self.action, margins=(12, 8, 12, 8), spacing=8)
         self.hide()
 
     def tell(

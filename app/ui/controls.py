@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.ui import theme
+from app.ui.layouts import fill
 
 
 def button(
@@ -211,11 +212,7 @@ class SliderValue(QWidget):
         self.box.setRange(low, high)
         self.box.setSingleStep(step)
         self._step = step
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(6)
-        row.addWidget(self.slider, 1)
-        row.addWidget(self.box)
+        fill(QHBoxLayout(self), (self.slider, 1), self.box, spacing=6)
         self.setFocusProxy(self.slider)
         self.slider.valueChanged.connect(self._on_slid)
         self.box.valueChanged.connect(self._on_typed)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QDialog, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDialog, QPushButton, QVBoxLayout, QWidget
 
 from app.ui import theme
+from app.ui.layouts import fill, row
 
 
 class Dialog(QDialog):
@@ -17,16 +18,10 @@ class Dialog(QDialog):
         self.setWindowTitle(title)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setMinimumWidth(theme.px(340))
-        self.column = QVBoxLayout(self)
-        self.column.setContentsMargins(24, 20, 24, 16)
-        self.column.setSpacing(12)
+        self.column = fill(QVBoxLayout(self), margins=(24, 20, 24, 16), spacing=12)
 
     def add_close(self) -> None:
         close = QPushButton("Close")
         close.setDefault(True)
         close.clicked.connect(self.accept)
-        row = QHBoxLayout()
-        row.addStretch(1)
-        row.addWidget(close)
-        self.column.addSpacing(8)
-        self.column.addLayout(row)
+        fill(self.column, 8, row(None, close), margins=None)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QEnterEvent, QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QAbstractButton, QDockWidget, QFrame, QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QAbstractButton, QDockWidget, QFrame, QHBoxLayout, QSizePolicy, QWidget
 
 from app.ui import theme
+from app.ui.layouts import column, fill, panel
 
 
 class _Close(QAbstractButton):
@@ -41,10 +42,7 @@ class _Strip(QFrame):
         self.setCursor(Qt.CursorShape.SizeAllCursor)
         self.close_button = _Close(title)
         self.close_button.hide()
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 4, 0)
-        row.addStretch(1)
-        row.addWidget(self.close_button)
+        fill(QHBoxLayout(self), None, self.close_button, margins=(0, 0, 4, 0))
         self._hovered = False
 
     def sizeHint(self) -> QSize:
@@ -88,12 +86,7 @@ class Dock(QDockWidget):
         strip = _Strip(title)
         strip.close_button.clicked.connect(self.close)
         self.setTitleBarWidget(strip)
-        body = QFrame()
-        body.setProperty("role", "body")
-        column = QVBoxLayout(body)
-        column.setContentsMargins(padding, 0, padding, padding)
-        column.addWidget(content)
-        self.setWidget(body)
+        self.setWidget(panel(column(content, margins=(padding, 0, padding, padding)), "body"))
         # behind another tab a dock still counts as visible: its content must not, so that it costs nothing there
         self.visibilityChanged.connect(content.setVisible)
         self.topLevelChanged.connect(self._on_floated)

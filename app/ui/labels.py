@@ -5,6 +5,8 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QAbstractButton, QFrame, QHBoxLayout, QLabel, QSizePolicy, QWidget
 
+from app.ui.layouts import fill
+
 
 def set_role(widget: QWidget, role: str) -> None:
     """Gives the widget one of the style sheet's roles, now or later."""
@@ -66,11 +68,7 @@ class Row(QWidget):
         if tip:
             self.setToolTip(tip)
             control.setAccessibleDescription(tip)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(6)
-        row.addWidget(self.label)
-        row.addWidget(control, 1)
+        fill(QHBoxLayout(self), self.label, (control, 1), spacing=6)
 
 
 class Heading(QWidget):
@@ -78,9 +76,5 @@ class Heading(QWidget):
 
     def __init__(self, text: str, control: QWidget | None = None) -> None:
         super().__init__()
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.addWidget(label(text.upper(), "heading"))
-        row.addStretch(1)
-        if control is not None:
-            row.addWidget(control)
+        title = label(text.upper(), "heading")
+        fill(QHBoxLayout(self), title, None, *([control] if control is not None else []))

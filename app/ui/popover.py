@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from PySide6.QtCore import QPoint, QSize, Qt, Signal
 from PySide6.QtGui import QHideEvent
-from PySide6.QtWidgets import QFrame, QLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLayout, QVBoxLayout, QWidget
 
 from app.ui import theme
+from app.ui.layouts import column, fill, panel
 
 
 class Popover(QWidget):
@@ -20,19 +21,10 @@ class Popover(QWidget):
         self.setAccessibleName(title)
         self.setAttribute(Qt.WidgetAttribute.WA_TranslucentBackground)
         self._width = width
-        sheet = QFrame()
-        sheet.setProperty("role", "popup")
-        outer = QVBoxLayout(self)
-        outer.setContentsMargins(0, 0, 0, 0)
+        self.column = column(spacing=8)
+        sheet = panel(column(self.column, None, margins=(12, 12, 12, 12), spacing=0), "popup")
+        outer = fill(QVBoxLayout(self), sheet)
         outer.setSizeConstraint(QLayout.SizeConstraint.SetNoConstraint)  # its least is that of the narrowest words
-        outer.addWidget(sheet)
-        box = QVBoxLayout(sheet)
-        box.setContentsMargins(12, 12, 12, 12)
-        box.setSpacing(0)
-        self.column = QVBoxLayout()
-        self.column.setSpacing(8)
-        box.addLayout(self.column)
-        box.addStretch(1)
 
     def open_below(self, control: QWidget) -> None:
         """Shows itself under a control, within the screen."""

@@ -167,13 +167,7 @@ def _css(color: QColor) -> str:
 def style_sheet(tokens: Theme | None = None) -> str:
     """The style sheet of a theme at the current zoom."""
     t = tokens or theme.current()
-    values: dict[str, object] = {
-        name: _css(getattr(t, name))
-        for name in (
-            "window", "panel", "raised", "field", "hover", "text", "secondary", "faint", "hairline", "edge", "accent",
-            "accent_hover", "on_accent", "good", "warn", "bad",
-        )
-    }  # fmt: skip
+    values: dict[str, object] = {name: _css(getattr(t, name)) for name in theme.COLORS}
     values["groove"] = _css(theme.over(t.edge, t.panel))
     values["thumb"] = _css(t.edge)
     values["rim"] = _css(t.panel if t.dark else t.hairline)  # on white, panels need an edge

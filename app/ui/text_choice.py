@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFileDialog
 
 from app import storage
+from app.ui.ask_path import ask_path
 from app.ui.controls import DropDown
 from app.words import sentence
 from engine.quality import TEXTS
@@ -46,13 +46,8 @@ class TextChoice(DropDown):
 
     def ask(self) -> None:
         """Asks for a file."""
-        dialog = QFileDialog(self.window(), "Choose a text", str(storage.settings().value(FOLDER_KEY, "")))
-        dialog.setObjectName("text_dialog")
-        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
-        dialog.setNameFilters(["Texts (*.txt *.md)", "All files (*)"])
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.fileSelected.connect(self._on_file)
-        dialog.open()
+        filters = ("Texts (*.txt *.md)", "All files (*)")
+        ask_path(self, "text_dialog", "Choose a text", FOLDER_KEY, self._on_file, filters)
 
     def _on_file(self, path: str) -> None:
         storage.settings().setValue(FOLDER_KEY, str(Path(path).parent))

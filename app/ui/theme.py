@@ -58,48 +58,26 @@ def faded(color: QColor | str, alpha: float) -> QColor:
     return result
 
 
-DARK = Theme(
-    name="dark",
-    window=QColor("#0f1216"),
-    panel=QColor("#161b21"),
-    raised=QColor("#1e252d"),
-    field=QColor("#1e252d"),
-    hover=QColor("#28313b"),
-    text=QColor("#e6e9ec"),
-    secondary=QColor("#97a1ab"),
-    faint=QColor("#828d98"),
-    hairline=faded("#ffffff", 0.08),
-    edge=faded("#ffffff", 0.16),
-    accent=QColor("#5aa9ff"),
-    accent_hover=QColor("#7bbaff"),
-    on_accent=QColor("#06182c"),
-    good=QColor("#4cc38a"),
-    warn=QColor("#f5b83d"),
-    bad=QColor("#ff6b5e"),
-    lightness=0.74,
-    chroma=0.13,
-)
-LIGHT = Theme(
-    name="light",
-    window=QColor("#f7f8fa"),
-    panel=QColor("#ffffff"),
-    raised=QColor("#ffffff"),
-    field=QColor("#f1f3f6"),
-    hover=QColor("#e6e9ee"),
-    text=QColor("#14181c"),
-    secondary=QColor("#5b6670"),
-    faint=QColor("#626d77"),
-    hairline=faded("#000000", 0.10),
-    edge=faded("#000000", 0.18),
-    accent=QColor("#1769d1"),
-    accent_hover=QColor("#1259b4"),
-    on_accent=QColor("#ffffff"),
-    good=QColor("#157a4c"),
-    warn=QColor("#8f5a00"),
-    bad=QColor("#c8372d"),
-    lightness=0.58,
-    chroma=0.14,
-)
+COLORS: dict[str, tuple[QColor | str, QColor | str]] = {  # in the dark theme, in the light one
+    "window": ("#0f1216", "#f7f8fa"),
+    "panel": ("#161b21", "#ffffff"),
+    "raised": ("#1e252d", "#ffffff"),
+    "field": ("#1e252d", "#f1f3f6"),
+    "hover": ("#28313b", "#e6e9ee"),
+    "text": ("#e6e9ec", "#14181c"),
+    "secondary": ("#97a1ab", "#5b6670"),
+    "faint": ("#828d98", "#626d77"),
+    "hairline": (faded("#ffffff", 0.08), faded("#000000", 0.10)),
+    "edge": (faded("#ffffff", 0.16), faded("#000000", 0.18)),
+    "accent": ("#5aa9ff", "#1769d1"),
+    "accent_hover": ("#7bbaff", "#1259b4"),
+    "on_accent": ("#06182c", "#ffffff"),
+    "good": ("#4cc38a", "#157a4c"),
+    "warn": ("#f5b83d", "#8f5a00"),
+    "bad": ("#ff6b5e", "#c8372d"),
+}
+DARK = Theme("dark", **{token: QColor(dark) for token, (dark, _) in COLORS.items()}, lightness=0.74, chroma=0.13)
+LIGHT = Theme("light", **{token: QColor(light) for token, (_, light) in COLORS.items()}, lightness=0.58, chroma=0.14)
 
 
 class Changes(QObject):
@@ -225,9 +203,7 @@ def contrast(one: QColor, other: QColor) -> float:
 def over(color: QColor, ground: QColor) -> QColor:
     """The opaque colour that a translucent one makes on a ground."""
     a = color.alphaF()
-    parts = zip(
-        (color.redF(), color.greenF(), color.blueF()), (ground.redF(), ground.greenF(), ground.blueF()), strict=True
-    )
+    parts = zip(*((c.redF(), c.greenF(), c.blueF()) for c in (color, ground)))
     return QColor.fromRgbF(*(c * a + g * (1 - a) for c, g in parts))
 
 
@@ -235,27 +211,21 @@ def palette(theme: Theme) -> QPalette:
     """Fusion's palette in the theme's colours, for what no style sheet reaches."""
     role, group = QPalette.ColorRole, QPalette.ColorGroup
     result = QPalette()
-    for which, color in (
-        (role.Window, theme.window),
-        (role.Base, theme.field),
-        (role.AlternateBase, theme.panel),
-        (role.Button, theme.raised),
-        (role.ToolTipBase, theme.raised),
-        (role.Text, theme.text),
-        (role.WindowText, theme.text),
-        (role.ButtonText, theme.text),
-        (role.ToolTipText, theme.text),
-        (role.BrightText, theme.bad),
-        (role.PlaceholderText, theme.faint),
-        (role.Highlight, theme.accent),
-        (role.HighlightedText, theme.on_accent),
-        (role.Accent, theme.accent),
-        (role.Link, theme.accent),
-        (role.Mid, theme.hover),
-        (role.Dark, theme.window),
-        (role.Shadow, QColor("#000000")),
+    for color, roles in (
+        (theme.window, (role.Window, role.Dark)),
+        (theme.panel, (role.AlternateBase,)),
+        (theme.raised, (role.Button, role.ToolTipBase)),
+        (theme.field, (role.Base,)),
+        (theme.hover, (role.Mid,)),
+        (theme.text, (role.Text, role.WindowText, role.ButtonText, role.ToolTipText)),
+        (theme.faint, (role.PlaceholderText,)),
+        (theme.accent, (role.Highlight, role.Accent, role.Link)),
+        (theme.on_accent, (role.HighlightedText,)),
+        (theme.bad, (role.BrightText,)),
+        (QColor("#000000"), (role.Shadow,)),
     ):
-        result.setColor(which, color)
+        for which in roles:
+            result.setColor(which, color)
     for which in (role.Text, role.WindowText, role.ButtonText):
         result.setColor(group.Disabled, which, theme.faint)
     return result

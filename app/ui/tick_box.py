@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QCheckBox
 
 from app.ui import theme
 
+TICK = ((0.22, 0.52), (0.43, 0.73), (0.8, 0.3))  # its corners, as shares of the box
 SIDE, GAP = 14, 7  # of the box, and between it and the words; pixels of the design
 
 
@@ -47,10 +48,7 @@ class TickBox(QCheckBox):
         if on:
             painter.setPen(QPen(t.on_accent if able else t.faint, max(1.6, 1.8 * theme.zoom())))
             x, y, w = box.left(), box.top(), box.width()
-            painter.drawPolyline(
-                [QPointF(x + 0.22 * w, y + 0.52 * w), QPointF(x + 0.43 * w, y + 0.73 * w),
-                 QPointF(x + 0.8 * w, y + 0.3 * w)]
-            )  # fmt: skip
+            painter.drawPolyline([QPointF(x + across * w, y + down * w) for across, down in TICK])
         painter.setFont(self.font())
         painter.setPen(t.text if able else t.faint)
         words = QRectF(self.rect()).adjusted(px(2) + side + px(GAP), 0, 0, 0)

@@ -9,7 +9,6 @@ from PySide6.QtGui import QAction, QKeyEvent, QPainter, QStandardItem, QStandard
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QFrame,
-    QLineEdit,
     QListView,
     QStyle,
     QStyledItemDelegate,
@@ -19,7 +18,9 @@ from PySide6.QtWidgets import (
 )
 
 from app.ui import theme
+from app.ui.controls import line_edit
 from app.ui.labels import Hairline
+from app.ui.layouts import fill
 
 ACTION = Qt.ItemDataRole.UserRole + 1
 LINE, MOST_LINES = 32, 12
@@ -86,11 +87,8 @@ class CommandPalette(QFrame):
         self._parent = parent
         self._actions: list[QAction] = []
         self._back: QWidget | None = None
-        self.search = QLineEdit()
-        self.search.setObjectName("palette_search")
+        self.search = line_edit("palette_search", "Search actions", "What do you want to do?")
         self.search.setProperty("role", "search")
-        self.search.setPlaceholderText("What do you want to do?")
-        self.search.setAccessibleName("Search actions")
         self.model = QStandardItemModel(self)
         self.list = QListView()
         self.list.setObjectName("palette_list")
@@ -101,12 +99,7 @@ class CommandPalette(QFrame):
         self.list.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
         self.list.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(1, 1, 1, 4)
-        column.setSpacing(0)
-        column.addWidget(self.search)
-        column.addWidget(Hairline())
-        column.addWidget(self.list)
+        fill(QVBoxLayout(self), self.search, Hairline(), self.list, margins=(1, 1, 1, 4), spacing=0)
         self.search.textChanged.connect(self._filter)
         self.search.returnPressed.connect(self._run_current)
         self.search.installEventFilter(self)

@@ -25,23 +25,17 @@ class SettingsDialog(Dialog):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent, "settings_dialog", "Settings")
         self.theme = DropDown("settings_theme", THEMES)
-        self.theme.setCurrentIndex(self.theme.findData(theme.choice()))
+        self.theme.set_value(theme.choice())
         self.zoom = DropDown("settings_zoom", [(f"{round(100 * z)} %", z) for z in theme.ZOOMS])
-        self.zoom.setCurrentIndex(self.zoom.findData(theme.zoom()))
+        self.zoom.set_value(theme.zoom())
         self.column.addWidget(Row("Theme", self.theme))
         self.column.addWidget(Row("Zoom", self.zoom))
         folder = label(f"Runs are kept in {storage.runs()}", "note")
         folder.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.column.addWidget(folder)
         self.add_close()
-        self.theme.activated.connect(self._on_theme)
-        self.zoom.activated.connect(self._on_zoom)
-
-    def _on_theme(self) -> None:
-        theme.set_theme(self.theme.currentData())
-
-    def _on_zoom(self) -> None:
-        theme.set_zoom(self.zoom.currentData())
+        self.theme.activated.connect(lambda: theme.set_theme(self.theme.currentData()))
+        self.zoom.activated.connect(lambda: theme.set_zoom(self.zoom.currentData()))
 
 
 class ShortcutsDialog(Dialog):

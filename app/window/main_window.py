@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QFileDialog, QMainWindow, QMenu, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFileDialog, QMainWindow, QMenu, QStackedWidget, QWidget
 
 from app import storage
 from app.play.page import PlayPage
@@ -16,6 +16,7 @@ from app.session.load_progress import LoadStatus
 from app.session.recent_models import RecentModels
 from app.session.session import LEASED_WORDS, Session, SessionState
 from app.ui.banner import Banner
+from app.ui.layouts import column, held
 from app.window.actions import WindowActions
 from app.window.notices import Notices
 from app.window.saved_runs import SavedRuns
@@ -62,15 +63,7 @@ class MainWindow(QMainWindow):
         self._places = {index: QWidget() for index in (COMPARE, MODELS)}  # where these pages will stand
         for place in self._places.values():
             self.pages.addWidget(place)
-        body = QWidget()
-        body.setProperty("role", "page")
-        column = QVBoxLayout(body)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(self.top_bar)
-        column.addWidget(self.banner)
-        column.addWidget(self.pages, 1)
-        self.setCentralWidget(body)
+        self.setCentralWidget(held(column(self.top_bar, self.banner, (self.pages, 1), spacing=0), "page"))
         self.window_actions = WindowActions(self)
         self.commands = self.window_actions.all
         self._make_actions()

@@ -11,13 +11,14 @@ from typing import Self
 from PySide6.QtCore import QPoint, QRect, QSize, Qt
 from PySide6.QtGui import QPixmap
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QWidget
 
 from app.inside.panel import INSIGHTS
 from app.play.transcript.styles import TokenMode
 from app.playback.bridge import Bridge
 from app.session.session import Session
 from app.ui import theme
+from app.ui.layouts import column, panel
 from app.window.application import make_application
 from app.window.main_window import MainWindow
 from app.words import run_words
@@ -74,12 +75,12 @@ class RunPictures:
     def panel(self, name: str, path: Path, size: QSize | None = None) -> None:
         """One of `INSIGHTS` alone."""
         insight = next(each for each in INSIGHTS if each.name == name)
-        panel = insight.build(self.scope)
-        frame = self.framed(panel, size or SIZES[name])
+        shown = insight.build(self.scope)
+        frame = self.framed(shown, size or SIZES[name])
         self.scope.catch_up()
         QTest.qWait(20)
         self.save(frame, path)
-        panel.close_down()
+        shown.close_down()
         frame.close()
 
     def tokens(self, request: int, token: int, path: Path) -> None:
@@ -100,13 +101,9 @@ class RunPictures:
         room = QRect(corner, dock.size()).adjusted(0, 0, 0, CARD_ROOM)
         self.save(self.window, path, room)
 
-    def framed(self, panel: QWidget, size: QSize) -> QFrame:
+    def framed(self, content: QWidget, size: QSize) -> QFrame:
         """A widget on a card of its own, shown."""
-        frame = QFrame()
-        frame.setProperty("role", "body")
-        column = QVBoxLayout(frame)
-        column.setContentsMargins(12, 12, 12, 12)
-        column.addWidget(panel)
+        frame = panel(column(content, margins=(12, 12, 12, 12)), "body")
         frame.resize(size)
         frame.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         frame.setFocus()  # and no button of the panel
