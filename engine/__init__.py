@@ -3,22 +3,14 @@
 Importing it is light: `Engine`, which needs torch, is loaded on first use.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from engine.compare import Lane, Race, Sweep, compare_race, parse_lanes
 from engine.config import EngineConfig, InvalidInput, ModelSpec, SamplingParams, Submission
-from engine.core import Completion, Delta, EngineProcess, Run, Stream
+from engine.core import Completion, Delta, EngineProcess, Run, Stream, __getattr__
 from engine.quality import measure_quality, quantize_to_awq
 from engine.trace import Trace, load_trace, measure, save_trace
 from engine.workloads import Workload, list_workloads, load_workload
 
 if TYPE_CHECKING:
     from engine.core import Engine
-
-
-def __getattr__(name: str) -> Any:
-    if name == "Engine":
-        from engine.core import Engine
-
-        return Engine
-    raise AttributeError(f"module 'engine' has no attribute {name!r}")

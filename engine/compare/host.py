@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from threading import Event
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from engine.config.specs import EngineConfig, ModelSpec
 from engine.core.face import EngineFace
 from engine.jobs.job import Report
-
-if TYPE_CHECKING:
-    from engine.core.engine import Engine
 
 
 class EngineHost(Protocol):
@@ -28,7 +25,7 @@ class LocalHost:
     def __init__(self, threads: int | None = None) -> None:
         self._threads = threads
         self._spec: ModelSpec | None = None
-        self._engine: Engine | None = None
+        self._engine: EngineFace | None = None
 
     def open(self, spec: ModelSpec, config: EngineConfig, progress: Report, cancelled: Event) -> EngineFace:
         engine = self._engine

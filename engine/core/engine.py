@@ -62,7 +62,6 @@ class Engine(EngineFace):
         most_threads: int | None = None,
     ) -> None:
         self._threads, self._most_threads = threads, most_threads
-        self.alive, self.error, self.lost = True, "", False
         self._inbox = Inbox()
         self._stop_gauge = threading.Event()
         ready: Future[None] = Future()

@@ -16,13 +16,13 @@ from engine.workloads.workload import Workload
 
 class EngineFace(ABC):
     """`Engine` and `EngineProcess`. `alive` turns False when it ends by itself, and `error` says why; `restart`: what
-    ended it is mended by loading again at once."""
+    ended it is mended by loading again at once; `lost`: no engine can use its GPU in this process any more."""
 
     config: EngineConfig
     card: ModelCard
     alive = True
     error = ""
-    restart = False
+    restart = lost = False
     trace: Trace
 
     @abstractmethod
@@ -32,17 +32,13 @@ class EngineFace(ABC):
 
     @abstractmethod
     def cancel(self, requests: Iterable[int] | None = None, trace: Trace | None = None) -> None:
-        """Ends these requests, or all, at the next step's border. Ids that are over already are passed by.
-
-        Every trace counts its requests from 0: with `trace`, nothing is done when that is no longer the engine's.
-        """
+        """Ends these requests, or all, at the next step's border. Ids that are over already are passed by. Every trace
+        counts its requests from 0: with `trace`, nothing is done when that is no longer the engine's."""
 
     @abstractmethod
     def begin(self, config: EngineConfig) -> Trace:
-        """A fresh trace under `config`, on the same weights, with an empty pool.
-
-        Raises InvalidInput while requests run, and for a config that does not fit; the one before then stays.
-        """
+        """A fresh trace under `config`, on the same weights, with an empty pool. Raises InvalidInput while requests
+        run, and for a config that does not fit; the one before then stays."""
 
     @abstractmethod
     def close(self) -> None:

@@ -59,8 +59,6 @@ class EngineProcess(EngineFace):
         most_threads: int | None = None,
     ) -> None:
         self.config = config or EngineConfig()
-        self.card: ModelCard
-        self.alive, self.error, self.restart = True, "", False
         self._progress = progress
         self._closing = False
         self._calls: dict[int, Future[Any]] = {}
