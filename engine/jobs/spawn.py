@@ -31,7 +31,6 @@ from typing import NoReturn, Protocol
 from engine.jobs.progress import LoadCancelled
 
 HEAVY = (
-    "engine.models.lean_imports",
     "engine.core.engine",
     "engine.quality.measure",
     "engine.checkpoints.hub.client",

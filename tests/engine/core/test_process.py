@@ -46,7 +46,7 @@ def test_it_runs_in_another_process_with_the_models_card_and_header(process: Eng
 
 
 @pytest.mark.parametrize("quantization", ["none", "nf4", "int8-plain", "awq", "torchao-int8"])
-def test_a_child_that_was_forked_with_few_imports_says_what_an_engine_here_says(quantization: str) -> None:
+def test_a_child_says_what_an_engine_here_says(quantization: str) -> None:
     spec = ModelSpec("demo", quantization, dtype="auto" if quantization == "awq" else "float32")
     with EngineProcess(spec, SMALL, threads=1) as there, Engine(spec, SMALL, threads=1) as here:
         assert here.submit(FOX, GREEDY).result().text == there.submit(FOX, GREEDY).result().text
