@@ -209,6 +209,8 @@ def _server_for(environment: Mapping[str, str], light: bool) -> Server | None:
             if _server is None:
                 atexit.register(_end)
                 os.register_at_fork(after_in_child=_forget)
+            else:
+                _server.end()  # it was killed
             server = _server = Server()
         if server is None or server.conditions != conditions or (light and not server.ready):
             return None

@@ -56,7 +56,7 @@ def test_a_child_that_is_killed_while_it_loads_raises_here() -> None:
     deaths = []
     for turn in range(TIMES):
         pids: list[int] = []
-        killer = threading.Thread(target=kill_newest_child, args=(0.2 * turn, pids))
+        killer = threading.Thread(target=kill_newest_child, args=(0.03 * turn, pids))
         killer.start()
         try:
             EngineProcess(DRAFT, SMALL, threads=1).close()
@@ -64,7 +64,7 @@ def test_a_child_that_is_killed_while_it_loads_raises_here() -> None:
             deaths.append(str(died))
         killer.join()
         assert all(gone(pid) for pid in pids)
-    assert len(deaths) >= TIMES - 1, "a load takes longer than half a second"
+    assert len(deaths) >= TIMES - 1, "a load takes longer than a tenth of a second"
     assert all("killed by signal SIGKILL" in death for death in deaths)
 
 
@@ -102,12 +102,12 @@ def engines_of(parent: subprocess.Popen[str]) -> list[int]:
 
 
 def test_a_window_that_is_killed_while_its_engine_starts_takes_it_along() -> None:
-    for turn in range(14):
+    for turn in range(8):
         with window() as parent:
             while not engines_of(parent):
                 assert parent.poll() is None
                 time.sleep(0.005)
-            time.sleep(0.2 * turn)
+            time.sleep(0.35 * turn)
             engines = engines_of(parent)
             parent.kill()
         assert all(gone(pid) for pid in engines)
