@@ -122,13 +122,6 @@ def slo_options(to: argparse.ArgumentParser) -> None:
         to.add_argument(f"--slo-{name}", type=float, metavar="SECONDS", help=f"a request's longest {what}, for goodput")
 
 
-def kv_options(to: argparse.ArgumentParser, default: str) -> None:
-    """The KV pool of every lane."""
-    sizes = to.add_mutually_exclusive_group()
-    sizes.add_argument("--kv-tokens", type=whole, metavar="N", help=f"tokens in every KV pool (default: {default})")
-    kv_memory_option(sizes, "see --kv-tokens")
-
-
 def output_options(to: argparse.ArgumentParser) -> None:
     forms = to.add_mutually_exclusive_group()
     forms.add_argument("--json", action="store_true", help="print everything as JSON")
