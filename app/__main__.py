@@ -11,6 +11,7 @@ from app.cli import bench, compare, doctor, fit, models, quality, quantize, repl
 from app.cli.options import config_of, engine_options, has_display, model_options, spec_of
 from app.cli.progress import Stopped
 from engine import InvalidInput
+from engine.jobs import warm_up
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,6 +54,8 @@ def parser() -> argparse.ArgumentParser:
 def open_window(options: argparse.Namespace) -> int:
     """The window; where there is no display, the demo in an offscreen one."""
     spec, config = spec_of(options), config_of(options)
+    if not options.in_process:
+        warm_up()
     if not has_display():
         from app.window.offscreen import play_demo
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from app.cli.options import has_display
 from engine import EngineConfig, InvalidInput, ModelSpec
+from engine.jobs import warm_up
 from engine.trace import RUN_SUFFIX
 
 
@@ -45,4 +46,5 @@ def show(options: argparse.Namespace) -> int:
         raise InvalidInput("there is no display to open a window on; write pictures with --pictures FOLDER")
     from app.window.application import open_window
 
+    warm_up()
     return open_window(ModelSpec("demo"), EngineConfig(), run=options.run)

@@ -13,7 +13,7 @@ from app.session.off_thread import OffThread
 from app.session.progress_relay import ProgressRelay
 from engine import EngineConfig, InvalidInput, ModelSpec
 from engine.core import EngineFace
-from engine.jobs import LoadCancelled, warm_up
+from engine.jobs import LoadCancelled
 
 MOST_TORCH_THREADS = max(1, (os.cpu_count() or 2) - 1)  # a core is left to the window: who shares one slows all others
 
@@ -33,11 +33,6 @@ class EngineLoader(QObject):
         self._cancelled = threading.Event()
         self._relay = ProgressRelay(self)
         self.progressed = self._relay.progressed  # LoadStatus of the load under way
-
-    def warm_up(self) -> None:
-        """The next load finds a process that has imported what it needs."""
-        if not self._in_process:
-            warm_up()
 
     def expect(self) -> None:
         """Another load begins: it can be cancelled from now on."""

@@ -130,10 +130,6 @@ class Session(QObject):
             raise asyncio.CancelledError
         return await asyncio.get_event_loop().run_in_executor(self._executor, work)
 
-    def warm_up(self) -> None:
-        """Begins what any load needs, beside the window."""
-        self._loader.warm_up()
-
     # -- the model ------------------------------------------------------------------------------------------------
 
     async def load(self, spec: ModelSpec, config: EngineConfig | None = None) -> bool:

@@ -81,7 +81,6 @@ class MainWindow(QMainWindow):
         self.page.batching.set_config(config)
 
         def go() -> None:
-            self.session.warm_up()
             self.page.complete()
             self.fill_menu()
             names = [name for name, _ in PAGES]

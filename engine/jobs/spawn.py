@@ -30,15 +30,6 @@ from typing import NoReturn, Protocol
 
 from engine.jobs.progress import LoadCancelled
 
-HEAVY = (
-    "engine.core.engine",
-    "engine.quality.measure",
-    "engine.checkpoints.hub.client",
-    "engine.checkpoints.hub.resumable_download",
-    "torch.fx.experimental.symbolic_shapes",
-    "torch.utils._device",
-    "transformers.models.llama.modeling_llama",
-)  # what every child imports, and what the first load of a model does
 BEGUN = dict(os.environ)  # the environment that the server has
 EARLY = (  # how variables begin that libraries read while they are imported
     *("ATEN_ BNB_ DNNL_ GOMP_ HF_ HOME HUGGINGFACE_ KMP_ LANG LC_ LD_ MALLOC_ MKL_ OMP_ ONEDNN_ OPENBLAS_".split()),
@@ -242,9 +233,11 @@ def serve(descriptor: int) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     control = socket.socket(fileno=descriptor)
     control.set_inheritable(False)
+    gc.disable()  # collections, all in vain, are a fifth of the time of the imports
     _import_all(control)
     gc.collect()
     gc.freeze()  # a collection would copy every page that children share with the server
+    gc.enable()
     order, link, out, err = _fork_children(control)
     with socket.socket(fileno=order) as told, told.makefile("rb") as lines:
         main, folder, path, environment = pickle.load(lines)
@@ -272,9 +265,8 @@ def _import_all(control: socket.socket) -> None:
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    for module in HEAVY:
-        with contextlib.suppress(Exception):
-            importlib.import_module(module)
+    with contextlib.suppress(Exception):
+        importlib.import_module("engine.core.preload").preload()
     done.set()
     watcher.join()
     with contextlib.suppress(OSError):

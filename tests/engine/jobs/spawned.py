@@ -26,3 +26,11 @@ def first_token(arguments: Any, report: Report) -> list[str]:
     with Engine(ModelSpec("demo-draft"), threads=1) as engine:
         engine.submit("Once", SamplingParams(max_tokens=1)).result()
     return sorted(set(sys.modules) - before)
+
+
+def compiler(arguments: Any, report: Report) -> list[Any]:
+    """Whether torch's compiler was there, and what a function gives that it has gone through."""
+    before = "torch._dynamo" in sys.modules
+    import torch
+
+    return [before, torch.compile(lambda x: x + 1, backend="eager")(torch.tensor(2.0)).item()]

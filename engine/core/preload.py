@@ -1,0 +1,80 @@
+"""What the server of `engine.jobs.spawn` imports before it forks: what every child and the first load of a model need.
+
+Left out is a third, which model code imports for what no engine does: torch.distributed.tensor and FSDP to shard
+modules, torch._dynamo and flex attention to compile, torchao to save. transformers is told for good that torch has
+neither distributed modules nor flex attention; marks for a compiler that is not there mark nothing; two functions
+import their module once they are called. Afterwards everything else can be imported as ever.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import torch
+import transformers
+
+NEEDED = (
+    "engine.core.engine",
+    "engine.quality.measure",
+    "engine.checkpoints.hub.client",
+    "engine.checkpoints.hub.resumable_download",
+)
+MARKS = ("allow_in_graph", "assume_constant_result", "disable")
+LATER = {
+    "torch._dynamo._trace_wrapped_higher_order_op": "TransformGetItemToIndex",
+    "torchao.prototype.safetensors.safetensors_support": "flatten_tensor_state_dict",
+}
+
+
+def preload() -> None:
+    """Whatever cannot be imported is missed by the child that needs it."""
+    for place in (transformers.utils, transformers.utils.import_utils):
+        vars(place).update(is_torch_distributed_available=_no, is_torch_flex_attn_available=_no)
+    with _without_a_compiler():
+        for module in NEEDED:
+            import_module(module)
+        from engine.core.setup.activations import LiveBytes
+
+        with LiveBytes(), torch.device("meta"):  # a load makes its modules there, and counts bytes when they run
+            transformers.LlamaForCausalLM(transformers.LlamaConfig(num_hidden_layers=1))
+
+
+def _no() -> bool:
+    return False
+
+
+def _without_a_compiler() -> ExitStack:
+    marks = dict.fromkeys(MARKS, _unmarked)
+    dynamo, later = SimpleNamespace(**marks), {module: _later(module, name) for module, name in LATER.items()}
+    stack = ExitStack()
+    stack.enter_context(_replaced(vars(torch.compiler), marks))
+    stack.enter_context(_replaced(vars(torch), {"_dynamo": dynamo}))
+    stack.enter_context(_replaced(sys.modules, {"torch._dynamo": dynamo, **later}))
+    return stack
+
+
+@contextmanager
+def _replaced(space: dict[str, Any], replacements: Mapping[str, Any]) -> Iterator[None]:
+    before = {name: space[name] for name in replacements if name in space}
+    space.update(replacements)
+    try:
+        yield
+    finally:
+        for name in replacements:
+            space.pop(name, None)
+        space.update(before)
+
+
+def _unmarked(function: Any = None, *_: Any, **__: Any) -> Any:
+    return _unmarked if function is None else function
+
+
+def _later(module: str, name: str) -> ModuleType:
+    standing = ModuleType(module)
+    setattr(standing, name, lambda *given: getattr(import_module(module), name)(*given))
+    return standing
