@@ -2,17 +2,8 @@
 
 from engine.compare.comparison import Comparison, MeasureCell, MeasureRow, compare, compare_race, table
 from engine.compare.host import EngineHost, LocalHost
-from engine.compare.lane import (
-    LANE_GRAMMAR,
-    Lane,
-    lane_name,
-    lane_names,
-    lane_sentence,
-    lane_text,
-    lane_title,
-    parse_lane,
-    parse_lanes,
-)
+from engine.compare.lane import Lane, lane_sentence, lane_title
+from engine.compare.lane_grammar import LANE_GRAMMAR, lane_name, lane_names, lane_text, parse_lane, parse_lanes
 from engine.compare.lane_run import LaneEvent, LaneFailed, LaneFinished, LaneLoading, LaneRun, LaneStarted
 from engine.compare.race import RACE_ORDERS, Race, RaceEvent, RaceFinished, RaceResult
 from engine.compare.sweep import (

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from engine.compare.host import EngineHost
-from engine.compare.lane import Lane, lane_names
+from engine.compare.lane import Lane
+from engine.compare.lane_grammar import lane_names
 from engine.compare.lane_run import DEFAULT_KV_TOKENS, LaneEvent, LaneRun, Track, check_runs
 from engine.config.checks import InvalidInput, one_of
 from engine.trace.trace import Trace

@@ -12,7 +12,8 @@ from typing import Any
 
 from engine.compare.comparison import csv_text, escaped, json_text
 from engine.compare.host import EngineHost
-from engine.compare.lane import Lane, lane_names
+from engine.compare.lane import Lane
+from engine.compare.lane_grammar import lane_names
 from engine.compare.lane_run import LaneEvent, LaneRun, Track, check_runs
 from engine.config.checks import InvalidInput, check
 from engine.config.specs import SOLITARY_MODES

@@ -1,5 +1,9 @@
 """What happened: immutable records, the requests they tell of, measures, and the file they are kept in. No torch."""
 
+from engine.trace.bsrun import SUFFIX as RUN_SUFFIX
+from engine.trace.bsrun import TraceWriter
+from engine.trace.bsrun import load as load_trace
+from engine.trace.bsrun import save as save_trace
 from engine.trace.column import Array, Column
 from engine.trace.log import Log, time_of
 from engine.trace.measures import MEASURES, Measure, formulas, ratio_text
@@ -24,9 +28,5 @@ from engine.trace.records import (
 )
 from engine.trace.requests import RequestIndex, RequestView, SampleView, State
 from engine.trace.slo import Slo
-from engine.trace.store import SUFFIX as RUN_SUFFIX
-from engine.trace.store import TraceWriter
-from engine.trace.store import load as load_trace
-from engine.trace.store import save as save_trace
 from engine.trace.trace import Trace
 from engine.trace.work import Work, WorkCounter, count_work

@@ -13,7 +13,8 @@ import pytest
 from engine import Engine, EngineConfig, EngineProcess, InvalidInput, ModelSpec, Run, SamplingParams, Workload, measure
 from engine.compare import Verdict, agreement
 from engine.compare.host import LocalHost
-from engine.compare.lane import Lane, parse_lanes
+from engine.compare.lane import Lane
+from engine.compare.lane_grammar import parse_lanes
 from engine.compare.lane_run import LaneFailed, LaneFinished, LaneLoading, LaneStarted
 from engine.compare.race import Race, RaceEvent, RaceFinished
 from engine.core.face import EngineFace

@@ -13,14 +13,10 @@ from engine.compare.lane import (
     MODE_SENTENCES,
     MODE_TITLES,
     Lane,
-    lane_name,
-    lane_names,
     lane_sentence,
-    lane_text,
     lane_title,
-    parse_lane,
-    parse_lanes,
 )
+from engine.compare.lane_grammar import lane_name, lane_names, lane_text, parse_lane, parse_lanes
 from engine.config.specs import MODES, PAGED_MODES, SOLITARY_MODES, EngineConfig, ModelSpec
 
 

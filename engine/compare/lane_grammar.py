@@ -1,0 +1,182 @@
+"""A lane's text, such as `static:8` or `chunked:64:budget=128`, as `--lanes` takes it; and the label made of it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+from typing import Any
+from urllib.parse import quote, unquote
+
+from engine.compare.lane import BATCHED_MODES, JOINING_MODES, Lane
+from engine.config.specs import MODES, PAGED_MODES, SOLITARY_MODES, EngineConfig, InvalidInput, ModelSpec
+
+LANE_GRAMMAR = (
+    "MODE[:N][:prefix][:KEY=VALUE…], e.g. static:8, chunked:64:budget=128, continuous:prefix, dynamic:8:wait=0.2"
+)
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    return int(value) if value.is_integer() and "." not in text else value
+
+
+def _switch(text: str) -> bool:
+    return {"yes": True, "no": False}[text]
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """How a key of a lane's text is read, which modes it means something to, and what it adds to a lane's name."""
+
+    field: str
+    read: Callable[[str], Any]
+    kind: str
+    modes: tuple[str, ...] = tuple(MODES)
+    words: str = ""
+
+
+_CONFIG_KEYS = {
+    "budget": _Key("token_budget", int, "a whole number of tokens", JOINING_MODES, "budget {}"),
+    "join": _Key("join_every", int, "a whole number of steps", JOINING_MODES, "joins every {}"),
+    "wait": _Key("longest_wait", _number, "a number of seconds", ("dynamic",), "waits {:g} s"),
+    "deliver": _Key("delivery", str, "stream or batch", BATCHED_MODES, "delivers whole"),
+    "block": _Key("block_size", int, "a power of two", words="blocks of {}"),
+    "depth": _Key("depth", int, "0 or 1", words="depth {}"),
+    "graphs": _Key("cuda_graphs", _switch, "yes or no", PAGED_MODES, "no graphs"),
+    "seed": _Key("seed", int, "a whole number"),
+}
+_SPEC_KEYS = {
+    "model": _Key("source", str, "demo, a folder or a hub id"),
+    "quantization": _Key("quantization", str, "a kind of quantization"),
+    "dtype": _Key("dtype", str, "a dtype"),
+    "device": _Key("device", str, "a device"),
+    "revision": _Key("revision", str, "a revision"),
+    "trust": _Key("trust_remote_code", _switch, "yes or no"),
+}
+_KEYS = _CONFIG_KEYS | _SPEC_KEYS | {"name": _Key("name", str, "a name")}
+_ESCAPED = re.compile(r"[%:,]|^\s|\s$")
+
+
+def parse_lane(text: str, spec: ModelSpec | None = None, seed: int = 0) -> Lane:
+    """The lane of a text; what it does not say of the model is taken from `spec` (the demo model), as is its `seed`.
+
+    Values are percent-decoded: `%3A`, `%2C` and `%25` stand for a colon, a comma and a percent sign. Raises
+    InvalidInput naming the part that is wrong and the remedy.
+    """
+
+    def wrong(part: str, remedy: str) -> InvalidInput:
+        return InvalidInput(f"lane {text!r}: {part!r}: {remedy}")
+
+    mode, *parts = text.strip().split(":")
+    if mode not in MODES:
+        raise wrong(mode, f"no such mode; use one of {', '.join(MODES)} (a lane is {LANE_GRAMMAR})")
+    found: dict[str, Any] = {"mode": mode}
+    model: dict[str, Any] = {}
+    name, key = "", ""
+    for i, part in enumerate(parts):
+        key_before, (key, equals, value) = key, part.partition("=")
+        if part.isascii() and part.isdigit() and key_before == "device":
+            model["device"] += f":{part}"  # device=cuda:0
+        elif part.isascii() and part.isdigit():
+            if i > 0:
+                raise wrong(part, "the number of requests that run at once comes right after the mode")
+            if mode in SOLITARY_MODES:
+                raise wrong(part, f"{mode} runs one request at a time; leave the number out")
+            found["max_running"] = int(part)
+        elif part == "prefix":
+            if mode not in PAGED_MODES:
+                raise wrong(part, f"{mode} has no blocks to share; use one of {', '.join(PAGED_MODES)}")
+            found["prefix_caching"] = True
+        elif not equals or key not in _KEYS:
+            raise wrong(part, f"not a part of a lane; keys are {', '.join(_KEYS)} (a lane is {LANE_GRAMMAR})")
+        else:
+            rule = _KEYS[key]
+            if mode not in rule.modes:
+                raise wrong(part, f"means nothing to {mode}; it is for {', '.join(rule.modes)}")
+            try:
+                read = rule.read(unquote(value))
+            except (ValueError, KeyError):
+                raise wrong(part, f"{key} must be {rule.kind}") from None
+            if rule.field in found or rule.field in model or (key == "name" and name):
+                raise wrong(part, f"{key} is given twice")
+            if key == "name":
+                name = read
+            else:
+                (found if key in _CONFIG_KEYS else model)[rule.field] = read
+    found.setdefault("seed", seed)
+    found.setdefault("token_budget", max(EngineConfig().token_budget, found.get("max_running", 0)))
+    try:
+        return Lane(EngineConfig(**found), replace(spec or ModelSpec(), **model), name)
+    except InvalidInput as error:
+        raise InvalidInput(f"lane {text!r}: {error}") from None
+
+
+def parse_lanes(text: str, spec: ModelSpec | None = None, seed: int = 0) -> tuple[Lane, ...]:
+    """Lanes with commas between them. Raises InvalidInput."""
+    return tuple(parse_lane(part, spec, seed) for part in text.split(","))
+
+
+def lane_text(lane: Lane) -> str:
+    """The text that `parse_lane` reads as this lane. Settings that mean nothing to its mode are left out, as is
+    `kv_memory`, which a comparison gives to all lanes alike."""
+    config, spec = lane.config, lane.spec
+    parts = [config.mode]
+    if config.mode not in SOLITARY_MODES and config.max_running != EngineConfig().max_running:
+        parts.append(str(config.max_running))
+    if config.prefix_caching:
+        parts.append("prefix")
+    parts += [f"{key}={_word(value)}" for key, value in _chosen(config)]
+    for key, rule in _SPEC_KEYS.items():
+        value, default = getattr(spec, rule.field), getattr(ModelSpec(), rule.field)
+        if value != default:
+            parts.append(f"{key}={_escape(_word(value))}")
+    if lane.name:
+        parts.append(f"name={_escape(lane.name)}")
+    return ":".join(parts)
+
+
+def _chosen(config: EngineConfig) -> Iterator[tuple[str, Any]]:
+    """The settings that mean something to the mode and are not what they are by default, by their key."""
+    for key, rule in _CONFIG_KEYS.items():
+        value, default = getattr(config, rule.field), getattr(EngineConfig(), rule.field)
+        if key == "budget":
+            default = max(default, config.max_running)
+        if value != default and config.mode in rule.modes:
+            yield key, value
+
+
+def _word(value: Any) -> str:
+    return ("no", "yes")[value] if isinstance(value, bool) else str(value)
+
+
+def _escape(value: str) -> str:
+    return _ESCAPED.sub(lambda m: quote(m[0]), value)
+
+
+def lane_name(lane: Lane, size: bool = True) -> str:
+    """A short label: "static · 8", "continuous · 64 + prefix"; without the `size` where that is what varies."""
+    if lane.name:
+        return lane.name
+    config, spec = lane.config, lane.spec
+    parts = [config.mode]
+    if size and config.mode not in SOLITARY_MODES:
+        parts.append(f"{config.max_running}")
+    parts += [words.format(value) for key, value in _chosen(config) if (words := _CONFIG_KEYS[key].words)]
+    if spec.source != ModelSpec().source:
+        parts.append(PurePath(spec.source).name or spec.source)
+    parts += [v for v in (spec.quantization, spec.dtype) if v not in ("none", "auto")]
+    return " · ".join(parts) + (" + prefix" if config.prefix_caching else "")
+
+
+def lane_names(lanes: Sequence[Lane], size: bool = True) -> tuple[str, ...]:
+    """Each lane's label; lanes that would share one are numbered."""
+    names = [lane_name(lane, size) for lane in lanes]
+    often, seen = Counter(names), Counter[str]()
+    for i, name in enumerate(names):
+        if often[name] > 1:
+            seen[name] += 1
+            names[i] = f"{name} ({seen[name]})"
+    return tuple(names)
