@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -34,28 +34,20 @@ LATER = {
 def preload() -> None:
     """Whatever cannot be imported is missed by the child that needs it."""
     for place in (transformers.utils, transformers.utils.import_utils):
-        vars(place).update(is_torch_distributed_available=_no, is_torch_flex_attn_available=_no)
-    with _without_a_compiler():
+        vars(place).update(is_torch_distributed_available=lambda: False, is_torch_flex_attn_available=lambda: False)
+    marks = dict.fromkeys(MARKS, _unmarked)
+    dynamo, later = SimpleNamespace(**marks), {module: _later(module, name) for module, name in LATER.items()}
+    with (
+        _replaced(vars(torch.compiler), marks),
+        _replaced(vars(torch), {"_dynamo": dynamo}),
+        _replaced(sys.modules, {"torch._dynamo": dynamo, **later}),
+    ):
         for module in NEEDED:
             import_module(module)
         from engine.core.setup.activations import LiveBytes
 
         with LiveBytes(), torch.device("meta"):  # a load makes its modules there, and counts bytes when they run
             transformers.LlamaForCausalLM(transformers.LlamaConfig(num_hidden_layers=1))
-
-
-def _no() -> bool:
-    return False
-
-
-def _without_a_compiler() -> ExitStack:
-    marks = dict.fromkeys(MARKS, _unmarked)
-    dynamo, later = SimpleNamespace(**marks), {module: _later(module, name) for module, name in LATER.items()}
-    stack = ExitStack()
-    stack.enter_context(_replaced(vars(torch.compiler), marks))
-    stack.enter_context(_replaced(vars(torch), {"_dynamo": dynamo}))
-    stack.enter_context(_replaced(sys.modules, {"torch._dynamo": dynamo, **later}))
-    return stack
 
 
 @contextmanager

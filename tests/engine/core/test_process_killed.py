@@ -102,12 +102,12 @@ def engines_of(parent: subprocess.Popen[str]) -> list[int]:
 
 
 def test_a_window_that_is_killed_while_its_engine_starts_takes_it_along() -> None:
-    for turn in range(8):
+    for turn in range(6):
         with window() as parent:
             while not engines_of(parent):
                 assert parent.poll() is None
                 time.sleep(0.005)
-            time.sleep(0.35 * turn)
+            time.sleep(0.5 * turn)
             engines = engines_of(parent)
             parent.kill()
         assert all(gone(pid) for pid in engines)

@@ -26,12 +26,12 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(12))
 def test_float32_agrees_with_the_oracle_on_random_shapes(seed: int) -> None:
     make_case(random_shape(seed, torch.float32), seed).check(paged_attention)
 
 
-@pytest.mark.parametrize("seed", range(100, 120))
+@pytest.mark.parametrize("seed", range(100, 110))
 def test_float16_agrees_with_the_oracle_on_random_shapes(seed: int) -> None:
     make_case(random_shape(seed, torch.float16), seed).check(paged_attention)
 
