@@ -12,6 +12,7 @@ from itertools import count
 
 import torch
 
+from engine.config.checks import whole
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Submission
 from engine.core import machine
 from engine.core.face import EngineFace
@@ -94,7 +95,7 @@ class Engine(EngineFace):
         return streams
 
     def cancel(self, requests: Iterable[int] | None = None, trace: Trace | None = None) -> None:
-        ids = None if requests is None else list(requests)
+        ids = None if requests is None else [whole("request", i, 0) for i in requests]
 
         def do() -> None:
             if trace is not None and trace is not self.trace:

@@ -1,7 +1,8 @@
 """Hosts an Engine's thread in a child process, behind the same face.
 
-The child and the parent talk over one socket. Records cross in batches; a sender thread in the child never blocks the
-engine; a listener thread answers, and ends the child when the parent is gone.
+The child and the parent talk over one socket. Records cross in batches; a sender thread on either side keeps callers
+and the engine from waiting for the other; a listener thread in the child answers, and ends it when the parent is gone.
+The child says every second that it lives: one that is stopped is not waited for.
 """
 
 from __future__ import annotations
@@ -16,10 +17,15 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+from engine.config.checks import whole
+from engine.config.plain import plain
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Submission
 from engine.core.face import EngineFace
 from engine.core.stream import Stream, StreamRouter
@@ -32,7 +38,9 @@ if TYPE_CHECKING:
     from engine.core.engine import Engine
 
 BATCH_INTERVAL = 0.016  # seconds between batches of records
-CLOSE_TIMEOUT = 10.0
+CLOSE_TIMEOUT = 10.0  # seconds that a child has to end its requests and itself
+PULSE = 1.0  # seconds between signs of life
+SILENCE = 30.0  # seconds without one after which a call gives up and ends the child; a close does after a tenth
 
 
 class EngineDied(RuntimeError):
@@ -58,12 +66,13 @@ class EngineProcess(EngineFace):
         threads: int | None = None,
         most_threads: int | None = None,
     ) -> None:
-        self.config = config or EngineConfig()
+        spec, self.config = plain("spec", spec), plain("config", config or EngineConfig())
         self._progress = progress
         self._closing = False
         self._calls: dict[int, Future[Any]] = {}
         self._call_ids = count()
-        self._send_lock = threading.Lock()
+        self._outbox: SimpleQueue[bytes] = SimpleQueue()
+        self._heard = time.monotonic()
         self._sessions: dict[int, tuple[Trace, StreamRouter]] = {}
         self._session = 0
         self.trace = self._of(0)[0]
@@ -74,8 +83,10 @@ class EngineProcess(EngineFace):
             self._connection = Connection(ours.detach())
         self.pid = self._child.pid
         self._receiver = threading.Thread(target=self._receive, name="engine-receiver", daemon=True)
-        self._send("load", spec, self.config, {"threads": threads, "most_threads": most_threads})
+        self._sender = threading.Thread(target=self._deliver, name="engine-sender", daemon=True)
+        self._send("load", spec, self.config, threads, most_threads)
         self._receiver.start()
+        self._sender.start()
         try:
             while not self._ready.done():
                 if cancelled is not None and cancelled.is_set():
@@ -98,16 +109,16 @@ class EngineProcess(EngineFace):
     def submit_many(self, submissions: Sequence[Submission], more: bool = False) -> list[Stream]:
         now = time.perf_counter()
         stamped = [s if s.time is not None else replace(s, time=now) for s in submissions]
-        return self._call("submit", (stamped, more))
+        return self._call("submit", (plain("prompt", stamped), more))
 
     def cancel(self, requests: Iterable[int] | None = None, trace: Trace | None = None) -> None:
         session = next((s for s, (known, _) in list(self._sessions.items()) if known is trace), None)
         if trace is not None and session is None:
             return  # another began since
-        self._send("cancel", None if requests is None else list(requests), session)
+        self._send("cancel", None if requests is None else [whole("request", i, 0) for i in requests], session)
 
     def begin(self, config: EngineConfig) -> Trace:
-        trace: Trace = self._call("begin", config)
+        trace: Trace = self._call("begin", plain("config", config))
         self.config = config
         return trace
 
@@ -115,21 +126,34 @@ class EngineProcess(EngineFace):
         if not self._closing:
             self._closing = True
             self._send("close")
-        try:
-            self._child.wait(CLOSE_TIMEOUT)
-        except subprocess.TimeoutExpired:
+        end = time.monotonic() + CLOSE_TIMEOUT
+        while time.monotonic() < end and not self._silent(SILENCE / 10):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._child.wait(0.05)
+                break
+        else:
             self._child.kill()
         self._finish()
 
     def _finish(self) -> None:
         self._child.wait()
-        if threading.current_thread() is not self._receiver:
-            self._receiver.join()
+        self._outbox.put(b"")
+        for thread in (self._sender, self._receiver):
+            if threading.current_thread() is not thread:
+                thread.join()
         self.alive = False
 
+    def _silent(self, seconds: float) -> bool:
+        return time.monotonic() > self._heard + seconds
+
     def _send(self, *message: Any) -> None:
-        with self._send_lock, contextlib.suppress(OSError):  # the receiver sees the end of a dead child
-            self._connection.send(message)
+        self._outbox.put(bytes(ForkingPickler.dumps(message)))
+
+    def _deliver(self) -> None:
+        """The sender's thread. The receiver sees the end of a dead child."""
+        with contextlib.suppress(OSError):
+            while message := self._outbox.get():
+                self._connection.send_bytes(message)
 
     def _call(self, verb: str, argument: Any) -> Any:
         if not self.alive or self._closing:
@@ -140,6 +164,11 @@ class EngineProcess(EngineFace):
         if not self.alive and not done.done():  # it died between the check and the call
             self._calls.pop(call, None)
             raise EngineDied(self.error)
+        while not self._silent(SILENCE):
+            with contextlib.suppress(TimeoutError):
+                return done.result(PULSE)
+        self.error = f"the engine's process {self.pid} said nothing for {SILENCE:.0f} s and was ended"
+        self._child.kill()
         return done.result()
 
     # The receiver's thread.
@@ -147,9 +176,14 @@ class EngineProcess(EngineFace):
     def _receive(self) -> None:
         try:
             while True:
-                self._handle(self._connection.recv())
+                message = self._connection.recv()
+                self._heard = time.monotonic()
+                self._handle(message)
         except (EOFError, OSError):
             pass
+        except BaseException as error:
+            self.error = f"what the engine's process {self.pid} said cannot be read: {type(error).__name__}: {error}"
+            self._child.kill()
         finally:
             self._connection.close()
             self._child_gone()
@@ -166,7 +200,8 @@ class EngineProcess(EngineFace):
                 self._session, self.trace = session, self._of(session)[0]
                 self._answer(call, self.trace)
             case ("refused", call, error):
-                self._calls.pop(call).set_exception(error)
+                if call in self._calls:  # else it had been answered before that failed
+                    self._calls.pop(call).set_exception(error)
             case ("progress", progress):
                 if self._progress is not None:
                     self._progress(progress)
@@ -190,6 +225,7 @@ class EngineProcess(EngineFace):
         now = trace.records.times[-1] if trace.records else 0.0
         for request, sample in trace.open:
             trace.append(Ended(now, request, reason, "", self.error, sample))
+        self._of(self._session)[1].end_unknown(now, reason, self.error)
         if self.error:
             trace.append(Notice(now, "error", self.error))
         trace.complete = True
@@ -223,13 +259,14 @@ class Host:
         self._closing = threading.Event()
 
     def main(self) -> None:
-        _, spec, config, limits = self._connection.recv()
-        listener = threading.Thread(target=self._listen, name="listener", daemon=True)
-        listener.start()  # before the load, so that a parent that goes away is noticed
+        _, spec, config, threads, most = self._connection.recv()
+        for task in (self._listen, self._pulse):  # before the load, so that a parent that goes away is noticed
+            threading.Thread(target=task, name=task.__name__.strip("_"), daemon=True).start()
         try:
             from engine.core.engine import Engine
 
-            self._engine = Engine(spec, config, progress=lambda p: self._send("progress", p), **limits)
+            say = partial(self._send, "progress")
+            self._engine = Engine(spec, config, progress=say, threads=threads, most_threads=most)
         except (InvalidInput, LoadCancelled) as error:
             self._send("failed", error)
             return
@@ -281,6 +318,14 @@ class Host:
                 self._act(self._connection.recv())
         except (EOFError, OSError):
             os._exit(1)
+        except BaseException as error:  # nobody else would listen
+            self._send("stopped", f"what it was told cannot be read: {type(error).__name__}: {error}", False)
+            os._exit(1)
+
+    def _pulse(self) -> None:
+        while True:
+            self._send("alive")
+            time.sleep(PULSE)
 
     def _act(self, message: tuple[Any, ...]) -> None:
         engine = self._engine
@@ -305,5 +350,5 @@ class Host:
                         self._last += 1
                 except InvalidInput as error:
                     self._send("refused", call, error)
-                except Exception as error:
+                except BaseException as error:  # a library's panic is no Exception
                     self._send("refused", call, EngineDied(f"{type(error).__name__}: {error}"))

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from engine.config.specs import InvalidInput, Message, Prompt
+from engine.core.time_limit import time_limit
 from engine.trace.records import ModelCard
+
+PATIENCE = 5.0  # seconds that a chat template may take for one conversation
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,16 @@ class PromptEncoder:
     def _text(self, prompt: str) -> Encoded:
         if not prompt.strip():
             raise InvalidInput(f"prompt={prompt!r}: it is empty; write something to continue")
-        return Encoded(self._tokenizer(prompt, verbose=False).input_ids, prompt)
+        return Encoded(self._tokens(prompt), prompt)
+
+    def _tokens(self, text: str, **options: bool) -> list[int]:
+        try:
+            ids: list[int] = self._tokenizer(text, verbose=False, **options).input_ids
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a panic of the tokenizer's library is no Exception
+            raise InvalidInput(f"prompt: the tokenizer of {self._card.name} fails on it: {error}") from error
+        return ids
 
     def _chat(self, messages: Sequence[Message]) -> Encoded:
         for message in messages:
@@ -61,13 +73,15 @@ class PromptEncoder:
         if not self._card.chat:
             raise InvalidInput(f"{self._card.name} has no chat template: send the prompt as plain text (raw)")
         try:
-            text = self._tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=False)
+            with time_limit(PATIENCE):
+                text = self._tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=False)
+        except TimeoutError:
+            told = f"takes longer than {PATIENCE:.0f} s for it; send it as plain text (raw)"
+            raise InvalidInput(f"prompt: the chat template of {self._card.name} {told}") from None
         except Exception as error:  # templates raise what they like
             raise InvalidInput(f"prompt: the chat template of {self._card.name} refuses it: {error}") from error
         # The template has written the special tokens: adding them again would give two BOS.
-        return Encoded(
-            self._tokenizer(text, add_special_tokens=False, verbose=False).input_ids, text, tuple(map(dict, messages))
-        )
+        return Encoded(self._tokens(text, add_special_tokens=False), text, tuple(map(dict, messages)))
 
     def _ids(self, ids: Sequence[int]) -> Encoded:
         if not ids:

@@ -162,6 +162,12 @@ class StreamRouter:
         stream = self.streams[ticket.request] = Stream(ticket, self._cancel)
         return stream
 
+    def end_unknown(self, time: float, reason: FinishReason, error: str) -> None:
+        """Ends the streams of requests that the trace will never know: their record was lost with a process."""
+        for stream in list(self.streams.values()):
+            for sample in range(stream.samples):
+                stream.end(Ended(time, stream.request, reason, "", error, sample))
+
     def __call__(self, record: Record) -> None:
         match record:
             case Step():

@@ -15,8 +15,9 @@ import torch
 import transformers
 
 import engine.core.engine
+import engine.core.prompts
 import resources
-from engine import Engine, EngineConfig, InvalidInput, ModelSpec, SamplingParams
+from engine import Engine, EngineConfig, EngineProcess, InvalidInput, ModelSpec, SamplingParams
 from engine.trace import FinishReason
 from engine.workloads import read_prompts
 from tests.engine.conftest import SMALL
@@ -440,6 +441,28 @@ def test_a_chat_to_a_model_without_a_template_is_refused(demo_copy: Path) -> Non
         with pytest.raises(InvalidInput, match=r"model has no chat template: send the prompt as plain text"):
             plain.submit(FOX, GREEDY)
         assert plain.submit("Once there was", GREEDY).result(timeout=20).text
+
+
+def test_a_template_without_an_end_is_given_up(demo_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loops = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+    (demo_copy / "chat_template.jinja").write_text(loops)
+    monkeypatch.setattr(engine.core.prompts, "PATIENCE", 0.2)
+    with Engine(ModelSpec(str(demo_copy)), SMALL) as model:
+        with pytest.raises(InvalidInput, match="the chat template of model takes longer than 0 s for it"):
+            model.submit(FOX, GREEDY)
+        assert model.submit("Once", GREEDY).result(timeout=20).error == ""
+
+
+def test_a_panic_of_the_tokenizer_is_told_to_whoever_asked(demo_copy: Path) -> None:
+    path = demo_copy / "tokenizer.json"
+    words = json.loads(path.read_text())
+    split = {"type": "Split", "pattern": {"Regex": "(a|a|aa)+$"}, "behavior": "Isolated", "invert": False}
+    words["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [split, words["pre_tokenizer"]]}
+    path.write_text(json.dumps(words))
+    with EngineProcess(ModelSpec(str(demo_copy)), SMALL) as process:
+        with pytest.raises(InvalidInput, match="the tokenizer of model fails on it: Onig: Regex search error"):
+            process.submit("a" * 60 + "b", GREEDY)
+        assert process.submit("Once", GREEDY).result(timeout=20).error == ""
 
 
 def test_a_template_that_refuses_the_chat_is_quoted(demo_copy: Path) -> None:

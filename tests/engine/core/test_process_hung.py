@@ -1,0 +1,69 @@
+"""A child that is stopped, or told nonsense, keeps nobody waiting."""
+
+from __future__ import annotations
+
+import enum
+import os
+import signal
+import time
+
+import pytest
+
+import engine.core.process
+from engine import EngineProcess, InvalidInput, Submission
+from engine.core.process import EngineDied
+from engine.trace import FinishReason, Submitted
+from tests.engine.core.ending_processes import DRAFT, LONG, SHORT, SMALL, gone
+
+
+class Colour(enum.StrEnum):
+    RED = "red"
+
+
+Colour.__module__, Colour.__qualname__ = "__main__", "Colour"  # as in a script: no child could import it
+
+
+def test_a_label_of_the_scripts_own_type_is_taken_as_the_text_it_is_and_another_is_refused() -> None:
+    with EngineProcess(DRAFT, SMALL, threads=1) as process:
+        assert process.submit("Once", SHORT, Colour.RED).result(timeout=20).finish_reason is FinishReason.LENGTH
+        assert [r.label for r in process.trace.records if isinstance(r, Submitted)] == ["red"]
+        with pytest.raises(InvalidInput, match="label=<object object"):
+            process.submit("Once", SHORT, object())  # type: ignore[arg-type]
+        with pytest.raises(InvalidInput, match=r"request=\[1\]: must be a whole number"):
+            process.cancel([[1]])  # type: ignore[list-item]
+        assert process.submit("Once", SHORT).result(timeout=20).finish_reason is FinishReason.LENGTH
+
+
+def test_a_child_that_cannot_read_what_it_is_told_ends_with_words() -> None:
+    process = EngineProcess(DRAFT, SMALL, threads=1)
+    stream = process.submit("Once", LONG)
+    process._outbox.put(b"c__main__\nColour\n.")  # a pickle that names it
+    assert stream.result(timeout=20).finish_reason is FinishReason.ERROR
+    assert process.error.startswith("what it was told cannot be read: AttributeError: ")
+    process.close()
+    assert gone(process.pid)
+
+
+def test_a_stopped_child_holds_up_neither_cancel_nor_close_and_a_call_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engine.core.process, "SILENCE", 4.0)
+    process = EngineProcess(DRAFT, SMALL, threads=1)
+    stream = process.submit("Once", LONG)
+    os.kill(process.pid, signal.SIGSTOP)
+    began = time.monotonic()
+    with pytest.raises(EngineDied, match="said nothing for 4 s and was ended"):
+        process.submit_many([Submission("Once there was a fox " * 100, SHORT) for _ in range(2000)])
+    assert time.monotonic() - began < 8
+    assert stream.result(timeout=5).finish_reason is FinishReason.ERROR
+    process.close()
+    assert gone(process.pid)
+
+    process = EngineProcess(DRAFT, SMALL, threads=1)
+    os.kill(process.pid, signal.SIGSTOP)
+    began = time.monotonic()
+    for _ in range(20_000):
+        process.cancel([1, 2, 3])
+    process.close()
+    assert time.monotonic() - began < 4
+    assert gone(process.pid)
