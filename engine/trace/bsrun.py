@@ -3,35 +3,44 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
 import sqlite3
+import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from engine.config.specs import InvalidInput
 from engine.jobs.progress import LoadCancelled
+from engine.trace.record_check import RecordCheck
 from engine.trace.records import VERSION, decode, encode
 from engine.trace.trace import Trace
 
 SUFFIX = ".bsrun"
 READ = 256  # records read between two looks at `cancelled`
 BATCH = 4_096  # records a transaction at most
+LONGEST = 64 << 20  # bytes of a record at most
 APPLICATION_ID = 0x42534350  # "BSCP", in the file's header
+TABLE = "CREATE TABLE records (seq integer primary key, kind text not null, data blob not null)"
 
 
 class TraceWriter:
     """Copies a trace's new records to a file a few times a second, from a thread of its own, until closed.
 
-    Raises InvalidInput when the file cannot be made. After a write error (a full disk) `error` says so and the trace
-    in memory goes on.
+    Only who made the file may read it. Raises InvalidInput when it exists, or cannot be made. After a write error (a
+    full disk) `error` says so and the trace in memory goes on.
     """
 
     def __init__(self, trace: Trace, path: Path, interval: float = 0.25) -> None:
         self.trace, self.path, self.error = trace, path, ""
         self._interval, self._written = interval, 0
         self._closing = threading.Event()
+        if path.exists():
+            raise InvalidInput(f"{path} exists; choose another name, or delete it first")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(0o600, exist_ok=False)
             with contextlib.closing(self._open()):
                 pass
         except (OSError, sqlite3.Error) as error:
@@ -45,9 +54,7 @@ class TraceWriter:
         db.execute("pragma synchronous = normal")
         db.execute(f"pragma application_id = {APPLICATION_ID}")
         db.execute(f"pragma user_version = {VERSION}")
-        db.execute(
-            "create table if not exists records (seq integer primary key, kind text not null, data blob not null)"
-        )
+        db.execute(TABLE.replace("TABLE", "TABLE IF NOT EXISTS"))
         return db
 
     def _loop(self) -> None:
@@ -80,43 +87,84 @@ class TraceWriter:
 
 
 def save(trace: Trace, path: Path) -> None:
-    """Writes a whole trace to `path`, over what was there."""
-    path.unlink(missing_ok=True)
-    TraceWriter(trace, path).close()
+    """Writes a whole trace to `path`; what was there is replaced when that is done. Raises InvalidInput."""
+    half = path.with_name(f"{path.name}.{os.getpid()}.part")
+    writer = TraceWriter(trace, half)
+    writer.close()
+    try:
+        if writer.error:
+            raise OSError(writer.error)
+        half.replace(path)
+    except OSError as error:
+        half.unlink(missing_ok=True)
+        raise InvalidInput(f"cannot write the run to {path}: {error}") from error
 
 
 def load(
     path: Path, progress: Callable[[int, int], None] | None = None, cancelled: threading.Event | None = None
 ) -> Trace:
-    """The trace in a run's file, as far as it was written. Raises InvalidInput when it is no such file. `progress`
-    hears how many records were read, and of how many; setting `cancelled` ends it with LoadCancelled."""
+    """The trace in a run's file, as far as it was written. Raises InvalidInput when it is no such file, or holds what
+    no run could have written. `progress` hears how many records were read, and of how many; setting `cancelled` ends
+    it with LoadCancelled."""
     if not path.is_file():
         raise InvalidInput(f"no run at {path}; choose a {SUFFIX} file")
-    trace = Trace()
+    trace, check = Trace(), RecordCheck()
     try:
-        with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
-            (application,) = db.execute("pragma application_id").fetchone()
-            (version,) = db.execute("pragma user_version").fetchone()
-            if application != APPLICATION_ID:
-                raise InvalidInput(f"{path} is not a Batchscope run; choose a {SUFFIX} file")
-            if version > VERSION:
-                raise InvalidInput(f"{path} was written by a newer Batchscope (format {version}); update to open it")
-            if version < VERSION:
-                raise InvalidInput(
-                    f"{path} was written by an older Batchscope (format {version}, this one reads {VERSION}); "
-                    "make the run again"
-                )
+        with _opened(path) as db:
+            db.set_progress_handler(lambda: cancelled is not None and cancelled.is_set(), 10_000)
+            _check_file(path, db)
             (total,) = db.execute("select count(*) from records").fetchone()
+            if not total:
+                raise InvalidInput(f"{path} holds no record: its run ended before it began; delete it")
             rows = db.execute("select kind, data from records order by seq")
             while batch := rows.fetchmany(READ):
-                trace.extend([decode(kind, data) for kind, data in batch])
+                records = [decode(kind, data) for kind, data in batch]
+                for record in records:
+                    check(record)
+                trace.extend(records)
                 if progress is not None:
                     progress(len(trace.records), total)
                 if cancelled is not None and cancelled.is_set():
                     raise LoadCancelled(f"reading {path.name} was cancelled")
-    except (sqlite3.Error, ValueError) as error:
+    except (sqlite3.Error, OSError, ValueError, TypeError) as error:
+        if cancelled is not None and cancelled.is_set():
+            raise LoadCancelled(f"reading {path.name} was cancelled") from error
         if isinstance(error, InvalidInput):
             raise
         raise InvalidInput(f"{path} cannot be read as a Batchscope run: {error}") from error
     trace.complete = True
     return trace
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """Read only. The file of a run that was killed has another beside it, which SQLite must be able to write to: where
+    it may not, on a read-only medium say, both are copied first."""
+    with contextlib.ExitStack() as stack:
+        if not os.access(path.parent, os.W_OK) and path.with_name(f"{path.name}-wal").exists():
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            for part in (path, path.with_name(f"{path.name}-wal")):
+                shutil.copyfile(part, folder / part.name)
+            path = folder / path.name
+        db = stack.enter_context(contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)))
+        db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST)
+        db.execute("pragma trusted_schema = off")
+        yield db
+
+
+def _check_file(path: Path, db: sqlite3.Connection) -> None:
+    """Raises InvalidInput unless it is a run of this version, and nothing but its one table."""
+    (application,) = db.execute("pragma application_id").fetchone()
+    (version,) = db.execute("pragma user_version").fetchone()
+    if application != APPLICATION_ID:
+        raise InvalidInput(f"{path} is not a Batchscope run; choose a {SUFFIX} file")
+    if version > VERSION:
+        raise InvalidInput(f"{path} was written by a newer Batchscope (format {version}); update to open it")
+    if version < VERSION:
+        raise InvalidInput(
+            f"{path} was written by an older Batchscope (format {version}, this one reads {VERSION}); "
+            "make the run again"
+        )
+    schema = db.execute("select sql from sqlite_master").fetchall()
+    if schema != [(TABLE,)]:
+        raise InvalidInput(f"{path} holds other tables than a run; choose a {SUFFIX} file that Batchscope wrote")

@@ -358,6 +358,8 @@ def decode(kind: str, data: bytes) -> Record:
                 values[f.name] = _NESTED[f.name](**value)
             elif f.type == "Array":
                 dtype, length = np.dtype(value[0]), value[1]
+                if length < 0:  # which would be all the rest
+                    raise ValueError(f"{f.name} of {length}")
                 values[f.name] = np.frombuffer(data, dtype, length, at)
                 at += length * dtype.itemsize
             elif f.name == "reason":
@@ -365,5 +367,5 @@ def decode(kind: str, data: bytes) -> Record:
             elif isinstance(value, list):
                 values[f.name] = tuple(value)
         return cls(**values)
-    except (KeyError, ValueError, TypeError, IndexError) as error:
+    except Exception as error:  # a damaged line can be anything
         raise ValueError(f"not a record of version {VERSION}: {kind!r} ({error})") from error

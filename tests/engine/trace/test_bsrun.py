@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import resource
+import shutil
 import sqlite3
+import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from engine import Engine, InvalidInput, Submission, Trace, load_trace, save_trace
-from engine.config.specs import SamplingParams
+from engine.config.specs import EngineConfig, SamplingParams
 from engine.trace import Notice, TraceWriter
-from engine.trace.records import encode
+from engine.trace.records import Record, encode
 from engine.workloads import demo_workload
+from tests.engine.trace.hand_made import header
 
 
-def notices(count: int) -> list[Notice]:
-    return [Notice(float(i), "info", f"number {i}") for i in range(count)]
+def notices(count: int) -> list[Record]:
+    """So many records: a run begins with its header."""
+    return [header(EngineConfig()), *(Notice(float(i), "info", f"number {i}") for i in range(1, count))]
 
 
 def test_a_real_run_is_saved_and_read_back(demo: Engine, tmp_path: Path) -> None:
@@ -37,10 +45,13 @@ def test_a_file_grows_with_its_trace_and_can_be_read_meanwhile(tmp_path: Path) -
     trace, path = Trace(), tmp_path / "runs" / "grows.bsrun"
     writer = TraceWriter(trace, path, interval=0.01)
     try:
+        with pytest.raises(InvalidInput, match="holds no record: its run ended before it began"):
+            load_trace(path)
         trace.extend(notices(50))
         for _ in range(500):
-            if len(load_trace(path).records) == 50:
-                break
+            with contextlib.suppress(InvalidInput):
+                if len(load_trace(path).records) == 50:
+                    break
         assert load_trace(path).records == notices(50)
     finally:
         trace.append(Notice(99.0, "info", "the last"))
@@ -48,6 +59,47 @@ def test_a_file_grows_with_its_trace_and_can_be_read_meanwhile(tmp_path: Path) -
     assert len(load_trace(path).records) == 51
     assert writer.error == ""
     assert sorted(p.name for p in path.parent.iterdir()) == ["grows.bsrun"], "nothing beside the file is left"
+
+
+def test_a_file_that_exists_is_not_written_into_and_only_its_owner_reads_a_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.bsrun"
+    TraceWriter(Trace(notices(5)), path).close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with pytest.raises(InvalidInput, match="exists; choose another name"):
+        TraceWriter(Trace(notices(2)), path)
+    assert load_trace(path).records == notices(5)
+
+
+def test_a_save_that_fails_says_so_and_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "a.bsrun"
+    save_trace(Trace(notices(5)), path)
+    long = Notice(1.0, "info", "x" * (2 << 20))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+    try:
+        with pytest.raises(InvalidInput, match="cannot write the run to"):
+            save_trace(Trace([*notices(2), long]), path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert load_trace(path).records == notices(5)
+    assert os.listdir(tmp_path) == ["a.bsrun"]
+
+
+def test_what_was_killed_is_read_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "folder" / "killed.bsrun"
+    writer = TraceWriter(Trace(notices(50)), path, interval=0.01)
+    for _ in range(500):
+        if writer._written == 50:
+            break
+        time.sleep(0.01)
+    beside = path.with_name("killed.bsrun-wal")
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for part in (path, beside):
+        shutil.copyfile(part, copy / part.name)
+    writer.close()
+    monkeypatch.setattr(os, "access", lambda *_: False)  # a superuser may write anywhere
+    assert load_trace(copy / path.name).records == notices(50)
+    assert sorted(os.listdir(copy)) == ["killed.bsrun", "killed.bsrun-wal"], "nothing was written beside it"
 
 
 def test_saving_over_a_file_replaces_it(tmp_path: Path) -> None:
@@ -67,8 +119,9 @@ def test_after_a_crash_the_file_is_read_as_far_as_it_was_written(tmp_path: Path)
     path = tmp_path / "crash.bsrun"
     program = (
         "import os, signal, sys, time\nfrom pathlib import Path\nfrom engine.trace import Notice, Trace, TraceWriter\n"
-        "trace = Trace()\nwriter = TraceWriter(trace, Path(sys.argv[1]), interval=0.01)\n"
-        "for i in range(100):\n    trace.append(Notice(float(i), 'info', f'number {i}'))\n    time.sleep(0.002)\n"
+        "from tests.engine.trace.test_bsrun import notices\ntrace = Trace()\n"
+        "writer = TraceWriter(trace, Path(sys.argv[1]), interval=0.01)\n"
+        "for record in notices(100):\n    trace.append(record)\n    time.sleep(0.002)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     subprocess.run([sys.executable, "-c", program, str(path)], timeout=60, check=False)

@@ -1,0 +1,149 @@
+"""What holds of every record of a run, so that views need not ask: a file may be damaged, or made to do harm."""
+
+from __future__ import annotations
+
+import math
+import types
+from collections.abc import Callable, Hashable
+from dataclasses import fields, is_dataclass
+from functools import cache
+from operator import le
+from typing import Any, Union, cast, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from engine.trace.records import Array, BlockEvent, Ended, Header, Kind, Record, Refusal, Step, Submitted
+
+Fits = Callable[[Any], bool]
+MOST = 1 << 24  # blocks of a pool, positions of a request, slots
+LATEST = 1e9  # seconds
+ROWS = ("branch", "slot", "first", "count", "kind", "wasted", "padding", "reused")
+TOGETHER = (  # columns of one length
+    ("request", *ROWS),
+    ("token", "token_row", "logprob", "text_end"),
+    ("alt_token", "alt_token_index", "alt_logprob", "alt_text"),
+    ("block", "block_event", "block_request", "block_branch", "block_place"),
+    ("copied", "copied_to"),
+    ("refused", "refused_reason"),
+    ("preempted", "preempted_branch"),
+)
+PLAIN = {"count", "first", "wasted", "padding", "reused"}  # of `ROWS`, what counts tokens
+
+
+class RecordCheck:
+    """Takes the records of one run in order. Raises ValueError naming the first thing that cannot be."""
+
+    def __init__(self) -> None:
+        self._header: Header | None = None
+        self._samples: list[int] = []  # of each request
+        self._over: set[tuple[int, int]] = set()
+
+    def __call__(self, record: Record) -> None:
+        name = type(record).__name__
+        for field, fits in _fields(type(record)):  # type: ignore[arg-type]
+            if not fits(getattr(record, field)):
+                raise ValueError(f"{name}.{field} cannot be {getattr(record, field)!r:.40}")
+        _expect((self._header is None) is isinstance(record, Header), "a second header, or none at the start,")
+        times = (getattr(record, f, 0.0) for f in ("time", "started", "ended"))
+        _expect(all(abs(time) < LATEST for time in times), f"{name}'s time")
+        match record:
+            case Header():
+                slots = record.config.slots
+                _expect(max(record.blocks, slots, record.config.block_size) <= MOST, "a pool of that size")
+                roof = record.roof
+                if roof is not None:
+                    sizes = roof.working_sets
+                    _expect(0 < len(sizes) == len(roof.bandwidths) and min(sizes) > 0, "the roof's working sets")
+                self._header = record
+            case Submitted():
+                _expect(record.request == len(self._samples), f"request {record.request} after {len(self._samples)}")
+                self._samples.append(record.params.n)
+            case Step():
+                self._step(record)
+            case Ended():
+                self._owners("sample", np.array([record.request]), np.array([record.branch]), 0)
+                _expect((record.request, record.branch) not in self._over, f"the end of request {record.request}")
+                self._over.add((record.request, record.branch))
+                _expect(len(record.token) == len(record.logprob) == len(record.text_end), "a batch's tokens")
+                _ascends("text_end", record.text_end, len(record.text) + 1)
+            case _:
+                pass
+
+    def _step(self, step: Step) -> None:
+        assert self._header is not None
+        slots, blocks = max(self._header.config.slots, 1), self._header.blocks
+        for names in TOGETHER:
+            lengths = {len(getattr(step, name)) for name in names}
+            optional = names[0] in ("preempted", "request")  # columns that older traces left out
+            _expect(len(lengths) == 1 or (optional and len(lengths - {0}) == 1), f"columns {', '.join(names)}")
+        _expect(step.started <= step.ended and step.step >= 0, f"step {step.step}'s span")
+        _expect(min(step.running, step.waiting, step.free_blocks, step.cached_blocks) >= 0, "a count below 0")
+        for name in PLAIN:
+            _within(name, getattr(step, name), 0, MOST)
+        _within("position", step.first + step.count.astype(np.int64), 0, MOST)
+        _within("kind", step.kind, 0, len(Kind))
+        _within("slot", step.slot, -1, slots)
+        _within("block_event", step.block_event, 0, len(BlockEvent))
+        for name in ("block", "copied", "copied_to"):
+            _within(name, getattr(step, name), 0, blocks)
+        _within("block_place", step.block_place, -1, max(blocks, 1))
+        _within("alt_token_index", step.alt_token_index, 0, len(step.token))
+        _ascends("token_row", step.token_row, step.rows)
+        _ascends("text_end", step.text_end, len(step.text) + 1)
+        self._owners("row", step.request, step.branch, 0)
+        self._owners("block's owner", step.block_request, step.block_branch, -1)
+        self._owners("preempted", step.preempted, step.preempted_branch, 0)
+        _within("refused", step.refused, 0, len(self._samples))
+        _expect(set(step.refused_reason) <= set(Refusal), "a reason of a refusal")
+
+    def _owners(self, what: str, requests: Array, samples: Array, least: int) -> None:
+        _within(what, requests, least, len(self._samples))
+        if len(samples):
+            _within(what, samples, -1 if least else 0, max((self._samples[i] for i in requests.tolist()), default=0))
+
+
+def _expect(holds: bool, what: str) -> None:
+    if not holds:
+        raise ValueError(f"{what} cannot be")
+
+
+def _within(what: str, values: Array, low: int, end: int) -> None:
+    if len(values):
+        numbers = values.tolist()  # quicker than NumPy for the dozens that a step has
+        _expect(min(numbers) >= low and max(numbers) < end, f"{what} outside its bounds")
+
+
+def _ascends(what: str, values: Array, end: int) -> None:
+    _within(what, values, 0, end)
+    numbers = values.tolist()
+    _expect(all(map(le, numbers, numbers[1:])), f"{what} out of order")
+
+
+@cache
+def _fields(cls: Hashable) -> list[tuple[str, Fits]]:
+    hints = get_type_hints(cls)
+    return [(f.name, _fits(hints[f.name])) for f in fields(cast("Any", cls))]
+
+
+@cache
+def _fits(hint: Any) -> Fits:
+    """Whether a value is of the annotated type, all through; numbers are finite, and whole ones fit in 64 bits."""
+    origin, inner = get_origin(hint), [_fits(one) for one in get_args(hint) if one is not ...]
+    if origin in (Union, types.UnionType):
+        return lambda value: any(fits(value) for fits in inner)
+    if origin is np.ndarray:
+        return lambda value: value.dtype.kind in "iu" or (value.dtype.kind == "f" and bool(np.isfinite(value).all()))
+    if origin is tuple:
+        return lambda value: isinstance(value, tuple) and all(map(inner[0], value))
+    if origin is dict:
+        key, one = inner
+        return lambda value: type(value) is dict and all(map(key, value)) and all(map(one, value.values()))
+    if hint is float:
+        return lambda value: (
+            (type(value) is float and math.isfinite(value)) or (type(value) is int and abs(value) < 1 << 63)
+        )
+    if hint is int:
+        return lambda value: type(value) is int and abs(value) < 1 << 63
+    if is_dataclass(hint):
+        return lambda value: type(value) is hint and all(fits(getattr(value, name)) for name, fits in _fields(hint))  # type: ignore[arg-type]
+    return lambda value: isinstance(value, hint)
