@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test check kernels bench clean system system-offscreen python
+.PHONY: help run test check kernels harden bench clean system system-offscreen python
 
 help:  ## what there is to make
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */\1\t/' | while IFS="$$(printf '\t')" read -r name text; do \
@@ -35,6 +35,9 @@ check: system-offscreen $(VENV)/.installed-dev  ## lint, format, types, and who 
 
 kernels: $(VENV)/.installed-dev  ## compile every GPU kernel and fail where one spills registers (ARGS="80 90")
 	@$(BIN)/python -m engine.kernels.compiled $(ARGS)
+
+harden: system-offscreen $(VENV)/.installed-dev  ## read ten thousand broken files (ARGS="--seed 7 --count 1000")
+	@$(BIN)/python -m tests.hardening.harden $(ARGS)
 
 bench: system-offscreen $(VENV)/.installed  ## measure this engine against transformers and the bound (ARGS="--ui")
 	@$(BIN)/batchscope bench $(ARGS)

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from reprlib import Repr
 from typing import Any
+
+_short = Repr()
+_short.maxstring = _short.maxother = 80
 
 
 class InvalidInput(ValueError):
     """A value the engine cannot take: the message names it, the limit and the remedy."""
 
 
+def shown(value: object) -> str:
+    """The value as a message shows it: long ones in part."""
+    return _short.repr(value)
+
+
 def check(ok: bool, name: str, value: object, rule: str) -> None:
     if not ok:
-        raise InvalidInput(f"{name}={value!r}: {rule}")
+        raise InvalidInput(f"{name}={shown(value)}: {rule}")
 
 
 def one_of(name: str, value: object, choices: Iterable[object]) -> None:

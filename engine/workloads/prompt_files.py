@@ -53,6 +53,17 @@ def _read(path: Path) -> bytes:
         raise InvalidInput(f"cannot read the prompt file {path}: {error.strerror}; check the path") from error
 
 
+def _json(written: str) -> Any:
+    """What is written. Raises ValueError, also for texts with half a character, which no tokenizer takes."""
+    try:
+        value = json.loads(written)
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
+    if "\\u" in written:
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
+
+
 def read_prompts(path: Path) -> list[str]:
     """The prompts of a text file, one a line, empty lines left out. Raises InvalidInput with the line that is wrong."""
     prompts = [line for _, line in _lines(path)]
@@ -111,7 +122,7 @@ def read_jsonl(path: Path, counter: TokenCounter, params: SamplingParams, chat: 
     def read(line: str) -> Arrival:
         nonlocal timed
         try:
-            entry = json.loads(line)
+            entry = _json(line)
         except ValueError as error:
             raise InvalidInput(f"not JSON: {error}; write one object a line") from error
         if not isinstance(entry, dict):
@@ -168,7 +179,7 @@ def read_sharegpt(
     context. Raises InvalidInput with the number of the entry that is wrong.
     """
     try:
-        entries = json.loads(_read(path).decode("utf-8-sig"))
+        entries = _json(_read(path).decode("utf-8-sig"))
     except ValueError as error:
         raise InvalidInput(f"{path}: not JSON: {error}; give ShareGPT's JSON, or JSON lines as .jsonl") from error
     if not isinstance(entries, list):

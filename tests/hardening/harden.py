@@ -1,0 +1,129 @@
+"""Breaks inputs by the thousand and counts what came of them: `make harden`, or `python -m tests.hardening.harden`.
+
+A defect is a traceback, a wait of more than five seconds, growth of over 500 MB, a write or a process elsewhere, or the
+death of the reader. Each is printed with the number that makes it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.hardening.targets import TARGETS
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 5.0  # seconds an input; a worker's start may take ten times that
+SHARES = {"runs": 0.5, "workloads": 0.35, "models": 0.15}
+FINE = ("taken", "refused")
+
+
+@dataclass(slots=True)
+class Found:
+    """What came of the inputs of one kind; `defects` by what is wrong, each with where it was seen."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    defects: list[str] = field(default_factory=list)
+
+    def add(self, kind: str, number: int, outcome: str, words: str) -> None:
+        self.counts[outcome] += 1
+        if outcome not in FINE:
+            self.defects.append(f"{kind} {number}: {outcome}: {words}")
+
+
+def harden(kind: str, count: int, seed: int, wholes: Path, begin: int = 0) -> Found:
+    """Breaks so many inputs of a kind, in a worker that is replaced when it hangs or dies."""
+    found, end = Found(), begin + count
+    while begin < end:
+        order = [sys.executable, "-m", "tests.hardening.worker", kind, str(wholes), str(seed), str(begin), str(end)]
+        with subprocess.Popen(order, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as worker:
+            at, words = begin - 1, "hang"
+            for line in _lines(worker):
+                at = line.get("began", at)
+                if "ended" in line:
+                    found.add(kind, line["ended"], line["outcome"], line["words"])
+                    begin = line["ended"] + 1
+            if begin < end:
+                words = "hang" if worker.poll() is None else f"death with {worker.returncode}"
+                worker.kill()
+                if at < begin:
+                    assert worker.stderr is not None
+                    raise RuntimeError(f"the worker does not start: {worker.stderr.read()}")
+                found.add(kind, begin, words, "")
+                begin += 1
+    return found
+
+
+def _lines(worker: subprocess.Popen[str]) -> Iterator[dict[str, str | int]]:
+    """The worker's lines, until it ends or is silent for too long."""
+    assert worker.stdout is not None
+    said: queue.Queue[str] = queue.Queue()
+
+    def read() -> None:
+        for line in worker.stdout or ():
+            said.put(line)
+        worker.wait()
+        said.put("")
+
+    threading.Thread(target=read, daemon=True).start()
+    patience = 10 * PATIENCE
+    while True:
+        try:
+            line = said.get(timeout=patience)
+        except queue.Empty:
+            return
+        if not line:
+            return
+        told = json.loads(line)
+        patience = PATIENCE if "began" in told else 10 * PATIENCE
+        yield told
+
+
+def row(name: str, counts: Counter[str]) -> str:
+    return f"{name:<10} {counts.total():6,}  " + "  ".join(f"{what} {n:,}" for what, n in sorted(counts.items()))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=10_000, help="inputs in all")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kind", choices=list(TARGETS), help="this kind alone")
+    parser.add_argument("--number", type=int, help="this input of the kind alone")
+    options = parser.parse_args()
+    kinds = [options.kind] if options.kind else list(TARGETS)
+    total: Counter[str] = Counter()
+    defects: list[str] = []
+    with tempfile.TemporaryDirectory() as place, ThreadPoolExecutor(2) as pool:
+        for kind in kinds:
+            wholes = Path(place) / kind
+            wholes.mkdir()
+            TARGETS[kind].make(wholes)
+            count = options.count if options.kind else round(SHARES[kind] * options.count)
+            if options.number is not None:
+                jobs = [pool.submit(harden, kind, 1, options.seed, wholes, options.number)]
+            else:
+                half = count // 2
+                parts = ((half, 0), (count - half, half))
+                jobs = [pool.submit(harden, kind, size, options.seed, wholes, at) for size, at in parts]
+            found = [job.result() for job in jobs]
+            counts = found[0].counts + (found[1].counts if len(found) > 1 else Counter())
+            print(row(kind, counts), flush=True)
+            total += counts
+            defects += [defect for one in found for defect in one.defects]
+    print(row("all", total))
+    for defect in defects[:40]:
+        print(f"\n{defect}")
+    return 1 if defects else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

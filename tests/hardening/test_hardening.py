@@ -1,0 +1,29 @@
+"""A few hundred broken inputs of each kind; `make harden` reads ten thousand, others with each seed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.hardening.harden import Found, harden
+from tests.hardening.targets import TARGETS
+
+COUNTS = {"runs": 150, "workloads": 300, "models": 150}
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("kind", TARGETS)
+def test_whatever_a_file_holds_it_is_read_or_refused_in_words(kind: str, tmp_path: Path) -> None:
+    TARGETS[kind].make(tmp_path)
+    found = harden(kind, COUNTS[kind], 0, tmp_path)
+    assert found.defects == []
+    assert found.counts.total() == COUNTS[kind]
+    assert min(found.counts["taken"], found.counts["refused"]) > 0.05 * COUNTS[kind], "both must be tried"
+
+
+def test_what_is_no_answer_is_counted_as_a_defect() -> None:
+    found = Found()
+    for outcome in ("taken", "refused", "traceback", "hang"):
+        found.add("runs", 7, outcome, "words")
+    assert found.defects == ["runs 7: traceback: words", "runs 7: hang: words"]
