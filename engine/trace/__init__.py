@@ -28,5 +28,6 @@ from engine.trace.records import (
 )
 from engine.trace.requests import RequestIndex, RequestView, SampleView, State
 from engine.trace.slo import Slo
+from engine.trace.tally import Tally, TallyIndex
 from engine.trace.trace import Trace
 from engine.trace.work import Work, WorkCounter, count_work

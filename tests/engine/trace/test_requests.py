@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import fields
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from engine import Engine, EngineConfig, SamplingParams, Submission, Trace
-from engine.trace import RequestIndex, RequestView, State
+from engine.trace import RequestIndex, RequestView, State, TallyIndex
 from engine.trace.records import Ended, FinishReason, Header, Record
 from tests.engine.trace.hand_made import D, P, ended, step, submitted
 
@@ -45,8 +46,27 @@ def assert_same(then: RequestView, expected: RequestView) -> None:
     assert all("".join(sample.parts) == sample.text for sample in then.samples)
 
 
+def assert_tally(trace: Trace) -> None:
+    """After every record, and later for that moment, the tally counts what the requests' views are."""
+    views, tallies, told = RequestIndex(), TallyIndex(), {}
+    for record, moment in zip(trace.records, trace.records.times):
+        views.feed(record)
+        tallies.feed([record])
+        samples = [sample for view in views.requests.values() for sample in view.samples]
+        now = Counter(sample.reason or sample.state for sample in samples)
+        tally = told[moment] = tallies.at()
+        assert tally.requests == len(views.requests)
+        assert tally.waiting == now[State.WAITING] + now[State.PREEMPTED]
+        assert tally.running == now[State.PREFILL] + now[State.DECODE]
+        assert tally.finished == now[FinishReason.STOP] + now[FinishReason.LENGTH]
+        assert (tally.cancelled, tally.failed) == (now[FinishReason.CANCELLED], now[FinishReason.ERROR])
+        assert tally.over + tally.waiting + tally.running == len(samples)
+    assert [tallies.at(moment) for moment in told] == list(told.values())
+
+
 def assert_past(trace: Trace, moments: int = 120, seed: int = 1) -> set[State]:
     """At random moments, and just at and before a record, the past is what its records tell. The states met."""
+    assert_tally(trace)
     rng, records = random.Random(seed), trace.records
     index, times = fed(records), [told_at(r) for r in records]
     edges = rng.sample(times, min(len(times), moments // 2))
