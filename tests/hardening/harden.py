@@ -23,7 +23,7 @@ from tests.hardening.targets import TARGETS
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 5.0  # seconds an input; a worker's start may take ten times that
-SHARES = {"runs": 0.5, "workloads": 0.35, "models": 0.15}
+SHARES = {"runs": 0.5, "workloads": 0.33, "models": 0.15, "loads": 0.02}
 FINE = ("taken", "refused")
 
 

@@ -73,6 +73,16 @@ def _read_model(path: Path) -> None:
     fits(inspect_model(str(path)), DeviceMemory("cpu", 8 << 30, 8 << 30))
 
 
+def _load_model(path: Path) -> None:
+    """As a load does, to a first answer."""
+    from engine.config.specs import EngineConfig, ModelSpec, SamplingParams
+    from engine.core.engine import Engine
+
+    config = EngineConfig(max_running=2, token_budget=64, kv_memory=1 << 20)
+    with Engine(ModelSpec(str(path), device="cpu"), config, threads=1) as engine:
+        engine.submit("Once", SamplingParams(max_tokens=2)).result(timeout=4)
+
+
 def _workloads(folder: Path) -> None:
     for recipe in resources.path("workloads").glob("*.toml"):
         shutil.copy(recipe, folder)
@@ -96,5 +106,6 @@ def _read_workload(path: Path) -> None:
 TARGETS = {
     "runs": Target(_runs, break_run, _read_run),
     "models": Target(_models, break_folder, _read_model),
+    "loads": Target(_models, break_folder, _load_model),
     "workloads": Target(_workloads, break_workload, _read_workload),
 }

@@ -61,7 +61,7 @@ def outcome_of(kind: str, path: Path) -> tuple[str, str]:
 def main(kind: str, wholes: Path, seed: int, begin: int, end: int) -> None:
     sys.dont_write_bytecode = True
     with tempfile.TemporaryDirectory() as place:
-        tempfile.tempdir = place
+        tempfile.tempdir = os.environ["BATCHSCOPE_DATA"] = place
         inputs = sorted(wholes.iterdir())
         TARGETS[kind].read(inputs[0])  # what is imported at first use
         watched(Path(place))
