@@ -36,6 +36,7 @@ check: system-offscreen $(VENV)/.installed-dev  ## lint, format, types, and who 
 kernels: $(VENV)/.installed-dev  ## compile every GPU kernel and fail where one spills registers (ARGS="80 90")
 	@$(BIN)/python -m engine.kernels.compiled $(ARGS)
 
+harden: export QT_QPA_PLATFORM := offscreen
 harden: system-offscreen $(VENV)/.installed-dev  ## read ten thousand broken files (ARGS="--seed 7 --count 1000")
 	@$(BIN)/python -m tests.hardening.harden $(ARGS)
 

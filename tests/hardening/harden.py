@@ -1,7 +1,7 @@
 """Breaks inputs by the thousand and counts what came of them: `make harden`, or `python -m tests.hardening.harden`.
 
-A defect is a traceback, a wait of more than five seconds, growth of over 500 MB, a write or a process elsewhere, or the
-death of the reader. Each is printed with the number that makes it again.
+A defect is a traceback, a wait of over five seconds (more where models are loaded and panels drawn), growth of over
+500 MB, a write or a process elsewhere, or the death of the reader. Each is printed with the number that makes it again.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from pathlib import Path
 from tests.hardening.targets import TARGETS
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 5.0  # seconds an input; a worker's start may take ten times that
-SHARES = {"runs": 0.5, "workloads": 0.33, "models": 0.15, "loads": 0.02}
+START = 60.0  # seconds that a worker may take to begin
+SHARES = {"runs": 0.5, "workloads": 0.33, "models": 0.12, "loads": 0.02, "views": 0.03}
 FINE = ("taken", "refused")
 
 
@@ -47,7 +47,7 @@ def harden(kind: str, count: int, seed: int, wholes: Path, begin: int = 0) -> Fo
         order = [sys.executable, "-m", "tests.hardening.worker", kind, str(wholes), str(seed), str(begin), str(end)]
         with subprocess.Popen(order, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as worker:
             at, words = begin - 1, "hang"
-            for line in _lines(worker):
+            for line in _lines(worker, TARGETS[kind].seconds):
                 at = line.get("began", at)
                 if "ended" in line:
                     found.add(kind, line["ended"], line["outcome"], line["words"])
@@ -63,7 +63,7 @@ def harden(kind: str, count: int, seed: int, wholes: Path, begin: int = 0) -> Fo
     return found
 
 
-def _lines(worker: subprocess.Popen[str]) -> Iterator[dict[str, str | int]]:
+def _lines(worker: subprocess.Popen[str], seconds: float) -> Iterator[dict[str, str | int]]:
     """The worker's lines, until it ends or is silent for too long."""
     assert worker.stdout is not None
     said: queue.Queue[str] = queue.Queue()
@@ -75,7 +75,7 @@ def _lines(worker: subprocess.Popen[str]) -> Iterator[dict[str, str | int]]:
         said.put("")
 
     threading.Thread(target=read, daemon=True).start()
-    patience = 10 * PATIENCE
+    patience = START
     while True:
         try:
             line = said.get(timeout=patience)
@@ -84,7 +84,7 @@ def _lines(worker: subprocess.Popen[str]) -> Iterator[dict[str, str | int]]:
         if not line:
             return
         told = json.loads(line)
-        patience = PATIENCE if "began" in told else 10 * PATIENCE
+        patience = seconds if "began" in told else START
         yield told
 
 

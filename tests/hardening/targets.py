@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +17,12 @@ from tests.hardening.mutators import break_folder, break_run, break_workload
 @dataclass(frozen=True, slots=True)
 class Target:
     """`make` writes whole inputs into a folder, once; `spoil` breaks a copy of one; `read` takes it or raises
-    InvalidInput."""
+    InvalidInput within `seconds`."""
 
     make: Callable[[Path], None]
     spoil: Callable[[Path, Random], None]
     read: Callable[[Path], object]
+    seconds: float = 5.0
 
 
 def _runs(folder: Path) -> None:
@@ -49,6 +51,14 @@ def _read_run(path: Path) -> None:
     for moment in (0.0, trace.duration / 2, trace.end):
         for view in trace.requests.values():
             view.at(moment)
+
+
+def _draw_run(path: Path) -> None:
+    """As the window does: every panel."""
+    from app.window.pictures import run_pictures
+
+    with tempfile.TemporaryDirectory() as folder:
+        run_pictures(path, Path(folder))
 
 
 def _models(folder: Path) -> None:
@@ -105,7 +115,8 @@ def _read_workload(path: Path) -> None:
 
 TARGETS = {
     "runs": Target(_runs, break_run, _read_run),
+    "views": Target(_runs, break_run, _draw_run, 40.0),
     "models": Target(_models, break_folder, _read_model),
-    "loads": Target(_models, break_folder, _load_model),
+    "loads": Target(_models, break_folder, _load_model, 20.0),
     "workloads": Target(_workloads, break_workload, _read_workload),
 }

@@ -46,9 +46,15 @@ def watched(folder: Path) -> None:
     sys.addaudithook(hook)
 
 
+unseen: list[str] = []  # tracebacks that a library printed and went on
+
+
 def outcome_of(kind: str, path: Path) -> tuple[str, str]:
+    unseen.clear()
     try:
         TARGETS[kind].read(path)
+        if unseen:
+            return "traceback", unseen[0]
     except InvalidInput as refused:
         return ("refused", "") if str(refused) and len(str(refused)) < 5_000 else ("unclear", str(refused)[:300])
     except Outside as error:
@@ -60,6 +66,8 @@ def outcome_of(kind: str, path: Path) -> tuple[str, str]:
 
 def main(kind: str, wholes: Path, seed: int, begin: int, end: int) -> None:
     sys.dont_write_bytecode = True
+    sys.excepthook = lambda *error: unseen.append("".join(traceback.format_exception(*error)))
+    out, sys.stdout = sys.stdout, sys.stderr  # what is read may print
     with tempfile.TemporaryDirectory() as place:
         tempfile.tempdir = os.environ["BATCHSCOPE_DATA"] = place
         inputs = sorted(wholes.iterdir())
@@ -71,13 +79,14 @@ def main(kind: str, wholes: Path, seed: int, begin: int, end: int) -> None:
             path = Path(place) / whole.name
             shutil.copytree(whole, path) if whole.is_dir() else shutil.copyfile(whole, path)
             TARGETS[kind].spoil(path, rng)
-            print(json.dumps({"began": number}), flush=True)
+            print(json.dumps({"began": number}), file=out, flush=True)
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
             outcome, words = outcome_of(kind, path)
             growth = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10) - before
             if growth > GROWTH:
                 outcome, words = "memory", f"{growth >> 20} MB"
-            print(json.dumps({"ended": number, "outcome": outcome, "words": words, "input": whole.name}), flush=True)
+            told = {"ended": number, "outcome": outcome, "words": words, "input": whole.name}
+            print(json.dumps(told), file=out, flush=True)
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
