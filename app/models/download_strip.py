@@ -68,24 +68,20 @@ class DownloadStrip(QWidget):
             self.show_download(entry)
         elif hub is None or hub.problem:
             self.hide()
-        elif self._part:
-            self.show_rest(self._part, hub.size)
         else:
-            self.show_offer(hub.size, len(hub.files))
+            self._show_offer(hub)
 
-    def show_offer(self, size: int, files: int, note: str = "") -> None:
-        """Nothing of it is here yet."""
+    def _show_offer(self, hub: HubModel) -> None:
+        """Nothing of it is here, or a part that an earlier download left."""
         self._active = False
-        self._say_button(f"Download {bytes_words(size)}" if size else "Download", "primary")
         self.progress.hide()
-        self.words.say(note or f"{files} file{'s' if files != 1 else ''}, into the Hugging Face cache")
         self.error.say("")
-        self.show()
-
-    def show_rest(self, here: int, size: int) -> None:
-        """A part of it is here, from a download that was cut short."""
-        self.show_offer(size, 0, f"{bytes_words(here)} of {bytes_words(size)} are here and are not fetched again")
-        self._say_button("Resume download", "primary")
+        size, files = bytes_words(hub.size), len(hub.files)
+        if self._part:
+            self._say("Resume download", f"{bytes_words(self._part)} of {size} are here and are not fetched again")
+        else:
+            words = f"{files} file{'s' if files != 1 else ''}, into the Hugging Face cache"
+            self._say(f"Download {size}" if hub.size else "Download", words)
 
     def show_download(self, entry: Download) -> None:
         self._active = entry.active
@@ -94,26 +90,27 @@ class DownloadStrip(QWidget):
         figures = f"{bytes_words(entry.done)} of {bytes_words(entry.total)}" if entry.total else ""
         match entry.state:
             case DownloadState.WAITING:
-                self._say_button("Cancel", "")
-                self.words.say("Waits for the download before it")
+                self._say("Cancel", "Waits for the download before it")
             case DownloadState.RUNNING if entry.cancelled.is_set():
-                self._say_button("Cancel", "")
-                self.words.say("Stopping …")
+                self._say("Cancel", "Stopping …")
             case DownloadState.RUNNING:
-                self._say_button("Cancel", "")
                 parts = (entry.stage if not entry.total else "", figures, rate_words(entry), left_words(entry))
-                self.words.say("  ·  ".join(part for part in parts if part) or "Asking the hub …")
+                self._say("Cancel", "  ·  ".join(part for part in parts if part) or "Asking the hub …")
+            case _ if entry.done:
+                self._say("Resume download", f"Stopped at {figures}; what is there is not fetched again")
             case _:
-                self._say_button("Resume download" if entry.done else "Try again", "primary")
-                self.words.say(f"Stopped at {figures}; what is there is not fetched again" if entry.done else "")
+                self._say("Try again", "")
         self.button.setEnabled(not (entry.active and entry.cancelled.is_set()))
         self.progress.show_share(entry.share if entry.total else None)
-        self.show()
 
-    def _say_button(self, words: str, role: str) -> None:
+    def _say(self, words: str, beside: str) -> None:
+        """What the button says, and what is said beside it."""
+        role = "" if words == "Cancel" else "primary"
         if self.button.text() != words:
             self.button.setText(words)
             self.button.setAccessibleName("Cancel the download" if words == "Cancel" else words)
         if self.button.property("role") != role:
             set_role(self.button, role)
         self.button.setEnabled(True)
+        self.words.say(beside)
+        self.show()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from PySide6.QtCore import QPoint, QRect, QSize, Qt, Signal
+from PySide6.QtCore import QPoint, QRect, QSize, Qt
 from PySide6.QtGui import QColor, QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import QFrame, QLabel, QSizePolicy, QWidget
 
@@ -114,8 +114,6 @@ class _Title(Line):
 class ModelHeader(QFrame):
     """Name, place, facts; below them whatever is put into `column`, such as the download."""
 
-    copied = Signal(str)
-
     def __init__(self) -> None:
         super().__init__()
         self.setObjectName("models_header")
@@ -147,4 +145,3 @@ class ModelHeader(QFrame):
 
     def _on_copy(self) -> None:
         QGuiApplication.clipboard().setText(self._copy)
-        self.copied.emit(self._copy)

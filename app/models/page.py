@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -75,14 +76,15 @@ class ModelsPage(QWidget):
         self._place()
 
     def _make_actions(self) -> None:
-        self.search_action = self._action("Search for a model", "Ctrl+F")
-        self.rescan_action = self._action("Look again at the models that are here", "F5")
-        self.folder_action = self._action("Add a model folder …")
-        self.clear_action = self._action("Forget all recent models")
+        self.search_action = self._action("Search for a model", self.start_search, "Ctrl+F")
+        self.rescan_action = self._action("Look again at the models that are here", self.rescan, "F5")
+        self.folder_action = self._action("Add a model folder …", self.list.choose_folder)
+        self.clear_action = self._action("Forget all recent models", self.recents.clear)
         self.addActions([self.quality.compare_action, self.quality.awq_action])
 
-    def _action(self, words: str, keys: str = "") -> QAction:
+    def _action(self, words: str, act: Callable[[], None], keys: str = "") -> QAction:
         action = QAction(words, self)
+        action.triggered.connect(act)
         action.setShortcut(QKeySequence(keys))
         self.addAction(action)
         return action
@@ -116,10 +118,6 @@ class ModelsPage(QWidget):
         self.tabs.setCurrentIndex(self.stack.indexOf(widget))
 
     def _connect(self) -> None:
-        self.search_action.triggered.connect(self.start_search)
-        self.rescan_action.triggered.connect(self.rescan)
-        self.folder_action.triggered.connect(self.list.choose_folder)
-        self.clear_action.triggered.connect(self.recents.clear)
         view = self.list
         view.chosen.connect(self._on_chosen)
         view.opened.connect(self._on_opened)

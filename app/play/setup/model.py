@@ -7,7 +7,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QStandardItemModel
-from PySide6.QtWidgets import QProgressBar, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app import storage
 from app.play.setup.memory import ModelBill
@@ -21,6 +21,7 @@ from app.ui.controls import DropDown, button, line_edit
 from app.ui.form import Field, Form
 from app.ui.labels import Heading, Note, Row, set_role
 from app.ui.layouts import column, held, row
+from app.ui.progress import Progress
 from app.words import SHIPPED, bytes_words, count_words, sentence
 from engine import InvalidInput, ModelSpec, Trace
 from engine.config import DTYPES, SCHEMES
@@ -67,10 +68,7 @@ class ModelPanel(QWidget):
         self.bill = ModelBill()
         self.facts = Note("model_facts")
         self.stage = Note("model_stage")
-        self.progress = QProgressBar()
-        self.progress.setObjectName("model_progress")
-        self.progress.setAccessibleName("Loading")
-        self.progress.setTextVisible(False)
+        self.progress = Progress("model_progress", "Loading")
         self.error = Note("model_error", "error")
         self.load = button("model_load", "Load", self._on_load)
         self.open = button("model_open", "Open folder…", self.choose_folder)
@@ -202,7 +200,7 @@ class ModelPanel(QWidget):
         self.progress.setVisible(loading)
         if loading:
             self.error.say("")
-            self.progress.setRange(0, 0)
+            self.progress.show_share(None)
             self.stage.say("Starting the engine …")
         else:
             self.stage.say("")
@@ -213,11 +211,7 @@ class ModelPanel(QWidget):
 
     def _on_progress(self, status: LoadStatus) -> None:
         words = status.words
-        if status.total > 0:
-            self.progress.setRange(0, 1000)
-            self.progress.setValue(round(1000 * status.done / status.total))
-        else:
-            self.progress.setRange(0, 0)
+        self.progress.show_share(status.done, status.total)
         if status.remaining is not None:
             words += f" · about {max(1, round(status.remaining))} s left"
         self.stage.say(words)
