@@ -179,7 +179,7 @@ class ModelsPage(QWidget):
         """The window closes: downloads stop, and can go on at the next start."""
         self.finder.close()
         self.downloads.close()
-        self.quality.close_down()
+        self.quality.measuring.close()
 
     def spec(self, quantization: str) -> ModelSpec | None:
         """The chosen model in a quantization, as it is to be loaded."""

@@ -29,11 +29,12 @@ class QualitySection(QObject):
         self._page, self._session = page, session
         self._spec: ModelSpec | None = None  # of the chosen model
         self.panel = QualityPanel(session)
-        self.panel.awq_asked.connect(self.make_awq)
+        self.measuring = self.panel.quality
         self.dialog: QuantizeDialog | None = None
         self.compare_action = QAction("Compare the model with its original", page)
         self.awq_action = QAction("Make an AWQ checkpoint …", page)
         self.awq_action.triggered.connect(lambda: self.make_awq(self._spec))
+        self.panel.setup.awq_asked.connect(self.awq_action.trigger)
 
     def make_awq(self, spec: ModelSpec | None) -> None:
         """Opens the dialog for this model, or the one that is open."""
@@ -46,18 +47,6 @@ class QualitySection(QObject):
         self.dialog.made.connect(self.made)
         self.dialog.finished.connect(self._on_closed)
         self.dialog.open()
-
-    @property
-    def running(self) -> bool:
-        """Whether something is being measured."""
-        return self.panel.quality.running
-
-    def stop(self) -> None:
-        self.panel.quality.cancel()
-
-    def close_down(self) -> None:
-        """The window closes."""
-        self.panel.close_down()
 
     def show_subject(self, subject: Subject, spec: ModelSpec | None) -> None:
         """The comparison is of this model, which is loaded by `spec`, or says why it cannot be."""

@@ -25,22 +25,10 @@ UP = {"divergence": "KL divergence from the original, nats, logarithmic", "perpl
 ACROSS = {"weight_bytes": "bytes of the weights", "rate": "tokens a second, one request at a time"}
 GAPS = 12, 18, 28, 42, 60, 84  # pixels of the design between a point and its words
 # where words may stand beside their point: gaps to the right and down, widths back and heights up
-BESIDE = (
-    (1, 0, 0, 0.5),
-    (-1, 0, 1, 0.5),
-    (0, -1, 0.5, 1),
-    (0, 1, 0.5, 0),
-    (0.7, -0.7, 0, 0.5),
-    (0.7, 0.7, 0, 0.5),
-    (-0.7, -0.7, 1, 0.5),
-    (-0.7, 0.7, 1, 0.5),
-)
-AXES = {
-    "divergence": "KL divergence, nats, log",
-    "perplexity": "perplexity",
-    "weight_bytes": "weights",
-    "rate": "tok/s, alone",
-}
+SIDES = (1, 0, 0, 0.5), (-1, 0, 1, 0.5), (0, -1, 0.5, 1), (0, 1, 0.5, 0)
+CORNERS = (0.7, -0.7, 0, 0.5), (0.7, 0.7, 0, 0.5), (-0.7, -0.7, 1, 0.5), (-0.7, 0.7, 1, 0.5)
+AXES = {"divergence": "KL divergence, nats, log", "perplexity": "perplexity"}
+AXES |= {"weight_bytes": "weights", "rate": "tok/s, alone"}
 
 
 class QualityPlot(Plot):
@@ -61,6 +49,7 @@ class QualityPlot(Plot):
         self.setMouseTracking(True)
 
     def show_report(self, report: QualityReport | None, up: str) -> None:
+        """`up` is "divergence" or "perplexity"."""
         self.report, self.up = report, up
         self.selected = self.hovered = -1
         self.places, self.boxes = {}, {}
@@ -76,12 +65,11 @@ class QualityPlot(Plot):
         """Values of the rows that have both, by their places."""
         if self.report is None:
             return {}
-        found = {}
-        for i, each in enumerate(rows_of(self.report)):
-            x, y = value_of(COLUMN[self.across], each), value_of(COLUMN[self.up], each)
-            if x is not None and y is not None:
-                found[i] = x, y
-        return found
+        columns = COLUMN[self.across], COLUMN[self.up]
+        found = (
+            (i, value_of(columns[0], each), value_of(columns[1], each)) for i, each in enumerate(rows_of(self.report))
+        )
+        return {i: (x, y) for i, x, y in found if x is not None and y is not None}
 
     def tooltip(self) -> str:
         lines = [f"{UP[self.up]}, against {ACROSS[self.across]}"]
@@ -187,7 +175,7 @@ class QualityPlot(Plot):
         x, y, px = place.x(), place.y(), theme.px
         bounds = plot.adjusted(px(2), 0, 0, -px(2))
         box = QRectF()
-        for gap, (right, down, back, up) in product(map(px, GAPS), BESIDE):
+        for gap, (right, down, back, up) in product(map(px, GAPS), SIDES + CORNERS):
             box = QRectF(x + right * gap - back * width, y + down * gap - up * height, width, height)
             if bounds.contains(box) and not any(box.intersects(other) for other in taken):
                 return box
@@ -197,10 +185,8 @@ class QualityPlot(Plot):
 
     def nearest(self, at: QPointF) -> int:
         """The place of the point, or of its words, that is there; -1 where none is."""
-        for i, box in self.boxes.items():
-            if box.contains(at):
-                return i
         distances = {i: math.hypot(p.x() - at.x(), p.y() - at.y()) for i, p in self.places.items()}
+        distances |= {i: 0.0 for i, box in self.boxes.items() if box.contains(at)}
         best = min(distances, key=lambda i: distances[i], default=-1)
         return best if best >= 0 and distances[best] <= theme.px(NEAR) else -1
 
@@ -220,8 +206,8 @@ class QualityPlot(Plot):
             self.chosen.emit(self.nearest(event.position()))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        order = sorted(self.points().items(), key=lambda item: item[1])
-        places = [i for i, _ in order]
+        points = self.points()
+        places = sorted(points, key=lambda i: points[i])
         step = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(Qt.Key(event.key()))
         if step is None or not places:
             super().keyPressEvent(event)

@@ -7,7 +7,7 @@ from pathlib import Path
 from time import perf_counter
 
 from PySide6.QtCore import QTimer, QUrl, Signal
-from PySide6.QtGui import QCloseEvent, QDesktopServices
+from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QLayout, QWidget
 
 from app import storage
@@ -19,8 +19,8 @@ from app.ui import theme
 from app.ui.ask_path import ask_path
 from app.ui.controls import DropDown, Number, button, line_edit
 from app.ui.dialog import Dialog
-from app.ui.labels import Note, Row, set_role
-from app.ui.layouts import held, row
+from app.ui.labels import Note, Row
+from app.ui.layouts import fill, held, row
 from app.ui.line import Line
 from app.ui.progress import Progress
 from app.ui.text_choice import TextChoice
@@ -49,11 +49,11 @@ class QuantizeDialog(Dialog):
     def __init__(self, parent: QWidget, session: Session, spec: ModelSpec | None = None) -> None:
         super().__init__(parent, "quantize_dialog", "Make an AWQ checkpoint")
         self._session = session
-        self._work = LongWork(session, self)
+        self.work = LongWork(session, self)
         self._made: Path | None = None
         self._wants_to_close = False
         self._gone = False  # closed: Qt deletes it while what it asked for may still be under way
-        self._own_folder = self._own_group = False  # whether a person chose them
+        self._own_group = False  # whether a person chose it
         self._found = RecipeCheck()
         self._asked = 0  # looks begun: only what the last one says counts
         self._settled = False
@@ -71,11 +71,11 @@ class QuantizeDialog(Dialog):
         self.status = Line("quantize_status")
         self.progress = Progress("quantize_progress", "Layers that are quantized")
         self.question = Note("quantize_question", "warning")
-        self.load = button("quantize_load", "Load it", self._on_load)
+        self.load = button("quantize_load", "Load it", self._on_load, role="primary")
         self.show_folder = button("quantize_show", "Show folder", self._on_show)
         self.stop = button("quantize_stop", "Stop and close", self._on_stop)
         self.leave = button("quantize_leave", "Close", self._on_leave)
-        self.begin = button("quantize_begin", "Make it", self._on_begin)
+        self.begin = button("quantize_begin", "Make it", self._on_begin, role="primary")
         self._lay_out()
         self._fill_models()
         self._debounce = QTimer(self, singleShot=True, interval=DEBOUNCE_MS)
@@ -105,15 +105,11 @@ class QuantizeDialog(Dialog):
             self.column.addWidget(Row(text, control, tip))
             if control is self.calibration:
                 self.column.addWidget(self.calibration_facts)
-        for widget in (self.bill, self.error, self.status, self.progress, self.question):
-            self.column.addWidget(widget)
-        self.progress.hide()
-        self.status.hide()
-        for each in (self.load, self.show_folder, self.stop, self.leave, self.begin):
+        buttons = self.load, self.show_folder, self.stop, self.leave, self.begin
+        for each in buttons:
             each.setAutoDefault(False)
-        self.column.addSpacing(4)
-        self.column.addStretch(1)
-        self.column.addLayout(row(self.load, self.show_folder, None, self.stop, self.leave, self.begin, spacing=8))
+        told = self.bill, self.error, self.status, self.progress, self.question
+        fill(self.column, *told, 4, None, row(*buttons[:2], None, *buttons[2:], spacing=8), margins=None)
 
     def _connect(self) -> None:
         self.model.activated.connect(self._on_model)
@@ -121,10 +117,9 @@ class QuantizeDialog(Dialog):
         self.group.activated.connect(self._on_group)
         self.samples.valueChanged.connect(self._on_edited)
         self.length.valueChanged.connect(self._on_edited)
-        self.out.textEdited.connect(self._on_out)
         self.out.textChanged.connect(self._on_edited)
-        self._work.progressed.connect(self._on_progress)
-        self._work.ended.connect(self._on_ended)
+        self.work.progressed.connect(self._on_progress)
+        self.work.ended.connect(self._on_ended)
         theme.changes.theme_changed.connect(self._on_theme)
 
     # -- what is chosen -------------------------------------------------------------------------------------------
@@ -141,7 +136,7 @@ class QuantizeDialog(Dialog):
         self.model.setToolTip(spec.source)
         self.calibration.choose(suited_calibration(spec.source))
         self._own_group = False
-        if not self._own_folder:
+        if not self.out.isModified():
             self.out.setText(str(suggested_folder(spec.source)))
         self._on_edited()
 
@@ -179,8 +174,8 @@ class QuantizeDialog(Dialog):
 
     def _ask_out(self) -> None:
         def take(folder: str) -> None:
-            self._own_folder = True
             self.out.setText(str(Path(folder) / suggested_folder(self.model.currentData()[0]).name))
+            self.out.setModified(True)
 
         self._ask_folder("Choose where the checkpoint's folder is made", "model/awq_folder", take)
 
@@ -195,9 +190,6 @@ class QuantizeDialog(Dialog):
         self._own_group = True
         self._on_edited()
 
-    def _on_out(self) -> None:
-        self._own_folder = True
-
     def _on_edited(self) -> None:
         self._made = None
         self._settled = False
@@ -209,13 +201,13 @@ class QuantizeDialog(Dialog):
     # -- what it will take ----------------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        if not self._gone and not self._session.closing and not self._work.running:
+        if not self._gone and not self._session.closing and not self.work.running:
             self._asked += 1
             self._session.start(self._looked(self.recipe(), self._asked))
 
     async def _looked(self, recipe: AwqRecipe, asked: int) -> None:
         found = await self._session.off_thread(lambda: checked(recipe))
-        if self._gone or asked != self._asked or self._work.running:
+        if self._gone or asked != self._asked or self.work.running:
             return
         if found.group and found.group != recipe.group and not self._own_group:
             self._own_group = True  # suits this model; whoever changes it knows why
@@ -234,9 +226,8 @@ class QuantizeDialog(Dialog):
             words = f"{found.letters:,} characters, ~{tokens:,} tokens"
             facts = words if used == tokens else f"{words}, at most {used:,} of them are used"
         if found.size:
-            bill = (
-                f"~{bytes_words(found.size)} on disk, where the original takes {bytes_words(found.original)}. {LATER}"
-            )
+            size, original = bytes_words(found.size), bytes_words(found.original)
+            bill = f"~{size} on disk, where the original takes {original}. {LATER}"
         self.calibration_facts.say(facts)
         self.bill.say(bill)
         if self._made is None:
@@ -244,17 +235,13 @@ class QuantizeDialog(Dialog):
 
     # -- the making -----------------------------------------------------------------------------------------------
 
-    @property
-    def running(self) -> bool:
-        return self._work.running
-
     def _on_begin(self) -> None:
         recipe = self.recipe()
         self.error.say("")
         self._layers_begun = 0.0
         self.progress.show_share(None)
         self.status.say("Starting …")
-        self._work.start(lambda report, cancelled: quantize_to_awq(recipe, report, cancelled))
+        self.work.start(lambda report, cancelled: quantize_to_awq(recipe, report, cancelled))
         self._show_buttons()
 
     def _on_progress(self, status: LoadStatus) -> None:
@@ -285,24 +272,20 @@ class QuantizeDialog(Dialog):
         self._show_buttons()
 
     def _show_buttons(self) -> None:
-        running, made = self._work.running, self._made is not None
-        asks = running and bool(self.question.text()) and not self._work.ending
+        running, made = self.work.running, self._made is not None
+        asks = running and bool(self.question.text()) and not self.work.ending
         for each in (self.model, self.calibration, self.group, self.samples, self.length, self.out, self.browse):
             each.setEnabled(not running)
-        self.progress.setVisible(running)
-        self.status.setVisible(running)
-        self.load.setVisible(made and not running)
-        self.show_folder.setVisible(made and not running)
+        for told in (self.progress, self.status):
+            told.setVisible(running)
+        for offered in (self.load, self.show_folder):
+            offered.setVisible(made and not running)
         self.stop.setVisible(asks)
         self.begin.setVisible(not running and not made)
         self.begin.setEnabled(self._settled and not self._found.error)
-        set_role(self.begin, "primary")
-        set_role(self.load, "primary")
-        words = "Close"
-        if running:
-            words = "Stopping …" if self._work.ending else "Go on" if asks else "Cancel"
-        self.leave.setText(words)
-        self.leave.setEnabled(not self._work.ending)
+        words = "Stopping …" if self.work.ending else "Go on" if asks else "Cancel"
+        self.leave.setText(words if running else "Close")
+        self.leave.setEnabled(not self.work.ending)
         self._fit()
 
     def _fit(self) -> None:
@@ -313,18 +296,18 @@ class QuantizeDialog(Dialog):
 
     def _on_leave(self) -> None:
         """Cancels what runs; else closes."""
-        if not self.running:
+        if not self.work.running:
             self.reject()
-        elif self.question.text():
+            return
+        if self.question.text():
             self.question.say("")
-            self._show_buttons()
         else:
-            self._work.cancel()
-            self._show_buttons()
+            self.work.cancel()
+        self._show_buttons()
 
     def _on_stop(self) -> None:
         self._wants_to_close = True
-        self._work.cancel()
+        self.work.cancel()
         self.question.say("Stopping …")
         self._show_buttons()
 
@@ -341,28 +324,17 @@ class QuantizeDialog(Dialog):
 
     def reject(self) -> None:
         """Esc and the window's cross: what runs is not thrown away without a word."""
-        if not self._keeps():
+        if not self.work.running or self._session.closing:
             super().reject()
+        elif not self.work.ending:
+            self.question.say("The checkpoint is still being made. Closing stops it, and nothing of it is kept.")
+            self._show_buttons()
+            self.stop.setFocus()
 
     def done(self, result: int) -> None:
         self._gone = True
         self._debounce.stop()
         super().done(result)
-
-    def closeEvent(self, event: QCloseEvent) -> None:
-        if self._keeps():
-            event.ignore()
-        else:
-            super().closeEvent(event)
-
-    def _keeps(self) -> bool:
-        if not self.running or self._session.closing:
-            return False
-        if not self._work.ending:
-            self.question.say("The checkpoint is still being made. Closing stops it, and nothing of it is kept.")
-            self._show_buttons()
-            self.stop.setFocus()
-        return True
 
     def _on_theme(self) -> None:
         self.setMinimumWidth(theme.px(560))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
-from app.session.estimate import free_memory, on_gpu
+from app.session import estimate
 from app.ui.facts import Cell, Facts
 from app.words import bytes_words
 from engine.checkpoints import ModelInfo
@@ -49,10 +49,9 @@ def _precision(quantization: str) -> float:
 
 def bills(info: ModelInfo, dtype: str, device: str, held: int, max_running: int, token_budget: int) -> Bills:
     """Looks at the memory and computes; blocks for milliseconds. `held` bytes are given back by the loaded model."""
-    gpu = on_gpu(device)
-    free, total = free_memory(gpu)
-    held = min(held, total - free)
-    room = DeviceMemory("cuda" if gpu else "cpu", free + held, total)
+    memory = estimate.room(device)
+    held = min(held, memory.total - memory.free)
+    room = replace(memory, free=memory.free + held)
     found = fits(info, room, dtype=dtype, max_running=max_running, token_budget=token_budget)
     return Bills(info, room, tuple(found), held)
 

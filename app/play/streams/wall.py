@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QRect, Qt, QTimer, Signal
+from PySide6.QtCore import QRect, Qt, QTimer
 from PySide6.QtGui import QPainter, QShowEvent
 from PySide6.QtWidgets import QToolButton, QWidget
 
@@ -22,16 +22,7 @@ FIGURES_MS = 100
 
 
 class StreamWall(Painted):
-    """Every stream of the bridge's trace as a card that grows, or as it stood at the scope's moment.
-
-    The signals name a request; `request_selected` gives -1 when the selection is given up.
-    """
-
-    request_selected = Signal(int)
-    request_opened = Signal(int)  # its transcript is wanted
-    stop_requested = Signal(int)
-    regenerate_requested = Signal(int)
-    follow_up_requested = Signal(int)
+    """Every stream of the bridge's trace as a card that grows, or as it stood at the scope's moment."""
 
     def __init__(self, bridge: Bridge, parent: QWidget | None = None) -> None:
         super().__init__("stream_wall", parent=parent)
@@ -56,24 +47,14 @@ class StreamWall(Painted):
         self._timer = QTimer(self, interval=FIGURES_MS)
         self._timer.timeout.connect(self._tell_figures)
         self._timer.start()
-        self.cards.request_selected.connect(self.request_selected)
-        self.cards.request_opened.connect(self.request_opened)
-        self.cards.stop_requested.connect(self.stop_requested)
-        self.cards.regenerate_requested.connect(self.regenerate_requested)
-        self.cards.follow_up_requested.connect(self.follow_up_requested)
-        self.cards.request_selected.connect(bridge.scope.select)
         self.newest.clicked.connect(self.cards.follow)
         self.cards.following_changed.connect(lambda following: self.newest.setVisible(not following))
         bridge.records_arrived.connect(self._on_records)
         bridge.trace_reset.connect(self._on_reset)
         bridge.scope.moved.connect(self._on_moved)
-        bridge.scope.selected.connect(self.select)
+        bridge.scope.selected.connect(self.cards.select)
         self._on_reset()
         self.restyle()
-
-    def select(self, request: int | None) -> None:
-        """Selects a request, as another panel has done, and shows its card; None or -1 selects none."""
-        self.cards.select(request)
 
     def _on_reset(self, trace: object = None) -> None:
         self.tally = StreamTally()
@@ -118,8 +99,7 @@ class StreamWall(Painted):
     def _tell_figures(self) -> None:
         rate, frames = self.bridge.live_rate, self.bridge.frames_per_second
         live = self.cards.ids and self.bridge.scope.following
-        text = f"{number(rate)} tok/s   {frames:.0f} fps" if live else f"{frames:.0f} fps"
-        self.figures.say(text)
+        self.figures.say(f"{number(rate)} tok/s   {frames:.0f} fps" if live else f"{frames:.0f} fps")
 
     def restyle(self) -> None:
         super().restyle()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QGuiApplication, QHideEvent, QResizeEvent, QShowEvent, QTextCharFormat
-from PySide6.QtWidgets import QBoxLayout, QLabel, QPushButton, QStackedLayout, QWidget
+from PySide6.QtWidgets import QBoxLayout, QPushButton, QStackedLayout, QWidget
 
 from app.play.states import state_color
 from app.play.transcript.card import TokenCardView
@@ -65,8 +65,7 @@ class Transcript(QWidget):
         self.request: int | None = None
         self._wanted: int | None = None
         self._stale = False
-        self.name = QLabel()
-        self.name.setObjectName("transcript_name")
+        self.name = label("", "", "transcript_name")
         self.name.setTextFormat(Qt.TextFormat.RichText)
         self.numbers = label("", "note", "transcript_metrics")
         self.numbers.setWordWrap(True)
@@ -128,12 +127,9 @@ class Transcript(QWidget):
 
     def select(self, request: int | None) -> None:
         """Shows a request, or as soon as it arrives; None or -1 shows none."""
-        self._wanted = None
-        if request is not None and request >= 0 and request not in self.bridge.requests:
-            self._wanted = request
-            return
-        request = request if request is not None and request >= 0 else None
-        if request != self.request:
+        request = None if request is None or request < 0 else request
+        self._wanted = request if request is not None and request not in self.bridge.requests else None
+        if self._wanted is None and request != self.request:
             self.request = request
             self.follow_up.clear()
             view = self.view
@@ -213,7 +209,7 @@ class Transcript(QWidget):
         if card is None:
             self.card.drop()
             return
-        box = self.text.token_rect(self.text.wanted)
+        box = self.text.token_rects(self.text.wanted)[0].toAlignedRect()
         box.moveTopLeft(self.text.viewport().mapTo(self, box.topLeft()))
         self.card.show_card(card, self.bridge.scope.origin, box)
         self.text.setAccessibleDescription(self.card.accessibleName())
@@ -249,22 +245,14 @@ class Transcript(QWidget):
         now = self.view
         if now is None:
             return
-        t = theme.current()
-        over = now.state is State.FINISHED
-        view = self.shown or now
-        color, words = theme.request_color(view.request).name(), state_words(view)
-        if self.shown is None:
-            words = "not submitted yet"
-        name = (
-            f'<span style="color:{color}">●</span>&nbsp; <b>{view.request}</b>&nbsp; '
-            f'<span style="color:{state_color(view, t).name()}">{words}</span>'
-        )
-        if name != self.name.text():
-            self.name.setText(name)
-            self.name.setAccessibleName(f"Stream {view.request}, {words}")
-        numbers = metrics_line(view) if self.shown is not None else ""
-        if numbers != self.numbers.text():
-            self.numbers.setText(numbers)
+        then, over = self.shown, now.state is State.FINISHED
+        view = then or now
+        dot, color = theme.request_color(view.request).name(), state_color(view, theme.current()).name()
+        words = state_words(view) if then is not None else "not submitted yet"
+        name = f'<span style="color:{dot}">●</span>&nbsp; <b>{view.request}</b>&nbsp; '
+        self.name.setText(f'{name}<span style="color:{color}">{words}</span>')
+        self.name.setAccessibleName(f"Stream {view.request}, {words}")
+        self.numbers.setText(metrics_line(view) if then is not None else "")
         self.error.say(view.error)
         ready = self.session.ready
         self.stop_button.setEnabled(not over and ready)
@@ -272,13 +260,8 @@ class Transcript(QWidget):
         self.copy_button.setEnabled(bool(self.sample and self.sample.text))
         self.follow_up.setEnabled(over and ready)
         self.send_button.setEnabled(over and ready and bool(self.follow_up.text().strip()))
-        if not over:
-            hint = "A follow-up can be sent when this stream has finished"
-        elif view.messages:
-            hint = "Follow up on this answer"
-        else:
-            hint = "Go on with this text"
-        self.follow_up.setPlaceholderText(hint)
+        hint = "Follow up on this answer" if view.messages else "Go on with this text"
+        self.follow_up.setPlaceholderText(hint if over else "A follow-up can be sent when this stream has finished")
 
     def _on_records(self, records: list[Record]) -> None:
         if self._wanted is not None and any(isinstance(r, Submitted) and r.request == self._wanted for r in records):

@@ -48,7 +48,7 @@ def test_prompts_stream_to_their_end_and_follow_ups_open(qtbot: QtBot, ready: Ma
     qtbot.keyClick(window.page.composer.prompt, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
     qtbot.waitUntil(lambda: len(bridge.requests) == 8 and not bridge.busy, timeout=WAIT)
     assert all(view.text for view in bridge.requests.values())
-    window.page.wall.request_opened.emit(3)
+    window.page.wall.cards.request_opened.emit(3)
     qtbot.waitUntil(window.page.transcript.isVisible)
     window.session.continue_chat(bridge.requests[3], "What then?").add_done_callback(window.page.transcript._on_created)
     qtbot.waitUntil(lambda: len(bridge.requests) == 9 and not bridge.busy, timeout=WAIT)
