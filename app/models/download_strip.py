@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtWidgets import QWidget
 
-from app.models.items import left_words, rate_words
+from app.models.items import done_words, joined, rate_words, rest_words
 from app.session.downloads import Download, Downloads, DownloadState
 from app.ui.controls import button
 from app.ui.labels import Note, set_role
@@ -12,7 +12,7 @@ from app.ui.layouts import column, row
 from app.ui.line import Line
 from app.ui.progress import Progress
 from app.ui.zoomed import zoomed
-from app.words import bytes_words, sentence
+from app.words import bytes_words, counted, sentence
 from engine.checkpoints import HubModel
 
 
@@ -33,7 +33,6 @@ class DownloadStrip(QWidget):
         beside = column(None, self.words, self.progress, None, spacing=4)
         line = zoomed(row(self.button, (beside, 1)), spacing=12)
         self.setLayout(zoomed(column(line, self.error), spacing=6))
-        self._active = False
         downloads.changed.connect(self._on_changed)
         self.hide()
 
@@ -43,17 +42,21 @@ class DownloadStrip(QWidget):
         self._model, self._hub, self._part = (source, revision), hub, part
         self._show()
 
+    @property
+    def _entry(self) -> Download | None:
+        return self._downloads.find(*self._model)
+
     def start(self) -> None:
         """Begins, or goes on."""
-        entry, hub = self._downloads.find(*self._model), self._hub
+        entry, hub = self._entry, self._hub
         if entry is not None:
             self._downloads.start(entry.id, entry.revision, entry.total)
         elif hub is not None:
             self._downloads.start(hub.id, hub.revision, hub.size)
 
     def _on_clicked(self) -> None:
-        entry = self._downloads.find(*self._model)
-        if self._active and entry is not None:
+        entry = self._entry
+        if entry is not None and entry.active:
             self._downloads.cancel(entry)
         else:
             self.start()
@@ -63,9 +66,11 @@ class DownloadStrip(QWidget):
             self._show()
 
     def _show(self) -> None:
-        entry, hub = self._downloads.find(*self._model), self._hub
+        entry, hub = self._entry, self._hub
+        self.progress.setVisible(entry is not None)
+        self.error.say(sentence(entry.error) if entry is not None else "")
         if entry is not None:
-            self.show_download(entry)
+            self._show_download(entry)
         elif hub is None or hub.problem:
             self.hide()
         else:
@@ -73,29 +78,22 @@ class DownloadStrip(QWidget):
 
     def _show_offer(self, hub: HubModel) -> None:
         """Nothing of it is here, or a part that an earlier download left."""
-        self._active = False
-        self.progress.hide()
-        self.error.say("")
-        size, files = bytes_words(hub.size), len(hub.files)
+        size, files = bytes_words(hub.size), counted(len(hub.files), "file")
         if self._part:
             self._say("Resume download", f"{bytes_words(self._part)} of {size} are here and are not fetched again")
         else:
-            words = f"{files} file{'s' if files != 1 else ''}, into the Hugging Face cache"
-            self._say(f"Download {size}" if hub.size else "Download", words)
+            self._say(f"Download {size}" if hub.size else "Download", f"{files}, into the Hugging Face cache")
 
-    def show_download(self, entry: Download) -> None:
-        self._active = entry.active
-        self.progress.show()
-        self.error.say(sentence(entry.error))
-        figures = f"{bytes_words(entry.done)} of {bytes_words(entry.total)}" if entry.total else ""
+    def _show_download(self, entry: Download) -> None:
+        figures = done_words(entry)
         match entry.state:
             case DownloadState.WAITING:
                 self._say("Cancel", "Waits for the download before it")
             case DownloadState.RUNNING if entry.cancelled.is_set():
                 self._say("Cancel", "Stopping …")
             case DownloadState.RUNNING:
-                parts = (entry.stage if not entry.total else "", figures, rate_words(entry), left_words(entry))
-                self._say("Cancel", "  ·  ".join(part for part in parts if part) or "Asking the hub …")
+                stage = entry.stage if not entry.total else ""
+                self._say("Cancel", joined(stage, figures, rate_words(entry), rest_words(entry)) or "Asking the hub …")
             case _ if entry.done:
                 self._say("Resume download", f"Stopped at {figures}; what is there is not fetched again")
             case _:
@@ -106,9 +104,8 @@ class DownloadStrip(QWidget):
     def _say(self, words: str, beside: str) -> None:
         """What the button says, and what is said beside it."""
         role = "" if words == "Cancel" else "primary"
-        if self.button.text() != words:
-            self.button.setText(words)
-            self.button.setAccessibleName("Cancel the download" if words == "Cancel" else words)
+        self.button.setText(words)
+        self.button.setAccessibleName("Cancel the download" if words == "Cancel" else words)
         if self.button.property("role") != role:
             set_role(self.button, role)
         self.button.setEnabled(True)

@@ -123,22 +123,18 @@ class ModelsList(QFrame):
         """The hub is being asked, or has answered."""
         self._searching = searching
         self.progress.setVisible(searching)
-        words = "Cancel the search" if searching else "Search the hub"
-        self.ask.setText(words)
-        self.ask.setAccessibleName(words)
+        self.ask.setText("Cancel the search" if searching else "Search the hub")
         self._place_buttons()
         if searching:
             self.note.say("")
 
     def choose_folder(self) -> None:
         """Asks for a model's folder, to be listed."""
-        ask_path(
-            self,
-            "models_folder_dialog",
-            "Add a model folder",
-            "model/folder",
-            lambda path: self.folder_added.emit(Path(path)),
-        )
+
+        def add(path: str) -> None:
+            self.folder_added.emit(Path(path))
+
+        ask_path(self, "models_folder_dialog", "Add a model folder", "model/folder", add)
 
     # -- slots ----------------------------------------------------------------------------------------------------
 
@@ -147,14 +143,15 @@ class ModelsList(QFrame):
         self.rows.set_words(words)
 
     def _on_enter(self) -> None:
-        folder = folder_reference(self.search.text())
+        words = self.search.text().strip()
+        folder = folder_reference(words)
         if folder is not None:
             self.search.clear()
             self.folder_added.emit(folder)
-        elif is_path(self.search.text()):
-            self.note.say(f"There is no folder {self.search.text().strip()}: check its path.", "warning")
-        elif self.search.text().strip():
-            self.hub_asked.emit(self.search.text().strip())
+        elif is_path(words):
+            self.note.say(f"There is no folder {words}: check its path.", "warning")
+        elif words:
+            self.hub_asked.emit(words)
 
     def _on_ask(self) -> None:
         if self._searching:
@@ -223,11 +220,9 @@ class ModelsList(QFrame):
 
     def _place_buttons(self) -> None:
         """Side by side where their words fit, else one above the other."""
-        wide = 2 * max(self.ask.sizeHint().width(), self.add.sizeHint().width()) + theme.px(8)
-        room = self.width() - theme.px(12)
-        way = QBoxLayout.Direction.LeftToRight if wide <= room else QBoxLayout.Direction.TopToBottom
-        if self._buttons.direction() is not way:
-            self._buttons.setDirection(way)
+        wide = 2 * max(self.ask.sizeHint().width(), self.add.sizeHint().width()) + theme.px(8 + 12)
+        ways = QBoxLayout.Direction
+        self._buttons.setDirection(ways.LeftToRight if wide <= self.width() else ways.TopToBottom)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Up and Down in the field go through the list."""

@@ -15,7 +15,6 @@ from app.quality.quantize_dialog import QuantizeDialog
 from app.session.session import Session
 from app.words import sentence
 from engine import ModelSpec
-from engine.checkpoints import why_unsupported
 
 
 class QualitySection(QObject):
@@ -51,11 +50,7 @@ class QualitySection(QObject):
     def show_subject(self, subject: Subject, spec: ModelSpec | None) -> None:
         """The comparison is of this model, which is loaded by `spec`, or says why it cannot be."""
         self._spec = spec
-        why = subject.error or subject.item.problem
-        if not why and subject.hub is not None:
-            why = "Download it first."
-        if not why and subject.info is not None:
-            why = why_unsupported(subject.info.model_type)
+        why = subject.error or subject.item.problem or subject.why_not
         if why or spec is None or subject.info is None:
             self.panel.show_model(None, sentence(why))
         else:

@@ -58,8 +58,7 @@ class TokenSwitch(QWidget):
     def offer(self, samples: int) -> None:
         """Another request, with so many samples; the first is on show."""
         self.samples.clear()
-        for i in range(samples):
-            self.samples.addItem(f"Sample {i + 1} of {samples}")
+        self.samples.addItems([f"Sample {i + 1} of {samples}" for i in range(samples)])
         self.samples.setVisible(samples > 1)
 
     def restyle(self) -> None:
@@ -75,8 +74,8 @@ class TokenSwitch(QWidget):
     def _turn(self) -> None:
         """The legend stands beside the controls, or below them where there is no room."""
         wide = self._controls.sizeHint().width() + self.legend.sizeHint().width() + theme.px(24)
-        beside = wide <= self.width()
-        self._line.setDirection(QBoxLayout.Direction.LeftToRight if beside else QBoxLayout.Direction.TopToBottom)
+        ways = QBoxLayout.Direction
+        self._line.setDirection(ways.LeftToRight if wide <= self.width() else ways.TopToBottom)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
