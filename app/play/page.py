@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from PySide6.QtCore import QByteArray, Qt, Signal
-from PySide6.QtGui import QAction, QKeyEvent
+from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QWidget
 
 from app import storage
@@ -139,9 +139,6 @@ class PlayPage(QWidget):
         """What no panel had a use for: the cursor's keys."""
         if not cursor_key(self._bridge.scope, event):
             super().keyPressEvent(event)
-
-    def dock_actions(self) -> list[QAction]:
-        return [dock.toggleViewAction() for dock in self.docks.values()]
 
     def _add_dock(self, name: str, title: str, content: QWidget, padding: int = 0) -> None:
         dock = self.docks[name] = Dock(f"dock_{name}", title, content, padding)

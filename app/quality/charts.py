@@ -66,10 +66,8 @@ class QualityPlot(Plot):
         if self.report is None:
             return {}
         columns = COLUMN[self.across], COLUMN[self.up]
-        found = (
-            (i, value_of(columns[0], each), value_of(columns[1], each)) for i, each in enumerate(rows_of(self.report))
-        )
-        return {i: (x, y) for i, x, y in found if x is not None and y is not None}
+        found = {i: [value_of(column, each) for column in columns] for i, each in enumerate(rows_of(self.report))}
+        return {i: (x, y) for i, (x, y) in found.items() if x is not None and y is not None}
 
     def tooltip(self) -> str:
         lines = [f"{UP[self.up]}, against {ACROSS[self.across]}"]
@@ -127,11 +125,10 @@ class QualityPlot(Plot):
     def _reference(self, painter: QPainter, plot: QRectF) -> None:
         """The original: hairlines across and up through its point."""
         place = self.places.get(0)
-        if place is None:
-            return
         painter.setPen(QPen(theme.current().edge, 1, Qt.PenStyle.DotLine))
-        painter.drawLine(QLineF(place.x(), plot.top(), place.x(), plot.bottom()))
-        if self.up == "perplexity":
+        if place is not None:
+            painter.drawLine(QLineF(place.x(), plot.top(), place.x(), plot.bottom()))
+        if place is not None and self.up == "perplexity":
             painter.drawLine(QLineF(plot.left(), place.y(), plot.right(), place.y()))
 
     def _rings(self, painter: QPainter) -> None:
@@ -152,17 +149,17 @@ class QualityPlot(Plot):
         if 0 in self.places:  # the line through the original
             taken.append(QRectF(self.places[0].x() - 1, plot.top(), 2, plot.height()))
         self.boxes = {}
-        # points in a crowd choose first: they have the fewest places to go
-        crowd = {
-            i: sum(math.hypot(p.x() - q.x(), p.y() - q.y()) < px(80) for q in self.places.values())
-            for i, p in self.places.items()
-        }
-        for i in sorted(self.places, key=lambda i: (-crowd[i], self.places[i].y())):
+
+        def urgent(i: int) -> tuple[int, float]:
+            """Points in a crowd choose first: they have the fewest places to go."""
+            near = [apart for apart in self._distances(self.places[i]).values() if apart < px(80)]
+            return -len(near), self.places[i].y()
+
+        for i in sorted(self.places, key=urgent):
             place = self.places[i]
             words = "original" if i == 0 else way_words(rows[i])
-            box = self._room(place, small.width(words), math.ceil(small.height), plot, taken)
+            box = self.boxes[i] = self._room(place, small.width(words), math.ceil(small.height), plot, taken)
             taken.append(box)
-            self.boxes[i] = box
             x, y = min(max(place.x(), box.left()), box.right()), min(max(place.y(), box.top()), box.bottom())
             if math.hypot(x - place.x(), y - place.y()) > px(14):
                 painter.setPen(QPen(t.edge, 1))
@@ -185,10 +182,12 @@ class QualityPlot(Plot):
 
     def nearest(self, at: QPointF) -> int:
         """The place of the point, or of its words, that is there; -1 where none is."""
-        distances = {i: math.hypot(p.x() - at.x(), p.y() - at.y()) for i, p in self.places.items()}
-        distances |= {i: 0.0 for i, box in self.boxes.items() if box.contains(at)}
+        distances = self._distances(at) | {i: 0.0 for i, box in self.boxes.items() if box.contains(at)}
         best = min(distances, key=lambda i: distances[i], default=-1)
         return best if best >= 0 and distances[best] <= theme.px(NEAR) else -1
+
+    def _distances(self, at: QPointF) -> dict[int, float]:
+        return {i: math.hypot(p.x() - at.x(), p.y() - at.y()) for i, p in self.places.items()}
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         hovered = self.nearest(event.position())

@@ -37,7 +37,6 @@ LATER = "How long it takes is told after the first layer."
 LETTERS = 4  # of a text a token, roughly
 DEBOUNCE_MS = 300
 FOLDER = "folder"  # the last entry of the models
-Source = tuple[str, str | None]
 
 
 class QuantizeDialog(Dialog):
@@ -58,7 +57,9 @@ class QuantizeDialog(Dialog):
         self._asked = 0  # looks begun: only what the last one says counts
         self._settled = False
         self._layers_begun = 0.0
-        self.model = DropDown("quantize_model")
+        shipped = [(e.source, e.revision) for e in shipped_models() if not e.source.endswith("awq")]
+        models = [(model_words(source), (source, revision)) for source, revision in shipped]
+        self.model = DropDown("quantize_model", [*models, ("a folder …", FOLDER)])
         self.calibration = TextChoice("quantize_calibration")
         self.calibration_facts = Note("quantize_calibration_facts")
         self.group = DropDown("quantize_group", [(f"{g} inputs share a scale", g) for g in GROUPS])
@@ -77,7 +78,6 @@ class QuantizeDialog(Dialog):
         self.leave = button("quantize_leave", "Close", self._on_leave)
         self.begin = button("quantize_begin", "Make it", self._on_begin, role="primary")
         self._lay_out()
-        self._fill_models()
         self._debounce = QTimer(self, singleShot=True, interval=DEBOUNCE_MS)
         self._debounce.timeout.connect(self._check)
         self._connect()
@@ -126,13 +126,8 @@ class QuantizeDialog(Dialog):
 
     def choose(self, spec: ModelSpec) -> None:
         """Takes this model, with what suits it."""
-        source: Source = (spec.source, spec.revision)
-        at = self._find(source)
-        if at < 0:
-            at = max(0, self.model.count() - 1)
-            self.model.insertItem(at, model_words(spec.source), source)
-        self.model.setCurrentIndex(at)
-        self._last = at
+        self._last = self._offer(model_words(spec.source), (spec.source, spec.revision))
+        self.model.setCurrentIndex(self._last)
         self.model.setToolTip(spec.source)
         self.calibration.choose(suited_calibration(spec.source))
         self._own_group = False
@@ -146,14 +141,13 @@ class QuantizeDialog(Dialog):
         sizes = int(self.group.currentData()), self.samples.value(), self.length.value()
         return AwqRecipe(source, self.calibration.text(), out, revision, *sizes)
 
-    def _find(self, source: Source) -> int:
-        return next((i for i in range(self.model.count()) if self.model.itemData(i) == source), -1)
-
-    def _fill_models(self) -> None:
-        for entry in shipped_models():
-            if not entry.source.endswith("awq"):
-                self.model.addItem(model_words(entry.source), (entry.source, entry.revision))
-        self.model.addItem("a folder …", FOLDER)
+    def _offer(self, name: str, source: tuple[str, str | None]) -> int:
+        """The place of a model in the list; it comes before the last entry where it was not there."""
+        last = self.model.count() - 1
+        at = next((i for i in range(last) if self.model.itemData(i) == source), last)
+        if at == last:
+            self.model.insertItem(at, name, source)
+        return at
 
     async def _fill_cached(self) -> None:
         """The models of the cache, which takes a moment to read."""
@@ -161,8 +155,8 @@ class QuantizeDialog(Dialog):
         if self._gone:
             return
         for entry in entries:
-            if not entry.problem and self._find((entry.source, entry.revision)) < 0:
-                self.model.insertItem(self.model.count() - 1, entry.name, (entry.source, entry.revision))
+            if not entry.problem:
+                self._offer(entry.name, (entry.source, entry.revision))
 
     def _on_model(self, index: int) -> None:
         if self.model.itemData(index) == FOLDER:

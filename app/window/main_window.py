@@ -124,7 +124,8 @@ class MainWindow(QMainWindow):
 
     def fill_menu(self) -> None:
         """The menu, once the page has all its docks."""
-        shared, docks = self.window_actions, self.page.dock_actions()
+        docks = [dock.toggleViewAction() for dock in self.page.docks.values()]
+        shared = self.window_actions
         self.menu.clear()
         self.menu.addActions(
             [self.models_action, self.open_action, self.run_action, self.live_action, self.unload_action]

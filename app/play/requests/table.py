@@ -18,7 +18,7 @@ from app.ui.font_face import Face, FontFace
 from app.ui.layouts import column, row
 from app.ui.line import Line
 from app.ui.table_view import PAD, Cells, TableView
-from app.words import duration
+from app.words import counted, duration
 from engine.trace import Ended, Record, RequestView, Step, Submitted
 
 REFRESH_MS = 200
@@ -135,13 +135,9 @@ class RequestTable(QWidget):
         self.table.viewport().update()
 
     def _on_records(self, records: list[Record]) -> None:
-        if not self.bridge.scope.following:
-            return  # the way back to what is live arranges all
-        for record in records:
-            if isinstance(record, Submitted):
-                self._new.append(record.request)
-            elif isinstance(record, Step | Ended):
-                self._stale = True
+        if self.bridge.scope.following:  # else the way back to what is live arranges all
+            self._new += [record.request for record in records if isinstance(record, Submitted)]
+            self._stale = self._stale or any(isinstance(record, Step | Ended) for record in records)
 
     def _on_reset(self, trace: object) -> None:
         self._new.clear()
@@ -181,8 +177,7 @@ class RequestTable(QWidget):
 
     def _tell_count(self) -> None:
         shown, total, scope = len(self.model.order), len(self.bridge.shown), self.bridge.scope
-        noun = "request" if total == 1 else "requests"
-        words = f"{total:,} {noun}" if shown == total else f"{shown:,} of {total:,} {noun}"
+        words = counted(total, "request") if shown == total else f"{shown:,} of {counted(total, 'request')}"
         if not scope.following:
             words = f"at {duration(max(0.0, scope.moment - scope.origin))}  ·  {words}"
         self.count.say(words)

@@ -47,11 +47,10 @@ class StreamCards(QAbstractScrollArea):
     empty = Face(13)
 
     def __init__(self, bridge: Bridge, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        hidden = Qt.ScrollBarPolicy.ScrollBarAlwaysOff
+        super().__init__(parent, horizontalScrollBarPolicy=hidden, verticalScrollBarPolicy=hidden)
         self.setObjectName("stream_cards")
         self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName("Streams")
         self.viewport().setMouseTracking(True)
@@ -63,15 +62,13 @@ class StreamCards(QAbstractScrollArea):
         self._place: dict[int, int] = {}
         self._newest = -1  # place of the latest request that has started
         self._hovered: int | None = None
-        self._columns = 1
-        self._placing = False
+        self._columns, self._placing = 1, False
         self._painter = CardPainter(NARROWEST, FEWEST_LINES)
-        bar = self.verticalScrollBar()
-        bar.valueChanged.connect(self._on_scrolled)
         # a bar over the cards' edge, so that it takes no column's room and nothing moves when it comes
-        self._bar = QScrollBar(Qt.Orientation.Vertical, self)
+        self._bar, bar = QScrollBar(Qt.Orientation.Vertical, self), self.verticalScrollBar()
         self._bar.hide()
         self._bar.valueChanged.connect(bar.setValue)
+        bar.valueChanged.connect(self._on_scrolled)
         bar.valueChanged.connect(self._bar.setValue)
         self._lay_out()
 
@@ -115,11 +112,10 @@ class StreamCards(QAbstractScrollArea):
         if started >= 0:
             self._newest = max(self._newest, self._place.get(started, -1))
         if self.following:
-            self._follow()
-        first, last = self._in_sight()
+            self._scroll(max(self.verticalScrollBar().value(), self._end()))
         # one rectangle: a painter clipped to many is slower than one that paints a few cards too many
         dirty = QRect()
-        for place in range(first, last):
+        for place in range(*self._in_sight()):
             if self.ids[place] in requests:
                 dirty = dirty.united(self._rect(place))
         self.viewport().update(dirty)
@@ -189,10 +185,7 @@ class StreamCards(QAbstractScrollArea):
             each.setSingleStep(pitch)
         self._placing = False
         self._bar.setVisible(bar.maximum() > 0)
-        if top is not None:
-            self._scroll(top // self._columns * pitch)
-        if self.following:
-            self._follow()
+        self._scroll(max(bar.value(), self._end()) if top is None else top // self._columns * pitch)
 
     @property
     def _pitch(self) -> int:
@@ -213,8 +206,7 @@ class StreamCards(QAbstractScrollArea):
 
     def request_at(self, point: QPoint) -> int | None:
         """The request whose card is under a point of the viewport."""
-        first, last = self._in_sight()
-        return next((self.ids[i] for i in range(first, last) if self._rect(i).contains(point)), None)
+        return next((self.ids[i] for i in range(*self._in_sight()) if self._rect(i).contains(point)), None)
 
     # -- scrolling ------------------------------------------------------------------------------------------------
 
@@ -223,9 +215,6 @@ class StreamCards(QAbstractScrollArea):
         row = max(self._newest, 0) // self._columns + 2
         value = row * self._pitch - theme.px(GAP) - self.viewport().height()
         return min(max(0, value), self.verticalScrollBar().maximum())
-
-    def _follow(self) -> None:
-        self._scroll(max(self.verticalScrollBar().value(), self._end()))
 
     def follow(self) -> None:
         """Goes to the newest request and follows it."""
@@ -269,14 +258,13 @@ class StreamCards(QAbstractScrollArea):
             write_middle(painter, self.viewport().rect(), EMPTY, self.empty, margin=24)
             return
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        requests, current = self.bridge.shown, self.current
-        first, last = self._in_sight()
-        for place in range(first, last):
+        requests = self.bridge.shown
+        for place in range(*self._in_sight()):
             rect, request = self._rect(place), self.ids[place]
             view = requests.get(request)
             if view is not None and region.intersects(rect):
-                selected, dimmed = request == current, current is not None and request != current
-                hovered = request == self._hovered
+                selected, hovered = request == self.current, request == self._hovered
+                dimmed = self.current is not None and not selected
                 self._painter.paint(painter, rect, view, selected=selected, dimmed=dimmed, hovered=hovered)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:

@@ -30,7 +30,6 @@ class StreamWall(Painted):
         self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)  # else all that is behind it paints for each frame
         self.tally = StreamTally()
         self._moved = False  # while it could not be seen
-        self.title = label("Streams", "brand")
         self.counts = Parts("stream_counts")
         self.figures = Line("stream_figures", Qt.AlignmentFlag.AlignRight)
         self.newest = QToolButton()
@@ -41,7 +40,7 @@ class StreamWall(Painted):
         self.newest.hide()
         self.figures.setToolTip("Output tokens of the last second, as the engine gave them · frames the window painted")
         self.cards = StreamCards(bridge)
-        self._head = row(self.title, (self.counts, 1), self.newest, self.figures)
+        self._head = row(label("Streams", "brand"), (self.counts, 1), self.newest, self.figures)
         self._column = column(self._head, (self.cards, 1))
         self.setLayout(self._column)
         self._timer = QTimer(self, interval=FIGURES_MS)

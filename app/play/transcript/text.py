@@ -40,14 +40,11 @@ class TokenText(QPlainTextEdit):
     token_chosen = Signal(int)  # clicked, or Enter
 
     def __init__(self) -> None:
-        super().__init__()
+        flags = Qt.TextInteractionFlag
+        super().__init__(undoRedoEnabled=False, readOnly=True)
+        self.setTextInteractionFlags(flags.TextSelectableByMouse | flags.TextSelectableByKeyboard)
         self.setObjectName("transcript_text")
         self.setAccessibleName("Transcript")
-        self.setReadOnly(True)
-        self.setUndoRedoEnabled(False)
-        self.setTextInteractionFlags(
-            Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
-        )
         self.viewport().setMouseTracking(True)
         self.mode = TokenMode.TEXT
         self.token = self.pointed = -1
@@ -95,8 +92,7 @@ class TokenText(QPlainTextEdit):
         self._base = self._cursor(END).position()
         self._starts = Column(np.int64)  # [characters + 1]: where in the document each one begins, from `_base`
         self._starts.append(0)
-        self._kinds = np.zeros(0, np.uint8)
-        self._text, self._ends, self.said = "", NONE, 0
+        self._kinds, self._ends, self._text, self.said = np.zeros(0, np.uint8), NONE, "", 0
         self._caret(-1)
 
     def show_answer(self, text: str, ends: Array, classes: Array, said: int) -> None:
@@ -140,12 +136,9 @@ class TokenText(QPlainTextEdit):
         for begin, end in _runs(kinds[first:last]):
             begin, end = first + begin, first + end
             if (kinds[begin:end] != self._kinds[begin:end]).any():
-                self._select(cursor, int(self._units[begin]), int(self._units[end]))
+                cursor.setPosition(self._base + int(self._units[begin]))
+                cursor.setPosition(self._base + int(self._units[end]), Keep)
                 cursor.setCharFormat(self._formats[int(kinds[begin])])
-
-    def _select(self, cursor: QTextCursor, begin: int, end: int) -> None:
-        cursor.setPosition(self._base + begin)
-        cursor.setPosition(self._base + end, Keep)
 
     # -- tokens ---------------------------------------------------------------------------------------------------
 

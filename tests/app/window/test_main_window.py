@@ -170,7 +170,7 @@ def test_everything_that_can_be_used_has_a_name_and_can_be_reached_by_keyboard(
 def test_docks_close_come_back_and_keep_their_place(qtbot: QtBot, window: MainWindow, bridge: Bridge) -> None:
     page = window.page
     page.docks["live"].close()
-    toggles = {a.text(): a for a in page.dock_actions()}
+    toggles = {a.text(): a for a in (dock.toggleViewAction() for dock in page.docks.values())}
     assert not toggles["Live figures"].isChecked()
     page.keep_layout()
     kept = MainWindow(Session(), bridge)
