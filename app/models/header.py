@@ -51,10 +51,6 @@ class FactGrid(QWidget):
         self.updateGeometry()
         self._place(self.width(), move=True)
 
-    def words(self) -> list[str]:
-        """What can be read: "name: value"."""
-        return [f"{name.text()}: {value.text()}" for name, value in self.cells if not name.isHidden()]
-
     def _place(self, width: int, *, move: bool) -> int:
         """Gives columns of one width to as many cells as fit; a value too wide takes two. Returns the height."""
         px, gap = theme.px, theme.px(16)
@@ -77,9 +73,6 @@ class FactGrid(QWidget):
                 value.setGeometry(x, y + upper + px(1), wide, lower)
             at += span
         return y + high
-
-    def hasHeightForWidth(self) -> bool:
-        return True
 
     def heightForWidth(self, width: int) -> int:
         return self._place(width, move=False)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QEvent, QItemSelectionModel, QModelIndex, QObject, QPoint, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import QAbstractItemView, QBoxLayout, QFrame, QListView, QMenu
+from PySide6.QtWidgets import QBoxLayout, QFrame, QListView, QMenu
 
 from app.models.items import Item, RowKey, Section
 from app.models.reference import folder_reference, is_path
@@ -25,35 +25,20 @@ EMPTY = "Nothing here has these words. Enter searches the hub for them."
 KEYS = (Qt.Key.Key_Down, Qt.Key.Key_Up, Qt.Key.Key_PageDown, Qt.Key.Key_PageUp)
 
 
-class _View(QListView):
-    """Knows the keys that are for the row: Enter, Delete."""
-
-    opened = Signal()
-    removed = Signal()
-
-    def __init__(self, rows: ModelRows) -> None:
-        super().__init__()
-        self.setObjectName("models_list")
-        self.setProperty("role", "list")
-        self.setAccessibleName("Models")
-        self.setModel(rows)
-        self.setItemDelegate(RowPainter(rows))
-        self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setMouseTracking(True)
-        self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        self.doubleClicked.connect(self.opened)
-        theme.changes.theme_changed.connect(self.doItemsLayout)
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        match event.key():
-            case Qt.Key.Key_Return | Qt.Key.Key_Enter:
-                self.opened.emit()
-            case Qt.Key.Key_Delete | Qt.Key.Key_Backspace:
-                self.removed.emit()
-            case _:
-                super().keyPressEvent(event)
+def list_view(rows: ModelRows) -> QListView:
+    view = QListView()
+    view.setObjectName("models_list")
+    view.setProperty("role", "list")
+    view.setAccessibleName("Models")
+    view.setModel(rows)
+    view.setItemDelegate(RowPainter(rows))
+    view.setEditTriggers(QListView.EditTrigger.NoEditTriggers)
+    view.setVerticalScrollMode(QListView.ScrollMode.ScrollPerPixel)
+    view.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+    view.setMouseTracking(True)
+    view.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+    theme.changes.theme_changed.connect(view.doItemsLayout)
+    return view
 
 
 class ModelsList(QFrame):
@@ -86,7 +71,7 @@ class ModelsList(QFrame):
         self.progress.show_share(None)
         self.progress.hide()
         self.note = Note("models_search_note")
-        self.view = _View(rows)
+        self.view = list_view(rows)
         self.empty = label(EMPTY, "secondary", "models_empty")
         self.empty.setWordWrap(True)
         self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
@@ -95,10 +80,10 @@ class ModelsList(QFrame):
         self.setLayout(zoomed(column(*parts), (8, 12, 4, 8), 8))
         self.search.textChanged.connect(self._on_typed)
         self.search.returnPressed.connect(self._on_enter)
-        self.search.installEventFilter(self)
+        for keyed in (self.search, self.view):
+            keyed.installEventFilter(self)
         self.view.selectionModel().currentChanged.connect(self._on_current)
-        self.view.opened.connect(self._on_opened)
-        self.view.removed.connect(self._on_removed)
+        self.view.doubleClicked.connect(self._on_opened)
         self.view.customContextMenuRequested.connect(self._on_menu)
         rows.modelReset.connect(self._on_reset)
         theme.changes.theme_changed.connect(self._place_buttons)
@@ -225,11 +210,19 @@ class ModelsList(QFrame):
         self._buttons.setDirection(ways.LeftToRight if wide <= self.width() else ways.TopToBottom)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Up and Down in the field go through the list."""
-        if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress and event.key() in KEYS:
-            if not self.view.currentIndex().isValid() and self.rows.find().isValid():
-                self.view.setCurrentIndex(self.rows.find())
-            else:
-                self.view.keyPressEvent(event)
-            return True
-        return super().eventFilter(watched, event)
+        """Up and Down in the field go through the list; Enter and Delete in the list are for the row."""
+        if not isinstance(event, QKeyEvent) or event.type() != QEvent.Type.KeyPress:
+            return super().eventFilter(watched, event)
+        match event.key():
+            case Qt.Key.Key_Return | Qt.Key.Key_Enter if watched is self.view:
+                self._on_opened()
+            case Qt.Key.Key_Delete | Qt.Key.Key_Backspace if watched is self.view:
+                self._on_removed()
+            case key if watched is self.search and key in KEYS:
+                if not self.view.currentIndex().isValid() and self.rows.find().isValid():
+                    self.view.setCurrentIndex(self.rows.find())
+                else:
+                    self.view.keyPressEvent(event)
+            case _:
+                return super().eventFilter(watched, event)
+        return True

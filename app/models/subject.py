@@ -26,11 +26,6 @@ class Subject:
     error: str = ""
 
     @property
-    def here(self) -> bool:
-        """Whether its weights are on this machine."""
-        return self.hub is None and not self.item.problem
-
-    @property
     def why_not(self) -> str:
         """Why it cannot be loaded as it is; "" where it can, or nothing is known yet."""
         if self.hub is not None:

@@ -98,8 +98,8 @@ class Composer(QFrame):
         self._telling.timeout.connect(self._tell)
         for signal in (self.prompt.textChanged, self.system.textChanged, self.count.valueChanged):
             signal.connect(self._on_edited)
-        for toggle in (self.use_system, self.chat, self.each_line):
-            toggle.toggled.connect(self._on_edited)
+        for choice in (self.use_system, self.chat, self.each_line):
+            choice.toggled.connect(self._on_edited)
         self.use_system.toggled.connect(self._on_use_system)
         for edit in (self.prompt, self.system):
             edit.file_dropped.connect(self.path_dropped)

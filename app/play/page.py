@@ -165,7 +165,7 @@ class PlayPage(QWidget):
 
     def _on_follow_up(self, request: int) -> None:
         self._on_opened(request)
-        self.transcript.ask()
+        self.transcript.follow_up.setFocus(Qt.FocusReason.ShortcutFocusReason)
 
     def _on_created(self, request: int) -> None:
         self._awaited = request

@@ -136,10 +136,6 @@ class Transcript(QWidget):
             self.switch.offer(len(view.samples) if view is not None else 1)
             self._rewrite()
 
-    def ask(self) -> None:
-        """Puts the cursor where a follow-up is written."""
-        self.follow_up.setFocus(Qt.FocusReason.ShortcutFocusReason)
-
     # -- the text -------------------------------------------------------------------------------------------------
 
     def _rewrite(self) -> None:

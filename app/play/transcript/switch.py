@@ -63,9 +63,6 @@ class TokenLegend(Painted):
             x += wide + px(GAP)
         return boxes
 
-    def hasHeightForWidth(self) -> bool:
-        return True
-
     def heightForWidth(self, width: int) -> int:
         boxes = self._boxes(width)
         return math.ceil(boxes[-1].bottom()) if boxes else 0

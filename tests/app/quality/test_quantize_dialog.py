@@ -227,12 +227,12 @@ def test_the_models_page_opens_it_once_and_closing_the_window_ends_what_is_measu
     dialog.reject()
     assert section.dialog is None
     section.panel.begin.click()
-    assert section.running
+    assert section.measuring.running
     window._on_escape()
-    qtbot.waitUntil(lambda: not section.running, timeout=WAIT)
+    qtbot.waitUntil(lambda: not section.measuring.running, timeout=WAIT)
     assert section.panel.note.text().startswith("Cancelled")
     section.panel.begin.click()
-    assert section.running
+    assert section.measuring.running
     with qtbot.waitSignal(window.closed, timeout=WAIT):
         window.close()
     assert not section.panel.quality.running
