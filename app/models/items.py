@@ -87,15 +87,9 @@ class Item:
         return self.section in (Section.RECENT, Section.FOLDERS, Section.DOWNLOADS)
 
     def mark(self, loaded: bool) -> Mark:
-        if loaded:
-            return Mark.LOADED
-        if self.partial:
-            return Mark.PARTIAL
-        if self.problem:
-            return Mark.PROBLEM
-        if self.unsupported:
-            return Mark.UNSUPPORTED
-        return Mark.HERE if self.here else Mark.NONE
+        told: dict[Mark, object] = {Mark.LOADED: loaded, Mark.PARTIAL: self.partial, Mark.PROBLEM: self.problem}
+        told |= {Mark.UNSUPPORTED: self.unsupported, Mark.HERE: self.here}
+        return next((mark for mark, counts in told.items() if counts), Mark.NONE)
 
     def words(self, loaded: bool = False) -> str:
         """The whole row, as it is read aloud."""

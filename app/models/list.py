@@ -187,12 +187,11 @@ class ModelsList(QFrame):
         def add(words: str, act: Callable[[], object]) -> None:
             menu.addAction(words).triggered.connect(lambda: act())
 
-        if item is not None:
-            if item.removable:
-                add("Remove from the list\tDel", lambda: self.removed.emit(item))
-            if item.entry is not None and item.entry.place is Place.CACHE:
-                add("Delete from this machine…", lambda: self.deletion_asked.emit(item))
-            menu.addSeparator()
+        if item is not None and item.removable:
+            add("Remove from the list\tDel", lambda: self.removed.emit(item))
+        if item is not None and item.entry is not None and item.entry.place is Place.CACHE:
+            add("Delete from this machine…", lambda: self.deletion_asked.emit(item))
+        menu.addSeparator()
         add("Add a folder…", self.choose_folder)
         add("Look again at what is here\tF5", self.rescan_asked.emit)
         if self.rows.items(Section.RECENT):

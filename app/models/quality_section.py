@@ -32,16 +32,16 @@ class QualitySection(QObject):
         self.dialog: QuantizeDialog | None = None
         self.compare_action = QAction("Compare the model with its original", page)
         self.awq_action = QAction("Make an AWQ checkpoint …", page)
-        self.awq_action.triggered.connect(lambda: self.make_awq(self._spec))
+        self.awq_action.triggered.connect(self._make_awq)
         self.panel.setup.awq_asked.connect(self.awq_action.trigger)
 
-    def make_awq(self, spec: ModelSpec | None) -> None:
-        """Opens the dialog for this model, or the one that is open."""
+    def _make_awq(self) -> None:
+        """Opens the dialog for the chosen model, or the one that is open."""
         if self.dialog is not None:
             self.dialog.raise_()
             self.dialog.activateWindow()
             return
-        self.dialog = QuantizeDialog(self._page.window(), self._session, spec)
+        self.dialog = QuantizeDialog(self._page.window(), self._session, self._spec)
         self.dialog.load_asked.connect(self.load_asked)
         self.dialog.made.connect(self.made)
         self.dialog.finished.connect(self._on_closed)

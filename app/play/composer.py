@@ -195,11 +195,8 @@ class Composer(QFrame):
 
     def _on_state(self, state: SessionState) -> None:
         self.send_button.setEnabled(state is SessionState.READY)
-        waiting = {
-            SessionState.LOADING: "The model is loading",
-            SessionState.EMPTY: "Load a model first",
-            SessionState.DIED: "The engine has died: restart it first",
-        }
+        waiting = {SessionState.LOADING: "The model is loading", SessionState.EMPTY: "Load a model first"}
+        waiting[SessionState.DIED] = "The engine has died: restart it first"
         self.send_button.setToolTip(waiting.get(state, "Send (Ctrl+Enter)"))
         if state is SessionState.READY:
             self.message.say("")

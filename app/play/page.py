@@ -24,7 +24,6 @@ from app.ui import theme
 from app.ui.dock import Dock
 from app.ui.labels import Hairline
 from app.ui.layouts import Scrolled, column
-from engine import ModelSpec
 
 LAYOUT_KEY, LAYOUT_VERSION = "play/layout", 2
 INSIDE_KEY = "play/inside"
@@ -65,7 +64,7 @@ class PlayPage(QWidget):
         self.setLayout(column((self.area, 1), self.cursor_bar, self.composer, margins=(8, 8, 8, 8), spacing=8))
         theme.changes.theme_changed.connect(self._on_theme)
         self._on_theme()
-        self.model.load_asked.connect(self._on_load_asked)
+        self.model.load_asked.connect(lambda spec: session.start(session.load(spec, session.config)))
         self.wall.cards.stop_requested.connect(lambda request: session.stop([request]))
         self.wall.cards.regenerate_requested.connect(lambda request: session.regenerate(bridge.requests[request]))
 
@@ -153,9 +152,6 @@ class PlayPage(QWidget):
     def _on_theme(self) -> None:
         bar = self._setup_scroll.verticalScrollBar().sizeHint().width()
         self._setup_scroll.setMinimumWidth(self._setup_scroll.sheet.minimumSizeHint().width() + bar)
-
-    def _on_load_asked(self, spec: ModelSpec) -> None:
-        self._session.start(self._session.load(spec, self._session.config))
 
     def _on_opened(self, request: int) -> None:
         self._bridge.scope.select(request)

@@ -73,7 +73,7 @@ class QualitySession(QObject):
         self._work.ended.connect(self._on_ended)
         session.measuring = self
         self._reports: dict[tuple[str, str | None], list[QualityReport | None]] = defaultdict(list)  # of each model
-        self._measured: Subject | None = None  # what is being measured
+        self.measured: Subject | None = None  # what is being measured; it need not be what is on show
         self._progress = _Progress(1)
         self._share = 0.0
         self._begun = 0.0
@@ -134,11 +134,6 @@ class QualitySession(QObject):
     def ending(self) -> bool:
         return self._work.ending
 
-    @property
-    def measured(self) -> Subject | None:
-        """The model that is being measured; it need not be the one on show."""
-        return self._measured if self.running else None
-
     def refusal(self, plan: Plan) -> str:
         """Why this cannot be measured now; "" where it can."""
         subject = self.subject
@@ -163,7 +158,7 @@ class QualitySession(QObject):
             self.told.emit(why, "error")
             return
         specs = [way.spec for way in subject.ways if way.key in plan.ways]
-        self._measured, self._progress = subject, _Progress(1 + len(specs))
+        self.measured, self._progress = subject, _Progress(1 + len(specs))
         self._share, self._begun = 0.0, perf_counter()
         work = partial(measure_quality, specs, subject.original, text=plan.text, tokens=plan.tokens)
         self._work.start(lambda report, cancelled: work(report=report, cancelled=cancelled))
@@ -190,7 +185,7 @@ class QualitySession(QObject):
         self.progressed.emit(words, self._share)
 
     def _on_ended(self, outcome: Outcome) -> None:
-        subject, self._measured = self._measured, None
+        subject, self.measured = self.measured, None
         self.phase_changed.emit()
         if subject is None:
             return

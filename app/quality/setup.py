@@ -74,7 +74,7 @@ class QualitySetup(QWidget):
             box = self.boxes[way.key]
             box.setEnabled(not way.reason)
             box.setChecked(not way.reason and way.key not in off)
-            tip = f"{sentence(way.sentence)}.\n{sentence(way.reason)}" if way.reason else sentence(way.sentence) + "."
+            tip = f"{sentence(way.sentence)}.\n{sentence(way.reason)}".strip()
             box.setToolTip(tip)
             box.setAccessibleDescription(tip)
         if fresh:

@@ -53,7 +53,8 @@ class RequestModel(SortedModel[RequestView]):
     def __init__(self, bridge: Bridge) -> None:
         super().__init__(COLUMNS)
         self.bridge = bridge
-        self._then: dict[int, RequestView] = {}  # worked out for a moment in the past
+        self._then: dict[int, RequestView] = {}  # worked out for the moment on show, where that is in the past
+        bridge.scope.moved.connect(self._then.clear)
         self._words = ""
 
     def row_of(self, key: int) -> RequestView | None:
@@ -64,10 +65,6 @@ class RequestModel(SortedModel[RequestView]):
         if view is not None:
             self._then[key] = view
         return view
-
-    def forget_moment(self) -> None:
-        """Another moment is on show."""
-        self._then.clear()
 
     def tip(self, row: RequestView, column: int) -> str:
         return "" if COLUMNS[column].right else COLUMNS[column].words(row)

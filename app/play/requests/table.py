@@ -131,7 +131,6 @@ class RequestTable(QWidget):
 
     def _on_moved(self) -> None:
         self._moved = True
-        self.model.forget_moment()
         self.table.viewport().update()
 
     def _on_records(self, records: list[Record]) -> None:

@@ -15,8 +15,9 @@ from app.ui.labels import label
 from app.ui.layouts import column, row
 from app.ui.line import Line, Parts
 from app.ui.painted import Painted
+from app.ui.zoomed import zoomed
 from app.words import duration, number
-from engine.trace import Record, Submitted
+from engine.trace import Record
 
 FIGURES_MS = 100
 
@@ -40,9 +41,8 @@ class StreamWall(Painted):
         self.newest.hide()
         self.figures.setToolTip("Output tokens of the last second, as the engine gave them · frames the window painted")
         self.cards = StreamCards(bridge)
-        self._head = row(label("Streams", "brand"), (self.counts, 1), self.newest, self.figures)
-        self._column = column(self._head, (self.cards, 1))
-        self.setLayout(self._column)
+        head = zoomed(row(label("Streams", "brand"), (self.counts, 1), self.newest, self.figures), (2, 2, 2, 2), 12)
+        self.setLayout(zoomed(column(head, (self.cards, 1)), spacing=6))
         self._timer = QTimer(self, interval=FIGURES_MS)
         self._timer.timeout.connect(self._tell_figures)
         self._timer.start()
@@ -65,13 +65,11 @@ class StreamWall(Painted):
         self.tally.feed(records)
         if not self.bridge.scope.following:
             return
-        touched, new = touched_by(records), any(isinstance(record, Submitted) for record in records)
-        if new:
-            self.cards.show_first(self.tally.ids, len(self.tally.ids))
+        touched = touched_by(records)
+        self.cards.show_first(self.tally.ids, len(self.tally.ids))
         if touched:
             self.cards.changed(touched, self.tally.at().newest)
-        if new or touched:
-            self._tell_counts()
+        self._tell_counts()
 
     def _on_moved(self) -> None:
         if self.isVisible():
@@ -102,11 +100,7 @@ class StreamWall(Painted):
 
     def restyle(self) -> None:
         super().restyle()
-        px = theme.px
-        self.figures.set_width(px(150))
-        self._head.setSpacing(px(12))
-        self._head.setContentsMargins(px(2), px(2), px(2), px(2))
-        self._column.setSpacing(px(6))
+        self.figures.set_width(theme.px(150))
         self.cards.refresh()
 
     def showEvent(self, event: QShowEvent) -> None:

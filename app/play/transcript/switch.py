@@ -15,6 +15,7 @@ from app.ui.controls import DropDown, button
 from app.ui.font_face import Face
 from app.ui.layouts import fill, panel, row
 from app.ui.painted import Painted
+from app.ui.zoomed import zoomed
 
 KEY = "transcript/tokens"
 TIPS = {
@@ -121,8 +122,10 @@ class TokenSwitch(QWidget):
         self.legend = TokenLegend()
         self.legend.hide()
         self._controls = row(frame, self.samples, None)
-        self._line = fill(QBoxLayout(QBoxLayout.Direction.LeftToRight), self._controls, (self.legend, 1))
+        line = fill(QBoxLayout(QBoxLayout.Direction.LeftToRight), self._controls, (self.legend, 1))
+        self._line = zoomed(line, spacing=8)
         self.setLayout(self._line)
+        theme.changes.theme_changed.connect(self._turn)
         self.modes.idClicked.connect(self._on_mode)
         self.samples.activated.connect(lambda place: self.sample_changed.emit())
 
@@ -135,11 +138,6 @@ class TokenSwitch(QWidget):
         self.samples.clear()
         self.samples.addItems([f"Sample {i + 1} of {samples}" for i in range(samples)])
         self.samples.setVisible(samples > 1)
-
-    def restyle(self) -> None:
-        """The theme or the zoom is another."""
-        self._line.setSpacing(theme.px(8))
-        self._turn()
 
     def say(self, median: str = "", ttft: str = "", together: bool = False) -> None:
         """The legend of the mode, with the median ITL and the TTFT in words, and whether any tokens came together."""

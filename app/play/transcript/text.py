@@ -68,9 +68,7 @@ class TokenText(QPlainTextEdit):
         self._kinds = np.full_like(self._kinds, UNKNOWN)
         self.setCursorWidth(1 if mode is TokenMode.TEXT else 0)  # else the caret is the token's frame
         self.viewport().unsetCursor()
-        self._point(-1)
-        if mode is TokenMode.TEXT:
-            self._caret(-1)
+        self._mark(-1 if mode is TokenMode.TEXT else self.token, -1)
 
     def write(self, text: str, form: QTextCharFormat, apart: bool = False) -> None:
         """A new paragraph at the end, with an empty one before it if `apart`."""
@@ -82,8 +80,7 @@ class TokenText(QPlainTextEdit):
     def forget(self) -> None:
         """Empties itself: what was shown is another text."""
         self._text, self._ends, self.said = "", NONE, 0  # before anyone is told
-        self._point(-1)
-        self._caret(-1)
+        self._mark(-1, -1)
         self.clear()
         self.begin()
 
@@ -93,7 +90,7 @@ class TokenText(QPlainTextEdit):
         self._starts = Column(np.int64)  # [characters + 1]: where in the document each one begins, from `_base`
         self._starts.append(0)
         self._kinds, self._ends, self._text, self.said = np.zeros(0, np.uint8), NONE, "", 0
-        self._caret(-1)
+        self._mark(-1, self.pointed)
 
     def show_answer(self, text: str, ends: Array, classes: Array, said: int) -> None:
         """Shows an answer that begins with the one before: `ends` [tokens] of the tokens' parts in characters, their
@@ -199,7 +196,7 @@ class TokenText(QPlainTextEdit):
     def go(self, token: int) -> None:
         """Puts the caret on a token and shows it; -1 takes it away."""
         token = min(token, self.tokens - 1)
-        self._caret(token)
+        self._mark(token, self.pointed)
         if token >= 0:
             box = self.cursorRect(self._cursor(self.units(token)[0]))
             height, bar = self.viewport().height(), self.verticalScrollBar()
@@ -213,15 +210,10 @@ class TokenText(QPlainTextEdit):
         cursor.setPosition(min(position, self.document().characterCount() - 1))
         return cursor
 
-    def _caret(self, token: int) -> None:
-        if token != self.token:
-            self.token = token
-            self.viewport().update()
-            self.token_changed.emit(self.wanted)
-
-    def _point(self, token: int) -> None:
-        if token != self.pointed:
-            self.pointed = token
+    def _mark(self, token: int, pointed: int) -> None:
+        """Where the caret and the pointer are now."""
+        if (token, pointed) != (self.token, self.pointed):
+            self.token, self.pointed = token, pointed
             self.viewport().update()
             self.token_changed.emit(self.wanted)
 
@@ -270,7 +262,7 @@ class TokenText(QPlainTextEdit):
         super().mouseMoveEvent(event)
         over = self.mode is not TokenMode.TEXT and not event.buttons()
         token = self.token_under(event.position().toPoint()) if over else -1
-        self._point(token)
+        self._mark(self.token, token)
         shape = Qt.CursorShape.PointingHandCursor if token >= 0 else Qt.CursorShape.IBeamCursor
         self.viewport().setCursor(shape)
 
@@ -285,17 +277,17 @@ class TokenText(QPlainTextEdit):
         clicked = pressed is not None and (point - pressed).manhattanLength() < QApplication.startDragDistance()
         token = self.token_under(point) if clicked and self.mode is not TokenMode.TEXT else -1
         if token >= 0:
-            self._caret(token)
+            self._mark(token, self.pointed)
             self.token_chosen.emit(token)
 
     def leaveEvent(self, event: QEvent) -> None:
         super().leaveEvent(event)
-        self._point(-1)
+        self._mark(self.token, -1)
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
         super().focusOutEvent(event)
         if event.reason() not in (Qt.FocusReason.ActiveWindowFocusReason, Qt.FocusReason.PopupFocusReason):
-            self._caret(-1)
+            self._mark(-1, self.pointed)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
