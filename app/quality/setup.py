@@ -36,7 +36,7 @@ class QualitySetup(QWidget):
         super().__init__()
         self.setObjectName("quality_setup")
         self._subject: Subject | None = None
-        self._unticked: dict[tuple[str, str | None], set[str]] = defaultdict(set)  # by model: what a person did
+        self._unticked: dict[tuple[str, str | None], set[str]] = defaultdict(set)  # by model: what a person unticked
         self._showing = False
         self.boxes: dict[str, TickBox] = {}
         self._flow = Flow()

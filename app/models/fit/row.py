@@ -287,8 +287,8 @@ class FitRow(_Columned):
         room = self.room
         parts = {"in use by others": room.total - room.free, "weights": fit.weights, "activations": fit.activations}
         parts |= {"KV pool": fit.pool, "free": max(0, room.free - fit.weights - fit.activations - fit.pool)}
-        parts["of"] = room.total
-        return ", ".join(f"{name} {bytes_words(count)}" for name, count in parts.items())
+        said = ", ".join(f"{name} {bytes_words(count)}" for name, count in parts.items())
+        return f"{said}, of {bytes_words(room.total)}"
 
     # -- keys and pointer -----------------------------------------------------------------------------------------
 
