@@ -37,14 +37,12 @@ class Deletion(QObject):
         except (InvalidInput, OSError) as error:
             self._notice.tell("error", f"{entry.name} cannot be deleted", sentence(str(error)))
             return
-        box = QMessageBox(self._window)
+        question, cancel = f"Delete {entry.name} from this machine?", QMessageBox.StandardButton.Cancel
+        box = QMessageBox(QMessageBox.Icon.NoIcon, "Delete a model", question, cancel, self._window)
         box.setObjectName("delete_dialog")
-        box.setWindowTitle("Delete a model")
-        box.setText(f"Delete {entry.name} from this machine?")
         box.setInformativeText(f"This frees {bytes_words(freed)}. It can be downloaded again.")
         delete = box.addButton("Delete", QMessageBox.ButtonRole.DestructiveRole)
-        box.addButton(QMessageBox.StandardButton.Cancel)
-        box.setDefaultButton(QMessageBox.StandardButton.Cancel)
+        box.setDefaultButton(cancel)
         box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         delete.clicked.connect(lambda: self._session.start(self._delete(entry)))
         box.open()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtWidgets import QWidget
 
-from app.models.items import left_words, rate_words
+from app.models.items import done_words, joined, rate_words, rest_words
 from app.session.downloads import Download, Downloads, DownloadState
 from app.ui.controls import button
 from app.ui.labels import Note, set_role
@@ -12,7 +12,7 @@ from app.ui.layouts import column, row
 from app.ui.line import Line
 from app.ui.progress import Progress
 from app.ui.zoomed import zoomed
-from app.words import bytes_words, sentence
+from app.words import bytes_words, counted, sentence
 from engine.checkpoints import HubModel
 
 
@@ -33,7 +33,6 @@ class DownloadStrip(QWidget):
         beside = column(None, self.words, self.progress, None, spacing=4)
         line = zoomed(row(self.button, (beside, 1)), spacing=12)
         self.setLayout(zoomed(column(line, self.error), spacing=6))
-        self._active = False
         downloads.changed.connect(self._on_changed)
         self.hide()
 
@@ -43,17 +42,21 @@ class DownloadStrip(QWidget):
         self._model, self._hub, self._part = (source, revision), hub, part
         self._show()
 
+    @property
+    def _entry(self) -> Download | None:
+        return self._downloads.find(*self._model)
+
     def start(self) -> None:
         """Begins, or goes on."""
-        entry, hub = self._downloads.find(*self._model), self._hub
+        entry, hub = self._entry, self._hub
         if entry is not None:
             self._downloads.start(entry.id, entry.revision, entry.total)
         elif hub is not None:
             self._downloads.start(hub.id, hub.revision, hub.size)
 
     def _on_clicked(self) -> None:
-        entry = self._downloads.find(*self._model)
-        if self._active and entry is not None:
+        entry = self._entry
+        if entry is not None and entry.active:
             self._downloads.cancel(entry)
         else:
             self.start()
@@ -63,57 +66,48 @@ class DownloadStrip(QWidget):
             self._show()
 
     def _show(self) -> None:
-        entry, hub = self._downloads.find(*self._model), self._hub
+        entry, hub = self._entry, self._hub
+        self.progress.setVisible(entry is not None)
+        self.error.say(sentence(entry.error) if entry is not None else "")
         if entry is not None:
-            self.show_download(entry)
+            self._show_download(entry)
         elif hub is None or hub.problem:
             self.hide()
-        elif self._part:
-            self.show_rest(self._part, hub.size)
         else:
-            self.show_offer(hub.size, len(hub.files))
+            self._show_offer(hub)
 
-    def show_offer(self, size: int, files: int, note: str = "") -> None:
-        """Nothing of it is here yet."""
-        self._active = False
-        self._say_button(f"Download {bytes_words(size)}" if size else "Download", "primary")
-        self.progress.hide()
-        self.words.say(note or f"{files} file{'s' if files != 1 else ''}, into the Hugging Face cache")
-        self.error.say("")
-        self.show()
+    def _show_offer(self, hub: HubModel) -> None:
+        """Nothing of it is here, or a part that an earlier download left."""
+        size, files = bytes_words(hub.size), counted(len(hub.files), "file")
+        if self._part:
+            self._say("Resume download", f"{bytes_words(self._part)} of {size} are here and are not fetched again")
+        else:
+            self._say(f"Download {size}" if hub.size else "Download", f"{files}, into the Hugging Face cache")
 
-    def show_rest(self, here: int, size: int) -> None:
-        """A part of it is here, from a download that was cut short."""
-        self.show_offer(size, 0, f"{bytes_words(here)} of {bytes_words(size)} are here and are not fetched again")
-        self._say_button("Resume download", "primary")
-
-    def show_download(self, entry: Download) -> None:
-        self._active = entry.active
-        self.progress.show()
-        self.error.say(sentence(entry.error))
-        figures = f"{bytes_words(entry.done)} of {bytes_words(entry.total)}" if entry.total else ""
+    def _show_download(self, entry: Download) -> None:
+        figures = done_words(entry)
         match entry.state:
             case DownloadState.WAITING:
-                self._say_button("Cancel", "")
-                self.words.say("Waits for the download before it")
+                self._say("Cancel", "Waits for the download before it")
             case DownloadState.RUNNING if entry.cancelled.is_set():
-                self._say_button("Cancel", "")
-                self.words.say("Stopping …")
+                self._say("Cancel", "Stopping …")
             case DownloadState.RUNNING:
-                self._say_button("Cancel", "")
-                parts = (entry.stage if not entry.total else "", figures, rate_words(entry), left_words(entry))
-                self.words.say("  ·  ".join(part for part in parts if part) or "Asking the hub …")
+                stage = entry.stage if not entry.total else ""
+                self._say("Cancel", joined(stage, figures, rate_words(entry), rest_words(entry)) or "Asking the hub …")
+            case _ if entry.done:
+                self._say("Resume download", f"Stopped at {figures}; what is there is not fetched again")
             case _:
-                self._say_button("Resume download" if entry.done else "Try again", "primary")
-                self.words.say(f"Stopped at {figures}; what is there is not fetched again" if entry.done else "")
+                self._say("Try again", "")
         self.button.setEnabled(not (entry.active and entry.cancelled.is_set()))
         self.progress.show_share(entry.share if entry.total else None)
-        self.show()
 
-    def _say_button(self, words: str, role: str) -> None:
-        if self.button.text() != words:
-            self.button.setText(words)
-            self.button.setAccessibleName("Cancel the download" if words == "Cancel" else words)
+    def _say(self, words: str, beside: str) -> None:
+        """What the button says, and what is said beside it."""
+        role = "" if words == "Cancel" else "primary"
+        self.button.setText(words)
+        self.button.setAccessibleName("Cancel the download" if words == "Cancel" else words)
         if self.button.property("role") != role:
             set_role(self.button, role)
         self.button.setEnabled(True)
+        self.words.say(beside)
+        self.show()

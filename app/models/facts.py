@@ -83,10 +83,6 @@ def copied_words(item: Item, info: ModelInfo | None, hub: HubModel | None) -> st
 
 def gated_words(hub: HubModel) -> str:
     """How access to a gated model is given; "" for one that anyone may fetch."""
-    match hub.gated:
-        case "":
-            return ""
-        case "manual":
-            return "Gated: its owner gives access to those whom they approve."
-        case _:
-            return "Gated: whoever accepts its terms has access."
+    if hub.gated == "manual":
+        return "Gated: its owner gives access to those whom they approve."
+    return "Gated: whoever accepts its terms has access." if hub.gated else ""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import zip_longest
 
-from PySide6.QtCore import QPoint, QRect, QSize, Qt, Signal
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QColor, QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import QFrame, QLabel, QSizePolicy, QWidget
 
@@ -30,43 +29,39 @@ class FactGrid(QWidget):
         policy = QSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         policy.setHeightForWidth(True)
         self.setSizePolicy(policy)
-        theme.changes.theme_changed.connect(self._on_theme)
+        theme.changes.theme_changed.connect(self._fit)
 
     def show_facts(self, facts: Sequence[Fact]) -> None:
         while len(self.cells) < len(facts):
             name, value = label("", "note"), label("", "")
             value.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-            for each in (name, value):
-                each.setParent(self)
+            name.setParent(self)
+            value.setParent(self)
             self.cells.append((name, value))
-        for cell, fact in zip_longest(self.cells, facts):
-            for each, words in zip(cell, (fact.name, fact.value) if fact is not None else ("", ""), strict=True):
-                each.setVisible(fact is not None)
+        nothing = [Fact("", "")] * (len(self.cells) - len(facts))
+        for (name, value), fact in zip(self.cells, (*facts, *nothing)):
+            for each, words in ((name, fact.name), (value, fact.value)):
+                each.setVisible(bool(fact.name))
                 each.setText(words)
-                each.setToolTip(fact.tip if fact is not None else "")
-            cell[1].setAccessibleName(f"{cell[0].text()}: {cell[1].text()}")
+                each.setToolTip(fact.tip)
+            value.setAccessibleName(f"{fact.name}: {fact.value}")
+        self._fit()
+
+    def _fit(self) -> None:
         self.updateGeometry()
         self._place(self.width(), move=True)
 
-    def words(self) -> list[str]:
-        """What can be read: "name: value"."""
-        return [f"{name.text()}: {value.text()}" for name, value in self.cells if not name.isHidden()]
-
-    def _shown(self) -> list[tuple[QLabel, QLabel]]:
-        return [cell for cell in self.cells if not cell[0].isHidden()]
-
     def _place(self, width: int, *, move: bool) -> int:
         """Gives columns of one width to as many cells as fit; a value too wide takes two. Returns the height."""
-        px, shown = theme.px, self._shown()
-        if not shown or width <= 0:
-            return 0
-        gap = px(16)
+        px, gap = theme.px, theme.px(16)
         columns = max(1, min(5, (width + gap) // (px(self.LEAST) + gap)))
         pitch = (width + gap) / columns
         y = at = high = 0
-        for name, value in shown:
-            value.ensurePolished()
-            name.ensurePolished()
+        for name, value in self.cells if width > 0 else ():
+            if name.isHidden():
+                continue
+            for each in (name, value):
+                each.ensurePolished()
             upper, lower = name.sizeHint().height(), value.sizeHint().height()
             span = min(columns, -(-(value.sizeHint().width() + gap) // max(1, int(pitch))))
             if at and at + span > columns:
@@ -74,13 +69,10 @@ class FactGrid(QWidget):
             high = upper + px(1) + lower
             if move:
                 x, wide = round(at * pitch), round(span * pitch) - gap
-                name.setGeometry(QRect(QPoint(x, y), QSize(wide, upper)))
-                value.setGeometry(QRect(QPoint(x, y + upper + px(1)), QSize(wide, lower)))
+                name.setGeometry(x, y, wide, upper)
+                value.setGeometry(x, y + upper + px(1), wide, lower)
             at += span
         return y + high
-
-    def hasHeightForWidth(self) -> bool:
-        return True
 
     def heightForWidth(self, width: int) -> int:
         return self._place(width, move=False)
@@ -97,10 +89,6 @@ class FactGrid(QWidget):
         if event.size().width() != event.oldSize().width():
             self.updateGeometry()  # the height that is asked for was that of another width
 
-    def _on_theme(self) -> None:
-        self.updateGeometry()
-        self._place(self.width(), move=True)
-
 
 class _Title(Line):
     """A model's name, large; cut in the middle, where names differ least."""
@@ -114,19 +102,16 @@ class _Title(Line):
 class ModelHeader(QFrame):
     """Name, place, facts; below them whatever is put into `column`, such as the download."""
 
-    copied = Signal(str)
-
     def __init__(self) -> None:
         super().__init__()
         self.setObjectName("models_header")
         self.setProperty("role", "panel")
-        self._copy = ""
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Maximum)
         self.title = _Title("models_title", size=20, weight=500)
         self.place = Line("models_place")
         self.copy = button("models_copy", "Copy", self._on_copy, role="quiet")
         self.facts = FactGrid()
-        self.words = Note("models_words")
+        self.words = Note("models_words")  # what is to be known before it is loaded: why it cannot be, that it is read
         head = zoomed(row((self.place, 1), self.copy), spacing=8)
         self.column = zoomed(column(self.title, head, self.facts, self.words), (16, 14, 16, 14), 8)
         self.setLayout(self.column)
@@ -134,17 +119,11 @@ class ModelHeader(QFrame):
     def show_model(self, title: str, place: str, copied: str, facts: Sequence[Fact]) -> None:
         self.title.say(title)
         self.place.say(place)
-        self._copy = copied
         self.copy.setVisible(bool(copied))
         self.copy.setToolTip(copied)
         self.copy.setAccessibleName(f"Copy {copied}")
         self.facts.show_facts(facts)
         self.facts.setVisible(bool(facts))
 
-    def say(self, words: str, role: str = "note") -> None:
-        """What is to be known before it is loaded: why it cannot be, that it is looked at."""
-        self.words.say(words, role)
-
     def _on_copy(self) -> None:
-        QGuiApplication.clipboard().setText(self._copy)
-        self.copied.emit(self._copy)
+        QGuiApplication.clipboard().setText(self.copy.toolTip())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -11,20 +10,14 @@ from pathlib import Path
 from app.models.reference import short_revision
 from app.session.downloads import Download, DownloadState
 from app.session.recent_models import Recent
-from app.words import bytes_words, count_words
+from app.words import bytes_words, count_words, counted, left_words
 from engine import ModelSpec
 from engine.checkpoints import HubModel, ModelEntry, ModelInfo, Place, why_unsupported
 from engine.config import SCHEMES
 
 RowKey = tuple[str, str, str | None]  # section, source, revision
-AGES = (
-    ("year", 365 * 86400),
-    ("month", 30 * 86400),
-    ("week", 7 * 86400),
-    ("day", 86400),
-    ("hour", 3600),
-    ("minute", 60),
-)
+DAY = 86400
+AGES = ("year", 365 * DAY), ("month", 30 * DAY), ("week", 7 * DAY), ("day", DAY), ("hour", 3600), ("minute", 60)
 
 
 class Section(StrEnum):
@@ -94,15 +87,9 @@ class Item:
         return self.section in (Section.RECENT, Section.FOLDERS, Section.DOWNLOADS)
 
     def mark(self, loaded: bool) -> Mark:
-        if loaded:
-            return Mark.LOADED
-        if self.partial:
-            return Mark.PARTIAL
-        if self.problem:
-            return Mark.PROBLEM
-        if self.unsupported:
-            return Mark.UNSUPPORTED
-        return Mark.HERE if self.here else Mark.NONE
+        told: dict[Mark, object] = {Mark.LOADED: loaded, Mark.PARTIAL: self.partial, Mark.PROBLEM: self.problem}
+        told |= {Mark.UNSUPPORTED: self.unsupported, Mark.HERE: self.here}
+        return next((mark for mark, counts in told.items() if counts), Mark.NONE)
 
     def words(self, loaded: bool = False) -> str:
         """The whole row, as it is read aloud."""
@@ -124,9 +111,7 @@ def age_words(then: float, now: float | None = None) -> str:
     for name, size in AGES:
         count = int(seconds // size)
         if count:
-            if name == "day" and count == 1:
-                return "yesterday"
-            return f"{count} {name}{'s' if count > 1 else ''} ago"
+            return "yesterday" if (name, count) == ("day", 1) else f"{counted(count, name)} ago"
     return "just now"
 
 
@@ -139,7 +124,8 @@ def big_words(count: int) -> str:
     return str(count)
 
 
-def _joined(parts: Sequence[str]) -> str:
+def joined(*parts: str) -> str:
+    """Those that say something."""
     return "  ·  ".join(part for part in parts if part)
 
 
@@ -156,17 +142,12 @@ def entry_item(section: Section, entry: ModelEntry, info: ModelInfo | None, why:
     if info is not None:
         detail = [bytes_words(entry.size or info.weight_bytes), count_words(info.parameters), stored_words(info)]
         unsupported = why_unsupported(info.model_type)
-    if problem:
-        detail = [short_problem(entry, problem)]
+    if problem:  # without the path, which the row's name tells
+        detail = [problem.replace(f"{entry.folder}/", "").replace(f"{entry.folder} ", "")]
     elif section is Section.CACHE:
         detail.append(short_revision(entry.revision))
-    row = Item(section, entry.source, entry.revision, entry.name, _joined(detail), entry=entry)
+    row = Item(section, entry.source, entry.revision, entry.name, joined(*detail), entry=entry)
     return replace(row, problem=problem, unsupported=unsupported)
-
-
-def short_problem(entry: ModelEntry, problem: str) -> str:
-    """Without the path, which the row's name tells."""
-    return problem.replace(f"{entry.folder}/", "").replace(f"{entry.folder} ", "")
 
 
 def stored_words(info: ModelInfo) -> str:
@@ -176,8 +157,7 @@ def stored_words(info: ModelInfo) -> str:
 
 
 def recent_item(recent: Recent, name: str, entry: ModelEntry | None, problem: str = "") -> Item:
-    spec = recent.spec
-    detail = _joined((settings_words(spec), age_words(recent.used)))
+    spec, detail = recent.spec, joined(settings_words(recent.spec), age_words(recent.used))
     return Item(Section.RECENT, spec.source, spec.revision, name, detail, entry=entry, settings=spec, problem=problem)
 
 
@@ -190,21 +170,24 @@ def hub_item(model: HubModel, here: bool) -> Item:
         f"{big_words(model.likes)} like{'s' if model.likes != 1 else ''}" if model.likes else "",
         model.licence,
     ]
-    return Item(Section.HUB, model.id, model.revision or None, model.id, _joined(detail), hub=model, here=here)
+    return Item(Section.HUB, model.id, model.revision or None, model.id, joined(*detail), hub=model, here=here)
 
 
 def download_item(entry: Download) -> Item:
-    figures = f"{bytes_words(entry.done)} of {bytes_words(entry.total)}" if entry.total else ""
     match entry.state:
         case DownloadState.RUNNING:
-            detail = [figures, rate_words(entry)]
+            detail = joined(done_words(entry), rate_words(entry))
         case DownloadState.WAITING:
-            detail = ["waits for the download before it"]
+            detail = "waits for the download before it"
         case _:
-            detail = ["failed" if entry.state is DownloadState.FAILED else "stopped", figures]
-    return Item(
-        Section.DOWNLOADS, entry.id, entry.revision, entry.id, _joined(detail), download=entry, share=entry.share
-    )
+            detail = joined("failed" if entry.state is DownloadState.FAILED else "stopped", done_words(entry))
+    row = Item(Section.DOWNLOADS, entry.id, entry.revision, entry.id, detail)
+    return replace(row, download=entry, share=entry.share)
+
+
+def done_words(entry: Download) -> str:
+    """ "1.2 GB of 15 GB", or nothing while it is unknown."""
+    return f"{bytes_words(entry.done)} of {bytes_words(entry.total)}" if entry.total else ""
 
 
 def rate_words(entry: Download) -> str:
@@ -212,11 +195,9 @@ def rate_words(entry: Download) -> str:
     return f"{bytes_words(entry.rate)}/s" if entry.rate > 0 else ""
 
 
-def left_words(entry: Download) -> str:
+def rest_words(entry: Download) -> str:
     """ "about 3 min left", or nothing while it is unknown."""
     left = entry.remaining
     if left is None:
         return ""
-    if left < 90:
-        return f"about {max(1, round(left))} s left"
-    return f"about {round(left / 60)} min left" if left < 5400 else f"about {left / 3600:.1f} h left"
+    return f"about {left_words(left) if left < 5400 else f'{left / 3600:.1f} h'} left"

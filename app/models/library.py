@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,8 +96,8 @@ class ModelLibrary(QObject):
         self._scanning = self._again = False
         self._search = 0  # which search is the latest; one that was given up is none
         recents.changed.connect(self._on_recents)
-        downloads.changed.connect(lambda entry: self._fill_downloads())
-        downloads.removed.connect(lambda entry: self._fill_downloads())
+        for changed in (downloads.changed, downloads.removed):
+            changed.connect(lambda entry: self._fill_downloads())
         downloads.finished.connect(lambda entry: self.rescan())
         self._looked_at = self._paths()
 
@@ -121,8 +120,6 @@ class ModelLibrary(QObject):
         (folders, recent), known = self._paths(), self.found
         try:
             self.found = await self._session.off_thread(lambda: scan(folders, recent, known))
-        except asyncio.CancelledError:
-            return
         finally:
             self._scanning = False
         if self._session.closing:
@@ -139,25 +136,22 @@ class ModelLibrary(QObject):
         self._fill_downloads()
         here = {Section.SHIPPED: found.shipped, Section.CACHE: found.cached, Section.FOLDERS: found.folders}
         for section, entries in here.items():
-            shown = (entry for entry in entries if not self._told_as_download(entry))
-            rows.set_section(section, [self._entry_item(section, entry) for entry in shown])
+            items = []
+            for entry in entries:
+                key = entry.source, entry.revision
+                if not entry.problem or self.downloads.find(*key) is None:  # else it stands among the downloads
+                    items.append(entry_item(section, entry, found.infos.get(key), found.problems.get(key, "")))
+            rows.set_section(section, items)
         rows.set_section(Section.RECENT, [self._recent_item(recent) for recent in self.recents.entries])
         self._fill_hub()
-
-    def _told_as_download(self, entry: ModelEntry) -> bool:
-        return bool(entry.problem) and self.downloads.find(entry.source, entry.revision) is not None
-
-    def _entry_item(self, section: Section, entry: ModelEntry) -> Item:
-        key = entry.source, entry.revision
-        return entry_item(section, entry, self.found.infos.get(key), self.found.problems.get(key, ""))
 
     def _recent_item(self, recent: Recent) -> Item:
         spec = recent.spec
         entry = self.found.entry(spec.source, spec.revision)
-        problem = ""
-        if entry is not None:
-            problem = entry.problem or self.found.problems.get((entry.source, entry.revision), "")
-        return recent_item(recent, entry.name if entry is not None else model_words(spec.source), entry, problem)
+        if entry is None:
+            return recent_item(recent, model_words(spec.source), None)
+        problem = entry.problem or self.found.problems.get((entry.source, entry.revision), "")
+        return recent_item(recent, entry.name, entry, problem)
 
     def _fill_downloads(self) -> None:
         self.rows.set_section(Section.DOWNLOADS, [download_item(entry) for entry in self.downloads.entries])
@@ -182,17 +176,13 @@ class ModelLibrary(QObject):
         self.search_ended.emit("")
 
     async def _ask(self, words: str, number: int) -> None:
-        reference, error, results = hub_reference(words), "", list[HubModel]()
+        wanted, error, results = hub_reference(words), "", list[HubModel]()
         try:
-            if reference is not None:
-                wanted = reference
-                results = [await self._session.off_thread(lambda: hub_model(wanted.id, wanted.revision))]
-            else:
-                results = await self._session.off_thread(lambda: search_hub(words))
+            results = await self._session.off_thread(
+                lambda: search_hub(words) if wanted is None else [hub_model(wanted.id, wanted.revision)]
+            )
         except InvalidInput as failure:
             error = str(failure)
-        except asyncio.CancelledError:
-            return
         except Exception as failure:  # whatever it was, the person is told and the window goes on
             error = f"{type(failure).__name__}: {failure}".splitlines()[0]
         if number != self._search or self._session.closing:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QEvent, QItemSelectionModel, QModelIndex, QObject, QPoint, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import QAbstractItemView, QBoxLayout, QFrame, QListView, QMenu
+from PySide6.QtWidgets import QBoxLayout, QFrame, QListView, QMenu
 
 from app.models.items import Item, RowKey, Section
 from app.models.reference import folder_reference, is_path
@@ -25,35 +25,20 @@ EMPTY = "Nothing here has these words. Enter searches the hub for them."
 KEYS = (Qt.Key.Key_Down, Qt.Key.Key_Up, Qt.Key.Key_PageDown, Qt.Key.Key_PageUp)
 
 
-class _View(QListView):
-    """Knows the keys that are for the row: Enter, Delete."""
-
-    opened = Signal()
-    removed = Signal()
-
-    def __init__(self, rows: ModelRows) -> None:
-        super().__init__()
-        self.setObjectName("models_list")
-        self.setProperty("role", "list")
-        self.setAccessibleName("Models")
-        self.setModel(rows)
-        self.setItemDelegate(RowPainter(rows))
-        self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setMouseTracking(True)
-        self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        self.doubleClicked.connect(self.opened)
-        theme.changes.theme_changed.connect(self.doItemsLayout)
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        match event.key():
-            case Qt.Key.Key_Return | Qt.Key.Key_Enter:
-                self.opened.emit()
-            case Qt.Key.Key_Delete | Qt.Key.Key_Backspace:
-                self.removed.emit()
-            case _:
-                super().keyPressEvent(event)
+def list_view(rows: ModelRows) -> QListView:
+    view = QListView()
+    view.setObjectName("models_list")
+    view.setProperty("role", "list")
+    view.setAccessibleName("Models")
+    view.setModel(rows)
+    view.setItemDelegate(RowPainter(rows))
+    view.setEditTriggers(QListView.EditTrigger.NoEditTriggers)
+    view.setVerticalScrollMode(QListView.ScrollMode.ScrollPerPixel)
+    view.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+    view.setMouseTracking(True)
+    view.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+    theme.changes.theme_changed.connect(view.doItemsLayout)
+    return view
 
 
 class ModelsList(QFrame):
@@ -86,7 +71,7 @@ class ModelsList(QFrame):
         self.progress.show_share(None)
         self.progress.hide()
         self.note = Note("models_search_note")
-        self.view = _View(rows)
+        self.view = list_view(rows)
         self.empty = label(EMPTY, "secondary", "models_empty")
         self.empty.setWordWrap(True)
         self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
@@ -95,10 +80,10 @@ class ModelsList(QFrame):
         self.setLayout(zoomed(column(*parts), (8, 12, 4, 8), 8))
         self.search.textChanged.connect(self._on_typed)
         self.search.returnPressed.connect(self._on_enter)
-        self.search.installEventFilter(self)
+        for keyed in (self.search, self.view):
+            keyed.installEventFilter(self)
         self.view.selectionModel().currentChanged.connect(self._on_current)
-        self.view.opened.connect(self._on_opened)
-        self.view.removed.connect(self._on_removed)
+        self.view.doubleClicked.connect(self._on_opened)
         self.view.customContextMenuRequested.connect(self._on_menu)
         rows.modelReset.connect(self._on_reset)
         theme.changes.theme_changed.connect(self._place_buttons)
@@ -123,22 +108,18 @@ class ModelsList(QFrame):
         """The hub is being asked, or has answered."""
         self._searching = searching
         self.progress.setVisible(searching)
-        words = "Cancel the search" if searching else "Search the hub"
-        self.ask.setText(words)
-        self.ask.setAccessibleName(words)
+        self.ask.setText("Cancel the search" if searching else "Search the hub")
         self._place_buttons()
         if searching:
             self.note.say("")
 
     def choose_folder(self) -> None:
         """Asks for a model's folder, to be listed."""
-        ask_path(
-            self,
-            "models_folder_dialog",
-            "Add a model folder",
-            "model/folder",
-            lambda path: self.folder_added.emit(Path(path)),
-        )
+
+        def add(path: str) -> None:
+            self.folder_added.emit(Path(path))
+
+        ask_path(self, "models_folder_dialog", "Add a model folder", "model/folder", add)
 
     # -- slots ----------------------------------------------------------------------------------------------------
 
@@ -147,14 +128,15 @@ class ModelsList(QFrame):
         self.rows.set_words(words)
 
     def _on_enter(self) -> None:
-        folder = folder_reference(self.search.text())
+        words = self.search.text().strip()
+        folder = folder_reference(words)
         if folder is not None:
             self.search.clear()
             self.folder_added.emit(folder)
-        elif is_path(self.search.text()):
-            self.note.say(f"There is no folder {self.search.text().strip()}: check its path.", "warning")
-        elif self.search.text().strip():
-            self.hub_asked.emit(self.search.text().strip())
+        elif is_path(words):
+            self.note.say(f"There is no folder {words}: check its path.", "warning")
+        elif words:
+            self.hub_asked.emit(words)
 
     def _on_ask(self) -> None:
         if self._searching:
@@ -205,12 +187,11 @@ class ModelsList(QFrame):
         def add(words: str, act: Callable[[], object]) -> None:
             menu.addAction(words).triggered.connect(lambda: act())
 
-        if item is not None:
-            if item.removable:
-                add("Remove from the list\tDel", lambda: self.removed.emit(item))
-            if item.entry is not None and item.entry.place is Place.CACHE:
-                add("Delete from this machine…", lambda: self.deletion_asked.emit(item))
-            menu.addSeparator()
+        if item is not None and item.removable:
+            add("Remove from the list\tDel", lambda: self.removed.emit(item))
+        if item is not None and item.entry is not None and item.entry.place is Place.CACHE:
+            add("Delete from this machine…", lambda: self.deletion_asked.emit(item))
+        menu.addSeparator()
         add("Add a folder…", self.choose_folder)
         add("Look again at what is here\tF5", self.rescan_asked.emit)
         if self.rows.items(Section.RECENT):
@@ -223,18 +204,24 @@ class ModelsList(QFrame):
 
     def _place_buttons(self) -> None:
         """Side by side where their words fit, else one above the other."""
-        wide = 2 * max(self.ask.sizeHint().width(), self.add.sizeHint().width()) + theme.px(8)
-        room = self.width() - theme.px(12)
-        way = QBoxLayout.Direction.LeftToRight if wide <= room else QBoxLayout.Direction.TopToBottom
-        if self._buttons.direction() is not way:
-            self._buttons.setDirection(way)
+        wide = 2 * max(self.ask.sizeHint().width(), self.add.sizeHint().width()) + theme.px(8 + 12)
+        ways = QBoxLayout.Direction
+        self._buttons.setDirection(ways.LeftToRight if wide <= self.width() else ways.TopToBottom)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Up and Down in the field go through the list."""
-        if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress and event.key() in KEYS:
-            if not self.view.currentIndex().isValid() and self.rows.find().isValid():
-                self.view.setCurrentIndex(self.rows.find())
-            else:
-                self.view.keyPressEvent(event)
-            return True
-        return super().eventFilter(watched, event)
+        """Up and Down in the field go through the list; Enter and Delete in the list are for the row."""
+        if not isinstance(event, QKeyEvent) or event.type() != QEvent.Type.KeyPress:
+            return super().eventFilter(watched, event)
+        match event.key():
+            case Qt.Key.Key_Return | Qt.Key.Key_Enter if watched is self.view:
+                self._on_opened()
+            case Qt.Key.Key_Delete | Qt.Key.Key_Backspace if watched is self.view:
+                self._on_removed()
+            case key if watched is self.search and key in KEYS:
+                if not self.view.currentIndex().isValid() and self.rows.find().isValid():
+                    self.view.setCurrentIndex(self.rows.find())
+                else:
+                    self.view.keyPressEvent(event)
+            case _:
+                return super().eventFilter(watched, event)
+        return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,7 +35,6 @@ from engine.checkpoints import why_unsupported
 from engine.trace import ModelCard
 
 LIST, SHARE = 340, 0.36  # width of the list in pixels of the design, and its most of the page
-DOWNLOAD_FIRST = "Download it first."
 
 
 class ModelsPage(QWidget):
@@ -75,30 +75,30 @@ class ModelsPage(QWidget):
         self._place()
 
     def _make_actions(self) -> None:
-        self.search_action = self._action("Search for a model", "Ctrl+F")
-        self.rescan_action = self._action("Look again at the models that are here", "F5")
-        self.folder_action = self._action("Add a model folder …")
-        self.clear_action = self._action("Forget all recent models")
+        self.search_action = self._action("Search for a model", self.start_search, "Ctrl+F")
+        self.rescan_action = self._action("Look again at the models that are here", self.rescan, "F5")
+        self._action("Add a model folder …", self.list.choose_folder)
+        self._action("Forget all recent models", self.recents.clear)
         self.addActions([self.quality.compare_action, self.quality.awq_action])
 
-    def _action(self, words: str, keys: str = "") -> QAction:
+    def _action(self, words: str, act: Callable[[], None], keys: str = "") -> QAction:
         action = QAction(words, self)
+        action.triggered.connect(act)
         action.setShortcut(QKeySequence(keys))
         self.addAction(action)
         return action
 
     def _lay_out(self) -> None:
         self.header.column.addWidget(self.download)
-        self.tabs = QTabBar()
+        self.tabs = QTabBar(autoHide=True, expanding=False)
         self.tabs.setObjectName("models_tabs")
         self.tabs.setAccessibleName("What is told of the model")
-        self.tabs.setAutoHide(True)
-        self.tabs.setExpanding(False)
         self.stack = QStackedWidget()
         self.sections = panel(zoomed(column(self.tabs, (self.stack, 1), spacing=0), (8, 2, 8, 0)))
         self.tabs.currentChanged.connect(self.stack.setCurrentIndex)
-        self.add_section("Fit", self.fit)
-        self.add_section("Compare with the original", self.quality.panel)
+        for title, section in (("Fit", self.fit), ("Compare with the original", self.quality.panel)):
+            self.stack.addWidget(section)
+            self.tabs.addTab(title)
         parts = column(self.header, self.loading, (self.sections, 1000), None)
         scroll = Scrolled(zoomed(parts, spacing=8), "models_scroll")
         scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -106,35 +106,26 @@ class ModelsPage(QWidget):
         right = zoomed(column(self.notice, (scroll, 1)), spacing=8)
         self.setLayout(zoomed(row(self.list, (right, 1)), (8, 8, 8, 8), 8))
 
-    def add_section(self, title: str, widget: QWidget) -> None:
-        """Another tab below the chosen model's head."""
-        self.stack.addWidget(widget)
-        self.tabs.addTab(title)
-
     def show_section(self, widget: QWidget) -> None:
-        """Brings a section that was added to the front."""
+        """Brings a section to the front."""
         self.tabs.setCurrentIndex(self.stack.indexOf(widget))
 
     def _connect(self) -> None:
-        self.search_action.triggered.connect(self.start_search)
-        self.rescan_action.triggered.connect(self.rescan)
-        self.folder_action.triggered.connect(self.list.choose_folder)
-        self.clear_action.triggered.connect(self.recents.clear)
-        view = self.list
+        view, library = self.list, self.library
         view.chosen.connect(self._on_chosen)
         view.opened.connect(self._on_opened)
-        view.hub_asked.connect(self.library.search)
-        view.hub_cancelled.connect(self.library.cancel_search)
+        view.hub_asked.connect(library.search)
+        view.hub_cancelled.connect(library.cancel_search)
         view.folder_added.connect(self.open_folder)
         view.removed.connect(self._on_removed)
         view.deletion_asked.connect(self.deletion.ask)
         view.clear_asked.connect(self.recents.clear)
         view.rescan_asked.connect(self.rescan)
         self.finder.found.connect(self._show)
-        self.library.scanned.connect(self._on_scanned)
-        self.library.search_begun.connect(lambda: self.list.say_searching(True))
-        self.library.search_ended.connect(self._on_search_ended)
-        self.library.hub_found.connect(self._on_hub_found)
+        library.scanned.connect(self._on_scanned)
+        library.search_begun.connect(lambda: view.say_searching(True))
+        library.search_ended.connect(self._on_search_ended)
+        library.hub_found.connect(self._on_hub_found)
         self.downloads.finished.connect(self._on_downloaded)
         self.fit.load_asked.connect(self._on_load_asked)
         self.fit.computed.connect(self._on_computed)
@@ -181,7 +172,7 @@ class ModelsPage(QWidget):
         """The window closes: downloads stop, and can go on at the next start."""
         self.finder.close()
         self.downloads.close()
-        self.quality.close_down()
+        self.quality.measuring.close()
 
     def spec(self, quantization: str) -> ModelSpec | None:
         """The chosen model in a quantization, as it is to be loaded."""
@@ -213,40 +204,29 @@ class ModelsPage(QWidget):
         part = entry.size if entry is not None and entry.folder is None else 0
         refused = hub is not None and bool(hub.gated and subject.error)
         self.download.show_model(item.source, subject.revision, None if refused else hub, part)
-        why_not = self._why_not(subject)
-        self.fit.show_model(
-            info, subject.item, subject.revision, why_not=why_not, advise=hub is not None or not why_not
-        )
+        advise = hub is not None or not subject.why_not
+        self.fit.show_model(info, item, subject.revision, why_not=subject.why_not, advise=advise)
         self.sections.setVisible(info is not None)
         self.quality.show_subject(subject, self.spec("none"))
 
     def _say(self, subject: Subject) -> None:
         info, hub = subject.info, subject.hub
-        gated = gated_words(hub) if hub is not None else ""
-        if subject.error and gated:
-            self.header.say(f"{gated} {sentence(subject.error)}. F5 asks again.", "warning")
-        elif subject.error:
-            self.header.say(sentence(subject.error), "error")
-        elif hub is not None and hub.problem:
-            self.header.say(sentence(hub.problem), "error")
+        words, role = gated_words(hub) if hub is not None else "", "note"
+        error = subject.error or (hub.problem if hub is not None else "")
+        if subject.error and words:
+            words, role = f"{words} {sentence(error)}. F5 asks again.", "warning"
+        elif error:
+            words, role = sentence(error), "error"
         elif info is None:
-            words = "Asking the hub …" if self.finder.on_hub(subject.item) else "Reading its headers …"
-            self.header.say("\n".join(part for part in (words, gated) if part))
+            begun = "Asking the hub …" if self.finder.on_hub(subject.item) else "Reading its headers …"
+            words = f"{begun}\n{words}".strip()
         elif why_unsupported(info.model_type):
-            self.header.say(sentence(why_unsupported(info.model_type)), "warning")
-        else:
-            self.header.say(gated)
-
-    def _why_not(self, subject: Subject) -> str:
-        if subject.hub is not None:
-            return DOWNLOAD_FIRST
-        info = subject.info
-        return subject.item.problem or (why_unsupported(info.model_type) if info is not None else "")
+            words, role = sentence(why_unsupported(info.model_type)), "warning"
+        self.header.words.say(words, role)
 
     def _on_downloaded(self, entry: Download) -> None:
-        self.notice.tell(
-            "info", f"{entry.id} is on this machine", f"{bytes_words(entry.total)} in the Hugging Face cache."
-        )
+        size = bytes_words(entry.total)
+        self.notice.tell("info", f"{entry.id} is on this machine", f"{size} in the Hugging Face cache.")
         subject = self.subject
         if subject is not None and (entry.id, entry.revision) == (subject.item.source, subject.revision):
             self._wanted = (Section.CACHE.value, entry.id, entry.revision)
@@ -301,8 +281,7 @@ class ModelsPage(QWidget):
             if not self.list.choose((Section.SHIPPED.value, spec.source, spec.revision)):
                 self._choose_first()
             return
-        index = self.rows.find(subject.item.key)
-        item = self.rows.item(index)
+        item = self.rows.item(self.rows.find(subject.item.key))
         if item is not None and item != subject.item:
             self._on_chosen(item)  # its files are others now
 

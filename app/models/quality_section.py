@@ -15,7 +15,6 @@ from app.quality.quantize_dialog import QuantizeDialog
 from app.session.session import Session
 from app.words import sentence
 from engine import ModelSpec
-from engine.checkpoints import why_unsupported
 
 
 class QualitySection(QObject):
@@ -29,44 +28,29 @@ class QualitySection(QObject):
         self._page, self._session = page, session
         self._spec: ModelSpec | None = None  # of the chosen model
         self.panel = QualityPanel(session)
-        self.panel.awq_asked.connect(self.make_awq)
+        self.measuring = self.panel.quality
         self.dialog: QuantizeDialog | None = None
         self.compare_action = QAction("Compare the model with its original", page)
         self.awq_action = QAction("Make an AWQ checkpoint …", page)
-        self.awq_action.triggered.connect(lambda: self.make_awq(self._spec))
+        self.awq_action.triggered.connect(self._make_awq)
+        self.panel.setup.awq_asked.connect(self.awq_action.trigger)
 
-    def make_awq(self, spec: ModelSpec | None) -> None:
-        """Opens the dialog for this model, or the one that is open."""
+    def _make_awq(self) -> None:
+        """Opens the dialog for the chosen model, or the one that is open."""
         if self.dialog is not None:
             self.dialog.raise_()
             self.dialog.activateWindow()
             return
-        self.dialog = QuantizeDialog(self._page.window(), self._session, spec)
+        self.dialog = QuantizeDialog(self._page.window(), self._session, self._spec)
         self.dialog.load_asked.connect(self.load_asked)
         self.dialog.made.connect(self.made)
         self.dialog.finished.connect(self._on_closed)
         self.dialog.open()
 
-    @property
-    def running(self) -> bool:
-        """Whether something is being measured."""
-        return self.panel.quality.running
-
-    def stop(self) -> None:
-        self.panel.quality.cancel()
-
-    def close_down(self) -> None:
-        """The window closes."""
-        self.panel.close_down()
-
     def show_subject(self, subject: Subject, spec: ModelSpec | None) -> None:
         """The comparison is of this model, which is loaded by `spec`, or says why it cannot be."""
         self._spec = spec
-        why = subject.error or subject.item.problem
-        if not why and subject.hub is not None:
-            why = "Download it first."
-        if not why and subject.info is not None:
-            why = why_unsupported(subject.info.model_type)
+        why = subject.error or subject.item.problem or subject.why_not
         if why or spec is None or subject.info is None:
             self.panel.show_model(None, sentence(why))
         else:

@@ -42,9 +42,8 @@ class ModelRows(ColumnModel[Section | Item]):
         fresh = {item.key: item for item in items}
         before = self.rows
         self.rows = [fresh.get(row.key, row) if isinstance(row, Item) else row for row in before]
-        for place, (row, other) in enumerate(zip(before, self.rows, strict=True)):
-            if row != other:
-                self.dataChanged.emit(self.index(place, 0), self.index(place, 0))
+        if self.rows != before:
+            self.tell()
 
     def set_words(self, words: str) -> None:
         """Shows only what has these words; the hub has found its results itself."""
@@ -105,17 +104,13 @@ class RowPainter(QStyledItemDelegate):
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         if isinstance(row, Section):
-            self._paint_head(painter, box, row)
+            left, baseline = box.left() + theme.px(10), box.bottom() - theme.px(8)
+            self.head.say(painter, left, baseline, row.value.upper(), theme.current().secondary)
         elif row is not None:
             ground = box.adjusted(0, theme.px(1), 0, -theme.px(1))
             self._paint_ground(painter, ground, option.state)
             self._paint_row(painter, ground, row)
         painter.restore()
-
-    def _paint_head(self, painter: QPainter, box: QRectF, section: Section) -> None:
-        px = theme.px
-        words, color = section.value.upper(), theme.current().secondary
-        self.head.say(painter, box.left() + px(10), box.bottom() - px(8), words, color)
 
     def _paint_ground(self, painter: QPainter, ground: QRectF, state: QStyle.StateFlag) -> None:
         t, round_by = theme.current(), theme.px(6)
@@ -153,13 +148,11 @@ class RowPainter(QStyledItemDelegate):
             return 0.0
         t, px = theme.current(), theme.px
         colors = {Mark.LOADED: t.good, Mark.HERE: t.secondary, Mark.PROBLEM: t.bad}
-        width = self.small.width(mark.value)
+        width, radius = self.small.width(mark.value), px(3)
         self.small.say(painter, right - width, baseline, mark.value, colors.get(mark, t.warn))
         if mark is Mark.LOADED:
-            radius = px(3)
-            center = QPointF(right - width - px(6) - radius, baseline - self.small.cap / 2)
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(t.good)
-            painter.drawEllipse(center, radius, radius)
+            painter.drawEllipse(QPointF(right - width - px(6) - radius, baseline - self.small.cap / 2), radius, radius)
             width += px(6) + 2 * radius
         return width + px(10)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
@@ -11,7 +10,7 @@ from app.models.items import Item
 from app.models.library import ModelLibrary, inspect_entry
 from app.session.session import Session
 from engine import InvalidInput
-from engine.checkpoints import HubModel, ModelInfo, hub_info, hub_model
+from engine.checkpoints import HubModel, ModelInfo, hub_info, hub_model, why_unsupported
 
 PAUSE_MS = 120  # before a row that was walked over is looked at
 
@@ -27,9 +26,11 @@ class Subject:
     error: str = ""
 
     @property
-    def here(self) -> bool:
-        """Whether its weights are on this machine."""
-        return self.hub is None and not self.item.problem
+    def why_not(self) -> str:
+        """Why it cannot be loaded as it is; "" where it can, or nothing is known yet."""
+        if self.hub is not None:
+            return "Download it first."
+        return self.item.problem or (why_unsupported(self.info.model_type) if self.info is not None else "")
 
     @property
     def revision(self) -> str | None:
@@ -44,7 +45,7 @@ class SubjectFinder(QObject):
     def __init__(self, session: Session, library: ModelLibrary) -> None:
         super().__init__()
         self._session, self._library = session, library
-        self._hub_facts: dict[tuple[str, str | None], tuple[HubModel, ModelInfo | str]] = {}
+        self._hub_facts: dict[tuple[str, str | None], Subject] = {}
         self._item: Item | None = None
         self._number = 0  # of the row named last: what is found out of an earlier one is not told
         self._pause = QTimer(self, singleShot=True, interval=PAUSE_MS)
@@ -80,17 +81,14 @@ class SubjectFinder(QObject):
 
     def _known(self, item: Item) -> Subject | None:
         """What was found out before; None where the files or the hub must be asked."""
-        if not self.on_hub(item):
-            if item.problem:
-                return Subject(item, error=item.problem)
-            entry = item.entry
-            info = self._library.found.infos.get((entry.source, entry.revision)) if entry is not None else None
-            return Subject(item, info) if info is not None else None
-        known = self._hub_facts.get(item.model)
-        if known is None:
-            return None
-        hub, told = known
-        return Subject(item, None, hub, told) if isinstance(told, str) else Subject(item, told, hub)
+        if self.on_hub(item):
+            known = self._hub_facts.get(item.model)
+            return replace(known, item=item) if known is not None else None
+        if item.problem:
+            return Subject(item, error=item.problem)
+        entry = item.entry
+        info = self._library.found.infos.get((entry.source, entry.revision)) if entry is not None else None
+        return Subject(item, info) if info is not None else None
 
     def _look(self) -> None:
         if self._item is not None and not self._session.closing:
@@ -99,8 +97,6 @@ class SubjectFinder(QObject):
     async def _find_out(self, item: Item, number: int) -> None:
         try:
             subject = await (self._ask_hub(item, number) if self.on_hub(item) else self._read(item))
-        except asyncio.CancelledError:
-            return
         except (InvalidInput, OSError) as error:
             subject = Subject(item, error=str(error))
         self._tell(subject, number)
@@ -113,15 +109,14 @@ class SubjectFinder(QObject):
 
     async def _ask_hub(self, item: Item, number: int) -> Subject:
         hub = await self._session.off_thread(lambda: hub_model(item.source, item.revision))
-        self._tell(Subject(item, hub=hub), number)
+        subject = Subject(item, hub=hub)
+        self._tell(subject, number)
         try:
             info = await self._session.off_thread(lambda: hub_info(hub.id, hub.revision))
+            subject = replace(subject, info=info)
         except InvalidInput as error:  # its files are gated, or none that can be read
-            subject = Subject(item, None, hub, str(error))
-            self._hub_facts[item.model] = hub, str(error)
-        else:
-            subject = Subject(item, info, hub)
-            self._hub_facts[item.model] = hub, info
+            subject = replace(subject, error=str(error))
+        self._hub_facts[item.model] = subject
         return subject
 
     def _tell(self, subject: Subject, number: int) -> None:

@@ -27,31 +27,20 @@ from engine.workloads import read_prompts
 DEFAULT_PROMPT = "Tell me a story about a {fox|whale|dragon|robot} and a {lantern|violin|kite|piano}."
 DEFAULT_COUNT = 16
 FILE, FILE_SAID = "Take prompts from a text file, one a line", "Take prompts from a file"
+FILE_TITLE, FILES = "Open a file of prompts, one a line", ("Text files (*.txt *.text *.md *.prompts)", "All files (*)")
 
 
-class Toggle(QPushButton):
+def toggle(name: str, text: str, tip: str) -> QPushButton:
     """A quiet button that is on or off; a tick says which."""
-
-    def __init__(self, name: str, text: str, tip: str) -> None:
-        super().__init__()
-        self.setObjectName(name)
-        self.setAccessibleName(text)
-        self.setAccessibleDescription(tip)
-        self.setToolTip(tip)
-        self.setProperty("role", "quiet")
-        self.setCheckable(True)
-        self._text = text
-        self.toggled.connect(self._tell)
-        self._tell(False)
-
-    def _tell(self, on: bool) -> None:
-        self.setText(f"✓ {self._text}" if on else self._text)
+    made = button(name, text, role="quiet", tip=tip, said=text, checkable=True)
+    made.setAccessibleDescription(tip)
+    made.toggled.connect(lambda on: made.setText(f"✓ {text}" if on else text))
+    return made
 
 
 class Composer(QFrame):
     """Turns what is written into submissions and sends them through the session. The text stays after sending."""
 
-    draft_changed = Signal()
     path_dropped = Signal(object)  # Path: a prompt file or a model folder
 
     def __init__(self, session: Session, bridge: Bridge, params: Callable[[], SamplingParams]) -> None:
@@ -69,13 +58,11 @@ class Composer(QFrame):
         self.system.setPlaceholderText("How the model should behave")
         self.summary = label("", "note", "composer_summary")
         self.message = Note("composer_message", "error")
-        self.use_system = Toggle("composer_use_system", "System prompt", "Begin every chat with these instructions")
-        self.chat = Toggle("composer_chat", "Chat", "Put the prompt into the model's chat template; off: as it stands")
-        self.each_line = Toggle("composer_each_line", "One a line", "Every line is a prompt of its own")
+        self.use_system = toggle("composer_use_system", "System prompt", "Begin every chat with these instructions")
+        self.chat = toggle("composer_chat", "Chat", "Put the prompt into the model's chat template; off: as it stands")
+        self.each_line = toggle("composer_each_line", "One a line", "Every line is a prompt of its own")
         self.file = button("composer_file", "File …", self.choose_file, role="quiet", tip=FILE, said=FILE_SAID)
-        self.drop_file = button(
-            "composer_drop_file", act=self._on_drop_file, role="quiet", tip="Back to the written prompt"
-        )
+        self.drop_file = button("composer_drop_file", act=self._on_drop_file, role="quiet")
         self.drop_file.hide()
         self.count = Number("composer_count", 1, 256, DEFAULT_COUNT)
         self.count.setPrefix("×  ")
@@ -83,7 +70,7 @@ class Composer(QFrame):
         self.count.setToolTip("How many requests to make of each prompt")
         self.count.setKeyboardTracking(True)
         self.send_button = button("composer_send", "Send   Ctrl ⏎", self.send, role="primary", said="Send")
-        self.stop_button = button("composer_stop", "Stop", self._on_stop, tip="Stop every request (Esc)")
+        self.stop_button = button("composer_stop", "Stop", lambda: session.stop(), tip="Stop every request (Esc)")
         self.send_action = QAction("Send", self)
         self.send_action.setShortcuts([QKeySequence("Ctrl+Return"), QKeySequence("Ctrl+Enter")])
         self.stop_action = QAction("Stop all requests", self)
@@ -111,18 +98,18 @@ class Composer(QFrame):
         self._telling.timeout.connect(self._tell)
         for signal in (self.prompt.textChanged, self.system.textChanged, self.count.valueChanged):
             signal.connect(self._on_edited)
-        for toggle in (self.use_system, self.chat, self.each_line):
-            toggle.toggled.connect(self._on_edited)
+        for choice in (self.use_system, self.chat, self.each_line):
+            choice.toggled.connect(self._on_edited)
         self.use_system.toggled.connect(self._on_use_system)
         for edit in (self.prompt, self.system):
             edit.file_dropped.connect(self.path_dropped)
             edit.focus_changed.connect(self._on_focus)
         self.send_action.triggered.connect(self.send)
-        self.stop_action.triggered.connect(self._on_stop)
+        self.stop_action.triggered.connect(self.stop_button.click)
         self._session.state_changed.connect(self._on_state)
         self._session.model_loaded.connect(self._on_loaded)
-        self._session.submit_failed.connect(self._on_failed)
-        self._session.submitted.connect(self._on_submitted)
+        self._session.submit_failed.connect(lambda message: self.message.say(sentence(message)))
+        self._session.submitted.connect(lambda ids: self.message.say(""))
         self._bridge.busy_changed.connect(self._on_busy)
         self._bridge.records_arrived.connect(self._on_records)
 
@@ -144,20 +131,16 @@ class Composer(QFrame):
         try:
             submissions = draft.submissions(self._params())
         except InvalidInput as error:
-            self._say(sentence(str(error)))
+            self.message.say(sentence(str(error)))
             return
-        self._say("")
+        self.message.say("")
         self.prompt.remember(draft.text)
         self._keep()
         self._session.send(submissions)
 
     def choose_file(self) -> None:
         """Asks for a file of prompts."""
-        title, filters = (
-            "Open a file of prompts, one a line",
-            ["Text files (*.txt *.text *.md *.prompts)", "All files (*)"],
-        )
-        ask_path(self, "prompt_file_dialog", title, "composer/folder", self.open_file, filters)
+        ask_path(self, "prompt_file_dialog", FILE_TITLE, "composer/folder", self.open_file, FILES)
 
     def open_file(self, path: str | Path) -> None:
         """Takes the prompts of a text file, one a line, in place of the written ones."""
@@ -165,7 +148,7 @@ class Composer(QFrame):
         try:
             prompts = read_prompts(path)
         except InvalidInput as error:
-            self._say(sentence(str(error)))
+            self.message.say(sentence(str(error)))
             return
         storage.settings().setValue("composer/folder", str(path.parent))
         self.take(path.name, prompts)
@@ -177,31 +160,29 @@ class Composer(QFrame):
         self.drop_file.setText(f"{name}  ✕")
         self.drop_file.setAccessibleName(f"Do not use {name}")
         self.drop_file.setToolTip("Click to go back to the written prompt")
-        self.drop_file.show()
-        self.prompt.setEnabled(False)
-        self.each_line.setEnabled(False)
         self.count.setValue(1)
-        self._say("")
-        self._on_edited()
+        self._show_file()
 
     # -- slots ----------------------------------------------------------------------------------------------------
 
     def _on_drop_file(self) -> None:
         self._file = ()
-        self.drop_file.hide()
-        self.prompt.setEnabled(True)
-        self.each_line.setEnabled(True)
+        self._show_file()
         self.prompt.setFocus()
+
+    def _show_file(self) -> None:
+        """While prompts come from a file, the written one waits."""
+        self.drop_file.setVisible(bool(self._file))
+        for written in (self.prompt, self.each_line):
+            written.setEnabled(not self._file)
         self._on_edited()
 
     def _on_edited(self) -> None:
-        if self.message.property("role") == "error":
-            self._say("")
+        self.message.say("")
         self._telling.start()
 
     def _tell(self) -> None:
         self.summary.setText(self.draft().summary(self._ratio))
-        self.draft_changed.emit()
 
     def _on_use_system(self, on: bool) -> None:
         self.system_row.setVisible(on)
@@ -212,19 +193,13 @@ class Composer(QFrame):
         self.field.setProperty("focused", focused)
         set_role(self.field, "field")
 
-    def _on_stop(self) -> None:
-        self._session.stop()
-
     def _on_state(self, state: SessionState) -> None:
         self.send_button.setEnabled(state is SessionState.READY)
-        waiting = {
-            SessionState.LOADING: "The model is loading",
-            SessionState.EMPTY: "Load a model first",
-            SessionState.DIED: "The engine has died: restart it first",
-        }
+        waiting = {SessionState.LOADING: "The model is loading", SessionState.EMPTY: "Load a model first"}
+        waiting[SessionState.DIED] = "The engine has died: restart it first"
         self.send_button.setToolTip(waiting.get(state, "Send (Ctrl+Enter)"))
         if state is SessionState.READY:
-            self._say("")
+            self.message.say("")
 
     def _on_loaded(self, card: ModelCard) -> None:
         self.chat.setEnabled(card.chat)
@@ -233,12 +208,6 @@ class Composer(QFrame):
             self.chat.setToolTip(f"{card.name} has no chat template: prompts go in as they stand")
         elif not self.chat.isChecked() and storage.settings().value("composer/chat", "true") == "true":
             self.chat.setChecked(True)
-
-    def _on_failed(self, message: str) -> None:
-        self._say(sentence(message))
-
-    def _on_submitted(self, ids: list[int]) -> None:
-        self._say("")
 
     def _on_busy(self, busy: bool) -> None:
         self.stop_button.setEnabled(busy)
@@ -250,9 +219,6 @@ class Composer(QFrame):
             written = sum(len(m["content"]) for m in last.messages) or len(last.text)
             self._ratio = max(0.5, written / len(last.token_ids))
             self._telling.start()
-
-    def _say(self, text: str) -> None:
-        self.message.say(text, "error")
 
     # -- remembered between starts --------------------------------------------------------------------------------
 
@@ -266,16 +232,18 @@ class Composer(QFrame):
             kept.setValue("composer/chat", "true" if self.chat.isChecked() else "false")
 
     def _recall(self) -> None:
-        kept = storage.settings()
+        def kept(key: str, default: object) -> str:
+            return str(storage.settings().value(f"composer/{key}", default))
+
         try:
-            history = [text for text in json.loads(str(kept.value("composer/history", "[]"))) if isinstance(text, str)]
+            history = [text for text in json.loads(kept("history", "[]")) if isinstance(text, str)]
         except (ValueError, TypeError):
             history = []
         self.prompt.recall(history)
         self.prompt.setPlainText(history[-1] if history else DEFAULT_PROMPT)
-        self.count.setValue(int(str(kept.value("composer/count", DEFAULT_COUNT))))
-        self.system.setPlainText(str(kept.value("composer/system", "")))
-        self.use_system.setChecked(str(kept.value("composer/use_system", "false")) == "true")
+        self.count.setValue(int(kept("count", DEFAULT_COUNT)))
+        self.system.setPlainText(kept("system", ""))
+        self.use_system.setChecked(kept("use_system", "false") == "true")
         self.system_row.setVisible(self.use_system.isChecked())
-        self.chat.setChecked(str(kept.value("composer/chat", "true")) == "true")
+        self.chat.setChecked(kept("chat", "true") == "true")
         self._tell()

@@ -10,14 +10,7 @@ from app.ui.dock import Dock
 
 LEFT, RIGHT = Qt.DockWidgetArea.LeftDockWidgetArea, Qt.DockWidgetArea.RightDockWidgetArea
 FOOT = Qt.DockWidgetArea.BottomDockWidgetArea
-AREAS = {
-    "setup": LEFT,
-    "live": RIGHT,
-    "timeline": FOOT,
-    "step": FOOT,
-    "requests": FOOT,
-    "transcript": FOOT,
-}  # all others at the right
+AREAS = {"setup": LEFT} | dict.fromkeys(("timeline", "step", "requests", "transcript"), FOOT)  # all others at the right
 ACROSS, DOWN = Qt.Orientation.Horizontal, Qt.Orientation.Vertical
 
 

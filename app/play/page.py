@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from PySide6.QtCore import QByteArray, Qt, Signal
-from PySide6.QtGui import QAction, QKeyEvent
+from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QWidget
 
 from app import storage
@@ -24,7 +24,6 @@ from app.ui import theme
 from app.ui.dock import Dock
 from app.ui.labels import Hairline
 from app.ui.layouts import Scrolled, column
-from engine import ModelSpec
 
 LAYOUT_KEY, LAYOUT_VERSION = "play/layout", 2
 INSIDE_KEY = "play/inside"
@@ -65,9 +64,9 @@ class PlayPage(QWidget):
         self.setLayout(column((self.area, 1), self.cursor_bar, self.composer, margins=(8, 8, 8, 8), spacing=8))
         theme.changes.theme_changed.connect(self._on_theme)
         self._on_theme()
-        self.model.load_asked.connect(self._on_load_asked)
-        self.wall.stop_requested.connect(self._on_stop_asked)
-        self.wall.regenerate_requested.connect(lambda request: session.regenerate(bridge.requests[request]))
+        self.model.load_asked.connect(lambda spec: session.start(session.load(spec, session.config)))
+        self.wall.cards.stop_requested.connect(lambda request: session.stop([request]))
+        self.wall.cards.regenerate_requested.connect(lambda request: session.regenerate(bridge.requests[request]))
 
     def complete(self) -> None:
         """Builds the rest, once the window is on the screen."""
@@ -80,9 +79,9 @@ class PlayPage(QWidget):
         self.charts = LiveCharts(self._bridge)
         self.table = RequestTable(self._bridge)
         self.transcript = Transcript(self._bridge, self._session)
-        for panel in (self.wall, self.table):
+        for panel in (self.wall.cards, self.table):
             panel.request_opened.connect(self._on_opened)
-        self.wall.follow_up_requested.connect(self._on_follow_up)
+        self.wall.cards.follow_up_requested.connect(self._on_follow_up)
         self.transcript.request_created.connect(self._on_created)
         self._bridge.records_arrived.connect(self._on_records)
         self._add_dock("live", "Live figures", self.charts, 12)
@@ -94,28 +93,23 @@ class PlayPage(QWidget):
             self._add_dock(insight.name, insight.title, place, 12)
             self.docks[insight.name].visibilityChanged.connect(self._tell_titles)
         self.layout_of.prompt()
-        kept = storage.settings().value(LAYOUT_KEY)
+        settings = storage.settings()
+        kept, columns = settings.value(LAYOUT_KEY), settings.value(COLUMNS_KEY)
         if isinstance(kept, QByteArray):  # else the file was written by something else
             self.area.restoreState(kept, LAYOUT_VERSION)
-            self.cursor_bar.inside.setChecked(str(storage.settings().value(INSIDE_KEY, "")).lower() == "true")
-        columns = storage.settings().value(COLUMNS_KEY)
+            self.cursor_bar.inside.setChecked(str(settings.value(INSIDE_KEY, "")).lower() == "true")
         if columns is not None:
-            self.table.restore_columns(columns)
+            self.table.header.restoreState(columns)
 
     def keep_layout(self) -> None:
-        storage.settings().setValue(COLUMNS_KEY, self.table.save_columns())
+        """For the next start: where the docks stand; widths, order and sorting of the table's columns."""
+        storage.settings().setValue(COLUMNS_KEY, self.table.header.saveState())
         storage.settings().setValue(LAYOUT_KEY, self.area.saveState(LAYOUT_VERSION))
 
-    def reset_layout(self) -> None:
-        """Every dock back in its first place."""
-        self.see_inside(False)
-
     def see_inside(self, inside: bool = True) -> None:
-        """All docks that look inside, at once; or the usual ones."""
-        if inside:
-            self.layout_of.inside()
-        else:
-            self.layout_of.prompt()
+        """All docks that look inside, at once; or the usual ones: every dock where it was first."""
+        arrange = self.layout_of.inside if inside else self.layout_of.prompt
+        arrange()
         self.cursor_bar.inside.setChecked(inside)
         storage.settings().setValue(INSIDE_KEY, inside)
 
@@ -145,9 +139,6 @@ class PlayPage(QWidget):
         if not cursor_key(self._bridge.scope, event):
             super().keyPressEvent(event)
 
-    def dock_actions(self) -> list[QAction]:
-        return [dock.toggleViewAction() for dock in self.docks.values()]
-
     def _add_dock(self, name: str, title: str, content: QWidget, padding: int = 0) -> None:
         dock = self.docks[name] = Dock(f"dock_{name}", title, content, padding)
         self.area.addDockWidget(AREAS.get(name, RIGHT), dock)
@@ -162,9 +153,6 @@ class PlayPage(QWidget):
         bar = self._setup_scroll.verticalScrollBar().sizeHint().width()
         self._setup_scroll.setMinimumWidth(self._setup_scroll.sheet.minimumSizeHint().width() + bar)
 
-    def _on_load_asked(self, spec: ModelSpec) -> None:
-        self._session.start(self._session.load(spec, self._session.config))
-
     def _on_opened(self, request: int) -> None:
         self._bridge.scope.select(request)
         self.transcript.select(request)
@@ -173,7 +161,7 @@ class PlayPage(QWidget):
 
     def _on_follow_up(self, request: int) -> None:
         self._on_opened(request)
-        self.transcript.ask()
+        self.transcript.follow_up.setFocus(Qt.FocusReason.ShortcutFocusReason)
 
     def _on_created(self, request: int) -> None:
         self._awaited = request
@@ -183,6 +171,3 @@ class PlayPage(QWidget):
         if self._awaited in self._bridge.requests:
             request, self._awaited = self._awaited, -1
             self._on_opened(request)
-
-    def _on_stop_asked(self, request: int) -> None:
-        self._session.stop([request])

@@ -59,25 +59,20 @@ class Draft:
         if self.total > MOST:
             raise InvalidInput(f"{self.total:,} requests at once are too many: send at most {MOST:,}.")
         first = random.getrandbits(31) if params.seed is None else params.seed
-        result = []
-        for i, text in enumerate(self.texts()):
-            prompt: Prompt = text
-            if self.chat:
-                messages: list[Message] = [{"role": "system", "content": self.system}] if self.system.strip() else []
-                prompt = [*messages, {"role": "user", "content": text}]
-            result.append(Submission(prompt, params.with_(seed=(first + i) % 2**31)))
-        return result
+        prompts: Sequence[Prompt] = self.texts()
+        if self.chat:
+            system: list[Message] = [{"role": "system", "content": self.system}] if self.system.strip() else []
+            prompts = [[*system, {"role": "user", "content": text}] for text in self.texts()]
+        return [Submission(each, params.with_(seed=(first + i) % 2**31)) for i, each in enumerate(prompts)]
 
     def summary(self, characters_a_token: float = CHARACTERS_A_TOKEN) -> str:
         """The draft in words: "16 different prompts · about 24 tokens each"."""
-        total = self.total
+        total, different, sample = self.total, self.different, self.sources[:50]
         if not total:
             return ""
-        sample = self.sources[:50]
         characters = sum(len(expand_template(s, 1)[0]) if not self.file else len(s) for s in sample) / len(sample)
         characters += len(self.system) if self.chat else 0
         tokens = max(1, round(characters / characters_a_token))
-        different = self.different
         if total == 1:
             return f"about {tokens:,} tokens"
         which = f"{total:,} times the same prompt" if different == 1 else f"{different:,} different prompts"

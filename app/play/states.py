@@ -10,14 +10,7 @@ from engine.trace import FinishReason, RequestView, State
 
 def state_color(view: RequestView, theme: Theme) -> QColor:
     """The colour of the state's words. Colour is never the only sign: the words say the same."""
-    match view.state:
-        case State.PREFILL:
-            return theme.accent
-        case State.DECODE:
-            return theme.good
-        case State.PREEMPTED:
-            return theme.warn
-        case State.FINISHED if view.reason is FinishReason.ERROR:
-            return theme.bad
-        case _:
-            return theme.secondary
+    if view.reason is FinishReason.ERROR and view.state is State.FINISHED:
+        return theme.bad
+    colors = {State.PREFILL: theme.accent, State.DECODE: theme.good, State.PREEMPTED: theme.warn}
+    return colors.get(view.state, theme.secondary)

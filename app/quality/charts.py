@@ -25,22 +25,10 @@ UP = {"divergence": "KL divergence from the original, nats, logarithmic", "perpl
 ACROSS = {"weight_bytes": "bytes of the weights", "rate": "tokens a second, one request at a time"}
 GAPS = 12, 18, 28, 42, 60, 84  # pixels of the design between a point and its words
 # where words may stand beside their point: gaps to the right and down, widths back and heights up
-BESIDE = (
-    (1, 0, 0, 0.5),
-    (-1, 0, 1, 0.5),
-    (0, -1, 0.5, 1),
-    (0, 1, 0.5, 0),
-    (0.7, -0.7, 0, 0.5),
-    (0.7, 0.7, 0, 0.5),
-    (-0.7, -0.7, 1, 0.5),
-    (-0.7, 0.7, 1, 0.5),
-)
-AXES = {
-    "divergence": "KL divergence, nats, log",
-    "perplexity": "perplexity",
-    "weight_bytes": "weights",
-    "rate": "tok/s, alone",
-}
+SIDES = (1, 0, 0, 0.5), (-1, 0, 1, 0.5), (0, -1, 0.5, 1), (0, 1, 0.5, 0)
+CORNERS = (0.7, -0.7, 0, 0.5), (0.7, 0.7, 0, 0.5), (-0.7, -0.7, 1, 0.5), (-0.7, 0.7, 1, 0.5)
+AXES = {"divergence": "KL divergence, nats, log", "perplexity": "perplexity"}
+AXES |= {"weight_bytes": "weights", "rate": "tok/s, alone"}
 
 
 class QualityPlot(Plot):
@@ -61,6 +49,7 @@ class QualityPlot(Plot):
         self.setMouseTracking(True)
 
     def show_report(self, report: QualityReport | None, up: str) -> None:
+        """`up` is "divergence" or "perplexity"."""
         self.report, self.up = report, up
         self.selected = self.hovered = -1
         self.places, self.boxes = {}, {}
@@ -76,12 +65,9 @@ class QualityPlot(Plot):
         """Values of the rows that have both, by their places."""
         if self.report is None:
             return {}
-        found = {}
-        for i, each in enumerate(rows_of(self.report)):
-            x, y = value_of(COLUMN[self.across], each), value_of(COLUMN[self.up], each)
-            if x is not None and y is not None:
-                found[i] = x, y
-        return found
+        columns = COLUMN[self.across], COLUMN[self.up]
+        found = {i: [value_of(column, each) for column in columns] for i, each in enumerate(rows_of(self.report))}
+        return {i: (x, y) for i, (x, y) in found.items() if x is not None and y is not None}
 
     def tooltip(self) -> str:
         lines = [f"{UP[self.up]}, against {ACROSS[self.across]}"]
@@ -139,11 +125,10 @@ class QualityPlot(Plot):
     def _reference(self, painter: QPainter, plot: QRectF) -> None:
         """The original: hairlines across and up through its point."""
         place = self.places.get(0)
-        if place is None:
-            return
         painter.setPen(QPen(theme.current().edge, 1, Qt.PenStyle.DotLine))
-        painter.drawLine(QLineF(place.x(), plot.top(), place.x(), plot.bottom()))
-        if self.up == "perplexity":
+        if place is not None:
+            painter.drawLine(QLineF(place.x(), plot.top(), place.x(), plot.bottom()))
+        if place is not None and self.up == "perplexity":
             painter.drawLine(QLineF(plot.left(), place.y(), plot.right(), place.y()))
 
     def _rings(self, painter: QPainter) -> None:
@@ -164,17 +149,17 @@ class QualityPlot(Plot):
         if 0 in self.places:  # the line through the original
             taken.append(QRectF(self.places[0].x() - 1, plot.top(), 2, plot.height()))
         self.boxes = {}
-        # points in a crowd choose first: they have the fewest places to go
-        crowd = {
-            i: sum(math.hypot(p.x() - q.x(), p.y() - q.y()) < px(80) for q in self.places.values())
-            for i, p in self.places.items()
-        }
-        for i in sorted(self.places, key=lambda i: (-crowd[i], self.places[i].y())):
+
+        def urgent(i: int) -> tuple[int, float]:
+            """Points in a crowd choose first: they have the fewest places to go."""
+            near = [apart for apart in self._distances(self.places[i]).values() if apart < px(80)]
+            return -len(near), self.places[i].y()
+
+        for i in sorted(self.places, key=urgent):
             place = self.places[i]
             words = "original" if i == 0 else way_words(rows[i])
-            box = self._room(place, small.width(words), math.ceil(small.height), plot, taken)
+            box = self.boxes[i] = self._room(place, small.width(words), math.ceil(small.height), plot, taken)
             taken.append(box)
-            self.boxes[i] = box
             x, y = min(max(place.x(), box.left()), box.right()), min(max(place.y(), box.top()), box.bottom())
             if math.hypot(x - place.x(), y - place.y()) > px(14):
                 painter.setPen(QPen(t.edge, 1))
@@ -187,7 +172,7 @@ class QualityPlot(Plot):
         x, y, px = place.x(), place.y(), theme.px
         bounds = plot.adjusted(px(2), 0, 0, -px(2))
         box = QRectF()
-        for gap, (right, down, back, up) in product(map(px, GAPS), BESIDE):
+        for gap, (right, down, back, up) in product(map(px, GAPS), SIDES + CORNERS):
             box = QRectF(x + right * gap - back * width, y + down * gap - up * height, width, height)
             if bounds.contains(box) and not any(box.intersects(other) for other in taken):
                 return box
@@ -197,12 +182,12 @@ class QualityPlot(Plot):
 
     def nearest(self, at: QPointF) -> int:
         """The place of the point, or of its words, that is there; -1 where none is."""
-        for i, box in self.boxes.items():
-            if box.contains(at):
-                return i
-        distances = {i: math.hypot(p.x() - at.x(), p.y() - at.y()) for i, p in self.places.items()}
+        distances = self._distances(at) | {i: 0.0 for i, box in self.boxes.items() if box.contains(at)}
         best = min(distances, key=lambda i: distances[i], default=-1)
         return best if best >= 0 and distances[best] <= theme.px(NEAR) else -1
+
+    def _distances(self, at: QPointF) -> dict[int, float]:
+        return {i: math.hypot(p.x() - at.x(), p.y() - at.y()) for i, p in self.places.items()}
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         hovered = self.nearest(event.position())
@@ -220,8 +205,8 @@ class QualityPlot(Plot):
             self.chosen.emit(self.nearest(event.position()))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        order = sorted(self.points().items(), key=lambda item: item[1])
-        places = [i for i, _ in order]
+        points = self.points()
+        places = sorted(points, key=lambda i: points[i])
         step = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(Qt.Key(event.key()))
         if step is None or not places:
             super().keyPressEvent(event)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QKeySequence, QShowEvent
 from PySide6.QtWidgets import QSizePolicy, QToolButton, QWidget
 
@@ -33,13 +33,12 @@ EMPTY_WORDS = (
 BUSY_WORDS = "The table and the charts come when all are measured."
 NO_MODEL_WORDS = "Choose a model to compare its quantizations."
 TITLE = "Quality of quantizations"
+SAVE = f"Save: {TITLE}"
 UPS: list[tuple[str, object]] = [("KL divergence", "divergence"), ("perplexity", "perplexity")]
 
 
 class QualityPanel(QWidget):
-    """Shows one model's comparison; `show_model` says which. `close_down` when the window closes."""
-
-    awq_asked = Signal(object)  # ModelSpec of which an AWQ checkpoint is to be made
+    """Shows one model's comparison; `show_model` says which."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -65,25 +64,17 @@ class QualityPanel(QWidget):
         self.on = Line("quality_on", size=12)
         self.up = DropDown("quality_up", UPS, "What is drawn upwards")
         self.up.setToolTip("What the charts draw upwards")
-        self.menu_button = QToolButton()
+        self.menu_button = QToolButton(popupMode=QToolButton.ToolButtonPopupMode.InstantPopup)
         self.menu_button.setObjectName("quality_menu")
         self.menu_button.setText("⋯")
         self.menu_button.setAccessibleName("Copy or save the comparison")
         self.menu_button.setToolTip("Copy, or save as PNG, SVG, CSV, JSON or Markdown")
-        self.menu_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self.menu_button.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self._why_not = NO_MODEL_WORDS
         self._lay_out()
         entries = picture_entries(lambda: self.picture, TITLE, on_panel=True) + table_entries(self._table)
-        self.menu = ExportMenu(
-            self,
-            entries,
-            title=f"Save: {TITLE}",
-            what="The quality report",
-            stem="quality",
-            each="Save as",
-            ready=lambda: self.quality.report is not None,
-        )
+        what, ready = "The quality report", lambda: self.quality.report is not None
+        self.menu = ExportMenu(self, entries, title=SAVE, what=what, stem="quality", each="Save as", ready=ready)
         self.menu_button.setMenu(self.menu)
         self._connect()
         self._on_theme()
@@ -100,9 +91,9 @@ class QualityPanel(QWidget):
         order = self.begin, self.undo, self.up, self.menu_button, self.table, *self.charts.plots
         for one, other in pairwise(order):
             QWidget.setTabOrder(one, other)
-        begin = QAction("Measure, or cancel it", self)
+        here = Qt.ShortcutContext.WidgetWithChildrenShortcut
+        begin = QAction("Measure, or cancel it", self, shortcutContext=here)
         begin.setShortcuts([QKeySequence("Ctrl+Return"), QKeySequence("Ctrl+Enter")])
-        begin.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
         begin.triggered.connect(self.begin.click)
         self.addAction(begin)
 
@@ -110,7 +101,6 @@ class QualityPanel(QWidget):
         quality = self.quality
         self.setup.edited.connect(self._show_buttons)
         self.setup.original_asked.connect(self._ask_original)
-        self.setup.awq_asked.connect(self._on_awq)
         self.up.currentIndexChanged.connect(self._show_report)
         self.charts.chosen.connect(self._select)
         self.table.chosen.connect(self._select)
@@ -140,10 +130,6 @@ class QualityPanel(QWidget):
         elif self.isVisible():
             self._look()
 
-    def close_down(self) -> None:
-        """The window closes."""
-        self.quality.close()
-
     def _look(self) -> None:
         spec, self._wanted = self._wanted, None
         if spec is not None and not self._session.closing:
@@ -169,18 +155,10 @@ class QualityPanel(QWidget):
             self.quality.start(self.setup.plan())
 
     def _on_undo(self) -> None:
-        if self.quality.report is not None and not self._undoes:
+        if self.quality.report is not None:
             self.quality.clear()
         else:
             self.quality.undo()
-
-    @property
-    def _undoes(self) -> bool:
-        return self.quality.report is None
-
-    def _on_awq(self) -> None:
-        if self.quality.subject is not None:
-            self.awq_asked.emit(self.quality.subject.spec)
 
     def _ask_original(self) -> None:
         title = "The model that this checkpoint was made of"
@@ -206,13 +184,12 @@ class QualityPanel(QWidget):
         self._on_phase()
 
     def _show_report(self) -> None:
-        report, up = self.quality.report, str(self.up.currentData())
-        self.picture.setVisible(report is not None)
-        self.empty.setVisible(report is None)
-        for widget in (self._rule, self._head, self.facts):
+        report = self.quality.report
+        for widget in (self.picture, self._rule, self._head, self.facts):
             widget.setVisible(report is not None)
+        self.empty.setVisible(report is None)
         self._say_empty()
-        self.charts.show_report(report, up)
+        self.charts.show_report(report, str(self.up.currentData()))
         self.table.show_report(report)
         self.facts.say("Choose a row or a point: all of its facts are said here.")
         self.on.say(measured_words(report) if report is not None else "")
@@ -244,9 +221,10 @@ class QualityPanel(QWidget):
                 words += ". Requests run on the Play page: speeds will be lower"
             problem = quality.subject is not None and quality.subject.problem
             self.status.say("" if problem else refusal or words)
-        self.undo.setVisible(not busy and (quality.report is not None or quality.can_undo))
-        self.undo.setText("Undo clear" if self._undoes else "Clear")
-        self.undo.setAccessibleName("Bring the cleared comparison back" if self._undoes else "Clear the comparison")
+        measured = quality.report is not None
+        self.undo.setVisible(not busy and (measured or quality.can_undo))
+        self.undo.setText("Clear" if measured else "Undo clear")
+        self.undo.setAccessibleName("Clear the comparison" if measured else "Bring the cleared comparison back")
 
     def _on_session(self) -> None:
         """Another model came or went, and with it what is free."""

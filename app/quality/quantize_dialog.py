@@ -7,7 +7,7 @@ from pathlib import Path
 from time import perf_counter
 
 from PySide6.QtCore import QTimer, QUrl, Signal
-from PySide6.QtGui import QCloseEvent, QDesktopServices
+from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QLayout, QWidget
 
 from app import storage
@@ -19,8 +19,8 @@ from app.ui import theme
 from app.ui.ask_path import ask_path
 from app.ui.controls import DropDown, Number, button, line_edit
 from app.ui.dialog import Dialog
-from app.ui.labels import Note, Row, set_role
-from app.ui.layouts import held, row
+from app.ui.labels import Note, Row
+from app.ui.layouts import fill, held, row
 from app.ui.line import Line
 from app.ui.progress import Progress
 from app.ui.text_choice import TextChoice
@@ -37,7 +37,6 @@ LATER = "How long it takes is told after the first layer."
 LETTERS = 4  # of a text a token, roughly
 DEBOUNCE_MS = 300
 FOLDER = "folder"  # the last entry of the models
-Source = tuple[str, str | None]
 
 
 class QuantizeDialog(Dialog):
@@ -49,16 +48,18 @@ class QuantizeDialog(Dialog):
     def __init__(self, parent: QWidget, session: Session, spec: ModelSpec | None = None) -> None:
         super().__init__(parent, "quantize_dialog", "Make an AWQ checkpoint")
         self._session = session
-        self._work = LongWork(session, self)
+        self.work = LongWork(session, self)
         self._made: Path | None = None
         self._wants_to_close = False
         self._gone = False  # closed: Qt deletes it while what it asked for may still be under way
-        self._own_folder = self._own_group = False  # whether a person chose them
+        self._own_group = False  # whether a person chose it
         self._found = RecipeCheck()
         self._asked = 0  # looks begun: only what the last one says counts
         self._settled = False
         self._layers_begun = 0.0
-        self.model = DropDown("quantize_model")
+        shipped = [(e.source, e.revision) for e in shipped_models() if not e.source.endswith("awq")]
+        models = [(model_words(source), (source, revision)) for source, revision in shipped]
+        self.model = DropDown("quantize_model", [*models, ("a folder …", FOLDER)])
         self.calibration = TextChoice("quantize_calibration")
         self.calibration_facts = Note("quantize_calibration_facts")
         self.group = DropDown("quantize_group", [(f"{g} inputs share a scale", g) for g in GROUPS])
@@ -71,13 +72,12 @@ class QuantizeDialog(Dialog):
         self.status = Line("quantize_status")
         self.progress = Progress("quantize_progress", "Layers that are quantized")
         self.question = Note("quantize_question", "warning")
-        self.load = button("quantize_load", "Load it", self._on_load)
+        self.load = button("quantize_load", "Load it", self._on_load, role="primary")
         self.show_folder = button("quantize_show", "Show folder", self._on_show)
         self.stop = button("quantize_stop", "Stop and close", self._on_stop)
         self.leave = button("quantize_leave", "Close", self._on_leave)
-        self.begin = button("quantize_begin", "Make it", self._on_begin)
+        self.begin = button("quantize_begin", "Make it", self._on_begin, role="primary")
         self._lay_out()
-        self._fill_models()
         self._debounce = QTimer(self, singleShot=True, interval=DEBOUNCE_MS)
         self._debounce.timeout.connect(self._check)
         self._connect()
@@ -105,15 +105,11 @@ class QuantizeDialog(Dialog):
             self.column.addWidget(Row(text, control, tip))
             if control is self.calibration:
                 self.column.addWidget(self.calibration_facts)
-        for widget in (self.bill, self.error, self.status, self.progress, self.question):
-            self.column.addWidget(widget)
-        self.progress.hide()
-        self.status.hide()
-        for each in (self.load, self.show_folder, self.stop, self.leave, self.begin):
+        buttons = self.load, self.show_folder, self.stop, self.leave, self.begin
+        for each in buttons:
             each.setAutoDefault(False)
-        self.column.addSpacing(4)
-        self.column.addStretch(1)
-        self.column.addLayout(row(self.load, self.show_folder, None, self.stop, self.leave, self.begin, spacing=8))
+        told = self.bill, self.error, self.status, self.progress, self.question
+        fill(self.column, *told, 4, None, row(*buttons[:2], None, *buttons[2:], spacing=8), margins=None)
 
     def _connect(self) -> None:
         self.model.activated.connect(self._on_model)
@@ -121,27 +117,21 @@ class QuantizeDialog(Dialog):
         self.group.activated.connect(self._on_group)
         self.samples.valueChanged.connect(self._on_edited)
         self.length.valueChanged.connect(self._on_edited)
-        self.out.textEdited.connect(self._on_out)
         self.out.textChanged.connect(self._on_edited)
-        self._work.progressed.connect(self._on_progress)
-        self._work.ended.connect(self._on_ended)
+        self.work.progressed.connect(self._on_progress)
+        self.work.ended.connect(self._on_ended)
         theme.changes.theme_changed.connect(self._on_theme)
 
     # -- what is chosen -------------------------------------------------------------------------------------------
 
     def choose(self, spec: ModelSpec) -> None:
         """Takes this model, with what suits it."""
-        source: Source = (spec.source, spec.revision)
-        at = self._find(source)
-        if at < 0:
-            at = max(0, self.model.count() - 1)
-            self.model.insertItem(at, model_words(spec.source), source)
-        self.model.setCurrentIndex(at)
-        self._last = at
+        self._last = self._offer(model_words(spec.source), (spec.source, spec.revision))
+        self.model.setCurrentIndex(self._last)
         self.model.setToolTip(spec.source)
         self.calibration.choose(suited_calibration(spec.source))
         self._own_group = False
-        if not self._own_folder:
+        if not self.out.isModified():
             self.out.setText(str(suggested_folder(spec.source)))
         self._on_edited()
 
@@ -151,14 +141,13 @@ class QuantizeDialog(Dialog):
         sizes = int(self.group.currentData()), self.samples.value(), self.length.value()
         return AwqRecipe(source, self.calibration.text(), out, revision, *sizes)
 
-    def _find(self, source: Source) -> int:
-        return next((i for i in range(self.model.count()) if self.model.itemData(i) == source), -1)
-
-    def _fill_models(self) -> None:
-        for entry in shipped_models():
-            if not entry.source.endswith("awq"):
-                self.model.addItem(model_words(entry.source), (entry.source, entry.revision))
-        self.model.addItem("a folder …", FOLDER)
+    def _offer(self, name: str, source: tuple[str, str | None]) -> int:
+        """The place of a model in the list; it comes before the last entry where it was not there."""
+        last = self.model.count() - 1
+        at = next((i for i in range(last) if self.model.itemData(i) == source), last)
+        if at == last:
+            self.model.insertItem(at, name, source)
+        return at
 
     async def _fill_cached(self) -> None:
         """The models of the cache, which takes a moment to read."""
@@ -166,8 +155,8 @@ class QuantizeDialog(Dialog):
         if self._gone:
             return
         for entry in entries:
-            if not entry.problem and self._find((entry.source, entry.revision)) < 0:
-                self.model.insertItem(self.model.count() - 1, entry.name, (entry.source, entry.revision))
+            if not entry.problem:
+                self._offer(entry.name, (entry.source, entry.revision))
 
     def _on_model(self, index: int) -> None:
         if self.model.itemData(index) == FOLDER:
@@ -179,8 +168,8 @@ class QuantizeDialog(Dialog):
 
     def _ask_out(self) -> None:
         def take(folder: str) -> None:
-            self._own_folder = True
             self.out.setText(str(Path(folder) / suggested_folder(self.model.currentData()[0]).name))
+            self.out.setModified(True)
 
         self._ask_folder("Choose where the checkpoint's folder is made", "model/awq_folder", take)
 
@@ -195,9 +184,6 @@ class QuantizeDialog(Dialog):
         self._own_group = True
         self._on_edited()
 
-    def _on_out(self) -> None:
-        self._own_folder = True
-
     def _on_edited(self) -> None:
         self._made = None
         self._settled = False
@@ -209,13 +195,13 @@ class QuantizeDialog(Dialog):
     # -- what it will take ----------------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        if not self._gone and not self._session.closing and not self._work.running:
+        if not self._gone and not self._session.closing and not self.work.running:
             self._asked += 1
             self._session.start(self._looked(self.recipe(), self._asked))
 
     async def _looked(self, recipe: AwqRecipe, asked: int) -> None:
         found = await self._session.off_thread(lambda: checked(recipe))
-        if self._gone or asked != self._asked or self._work.running:
+        if self._gone or asked != self._asked or self.work.running:
             return
         if found.group and found.group != recipe.group and not self._own_group:
             self._own_group = True  # suits this model; whoever changes it knows why
@@ -234,9 +220,8 @@ class QuantizeDialog(Dialog):
             words = f"{found.letters:,} characters, ~{tokens:,} tokens"
             facts = words if used == tokens else f"{words}, at most {used:,} of them are used"
         if found.size:
-            bill = (
-                f"~{bytes_words(found.size)} on disk, where the original takes {bytes_words(found.original)}. {LATER}"
-            )
+            size, original = bytes_words(found.size), bytes_words(found.original)
+            bill = f"~{size} on disk, where the original takes {original}. {LATER}"
         self.calibration_facts.say(facts)
         self.bill.say(bill)
         if self._made is None:
@@ -244,17 +229,13 @@ class QuantizeDialog(Dialog):
 
     # -- the making -----------------------------------------------------------------------------------------------
 
-    @property
-    def running(self) -> bool:
-        return self._work.running
-
     def _on_begin(self) -> None:
         recipe = self.recipe()
         self.error.say("")
         self._layers_begun = 0.0
         self.progress.show_share(None)
         self.status.say("Starting …")
-        self._work.start(lambda report, cancelled: quantize_to_awq(recipe, report, cancelled))
+        self.work.start(lambda report, cancelled: quantize_to_awq(recipe, report, cancelled))
         self._show_buttons()
 
     def _on_progress(self, status: LoadStatus) -> None:
@@ -285,24 +266,20 @@ class QuantizeDialog(Dialog):
         self._show_buttons()
 
     def _show_buttons(self) -> None:
-        running, made = self._work.running, self._made is not None
-        asks = running and bool(self.question.text()) and not self._work.ending
+        running, made = self.work.running, self._made is not None
+        asks = running and bool(self.question.text()) and not self.work.ending
         for each in (self.model, self.calibration, self.group, self.samples, self.length, self.out, self.browse):
             each.setEnabled(not running)
-        self.progress.setVisible(running)
-        self.status.setVisible(running)
-        self.load.setVisible(made and not running)
-        self.show_folder.setVisible(made and not running)
+        for told in (self.progress, self.status):
+            told.setVisible(running)
+        for offered in (self.load, self.show_folder):
+            offered.setVisible(made and not running)
         self.stop.setVisible(asks)
         self.begin.setVisible(not running and not made)
         self.begin.setEnabled(self._settled and not self._found.error)
-        set_role(self.begin, "primary")
-        set_role(self.load, "primary")
-        words = "Close"
-        if running:
-            words = "Stopping …" if self._work.ending else "Go on" if asks else "Cancel"
-        self.leave.setText(words)
-        self.leave.setEnabled(not self._work.ending)
+        words = "Stopping …" if self.work.ending else "Go on" if asks else "Cancel"
+        self.leave.setText(words if running else "Close")
+        self.leave.setEnabled(not self.work.ending)
         self._fit()
 
     def _fit(self) -> None:
@@ -313,18 +290,18 @@ class QuantizeDialog(Dialog):
 
     def _on_leave(self) -> None:
         """Cancels what runs; else closes."""
-        if not self.running:
+        if not self.work.running:
             self.reject()
-        elif self.question.text():
+            return
+        if self.question.text():
             self.question.say("")
-            self._show_buttons()
         else:
-            self._work.cancel()
-            self._show_buttons()
+            self.work.cancel()
+        self._show_buttons()
 
     def _on_stop(self) -> None:
         self._wants_to_close = True
-        self._work.cancel()
+        self.work.cancel()
         self.question.say("Stopping …")
         self._show_buttons()
 
@@ -341,28 +318,17 @@ class QuantizeDialog(Dialog):
 
     def reject(self) -> None:
         """Esc and the window's cross: what runs is not thrown away without a word."""
-        if not self._keeps():
+        if not self.work.running or self._session.closing:
             super().reject()
+        elif not self.work.ending:
+            self.question.say("The checkpoint is still being made. Closing stops it, and nothing of it is kept.")
+            self._show_buttons()
+            self.stop.setFocus()
 
     def done(self, result: int) -> None:
         self._gone = True
         self._debounce.stop()
         super().done(result)
-
-    def closeEvent(self, event: QCloseEvent) -> None:
-        if self._keeps():
-            event.ignore()
-        else:
-            super().closeEvent(event)
-
-    def _keeps(self) -> bool:
-        if not self.running or self._session.closing:
-            return False
-        if not self._work.ending:
-            self.question.say("The checkpoint is still being made. Closing stops it, and nothing of it is kept.")
-            self._show_buttons()
-            self.stop.setFocus()
-        return True
 
     def _on_theme(self) -> None:
         self.setMinimumWidth(theme.px(560))

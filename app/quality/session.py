@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 
 from PySide6.QtCore import QObject, Signal
@@ -43,12 +45,12 @@ class _Progress:
         what, _, stage = status.stage.partition(": ")
         if what not in self._whats:
             self._whats.append(what)
-        if len(self._whats) == 1 and stage not in self._first:
-            self._first.append(stage)
-        part = status.done / status.total if status.total > 0 else 0.0
-        within = (self._first.index(stage) + part) / len(self._first) if stage in self._first else 0.0
-        if len(self._whats) == 1:
-            within = 0.0  # how many stages there are is not known yet
+        within = 0.0
+        if len(self._whats) > 1 and stage in self._first:
+            part = status.done / status.total if status.total > 0 else 0.0
+            within = (self._first.index(stage) + part) / len(self._first)
+        elif len(self._whats) == 1 and stage not in self._first:
+            self._first.append(stage)  # how many there are is not known yet
         return min(1.0, (len(self._whats) - 1 + within) / self._count)
 
 
@@ -70,9 +72,8 @@ class QualitySession(QObject):
         self._work.progressed.connect(self._on_progress)
         self._work.ended.connect(self._on_ended)
         session.measuring = self
-        self._reports: dict[tuple[str, str | None], QualityReport] = {}
-        self._before: dict[tuple[str, str | None], list[QualityReport | None]] = {}
-        self._measured: Subject | None = None  # what is being measured
+        self._reports: dict[tuple[str, str | None], list[QualityReport | None]] = defaultdict(list)  # of each model
+        self.measured: Subject | None = None  # what is being measured; it need not be what is on show
         self._progress = _Progress(1)
         self._share = 0.0
         self._begun = 0.0
@@ -81,9 +82,7 @@ class QualitySession(QObject):
 
     def forget(self) -> None:
         """No model is on show."""
-        self.looking = self.subject = None
-        self.subject_changed.emit()
-        self.report_changed.emit()
+        self._put(None)
 
     def show(self, spec: ModelSpec, original: ModelSpec | None = None) -> None:
         """Puts a model on show; `subject_changed` follows when its files are read."""
@@ -92,42 +91,38 @@ class QualitySession(QObject):
 
     async def _examine(self, spec: ModelSpec, original: ModelSpec | None) -> None:
         subject = await self._session.off_thread(lambda: examine(spec, original))
-        if spec is not self.looking or self._session.closing:
-            return
-        self.looking = None
-        self.subject = subject
+        if spec is self.looking and not self._session.closing:
+            self._put(subject)
+
+    def _put(self, subject: Subject | None) -> None:
+        self.looking, self.subject = None, subject
         self.subject_changed.emit()
         self.report_changed.emit()
 
     @property
+    def _kept(self) -> list[QualityReport | None]:
+        """Those of the model on show, the present one last: None where it was cleared."""
+        return self._reports[self.subject.key] if self.subject is not None else []
+
+    @property
     def report(self) -> QualityReport | None:
-        return self._reports.get(self.subject.key) if self.subject is not None else None
+        return self._kept[-1] if self._kept else None
 
     @property
     def can_undo(self) -> bool:
-        return self.subject is not None and bool(self._before.get(self.subject.key))
+        return len(self._kept) > 1
 
     def clear(self) -> None:
         """Takes the report off the model; `undo` brings it back."""
-        if self.subject is not None and self.report is not None:
-            self._set_report(self.subject.key, None)
+        if self.report is not None:
+            self._kept.append(None)
+            self.report_changed.emit()
 
     def undo(self) -> None:
         """The report that was there before the last one was made or cleared."""
-        if self.subject is not None and self.can_undo:
-            before = self._before[self.subject.key].pop()
-            self._reports.pop(self.subject.key, None)
-            if before is not None:
-                self._reports[self.subject.key] = before
+        if self.can_undo:
+            self._kept.pop()
             self.report_changed.emit()
-
-    def _set_report(self, key: tuple[str, str | None], report: QualityReport | None) -> None:
-        before = self._reports.pop(key, None)
-        if before is not None:
-            self._before.setdefault(key, []).append(before)
-        if report is not None:
-            self._reports[key] = report
-        self.report_changed.emit()
 
     # -- the measuring --------------------------------------------------------------------------------------------
 
@@ -138,11 +133,6 @@ class QualitySession(QObject):
     @property
     def ending(self) -> bool:
         return self._work.ending
-
-    @property
-    def measured(self) -> Subject | None:
-        """The model that is being measured; it need not be the one on show."""
-        return self._measured if self.running else None
 
     def refusal(self, plan: Plan) -> str:
         """Why this cannot be measured now; "" where it can."""
@@ -167,15 +157,11 @@ class QualitySession(QObject):
         if why or subject is None or subject.original is None:
             self.told.emit(why, "error")
             return
-        original = subject.original
         specs = [way.spec for way in subject.ways if way.key in plan.ways]
-        self._measured, self._progress = subject, _Progress(1 + len(specs))
+        self.measured, self._progress = subject, _Progress(1 + len(specs))
         self._share, self._begun = 0.0, perf_counter()
-        self._work.start(
-            lambda report, cancelled: measure_quality(
-                specs, original, text=plan.text, tokens=plan.tokens, report=report, cancelled=cancelled
-            )
-        )
+        work = partial(measure_quality, specs, subject.original, text=plan.text, tokens=plan.tokens)
+        self._work.start(lambda report, cancelled: work(report=report, cancelled=cancelled))
         self.phase_changed.emit()
         self.progressed.emit("starting a process that loads the models", 0.0)
 
@@ -199,7 +185,7 @@ class QualitySession(QObject):
         self.progressed.emit(words, self._share)
 
     def _on_ended(self, outcome: Outcome) -> None:
-        subject, self._measured = self._measured, None
+        subject, self.measured = self.measured, None
         self.phase_changed.emit()
         if subject is None:
             return
@@ -208,6 +194,8 @@ class QualitySession(QObject):
         elif outcome.error:
             self.told.emit(outcome.error, "error")
         else:
-            self._set_report(subject.key, outcome.result)
+            kept = self._reports[subject.key]
+            kept[:] = [*(report for report in kept if report is not None), outcome.result]
+            self.report_changed.emit()
             on_show = self.subject is not None and self.subject.key == subject.key
             self.told.emit("" if on_show else f"{model_words(subject.spec.source)} is measured.", "note")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
 from itertools import pairwise
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
 from app.quality.session import Plan
-from app.quality.subject import Subject
+from app.quality.subject import Subject, Way
 from app.ui import theme
 from app.ui.controls import Number, button
 from app.ui.flow_layout import Flow
@@ -16,7 +18,7 @@ from app.ui.labels import label
 from app.ui.layouts import column
 from app.ui.text_choice import TextChoice
 from app.ui.tick_box import TickBox
-from app.words import bytes_words, sentence
+from app.words import bytes_words, counted, sentence
 from engine.quality import suited_text
 
 TOKENS = 2048
@@ -34,7 +36,7 @@ class QualitySetup(QWidget):
         super().__init__()
         self.setObjectName("quality_setup")
         self._subject: Subject | None = None
-        self._unticked: dict[tuple[str, str | None], set[str]] = {}  # by model: what a person has unticked
+        self._unticked: dict[tuple[str, str | None], set[str]] = defaultdict(set)  # by model: what a person unticked
         self._showing = False
         self.boxes: dict[str, TickBox] = {}
         self._flow = Flow()
@@ -66,13 +68,13 @@ class QualitySetup(QWidget):
         fresh = self._subject is None or (self._subject.key, self._subject.original) != (subject.key, subject.original)
         self._subject = subject
         if [*self.boxes] != [way.key for way in subject.ways]:
-            self._make_boxes([(way.key, way.title) for way in subject.ways])
-        off = self._unticked.get(subject.key, set())
+            self._make_boxes(subject.ways)
+        off = self._unticked[subject.key]
         for way in subject.ways:
             box = self.boxes[way.key]
             box.setEnabled(not way.reason)
             box.setChecked(not way.reason and way.key not in off)
-            tip = f"{sentence(way.sentence)}.\n{sentence(way.reason)}" if way.reason else sentence(way.sentence) + "."
+            tip = f"{sentence(way.sentence)}.\n{sentence(way.reason)}".strip()
             box.setToolTip(tip)
             box.setAccessibleDescription(tip)
         if fresh:
@@ -89,14 +91,13 @@ class QualitySetup(QWidget):
         for control in (self.text, self.tokens, self.original):
             control.setEnabled(not busy)
 
-    def _make_boxes(self, ways: list[tuple[str, str]]) -> None:
+    def _make_boxes(self, ways: Sequence[Way]) -> None:
         for old in self.boxes.values():
             self._flow.removeWidget(old)
             old.hide()
             old.deleteLater()
-        self.boxes = {}
-        for key, title in ways:
-            box = self.boxes[key] = TickBox(f"quality_way_{key}", title)
+        self.boxes = {way.key: TickBox(f"quality_way_{way.key}", way.title) for way in ways}
+        for key, box in self.boxes.items():
             self._flow.addWidget(box)
             box.toggled.connect(lambda on, key=key: self._on_ticked(key, on))
         order: list[QWidget] = [*self.boxes.values(), self.text, self.tokens, self.original, self.make]
@@ -105,7 +106,7 @@ class QualitySetup(QWidget):
 
     def _on_ticked(self, key: str, on: bool) -> None:
         if not self._showing and self._subject is not None:
-            off = self._unticked.setdefault(self._subject.key, set())
+            off = self._unticked[self._subject.key]
             off.discard(key) if on else off.add(key)
         self._on_edited()
 
@@ -118,7 +119,7 @@ class QualitySetup(QWidget):
         subject, ways = self._subject, self.plan().ways
         if subject is None:
             return ""
-        what = f"{len(ways)} quantization{'' if len(ways) == 1 else 's'} and the original, one at a time"
+        what = f"{counted(len(ways), 'quantization')} and the original, one at a time"
         where = " beside the loaded model" if beside else ""
         return f"{what}{where}: ~{bytes_words(subject.need(ways))} of {bytes_words(subject.free)} free"
 

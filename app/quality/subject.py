@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from app.session.estimate import RUNTIME, free_memory, on_gpu
+from app.session.estimate import RUNTIME, room
 from app.words import bytes_words
 from engine import InvalidInput, ModelSpec
 from engine.checkpoints import ModelInfo, cached_models, inspect_model
 from engine.config import SCHEMES
-from engine.memory import DeviceMemory, Fit, fits
+from engine.memory import Fit, fits
 from engine.quality import origin_of
 
 ROUNDED = "bfloat16"  # the way that is not quantized, only rounded
@@ -53,18 +52,13 @@ class Subject:
         return max([self.needed, *(way.needed for way in self.ways if way.key in keys)]) + RUNTIME
 
 
-def folder_of(spec: ModelSpec) -> Path | None:
-    """Where a hub model lies in the cache; None for one that is not there, or is no hub model. Blocks on disk."""
-    found = (e for e in cached_models() if e.source == spec.source and spec.revision in (None, e.revision))
-    return next((entry.folder for entry in found), None)
-
-
 def read_info(spec: ModelSpec) -> ModelInfo:
     """A model's facts, also those of one in the cache. Raises InvalidInput; blocks on disk."""
     try:
         return inspect_model(spec)
     except InvalidInput:
-        folder = folder_of(spec)
+        found = (e for e in cached_models() if e.source == spec.source and spec.revision in (None, e.revision))
+        folder = next((entry.folder for entry in found), None)
         if folder is None:
             raise
         return inspect_model(replace(spec, source=str(folder), revision=None))
@@ -73,14 +67,12 @@ def read_info(spec: ModelSpec) -> ModelInfo:
 def examine(spec: ModelSpec, original: ModelSpec | None = None) -> Subject:
     """What of a model can be compared with what. `original`: what an AWQ checkpoint was made of, where a person says
     so. Blocks on disk; never raises."""
-    gpu = on_gpu(spec.device)
-    free, total = free_memory(gpu)
-    room = DeviceMemory("cuda" if gpu else "cpu", free, total)
-    plain, awq = replace(spec, quantization="none", dtype="auto"), False
+    memory = room(spec.device)
+    free, plain, awq = memory.free, replace(spec, quantization="none", dtype="auto"), False
     try:
         info = read_info(plain)
         awq = info.quantized is not None and info.quantized.method == "awq"
-        checkpoint = fits(info, room, quantizations=["awq"])[0]
+        checkpoint = fits(info, memory, quantizations=["awq"])[0]
         if awq:
             original = original or (origin_of(info.folder) if info.folder is not None else None)
             if original is None:
@@ -89,7 +81,7 @@ def examine(spec: ModelSpec, original: ModelSpec | None = None) -> Subject:
             info = read_info(original)
         else:
             original = plain
-        bills = {bill.quantization: bill for bill in fits(info, room)}
+        bills = {bill.quantization: bill for bill in fits(info, memory)}
         if awq:
             bills["awq"] = checkpoint
     except (InvalidInput, OSError) as error:
@@ -103,12 +95,11 @@ def examine(spec: ModelSpec, original: ModelSpec | None = None) -> Subject:
         )
     ways = []
     for key, bill in bills.items():
-        if key == "none":
-            continue
         own_spec = plain if awq and key == "awq" else replace(original, quantization=key)
-        ways.append(_way(key, own_spec, bill, free))
+        if key != "none":
+            ways.append(_way(key, own_spec, bill, free))
     if own.dtype != ROUNDED:
-        rounded = fits(info, room, dtype=ROUNDED, quantizations=["none"])[0]
+        rounded = fits(info, memory, dtype=ROUNDED, quantizations=["none"])[0]
         way = _way("none", replace(original, dtype=ROUNDED), rounded, free)
         words = "the original's weights rounded to bfloat16: what 16 bits alone cost"
         ways.append(replace(way, key=ROUNDED, title=f"none, {ROUNDED}", sentence=words))

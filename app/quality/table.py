@@ -86,9 +86,8 @@ class QualityModel(SortedModel[QualityRow]):
 
     def headerData(self, section: int, orientation: Qt.Orientation, role: int = Role.DisplayRole) -> object:
         shown = super().headerData(section, orientation, role)
-        if role != Role.DisplayRole or orientation is not ACROSS or section != self.by:
-            return shown
-        return f"{shown}  {'↑' if self.direction is DOWN else '↓'}"
+        sorts = role == Role.DisplayRole and orientation is ACROSS and section == self.by
+        return f"{shown}  {'↑' if self.direction is DOWN else '↓'}" if sorts else shown
 
 
 class QualityCells(Cells[QualityRow]):
@@ -135,8 +134,7 @@ class QualityTableView(TableView):
         super().__init__("quality_table", "Quality of each quantization", facts, None, LINE)
         self.facts = facts
         self.setAccessibleDescription("Arrows move, Space sorts by the column, Ctrl+C copies the table")
-        self._cells = QualityCells(facts, self)
-        self.setItemDelegate(self._cells)
+        self.setItemDelegate(QualityCells(facts, self))
         self.setFrameShape(TableView.Shape.NoFrame)
         self.setSelectionMode(TableView.SelectionMode.SingleSelection)
         self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -164,9 +162,10 @@ class QualityTableView(TableView):
     def sort_by(self, column: int) -> None:
         """By this column, the best first; the other way round when it is so already."""
         facts = self.facts
-        first = UP if column >= FIGURES and words.COLUMNS[column - FIGURES].better > 0 else DOWN
-        other = DOWN if facts.direction is UP else UP
-        facts.sort(column, other if facts.by == column else first)
+        down = column < FIGURES or words.COLUMNS[column - FIGURES].better <= 0
+        if facts.by == column:
+            down = facts.direction is UP
+        facts.sort(column, DOWN if down else UP)
         facts.headerDataChanged.emit(ACROSS, 0, facts.columnCount() - 1)
         self.fit()
         if self.currentIndex().isValid():
@@ -181,8 +180,7 @@ class QualityTableView(TableView):
             self.setColumnWidth(i, width + spare)
         bar = self.horizontalScrollBar().sizeHint().height() if sum(widths) > self.viewport().width() else 0
         high = header.sizeHint().height() + self.facts.rowCount() * theme.px(LINE) + bar + theme.px(4)
-        if high != self.height() or high != self.minimumHeight():
-            self.setFixedHeight(high)
+        self.setFixedHeight(high)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

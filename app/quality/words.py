@@ -77,6 +77,10 @@ COLUMNS = (
     Column("weight_bytes", "weights", WEIGHTS, lambda row: float(row.weight_bytes) or None, bytes_words),
 )
 COLUMN = {column.key: column for column in COLUMNS}
+EXACT = (
+    "quantization dtype perplexity perplexity_change divergence_nats top1_agreement tokens_per_second "
+    f"tokens_per_second_batch_{BATCH} load_seconds weight_bytes error"
+).split()
 
 
 def change_words(row: QualityRow, original: QualityRow) -> str:
@@ -113,9 +117,7 @@ def best_of(column: Column, report: QualityReport) -> frozenset[int]:
 
 def facts_words(row: QualityRow, report: QualityReport) -> str:
     """A row whole, on one line: for the point of a chart, and for those who hear it."""
-    name = way_words(row)
-    if row is report.original:
-        name = f"the original, {row.dtype}"
+    name = f"the original, {row.dtype}" if row is report.original else way_words(row)
     if row.error:
         return f"{name}: {row.error}"
     parts = [f"perplexity {perplexity_words(row.perplexity)}"]
@@ -123,12 +125,9 @@ def facts_words(row: QualityRow, report: QualityReport) -> str:
     if change:
         parts[0] += f" ({change})"
         parts += [f"KL {divergence_words(row.divergence)} nats", f"top-1 {share_words(row.agreement)}"]
-    if row.rate:
-        parts.append(f"{number(row.rate)} tok/s alone")
-    if row.batch_rate:
-        parts.append(f"{number(row.batch_rate)} in a batch of {BATCH}")
-    if row.weight_bytes:
-        parts.append(bytes_words(row.weight_bytes))
+    parts += [f"{number(row.rate)} tok/s alone"] if row.rate else []
+    parts += [f"{number(row.batch_rate)} in a batch of {BATCH}"] if row.batch_rate else []
+    parts += [bytes_words(row.weight_bytes)] if row.weight_bytes else []
     return f"{name}: {', '.join(parts)}"
 
 
@@ -140,26 +139,14 @@ class QualityTable:
 
     def facts(self) -> Facts:
         original = self.report.original
-        head = ["quantization", "dtype", *(column for column, _ in self._exact(original)), "error"]
         rows: list[tuple[Cell, ...]] = []
         for row in rows_of(self.report):
             name = "original" if row is original else row.quantization
-            figures = (None if row.error else figure for _, figure in self._exact(row))
-            rows.append((name, precision(row), *figures, row.error))
-        return Facts(tuple(head), rows)
-
-    def _exact(self, row: QualityRow) -> list[tuple[str, float | None]]:
-        before = self.report.original.perplexity
-        return [
-            ("perplexity", row.perplexity),
-            ("perplexity_change", row.perplexity / before - 1 if before > 0 else None),
-            ("divergence_nats", row.divergence),
-            ("top1_agreement", row.agreement),
-            ("tokens_per_second", row.rate),
-            (f"tokens_per_second_batch_{BATCH}", row.batch_rate),
-            ("load_seconds", row.load_seconds),
-            ("weight_bytes", row.weight_bytes),
-        ]
+            change = row.perplexity / original.perplexity - 1 if original.perplexity > 0 else None
+            speed = row.rate, row.batch_rate, row.load_seconds, row.weight_bytes
+            figures: tuple[Cell, ...] = row.perplexity, change, row.divergence, row.agreement, *speed
+            rows.append((name, precision(row), *((None,) * len(figures) if row.error else figures), row.error))
+        return Facts(tuple(EXACT), rows)
 
     def csv(self) -> str:
         return self.facts().csv()
@@ -175,8 +162,8 @@ class QualityTable:
             if row.error:
                 lines.append(f"| {name} | {precision(row)} | {row.error} |{' |' * (len(head) - 3)}")
                 continue
-            values = [value_of(column, row) for column in COLUMNS]
-            cells = ["–" if v is None else c.text(v) for c, v in zip(COLUMNS, values, strict=True)]
+            values = ((column, value_of(column, row)) for column in COLUMNS)
+            cells = [column.text(value) if value is not None else "–" for column, value in values]
             cells.insert(1, change_words(row, self.report.original) or "–")
             lines.append(f"| {name} | {row.dtype} | {' | '.join(cells)} |")
         return "\n".join((*lines, "", measured_words(self.report), ""))

@@ -117,14 +117,15 @@ class MainWindow(QMainWindow):
         add("Write a prompt", composer.prompt.setFocus, "Ctrl+L")
         self.window_actions.add_appearance()
         self.inside_action = add("See inside: all panels at once", self._on_inside, "Ctrl+I")
-        self.reset_action = add("Put all panels back", self.page.reset_layout)
+        self.reset_action = add("Put all panels back", lambda: self.page.see_inside(False))
         for text, key, act in self.page.cursor_commands():
             self.window_actions.tell(text, key, act)  # the page acts, since in a text field the key is a letter
         self.window_actions.add_window()
 
     def fill_menu(self) -> None:
         """The menu, once the page has all its docks."""
-        shared, docks = self.window_actions, self.page.dock_actions()
+        docks = [dock.toggleViewAction() for dock in self.page.docks.values()]
+        shared = self.window_actions
         self.menu.clear()
         self.menu.addActions(
             [self.models_action, self.open_action, self.run_action, self.live_action, self.unload_action]
@@ -256,8 +257,8 @@ class MainWindow(QMainWindow):
             self.session.cancel_load()
         elif self.compare is not None and self.compare.isVisible() and self.compare.running:
             self.compare.stop()
-        elif self.models is not None and self.models.isVisible() and self.models.quality.running:
-            self.models.quality.stop()
+        elif self.models is not None and self.models.isVisible() and self.models.quality.measuring.running:
+            self.models.quality.measuring.cancel()
         elif self.bridge.busy and self.page.isVisible():
             self.session.stop()
         elif self.isFullScreen():

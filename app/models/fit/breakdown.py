@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
-from app.session.estimate import free_memory, on_gpu
+from app.session import estimate
 from app.ui.facts import Cell, Facts
-from app.words import bytes_words
+from app.words import bytes_words, counted
 from engine.checkpoints import ModelInfo
 from engine.config import SCHEMES
 from engine.memory import DeviceMemory, Fit, fits, simple_kv
 
 HEAD = "quantization", "precision", "weights", "KV a token", "activations", "pool"
 RULE = "|---|---|--:|--:|--:|--:|--:|---|"
+RULE_OF_THUMB = "2 · bytes · layers · d_model · length · batch"
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
@@ -49,10 +50,9 @@ def _precision(quantization: str) -> float:
 
 def bills(info: ModelInfo, dtype: str, device: str, held: int, max_running: int, token_budget: int) -> Bills:
     """Looks at the memory and computes; blocks for milliseconds. `held` bytes are given back by the loaded model."""
-    gpu = on_gpu(device)
-    free, total = free_memory(gpu)
-    held = min(held, total - free)
-    room = DeviceMemory("cuda" if gpu else "cpu", free + held, total)
+    memory = estimate.room(device)
+    held = min(held, memory.total - memory.free)
+    room = replace(memory, free=memory.free + held)
     found = fits(info, room, dtype=dtype, max_running=max_running, token_budget=token_budget)
     return Bills(info, room, tuple(found), held)
 
@@ -103,23 +103,18 @@ def rule_words(info: ModelInfo, dtype: str, length: int, batch: int) -> tuple[st
     simple = simple_kv(info, item, length, batch)
     true = info.kv_token_bytes(dtype) * length * batch
     said, ruled = (bytes_words(count).replace(" ", "\u00a0") for count in (true, simple))
-    formula = (
-        f"KV cache of {batch:,} × {length:,} tokens in {dtype}: {said}. Rule of thumb: 2 · bytes · "
-        f"layers · d_model · length · batch = 2 · {item} · {info.layers} · {info.hidden:,} · {length:,} · {batch:,} = "
-        f"{ruled}."
-    )
+    formula = f"KV cache of {batch:,} × {length:,} tokens in {dtype}: {said}. Rule of thumb: {RULE_OF_THUMB} = "
+    formula += f"2 · {item} · {info.layers} · {info.hidden:,} · {length:,} · {batch:,} = {ruled}."
+    dim, plain = info.head_dim, f"d_model / heads = {info.hidden / info.heads:.4g}"
     if info.kv_heads < info.heads:
-        times = info.heads / info.kv_heads
-        why = (
-            f"Grouped-query attention: {info.heads} query heads share {info.kv_heads} key and value "
-            f"head{'s' if info.kv_heads > 1 else ''}, so the cache is {times:.3g} × smaller"
-        )
-        if info.head_dim * info.heads != info.hidden:
-            why += f"; heads of {info.head_dim} instead of d_model / heads = {info.hidden / info.heads:.4g} do the rest"
+        shared, times = counted(info.kv_heads, "key and value head"), info.heads / info.kv_heads
+        why = f"Grouped-query attention: {info.heads} query heads share {shared}, so the cache is {times:.3g} × smaller"
+        if dim * info.heads != info.hidden:
+            why += f"; heads of {dim} instead of {plain} do the rest"
         return formula, why + "."
     if true == simple:
         return formula, "Every head has keys and values of its own, so both are the same."
-    return formula, f"Heads are {info.head_dim} wide, not d_model / heads = {info.hidden / info.heads:.4g}."
+    return formula, f"Heads are {dim} wide, not {plain}."
 
 
 @dataclass(frozen=True, slots=True)

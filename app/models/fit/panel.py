@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from PySide6.QtCore import QSignalBlocker, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
@@ -34,14 +32,6 @@ LENGTH, LONGEST = 1024, 1_048_576
 
 class _Told(Note):
     """Asks for the height that it needs at the width it has, where a label would guess a narrow one."""
-
-    def __init__(self, name: str, role: str = "note") -> None:
-        super().__init__(name, role)
-        theme.changes.theme_changed.connect(self._indent)
-        self._indent()
-
-    def _indent(self) -> None:
-        self.setContentsMargins(theme.px(8), 0, theme.px(8), 0)
 
     def sizeHint(self) -> QSize:
         return QSize(0, self.heightForWidth(max(self.width(), theme.px(200))))
@@ -119,7 +109,7 @@ class FitPanel(QWidget):
         self.device.currentIndexChanged.connect(self.compute)
         self.length.valueChanged.connect(self._show)
         for each in self.rows.values():
-            each.load_asked.connect(self._on_load)
+            each.load_asked.connect(lambda quantization: self.load_asked.emit(quantization, *self.chosen))
             each.make_asked.connect(self.make_asked)
             each.moved.connect(lambda by, row=each: self._on_moved(row, by))
         session = self._session
@@ -136,15 +126,14 @@ class FitPanel(QWidget):
     ) -> None:
         """Shows a model's fit; its pickers begin with how it was loaded before. `advise`: something is recommended,
         even if it cannot be loaded at once."""
-        other, last = (item.source, revision) != self._source, item.settings
-        self._info, self._source, self._last, self._why_not = info, (item.source, revision), last, why_not
-        self._advise = advise
-        if other:
+        source, last = (item.source, revision), item.settings
+        if source != self._source:
             self.bills = None
             if last is not None:
                 for box, value in ((self.dtype, last.dtype), (self.device, last.device)):
                     with QSignalBlocker(box):
                         box.set_value(value)
+        self._info, self._source, self._last, self._why_not, self._advise = info, source, last, why_not, advise
         self.compute()
 
     @property
@@ -167,48 +156,42 @@ class FitPanel(QWidget):
         self._number += 1
         if self._info is None or self._session.closing:
             self._show()
-            return
-        self._session.start(self._compute(self._info, self._number))
+        else:
+            self._session.start(self._compute(self._info, self._number))
 
     async def _compute(self, info: ModelInfo, number: int) -> None:
         session, config, (dtype, device) = self._session, self._session.config, self.chosen
+        found, problem = None, ""
         try:
             found = await session.off_thread(
                 lambda: bills(info, dtype, device, held_bytes(session), config.max_running, config.token_budget)
             )
         except (InvalidInput, OSError, ValueError) as error:
-            if number == self._number:
-                self.bills = None
-                self._show()
-                self.warning.say(sentence(str(error)), "warning")
+            problem = sentence(str(error))
+        if number != self._number:
             return
-        except asyncio.CancelledError:
-            return
-        if number == self._number:
-            self.bills = found
-            self._show()
+        self.bills = found
+        self._show()
+        if found is not None:
             self.computed.emit(found)
+        else:
+            self.warning.say(problem)
 
-    def why_not(self) -> str:
+    def _refusal(self) -> str:
         """Why nothing can be loaded now, whatever fits."""
-        match self._session.state:
-            case SessionState.LEASED:
-                return LEASED_WORDS
-            case SessionState.LOADING:
-                return "Another model is loading."
-        return self._why_not
+        busy = {SessionState.LEASED: LEASED_WORDS, SessionState.LOADING: "Another model is loading."}
+        return busy.get(self._session.state, self._why_not)
 
     def _show(self) -> None:
         found = self.bills
         self.table.setVisible(found is not None)
         self.export_button.setEnabled(found is not None)
+        self.room.say(room_words(found) if found is not None else "")
         if found is None:
-            self.room.say("")
             for note in (self.warning, self.rule, self.why):
                 note.say("")
             return
-        length, why_not = self.length.value(), self.why_not()
-        self.room.say(room_words(found))
+        length, why_not = self.length.value(), self._refusal()
         for name, each in self.rows.items():
             fit = found.fit(name)
             each.setVisible(fit is not None)
@@ -226,18 +209,17 @@ class FitPanel(QWidget):
         return max(1, min(self._session.config.max_running, fit.requests(self.length.value())))
 
     def _warn(self, found: Bills) -> None:
-        context, length = found.info.context, self.length.value()
+        context, words = found.info.context, ""
         if not found.recommended and not self._why_not:
             least = min((f.weights + f.activations for f in found.fits if not f.available), default=0)
-            words = (
-                f"Nothing fits: the smallest needs {bytes_words(least)}, {bytes_words(found.room.free)} are free. "
-                "Close what else uses the memory, or choose a smaller model."
-            )
-            self.warning.say(words if least else "", "warning")
-        elif context and length > context:
-            self.warning.say(f"The model's context ends at {context:,} tokens: longer requests are cut.", "warning")
-        else:
-            self.warning.say("")
+            if least:
+                words = (
+                    f"Nothing fits: the smallest needs {bytes_words(least)}, {bytes_words(found.room.free)} are free. "
+                )
+                words += "Close what else uses the memory, or choose a smaller model."
+        elif context and self.length.value() > context:
+            words = f"The model's context ends at {context:,} tokens: longer requests are cut."
+        self.warning.say(words)
 
     def _loaded(self, fit: Fit) -> bool:
         card, spec = self._session.card, self._session.spec
@@ -256,9 +238,6 @@ class FitPanel(QWidget):
 
     # -- slots ----------------------------------------------------------------------------------------------------
 
-    def _on_load(self, quantization: str) -> None:
-        self.load_asked.emit(quantization, *self.chosen)
-
     def _on_moved(self, row: FitRow, by: int) -> None:
         shown = [each for each in self.rows.values() if each.isVisible()]
         at = shown.index(row) + by
@@ -273,7 +252,8 @@ class FitPanel(QWidget):
 
     def _on_theme(self) -> None:
         self._bar.gap = theme.px(16)
-        self._bar.setContentsMargins(theme.px(8), 0, theme.px(8), 0)
+        for indented in (self._bar, self.warning, self.rule, self.why):
+            indented.setContentsMargins(theme.px(8), 0, theme.px(8), 0)
         for box in (self.dtype, self.device, self.length):
             box.setFixedWidth(theme.px(112))
 

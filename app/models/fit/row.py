@@ -67,9 +67,8 @@ def place_columns(width: float) -> dict[str, tuple[float, float]]:
         return sum(px(column.least) for column in shown) + px(GAP) * (len(shown) - 1)
 
     for order in range(1, 7):
-        if needed() <= room:
-            break
-        shown = [column for column in shown if column.order != order]
+        if needed() > room:
+            shown = [column for column in shown if column.order != order]
     spare = max(0.0, room - needed())
     bar = any(column.key == "bar" for column in shown)
     extra = {"name": spare * (0.3 if bar else 0.6), "bar": spare * 0.5 if bar else 0.0}
@@ -141,30 +140,28 @@ class FitRow(_Columned):
         self.button = button(f"fit_load_{quantization}", "Load", self.load)
         self.button.setParent(self)
         self.button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-        self._place()
-
-    def restyle(self) -> None:
-        super().restyle()
+        theme.changes.theme_changed.connect(self._place)
         self._place()
 
     def show_fit(self, fit: Fit, room: DeviceMemory, length: int, why_not: str, *, offered: bool) -> None:
         """`why_not`: nothing can be loaded now, whatever fits; not even `offered` where that will not change by
         itself."""
         self.fit, self.room, self.length = fit, room, length
-        recommended, loaded = self.recommended, self.loaded
-        able = not fit.available and fit.fits
-        self.button.setText("Loaded" if loaded else "Make …" if self.makes else "Load")
-        self.button.setEnabled(offered and not why_not and (self.makes or (able and not loaded)))
+        recommended, loaded, title = self.recommended, self.loaded, SCHEMES[fit.quantization].title
+        says, said, why = "Load", f"Load with quantization {title}", reason(fit, room)
+        able = not why and not loaded
+        if self.makes:
+            says, said, why, able = "Make …", MAKE, MAKE, True
+        if loaded:
+            says, said = "Loaded", f"{title} is loaded"
+        self.button.setText(says)
+        self.button.setAccessibleName(said)
+        self.button.setToolTip(why_not or why)
+        self.button.setEnabled(offered and not why_not and able)
         self.button.setVisible(offered)
-        self.button.setToolTip(why_not or (MAKE if self.makes else reason(fit, room)))
-        role = "primary" if recommended and not loaded else ""
-        if self.button.property("role") != role:
-            set_role(self.button, role)
-        title = SCHEMES[fit.quantization].title
-        names = f"{title} is loaded" if loaded else MAKE if self.makes else f"Load with quantization {title}"
-        self.button.setAccessibleName(names)
-        words = row_words(fit, room, length)
-        self.setAccessibleName(words + ("; recommended" if recommended else "") + ("; loaded" if loaded else ""))
+        set_role(self.button, "primary" if recommended and not loaded else "")
+        words = row_words(fit, room, length), "recommended" if recommended else "", "loaded" if loaded else ""
+        self.setAccessibleName("; ".join(filter(None, words)))
         self.update()
 
     @property
@@ -183,18 +180,14 @@ class FitRow(_Columned):
         t, fit = theme.current(), self.fit
         if fit is None:
             return []
-        if self.makes:
-            return [("no AWQ checkpoint yet: it can be made of this model", t.secondary)]
         if fit.available:
-            return [(fit.available, t.secondary)]
+            words = "no AWQ checkpoint yet: it can be made of this model" if self.makes else fit.available
+            return [(words, t.secondary)]
         why = reason(fit, self.room)
         if why:
             return [(why, t.warn)]
-        parts = []
-        if self.recommended:
-            parts.append(("recommended", t.accent))
-        if self.last:
-            parts.append(("used last", t.text))
+        parts = [("recommended", t.accent)] if self.recommended else []
+        parts += [("used last", t.text)] if self.last else []
         return [*parts, (fit.note or SCHEMES[fit.quantization].sentence, t.secondary)]
 
     # -- painting -------------------------------------------------------------------------------------------------
@@ -252,8 +245,7 @@ class FitRow(_Columned):
 
     def _second(self, painter: QPainter, baseline: float) -> None:
         px = theme.px
-        x = float(px(8) + px(8) + px(8))
-        right = self.width() - px(8) - px(BUTTON) - px(GAP)
+        x, right = 3.0 * px(PAD), self.width() - px(PAD) - px(BUTTON) - px(GAP)
         for i, (words, color) in enumerate(self.second_line()):
             if i:
                 self.small.say(painter, x + px(5), baseline, "·", theme.current().faint)
@@ -273,21 +265,17 @@ class FitRow(_Columned):
         painter.save()
         painter.setClipPath(shape)
         painter.fillRect(area, theme.over(t.edge, t.panel))
-        x = area.left()
-        others = theme.faded(t.secondary, 0.5)
-        parts = (
-            (room.total - room.free, theme.over(others, t.panel), None),
-            (fit.weights, t.accent, None),
+        x, others = area.left(), theme.over(theme.faded(t.secondary, 0.5), t.panel)
+        for count, color, pattern in (
+            (room.total - room.free, others, Qt.BrushStyle.NoBrush),
+            (fit.weights, t.accent, Qt.BrushStyle.NoBrush),
             (fit.activations, t.text, Qt.BrushStyle.Dense4Pattern),
             (fit.pool, t.good, Qt.BrushStyle.BDiagPattern),
-        )
-        for count, color, pattern in parts:
-            wide = area.width() * count / room.total
-            wide = max(wide, 1.5) if count else 0.0
+        ):
+            wide = max(1.5, area.width() * count / room.total) if count else 0.0
             part = QRectF(x, area.top(), min(wide, area.right() - x), area.height())
             painter.fillRect(part, color)
-            if pattern is not None:
-                painter.fillRect(part, QBrush(t.panel, pattern))
+            painter.fillRect(part, QBrush(t.panel, pattern))
             x += wide
         painter.restore()
         if not fit.fits:
@@ -297,19 +285,16 @@ class FitRow(_Columned):
 
     def _bar_words(self, fit: Fit) -> str:
         room = self.room
-        left = max(0, room.free - fit.weights - fit.activations - fit.pool)
-        return (
-            f"in use by others {bytes_words(room.total - room.free)}, weights {bytes_words(fit.weights)}, activations "
-            f"{bytes_words(fit.activations)}, KV pool {bytes_words(fit.pool)}, free {bytes_words(left)}, of "
-            f"{bytes_words(room.total)}"
-        )
+        parts = {"in use by others": room.total - room.free, "weights": fit.weights, "activations": fit.activations}
+        parts |= {"KV pool": fit.pool, "free": max(0, room.free - fit.weights - fit.activations - fit.pool)}
+        said = ", ".join(f"{name} {bytes_words(count)}" for name, count in parts.items())
+        return f"{said}, of {bytes_words(room.total)}"
 
     # -- keys and pointer -----------------------------------------------------------------------------------------
 
     def _place(self) -> None:
-        px = theme.px
-        high = px(30)
-        self.button.setGeometry(self.width() - px(8) - px(BUTTON), (self.height() - high) // 2, px(BUTTON), high)
+        wide, high = theme.px(BUTTON), theme.px(30)
+        self.button.setGeometry(self.width() - theme.px(PAD) - wide, (self.height() - high) // 2, wide, high)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         self._place()
@@ -318,10 +303,8 @@ class FitRow(_Columned):
         match event.key():
             case Qt.Key.Key_Return | Qt.Key.Key_Enter | Qt.Key.Key_Space:
                 self.load()
-            case Qt.Key.Key_Up:
-                self.moved.emit(-1)
-            case Qt.Key.Key_Down:
-                self.moved.emit(1)
+            case Qt.Key.Key_Up | Qt.Key.Key_Down:
+                self.moved.emit(1 if event.key() == Qt.Key.Key_Down else -1)
             case _:
                 super().keyPressEvent(event)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,7 +27,7 @@ class Drawing:
     top: float = math.nan
 
 
-class Metric(ABC):
+class Metric:
     """One chart: `title` with its unit, and the `formula` for its tooltip."""
 
     def __init__(self, name: str, title: str, formula: str, hue: float | None = None) -> None:
@@ -40,13 +39,13 @@ class Metric(ABC):
     def shown(self, series: ChartSeries) -> bool:
         return True
 
-    @abstractmethod
     def drawing(self, series: ChartSeries) -> Drawing:
         """The lines over all bins."""
+        raise NotImplementedError
 
-    @abstractmethod
     def figure(self, series: ChartSeries, place: int) -> tuple[str, str]:
         """The value at a bin as a number and its unit; empty when there is none."""
+        raise NotImplementedError
 
     def tick(self, value: float) -> str:
         return tick_words(value)
@@ -90,17 +89,13 @@ class Latency(Metric):
 
     def figure(self, series: ChartSeries, place: int) -> tuple[str, str]:
         last = self._last(series, place)
-        if last < 0:
-            return "", ""
-        text, unit = duration(float(self.source(series)[0][last])).split(" ", 1)
+        text, _, unit = duration(float(self.source(series)[0][last])).partition(" ") if last >= 0 else ("", "", "")
         return text, unit
 
     def percentiles(self, series: ChartSeries, place: int) -> str:
-        last = self._last(series, place)
-        if last < 0:
-            return ""
-        source = self.source(series)
-        return " · ".join(f"p{q} {duration(float(source[i][last]))}" for i, q in enumerate(source.QUANTILES))
+        last, source = self._last(series, place), self.source(series)
+        quantiles = enumerate(source.QUANTILES) if last >= 0 else ()
+        return " · ".join(f"p{q} {duration(float(source[i][last]))}" for i, q in quantiles)
 
     def tick(self, value: float) -> str:
         return "0" if not value else f"{value * 1000:,.4g} ms" if value < 0.9995 else f"{value:,.4g} s"

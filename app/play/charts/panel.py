@@ -20,7 +20,6 @@ from app.ui.labels import Heading
 from app.ui.layouts import column
 from app.ui.painted import Painted
 from app.words import duration
-from engine.trace import Record
 
 WINDOW = 60.0
 TICK_MS = 33
@@ -50,8 +49,7 @@ class Chart(Painted):
         self.span = (0.0, WINDOW)
         self.hair = -1.0
         self.moment = math.inf
-        self._figure = ("", "")
-        self._said: tuple[object, ...] = ()
+        self._said = ("", ""), 1.0  # figure and unit, and the top of the axis
         self._drawn: tuple[object, ...] = ()
 
     def restyle(self) -> None:
@@ -85,17 +83,17 @@ class Chart(Painted):
         self.top = drawing.top if not math.isnan(drawing.top) else nice_top(highest * 1.02)
         self.plot.draw(drawing, first, last, span, self.top, series.now)
         self.plot.point(span[0] + self.hair * (span[1] - span[0]) if self.hair >= 0 else None, self.moment)
-        said = (self.measure.figure(series, self.place()), self.top)
+        said = self.measure.figure(series, self.place()), self.top
         if said != self._said:
-            self._said, self._figure = said, said[0]
-            self.setAccessibleDescription(" ".join(self._figure))
+            self._said = said
+            self.setAccessibleDescription(" ".join(said[0]))
             self.update()
 
     def place(self) -> int:
         """The bin under the pointer, else at the moment on show."""
-        if self.hair < 0:
-            return int(min(self.series.now, self.moment) / BIN)
-        return int(min(self.series.now, self.span[0] + self.hair * (self.span[1] - self.span[0])) / BIN)
+        begin, end = self.span
+        moment = self.moment if self.hair < 0 else begin + self.hair * (end - begin)
+        return int(min(self.series.now, moment) / BIN)
 
     # -- painting -------------------------------------------------------------------------------------------------
 
@@ -109,11 +107,10 @@ class Chart(Painted):
     def paint(self, painter: QPainter, dirty: QRect) -> None:
         t, px, area = theme.current(), theme.px, self.area()
         baseline, x = px(19), float(self.width())
-        number, unit = self._figure
+        number, unit = self._said[0]
         if unit:
-            x -= self.small.width(unit)
-            self.small.say(painter, x, baseline, unit, t.secondary)
-            x -= px(4)
+            self.small.say(painter, x, baseline, unit, t.secondary, before=1)
+            x -= self.small.width(unit) + px(4)
         x -= self.big.width(number)
         self.big.say(painter, x, baseline, number, t.text)
         self.small.say(painter, 0, baseline, self.small.cut(self.measure.title, x - px(8)), t.secondary)
@@ -180,7 +177,7 @@ class LiveCharts(QWidget):
         self._moved = False
         self._timer = QTimer(self, interval=TICK_MS)
         self._timer.timeout.connect(self._on_tick)
-        bridge.records_arrived.connect(self._on_records)
+        bridge.records_arrived.connect(self.series.feed)
         bridge.trace_reset.connect(self._on_reset)
         bridge.scope.moved.connect(self._on_moved)
         self._tell_span()
@@ -208,21 +205,18 @@ class LiveCharts(QWidget):
         self._tell_span()
 
     def _on_sought(self, share: float) -> None:
-        begin, end = self.span()
+        (begin, end), scope = self.span(), self.bridge.scope
         time = begin + share * (end - begin)
         if time >= self.series.now:
-            self.bridge.scope.follow()
+            scope.follow()
         else:
-            self.bridge.scope.seek(max(time, self.bridge.scope.origin))
+            scope.seek(max(time, scope.origin))
 
     def refresh(self) -> None:
         """Draws every chart now."""
         self.series.live_rate = self.bridge.live_rate
         for chart in self.charts:
             chart.refresh(self.span())
-
-    def _on_records(self, records: list[Record]) -> None:
-        self.series.feed(records)
 
     def _on_reset(self, trace: object) -> None:
         self.series.reset()
@@ -233,8 +227,7 @@ class LiveCharts(QWidget):
     def _on_tick(self) -> None:
         self.series.live_rate = self.bridge.live_rate
         shown = [chart for chart in self.charts if chart.measure.shown(self.series)]
-        scope = self.bridge.scope
-        count = len(shown) if self._moved and not scope.playing else CHARTS_A_TICK
+        count = len(shown) if self._moved and not self.bridge.scope.playing else CHARTS_A_TICK
         self._moved = False
         for _ in range(count):
             self._turn = (self._turn + 1) % len(shown)
@@ -256,16 +249,12 @@ class LiveCharts(QWidget):
 
     def _tell_span(self) -> None:
         begin, end = self.span()
-        scope = self.bridge.scope
-        pointed = begin + self._hair * (end - begin)
+        scope, text = self.bridge.scope, f"all {duration(end)}" if self.whole else "last 60 s"
+        pointed = begin + self._hair * (end - begin) if self._hair >= 0 else scope.moment
         if not scope.following:
-            text = f"at {duration(max(0.0, (pointed if self._hair >= 0 else scope.moment) - scope.origin))}"
+            text = f"at {duration(max(0.0, pointed - scope.origin))}"
         elif self._hair >= 0:
             text = f"{duration(end - pointed)} ago"
-        elif self.whole:
-            text = f"all {duration(end)}"
-        else:
-            text = "last 60 s"
         if text != self.span_button.text():
             self.span_button.setText(text)
 

@@ -46,12 +46,9 @@ class Extremes(Bins):
 
     def add(self, time: float, value: float) -> None:
         place = int(time / BIN)
-        # bins in which nothing changed held the value before
-        if not np.isnan(self.last):
-            begin = self.count
-            self.reach(place)
-            self._values[:, begin : place + 1] = self.last
+        begin = self.count
         self.reach(place)
+        self._values[:, begin : place + 1] = self.last  # bins in which nothing changed held the value before
         column = self._values[:, place]
         column[0] = np.fmin(column[0], value)
         column[1] = np.fmax(column[1], value)
@@ -133,13 +130,6 @@ class ChartSeries:
                     self._telemetry(record)
                 case Header():
                     self.blocks, self.cores = record.blocks, record.machine.cores
-                case _:
-                    pass
-
-    def settle(self) -> None:
-        """Brings the percentiles up to `now`: call it before drawing."""
-        self.ttft.settle(self.now)
-        self.itl.settle(self.now)
 
     def rate(self) -> Array:
         """Output tokens a second at each bin: those of the last second."""

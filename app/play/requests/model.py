@@ -32,6 +32,7 @@ def _figure(
     return Column(title, said, value, tip, right=True, width=width)
 
 
+TPOT = "Time per output token = (last − first token) ÷ (tokens − 1)"
 COLUMNS: tuple[Column[RequestView], ...] = (
     Column("Request", lambda v: str(v.request), lambda v: v.request, "Number of the request", width=76),
     Column("Prompt", request_title, request_title, "Its label, or what was asked", width=260),
@@ -39,13 +40,7 @@ COLUMNS: tuple[Column[RequestView], ...] = (
     _figure("In", 52, lambda v: len(v.prompt_ids), "{:,}".format, "Tokens of the prompt"),
     _figure("Out", 52, lambda v: len(v.tokens), "{:,}".format, "Tokens given so far"),
     _figure("TTFT", 68, lambda v: v.ttft, duration, "Time to first token = first token − submit"),
-    _figure(
-        "TPOT",
-        68,
-        lambda v: request_metrics(v).tpot,
-        duration,
-        "Time per output token = (last − first token) ÷ (tokens − 1)",
-    ),
+    _figure("TPOT", 68, lambda v: request_metrics(v).tpot, duration, TPOT),
     _figure("tok/s", 60, lambda v: v.tokens_per_second, number, "(tokens − 1) ÷ (last − first token)"),
     _figure("E2E", 68, lambda v: request_metrics(v).e2e, duration, "End-to-end latency = last token − submit"),
     Column("Reason", reason, reason, "Why it ended", width=112),
@@ -58,23 +53,18 @@ class RequestModel(SortedModel[RequestView]):
     def __init__(self, bridge: Bridge) -> None:
         super().__init__(COLUMNS)
         self.bridge = bridge
-        self._then: dict[int, RequestView] = {}  # worked out for a moment in the past
+        self._then: dict[int, RequestView] = {}  # worked out for the moment on show, where that is in the past
+        bridge.scope.moved.connect(self._then.clear)
         self._words = ""
 
     def row_of(self, key: int) -> RequestView | None:
         """A request as it stood at the moment on show; None where it had not been submitted."""
         if self.bridge.scope.following:
             return self.bridge.requests.get(key)
-        view = self._then.get(key)
-        if view is None:
-            view = self.bridge.shown.get(key)
-            if view is not None:
-                self._then[key] = view
+        view = self._then.get(key) or self.bridge.shown.get(key)
+        if view is not None:
+            self._then[key] = view
         return view
-
-    def forget_moment(self) -> None:
-        """Another moment is on show."""
-        self._then.clear()
 
     def tip(self, row: RequestView, column: int) -> str:
         return "" if COLUMNS[column].right else COLUMNS[column].words(row)
@@ -101,11 +91,9 @@ class RequestModel(SortedModel[RequestView]):
             self.endInsertRows()
 
     def _kept(self, request: int) -> bool:
-        if not self._words:
-            return True
-        view = self.row_of(request)
+        view = self.row_of(request) if self._words else None
         if view is None:
-            return False
+            return not self._words
         cells = " ".join((str(request), request_title(view), state_words(view), reason(view))).casefold()
         return all(word in cells for word in self._words.casefold().split())
 

@@ -18,7 +18,7 @@ from app.ui.font_face import Face, FontFace
 from app.ui.layouts import column, row
 from app.ui.line import Line
 from app.ui.table_view import PAD, Cells, TableView
-from app.words import duration
+from app.words import counted, duration
 from engine.trace import Ended, Record, RequestView, Step, Submitted
 
 REFRESH_MS = 200
@@ -70,12 +70,8 @@ class _View(TableView):
 
 
 class RequestTable(QWidget):
-    """Every request of the bridge's trace as it stood at the scope's moment.
+    """Every request of the bridge's trace as it stood at the scope's moment."""
 
-    `request_selected` gives -1 when nothing is selected.
-    """
-
-    request_selected = Signal(int)
     request_opened = Signal(int)  # its transcript is wanted
 
     def __init__(self, bridge: Bridge, parent: QWidget | None = None) -> None:
@@ -90,15 +86,14 @@ class RequestTable(QWidget):
         self.table = _View("requests", "Requests", self.model, RequestCells(self.model), LINE)
         self.table.setVerticalScrollMode(TableView.ScrollMode.ScrollPerItem)
         self.table.setSortingEnabled(True)
-        header = self.table.horizontalHeader()
-        header.setSectionsMovable(True)
-        header.setSortIndicator(REQUEST, DOWN)
+        self.header = self.table.horizontalHeader()
+        self.header.setSectionsMovable(True)
+        self.header.setSortIndicator(REQUEST, DOWN)
         self.setLayout(column(row((self.search, 1), self.count), (self.table, 1)))
         self._new: list[int] = []
         self._stale = self._telling = self._moved = False
         self._rested = 0.0  # arranging costs at most a twentieth of the time
-        self._timer = QTimer(self)
-        self._timer.setInterval(REFRESH_MS)
+        self._timer = QTimer(self, interval=REFRESH_MS)
         self._timer.timeout.connect(self._on_refresh)
         self.search.textChanged.connect(self._on_filter)
         self.table.selectionModel().selectionChanged.connect(self._on_selection)
@@ -134,26 +129,14 @@ class RequestTable(QWidget):
         rows = self.table.selectionModel().selectedRows()
         return self.model.order[rows[0].row()] if rows else None
 
-    def save_columns(self) -> bytes:
-        """Widths, order and sorting of the columns, to be kept between sessions."""
-        return bytes(self.table.horizontalHeader().saveState().data())
-
-    def restore_columns(self, state: bytes) -> None:
-        self.table.horizontalHeader().restoreState(state)
-
     def _on_moved(self) -> None:
         self._moved = True
-        self.model.forget_moment()
         self.table.viewport().update()
 
     def _on_records(self, records: list[Record]) -> None:
-        if not self.bridge.scope.following:
-            return  # the way back to what is live arranges all
-        for record in records:
-            if isinstance(record, Submitted):
-                self._new.append(record.request)
-            elif isinstance(record, Step | Ended):
-                self._stale = True
+        if self.bridge.scope.following:  # else the way back to what is live arranges all
+            self._new += [record.request for record in records if isinstance(record, Submitted)]
+            self._stale = self._stale or any(isinstance(record, Step | Ended) for record in records)
 
     def _on_reset(self, trace: object) -> None:
         self._new.clear()
@@ -163,18 +146,16 @@ class RequestTable(QWidget):
     def _on_refresh(self) -> None:
         if not (self._stale or self._new or self._moved):
             return
-        if self._new and not self._moved:
-            self.model.append(self._new)
-        self._new = []
         began = perf_counter()
         if self._moved:
-            self._moved = False
             self._arrange_moment()
-        elif self.model.moves and began >= self._rested:
-            self.model.arrange()
-            ended = perf_counter()
-            self._rested = ended + 20 * (ended - began)
-        self._stale = False
+        else:
+            self.model.append(self._new)
+            if self.model.moves and began >= self._rested:
+                self.model.arrange()
+                ended = perf_counter()
+                self._rested = ended + 20 * (ended - began)
+        self._new, self._stale, self._moved = [], False, False
         self.model.tell()
         self._tell_count()
 
@@ -195,8 +176,7 @@ class RequestTable(QWidget):
 
     def _tell_count(self) -> None:
         shown, total, scope = len(self.model.order), len(self.bridge.shown), self.bridge.scope
-        noun = "request" if total == 1 else "requests"
-        words = f"{total:,} {noun}" if shown == total else f"{shown:,} of {total:,} {noun}"
+        words = counted(total, "request") if shown == total else f"{shown:,} of {counted(total, 'request')}"
         if not scope.following:
             words = f"at {duration(max(0.0, scope.moment - scope.origin))}  ·  {words}"
         self.count.say(words)
@@ -204,19 +184,15 @@ class RequestTable(QWidget):
     def _on_selection(self, chosen: QItemSelection, given_up: QItemSelection) -> None:
         if not self._telling:
             request = self.selected
-            wanted = -1 if request is None else request
-            self.request_selected.emit(wanted)
-            self.bridge.scope.select(wanted)
+            self.bridge.scope.select(-1 if request is None else request)
 
     def _on_opened(self, index: QModelIndex) -> None:
-        if 0 <= index.row() < len(self.model.order):
-            self.request_opened.emit(self.model.order[index.row()])
+        self.request_opened.emit(self.model.order[index.row()])
 
     def _on_theme(self) -> None:
-        px = theme.px
-        self.count.set_width(px(170))
+        self.count.set_width(theme.px(170))
         for i, each in enumerate(COLUMNS):
-            self.table.setColumnWidth(i, px(each.width))
+            self.table.setColumnWidth(i, theme.px(each.width))
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)

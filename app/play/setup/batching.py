@@ -29,7 +29,7 @@ class BatchingPanel(QWidget):
         self.setLayout(column(Heading("Batching"), self.form, self.note, margins=(12, 12, 12, 12), spacing=8))
         self.form.edited.connect(self._on_edited)
         session.config_changed.connect(self.set_config)
-        session.config_refused.connect(self._on_refused)
+        session.config_refused.connect(lambda message: self.note.say(message, "error"))
         bridge.busy_changed.connect(self._on_busy)
 
     def config(self) -> EngineConfig:
@@ -58,9 +58,6 @@ class BatchingPanel(QWidget):
         else:
             self._slow.start()
             self._session.start(self._session.begin(config)).add_done_callback(lambda task: self._slow.stop())
-
-    def _on_refused(self, message: str) -> None:
-        self.note.say(message, "error")
 
     def _on_busy(self, busy: bool) -> None:
         if not busy:

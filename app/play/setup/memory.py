@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt
+from PySide6.QtCore import QPointF, QRect, QRectF, QSignalBlocker, QSize, Qt
 from PySide6.QtGui import QPainter, QPainterPath, QPen
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
@@ -20,7 +20,7 @@ from app.ui.font_face import Face
 from app.ui.labels import label
 from app.ui.layouts import column, held, row
 from app.ui.painted import Painted
-from app.words import bytes_words
+from app.words import bytes_words, counted
 from engine import EngineConfig
 from engine.memory import kv_capacity
 from engine.trace import Header
@@ -48,9 +48,7 @@ class BillBar(Painted):
         self.items, self._total, self._sign, self._end = items, total, sign, end if end < total else 0
         words = ", ".join(f"{item.name} {self._figure(item)}" for item in items)
         self.setAccessibleName(f"Memory: {words}, of {bytes_words(total)}")
-        if self.sizeHint().height() != self.height():
-            self.updateGeometry()
-        self.update()
+        self.restyle()
 
     def _figure(self, item: Item) -> str:
         return f"{'' if item.name in CERTAIN or not item.count else self._sign}{bytes_words(item.count)}"
@@ -81,11 +79,8 @@ class BillBar(Painted):
         figure = max(self.face.width(self._figure(item)), self.face.width(f"{sign}000 MB"))
         return self._box + theme.px(5) + self.face.width(item.name) + theme.px(6) + figure
 
-    def _rows(self) -> int:
-        return max((len(items) for *_, items in self.columns(self.width())), default=0)
-
     def sizeHint(self) -> QSize:
-        rows = self._rows()
+        rows = max(len(items) for *_, items in self.columns(self.width()))
         return QSize(theme.px(160), theme.px(BAR) + (theme.px(GAP) + rows * self._pitch if rows else 0))
 
     def minimumSizeHint(self) -> QSize:
@@ -97,15 +92,12 @@ class BillBar(Painted):
 
     def segments(self) -> list[tuple[QRectF, Item]]:
         """Where each item is on the bar; none is too thin to be seen."""
-        whole, thin, x = float(self.width()), theme.px(2), 0.0
-        wides = [item.count / self._total * whole if self._total else 0.0 for item in self.items]
-        wides = [max(wide, thin) if item.count else 0.0 for wide, item in zip(wides, self.items, strict=True)]
-        if self.items and self.items[-1].name == "free":
-            wides[-1] = max(0.0, whole - sum(wides[:-1]))
-        found = []
-        for wide, item in zip(wides, self.items, strict=True):
-            found.append((QRectF(x, 0, min(wide, whole - x), theme.px(BAR)), item))
-            x = min(whole, x + wide)
+        whole, x, found = float(self.width()), 0.0, []
+        for item in self.items:
+            wide = max(item.count / self._total * whole, theme.px(2)) if item.count else 0.0
+            wide = whole - x if item.name == "free" else min(wide, whole - x)
+            found.append((QRectF(x, 0, wide, theme.px(BAR)), item))
+            x += wide
         return found
 
     def _lines(self) -> list[tuple[QRectF, Item]]:
@@ -172,7 +164,7 @@ class ModelBill(QWidget):
         head = row(label("Memory", "secondary"), None, self.memory)
         self.setLayout(column(head, self.bar, self._row, spacing=8))
         self._row.hide()
-        self.length.activated.connect(self._on_length)
+        self.length.activated.connect(lambda: storage.settings().setValue(LENGTH_KEY, self.length.currentData()))
         self.length.currentIndexChanged.connect(self._say_holds)
 
     # -- what is shown --------------------------------------------------------------------------------------------
@@ -212,22 +204,20 @@ class ModelBill(QWidget):
         is None where there is no pool."""
         self._holds, self._context, self._running = holds or (lambda length: 0), context, running
         self._row.setVisible(holds is not None)
-        self.length.blockSignals(True)
-        self.length.clear()
-        for tokens in lengths(context):
-            whole = tokens == context
-            self.length.addItem("context" if whole else f"{tokens:,} tokens", CONTEXT if whole else tokens)
-        kept = self.length.findData(_kept_length())
-        self.length.setCurrentIndex(kept if kept >= 0 else self.length.count() - 1)
-        self.length.blockSignals(False)
+        with QSignalBlocker(self.length):
+            self.length.clear()
+            for tokens in lengths(context):
+                whole = tokens == context
+                self.length.addItem("context" if whole else f"{tokens:,} tokens", CONTEXT if whole else tokens)
+            kept = self.length.findData(_kept_length())
+            self.length.setCurrentIndex(kept if kept >= 0 else self.length.count() - 1)
         self._say_holds()
 
     def _say_holds(self) -> None:
         tokens = self.length.currentData() or self._context
         if not tokens:
             return
-        count = self._holds(tokens)
-        requests = f"{count:,} request{'' if count == 1 else 's'}"
+        requests = counted(self._holds(tokens), "request")
         self.holds.setText(f"Fits {requests} ×")
         tip = (
             f"The KV pool has room for {requests} of {tokens:,} tokens at once, prompt and answer together.\n"
@@ -235,9 +225,6 @@ class ModelBill(QWidget):
         )
         self._row.setToolTip(tip)
         self.length.setAccessibleDescription(tip)
-
-    def _on_length(self) -> None:
-        storage.settings().setValue(LENGTH_KEY, self.length.currentData())
 
 
 def _kept_length() -> int:

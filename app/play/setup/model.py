@@ -7,7 +7,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QStandardItemModel
-from PySide6.QtWidgets import QProgressBar, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app import storage
 from app.play.setup.memory import ModelBill
@@ -21,6 +21,7 @@ from app.ui.controls import DropDown, button, line_edit
 from app.ui.form import Field, Form
 from app.ui.labels import Heading, Note, Row, set_role
 from app.ui.layouts import column, held, row
+from app.ui.progress import Progress
 from app.words import SHIPPED, bytes_words, count_words, sentence
 from engine import InvalidInput, ModelSpec, Trace
 from engine.config import DTYPES, SCHEMES
@@ -30,6 +31,8 @@ from engine.trace import Header, ModelCard
 FOLDER, HUB = "folder", "hub"
 PRECISION = "automatic: as stored on a GPU; on a CPU float32, or bfloat16 with quantized weights"
 ALL = "What is here and on the hub, what fits, and what each quantization costs in quality"
+MISSING = {FOLDER: "Choose a model folder.", HUB: "Type a hub id, such as Qwen/Qwen3-0.6B."}
+CANCELLED = "The load was cancelled. Nothing of it is left in memory."
 HINTS = {
     FOLDER: ("Folder", "a folder with config.json and safetensors"),
     HUB: ("Hub id", "owner/name or owner/name@revision"),
@@ -56,21 +59,13 @@ class ModelPanel(QWidget):
         self.quantization = DropDown("model_quantization", [(q.title, q.name) for q in SCHEMES.values()])
         self.device = DropDown("model_device", devices())
         dtype = DropDown("model_dtype", [("automatic" if d == "auto" else d, d) for d in DTYPES])
-        self.form = Form(
-            [
-                Field("quantization", "Quantization", self.quantization),
-                Field("dtype", "Precision", dtype, PRECISION),
-                Field("device", "Device", self.device),
-            ],
-            self,
-        )
+        quantization = Field("quantization", "Quantization", self.quantization)
+        precision = Field("dtype", "Precision", dtype, PRECISION)
+        self.form = Form([quantization, precision, Field("device", "Device", self.device)], self)
         self.bill = ModelBill()
         self.facts = Note("model_facts")
         self.stage = Note("model_stage")
-        self.progress = QProgressBar()
-        self.progress.setObjectName("model_progress")
-        self.progress.setAccessibleName("Loading")
-        self.progress.setTextVisible(False)
+        self.progress = Progress("model_progress", "Loading")
         self.error = Note("model_error", "error")
         self.load = button("model_load", "Load", self._on_load)
         self.open = button("model_open", "Open folder…", self.choose_folder)
@@ -103,9 +98,7 @@ class ModelPanel(QWidget):
         kind = self.source.currentData()
         source = kind if kind in SHIPPED else self.path.text().strip()
         if not source:
-            raise InvalidInput(
-                "Choose a model folder." if kind == FOLDER else "Type a hub id, such as Qwen/Qwen3-0.6B."
-            )
+            raise InvalidInput(MISSING[kind])
         if kind == FOLDER:
             source = str(Path(source).expanduser())
         return ModelSpec(source, **self.form.values(), trust_remote_code=source.partition("@")[0] == self._trusted)
@@ -171,9 +164,9 @@ class ModelPanel(QWidget):
                     spec = self.spec()
                 except InvalidInput as error:
                     self.error.say(sentence(str(error)))
-                    return
-                self.error.say("")
-                self.load_asked.emit(spec)
+                else:
+                    self.error.say("")
+                    self.load_asked.emit(spec)
 
     def _changed(self) -> bool:
         try:
@@ -182,13 +175,11 @@ class ModelPanel(QWidget):
             return True
 
     def _show_button(self) -> None:
-        match self._session.state:
-            case SessionState.LOADING:
-                words = "Cancel"
-            case SessionState.READY:
-                words = "Load" if self._changed() else "Unload"
-            case _:
-                words = "Load"
+        words, state = "Load", self._session.state
+        if state is SessionState.LOADING:
+            words = "Cancel"
+        elif state is SessionState.READY and not self._changed():
+            words = "Unload"
         set_role(self.load, "primary" if words == "Load" else "")
         self.load.setText(words)
         self.load.setAccessibleName(f"{words} model")
@@ -200,12 +191,10 @@ class ModelPanel(QWidget):
             widget.setEnabled(not loading)
         self.load.setEnabled(True)
         self.progress.setVisible(loading)
+        self.stage.say("Starting the engine …" if loading else "")
         if loading:
             self.error.say("")
-            self.progress.setRange(0, 0)
-            self.stage.say("Starting the engine …")
-        else:
-            self.stage.say("")
+            self.progress.show_share(None)
         trace = self._session.trace
         self._header = trace.header if state is SessionState.READY and trace is not None else None
         self._debounce.start()
@@ -213,20 +202,13 @@ class ModelPanel(QWidget):
 
     def _on_progress(self, status: LoadStatus) -> None:
         words = status.words
-        if status.total > 0:
-            self.progress.setRange(0, 1000)
-            self.progress.setValue(round(1000 * status.done / status.total))
-        else:
-            self.progress.setRange(0, 0)
+        self.progress.show_share(status.done, status.total)
         if status.remaining is not None:
             words += f" · about {max(1, round(status.remaining))} s left"
         self.stage.say(words)
 
     def _on_failed(self, message: str) -> None:
-        self.error.say(
-            sentence(message) or "The load was cancelled. Nothing of it is left in memory.",
-            "error" if message else "note",
-        )
+        self.error.say(sentence(message) or CANCELLED, "error" if message else "note")
 
     def _on_loaded(self, card: ModelCard) -> None:
         self.set_spec(self._session.spec)
@@ -243,13 +225,10 @@ class ModelPanel(QWidget):
     def _show_memory(self, header: Header) -> None:
         card = header.model
         self.bill.show_loaded(header)
-        context = f" · context {card.context:,}" if card.context else ""
-        lines = [
-            f"KV {bytes_words(card.kv_token_bytes)} a token{context}",
-            captured_words(header),
-            f"{count_words(card.parameters)} parameters · loaded in {card.load_seconds:.1f} s",
-        ]
-        self.facts.say("\n".join(filter(None, lines)))
+        kv = f"KV {bytes_words(card.kv_token_bytes)} a token"
+        kv += f" · context {card.context:,}" if card.context else ""
+        loaded = f"{count_words(card.parameters)} parameters · loaded in {card.load_seconds:.1f} s"
+        self.facts.say("\n".join(filter(None, (kv, captured_words(header), loaded))))
 
     def _mark(self, bills: tuple[Fit, ...]) -> None:
         """Says of each quantization what it is and takes; those that this model cannot have are greyed, with why."""
@@ -279,16 +258,14 @@ class ModelPanel(QWidget):
     async def _estimate(self, spec: ModelSpec | None) -> None:
         """Shows what the model would take, or the memory alone when that cannot be known."""
         device, config = self.device.currentData(), self._session.config
+        found = await self._session.off_thread(lambda: empty(device))
         try:
-            found = await self._session.off_thread(
-                lambda: estimate(spec, config) if spec is not None else empty(device)
-            )
+            if spec is not None:
+                found = await self._session.off_thread(lambda: estimate(spec, config))
         except (InvalidInput, OSError) as error:
             if self.source.currentData() == FOLDER:
                 self.error.say(sentence(str(error)))
-            found = await self._session.off_thread(lambda: empty(device))
         self._mark(found.bills)
-        if self._header is not None and not self._changed():
-            return
-        self.bill.show_estimate(found, config)
-        self.facts.say("\n".join(found.facts))
+        if self._header is None or self._changed():
+            self.bill.show_estimate(found, config)
+            self.facts.say("\n".join(found.facts))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import asdict, replace
 
@@ -108,10 +109,9 @@ class SamplingPanel(QWidget):
         self.more = button("sampling_more", role="quiet", checkable=True)
         rows = self.form.rows
         self.rest = held(column(*(rows[n] for n in rows if n not in ALWAYS), self.samples_note, spacing=8))
-        head = Heading("Sampling", self.preset)
-        shown = [rows[name] for name in ALWAYS]
+        always = Heading("Sampling", self.preset), *(rows[name] for name in ALWAYS)
         more = (self.more, 0, Qt.AlignmentFlag.AlignLeft)
-        self.setLayout(column(head, *shown, more, self.rest, self.error, margins=(12, 12, 12, 12), spacing=8))
+        self.setLayout(column(*always, more, self.rest, self.error, margins=(12, 12, 12, 12), spacing=8))
         self.more.toggled.connect(self._on_more)
         self.more.setChecked(storage.settings().value("sampling/more", "false") == "true")
         self._on_more(self.more.isChecked())
@@ -127,9 +127,8 @@ class SamplingPanel(QWidget):
         """Several samples of a prompt are for the modes whose cache they can share; the number is kept."""
         self._mode, paged = mode, self.form["n"].counts(mode)
         self.form["n"].control.setEnabled(paged)
-        self.samples_note.say(
-            "" if paged else f"One sample: {mode} has no blocks to share. {' and '.join(PAGED_MODES).capitalize()} do."
-        )
+        others = f"{' and '.join(PAGED_MODES).capitalize()} do."
+        self.samples_note.say("" if paged else f"One sample: {mode} has no blocks to share. {others}")
         self._on_edited()
 
     def set_params(self, params: SamplingParams) -> None:
@@ -139,7 +138,7 @@ class SamplingPanel(QWidget):
     def _on_more(self, on: bool) -> None:
         self.rest.setVisible(on)
         self.more.setText("Fewer  ▴" if on else "More  ▾")
-        self.more.setAccessibleName("Fewer sampling values" if on else "More sampling values")
+        self.more.setAccessibleName(f"{'Fewer' if on else 'More'} sampling values")
         storage.settings().setValue("sampling/more", "true" if on else "false")
 
     def _on_preset(self) -> None:
@@ -156,20 +155,17 @@ class SamplingPanel(QWidget):
             return
         self.error.say("")
         name = next((name for name, values in PRESETS.items() if values == replace(params, logprobs=0)), OWN)
-        own = self.preset.findText(OWN)
-        if name == OWN and own < 0:
+        if self.preset.count() > len(PRESETS):
+            self.preset.removeItem(len(PRESETS))
+        if name == OWN:
             self.preset.addItem(OWN, OWN)
-        elif name != OWN and own >= 0:
-            self.preset.removeItem(own)
         self.preset.set_value(name)
         storage.settings().setValue(KEY, json.dumps({**asdict(params), "n": self.form["n"].get()}))
 
     def _recall(self) -> None:
         params = PRESETS["story"]
-        try:
+        with contextlib.suppress(ValueError, TypeError):  # written by another version, or by hand
             kept = json.loads(str(storage.settings().value(KEY, "{}")))
             if kept:
                 params = SamplingParams(**{**kept, "stop": tuple(kept.get("stop", ()))})
-        except (ValueError, TypeError):  # written by another version, or by hand
-            pass
         self.set_params(params)

@@ -54,13 +54,11 @@ class CardPainter:
 
     def tail(self, view: RequestView) -> list[str]:
         """The wrapped end of a request's text."""
-        tail = self._tails.get(view.request)
-        if tail is None:
+        if view.request not in self._tails:
             if len(self._tails) >= CACHED:
                 self._tails.clear()
-            tail = WrappedTail(self.mono.font, self.width - 2 * self.pad, self.columns)
-            self._tails[view.request] = tail
-        return tail.update(view.text)
+            self._tails[view.request] = WrappedTail(self.mono.font, self.width - 2 * self.pad, self.columns)
+        return self._tails[view.request].update(view.text)
 
     def _asked(self, view: RequestView, lines: int) -> list[str]:
         """The prompt in so many lines."""
@@ -118,8 +116,7 @@ class CardPainter:
         small.say(painter, x, baseline, words, t.faint if quiet else state_color(view, t))
 
     def _body(self, painter: QPainter, box: QRectF, view: RequestView) -> None:
-        t = self.theme
-        x = box.left() + self.pad
+        t, x = self.theme, box.left() + self.pad
         bottom = box.top() + self.text_top + self.lines * self.line_height
         baseline = bottom - (self.line_height - self.mono.height) / 2 - self.mono.descent
         lines = self.tail(view)
@@ -153,8 +150,7 @@ class CardPainter:
     def _foot(self, painter: QPainter, box: QRectF, view: RequestView, dimmed: bool) -> None:
         if not view.tokens:
             return
-        share = min(1.0, len(view.tokens) / view.params.max_tokens)
-        thick = theme.px(2)
+        share, thick = min(1.0, len(view.tokens) / view.params.max_tokens), theme.px(2)
         color = self._color(view, dimmed)
         if view.state is State.FINISHED:
             color = self.theme.bad if view.reason is FinishReason.ERROR else self.theme.edge

@@ -27,6 +27,8 @@ from app.words import request_tooltip, state_words
 from engine.trace import RequestView, State
 
 NARROWEST, WIDEST, GAP = 240, 360, 8
+BACK = {Qt.Key.Key_Left: Qt.Key.Key_Right, Qt.Key.Key_Up: Qt.Key.Key_Down}  # keys that go back, and their opposites
+BACK |= {Qt.Key.Key_PageUp: Qt.Key.Key_PageDown, Qt.Key.Key_Home: Qt.Key.Key_End}
 FEWEST_LINES, MOST_LINES = 4, 12
 EMPTY = "No streams yet: write a prompt below and send it, or many at once with × 32."
 
@@ -37,8 +39,7 @@ class StreamCards(QAbstractScrollArea):
     While the person is at the end it follows the newest request that has started; after scrolling away it stays put.
     """
 
-    request_selected = Signal(int)  # -1: none
-    request_opened = Signal(int)
+    request_opened = Signal(int)  # its transcript is wanted
     stop_requested = Signal(int)
     regenerate_requested = Signal(int)
     follow_up_requested = Signal(int)
@@ -46,11 +47,10 @@ class StreamCards(QAbstractScrollArea):
     empty = Face(13)
 
     def __init__(self, bridge: Bridge, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        hidden = Qt.ScrollBarPolicy.ScrollBarAlwaysOff
+        super().__init__(parent, horizontalScrollBarPolicy=hidden, verticalScrollBarPolicy=hidden)
         self.setObjectName("stream_cards")
         self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName("Streams")
         self.viewport().setMouseTracking(True)
@@ -62,15 +62,13 @@ class StreamCards(QAbstractScrollArea):
         self._place: dict[int, int] = {}
         self._newest = -1  # place of the latest request that has started
         self._hovered: int | None = None
-        self._columns = 1
-        self._placing = False
+        self._columns, self._placing = 1, False
         self._painter = CardPainter(NARROWEST, FEWEST_LINES)
-        bar = self.verticalScrollBar()
-        bar.valueChanged.connect(self._on_scrolled)
         # a bar over the cards' edge, so that it takes no column's room and nothing moves when it comes
-        self._bar = QScrollBar(Qt.Orientation.Vertical, self)
+        self._bar, bar = QScrollBar(Qt.Orientation.Vertical, self), self.verticalScrollBar()
         self._bar.hide()
         self._bar.valueChanged.connect(bar.setValue)
+        bar.valueChanged.connect(self._on_scrolled)
         bar.valueChanged.connect(self._bar.setValue)
         self._lay_out()
 
@@ -78,8 +76,7 @@ class StreamCards(QAbstractScrollArea):
 
     def clear(self) -> None:
         """Forgets every request: another trace begins."""
-        self.ids, self._place, self._newest = [], {}, -1
-        self._hovered = None
+        self.ids, self._place, self._newest, self._hovered = [], {}, -1, None
         self._set_current(None)
         self._set_following(True)
         self.refresh()
@@ -115,11 +112,10 @@ class StreamCards(QAbstractScrollArea):
         if started >= 0:
             self._newest = max(self._newest, self._place.get(started, -1))
         if self.following:
-            self._follow()
-        first, last = self._in_sight()
+            self._scroll(max(self.verticalScrollBar().value(), self._end()))
         # one rectangle: a painter clipped to many is slower than one that paints a few cards too many
         dirty = QRect()
-        for place in range(first, last):
+        for place in range(*self._in_sight()):
             if self.ids[place] in requests:
                 dirty = dirty.united(self._rect(place))
         self.viewport().update(dirty)
@@ -148,7 +144,7 @@ class StreamCards(QAbstractScrollArea):
     def _choose(self, request: int | None) -> None:
         if request != self.current:
             self._set_current(request)
-            self.request_selected.emit(-1 if request is None else request)
+            self.bridge.scope.select(-1 if request is None else request)
         if request is not None:
             self._reveal(self._place[request])
 
@@ -156,17 +152,13 @@ class StreamCards(QAbstractScrollArea):
         """The request as it stood at the moment on show."""
         return self.bridge.shown.get(request) if request is not None else None
 
-    def live(self, request: int) -> RequestView | None:
-        """The request as it is now: what can be done with it."""
-        return self.bridge.requests.get(request)
-
     def _describe(self) -> None:
         view = self.view(self.current)
-        if view is None:
-            self.setAccessibleDescription(f"{len(self.ids)} streams; arrow keys choose one")
-            return
-        tail = " ".join(view.text[-300:].split())
-        self.setAccessibleDescription(f"Stream {view.request}, {state_words(view)}, {len(view.tokens)} tokens: {tail}")
+        said = f"{len(self.ids)} streams; arrow keys choose one"
+        if view is not None:
+            tail = " ".join(view.text[-300:].split())
+            said = f"Stream {view.request}, {state_words(view)}, {len(view.tokens)} tokens: {tail}"
+        self.setAccessibleDescription(said)
 
     # -- geometry -------------------------------------------------------------------------------------------------
 
@@ -174,7 +166,7 @@ class StreamCards(QAbstractScrollArea):
         """Columns as fit, and as many lines a card as let every card be in sight, within limits."""
         px, gap = theme.px, theme.px(GAP)
         size = self.viewport().size()
-        top = None if self.following else self._top_place()
+        top = None if self.following else self._in_sight()[0]
         self._columns = max(1, (size.width() + gap) // (px(NARROWEST) + gap))
         width = min(px(WIDEST), (size.width() - gap * (self._columns - 1)) // self._columns)
         rows = -(-len(self.ids) // self._columns) or 1
@@ -193,10 +185,7 @@ class StreamCards(QAbstractScrollArea):
             each.setSingleStep(pitch)
         self._placing = False
         self._bar.setVisible(bar.maximum() > 0)
-        if top is not None:
-            self._scroll(top // self._columns * pitch)
-        if self.following:
-            self._follow()
+        self._scroll(max(bar.value(), self._end()) if top is None else top // self._columns * pitch)
 
     @property
     def _pitch(self) -> int:
@@ -215,17 +204,9 @@ class StreamCards(QAbstractScrollArea):
         last = (value + self.viewport().height() - 1) // pitch + 1
         return first, max(first, min(len(self.ids), last * self._columns))
 
-    def _top_place(self) -> int:
-        return self.verticalScrollBar().value() // self._pitch * self._columns
-
     def request_at(self, point: QPoint) -> int | None:
         """The request whose card is under a point of the viewport."""
-        first, last = self._in_sight()
-        return next((self.ids[i] for i in range(first, last) if self._rect(i).contains(point)), None)
-
-    def card_rect(self, request: int) -> QRect:
-        """Where a request's card is, in the viewport's coordinates; outside it when scrolled away."""
-        return self._rect(self._place[request])
+        return next((self.ids[i] for i in range(*self._in_sight()) if self._rect(i).contains(point)), None)
 
     # -- scrolling ------------------------------------------------------------------------------------------------
 
@@ -234,9 +215,6 @@ class StreamCards(QAbstractScrollArea):
         row = max(self._newest, 0) // self._columns + 2
         value = row * self._pitch - theme.px(GAP) - self.viewport().height()
         return min(max(0, value), self.verticalScrollBar().maximum())
-
-    def _follow(self) -> None:
-        self._scroll(max(self.verticalScrollBar().value(), self._end()))
 
     def follow(self) -> None:
         """Goes to the newest request and follows it."""
@@ -256,11 +234,8 @@ class StreamCards(QAbstractScrollArea):
 
     def _reveal(self, place: int) -> None:
         rect, height = self._rect(place), self.viewport().height()
-        bar = self.verticalScrollBar()
-        if rect.top() < 0:
-            bar.setValue(bar.value() + rect.top())
-        elif rect.bottom() >= height:
-            bar.setValue(bar.value() + rect.bottom() + 1 - height)
+        bar, below = self.verticalScrollBar(), rect.bottom() + 1 - height
+        bar.setValue(bar.value() + (rect.top() if rect.top() < 0 else max(0, below)))
 
     def _on_scrolled(self, value: int) -> None:
         if not self._placing:
@@ -283,14 +258,13 @@ class StreamCards(QAbstractScrollArea):
             write_middle(painter, self.viewport().rect(), EMPTY, self.empty, margin=24)
             return
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        requests, current = self.bridge.shown, self.current
-        first, last = self._in_sight()
-        for place in range(first, last):
+        requests = self.bridge.shown
+        for place in range(*self._in_sight()):
             rect, request = self._rect(place), self.ids[place]
             view = requests.get(request)
             if view is not None and region.intersects(rect):
-                selected, dimmed = request == current, current is not None and request != current
-                hovered = request == self._hovered
+                selected, hovered = request == self.current, request == self._hovered
+                dimmed = self.current is not None and not selected
                 self._painter.paint(painter, rect, view, selected=selected, dimmed=dimmed, hovered=hovered)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
@@ -342,20 +316,13 @@ class StreamCards(QAbstractScrollArea):
     def _steps(self, key: Qt.Key) -> int:
         """How many places on a key goes; 0 where it goes nowhere."""
         page = max(1, self.viewport().height() // self._pitch) * self._columns
-        keys = Qt.Key
-        for back, on, by in (
-            (keys.Key_Left, keys.Key_Right, 1),
-            (keys.Key_Up, keys.Key_Down, self._columns),
-            (keys.Key_PageUp, keys.Key_PageDown, page),
-            (keys.Key_Home, keys.Key_End, len(self.ids)),
-        ):
-            if key in (back, on):
-                return by if key is on else -by
-        return 0
+        by = {Qt.Key.Key_Right: 1, Qt.Key.Key_Down: self._columns, Qt.Key.Key_PageDown: page}
+        by[Qt.Key.Key_End] = len(self.ids)
+        return by.get(key, 0) - (by[BACK[key]] if key in BACK else 0)
 
     def copy_text(self, request: int) -> None:
         """Puts a stream's whole text on the clipboard."""
-        view = self.live(request)
+        view = self.bridge.requests.get(request)
         if view is not None:
             QGuiApplication.clipboard().setText(view.text)
 
@@ -370,7 +337,7 @@ class StreamCards(QAbstractScrollArea):
 
     def menu(self, request: int) -> QMenu:
         """What can be done with one stream; deletes itself when it closes."""
-        view = self.live(request)
+        view = self.bridge.requests.get(request)
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         over = view is None or view.state is State.FINISHED
@@ -389,9 +356,6 @@ class StreamCards(QAbstractScrollArea):
     def viewportEvent(self, event: QEvent) -> bool:
         if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
             view = self.view(self.request_at(event.pos()))
-            if view is None:
-                QToolTip.hideText()
-            else:
-                QToolTip.showText(event.globalPos(), request_tooltip(view), self.viewport())
+            QToolTip.showText(event.globalPos(), request_tooltip(view) if view else "", self.viewport())
             return True
         return super().viewportEvent(event)

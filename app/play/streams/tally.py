@@ -52,8 +52,6 @@ class StreamTally:
                     self._streams.append(streams + record.params.n)
                 case Ended():
                     self._ended.append(_later(self._ended, record.time))
-                case _:
-                    pass
 
     def at(self, moment: float = inf) -> Tally:
         """As things stood at a moment; infinite: as they stand."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QRect, Qt, QTimer, Signal
+from PySide6.QtCore import QRect, Qt, QTimer
 from PySide6.QtGui import QPainter, QShowEvent
 from PySide6.QtWidgets import QToolButton, QWidget
 
@@ -15,23 +15,15 @@ from app.ui.labels import label
 from app.ui.layouts import column, row
 from app.ui.line import Line, Parts
 from app.ui.painted import Painted
+from app.ui.zoomed import zoomed
 from app.words import duration, number
-from engine.trace import Record, Submitted
+from engine.trace import Record
 
 FIGURES_MS = 100
 
 
 class StreamWall(Painted):
-    """Every stream of the bridge's trace as a card that grows, or as it stood at the scope's moment.
-
-    The signals name a request; `request_selected` gives -1 when the selection is given up.
-    """
-
-    request_selected = Signal(int)
-    request_opened = Signal(int)  # its transcript is wanted
-    stop_requested = Signal(int)
-    regenerate_requested = Signal(int)
-    follow_up_requested = Signal(int)
+    """Every stream of the bridge's trace as a card that grows, or as it stood at the scope's moment."""
 
     def __init__(self, bridge: Bridge, parent: QWidget | None = None) -> None:
         super().__init__("stream_wall", parent=parent)
@@ -39,7 +31,6 @@ class StreamWall(Painted):
         self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)  # else all that is behind it paints for each frame
         self.tally = StreamTally()
         self._moved = False  # while it could not be seen
-        self.title = label("Streams", "brand")
         self.counts = Parts("stream_counts")
         self.figures = Line("stream_figures", Qt.AlignmentFlag.AlignRight)
         self.newest = QToolButton()
@@ -50,30 +41,19 @@ class StreamWall(Painted):
         self.newest.hide()
         self.figures.setToolTip("Output tokens of the last second, as the engine gave them · frames the window painted")
         self.cards = StreamCards(bridge)
-        self._head = row(self.title, (self.counts, 1), self.newest, self.figures)
-        self._column = column(self._head, (self.cards, 1))
-        self.setLayout(self._column)
+        head = zoomed(row(label("Streams", "brand"), (self.counts, 1), self.newest, self.figures), (2, 2, 2, 2), 12)
+        self.setLayout(zoomed(column(head, (self.cards, 1)), spacing=6))
         self._timer = QTimer(self, interval=FIGURES_MS)
         self._timer.timeout.connect(self._tell_figures)
         self._timer.start()
-        self.cards.request_selected.connect(self.request_selected)
-        self.cards.request_opened.connect(self.request_opened)
-        self.cards.stop_requested.connect(self.stop_requested)
-        self.cards.regenerate_requested.connect(self.regenerate_requested)
-        self.cards.follow_up_requested.connect(self.follow_up_requested)
-        self.cards.request_selected.connect(bridge.scope.select)
         self.newest.clicked.connect(self.cards.follow)
         self.cards.following_changed.connect(lambda following: self.newest.setVisible(not following))
         bridge.records_arrived.connect(self._on_records)
         bridge.trace_reset.connect(self._on_reset)
         bridge.scope.moved.connect(self._on_moved)
-        bridge.scope.selected.connect(self.select)
+        bridge.scope.selected.connect(self.cards.select)
         self._on_reset()
         self.restyle()
-
-    def select(self, request: int | None) -> None:
-        """Selects a request, as another panel has done, and shows its card; None or -1 selects none."""
-        self.cards.select(request)
 
     def _on_reset(self, trace: object = None) -> None:
         self.tally = StreamTally()
@@ -85,13 +65,11 @@ class StreamWall(Painted):
         self.tally.feed(records)
         if not self.bridge.scope.following:
             return
-        touched, new = touched_by(records), any(isinstance(record, Submitted) for record in records)
-        if new:
-            self.cards.show_first(self.tally.ids, len(self.tally.ids))
+        touched = touched_by(records)
+        self.cards.show_first(self.tally.ids, len(self.tally.ids))
         if touched:
             self.cards.changed(touched, self.tally.at().newest)
-        if new or touched:
-            self._tell_counts()
+        self._tell_counts()
 
     def _on_moved(self) -> None:
         if self.isVisible():
@@ -118,16 +96,11 @@ class StreamWall(Painted):
     def _tell_figures(self) -> None:
         rate, frames = self.bridge.live_rate, self.bridge.frames_per_second
         live = self.cards.ids and self.bridge.scope.following
-        text = f"{number(rate)} tok/s   {frames:.0f} fps" if live else f"{frames:.0f} fps"
-        self.figures.say(text)
+        self.figures.say(f"{number(rate)} tok/s   {frames:.0f} fps" if live else f"{frames:.0f} fps")
 
     def restyle(self) -> None:
         super().restyle()
-        px = theme.px
-        self.figures.set_width(px(150))
-        self._head.setSpacing(px(12))
-        self._head.setContentsMargins(px(2), px(2), px(2), px(2))
-        self._column.setSpacing(px(6))
+        self.figures.set_width(theme.px(150))
         self.cards.refresh()
 
     def showEvent(self, event: QShowEvent) -> None:

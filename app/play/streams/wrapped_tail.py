@@ -70,9 +70,8 @@ class WrappedTail:
         self._font, self._width = font, width
         self._columns = columns if columns is not None else columns_of(font, width)
         self._closed: list[str] = []
-        self._open = 0
-        self._seen = 0
         self._lines: list[str] = []
+        self._open = self._seen = 0
 
     def update(self, text: str) -> list[str]:
         """The last wrapped lines, at most `KEPT`, blank ones left out.
@@ -91,17 +90,14 @@ class WrappedTail:
             space = text.find(" ", begin, begin + 200)
             self._closed, self._open = [], space + 1 if space >= 0 else begin
         self._seen = len(text)
-        fresh = text[self._open :]
-        if fresh.isascii():
+        if text[self._open :].isascii():
             spans = wrap_columns(text, self._open, self._columns)
         else:
             spans = wrap_shaped(text, self._open, self._font, self._width)
-        if text.endswith("\n"):
-            closed, tail, self._open = spans, [], len(text)
-        else:
-            closed, tail = spans[:-1], spans[-1:]
-            self._open = tail[0][0]
-        self._closed += [line for a, b in closed if (line := text[a:b].rstrip().expandtabs(4))]
+        lines = [text[begin:end].rstrip().expandtabs(4) for begin, end in spans]
+        whole = len(lines) if text.endswith("\n") else len(lines) - 1
+        self._open = len(text) if text.endswith("\n") else spans[-1][0]
+        self._closed += filter(None, lines[:whole])
         del self._closed[:-KEPT]
-        self._lines = self._closed + [line for a, b in tail if (line := text[a:b].rstrip().expandtabs(4))]
+        self._lines = [*self._closed, *filter(None, lines[whole:])]
         return self._lines

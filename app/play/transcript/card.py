@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from PySide6.QtCore import QPoint, QRect, QRectF, QSizeF, Qt
+from PySide6.QtCore import QRect, QRectF, QSizeF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 from PySide6.QtWidgets import QWidget
 
@@ -81,14 +81,13 @@ class TokenCardView(Painted):
         if self.parentWidget() is not window:
             self.setParent(window)
         self.resize(theme.px(WIDE), self._height())
-        corner = self._owner.mapTo(window, anchor.bottomLeft()) if self._owner is not window else anchor.bottomLeft()
-        gap = theme.px(6)
-        y = corner.y() + gap
-        if y + self.height() > window.height() - gap:
+        corner, gap = self._owner.mapTo(window, anchor.bottomLeft()), theme.px(6)
+        y, lowest = corner.y() + gap, window.height() - gap - self.height()
+        if y > lowest:
             above = corner.y() - anchor.height() - gap - self.height()
-            y = above if above >= gap else max(gap, window.height() - gap - self.height())
+            y = above if above >= gap else max(gap, lowest)
         x = min(max(gap, corner.x() - theme.px(PAD)), max(gap, window.width() - gap - self.width()))
-        self.move(QPoint(x, y))
+        self.move(x, y)
         self.show()
         self.raise_()
         self.update()
@@ -111,7 +110,7 @@ class TokenCardView(Painted):
     def _height(self) -> int:
         assert self.card is not None
         rows = 1 + (self._bars or len(self._note)) + len(self._lines)
-        return theme.px(2 * PAD) + theme.px(26) + theme.px(4) + theme.px(6) + theme.px(7) + rows * self._line
+        return sum(map(theme.px, (2 * PAD, 26, 4, 6, 7))) + rows * self._line
 
     def paint(self, painter: QPainter, dirty: QRect) -> None:
         card = self.card

@@ -7,12 +7,12 @@ on can still be looked at and gone to.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QGuiApplication, QHideEvent, QResizeEvent, QShowEvent, QTextCharFormat
-from PySide6.QtWidgets import QBoxLayout, QLabel, QPushButton, QStackedLayout, QWidget
+from PySide6.QtWidgets import QBoxLayout, QStackedLayout, QWidget
 
 from app.play.states import state_color
 from app.play.transcript.card import TokenCardView
@@ -21,13 +21,14 @@ from app.play.transcript.switch import TokenSwitch
 from app.play.transcript.text import TokenText
 from app.play.transcript.tokens import TokenCard, Waits, token_card, token_classes
 from app.playback.bridge import Bridge
+from app.playback.touched import touched_by
 from app.session.session import Session
 from app.ui import theme
 from app.ui.controls import button, line_edit
 from app.ui.labels import Note, label
 from app.ui.layouts import column, fill, held, row
 from app.words import duration, number, state_words
-from engine.trace import Array, Ended, Record, RequestView, SampleView, State, Step, Submitted, request_metrics
+from engine.trace import Array, Record, RequestView, SampleView, State, request_metrics
 
 EMPTY = "Select a stream to read it whole."
 WIDE = 860  # from here on, name and numbers share a line
@@ -65,8 +66,7 @@ class Transcript(QWidget):
         self.request: int | None = None
         self._wanted: int | None = None
         self._stale = False
-        self.name = QLabel()
-        self.name.setObjectName("transcript_name")
+        self.name = label("", "", "transcript_name")
         self.name.setTextFormat(Qt.TextFormat.RichText)
         self.numbers = label("", "note", "transcript_metrics")
         self.numbers.setWordWrap(True)
@@ -76,9 +76,10 @@ class Transcript(QWidget):
         self.text.set_mode(self.switch.mode)
         self.card = TokenCardView(self)
         self.error = Note("transcript_error", "error")
-        self.copy_button = self._button("Copy", "Copy the answer", self._on_copy)
-        self.again_button = self._button("Regenerate", "The same prompt again with a fresh seed", self._on_regenerate)
-        self.stop_button = self._button("Stop", "Stop this stream; its text stays", self._on_stop)
+        quiet, again = partial(button, role="quiet"), "The same prompt again with a fresh seed"
+        self.copy_button = quiet("transcript_copy", "Copy", self._on_copy, tip="Copy the answer")
+        self.again_button = quiet("transcript_regenerate", "Regenerate", self._on_regenerate, tip=again)
+        self.stop_button = quiet("transcript_stop", "Stop", self._on_stop, tip="Stop this stream; its text stays")
         self.follow_up = line_edit("follow_up", "Follow up")
         self.follow_up.returnPressed.connect(self._on_follow_up)
         self.send_button = button("follow_up_send", "Send", self._on_follow_up)
@@ -107,9 +108,6 @@ class Transcript(QWidget):
         theme.changes.theme_changed.connect(self._on_theme)
         self._on_theme()
 
-    def _button(self, text: str, tip: str, act: Callable[[], None]) -> QPushButton:
-        return button(f"transcript_{text.lower()}", text, act, role="quiet", tip=tip)
-
     @property
     def view(self) -> RequestView | None:
         """The request as it is now."""
@@ -128,21 +126,14 @@ class Transcript(QWidget):
 
     def select(self, request: int | None) -> None:
         """Shows a request, or as soon as it arrives; None or -1 shows none."""
-        self._wanted = None
-        if request is not None and request >= 0 and request not in self.bridge.requests:
-            self._wanted = request
-            return
-        request = request if request is not None and request >= 0 else None
-        if request != self.request:
+        request = None if request is None or request < 0 else request
+        self._wanted = request if request is not None and request not in self.bridge.requests else None
+        if self._wanted is None and request != self.request:
             self.request = request
             self.follow_up.clear()
             view = self.view
             self.switch.offer(len(view.samples) if view is not None else 1)
             self._rewrite()
-
-    def ask(self) -> None:
-        """Puts the cursor where a follow-up is written."""
-        self.follow_up.setFocus(Qt.FocusReason.ShortcutFocusReason)
 
     # -- the text -------------------------------------------------------------------------------------------------
 
@@ -154,7 +145,8 @@ class Transcript(QWidget):
         if view is None:
             return
         for message in view.messages:
-            self._write(ROLES.get(message.get("role", ""), message.get("role", "")), "role")
+            role = message.get("role", "")
+            self._write(ROLES.get(role, role), "role")
             self._write(str(message.get("content", "")), "asked")
         if view.messages:
             self._write("Answer", "role")
@@ -213,7 +205,7 @@ class Transcript(QWidget):
         if card is None:
             self.card.drop()
             return
-        box = self.text.token_rect(self.text.wanted)
+        box = self.text.token_rects(self.text.wanted)[0].toAlignedRect()
         box.moveTopLeft(self.text.viewport().mapTo(self, box.topLeft()))
         self.card.show_card(card, self.bridge.scope.origin, box)
         self.text.setAccessibleDescription(self.card.accessibleName())
@@ -249,22 +241,14 @@ class Transcript(QWidget):
         now = self.view
         if now is None:
             return
-        t = theme.current()
-        over = now.state is State.FINISHED
-        view = self.shown or now
-        color, words = theme.request_color(view.request).name(), state_words(view)
-        if self.shown is None:
-            words = "not submitted yet"
-        name = (
-            f'<span style="color:{color}">●</span>&nbsp; <b>{view.request}</b>&nbsp; '
-            f'<span style="color:{state_color(view, t).name()}">{words}</span>'
-        )
-        if name != self.name.text():
-            self.name.setText(name)
-            self.name.setAccessibleName(f"Stream {view.request}, {words}")
-        numbers = metrics_line(view) if self.shown is not None else ""
-        if numbers != self.numbers.text():
-            self.numbers.setText(numbers)
+        then, over = self.shown, now.state is State.FINISHED
+        view = then or now
+        dot, color = theme.request_color(view.request).name(), state_color(view, theme.current()).name()
+        words = state_words(view) if then is not None else "not submitted yet"
+        name = f'<span style="color:{dot}">●</span>&nbsp; <b>{view.request}</b>&nbsp; '
+        self.name.setText(f'{name}<span style="color:{color}">{words}</span>')
+        self.name.setAccessibleName(f"Stream {view.request}, {words}")
+        self.numbers.setText(metrics_line(view) if then is not None else "")
         self.error.say(view.error)
         ready = self.session.ready
         self.stop_button.setEnabled(not over and ready)
@@ -272,30 +256,20 @@ class Transcript(QWidget):
         self.copy_button.setEnabled(bool(self.sample and self.sample.text))
         self.follow_up.setEnabled(over and ready)
         self.send_button.setEnabled(over and ready and bool(self.follow_up.text().strip()))
-        if not over:
-            hint = "A follow-up can be sent when this stream has finished"
-        elif view.messages:
-            hint = "Follow up on this answer"
-        else:
-            hint = "Go on with this text"
-        self.follow_up.setPlaceholderText(hint)
+        hint = "Follow up on this answer" if view.messages else "Go on with this text"
+        self.follow_up.setPlaceholderText(hint if over else "A follow-up can be sent when this stream has finished")
 
     def _on_records(self, records: list[Record]) -> None:
-        if self._wanted is not None and any(isinstance(r, Submitted) and r.request == self._wanted for r in records):
+        following = self.bridge.scope.following
+        if self._wanted in self.bridge.requests:
             self.select(self._wanted)
+        elif self.view is None or self.request not in touched_by(records):
             return
-        view = self.view
-        if view is None or not any(
-            (isinstance(r, Step) and (view.request in r.request or view.request in r.preempted))
-            or (isinstance(r, Ended) and r.request == view.request)
-            for r in records
-        ):
-            return
-        if not self.isVisible() or not self.bridge.scope.following:
-            self._stale = self._stale or self.bridge.scope.following
+        elif self.isVisible() and following:
+            self._update()
+        else:
+            self._stale = self._stale or following
             self._tell_state()
-            return
-        self._update()
 
     def _on_reset(self, trace: object) -> None:
         self.request = self._wanted = None
@@ -344,5 +318,4 @@ class Transcript(QWidget):
 
     def _on_theme(self) -> None:
         self.text.restyle()
-        self.switch.restyle()
         self._rewrite()

@@ -56,19 +56,14 @@ def formats(mode: TokenMode) -> dict[int, QTextCharFormat]:
         return result
     colors, lines = grounds(mode), underlines(mode)
     for kind in range(max(len(LIKELY), FIRST) + 1):
-        each = QTextCharFormat(plain)
+        result[kind] = QTextCharFormat(plain)
         if kind in colors:
-            each.setBackground(colors[kind])
-        if kind in lines:
-            style, color = lines[kind]
-            each.setUnderlineStyle(style)
-            each.setUnderlineColor(color)
-        result[kind] = each
-        together = QTextCharFormat(each)
-        if kind not in lines:
-            together.setUnderlineStyle(Line.DashUnderline)
-            together.setUnderlineColor(t.faint)
-        result[kind + TOGETHER] = together
+            result[kind].setBackground(colors[kind])
+        result[kind + TOGETHER] = QTextCharFormat(result[kind])
+        lines.setdefault(kind + TOGETHER, lines.get(kind, (Line.DashUnderline, t.faint)))
+    for kind, (style, color) in lines.items():
+        result[kind].setUnderlineStyle(style)
+        result[kind].setUnderlineColor(color)
     return result
 
 

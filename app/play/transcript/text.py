@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-from PySide6.QtCore import QEvent, QPoint, QRect, QRectF, Qt, Signal
+from PySide6.QtCore import QEvent, QPoint, QRectF, Qt, Signal
 from PySide6.QtGui import (
     QFocusEvent,
     QKeyEvent,
@@ -29,6 +29,7 @@ from engine.trace import Array, Column
 
 NONE = np.zeros(0, np.int64)
 UNKNOWN = 253  # a class that nothing has
+END = 1 << 30  # a place behind all texts
 Move, Keep = QTextCursor.MoveOperation, QTextCursor.MoveMode.KeepAnchor
 
 
@@ -39,14 +40,11 @@ class TokenText(QPlainTextEdit):
     token_chosen = Signal(int)  # clicked, or Enter
 
     def __init__(self) -> None:
-        super().__init__()
+        flags = Qt.TextInteractionFlag
+        super().__init__(undoRedoEnabled=False, readOnly=True)
+        self.setTextInteractionFlags(flags.TextSelectableByMouse | flags.TextSelectableByKeyboard)
         self.setObjectName("transcript_text")
         self.setAccessibleName("Transcript")
-        self.setReadOnly(True)
-        self.setUndoRedoEnabled(False)
-        self.setTextInteractionFlags(
-            Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
-        )
         self.viewport().setMouseTracking(True)
         self.mode = TokenMode.TEXT
         self.token = self.pointed = -1
@@ -70,40 +68,29 @@ class TokenText(QPlainTextEdit):
         self._kinds = np.full_like(self._kinds, UNKNOWN)
         self.setCursorWidth(1 if mode is TokenMode.TEXT else 0)  # else the caret is the token's frame
         self.viewport().unsetCursor()
-        self._point(-1)
-        if mode is TokenMode.TEXT:
-            self._caret(-1)
+        self._mark(-1 if mode is TokenMode.TEXT else self.token, -1)
 
     def write(self, text: str, form: QTextCharFormat, apart: bool = False) -> None:
         """A new paragraph at the end, with an empty one before it if `apart`."""
-        cursor = QTextCursor(self.document())
-        cursor.movePosition(Move.End)
-        if not self.document().isEmpty():
-            if apart:
-                cursor.insertBlock(QTextBlockFormat(), form)
+        cursor = self._cursor(END)
+        for _ in range(0 if self.document().isEmpty() else 2 if apart else 1):
             cursor.insertBlock(QTextBlockFormat(), form)
         cursor.insertText(text, form)
 
     def forget(self) -> None:
         """Empties itself: what was shown is another text."""
         self._text, self._ends, self.said = "", NONE, 0  # before anyone is told
-        self._point(-1)
-        self._caret(-1)
+        self._mark(-1, -1)
         self.clear()
         self.begin()
 
     def begin(self) -> None:
         """The answer begins at the end of what is written."""
-        cursor = QTextCursor(self.document())
-        cursor.movePosition(Move.End)
-        self._base = cursor.position()
-        self._text = ""
+        self._base = self._cursor(END).position()
         self._starts = Column(np.int64)  # [characters + 1]: where in the document each one begins, from `_base`
         self._starts.append(0)
-        self._kinds = np.zeros(0, np.uint8)
-        self._ends = NONE
-        self.said = 0
-        self._caret(-1)
+        self._kinds, self._ends, self._text, self.said = np.zeros(0, np.uint8), NONE, "", 0
+        self._mark(-1, self.pointed)
 
     def show_answer(self, text: str, ends: Array, classes: Array, said: int) -> None:
         """Shows an answer that begins with the one before: `ends` [tokens] of the tokens' parts in characters, their
@@ -146,12 +133,9 @@ class TokenText(QPlainTextEdit):
         for begin, end in _runs(kinds[first:last]):
             begin, end = first + begin, first + end
             if (kinds[begin:end] != self._kinds[begin:end]).any():
-                self._select(cursor, int(self._units[begin]), int(self._units[end]))
+                cursor.setPosition(self._base + int(self._units[begin]))
+                cursor.setPosition(self._base + int(self._units[end]), Keep)
                 cursor.setCharFormat(self._formats[int(kinds[begin])])
-
-    def _select(self, cursor: QTextCursor, begin: int, end: int) -> None:
-        cursor.setPosition(self._base + begin)
-        cursor.setPosition(self._base + end, Keep)
 
     # -- tokens ---------------------------------------------------------------------------------------------------
 
@@ -209,31 +193,27 @@ class TokenText(QPlainTextEdit):
             block = block.next()
         return boxes or spaces[:1]
 
-    def token_rect(self, token: int) -> QRect:
-        """The first of its boxes."""
-        return self.token_rects(token)[0].toAlignedRect()
-
     def go(self, token: int) -> None:
         """Puts the caret on a token and shows it; -1 takes it away."""
         token = min(token, self.tokens - 1)
-        self._caret(token)
+        self._mark(token, self.pointed)
         if token >= 0:
-            cursor = QTextCursor(self.document())
-            cursor.setPosition(self.units(token)[0])
-            box, height, bar = self.cursorRect(cursor), self.viewport().height(), self.verticalScrollBar()
+            box = self.cursorRect(self._cursor(self.units(token)[0]))
+            height, bar = self.viewport().height(), self.verticalScrollBar()
             if box.top() < 0 or box.bottom() > height:
                 lines = (box.center().y() - height // 2) / max(1, box.height())
                 bar.setValue(bar.value() + round(lines))
 
-    def _caret(self, token: int) -> None:
-        if token != self.token:
-            self.token = token
-            self.viewport().update()
-            self.token_changed.emit(self.wanted)
+    def _cursor(self, position: int) -> QTextCursor:
+        """At a place in the document; beyond it, at its end."""
+        cursor = QTextCursor(self.document())
+        cursor.setPosition(min(position, self.document().characterCount() - 1))
+        return cursor
 
-    def _point(self, token: int) -> None:
-        if token != self.pointed:
-            self.pointed = token
+    def _mark(self, token: int, pointed: int) -> None:
+        """Where the caret and the pointer are now."""
+        if (token, pointed) != (self.token, self.pointed):
+            self.token, self.pointed = token, pointed
             self.viewport().update()
             self.token_changed.emit(self.wanted)
 
@@ -272,20 +252,17 @@ class TokenText(QPlainTextEdit):
                 super().keyPressEvent(event)
 
     def _go_line(self, move: QTextCursor.MoveOperation) -> None:
-        cursor = QTextCursor(self.document())
-        cursor.setPosition(self.units(self.token)[0])
+        cursor = self._cursor(self.units(self.token)[0])
         if cursor.movePosition(move):
             token = self.token_at(cursor.position())
-            if token < 0 and cursor.position() >= self._base:
-                token = self.tokens - 1
-            if token >= 0:
-                self.go(token)
+            if token >= 0 or cursor.position() >= self._base:
+                self.go(token if token >= 0 else self.tokens - 1)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         super().mouseMoveEvent(event)
         over = self.mode is not TokenMode.TEXT and not event.buttons()
         token = self.token_under(event.position().toPoint()) if over else -1
-        self._point(token)
+        self._mark(self.token, token)
         shape = Qt.CursorShape.PointingHandCursor if token >= 0 else Qt.CursorShape.IBeamCursor
         self.viewport().setCursor(shape)
 
@@ -297,22 +274,20 @@ class TokenText(QPlainTextEdit):
         super().mouseReleaseEvent(event)
         point, pressed = event.position().toPoint(), self._pressed
         self._pressed = None
-        if pressed is None or self.mode is TokenMode.TEXT:
-            return
-        if (point - pressed).manhattanLength() < QApplication.startDragDistance():
-            token = self.token_under(point)
-            if token >= 0:
-                self._caret(token)
-                self.token_chosen.emit(token)
+        clicked = pressed is not None and (point - pressed).manhattanLength() < QApplication.startDragDistance()
+        token = self.token_under(point) if clicked and self.mode is not TokenMode.TEXT else -1
+        if token >= 0:
+            self._mark(token, self.pointed)
+            self.token_chosen.emit(token)
 
     def leaveEvent(self, event: QEvent) -> None:
         super().leaveEvent(event)
-        self._point(-1)
+        self._mark(self.token, -1)
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
         super().focusOutEvent(event)
         if event.reason() not in (Qt.FocusReason.ActiveWindowFocusReason, Qt.FocusReason.PopupFocusReason):
-            self._caret(-1)
+            self._mark(-1, self.pointed)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
@@ -320,9 +295,7 @@ class TokenText(QPlainTextEdit):
         t = theme.current()
         if self.said < len(self._text):
             # the shared cursor, where it stands in this text
-            cursor = QTextCursor(self.document())
-            cursor.setPosition(self._base + int(self._units[self.said]))
-            box = self.cursorRect(cursor)
+            box = self.cursorRect(self._cursor(self._base + int(self._units[self.said])))
             painter.fillRect(box.left() - theme.px(1), box.top(), theme.px(2), box.height(), t.accent)
         if self.mode is TokenMode.TEXT or not 0 <= self.wanted < self.tokens:
             return
@@ -341,8 +314,5 @@ def _x(place: object) -> float:
 
 def _runs(kinds: Array) -> list[tuple[int, int]]:
     """The half-open ranges over which a class stays the same."""
-    if not len(kinds):
-        return []
     edges = np.flatnonzero(np.diff(kinds)) + 1
-    bounds = [0, *edges.tolist(), len(kinds)]
-    return list(pairwise(bounds))
+    return list(pairwise([0, *edges.tolist(), len(kinds)])) if len(kinds) else []

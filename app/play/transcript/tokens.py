@@ -110,32 +110,29 @@ def token_card(view: RequestView, branch: int, index: int, step: Step | None) ->
     count = len(sample.tokens)
     if not 0 <= index < count:
         raise IndexError(f"token {index} of {count}")
-    times = np.array(sample.token_times, np.float64)
-    waits = Waits.of(view.submitted, times)
+    waits = Waits.of(view.submitted, sample.token_times)
     emission = int(waits.emission[index])
-    begin = int(waits.begins[emission])
-    place = place_in_step(step, view.request, branch, index - begin) if step is not None else -1
-    token, logprob = int(sample.tokens[index]), float(sample.logprobs[index])
+    place = place_in_step(step, view.request, branch, index - int(waits.begins[emission])) if step is not None else -1
+    step = step if place >= 0 else None
     at = int(sample.text_ends[index - 1]) if index else 0
-    others = alternatives(step, place, token) if step is not None and place >= 0 else ()
+    token, text = int(sample.tokens[index]), sample.text[at : int(sample.text_ends[index])]
+    chosen = Alternative(text, token, float(np.exp(sample.logprobs[index])), True)
+    others = alternatives(step, place, token) if step is not None else ()
     rank = next((i for i, other in enumerate(others, 1) if other.chosen), None)
-    text = sample.text[at : int(sample.text_ends[index])]
-    if others and rank is None:
-        others = (*others, Alternative(text, token, float(np.exp(logprob)), True))
     return TokenCard(
         index=index,
         count=count,
         token=token,
         text=text,
-        probability=float(np.exp(logprob)),
+        probability=chosen.probability,
         rank=rank,
-        alternatives=others,
+        alternatives=(*others, chosen) if others and rank is None else others,
         wait=float(waits.seconds[emission]),
         first=emission == 0,
         together=int((waits.emission == emission).sum()),
         position=len(view.prompt_ids) + index,
-        step=step.step if step is not None and place >= 0 else None,
-        time=float(times[index]),
+        step=step.step if step is not None else None,
+        time=float(sample.token_times[index]),
     )
 
 

@@ -132,7 +132,7 @@ def test_a_closed_panel_is_not_built_and_takes_no_record(qtbot: QtBot, ready: Ma
     play(qtbot, window, EngineConfig(max_running=4), "mixed-lengths", 2)
     assert step._position in (0, taken)
     assert not step.caught_up
-    window.page.reset_layout()
+    window.page.see_inside(False)
     assert not window.page.cursor_bar.inside.isChecked()
 
 

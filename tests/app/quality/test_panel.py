@@ -42,7 +42,7 @@ def panel(qtbot: QtBot, session: Session) -> Iterator[QualityPanel]:
     window.show()
     put(qtbot, panel, ModelSpec("demo"))
     yield panel
-    panel.close_down()
+    panel.quality.close()
     qtbot.waitUntil(lambda: not panel.quality.running, timeout=WAIT)
 
 
@@ -170,7 +170,8 @@ def test_what_was_measured_is_shown_kept_cleared_and_brought_back(qtbot: QtBot, 
 
 
 def test_a_measurement_is_cancelled_and_keeps_what_was_there(qtbot: QtBot, panel: QualityPanel) -> None:
-    panel.quality._set_report(("demo", None), REPORT)
+    panel.quality._kept.append(REPORT)
+    panel.quality.report_changed.emit()
     panel.begin.click()
     qtbot.wait(50)
     assert panel.quality.running
@@ -208,7 +209,8 @@ def test_while_a_race_has_the_engine_nothing_is_measured(qtbot: QtBot, panel: Qu
 def test_the_comparison_is_saved_as_picture_drawing_and_table(panel: QualityPanel, tmp_path: Path) -> None:
     panel.menu.save(tmp_path / "nothing.csv")
     assert not (tmp_path / "nothing.csv").exists()
-    panel.quality._set_report(("demo", None), REPORT)
+    panel.quality._kept.append(REPORT)
+    panel.quality.report_changed.emit()
     for ending in ("png", "svg", "csv", "json", "md"):
         panel.menu.save(tmp_path / f"quality.{ending}")
         assert "was saved to" in panel.note.text()

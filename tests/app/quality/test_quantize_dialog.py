@@ -64,8 +64,8 @@ def dialog(qtbot: QtBot, session: Session, tmp_path: Path) -> Iterator[QuantizeD
     dialog.open()
     yield dialog
     if not dialog._gone:
-        dialog._work.cancel()
-        qtbot.waitUntil(lambda: not dialog.running, timeout=WAIT)
+        dialog.work.cancel()
+        qtbot.waitUntil(lambda: not dialog.work.running, timeout=WAIT)
         dialog.reject()
 
 
@@ -139,15 +139,15 @@ def test_where_autoawq_is_missing_the_dialog_says_what_to_install(
 def test_a_checkpoint_is_made_told_of_and_loaded(qtbot: QtBot, dialog: QuantizeDialog, own_settings: Path) -> None:
     settled(qtbot, dialog)
     said: list[str] = []
-    dialog._work.progressed.connect(lambda status: said.append(dialog.status.accessibleName()))
+    dialog.work.progressed.connect(lambda status: said.append(dialog.status.accessibleName()))
     made: list[Path] = []
     dialog.made.connect(made.append)
     dialog.begin.click()
-    assert dialog.running
+    assert dialog.work.running
     assert dialog.leave.text() == "Cancel"
     assert not dialog.samples.isEnabled()
     assert dialog.progress.isVisible()
-    qtbot.waitUntil(lambda: not dialog.running, timeout=WAIT)
+    qtbot.waitUntil(lambda: not dialog.work.running, timeout=WAIT)
     out = own_settings / "models" / "small-awq"
     assert made == [out], dialog.error.text()
     assert any("layer 1 of 1" in words for words in said)
@@ -176,7 +176,7 @@ def test_closing_while_it_works_asks_and_leaves_nothing_of_it(
     assert "Closing stops it" in dialog.question.text()
     assert dialog.leave.text() == "Go on"
     dialog.leave.click()
-    assert dialog.running
+    assert dialog.work.running
     assert not dialog.question.isVisible()
     dialog.close()
     assert dialog.isVisible()
@@ -192,7 +192,7 @@ def test_a_cancelled_one_can_be_begun_again(qtbot: QtBot, dialog: QuantizeDialog
     dialog.begin.click()
     dialog.leave.click()
     assert dialog.leave.text() == "Stopping …"
-    qtbot.waitUntil(lambda: not dialog.running, timeout=WAIT)
+    qtbot.waitUntil(lambda: not dialog.work.running, timeout=WAIT)
     assert dialog.error.text().startswith("Cancelled")
     assert dialog.begin.isVisible()
     assert dialog.begin.isEnabled()
@@ -227,12 +227,12 @@ def test_the_models_page_opens_it_once_and_closing_the_window_ends_what_is_measu
     dialog.reject()
     assert section.dialog is None
     section.panel.begin.click()
-    assert section.running
+    assert section.measuring.running
     window._on_escape()
-    qtbot.waitUntil(lambda: not section.running, timeout=WAIT)
+    qtbot.waitUntil(lambda: not section.measuring.running, timeout=WAIT)
     assert section.panel.note.text().startswith("Cancelled")
     section.panel.begin.click()
-    assert section.running
+    assert section.measuring.running
     with qtbot.waitSignal(window.closed, timeout=WAIT):
         window.close()
     assert not section.panel.quality.running

@@ -114,12 +114,12 @@ def test_nothing_is_lent_while_quality_is_measured(qtbot: QtBot, window: MainWin
     quality.compare_action.trigger()
     qtbot.waitUntil(lambda: quality.panel.quality.subject is not None, timeout=WAIT)
     quality.panel.begin.click()
-    assert quality.running
+    assert quality.measuring.running
     task = session.start(session.lease())
     qtbot.waitUntil(task.done)
     assert str(task.exception()) == MEASURED_WORDS
-    quality.stop()
-    qtbot.waitUntil(lambda: not quality.running, timeout=WAIT)
+    quality.measuring.cancel()
+    qtbot.waitUntil(lambda: not quality.measuring.running, timeout=WAIT)
     lend(qtbot, session)
     take_back(qtbot, session)
 

@@ -48,7 +48,7 @@ def test_prompts_stream_to_their_end_and_follow_ups_open(qtbot: QtBot, ready: Ma
     qtbot.keyClick(window.page.composer.prompt, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
     qtbot.waitUntil(lambda: len(bridge.requests) == 8 and not bridge.busy, timeout=WAIT)
     assert all(view.text for view in bridge.requests.values())
-    window.page.wall.request_opened.emit(3)
+    window.page.wall.cards.request_opened.emit(3)
     qtbot.waitUntil(window.page.transcript.isVisible)
     window.session.continue_chat(bridge.requests[3], "What then?").add_done_callback(window.page.transcript._on_created)
     qtbot.waitUntil(lambda: len(bridge.requests) == 9 and not bridge.busy, timeout=WAIT)
@@ -170,7 +170,7 @@ def test_everything_that_can_be_used_has_a_name_and_can_be_reached_by_keyboard(
 def test_docks_close_come_back_and_keep_their_place(qtbot: QtBot, window: MainWindow, bridge: Bridge) -> None:
     page = window.page
     page.docks["live"].close()
-    toggles = {a.text(): a for a in page.dock_actions()}
+    toggles = {a.text(): a for a in (dock.toggleViewAction() for dock in page.docks.values())}
     assert not toggles["Live figures"].isChecked()
     page.keep_layout()
     kept = MainWindow(Session(), bridge)

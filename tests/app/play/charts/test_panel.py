@@ -25,7 +25,7 @@ def charts(qtbot: QtBot, bridge: Bridge) -> LiveCharts:
 
 
 def figure(charts: LiveCharts, name: str) -> tuple[str, str]:
-    return next(c for c in charts.charts if c.measure.name == name)._figure
+    return next(c for c in charts.charts if c.measure.name == name)._said[0]
 
 
 def test_every_chart_has_a_figure_once_there_is_something_to_say(qtbot, bridge, charts) -> None:

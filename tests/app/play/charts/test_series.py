@@ -23,7 +23,8 @@ def series(records: list[Record]) -> ChartSeries:
     series = ChartSeries()
     for begin in range(0, len(records), 7):
         series.feed(records[begin : begin + 7])
-    series.settle()
+    for latency in (series.ttft, series.itl):
+        latency.settle(series.now)
     return series
 
 
@@ -124,7 +125,8 @@ def test_a_silence_of_hours_costs_no_more_than_its_bins() -> None:
     records = synthetic_trace(streams=2, tokens_per_second=20, seconds=2, faults=0)
     series.feed(records)
     series.now = 3600.0
-    series.settle()
+    for latency in (series.ttft, series.itl):
+        latency.settle(series.now)
     assert np.isnan(series.itl[0][int(100 / BIN) : -1]).all()
 
 

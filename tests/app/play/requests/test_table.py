@@ -90,7 +90,7 @@ def test_a_selection_stays_on_its_request_when_rows_move(busy) -> None:
 
 def test_selection_goes_both_ways(qtbot, busy) -> None:
     heard: list[int] = []
-    busy.request_selected.connect(heard.append)
+    busy.bridge.scope.selected.connect(heard.append)
     busy.select(7)
     assert (heard, busy.selected) == ([], 7)
     rect = busy.table.visualRect(busy.model.index(busy.model.order.index(8), 1))
@@ -119,10 +119,10 @@ def test_copied_rows_are_tab_separated_with_titles(qtbot, busy) -> None:
 
 def test_column_widths_are_kept(qtbot, bridge, table) -> None:
     table.table.setColumnWidth(COLUMN["State"], 190)
-    state = table.save_columns()
+    state = table.header.saveState()
     other = RequestTable(bridge)
     qtbot.addWidget(other)
-    other.restore_columns(state)
+    other.header.restoreState(state)
     assert other.table.columnWidth(COLUMN["State"]) == 190
 
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 
 import pytest
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QPoint, QRect, Qt
 from pytestqt.qtbot import QtBot
 
 from app.bench.synthetic import synthetic_trace
@@ -19,6 +19,11 @@ from engine import Trace, load_trace, save_trace
 from engine.trace import Ended, FinishReason, Record, RequestIndex, RequestView, Step, Submitted
 
 LEFT = Qt.MouseButton.LeftButton
+
+
+def card_rect(wall: StreamWall, request: int) -> QRect:
+    """Where a request's card is, in the viewport's coordinates; outside it when scrolled away."""
+    return wall.cards._rect(wall.cards._place[request])
 
 
 def told_at(record: Record) -> float:
@@ -173,7 +178,7 @@ def test_a_selection_outlives_a_time_before_its_request(bridge, tell, story, wal
 def test_a_selection_anywhere_is_one_everywhere(qtbot, bridge, tell, story, wall, table) -> None:
     tell([story.submitted(r) for r in (1, 2, 3)])
     table._on_refresh()
-    qtbot.mouseClick(wall.cards.viewport(), LEFT, pos=wall.cards.card_rect(2).center())
+    qtbot.mouseClick(wall.cards.viewport(), LEFT, pos=card_rect(wall, 2).center())
     assert (bridge.scope.request, table.selected) == (2, 2)
     rect = table.table.visualRect(table.model.index(2, 1))
     qtbot.mouseClick(table.table.viewport(), LEFT, pos=rect.center())
@@ -201,7 +206,7 @@ def test_the_wall_replays_from_its_beginning_and_follows(bridge, show, wall) -> 
     for i in range(1, 20):
         bridge.scope.show_at(bridge.scope.end * i / 20)
         tally = wall.tally.at(bridge.scope.moment)
-        assert wall.cards.viewport().rect().intersects(wall.cards.card_rect(tally.newest))
+        assert wall.cards.viewport().rect().intersects(card_rect(wall, tally.newest))
         tops.append(bar.value())
     assert tops == sorted(tops)
     assert tops[-1] > tops[0]
@@ -237,7 +242,7 @@ def test_charts_stand_at_the_cursor_and_keep_it_in_sight(bridge, show, charts) -
         assert chart.plot._cursor.value() == moment
         # a figure is that of its quarter second
         steps = [s for s in bridge.trace.steps if int(s.ended * 4) == int(moment * 4)] or [step]
-        assert chart._figure[0] in {f"{s.running} · {s.waiting}" for s in steps}
+        assert chart._said[0][0] in {f"{s.running} · {s.waiting}" for s in steps}
         assert charts.span_button.text().startswith("at ")
     bridge.scope.follow()
     charts.refresh()

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtGui import QColor, QGuiApplication
 from pytestqt.qtbot import QtBot
 
@@ -14,6 +14,11 @@ from engine import Trace
 from engine.trace import FinishReason
 
 LEFT = Qt.MouseButton.LeftButton
+
+
+def card_rect(wall: StreamWall, request: int) -> QRect:
+    """Where a request's card is, in the viewport's coordinates; outside it when scrolled away."""
+    return wall.cards._rect(wall.cards._place[request])
 
 
 @pytest.fixture
@@ -72,8 +77,8 @@ def test_new_words_appear_on_the_last_line_of_the_card(bridge, tell, story, wall
 def test_a_click_selects_and_a_click_beside_gives_up(qtbot, tell, story, wall) -> None:
     tell([story.submitted(r) for r in range(1, 4)])
     heard: list[int] = []
-    wall.request_selected.connect(heard.append)
-    qtbot.mouseClick(wall.cards.viewport(), LEFT, pos=wall.cards.card_rect(2).center())
+    wall.bridge.scope.selected.connect(heard.append)
+    qtbot.mouseClick(wall.cards.viewport(), LEFT, pos=card_rect(wall, 2).center())
     assert (heard, wall.cards.current) == ([2], 2)
     qtbot.mouseClick(wall.cards.viewport(), LEFT, pos=QPoint(900, 500))
     assert (heard, wall.cards.current) == ([2, -1], None)
@@ -83,11 +88,11 @@ def test_the_selected_card_is_outlined(qtbot, tell, story, wall) -> None:
     tell([story.submitted(r) for r in range(1, 4)])
 
     def edge(request: int) -> QColor:
-        rect = wall.cards.card_rect(request)
+        rect = card_rect(wall, request)
         return wall.cards.viewport().grab().toImage().pixelColor(rect.left() + 40, rect.top())
 
     plain = edge(2)
-    wall.select(2)
+    wall.cards.select(2)
     assert edge(2) != plain
     assert edge(2).blueF() > 0.6
     assert edge(1) == plain
@@ -111,24 +116,24 @@ def test_arrow_keys_walk_the_grid(qtbot, tell, story, wall) -> None:
 def test_selection_from_elsewhere_shows_the_card_and_tells_no_one(tell, story, wall) -> None:
     tell([story.submitted(r) for r in range(1, 201)])
     heard: list[int] = []
-    wall.request_selected.connect(heard.append)
-    wall.select(150)
+    wall.bridge.scope.selected.connect(heard.append)
+    wall.cards.select(150)
     assert heard == []
-    assert wall.cards.viewport().rect().contains(wall.cards.card_rect(150))
+    assert wall.cards.viewport().rect().contains(card_rect(wall, 150))
 
 
 def test_it_follows_the_newest_until_the_person_scrolls_away(qtbot, tell, story, wall) -> None:
     bar = wall.cards.verticalScrollBar()
     tell([story.submitted(r) for r in range(1, 101)])
     tell([story.step(dict.fromkeys(range(1, 60), "a"))])
-    assert wall.cards.viewport().rect().contains(wall.cards.card_rect(59))
+    assert wall.cards.viewport().rect().contains(card_rect(wall, 59))
     assert wall.newest.isHidden()
     bar.setValue(0)
     tell([story.step(dict.fromkeys(range(1, 101), "a"))])
     assert bar.value() == 0
     assert not wall.newest.isHidden()
     qtbot.mouseClick(wall.newest, LEFT)
-    assert wall.cards.viewport().rect().contains(wall.cards.card_rect(100))
+    assert wall.cards.viewport().rect().contains(card_rect(wall, 100))
     assert wall.newest.isHidden()
 
 
@@ -143,12 +148,12 @@ def test_new_requests_do_not_move_what_is_being_read(tell, story, wall) -> None:
 
 def test_keys_copy_stop_and_ask_again(qtbot, tell, story, wall) -> None:
     tell([story.submitted(1), story.step({1: "Once upon"})])
-    wall.select(1)
+    wall.cards.select(1)
     qtbot.keyClick(wall.cards, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
     assert QGuiApplication.clipboard().text() == "Once upon"
     for key, signal in (
-        (Qt.Key.Key_Delete, wall.stop_requested), (Qt.Key.Key_R, wall.regenerate_requested),
-        (Qt.Key.Key_U, wall.follow_up_requested), (Qt.Key.Key_Return, wall.request_opened),
+        (Qt.Key.Key_Delete, wall.cards.stop_requested), (Qt.Key.Key_R, wall.cards.regenerate_requested),
+        (Qt.Key.Key_U, wall.cards.follow_up_requested), (Qt.Key.Key_Return, wall.cards.request_opened),
     ):  # fmt: skip
         with qtbot.waitSignal(signal) as heard:
             qtbot.keyClick(wall.cards, key)
@@ -180,7 +185,7 @@ def test_cards_are_240_to_360_wide_and_fit(qtbot, tell, story, wall, width) -> N
     tell([story.submitted(r) for r in range(1, 30)])
     wall.resize(width, 500)
     qtbot.waitUntil(lambda: wall.width() == width)
-    rects = [wall.cards.card_rect(r) for r in range(1, 30)]
+    rects = [card_rect(wall, r) for r in range(1, 30)]
     assert max(r.right() for r in rects) < wall.cards.viewport().width()
     assert all(r.width() <= 360 for r in rects)
     assert all(r.width() >= 240 for r in rects) or width < 260
@@ -189,7 +194,7 @@ def test_cards_are_240_to_360_wide_and_fit(qtbot, tell, story, wall, width) -> N
 
 def test_a_new_trace_begins_with_no_cards(qtbot, bridge, tell, story, wall) -> None:
     tell([story.submitted(1)])
-    wall.select(1)
+    wall.cards.select(1)
     bridge.show(Trace())
     assert wall.cards.ids == []
     assert wall.cards.current is None

@@ -136,10 +136,10 @@ def test_the_caret_goes_by_token_and_by_line(qtbot, bridge, sampled, transcript)
     assert text.token == 2
     press(Qt.Key.Key_Left)
     assert text.token == 1
-    top = text.token_rect(1).top()
+    top = text.token_rects(1)[0].toAlignedRect().top()
     press(Qt.Key.Key_Down)
     below = text.token
-    assert text.token_rect(below).top() > top
+    assert text.token_rects(below)[0].toAlignedRect().top() > top
     press(Qt.Key.Key_Up)
     assert abs(text.token - 1) <= 1
     press(Qt.Key.Key_End)
@@ -177,7 +177,7 @@ def test_the_pointer_shows_a_card_and_a_click_goes_to_the_step(qtbot, bridge, sa
     choose(transcript, TokenMode.PROBABILITY)
     text, view = transcript.text, bridge.requests[0]
     for token in (3, 11, 25):
-        point = text.token_rect(token).center()
+        point = text.token_rects(token)[0].toAlignedRect().center()
         assert text.token_under(point) == token
         qtbot.mouseMove(text.viewport(), point)
         assert (text.pointed, transcript.card.card.index) == (token, token)
@@ -195,7 +195,7 @@ def test_the_pointer_shows_a_card_and_a_click_goes_to_the_step(qtbot, bridge, sa
 
 def test_without_a_mode_the_text_is_read_as_ever(qtbot, bridge, sampled, transcript) -> None:
     transcript.select(0)
-    point = transcript.text.token_rect(5).center()
+    point = transcript.text.token_rects(5)[0].toAlignedRect().center()
     qtbot.mouseMove(transcript.text.viewport(), point)
     qtbot.mouseClick(transcript.text.viewport(), LEFT, pos=point)
     assert bridge.scope.following
