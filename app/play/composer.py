@@ -22,12 +22,13 @@ from app.ui.prompt_edit import PromptEdit
 from app.words import sentence
 from engine import InvalidInput, SamplingParams
 from engine.trace import ModelCard, Record, Submitted
-from engine.workloads import read_prompts
+from engine.workloads import Arrival, read_prompts
 
 DEFAULT_PROMPT = "Tell me a story about a {fox|whale|dragon|robot} and a {lantern|violin|kite|piano}."
 DEFAULT_COUNT = 16
-FILE, FILE_SAID = "Take prompts from a text file, one a line", "Take prompts from a file"
-FILE_TITLE, FILES = "Open a file of prompts, one a line", ("Text files (*.txt *.text *.md *.prompts)", "All files (*)")
+FILE, FILE_SAID = "Take prompts from a file: a line each, JSON, or a workload", "Take prompts from a file"
+FILE_TITLE = "Open a file of prompts"
+FILES = ("Prompts (*.txt *.jsonl *.json *.toml *.md *.prompts)", "All files (*)")
 
 
 def toggle(name: str, text: str, tip: str) -> QPushButton:
@@ -48,7 +49,7 @@ class Composer(QFrame):
         self.setObjectName("composer")
         self.setProperty("role", "panel")
         self._session, self._bridge, self._params = session, bridge, params
-        self._file: tuple[str, ...] = ()
+        self._file: tuple[Arrival, ...] = ()
         self._ratio = CHARACTERS_A_TOKEN
         self.prompt = PromptEdit("composer_prompt")
         self.prompt.setAccessibleName("Prompt")
@@ -88,6 +89,8 @@ class Composer(QFrame):
         quiet = self.use_system, self.chat, self.each_line, self.file
         foot = row(self.drop_file, self.summary, None, *quiet, spacing=2)
         self.field = panel(column(self.system_row, self.prompt, foot, margins=(12, 8, 8, 6), spacing=4), "field")
+        self.field.setFocusPolicy(Qt.FocusPolicy.ClickFocus)  # wherever it is clicked
+        self.field.setFocusProxy(self.prompt)
         middle = Qt.AlignmentFlag.AlignVCenter
         beside = ((widget, 0, middle) for widget in (self.count, self.stop_button, self.send_button))
         written = column(self.field, self.message, spacing=4)
@@ -143,10 +146,11 @@ class Composer(QFrame):
         ask_path(self, "prompt_file_dialog", FILE_TITLE, "composer/folder", self.open_file, FILES)
 
     def open_file(self, path: str | Path) -> None:
-        """Takes the prompts of a text file, one a line, in place of the written ones."""
+        """Takes a file's prompts in place of the written ones: lines of text, JSON, or a workload's."""
         path = Path(path)
         try:
-            prompts = read_prompts(path)
+            card = self._session.card
+            prompts = read_prompts(path, chat=True, model_folder=card.source if card else None)
         except InvalidInput as error:
             self.message.say(sentence(str(error)))
             return
@@ -154,7 +158,7 @@ class Composer(QFrame):
         self.take(path.name, prompts)
         self.drop_file.setToolTip(f"{path}\nClick to go back to the written prompt")
 
-    def take(self, name: str, prompts: Sequence[str]) -> None:
+    def take(self, name: str, prompts: Sequence[Arrival]) -> None:
         """These prompts, as they are, in place of the written one; `name` says whose they are."""
         self._file = tuple(prompts)
         self.drop_file.setText(f"{name}  ✕")

@@ -4,34 +4,36 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 
 from engine import InvalidInput, SamplingParams, Submission
-from engine.config import Message, Prompt
-from engine.workloads import expand_template, template_size
+from engine.config import Prompt
+from engine.workloads import Arrival, as_prompt, expand_template, template_size
 
 CHARACTERS_A_TOKEN = 4.0
 MOST = 100_000
+_UNSAID = SamplingParams()
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
     """A text, or the prompts of a file, to be sent `count` times.
 
-    `each_line` makes every line a prompt of its own. Templates such as {fox|owl} are filled in a text, never in a file.
+    `each_line` makes every line a prompt of its own. Templates such as {fox|owl} are filled in a text, never in a file,
+    whose prompts may be chats already, and say how they are sampled.
     """
 
     text: str
     count: int = 1
     each_line: bool = False
-    file: tuple[str, ...] = field(default=())
+    file: tuple[Arrival, ...] = field(default=())
     system: str = ""
     chat: bool = True
 
     @property
     def sources(self) -> Sequence[str]:
         if self.file:
-            return self.file
+            return [text_of(arrival.prompt) for arrival in self.file]
         if self.each_line:
             return [line for line in self.text.splitlines() if line.strip()]
         return [self.text] if self.text.strip() else []
@@ -44,13 +46,25 @@ class Draft:
     def different(self) -> int:
         """How many different prompts there are among them."""
         if self.file:
-            return len(set(self.file))
+            return len(set(self.sources))
         return sum(min(self.count, template_size(source)) for source in self.sources)
 
-    def texts(self) -> list[str]:
+    def arrivals(self) -> list[Arrival]:
+        """What a file holds, or the written texts, as often as wanted; as chats where that is chosen."""
         if self.file:
-            return [text for text in self.file for _ in range(self.count)]
-        return [text for source in self.sources for text in expand_template(source, self.count)]
+            return [self._told(arrival) for arrival in self.file for _ in range(self.count)]
+        texts = [text for source in self.sources for text in expand_template(source, self.count)]
+        return [self._told(Arrival(0.0, as_prompt(text, self.chat))) for text in texts]
+
+    def _told(self, arrival: Arrival) -> Arrival:
+        """With the system prompt before a chat that has none; a chat of one text as that text, where none is wanted."""
+        prompt = arrival.prompt
+        messages = [part for part in prompt if isinstance(part, dict)] if not isinstance(prompt, str) else []
+        if not self.chat and [m["role"] for m in messages] == ["user"]:
+            return replace(arrival, prompt=messages[0]["content"])
+        if self.chat and messages and self.system.strip() and messages[0]["role"] != "system":
+            return replace(arrival, prompt=[{"role": "system", "content": self.system}, *messages])
+        return arrival
 
     def submissions(self, params: SamplingParams) -> list[Submission]:
         """One submission a prompt, each with a seed of its own. Raises InvalidInput when there is nothing to send."""
@@ -59,11 +73,13 @@ class Draft:
         if self.total > MOST:
             raise InvalidInput(f"{self.total:,} requests at once are too many: send at most {MOST:,}.")
         first = random.getrandbits(31) if params.seed is None else params.seed
-        prompts: Sequence[Prompt] = self.texts()
-        if self.chat:
-            system: list[Message] = [{"role": "system", "content": self.system}] if self.system.strip() else []
-            prompts = [[*system, {"role": "user", "content": text}] for text in self.texts()]
-        return [Submission(each, params.with_(seed=(first + i) % 2**31)) for i, each in enumerate(prompts)]
+        told = []
+        for i, arrival in enumerate(self.arrivals()):
+            own = {f.name: getattr(arrival.params, f.name) for f in fields(SamplingParams)}
+            own = {name: value for name, value in own.items() if value != getattr(_UNSAID, name)}
+            sampled = params.with_(**{"seed": (first + i) % 2**31, **own})
+            told.append(Submission(arrival.prompt, sampled, label=arrival.label))
+        return told
 
     def summary(self, characters_a_token: float = CHARACTERS_A_TOKEN) -> str:
         """The draft in words: "16 different prompts · about 24 tokens each"."""
@@ -79,3 +95,10 @@ class Draft:
         if 1 < different < total:
             which += f" in {total:,} requests"
         return f"{which} · about {tokens:,} tokens each"
+
+
+def text_of(prompt: Prompt) -> str:
+    """A prompt's own words: of a chat, what its messages say; of token ids, their numbers."""
+    if isinstance(prompt, str):
+        return prompt
+    return "\n".join(part["content"] if isinstance(part, dict) else str(part) for part in prompt)

@@ -24,7 +24,6 @@ from app.window.application import POLL, make_application, unattended_window, un
 from app.window.main_window import COMPARE, MainWindow
 from engine import EngineConfig, InvalidInput, ModelSpec, Submission, measure, save_trace
 from engine.compare import table
-from engine.config import Prompt
 from engine.trace import RUN_SUFFIX
 from engine.workloads import demo_workload
 
@@ -74,7 +73,7 @@ async def _play(window: MainWindow, problems: list[str], folder: Path) -> None:
     session, bridge = window.session, window.bridge
     folder.mkdir(parents=True, exist_ok=True)
     workload = demo_workload()
-    window.page.composer.take(workload.name, [text_of(a.prompt) for a in workload.arrivals])
+    window.page.composer.take(workload.name, workload.arrivals)
     await session.submit([Submission(a.prompt, a.params, label=a.label) for a in workload.arrivals])
     half = sum(a.params.max_tokens for a in workload.arrivals) // 2
 
@@ -138,13 +137,6 @@ async def _shown(window: MainWindow) -> None:
     race = window.compare.race
     await until(lambda: all(lane.playback.caught_up for lane in race.lanes))
     await asyncio.sleep(25 * POLL)
-
-
-def text_of(prompt: Prompt) -> str:
-    """What a person wrote of a prompt."""
-    if isinstance(prompt, str):
-        return prompt
-    return " ".join(part["content"] if isinstance(part, dict) else str(part) for part in prompt)
 
 
 def _picture(window: MainWindow, path: Path) -> None:

@@ -10,11 +10,11 @@ import resources
 from engine.config.checks import InvalidInput, whole
 from engine.config.specs import Prompt, SamplingParams
 from engine.workloads.distributions import Times
-from engine.workloads.prompt_files import PromptFile, read_jsonl, read_sharegpt, read_text
+from engine.workloads.prompt_files import PromptFile, first_character, read_jsonl, read_sharegpt, read_text
 from engine.workloads.recipes import MOST_REQUESTS, MOST_SEED, changed, cook, read_recipe
 from engine.workloads.templates import expand_template
 from engine.workloads.tokens import TokenCounter, counter_for
-from engine.workloads.workload import Suggestion, Workload
+from engine.workloads.workload import Arrival, Suggestion, Workload
 
 SHIPPED = ("burst", "trickle", "mixed-lengths", "long-prompt", "shared-system-prompt", "chat-turns")
 PROMPT_FILES = {".txt": "a prompt a line", ".jsonl": "an object a line", ".json": "ShareGPT conversations"}
@@ -97,6 +97,23 @@ def load_workload(
         return cook(recipe, counter)
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error}") from None
+
+
+def read_prompts(
+    source: str | Path, params: SamplingParams | None = None, chat: bool = False, model_folder: str | Path | None = None
+) -> tuple[Arrival, ...]:
+    """The prompts of a file of any kind that `load_workload` takes, or of one whose name does not say which: then its
+    first character does, `{` and `[` being JSON's. `params` samples what does not say itself how, which a recipe does.
+    Raises InvalidInput with the line that is wrong."""
+    path, params = Path(source).expanduser(), params or SamplingParams()
+    if path.suffix == ".toml":
+        return load_workload(path, model_folder=model_folder, chat=chat).arrivals
+    kinds = {b"{": ".jsonl", b"[": ".json"}
+    kind = path.suffix if path.suffix in (".json", ".jsonl") else kinds.get(first_character(path), ".txt")
+    counter = counter_for(model_folder)
+    if kind == ".json":
+        return read_sharegpt(path, counter, params, chat).arrivals
+    return (read_text if kind == ".txt" else read_jsonl)(path, counter, params, chat).arrivals
 
 
 def _read_prompts(

@@ -64,12 +64,9 @@ def _json(written: str) -> Any:
     return value
 
 
-def read_prompts(path: Path) -> list[str]:
-    """The prompts of a text file, one a line, empty lines left out. Raises InvalidInput with the line that is wrong."""
-    prompts = [line for _, line in _lines(path)]
-    if not prompts:
-        raise InvalidInput(f"the prompt file {path} has no prompts; write one a line")
-    return prompts
+def first_character(path: Path) -> bytes:
+    """What a file begins with, white space left out. Raises InvalidInput."""
+    return _read(path).removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
 
 
 def as_prompt(text: str, chat: bool) -> Prompt:

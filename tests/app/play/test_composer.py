@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QMimeData, Qt, QUrl
+from PySide6.QtCore import QMimeData, QPoint, Qt, QUrl
 from pytestqt.qtbot import QtBot
 
 from app.play.composer import DEFAULT_COUNT, DEFAULT_PROMPT, Composer
@@ -104,6 +104,24 @@ def test_a_file_of_prompts_takes_the_place_of_the_text_and_gives_it_back(
     composer.drop_file.click()
     assert composer.prompt.isEnabled()
     assert composer.draft().text == DEFAULT_PROMPT
+
+
+def test_a_file_of_json_lines_is_sent_as_what_it_says(
+    qtbot: QtBot, composer: Composer, sent: Sent, tmp_path: Path
+) -> None:
+    path = tmp_path / "prompts.txt"
+    path.write_text('{"prompt": "one", "max_tokens": 7}\n{"text": "two"}\n', encoding="utf-8")
+    composer.open_file(path)
+    composer.send()
+    assert [s.prompt for s in sent.submissions] == [[{"role": "user", "content": "one"}], "two"]
+    assert sent.submissions[0].params.max_tokens == 7
+
+
+def test_a_click_anywhere_in_the_field_is_one_into_the_prompt(qtbot: QtBot, composer: Composer) -> None:
+    composer.count.setFocus()
+    field = composer.field
+    qtbot.mouseClick(field, Qt.MouseButton.LeftButton, pos=QPoint(field.width() // 4, field.height() - 4))
+    assert composer.prompt.hasFocus()
 
 
 def test_a_broken_file_is_told_with_its_line(qtbot: QtBot, composer: Composer, tmp_path: Path) -> None:

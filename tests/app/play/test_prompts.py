@@ -2,36 +2,55 @@ from __future__ import annotations
 
 import pytest
 
-from app.play.prompts import MOST, Draft
+from app.play.prompts import MOST, Draft, text_of
 from engine import InvalidInput, SamplingParams
+from engine.workloads import Arrival
 
 TEMPLATE = "a {fox|owl} and a {kite|boat}"
+TWO = (Arrival(0.0, "a {x|y}"), Arrival(0.0, "b"))
+
+
+def texts(draft: Draft) -> list[str]:
+    return [text_of(arrival.prompt) for arrival in draft.arrivals()]
 
 
 def test_a_template_becomes_different_prompts() -> None:
     draft = Draft(TEMPLATE, 4)
-    assert len(set(draft.texts())) == draft.different == 4
+    assert len(set(texts(draft))) == draft.different == 4
 
 
 def test_more_prompts_than_a_template_has_repeat_it() -> None:
     draft = Draft(TEMPLATE, 8)
-    assert len(draft.texts()) == 8
+    assert len(texts(draft)) == 8
     assert draft.different == 4
     assert draft.summary() == "4 different prompts in 8 requests · about 4 tokens each"
 
 
 def test_every_line_is_a_prompt_when_asked_for() -> None:
     draft = Draft("one\n\n  \ntwo {a|b}", 2, each_line=True)
-    assert len(draft.texts()) == draft.total == 4
-    assert draft.texts()[:2] == ["one", "one"]
+    assert len(texts(draft)) == draft.total == 4
+    assert texts(draft)[:2] == ["one", "one"]
 
 
 def test_a_text_of_several_lines_is_one_prompt_otherwise() -> None:
-    assert Draft("one\ntwo").texts() == ["one\ntwo"]
+    assert texts(Draft("one\ntwo")) == ["one\ntwo"]
 
 
 def test_prompts_of_a_file_are_taken_as_they_are() -> None:
-    assert Draft("ignored", 2, file=("a {x|y}", "b")).texts() == ["a {x|y}", "a {x|y}", "b", "b"]
+    assert texts(Draft("ignored", 2, file=TWO)) == ["a {x|y}", "a {x|y}", "b", "b"]
+
+
+def test_what_a_file_says_of_sampling_and_of_chats_holds_and_the_rest_is_chosen_here() -> None:
+    chat = [{"role": "user", "content": "hi"}]
+    told = Arrival(0.0, chat, SamplingParams(max_tokens=5), "first")
+    whole = Arrival(0.0, [{"role": "system", "content": "short"}, *chat])
+    params = SamplingParams(temperature=0.5, max_tokens=99, seed=3)
+    one, two, three = Draft("", file=(told, whole, Arrival(0.0, "plain")), system="be kind").submissions(params)
+    assert (one.params, one.label) == (SamplingParams(temperature=0.5, max_tokens=5, seed=3), "first")
+    assert [m["content"] for m in one.prompt if isinstance(m, dict)] == ["be kind", "hi"]
+    assert (two.prompt, two.params.max_tokens) == (whole.prompt, 99)
+    assert three.prompt == "plain"
+    assert Draft("", file=(told,), chat=False).submissions(params)[0].prompt == "hi"
 
 
 def test_a_chat_begins_with_the_system_prompt_if_there_is_one() -> None:
@@ -63,7 +82,7 @@ def test_nothing_to_send_is_said(text: str) -> None:
 
 def test_far_too_many_requests_are_refused_before_they_are_made() -> None:
     with pytest.raises(InvalidInput, match="at most 100,000"):
-        Draft("", MOST, file=("a", "b")).submissions(SamplingParams())
+        Draft("", MOST, file=TWO).submissions(SamplingParams())
 
 
 def test_the_summary_says_how_many_and_how_long() -> None:

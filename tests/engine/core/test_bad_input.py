@@ -509,4 +509,4 @@ def test_a_prompt_file_that_is_missing_or_empty_is_named(tmp_path: Path) -> None
 def test_a_prompt_file_is_read_line_by_line(tmp_path: Path) -> None:
     path = tmp_path / "prompts.txt"
     path.write_bytes(b"\xef\xbb\xbfa fox\r\n\r\n a kite \n" + "日本".encode())
-    assert read_prompts(path) == ["a fox", " a kite ", "日本"]
+    assert [a.prompt for a in read_prompts(path)] == ["a fox", " a kite ", "日本"]
