@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
 from app import storage
-from app.bench.synthetic import on_gpu, synthetic_trace
+from app.bench.synthetic import synthetic_trace
 from app.bench.synthetic_lanes import MODES, lane_trace
 from app.inside.timeline.axis import Axis, places_of, times_of
 from app.inside.timeline.marks import Mark, TimelineMarks
@@ -31,6 +31,7 @@ from app.playback.scope import Scope
 from app.ui import theme
 from engine import Engine, EngineConfig, SamplingParams, Submission, Trace, load_trace, load_workload, save_trace
 from engine.trace import Ended, FinishReason, Kind, RequestIndex, Step, Submitted
+from tests.app.made_up_gpu import on_gpu
 
 Open = Callable[[Trace], TimelinePanel]
 
