@@ -44,9 +44,7 @@ class Bridge(QObject):
         self._rate = (-1, 0.0)  # the quarter second it was taken in, and what it was
         self._ticks: deque[float] = deque()
         self._busy = False
-        self._timer = QTimer(self)
-        self._timer.setTimerType(Qt.TimerType.PreciseTimer)
-        self._timer.setInterval(1000 // FRAMES_PER_SECOND)
+        self._timer = QTimer(self, interval=1000 // FRAMES_PER_SECOND, timerType=Qt.TimerType.PreciseTimer)
         self._timer.timeout.connect(self._on_frame)
         self._timer.start()
 

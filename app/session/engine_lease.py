@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 from app.words import SHIPPED
 from engine import EngineConfig, InvalidInput, ModelSpec
@@ -17,14 +16,7 @@ from engine.core import EngineFace
 from engine.jobs import LoadCancelled, LoadProgress
 
 Report = Callable[[LoadProgress], None]
-
-
-class MakeEngine(Protocol):
-    """Loads a model on the calling thread; setting `cancelled` ends that with LoadCancelled."""
-
-    def __call__(
-        self, spec: ModelSpec, config: EngineConfig, progress: Report | None, cancelled: threading.Event
-    ) -> EngineFace: ...
+MakeEngine = Callable[[ModelSpec, EngineConfig, Report | None, threading.Event], EngineFace]  # as EngineLoader.make
 
 
 def check_files(spec: ModelSpec) -> None:

@@ -4,31 +4,23 @@ and act on what they hear from there at most thirty times a second, on the GUI t
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from time import perf_counter
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
 from app.session.engine_lease import EngineLease
 from app.session.session import Session, SessionState
-from engine import InvalidInput
-from engine.compare import EngineHost
+from engine import InvalidInput, Race, Sweep
 
 FRAMES_PER_SECOND = 30
 
 
-class Playable(Protocol):
-    """`engine.Race` and `engine.Sweep`."""
-
-    def play(self, host: EngineHost, tell: Callable[[Any], None], cancelled: threading.Event) -> Any: ...
-
-
-P = TypeVar("P", bound=Playable)
+P = TypeVar("P", Race, Sweep)
 
 
 class Phase(StrEnum):
@@ -59,9 +51,7 @@ class Lessee(QObject):
         self._lease: EngineLease | None = None
         self._stopping = False
         self._events: deque[tuple[float, Any]] = deque()
-        self._timer = QTimer(self)
-        self._timer.setTimerType(Qt.TimerType.PreciseTimer)
-        self._timer.setInterval(1000 // FRAMES_PER_SECOND)
+        self._timer = QTimer(self, interval=1000 // FRAMES_PER_SECOND, timerType=Qt.TimerType.PreciseTimer)
         self._timer.timeout.connect(self._on_frame)
 
     @property
@@ -99,7 +89,7 @@ class Lessee(QObject):
             lease = self._lease = await session.lease()
         except InvalidInput as error:
             self._set_phase(before)
-            self.refused.emit(Refused(str(error), session.state is SessionState.READY and session.busy()))
+            self.refused.emit(Refused(str(error), session.state is SessionState.READY and session.busy))
             return
         except asyncio.CancelledError:
             self._set_phase(before)

@@ -141,7 +141,7 @@ class MainWindow(QMainWindow):
 
     def _connect(self) -> None:
         session = self.session
-        session.busy = lambda: self.bridge.busy and self.runs.path is None  # a saved run may have ended in its midst
+        session.requests = self.runs
         session.state_changed.connect(self._on_state)
         session.load_progressed.connect(self._on_progress)
         session.model_loaded.connect(self._on_model_loaded)

@@ -47,6 +47,11 @@ class SavedRuns(QObject):
     def reading(self) -> bool:
         return self._work is not None
 
+    @property
+    def running(self) -> bool:
+        """Whether requests of the engine run: a saved run may have ended in the midst of its own."""
+        return self.path is None and self._bridge.busy
+
     def ask(self, parent: QWidget) -> None:
         """Lets a person choose one."""
         dialog = QFileDialog(parent, "Open a saved run", str(storage.runs()))
@@ -58,7 +63,7 @@ class SavedRuns(QObject):
 
     def open(self, path: Path) -> None:
         """Reads a run and shows it; one that is being read is given up. Not while requests run."""
-        if self._session.state is SessionState.LEASED or (self.path is None and self._bridge.busy):
+        if self._session.state is SessionState.LEASED or self.running:
             words, stop = "A saved run can be shown when they are done.", ("Stop them", self._session.stop)
             self._banner.tell("warning", "Requests are running", words, action=stop)
             return
