@@ -23,7 +23,8 @@ from app.ui.banner import Banner
 from app.ui.controls import button
 from app.ui.export import ExportMenu, Table, table_menu
 from app.ui.labels import label
-from app.ui.layouts import Scrolled, column, held
+from app.ui.layouts import Scrolled, column, discard, held, named
+from app.ui.zoomed import sized
 from app.words import sentence
 from engine.compare import RaceResult
 
@@ -36,13 +37,12 @@ class ComparePage(QWidget):
 
     def __init__(self, session: Session) -> None:
         super().__init__()
-        self.setObjectName("compare_page")
-        self.setProperty("role", "page")
+        named(self, "compare_page", "page")
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._session = session
         self.race = RaceSession(session, self)
-        self.charts = RaceCharts()
-        self.result = ResultTable()
+        self.charts = sized(RaceCharts(), least_height=236, most_height=320)
+        self.result = sized(ResultTable(), least_height=236, most_height=320)
         self.sweep = SweepSession(session, self)
         self.export = table_menu(self, self._table, "race")
         self.setup = RaceSetup(self.export)
@@ -110,8 +110,8 @@ class ComparePage(QWidget):
         race.reported.connect(self.result.set_report)
         self.setup.choice_changed.connect(self._on_choice)
         self._tell_of(self.export)
-        theme.changes.theme_changed.connect(self._on_theme)
-        self._on_theme()
+        theme.changes.theme_changed.connect(self._place)
+        self._place()
         self._on_phase()
         self._say_workload()
 
@@ -165,10 +165,8 @@ class ComparePage(QWidget):
 
     def _on_begun(self) -> None:
         for view in self.views:
-            self._lanes.removeWidget(view)
             view.close_down()
-            view.hide()
-            view.deleteLater()
+        discard(self._lanes, *self.views)
         self.views = [LaneView(lane, self.race) for lane in self.race.lanes]
         self.charts.clear()
         for view in self.views:
@@ -208,12 +206,6 @@ class ComparePage(QWidget):
         if not self.race.running and slo != self._slo:
             self.race.judge(slo)
         self._slo = slo
-
-    def _on_theme(self) -> None:
-        for panel in (self.charts, self.result):
-            panel.setMinimumHeight(theme.px(236))
-            panel.setMaximumHeight(theme.px(320))
-        self._place()
 
     def _place(self) -> None:
         """The table beside the charts, or below them where the page is narrow."""

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QSizePolicy
 
 from app.ui.controls import button
 from app.ui.labels import label, set_role
-from app.ui.layouts import column, fill
+from app.ui.layouts import column, fill, named
 
 MARKS = {"error": "✕", "warning": "!", "info": "i"}
 
@@ -19,8 +19,7 @@ class Banner(QFrame):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setObjectName("banner")
-        self.setProperty("role", "banner")
+        named(self, "banner", "banner")
         self._details = ""
         self._action: Callable[[], object] | None = None
         self._mark = label("", "error")

@@ -7,7 +7,7 @@ from PySide6.QtGui import QHideEvent
 from PySide6.QtWidgets import QLayout, QVBoxLayout, QWidget
 
 from app.ui import theme
-from app.ui.layouts import column, fill, panel
+from app.ui.layouts import column, fill, named, panel
 
 
 class Popover(QWidget):
@@ -17,8 +17,7 @@ class Popover(QWidget):
 
     def __init__(self, parent: QWidget, name: str, title: str, width: int = 300) -> None:
         super().__init__(parent, Qt.WindowType.Popup | Qt.WindowType.FramelessWindowHint)
-        self.setObjectName(name)
-        self.setAccessibleName(title)
+        named(self, name, said=title)
         self.setAttribute(Qt.WidgetAttribute.WA_TranslucentBackground)
         self._width = width
         self.column = column(spacing=8)

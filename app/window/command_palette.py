@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 from app.ui import theme
 from app.ui.controls import line_edit
 from app.ui.labels import Hairline
-from app.ui.layouts import fill
+from app.ui.layouts import fill, named
 
 ACTION = Qt.ItemDataRole.UserRole + 1
 LINE, MOST_LINES = 32, 12
@@ -81,19 +81,14 @@ class CommandPalette(QFrame):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        self.setObjectName("command_palette")
-        self.setProperty("role", "popup")
-        self.setAccessibleName("Command palette")
+        named(self, "command_palette", "popup", said="Command palette")
         self._parent = parent
         self._actions: list[QAction] = []
         self._back: QWidget | None = None
         self.search = line_edit("palette_search", "Search actions", "What do you want to do?")
         self.search.setProperty("role", "search")
         self.model = QStandardItemModel(self)
-        self.list = QListView()
-        self.list.setObjectName("palette_list")
-        self.list.setProperty("role", "list")
-        self.list.setAccessibleName("Actions")
+        self.list = named(QListView(), "palette_list", "list", said="Actions")
         self.list.setModel(self.model)
         self.list.setItemDelegate(_Line(self.list))
         self.list.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)

@@ -21,8 +21,9 @@ from app.inside.timeline.slots import Timeline
 from app.playback.touched import touched_by
 from app.ui import theme
 from app.ui.labels import Note, label, set_role
-from app.ui.layouts import column, row
+from app.ui.layouts import column, named, row
 from app.ui.line import Line
+from app.ui.zoomed import sized
 from app.words import duration, held_words, model_words, sentence
 from engine.config import SCHEMES
 from engine.trace import Column, Notice, Record, Step
@@ -44,9 +45,7 @@ class LaneView(QFrame):
     def __init__(self, show: LaneShow, race: RaceSession) -> None:
         super().__init__()
         self.lane, self._race = show, race
-        self.setObjectName(f"lane_view_{show.index}")
-        self.setProperty("role", "panel")
-        self.setAccessibleName(show.name)
+        sized(named(self, f"lane_view_{show.index}", "panel", said=show.name), least_height=136)
         self.tally = LaneTally()
         self.figures = Figures()
         self._places: dict[str, InsightPlace] = {}
@@ -75,8 +74,6 @@ class LaneView(QFrame):
         self._timer = QTimer(self, interval=FIGURES_MS)
         self._timer.timeout.connect(self._tell)
         self._timer.start()
-        theme.changes.theme_changed.connect(self._on_theme)
-        self._on_theme()
         self._on_rewound()
         self._on_changed()
         self._tell()
@@ -246,6 +243,3 @@ class LaneView(QFrame):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._show_strip()
-
-    def _on_theme(self) -> None:
-        self.setMinimumHeight(theme.px(136))

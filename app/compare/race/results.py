@@ -13,7 +13,7 @@ from app.ui import theme
 from app.ui.column_model import ACROSS, Column, ColumnModel, Role
 from app.ui.controls import button
 from app.ui.labels import Heading, label
-from app.ui.layouts import column
+from app.ui.layouts import column, named
 from app.ui.table_view import Cells, TableView
 from engine.compare import Comparison, MeasureRow
 
@@ -91,8 +91,7 @@ class ResultTable(QFrame):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setObjectName("result_panel")
-        self.setProperty("role", "panel")
+        named(self, "result_panel", "panel")
         self._report: Report | None = None
         self.model = ResultModel()
         self.table = TableView("result_table", "Result", self.model, ResultCells(self.model), LINE)
