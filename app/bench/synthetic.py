@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+import resources
 from engine import EngineConfig, SamplingParams
 from engine.core.step_record import ended_record, step_record
 from engine.decoding.output import Output
@@ -38,40 +41,24 @@ if TYPE_CHECKING:
     from engine.runner.launched_step import LaunchedStep
 
 BLOCK = 16
-CREATURES = "fox whale dragon robot penguin wizard turtle mouse raven badger heron lamb beaver panther".split()
-THINGS = "lantern violin kite piano boat map clock rose compass kettle ladder drum mirror wagon".split()
-NAMES = "Mia Tom Lily Ben Anna Max Rosa Leo Ivy Sam Nora Finn".split()
-MOODS = "gentle brave quiet curious clever sleepy merry lonely patient wise".split()
-PLACES = ["the sea", "the old mill", "the quiet village", "the dark wood", "the harbor", "the green valley"]
-SENTENCES = (
-    "Once upon a time a {mood} {a} lived by {place}.",
-    "{name} and the {a} went to {place} and looked for the {b}.",
-    'The {a} said, "I have lost my {b}."',
-    "They walked until the sun came up over {place}.",
-    "Everyone laughed, and the {mood} {a} played the {b} until dark.",
-    "It was a {mood} day near {place}.",
-    '"Do not be sad," whispered {name}, "we will find the {b} together."',
-    "The {b} was hidden behind a stone at {place}.",
-    "After the rain the {a} carried the {b} home.",
-    "Small steps can cross a mountain, said the {mood} {a}.",
-)
 SECONDS = {"plan": 0.02, "prepare": 0.04, "forward": 0.85, "sample": 0.05, "record": 0.04}
 ERROR = "the logits of this row were not finite (NaN); the other rows went on"
 
 
+@cache
+def _stories() -> tuple[list[str], list[str]]:
+    """The prompts of the stories that ship, and all their words in order."""
+    text = resources.path("texts/stories.txt").read_text(encoding="utf-8")
+    pairs = re.findall(r"<\|user\|>(.*?)</s><\|assistant\|>(.*?)</s>", text, re.DOTALL)
+    return [prompt for prompt, _ in pairs], [f" {word}" for _, told in pairs for word in told.split()]
+
+
 def story(rng: random.Random, tokens: int) -> tuple[str, list[str]]:
-    """A prompt, and a story for it cut into `tokens` token-like pieces whose join is its text."""
-    a, b, name = rng.choice(CREATURES), rng.choice(THINGS), rng.choice(NAMES)
-    words: list[str] = []
-    while len(words) < tokens:
-        sentence, mood, place = (rng.choice(words) for words in (SENTENCES, MOODS, PLACES))
-        pieces = sentence.format(a=a, b=b, name=name, mood=mood, place=place).split(" ")
-        if words and rng.random() < 0.15:
-            words.append("\n\n")
-            words.append(pieces.pop(0))
-        words += [" " + piece for piece in pieces]
-    words[0] = words[0].lstrip()
-    return f"Tell me a story about a {a} and a {b}.", words[:tokens]
+    """A prompt, and so many words of a story, whose join is its text."""
+    prompts, words = _stories()
+    begin = rng.randrange(len(words))
+    first, *others = (words[begin:] + words)[:tokens]
+    return rng.choice(prompts), [first.lstrip(), *others]
 
 
 def header(streams: int, blocks: int, block_size: int = BLOCK, depth: int = 0, **config: Any) -> Header:
