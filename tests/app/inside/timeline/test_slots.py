@@ -16,6 +16,7 @@ from app.inside.timeline.slots import Timeline
 from app.plot.scales import nice_end
 from app.ui import theme
 from engine.trace import Step
+from tests.app.contrast import contrast
 
 Show = Callable[..., Timeline]
 
@@ -76,7 +77,7 @@ def test_decode_is_solid_prefill_is_hatched_and_held_rows_are_grey(shown: Show, 
     _, grey = inside(timeline, Shade.GREY)
     assert len(grey) >= 3
     ground = theme.current().panel
-    assert max(theme.contrast(QColor(color), ground) for color in grey) > 2
+    assert max(contrast(QColor(color), ground) for color in grey) > 2
     most = max(ground.hsvSaturation(), theme.current().secondary.hsvSaturation()) + 8
     assert all(QColor(color).hsvSaturation() <= most for color in grey)
 
