@@ -7,7 +7,7 @@ from time import perf_counter
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QAbstractButton, QFrame, QHBoxLayout, QToolButton
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QToolButton
 
 from app.playback.scope import Scope
 from app.ui import theme
@@ -77,13 +77,8 @@ class CursorBar(QFrame):
         share = (scope.now - scope.origin) / length if length > 0 else 1.0
         if not self.slider.isSliderDown():
             self.slider.show_place(round(STEPS * min(max(share, 0.0), 1.0)) if some else 0)
-        buttons: tuple[tuple[QAbstractButton, str], ...] = (
-            (self.play, "❚❚" if scope.playing else "▶"),
-            (self.follow, "End" if over else "Live"),
-        )
-        for told, words in buttons:
-            if words != told.text():
-                told.setText(words)
+        self.play.setText("❚❚" if scope.playing else "▶")
+        self.follow.setText("End" if over else "Live")
         self.follow.setChecked(scope.following)
         step = scope.step
         number = f"step {step.step:,}" if step is not None else "before the first step"
