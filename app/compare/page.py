@@ -16,7 +16,6 @@ from app.compare.sweep.panel import SweepPanel
 from app.compare.sweep.session import SweepSession
 from app.inside.panel import Insight, InsightPanel
 from app.playback.cursor_bar import cursor_key
-from app.session.lessee import Refused
 from app.session.session import Session
 from app.ui import theme
 from app.ui.banner import Banner
@@ -57,13 +56,11 @@ class ComparePage(QWidget):
         self._connect()
 
     def _make_actions(self) -> None:
-        self.race_action = QAction("Start the race or sweep", self)
+        names = "Start the race or sweep", "Stop the race or sweep", "Replay the race", "Race or sweep"
+        actions = [QAction(name, self) for name in names]
+        self.addActions(actions)
+        self.race_action, self.stop_action, self.replay_action, self.sweep_action = actions
         self.race_action.setShortcuts([QKeySequence("Ctrl+Return"), QKeySequence("Ctrl+Enter")])
-        self.stop_action = QAction("Stop the race or sweep", self)
-        self.sweep_action = QAction("Race or sweep", self)
-        self.replay_action = QAction("Replay the race", self)
-        for action in (self.race_action, self.stop_action, self.replay_action, self.sweep_action):
-            self.addAction(action)
 
     def _lay_out(self) -> None:
         self.start_button = button("race_first", "Race   Ctrl ⏎", self.start, role="primary", said="Start the race")
@@ -220,11 +217,11 @@ class ComparePage(QWidget):
         super().resizeEvent(event)
         self._place()
 
-    def _on_refused(self, refused: Refused) -> None:
-        if refused.requests_run:
-            self.notice.tell("warning", "It cannot begin yet", refused.words, action=("Stop them", self._session.stop))
+    def _on_refused(self, words: str, requests_run: bool) -> None:
+        if requests_run:
+            self.notice.tell("warning", "It cannot begin yet", words, action=("Stop them", self._session.stop))
         else:
-            self.notice.tell("error", "It cannot begin", sentence(refused.words))
+            self.notice.tell("error", "It cannot begin", sentence(words))
 
     def _on_clock(self, clock: float) -> None:
         for i, view in enumerate(self.views):

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from time import perf_counter
 from typing import Any, TypeVar
@@ -14,7 +13,7 @@ from typing import Any, TypeVar
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
 from app.session.engine_lease import EngineLease
-from app.session.session import Session, SessionState
+from app.session.session import Session
 from engine import InvalidInput, Race, Sweep
 
 FRAMES_PER_SECOND = 30
@@ -30,19 +29,11 @@ class Phase(StrEnum):
     OVER = "over"
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """Why nothing began. `requests_run`: it could once the Play page's requests are stopped."""
-
-    words: str
-    requests_run: bool = False
-
-
 class Lessee(QObject):
     """One piece of work at a time on the lent engine."""
 
     phase_changed = Signal(object)  # Phase
-    refused = Signal(object)  # Refused
+    refused = Signal(str, bool)  # why nothing began, and whether it could once the Play page's requests are stopped
 
     def __init__(self, session: Session, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -89,7 +80,7 @@ class Lessee(QObject):
             lease = self._lease = await session.lease()
         except InvalidInput as error:
             self._set_phase(before)
-            self.refused.emit(Refused(str(error), session.state is SessionState.READY and session.busy))
+            self.refused.emit(str(error), session.ready and session.busy)
             return
         except asyncio.CancelledError:
             self._set_phase(before)

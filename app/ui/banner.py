@@ -11,6 +11,7 @@ from app.ui.controls import button
 from app.ui.labels import label, set_role
 from app.ui.layouts import column, fill, named
 
+Action = tuple[str, Callable[[], object]]
 MARKS = {"error": "✕", "warning": "!", "info": "i"}
 
 
@@ -35,15 +36,7 @@ class Banner(QFrame):
         fill(QHBoxLayout(self), *told, self.copy, self.close_button, self.action, margins=(12, 8, 12, 8), spacing=8)
         self.hide()
 
-    def tell(
-        self,
-        level: str,
-        title: str,
-        text: str,
-        *,
-        details: str = "",
-        action: tuple[str, Callable[[], object]] | None = None,
-    ) -> None:
+    def tell(self, level: str, title: str, text: str, *, details: str = "", action: Action | None = None) -> None:
         """Shows a message. `level` is error, warning or info; `action` a button's words and what it does."""
         self.setProperty("level", level)
         set_role(self, "banner")

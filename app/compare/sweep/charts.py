@@ -12,7 +12,6 @@ from operator import attrgetter
 import numpy as np
 from PySide6.QtCore import QLineF, QPointF, QRectF, QSizeF, Qt
 from PySide6.QtGui import QPainter, QPen
-from PySide6.QtWidgets import QWidget
 
 from app.plot.colors import lane_color
 from app.plot.plot import Plot, draw_line, draw_mark
@@ -244,8 +243,8 @@ class CostPlot(SweepPlot):
 class SweepChart(SideBySide):
     """Both plots side by side."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__("sweep_chart", parent)
+    def __init__(self) -> None:
+        super().__init__("sweep_chart")
         self.sizes, self.cost = SizePlot("sweep_sizes"), CostPlot("sweep_cost")
         self.add(self.sizes, self.cost)
 

@@ -29,6 +29,13 @@ from engine.trace import MEASURES, Measure
 MEASURED = ("output_throughput", "average_latency", "ttft.p99", "tpot.p99", "itl.p99", "e2e.p99")
 EMPTY_WORDS = "Each lane at every batch size: where more batching stops paying, and what to take."
 LINE = 24
+SETTINGS = {  # whether they are rates: what they are
+    False: (
+        "Batch sizes",
+        "How many requests run at once, with commas between them; the lanes' own sizes are not used",
+    ),
+    True: ("Requests a second", "Requests a second, with commas between them; each lane keeps its own batch size"),
+}
 
 
 class SweepModel(ColumnModel[Sequence[Cell]]):
@@ -85,7 +92,7 @@ class SweepPanel(QWidget):
         sweep.measured.connect(self._on_measured)
         sweep.progressed.connect(self._on_progress)
         sweep.phase_changed.connect(self._on_phase)
-        self._sizes, self._rates = "", ""
+        self._typed = {False: "", True: ""}  # whether the settings are rates
         self._on_measured()
 
     def _lay_out(self) -> None:
@@ -112,24 +119,20 @@ class SweepPanel(QWidget):
 
     def show_choice(self, choice: RaceChoice) -> None:
         self._showing = True
-        self._sizes, self._rates = choice.sizes, choice.rates
+        self._typed = {False: choice.sizes, True: choice.rates}
         self.by.set_value(choice.by_rate)
         self._show_settings()
         self._showing = False
 
     def applied(self, choice: RaceChoice) -> RaceChoice:
         """The choice with this sweep."""
-        return replace(choice, by_rate=bool(self.by.currentData()), sizes=self._sizes, rates=self._rates)
+        return replace(choice, by_rate=self.by.currentData(), sizes=self._typed[False], rates=self._typed[True])
 
     def _show_settings(self) -> None:
-        by_rate = self.by.currentData()
-        self.settings.setText(self._rates if by_rate else self._sizes)
-        self.settings.setAccessibleName("Requests a second" if by_rate else "Batch sizes")
-        self.settings.setToolTip(
-            "Requests a second, with commas between them; each lane keeps its own batch size"
-            if by_rate
-            else "How many requests run at once, with commas between them; the lanes' own sizes are not used"
-        )
+        said, tip = SETTINGS[self.by.currentData()]
+        self.settings.setText(self._typed[self.by.currentData()])
+        self.settings.setAccessibleName(said)
+        self.settings.setToolTip(tip)
 
     def _on_by(self) -> None:
         self._show_settings()
@@ -137,10 +140,7 @@ class SweepPanel(QWidget):
             self.edited.emit()
 
     def _on_edited(self) -> None:
-        if self.by.currentData():
-            self._rates = self.settings.text()
-        else:
-            self._sizes = self.settings.text()
+        self._typed[self.by.currentData()] = self.settings.text()
         self.edited.emit()
 
     # -- what was measured ----------------------------------------------------------------------------------------
@@ -158,9 +158,8 @@ class SweepPanel(QWidget):
         elif not words:
             stopped = result is not None and result.cancelled and not sweep.busy
             words = f"{'stopped: ' if stopped else ''}{sweep.done} of {sweep.points} points"
-        if words != self.status.text():
-            self.status.setText(words)
-            self.status.setToolTip(words)
+        self.status.setText(words)
+        self.status.setToolTip(words)
         self.progress.setVisible(result is not None)
         self.progress.show_share(sweep.done, max(1, sweep.points))
 
