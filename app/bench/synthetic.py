@@ -11,8 +11,9 @@ import random
 import re
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -95,18 +96,6 @@ class _Script:
         return ""
 
 
-@dataclass(slots=True)
-class _Launched:
-    """A step under way, as the record of a step reads it."""
-
-    step: int
-    plan: StepPlan
-    seconds: dict[str, float] = field(default_factory=dict)
-    attention: float = 0.0
-    graph: int = 0
-    device: float = 0.0
-
-
 class MadeUpRun:
     """Requests on a scheduler as `header.config` has it. `cost`: seconds of a step that gives so many tokens; the next
     one begins when it ends, at whatever depth."""
@@ -116,7 +105,7 @@ class MadeUpRun:
         self.scheduler = Scheduler(header.config, BlockPool(header.blocks, header.config.block_size))
         self.time, self.steps, self.requests = 0.0, 0, 0
         self._cost, self._depth = cost, header.depth
-        self._in_flight: deque[_Launched] = deque()
+        self._in_flight: deque[LaunchedStep] = deque()
 
     def submit(self, prompt: str, tokens: int, words: list[str], reason: FinishReason, params: SamplingParams) -> None:
         """A prompt of so many tokens, unlike those before it, that is answered by these words."""
@@ -136,19 +125,19 @@ class MadeUpRun:
             self.steps += 1
             tokens = sum(row.count for row in plan.rows)
             self.records.append(StepStarted(self.time, self.steps, len(plan.rows), tokens))
-            self._in_flight.append(_Launched(self.steps, plan))
+            launched = SimpleNamespace(step=self.steps, plan=plan, seconds={}, attention=0.0, graph=0, device=0.0)
+            self._in_flight.append(cast("LaunchedStep", launched))
         if self._in_flight and (plan is None or len(self._in_flight) > self._depth):
             self._commit(self._in_flight.popleft())
         return not self.scheduler.idle
 
-    def _commit(self, launched: _Launched) -> None:
+    def _commit(self, launched: LaunchedStep) -> None:
         started, rng = self.time, np.random.default_rng(launched.step)
         count = sum(row.samples for row in launched.plan.rows)
         drawn = zip(rng.integers(0, 4096, count).tolist(), (-np.abs(rng.normal(0, 0.8, count))).tolist())
         committed = self.scheduler.commit(launched.plan, [Emission(*token) for token in drawn])
         self.time += self._cost(launched.plan, sum(len(outcome.emitted) for outcome in committed))
-        seen = cast("LaunchedStep", launched)
-        record = step_record(launched.step, started, self.time, seen, committed, self.scheduler, str)
+        record = step_record(launched.step, started, self.time, launched, committed, self.scheduler, str)
         record.seconds.update({name: share * (self.time - started) for name, share in SECONDS.items()})
         self.records.append(record)
         for branch in self.scheduler.take_ended():

@@ -20,7 +20,7 @@ from app.ui.controls import DropDown, button
 from app.ui.labels import label, set_role
 from app.ui.layouts import held, named, row
 from app.ui.zoomed import sized
-from engine import InvalidInput, list_workloads
+from engine import list_workloads
 from engine.workloads import PROMPT_FILES, WorkloadCard
 
 OPEN = "open a file …"
@@ -174,10 +174,7 @@ class RaceSetup(QFrame):
         lanes = self.choice.lanes
         card = self._cards.get(name)
         if card is not None and card.suggested.lanes:
-            try:
-                lanes = tuple(LaneChoice.parse(text) for text in card.suggested.lanes)
-            except InvalidInput:  # a shipped file is held to its lanes by tests
-                lanes = self.choice.lanes
+            lanes = tuple(LaneChoice.parse(text) for text in card.suggested.lanes)
         self.workload.setToolTip(card.description if card else str(name))
         self.take(replace(self.choice, workload=str(name), lanes=lanes, count=0, kv_tokens=0))
 

@@ -39,7 +39,7 @@ class ReplayBar(QFrame):
         line = self.button, (self.slider, 1), self.time, self.speed, self.view
         self.setLayout(row(*line, margins=(12, 6, 12, 6), spacing=12))
         self.slider.valueChanged.connect(self._on_slid)
-        self.speed.currentIndexChanged.connect(lambda: setattr(race, "speed", self.speed.currentData()))
+        self.speed.currentIndexChanged.connect(self._on_speed)
         race.clock_moved.connect(self._on_clock)
         race.replay_changed.connect(self._on_replay)
         race.phase_changed.connect(self._on_phase)
@@ -60,6 +60,9 @@ class ReplayBar(QFrame):
     def _on_slid(self, step: int) -> None:
         self._race.pause()
         self._race.seek(self._race.longest * step / STEPS)
+
+    def _on_speed(self) -> None:
+        self._race.speed = self.speed.currentData()
 
     def _on_replay(self, runs: bool) -> None:
         self.button.setText("❚❚  Pause" if runs else "▶  Replay")
