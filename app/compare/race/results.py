@@ -133,8 +133,7 @@ class ResultTable(QFrame):
     def _stretch(self) -> None:
         """Columns as wide as what is in them, the first takes what is left; the panel as wide as all of them."""
         header, columns = self.table.horizontalHeader(), self.model.columnCount()
-        for i in range(columns):
-            header.setSectionResizeMode(i, QHeaderView.ResizeMode.Fixed)
+        header.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         name = theme.px(LONGEST_NAME)
         widths = [max(self.table.sizeHintForColumn(i), min(header.sectionSizeHint(i), name)) for i in range(columns)]
         for i, width in enumerate(widths):

@@ -181,9 +181,8 @@ class SizePlot(SweepPlot):
         height = (area.bottom() - top - px(14)) / 2 - caption
         for i, (name, said) in enumerate(sides):
             plot = QRectF(left, top + caption + i * (height + caption + px(14)), area.right() - left, max(1.0, height))
-            self.tiny.say(
-                painter, left, plot.top() - caption + self.tiny.ascent - px(2), said, theme.current().secondary
-            )
+            baseline = plot.top() - caption + self.tiny.ascent - px(2)
+            self.tiny.say(painter, left, baseline, said, theme.current().secondary)
             self.side(painter, plot, words[i])
             inner = plot.adjusted(px(8), px(4), -px(8), 0)
             self.foot(painter, plot.left(), plot.right(), plot.bottom(), self._ticks(plot, inner) if i else [])

@@ -168,11 +168,9 @@ class SweepPanel(QWidget):
         final = not self._sweep.running
         self.model.show(result, final)
         header = self.table.horizontalHeader()
-        for i in range(self.model.columnCount()):
-            last = i == self.model.columnCount() - 1
-            header.setSectionResizeMode(
-                i, QHeaderView.ResizeMode.Stretch if last else QHeaderView.ResizeMode.ResizeToContents
-            )
+        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        if header.count():
+            header.setSectionResizeMode(header.count() - 1, QHeaderView.ResizeMode.Stretch)
         shown = result is not None
         for widget in (self.chart, self._points_panel):
             widget.setVisible(shown)
