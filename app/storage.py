@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 from PySide6.QtCore import QSettings, QStandardPaths
 
@@ -34,6 +36,20 @@ def new_run_file(source: str) -> Path:
     while path.exists():
         path, count = runs() / f"{stem} {count}{RUN_SUFFIX}", count + 1
     return path
+
+
+def keep(key: str, value: object) -> None:
+    """Remembers it as JSON between starts."""
+    settings().setValue(key, json.dumps(value))
+
+
+def kept_list(key: str) -> list[Any]:
+    """What `keep` has written; empty where there is nothing, or what cannot be read any more."""
+    try:
+        kept = json.loads(str(settings().value(key, "[]")))
+    except ValueError:
+        return []
+    return kept if isinstance(kept, list) else []
 
 
 def settings() -> QSettings:

@@ -27,7 +27,7 @@ async def race_frames(window: MainWindow, meter: FrameMeter, source: str, count:
     page = window.compare
     assert page is not None
     race = page.race
-    race.refused.connect(lambda refused: problems.append(refused.words))
+    race.refused.connect(lambda words, requests_run: problems.append(words))
     page.setup.take(RaceChoice(lanes=tuple(map(LaneChoice.parse, LANES)), count=count))
     page.start()
     await until(lambda: bool(problems) or race.clock > 0.0)

@@ -64,18 +64,12 @@ def ui_bench(settings: Settings, report: Report) -> dict[str, Any]:
     report("first paint: starting the window six times")
     result["first_paint"] = first_paint()
     with tempfile.TemporaryDirectory() as folder:
-        kept, os.environ["BATCHSCOPE_DATA"] = os.environ.get("BATCHSCOPE_DATA"), folder
-        try:
-            application = make_application()
-            report(f"timeline: pan and zoom over {ROW_STEPS:,} row-steps")
-            result["timeline"] = timeline_frames()
-            result |= qasync.run(_in_window(settings, report))
-            del application
-        finally:
-            if kept is None:
-                del os.environ["BATCHSCOPE_DATA"]
-            else:
-                os.environ["BATCHSCOPE_DATA"] = kept
+        os.environ["BATCHSCOPE_DATA"] = folder  # what a person keeps is left alone, to the end of the process
+        application = make_application()
+        report(f"timeline: pan and zoom over {ROW_STEPS:,} row-steps")
+        result["timeline"] = timeline_frames()
+        result |= qasync.run(_in_window(settings, report))
+        del application
     result["torch_in_window"] = "torch" in sys.modules
     return result
 
@@ -124,18 +118,18 @@ async def _replay(window: MainWindow, meter: FrameMeter, settings: Settings) -> 
 
 
 async def _live(window: MainWindow, meter: FrameMeter, settings: Settings, threads: int) -> dict[str, Any]:
-    loop, bridge, source, streams = asyncio.get_running_loop(), window.bridge, settings.source, settings.streams
+    bridge, source, streams = window.bridge, settings.source, settings.streams
     config = EngineConfig(max_running=streams, token_budget=max(2048, streams))
     if settings.everything:
         config = large_pool(config, source)
-    engine = await loop.run_in_executor(None, lambda: EngineProcess(ModelSpec(source), config, threads=threads))
+    engine = await asyncio.to_thread(EngineProcess, ModelSpec(source), config, threads=threads)
     writer = TraceWriter(engine.trace, storage.new_run_file(source))
     try:
         bridge.show(engine.trace)
         most = min(1024, engine.card.context - 64)
         params = SamplingParams(max_tokens=most, temperature=0.8, ignore_eos=True, seed=1)
         prompts = demo_workload(streams, params).arrivals
-        await loop.run_in_executor(None, lambda: engine.submit_many([Submission(a.prompt, a.params) for a in prompts]))
+        await asyncio.to_thread(engine.submit_many, [Submission(a.prompt, a.params) for a in prompts])
         decoding = await until(lambda: sum(len(v.tokens) > 0 for v in bridge.requests.values()) >= streams, 120)
         tokens = sum(len(v.tokens) for v in bridge.requests.values())
         meter.start()
@@ -147,25 +141,25 @@ async def _live(window: MainWindow, meter: FrameMeter, settings: Settings, threa
         engine.cancel()
         await until(lambda: not bridge.open, 10)
     finally:
-        await loop.run_in_executor(None, engine.close)
-        await loop.run_in_executor(None, writer.close)
+        await asyncio.to_thread(engine.close)
+        await asyncio.to_thread(writer.close)
     return {**frames, "all_decoding": decoding, "tokens_per_second": given / spent}
 
 
 async def _throughput(window: MainWindow, settings: Settings, threads: int | None) -> dict[str, Any]:
-    loop, bridge, source = asyncio.get_running_loop(), window.bridge, settings.source
+    bridge, source = window.bridge, settings.source
     running, requests, tokens = settings.workload
     config = EngineConfig(max_running=running)
-    engine = await loop.run_in_executor(None, lambda: EngineProcess(ModelSpec(source), config, threads=threads))
+    engine = await asyncio.to_thread(EngineProcess, ModelSpec(source), config, threads=threads)
     headless: Headless | None = None
     beside, alone = [], []
 
     async def with_window() -> float:
-        run = await loop.run_in_executor(None, lambda: engine.run(bench_workload(requests, tokens)))
+        run = await asyncio.to_thread(engine.run, bench_workload(requests, tokens))
         writer = TraceWriter(run.trace, storage.new_run_file(source))
         bridge.show(run.trace)
         await until(lambda: run.done, 600)
-        await loop.run_in_executor(None, writer.close)
+        await asyncio.to_thread(writer.close)
         return measure(run.result(timeout=0)).output_throughput
 
     try:
@@ -179,7 +173,7 @@ async def _throughput(window: MainWindow, settings: Settings, threads: int | Non
                 else:
                     alone.append(headless.round())
     finally:
-        await loop.run_in_executor(None, engine.close)
+        await asyncio.to_thread(engine.close)
         if headless is not None:
             headless.close()
     with_it, without = statistics.median(beside), statistics.median(alone)

@@ -20,10 +20,6 @@ DEEPEST = 1 / 2000
 MODES = ("static", "continuous")
 
 
-def row_steps(records: list[Record]) -> int:
-    return sum(record.rows for record in records if isinstance(record, Step))
-
-
 def lane_of(mode: str, rows: int) -> list[Record]:
     """A generated lane, cut off after the step that makes it so many row-steps."""
     shortest, longest = 80, 160

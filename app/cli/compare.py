@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from app.cli.lanes import Asked, add_lanes, lane_options, play, status
+from app.cli.lane_commands import Asked, add_lanes, lane_options, played, status
 from app.cli.options import whole, workload_options
 from app.cli.progress import terminal_width
 from engine import Race
@@ -34,7 +34,7 @@ def run_compare(options: argparse.Namespace) -> int:
     asked = Asked.of(options, options.lanes, LANES)
     pool = {"kv_tokens": options.kv_tokens, "kv_memory": options.kv_memory}
     race = Race(asked.workload, asked.lanes, repeats=options.repeats, order=options.order, seed=asked.seed, **pool)
-    result, interrupted = play(race, lane_names(race.lanes), options)
+    result, interrupted = played(race.play, lane_names(race.lanes), options)
     _print(result, options, asked.slo)
     failed = any(result.error(i) for i in range(len(asked.lanes)))
     return status(cancelled=result.cancelled, interrupted=interrupted, failed=failed)

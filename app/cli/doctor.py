@@ -53,19 +53,12 @@ def missing(topic: str, detail: str, cost: str = "", remedy: str = "") -> Findin
 NO_MODEL = "no model can be loaded or run"
 NO_WINDOW = "there is no window; the command line still works"
 COSTS = {
-    "torch": NO_MODEL,
-    "transformers": NO_MODEL,
-    "tokenizers": NO_MODEL,
-    "safetensors": NO_MODEL,
+    **dict.fromkeys(("torch", "transformers", "tokenizers", "safetensors", "psutil"), NO_MODEL),
+    **dict.fromkeys(("pyside6-essentials", "pyqtgraph", "qasync"), NO_WINDOW),
+    **dict.fromkeys(("accelerate", "bitsandbytes"), "int8 and nf4 quantization are refused"),
     "numpy": "nothing runs: the records are NumPy columns",
     "huggingface_hub": "models come from local folders only",
-    "accelerate": "int8 and nf4 quantization are refused",
-    "bitsandbytes": "int8 and nf4 quantization are refused",
     "triton": "the GPU kernels cannot run; on a CPU only their tests are lost",
-    "pyside6-essentials": NO_WINDOW,
-    "pyqtgraph": NO_WINDOW,
-    "qasync": NO_WINDOW,
-    "psutil": NO_MODEL,
     "nvidia-ml-py": "GPU figures stay empty",
     "tqdm": "long work shows no progress on the command line",
     "autoawq": "AWQ checkpoints cannot be made; reading them needs nothing more",
@@ -183,13 +176,12 @@ def requirements() -> list[Requirement]:
             asked = [Requirement(line) for line in metadata.requires("batchscope") or []]
         except metadata.PackageNotFoundError:
             asked = []
-    return [
-        requirement
-        for requirement in asked
-        if requirement.name.lower() in COSTS
-        if requirement.marker is None
-        or any(requirement.marker.evaluate({"extra": extra}) for extra in ("", "awq", "torchao"))
-    ]
+
+    def here(requirement: Requirement) -> bool:
+        extras, marker = ("", "awq", "torchao"), requirement.marker
+        return marker is None or any(marker.evaluate({"extra": extra}) for extra in extras)
+
+    return [requirement for requirement in asked if requirement.name.lower() in COSTS and here(requirement)]
 
 
 def library_findings() -> list[Finding]:

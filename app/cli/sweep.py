@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from app.cli.lanes import Asked, add_lanes, lane_options, play, status
+from app.cli.lane_commands import Asked, add_lanes, lane_options, played, status
 from app.cli.options import whole, workload_options
 from engine import Sweep
 from engine.compare import lane_name, sizes_up_to
@@ -49,7 +49,7 @@ def run_sweep(options: argparse.Namespace) -> int:
     sweep = Sweep(workload, asked.lanes, **settings, **pool)
     at = (f" at {point.setting:g} req/s" if sweep.by_rate else "" for point in sweep.points)
     names = tuple(lane_name(point.lane) + rate for point, rate in zip(sweep.points, at))
-    result, interrupted = play(sweep, names, options)
+    result, interrupted = played(sweep.play, names, options)
     if options.json:
         print(result.json())
     elif options.csv:

@@ -76,7 +76,7 @@ class RaceChoice:
             {"lane": lane_text(c.lane), "own_model": c.own_model, "own_quantization": c.own_quantization}
             for c in self.lanes
         ]
-        return json.dumps({**{n: getattr(self, n) for n in _PLAIN}, "lanes": lanes, "limits": asdict(self.limits)})
+        return json.dumps(asdict(self) | {"lanes": lanes})
 
     @classmethod
     def from_json(cls, text: str) -> RaceChoice:
@@ -87,15 +87,12 @@ class RaceChoice:
                 LaneChoice(parse_lane(each["lane"]), bool(each["own_model"]), bool(each.get("own_quantization")))
                 for each in kept["lanes"]
             )
-            choice = cls(lanes=lanes[:MOST_LANES], limits=Limits(**kept["limits"]), **{n: kept[n] for n in _PLAIN})
+            choice = cls(**kept | {"lanes": lanes[:MOST_LANES], "limits": Limits(**kept["limits"])})
         except (KeyError, TypeError) as error:
             raise ValueError(f"no choice of a race: {error}") from error
         if choice.order not in RACE_ORDERS or not choice.lanes:
             raise ValueError("no choice of a race")
         return choice
-
-
-_PLAIN = ("workload", "kv_tokens", "count", "repeats", "order", "sizes", "rates", "by_rate")
 
 
 def recall() -> RaceChoice:

@@ -16,14 +16,14 @@ from app.compare.sweep.panel import SweepPanel
 from app.compare.sweep.session import SweepSession
 from app.inside.panel import Insight, InsightPanel
 from app.playback.cursor_bar import cursor_key
-from app.session.lessee import Refused
 from app.session.session import Session
 from app.ui import theme
 from app.ui.banner import Banner
 from app.ui.controls import button
 from app.ui.export import ExportMenu, Table, table_menu
 from app.ui.labels import label
-from app.ui.layouts import Scrolled, column, held
+from app.ui.layouts import Scrolled, column, discard, held, named
+from app.ui.zoomed import sized
 from app.words import sentence
 from engine.compare import RaceResult
 
@@ -36,13 +36,12 @@ class ComparePage(QWidget):
 
     def __init__(self, session: Session) -> None:
         super().__init__()
-        self.setObjectName("compare_page")
-        self.setProperty("role", "page")
+        named(self, "compare_page", "page")
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._session = session
         self.race = RaceSession(session, self)
-        self.charts = RaceCharts()
-        self.result = ResultTable()
+        self.charts = sized(RaceCharts(), least_height=236, most_height=320)
+        self.result = sized(ResultTable(), least_height=236, most_height=320)
         self.sweep = SweepSession(session, self)
         self.export = table_menu(self, self._table, "race")
         self.setup = RaceSetup(self.export)
@@ -57,13 +56,11 @@ class ComparePage(QWidget):
         self._connect()
 
     def _make_actions(self) -> None:
-        self.race_action = QAction("Start the race or sweep", self)
+        names = "Start the race or sweep", "Stop the race or sweep", "Replay the race", "Race or sweep"
+        actions = [QAction(name, self) for name in names]
+        self.addActions(actions)
+        self.race_action, self.stop_action, self.replay_action, self.sweep_action = actions
         self.race_action.setShortcuts([QKeySequence("Ctrl+Return"), QKeySequence("Ctrl+Enter")])
-        self.stop_action = QAction("Stop the race or sweep", self)
-        self.sweep_action = QAction("Race or sweep", self)
-        self.replay_action = QAction("Replay the race", self)
-        for action in (self.race_action, self.stop_action, self.replay_action, self.sweep_action):
-            self.addAction(action)
 
     def _lay_out(self) -> None:
         self.start_button = button("race_first", "Race   Ctrl ⏎", self.start, role="primary", said="Start the race")
@@ -110,8 +107,8 @@ class ComparePage(QWidget):
         race.reported.connect(self.result.set_report)
         self.setup.choice_changed.connect(self._on_choice)
         self._tell_of(self.export)
-        theme.changes.theme_changed.connect(self._on_theme)
-        self._on_theme()
+        theme.changes.theme_changed.connect(self._place)
+        self._place()
         self._on_phase()
         self._say_workload()
 
@@ -165,10 +162,8 @@ class ComparePage(QWidget):
 
     def _on_begun(self) -> None:
         for view in self.views:
-            self._lanes.removeWidget(view)
             view.close_down()
-            view.hide()
-            view.deleteLater()
+        discard(self._lanes, *self.views)
         self.views = [LaneView(lane, self.race) for lane in self.race.lanes]
         self.charts.clear()
         for view in self.views:
@@ -209,12 +204,6 @@ class ComparePage(QWidget):
             self.race.judge(slo)
         self._slo = slo
 
-    def _on_theme(self) -> None:
-        for panel in (self.charts, self.result):
-            panel.setMinimumHeight(theme.px(236))
-            panel.setMaximumHeight(theme.px(320))
-        self._place()
-
     def _place(self) -> None:
         """The table beside the charts, or below them where the page is narrow."""
         narrow = self.width() < theme.px(NARROW)
@@ -228,11 +217,11 @@ class ComparePage(QWidget):
         super().resizeEvent(event)
         self._place()
 
-    def _on_refused(self, refused: Refused) -> None:
-        if refused.requests_run:
-            self.notice.tell("warning", "It cannot begin yet", refused.words, action=("Stop them", self._session.stop))
+    def _on_refused(self, words: str, requests_run: bool) -> None:
+        if requests_run:
+            self.notice.tell("warning", "It cannot begin yet", words, action=("Stop them", self._session.stop))
         else:
-            self.notice.tell("error", "It cannot begin", sentence(refused.words))
+            self.notice.tell("error", "It cannot begin", sentence(words))
 
     def _on_clock(self, clock: float) -> None:
         for i, view in enumerate(self.views):

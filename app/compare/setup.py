@@ -18,8 +18,9 @@ from app.ui import theme
 from app.ui.ask_path import ask_path
 from app.ui.controls import DropDown, button
 from app.ui.labels import label, set_role
-from app.ui.layouts import held, row
-from engine import InvalidInput, list_workloads
+from app.ui.layouts import held, named, row
+from app.ui.zoomed import sized
+from engine import list_workloads
 from engine.workloads import PROMPT_FILES, WorkloadCard
 
 OPEN = "open a file …"
@@ -38,8 +39,7 @@ class RaceSetup(QFrame):
 
     def __init__(self, export: QMenu) -> None:
         super().__init__()
-        self.setObjectName("race_setup")
-        self.setProperty("role", "panel")
+        named(self, "race_setup", "panel")
         self.choice = race_choice.recall()
         self._cards: dict[str, WorkloadCard] = {card.name: card for card in list_workloads()}
         self._showing = self._wide = True
@@ -49,13 +49,13 @@ class RaceSetup(QFrame):
             self.kinds.addButton(button(f"kind_{name.lower()}", name, role="page", tip=tip, checkable=True), i)
         self.kinds.button(0).setChecked(True)
         self.kinds.idToggled.connect(self._on_kind)
-        self.workload = DropDown("race_workload", said="Workload")
+        self.workload = sized(DropDown("race_workload", said="Workload"), least_width=264)
         self.picker = LanePicker()
         self.rules_button = button("race_rules_button", role="quiet", tip=RULES)
         self.rules = RaceRules(self)
-        self.export = button("race_export", "Export", tip="Copy or save the result table")
+        self.export = sized(button("race_export", "Export", tip="Copy or save the result table"), least_width=80)
         self.export.setMenu(export)
-        self.race = button("race_button", "Race", self._on_race, role="primary")
+        self.race = sized(button("race_button", "Race", self._on_race, role="primary"), least_width=88)
         self._left = held(row(*self.kinds.buttons(), label("Workload", "secondary"), self.workload, spacing=8))
         self._right = held(row(self.rules_button, self.export, self.race, spacing=8))
         self._grid = QGridLayout(self)
@@ -69,8 +69,6 @@ class RaceSetup(QFrame):
         self.rules_button.clicked.connect(lambda: self.rules.open_below(self.rules_button))
         self.rules.edited.connect(self._on_rules)
         self.say_running(False)
-        theme.changes.theme_changed.connect(self._on_theme)
-        self._on_theme()
 
     @property
     def card(self) -> WorkloadCard | None:
@@ -132,11 +130,6 @@ class RaceSetup(QFrame):
             self._wide = wide
             self._place()
 
-    def _on_theme(self) -> None:
-        self.workload.setMinimumWidth(theme.px(264))
-        self.race.setMinimumWidth(theme.px(88))
-        self.export.setMinimumWidth(theme.px(80))
-
     def _fill_workloads(self) -> None:
         self.workload.clear()
         for card in self._cards.values():
@@ -181,10 +174,7 @@ class RaceSetup(QFrame):
         lanes = self.choice.lanes
         card = self._cards.get(name)
         if card is not None and card.suggested.lanes:
-            try:
-                lanes = tuple(LaneChoice.parse(text) for text in card.suggested.lanes)
-            except InvalidInput:  # a shipped file is held to its lanes by tests
-                lanes = self.choice.lanes
+            lanes = tuple(LaneChoice.parse(text) for text in card.suggested.lanes)
         self.workload.setToolTip(card.description if card else str(name))
         self.take(replace(self.choice, workload=str(name), lanes=lanes, count=0, kv_tokens=0))
 

@@ -12,9 +12,10 @@ from time import perf_counter
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
+from app.playback.player import Playback
 from app.playback.scope import Scope
 from engine import Trace
-from engine.trace import Ended, Header, Record, RequestIndex, RequestView, Step, Submitted
+from engine.trace import Ended, Header, Record, RequestView, Step, Submitted
 
 FRAMES_PER_SECOND = 30
 BUDGET = 0.008
@@ -33,32 +34,30 @@ class Bridge(QObject):
         super().__init__(parent)
         self.trace = Trace()
         self.scope = Scope(self)  # the same trace, at the moment that the panels show
-        self.position = 0
+        self._playback = Playback(self)
+        self._playback.arrived.connect(self._on_arrived)
         self.open: set[int] = set()
-        self._index = RequestIndex()
         self._next: Trace | None = None
         self._next_position = 0
         self._tokens: deque[tuple[float, int]] = deque()
         self._tokens_sum = 0
         self._arrived = 0.0
         self._rate = (-1, 0.0)  # the quarter second it was taken in, and what it was
-        self._ticks: deque[float] = deque()
+        self._ticks: deque[float] = deque(maxlen=4 * FRAMES_PER_SECOND)
         self._busy = False
-        self._timer = QTimer(self)
-        self._timer.setTimerType(Qt.TimerType.PreciseTimer)
-        self._timer.setInterval(1000 // FRAMES_PER_SECOND)
+        self._timer = QTimer(self, interval=1000 // FRAMES_PER_SECOND, timerType=Qt.TimerType.PreciseTimer)
         self._timer.timeout.connect(self._on_frame)
         self._timer.start()
 
     @property
     def requests(self) -> dict[int, RequestView]:
         """Every request shown so far, by id, in order of submission."""
-        return self._index.requests
+        return self._playback.requests
 
     @property
     def shown(self) -> Mapping[int, RequestView]:
         """The requests as they stood at the scope's moment, those submitted by then: `requests` while it follows."""
-        return self.requests if self.scope.following else self._index.at(self.scope.moment)
+        return self.requests if self.scope.following else self._playback.index.at(self.scope.moment)
 
     @property
     def header(self) -> Header | None:
@@ -69,6 +68,11 @@ class Bridge(QObject):
         return bool(self.open)
 
     @property
+    def position(self) -> int:
+        """Records that are shown."""
+        return self._playback.due
+
+    @property
     def behind(self) -> int:
         """Records that are there and not yet shown."""
         return len(self.trace.records) - self.position
@@ -76,10 +80,8 @@ class Bridge(QObject):
     @property
     def frames_per_second(self) -> float:
         """Frames in the last second, as the window managed them."""
-        now = perf_counter()
-        while self._ticks and self._ticks[0] < now - 1.0:
-            self._ticks.popleft()
-        return float(len(self._ticks))
+        since = perf_counter() - 1.0
+        return float(sum(tick > since for tick in self._ticks))
 
     @property
     def live_rate(self) -> float:
@@ -114,8 +116,8 @@ class Bridge(QObject):
         self.scope.stop()
 
     def _reset(self, trace: Trace) -> None:
-        self.trace, self.position, self._next = trace, 0, None
-        self._index = RequestIndex()
+        self.trace, self._next = trace, None
+        self._playback.show(trace)
         self.open.clear()
         self._tokens.clear()
         self._tokens_sum = 0
@@ -126,34 +128,20 @@ class Bridge(QObject):
     def _on_frame(self) -> None:
         started = perf_counter()
         self._ticks.append(started)
-        while self._ticks[0] < started - 1.0:
-            self._ticks.popleft()
-        self._drain(started)
+        self._playback.advance(started + BUDGET)
         if self._next is not None and not self.behind and self._used(self._next):
             self._reset(self._next)
-            self._drain(started)
+            self._playback.advance(started + BUDGET)
 
     def _used(self, trace: Trace) -> bool:
         begin, self._next_position = self._next_position, len(trace.records)
         return any(isinstance(record, Submitted) for record in trace.records[begin : self._next_position])
 
-    def _drain(self, started: float) -> None:
-        records = self.trace.records
-        begin = at = self.position
-        end = len(records)
-        feed = self._index.feed
-        while at < end:
-            record = records[at]
-            feed(record)
+    def _on_arrived(self, records: list[Record]) -> None:
+        for record in records:
             self._note(record)
-            at += 1
-            if perf_counter() - started > BUDGET:
-                break
-        if at > begin:
-            self.position = at
-            batch: list[Record] = records[begin:at]
-            self.records_arrived.emit(batch)
-            self._tell_busy()
+        self.records_arrived.emit(records)
+        self._tell_busy()
 
     def _note(self, record: Record) -> None:
         match record:

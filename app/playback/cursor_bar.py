@@ -7,13 +7,14 @@ from time import perf_counter
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QAbstractButton, QFrame, QHBoxLayout, QSlider, QToolButton
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QToolButton
 
 from app.playback.scope import Scope
 from app.ui import theme
-from app.ui.controls import DropDown, button
-from app.ui.layouts import fill
+from app.ui.controls import DropDown, Slider, button
+from app.ui.layouts import fill, named
 from app.ui.line import Line
+from app.ui.zoomed import sized
 
 STEPS = 2000
 PAUSE = 0.1  # seconds between two looks at a trace that grows
@@ -28,20 +29,14 @@ class CursorBar(QFrame):
 
     def __init__(self, scope: Scope) -> None:
         super().__init__()
-        self.setObjectName("cursor_bar")
-        self.setProperty("role", "panel")
-        self.setAccessibleName("Time cursor")
+        named(self, "cursor_bar", "panel", said="Time cursor")
         self.setAccessibleDescription(KEYS)
         self.scope = scope
         self._told = 0.0
         self.back = self._tool("cursor_back", "‹", "One step back (,)", lambda: scope.step_by(-1))
         self.play = self._tool("cursor_play", "▶", "Play from here, or pause (Space)", scope.toggle)
         self.on = self._tool("cursor_on", "›", "One step on (.)", lambda: scope.step_by(1))
-        self.slider = QSlider(Qt.Orientation.Horizontal)
-        self.slider.setObjectName("cursor_slider")
-        self.slider.setAccessibleName("Moment on show")
-        self.slider.setRange(0, STEPS)
-        self.slider.setPageStep(STEPS // 20)
+        self.slider = Slider("cursor_slider", "Moment on show", STEPS)
         self.words = Line("cursor_words", Qt.AlignmentFlag.AlignRight)
         speeds = [(f"{speed:g} ×", speed) for speed in SPEEDS]
         self.speed = DropDown("cursor_speed", speeds, "Speed of playing")
@@ -64,19 +59,14 @@ class CursorBar(QFrame):
         self._tell()
 
     def _tool(self, name: str, text: str, tip: str, act: object) -> QToolButton:
-        button = QToolButton()
-        button.setObjectName(name)
-        button.setText(text)
-        button.setToolTip(tip)
-        button.setAccessibleName(tip)
-        button.setAutoRepeat(text != "▶")
-        button.clicked.connect(act)
-        return button
+        tool = sized(named(QToolButton(), name, said=tip, tip=tip), width=28)
+        tool.setText(text)
+        tool.setAutoRepeat(text != "▶")
+        tool.clicked.connect(act)
+        return tool
 
     def _on_theme(self) -> None:
         self.words.set_width(theme.px(232))
-        for tool in (self.back, self.play, self.on):
-            tool.setFixedWidth(theme.px(28))
 
     def _tell(self, *changed: object) -> None:
         scope = self.scope
@@ -86,16 +76,9 @@ class CursorBar(QFrame):
         length = scope.end - scope.origin
         share = (scope.now - scope.origin) / length if length > 0 else 1.0
         if not self.slider.isSliderDown():
-            self.slider.blockSignals(True)
-            self.slider.setValue(round(STEPS * min(max(share, 0.0), 1.0)) if some else 0)
-            self.slider.blockSignals(False)
-        buttons: tuple[tuple[QAbstractButton, str], ...] = (
-            (self.play, "❚❚" if scope.playing else "▶"),
-            (self.follow, "End" if over else "Live"),
-        )
-        for told, words in buttons:
-            if words != told.text():
-                told.setText(words)
+            self.slider.show_place(round(STEPS * min(max(share, 0.0), 1.0)) if some else 0)
+        self.play.setText("❚❚" if scope.playing else "▶")
+        self.follow.setText("End" if over else "Live")
         self.follow.setChecked(scope.following)
         step = scope.step
         number = f"step {step.step:,}" if step is not None else "before the first step"

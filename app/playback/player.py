@@ -6,13 +6,14 @@ Going back begins again from the start. A frame costs O(what is new), however lo
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from math import inf
 from time import perf_counter
 
 from PySide6.QtCore import QObject, Signal
 
 from engine import Trace
-from engine.trace import Record, RequestIndex, RequestView
+from engine.trace import Ended, Record, RequestIndex, RequestView, Step
 
 CHUNK = 8  # records between looks at the clock
 
@@ -20,6 +21,18 @@ CHUNK = 8  # records between looks at the clock
 def span_of(trace: Trace) -> float:
     """Seconds from a trace's first submission to its last step or end."""
     return max(0.0, trace.end - (trace.origin or 0.0))
+
+
+def touched_by(records: Iterable[Record]) -> set[int]:
+    """The requests that have new words or another state."""
+    touched: set[int] = set()
+    for record in records:
+        if isinstance(record, Step):
+            touched.update(record.request.tolist())
+            touched.update(record.preempted.tolist())
+        elif isinstance(record, Ended):
+            touched.add(record.request)
+    return touched
 
 
 class Playback(QObject):
@@ -39,17 +52,18 @@ class Playback(QObject):
         self.trace = Trace()
         self.moment = inf
         self.origin: float | None = None
-        self._known = self._due = 0  # records told
-        self._index = RequestIndex()
+        self.due = 0  # records told as due
+        self._known = 0
+        self.index = RequestIndex()
 
     @property
     def requests(self) -> dict[int, RequestView]:
-        return self._index.requests
+        return self.index.requests
 
     @property
     def caught_up(self) -> bool:
         """Whether everything up to the moment has been told."""
-        return self._known >= len(self.trace.records) and self._due >= self._end()
+        return self._known >= len(self.trace.records) and self.due >= self._end()
 
     def show(self, trace: Trace) -> None:
         """This trace as it grows, from its beginning."""
@@ -62,7 +76,7 @@ class Playback(QObject):
         """Shows the trace as it was then, once `advance` has come so far."""
         back = moment < self.moment
         self.moment = moment
-        if back and self._due > self._end():
+        if back and self.due > self._end():
             self._rewind()
 
     def advance(self, deadline: float) -> None:
@@ -77,21 +91,21 @@ class Playback(QObject):
             if perf_counter() > deadline:
                 break
         due: list[Record] = []
-        end, feed = self._end(), self._index.feed
-        while self._due < end:
-            batch = records[self._due : min(end, self._due + CHUNK)]
+        end, feed = self._end(), self.index.feed
+        while self.due < end:
+            batch = records[self.due : min(end, self.due + CHUNK)]
             for record in batch:
                 feed(record)
             due += batch
-            self._due += len(batch)
+            self.due += len(batch)
             if perf_counter() > deadline:
                 break
         if due:
             self.arrived.emit(due)
 
     def _rewind(self) -> None:
-        self._due = 0
-        self._index = RequestIndex()
+        self.due = 0
+        self.index = RequestIndex()
         self.rewound.emit()
 
     def _end(self) -> int:

@@ -67,9 +67,7 @@ class Scope(QObject):
         self._turn = 0
         self._playing = False
         self._played = 0.0
-        self._timer = QTimer(self)
-        self._timer.setTimerType(Qt.TimerType.PreciseTimer)
-        self._timer.setInterval(FRAME_MS)
+        self._timer = QTimer(self, interval=FRAME_MS, timerType=Qt.TimerType.PreciseTimer)
         self._timer.timeout.connect(self._on_frame)
         self._stopped = False
 
@@ -144,10 +142,7 @@ class Scope(QObject):
     def seek(self, moment: float) -> None:
         """A person goes to this moment; what plays is paused."""
         self._set_playing(False)
-        if self.driver is not None:
-            self.driver.drive(moment)
-        else:
-            self.show_at(moment)
+        self._go(moment)
 
     def show_at(self, moment: float) -> None:
         """Shows the trace as it stood then; infinite: as it grows."""
@@ -190,6 +185,9 @@ class Scope(QObject):
         if moment >= self.end:
             self._set_playing(False)
             moment = inf
+        self._go(moment)
+
+    def _go(self, moment: float) -> None:
         if self.driver is not None:
             self.driver.drive(moment)
         else:

@@ -217,7 +217,7 @@ class QualityPanel(QWidget):
         self.begin.setToolTip(refusal or "Ctrl+Enter")
         if not busy:
             words = self.setup.words(self._session.card is not None)
-            if self._session.ready and self._session.busy():
+            if self._session.ready and self._session.busy:
                 words += ". Requests run on the Play page: speeds will be lower"
             problem = quality.subject is not None and quality.subject.problem
             self.status.say("" if problem else refusal or words)

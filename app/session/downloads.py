@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections import deque
@@ -177,17 +176,15 @@ class Downloads(QObject):
 
     def _keep(self) -> None:
         names = ("id", "revision", "done", "total")
-        kept = [{name: getattr(each, name) for name in names} for each in self.entries]
-        storage.settings().setValue(KEY, json.dumps(kept))
+        storage.keep(KEY, [{name: getattr(each, name) for name in names} for each in self.entries])
 
 
 def _kept() -> list[Download]:
     """Those that an earlier start has left unfinished, stopped; what cannot be read any more is left out."""
     try:
-        kept = json.loads(str(storage.settings().value(KEY, "[]")))
         return [
             Download(str(k["id"]), str(k["revision"]), int(k["total"]), DownloadState.STOPPED, int(k["done"]))
-            for k in kept
+            for k in storage.kept_list(KEY)
             if 0 <= k["done"] <= k["total"] or not k["total"]
         ]
     except (ValueError, TypeError, KeyError, OverflowError):

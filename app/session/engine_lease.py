@@ -5,10 +5,9 @@ Blocks while a model loads or ends: use it off the GUI thread.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from threading import Event, Lock
 
 from app.words import SHIPPED
 from engine import EngineConfig, InvalidInput, ModelSpec
@@ -17,14 +16,7 @@ from engine.core import EngineFace
 from engine.jobs import LoadCancelled, LoadProgress
 
 Report = Callable[[LoadProgress], None]
-
-
-class MakeEngine(Protocol):
-    """Loads a model on the calling thread; setting `cancelled` ends that with LoadCancelled."""
-
-    def __call__(
-        self, spec: ModelSpec, config: EngineConfig, progress: Report | None, cancelled: threading.Event
-    ) -> EngineFace: ...
+MakeEngine = Callable[[ModelSpec, EngineConfig, Report | None, Event], EngineFace]  # as EngineLoader.make
 
 
 def check_files(spec: ModelSpec) -> None:
@@ -41,9 +33,9 @@ class EngineLease:
     """
 
     def __init__(self, make: MakeEngine, engine: EngineFace | None, spec: ModelSpec) -> None:
-        self.cancelled = threading.Event()
+        self.cancelled = Event()
         self._make, self._engine, self._spec = make, engine, spec
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._ended = False
         self.refused = ""
 
@@ -53,11 +45,7 @@ class EngineLease:
         return self._engine
 
     def open(
-        self,
-        spec: ModelSpec,
-        config: EngineConfig,
-        progress: Report | None = None,
-        cancelled: threading.Event | None = None,
+        self, spec: ModelSpec, config: EngineConfig, progress: Report | None = None, cancelled: Event | None = None
     ) -> EngineFace:
         """An engine with this model. Raises InvalidInput, EngineDied and LoadCancelled as the engine does."""
         with self._lock:

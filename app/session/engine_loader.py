@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from PySide6.QtCore import QObject
 
 from app.session.engine_lease import Report
-from app.session.off_thread import OffThread
 from app.session.progress_relay import ProgressRelay
 from engine import EngineConfig, InvalidInput, ModelSpec
 from engine.core import EngineFace
 from engine.jobs import LoadCancelled
 
+OffThread = Callable[[Callable[[], EngineFace]], Awaitable[EngineFace]]  # work for a thread of the session
 MOST_TORCH_THREADS = max(1, (os.cpu_count() or 2) - 1)  # a core is left to the window: who shares one slows all others
 
 
@@ -27,7 +27,7 @@ def failure_words(error: Exception) -> str:
 class EngineLoader(QObject):
     """`in_process` keeps the engines beside the window, for debugging."""
 
-    def __init__(self, in_process: bool, parent: QObject | None = None) -> None:
+    def __init__(self, in_process: bool, parent: QObject) -> None:
         super().__init__(parent)
         self._in_process = in_process
         self._cancelled = threading.Event()
@@ -54,7 +54,7 @@ class EngineLoader(QObject):
     def make(
         self, spec: ModelSpec, config: EngineConfig, progress: Report | None, cancelled: threading.Event
     ) -> EngineFace:
-        """Loads a model on the calling thread."""
+        """Loads a model on the calling thread; setting `cancelled` ends that with LoadCancelled."""
         engine_type: Callable[..., EngineFace]
         if self._in_process:
             from engine import Engine as engine_type

@@ -81,23 +81,11 @@ def estimate(spec: ModelSpec, config: EngineConfig | None = None) -> Estimate:
     return Estimate(fit.weights, memory.free, memory.total, facts, fit, bills, info.context)
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """Bytes that a model needs, 0 where that is not known beforehand, and bytes that are free."""
-
-    needed: int
-    free: int
-
-    @property
-    def enough(self) -> bool:
-        return self.needed <= self.free
-
-
-def demand_beside(spec: ModelSpec) -> Demand:
-    """What `spec` takes, and what is free with everything that is loaded now. A model of which nothing is known before
-    it is fetched takes its chance beside the one there is."""
+def needed_and_free(spec: ModelSpec) -> tuple[int, int]:
+    """Bytes that `spec` takes, and that are free with everything that is loaded now. A model of which nothing is known
+    before it is fetched takes its chance beside the one there is: 0."""
     try:
         found = estimate(spec)
     except (InvalidInput, OSError):
-        return Demand(0, empty(spec.device).free)
-    return Demand(found.weights + RUNTIME, found.free)
+        return 0, empty(spec.device).free
+    return found.weights + RUNTIME, found.free

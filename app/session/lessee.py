@@ -4,31 +4,22 @@ and act on what they hear from there at most thirty times a second, on the GUI t
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from time import perf_counter
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
 from app.session.engine_lease import EngineLease
-from app.session.session import Session, SessionState
-from engine import InvalidInput
-from engine.compare import EngineHost
+from app.session.session import Session
+from engine import InvalidInput, Race, Sweep
 
 FRAMES_PER_SECOND = 30
 
 
-class Playable(Protocol):
-    """`engine.Race` and `engine.Sweep`."""
-
-    def play(self, host: EngineHost, tell: Callable[[Any], None], cancelled: threading.Event) -> Any: ...
-
-
-P = TypeVar("P", bound=Playable)
+P = TypeVar("P", Race, Sweep)
 
 
 class Phase(StrEnum):
@@ -38,19 +29,11 @@ class Phase(StrEnum):
     OVER = "over"
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """Why nothing began. `requests_run`: it could once the Play page's requests are stopped."""
-
-    words: str
-    requests_run: bool = False
-
-
 class Lessee(QObject):
     """One piece of work at a time on the lent engine."""
 
     phase_changed = Signal(object)  # Phase
-    refused = Signal(object)  # Refused
+    refused = Signal(str, bool)  # why nothing began, and whether it could once the Play page's requests are stopped
 
     def __init__(self, session: Session, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -59,9 +42,7 @@ class Lessee(QObject):
         self._lease: EngineLease | None = None
         self._stopping = False
         self._events: deque[tuple[float, Any]] = deque()
-        self._timer = QTimer(self)
-        self._timer.setTimerType(Qt.TimerType.PreciseTimer)
-        self._timer.setInterval(1000 // FRAMES_PER_SECOND)
+        self._timer = QTimer(self, interval=1000 // FRAMES_PER_SECOND, timerType=Qt.TimerType.PreciseTimer)
         self._timer.timeout.connect(self._on_frame)
 
     @property
@@ -99,7 +80,7 @@ class Lessee(QObject):
             lease = self._lease = await session.lease()
         except InvalidInput as error:
             self._set_phase(before)
-            self.refused.emit(Refused(str(error), session.state is SessionState.READY and session.busy()))
+            self.refused.emit(str(error), session.ready and session.busy)
             return
         except asyncio.CancelledError:
             self._set_phase(before)

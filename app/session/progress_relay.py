@@ -20,9 +20,7 @@ class ProgressRelay(QObject):
         super().__init__(parent)
         self._meter = LoadMeter()
         self._latest: LoadProgress | None = None  # that is not told yet
-        self._pause = QTimer(self)
-        self._pause.setSingleShot(True)
-        self._pause.setInterval(PAUSE_MS)
+        self._pause = QTimer(self, singleShot=True, interval=PAUSE_MS)
         self._pause.timeout.connect(self._tell)
         self._reported.connect(self._on_reported, Qt.ConnectionType.QueuedConnection)
 

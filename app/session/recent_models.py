@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Iterable
@@ -40,7 +39,7 @@ class RecentModels(QObject):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.entries: list[Recent] = _kept_entries()
-        kept = (Path(text) for text in _kept_list(FOLDERS_KEY) if isinstance(text, str) and "\0" not in text)
+        kept = (Path(text) for text in storage.kept_list(FOLDERS_KEY) if isinstance(text, str) and "\0" not in text)
         self.folders: list[Path] = [folder for folder in kept if folder.is_absolute()]
 
     def add(self, spec: ModelSpec) -> None:
@@ -69,13 +68,12 @@ class RecentModels(QObject):
 
     def _set(self, entries: Iterable[Recent]) -> None:
         self.entries = list(entries)[:MOST]
-        kept = [{"used": entry.used, **asdict(entry.spec)} for entry in self.entries]
-        storage.settings().setValue(RECENT_KEY, json.dumps(kept))
+        storage.keep(RECENT_KEY, [{"used": entry.used, **asdict(entry.spec)} for entry in self.entries])
         self.changed.emit()
 
     def _set_folders(self, folders: list[Path]) -> None:
         self.folders = folders
-        storage.settings().setValue(FOLDERS_KEY, json.dumps([str(folder) for folder in folders]))
+        storage.keep(FOLDERS_KEY, [str(folder) for folder in folders])
         self.changed.emit()
 
 
@@ -83,18 +81,10 @@ def _shipped(source: str) -> bool:
     return Path(source).is_relative_to(resources.path("models"))
 
 
-def _kept_list(key: str) -> list[object]:
-    try:
-        kept = json.loads(str(storage.settings().value(key, "[]")))
-    except ValueError:
-        return []
-    return kept if isinstance(kept, list) else []
-
-
 def _kept_entries() -> list[Recent]:
     """What an earlier start has written; what cannot be read any more is left out."""
     entries = []
-    for kept in _kept_list(RECENT_KEY):
+    for kept in storage.kept_list(RECENT_KEY):
         if isinstance(kept, dict):
             try:
                 used, spec = float(kept.pop("used", 0.0)), ModelSpec(**kept)

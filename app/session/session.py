@@ -18,17 +18,17 @@ from typing import Any, Protocol, TypeVar
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
+from app import storage
 from app.session.engine_lease import EngineLease, check_files
 from app.session.engine_loader import EngineLoader, failure_words
-from app.session.estimate import demand_beside
+from app.session.estimate import needed_and_free
 from app.session.load_progress import LoadStatus
-from app.session.run_file import RunFile
 from app.session.turns import next_turn, once_more
 from app.words import bytes_words, model_words
 from engine import EngineConfig, InvalidInput, ModelSpec, Submission, Trace
 from engine.core import EngineFace
 from engine.jobs import LoadCancelled
-from engine.trace import ModelCard, RequestView
+from engine.trace import ModelCard, RequestView, TraceWriter
 
 T = TypeVar("T")
 WATCH_MS = 200
@@ -46,7 +46,9 @@ class SessionState(StrEnum):
     LEASED = "lent to a race"
 
 
-class Measuring(Protocol):
+class Running(Protocol):
+    """What the engine, or the memory, must not be taken from while it is under way."""
+
     @property
     def running(self) -> bool: ...
 
@@ -74,14 +76,14 @@ class Session(QObject):
         self.config = EngineConfig()
         self.trace: Trace | None = None
         self.state = SessionState.EMPTY
-        self.busy: Callable[[], bool] = lambda: False  # whether requests run; told by what shows the trace
-        self.measuring: Measuring | None = None  # what loads other models to measure their quality
+        self.requests: Running | None = None  # what shows the trace, and knows whether its requests run
+        self.measuring: Running | None = None  # what loads other models to measure their quality
         self._loader = EngineLoader(in_process, self)
         self._loader.progressed.connect(self._on_progress)
         self._engine: EngineFace | None = None
         self._lease: EngineLease | None = None
         self._restore: ModelSpec | None = None  # the model to have again after a lease
-        self._file = RunFile()
+        self._writer: TraceWriter | None = None  # of the present trace, once it has a request
         self._closed = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self._one_at_a_time = asyncio.Lock()
@@ -89,8 +91,7 @@ class Session(QObject):
         self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="session")
         self._restarted = -math.inf  # when it was last started again by itself
         self._death = ""  # the words with which the last engine died
-        self._watch = QTimer(self)
-        self._watch.setInterval(WATCH_MS)
+        self._watch = QTimer(self, interval=WATCH_MS)
         self._watch.timeout.connect(self._on_watch)
 
     @property
@@ -102,10 +103,14 @@ class Session(QObject):
         return self.state is SessionState.READY
 
     @property
+    def busy(self) -> bool:
+        """Whether requests run."""
+        return self.requests is not None and self.requests.running
+
+    @property
     def death(self) -> str:
         """The words with which the engine died, or the one before it; "" where none did."""
-        present = self._engine.error if self._engine is not None else ""
-        return present or self._death
+        return (self._engine is not None and self._engine.error) or self._death
 
     @property
     def engine_pid(self) -> int | None:
@@ -115,7 +120,7 @@ class Session(QObject):
     @property
     def run_file(self) -> Path | None:
         """Where the present trace is written; None until it has a request."""
-        return self._file.path
+        return self._writer.path if self._writer is not None else None
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Runs a coroutine and keeps a reference to its task until it is done."""
@@ -158,7 +163,7 @@ class Session(QObject):
             return await self._load_failed("", before, gave_back)
         except Exception as error:  # whatever it was, the person is told and the window goes on
             return await self._load_failed(failure_words(error), before, gave_back)
-        cut = self._engine is not None and self._engine.alive and self.busy()
+        cut = self._engine is not None and self._engine.alive and self.busy
         await self._give_back()
         self._take(engine, loaded=True)
         if cut:
@@ -170,12 +175,12 @@ class Session(QObject):
 
     async def _make_room(self, spec: ModelSpec, present: ModelSpec) -> bool:
         """Gives the present model back where memory does not hold `spec` beside it; True when it did."""
-        demand = await self.off_thread(lambda: demand_beside(spec))
-        if demand.enough:
+        needed, free = await self.off_thread(lambda: needed_and_free(spec))
+        if needed <= free:
             return False
         wanted, there = model_words(spec.source), model_words(present.source)
-        words = f"{wanted} needs about {bytes_words(demand.needed)}, {bytes_words(demand.free)} are free"
-        if self.busy():
+        words = f"{wanted} needs about {bytes_words(needed)}, {bytes_words(free)} are free"
+        if self.busy:
             raise InvalidInput(f"{words}; stop the requests that run on {there} first")
         self.room_made.emit(f"{words}: {there} makes room for it, and comes back should the load fail.")
         await self._give_back()
@@ -258,22 +263,20 @@ class Session(QObject):
     # -- lending --------------------------------------------------------------------------------------------------
 
     async def lease(self) -> EngineLease:
-        """Hands the engine out, until `take_back`. Raises InvalidInput while a model loads, requests run or quality is
-        measured."""
+        """Hands the engine out, until `take_back`. Raises InvalidInput while something else has need of it."""
         match self.state:
             case SessionState.LEASED:
                 raise InvalidInput(LEASED_WORDS)
             case SessionState.LOADING:
                 raise InvalidInput("A model is loading; wait until it is there, or cancel the load.")
-        if self.busy():
+        if self.busy:
             raise InvalidInput("Requests run on the Play page. Stop them first.")
         if self.measuring is not None and self.measuring.running:
             raise InvalidInput(MEASURED_WORDS)
-        held = self.state is not SessionState.EMPTY
         self._watch.stop()
         engine, self._engine = self._engine, None
         lease = self._lease = EngineLease(self._loader.make, engine, self.spec)
-        self._restore = self.spec if held else None
+        self._restore = None if self.state is SessionState.EMPTY else self.spec
         self._set_state(SessionState.LEASED)
         await self.close_file()
         return lease
@@ -363,16 +366,20 @@ class Session(QObject):
     async def _open_file(self) -> None:
         """A file for the present trace, once it has something to tell."""
         async with self._one_at_a_time:
-            if self.trace is not None:
-                self._warn(await self._file.open(self.off_thread, self.trace, self.spec.source))
+            trace, source = self.trace, self.spec.source
+            if trace is not None and self._writer is None:
+                try:
+                    self._writer = await self.off_thread(lambda: TraceWriter(trace, storage.new_run_file(source)))
+                except InvalidInput as error:
+                    self.notice_raised.emit(str(error))
 
     async def close_file(self) -> None:
-        """Writes the present trace's file to its end; what comes later begins another."""
-        self._warn(await self._file.close(self.off_thread))
-
-    def _warn(self, words: str) -> None:
-        if words:
-            self.notice_raised.emit(words)
+        """Writes the present trace's file to its end; what comes later, even while it does so, begins another."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            await self.off_thread(writer.close)
+            if writer.error:
+                self.notice_raised.emit(writer.error)
 
     def _on_progress(self, status: LoadStatus) -> None:
         if self.state is SessionState.LOADING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFileDialog, QWidget
@@ -11,11 +12,12 @@ from app import storage
 
 
 def ask_path(
-    parent: QWidget, name: str, title: str, key: str, take: Callable[[str], object], filters: Sequence[str] = ()
+    parent: QWidget, name: str, title: str, at: str | Path, take: Callable[[str], object], filters: Sequence[str] = ()
 ) -> None:
-    """`filters` are of files; without them a folder is asked for. `key`: under which the last place is remembered, by
-    who takes the path."""
-    dialog = QFileDialog(parent.window(), title, str(storage.settings().value(key, "")))
+    """`filters` are of files; without them a folder is asked for. `at`: where to begin, or the key under which the last
+    place is remembered, by who takes the path."""
+    folder = at if isinstance(at, Path) else storage.settings().value(at, "")
+    dialog = QFileDialog(parent.window(), title, str(folder))
     dialog.setObjectName(name)
     if filters:
         dialog.setNameFilters(filters)

@@ -9,8 +9,9 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QSizePolicy
 
 from app.ui.controls import button
 from app.ui.labels import label, set_role
-from app.ui.layouts import column, fill
+from app.ui.layouts import column, fill, named
 
+Action = tuple[str, Callable[[], object]]
 MARKS = {"error": "✕", "warning": "!", "info": "i"}
 
 
@@ -19,8 +20,7 @@ class Banner(QFrame):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setObjectName("banner")
-        self.setProperty("role", "banner")
+        named(self, "banner", "banner")
         self._details = ""
         self._action: Callable[[], object] | None = None
         self._mark = label("", "error")
@@ -36,15 +36,7 @@ class Banner(QFrame):
         fill(QHBoxLayout(self), *told, self.copy, self.close_button, self.action, margins=(12, 8, 12, 8), spacing=8)
         self.hide()
 
-    def tell(
-        self,
-        level: str,
-        title: str,
-        text: str,
-        *,
-        details: str = "",
-        action: tuple[str, Callable[[], object]] | None = None,
-    ) -> None:
+    def tell(self, level: str, title: str, text: str, *, details: str = "", action: Action | None = None) -> None:
         """Shows a message. `level` is error, warning or info; `action` a button's words and what it does."""
         self.setProperty("level", level)
         set_role(self, "banner")

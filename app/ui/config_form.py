@@ -11,6 +11,7 @@ from app.ui.controls import DropDown, Number, PowerOfTwo, Switch
 from app.ui.form import Field, Form
 from app.ui.labels import Note
 from app.ui.layouts import column
+from app.words import sentence
 from engine import EngineConfig
 from engine.config import MODES, PAGED_MODES, SOLITARY_MODES
 from engine.core import nvidia_driver
@@ -44,7 +45,7 @@ def devices() -> list[tuple[str, object]]:
 def mode_fields(name: str) -> list[Field]:
     mode = DropDown(f"{name}_mode", [(mode, mode) for mode in MODES])
     for i, words in enumerate(MODES.values()):
-        mode.setItemData(i, _capital(words), Qt.ItemDataRole.ToolTipRole)
+        mode.setItemData(i, f"{sentence(words)}.", Qt.ItemDataRole.ToolTipRole)
     running = Number(f"{name}_running", 1, 4096, 64)
     wait = Number(f"{name}_wait", 0, 3_600_000, 200, " ms", 50)
     join = Number(f"{name}_join", 1, 10_000, 1, " steps", least="at every step")
@@ -113,7 +114,7 @@ class ConfigForm(QWidget):
         if not self._on_gpu and self["cuda_graphs"].get():
             self._form.rows["cuda_graphs"].hide()
         self._form.rows["max_running"].label.setText("Batch size" if mode in GATHERED else "Running")
-        self.sentence.say(_capital(MODES[mode]))
+        self.sentence.say(f"{sentence(MODES[mode])}.")
 
     def _on_edited(self) -> None:
         if self["mode"].get() != self._mode:
@@ -127,7 +128,3 @@ def _bytes(megabytes: int) -> int | None:
 
 def _megabytes(count: int | None) -> int:
     return 0 if count is None else max(1, count // MEGABYTE)
-
-
-def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:] + "."

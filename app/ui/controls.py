@@ -21,7 +21,8 @@ from PySide6.QtWidgets import (
 )
 
 from app.ui import theme
-from app.ui.layouts import fill
+from app.ui.layouts import fill, named
+from app.ui.zoomed import sized
 
 
 def button(
@@ -35,12 +36,7 @@ def button(
     checkable: bool = False,
 ) -> QPushButton:
     """`said` is for screen readers, where the text alone does not tell; `act` follows a click."""
-    made = QPushButton(text)
-    made.setObjectName(name)
-    if role:
-        made.setProperty("role", role)
-    made.setToolTip(tip)
-    made.setAccessibleName(said)
+    made = named(QPushButton(text), name, role, said=said, tip=tip)
     made.setCheckable(checkable)
     if act is not None:
         made.clicked.connect(act)
@@ -49,9 +45,7 @@ def button(
 
 def line_edit(name: str, said: str = "", hint: str = "") -> QLineEdit:
     """`hint` stands in it while it is empty."""
-    made = QLineEdit()
-    made.setObjectName(name)
-    made.setAccessibleName(said)
+    made = named(QLineEdit(), name, said=said)
     made.setPlaceholderText(hint)
     return made
 
@@ -61,8 +55,7 @@ class DropDown(QComboBox):
 
     def __init__(self, name: str, items: Sequence[tuple[str, object]] = (), said: str = "") -> None:
         super().__init__()
-        self.setObjectName(name)
-        self.setAccessibleName(said)
+        named(self, name, said=said)
         self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         self.setMinimumContentsLength(6)
         for text, value in items:
@@ -91,8 +84,7 @@ class Switch(QAbstractButton):
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__()
-        self.setObjectName(name)
-        self.setAccessibleName(text)
+        named(self, name, said=text)
         self.setCheckable(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
@@ -173,7 +165,23 @@ class _Value(QDoubleSpinBox):
             event.ignore()
 
 
-class _Bar(QSlider):
+class Slider(QSlider):
+    """From 0 to `steps`, a twentieth of them a page."""
+
+    def __init__(self, name: str, said: str, steps: int) -> None:
+        super().__init__(Qt.Orientation.Horizontal)
+        named(self, name, said=said)
+        self.setRange(0, steps)
+        self.setPageStep(steps // 20)
+
+    def show_place(self, place: int) -> None:
+        """Stands there, and tells nobody."""
+        blocked = self.blockSignals(True)
+        self.setValue(place)
+        self.blockSignals(blocked)
+
+
+class _Bar(Slider):
     def wheelEvent(self, event: QWheelEvent) -> None:
         event.ignore()
 
@@ -199,15 +207,10 @@ class SliderValue(QWidget):
         super().__init__()
         self._low, self._high, self._log = low, high, logarithmic
         self.setAccessibleName(text)
-        self.slider = _Bar(Qt.Orientation.Horizontal)
-        self.slider.setObjectName(f"{name}_slider")
-        self.slider.setAccessibleName(f"{text}, slider")
-        self.slider.setRange(0, self.STEPS)
+        self.slider = _Bar(f"{name}_slider", f"{text}, slider", self.STEPS)
         self.slider.setPageStep(self.STEPS // 10)
         self.slider.setMinimumWidth(40)
-        self.box = _Value()
-        self.box.setObjectName(name)
-        self.box.setAccessibleName(text)
+        self.box = sized(named(_Value(), name, said=text), width=52)
         self.box.setDecimals(0 if step >= 1 else 2)
         self.box.setRange(low, high)
         self.box.setSingleStep(step)
@@ -218,11 +221,6 @@ class SliderValue(QWidget):
         self.box.valueChanged.connect(self._on_typed)
         self.box.setValue(value)
         self._on_typed(self.box.value())
-        self._fit()
-        theme.changes.theme_changed.connect(self._fit)
-
-    def _fit(self) -> None:
-        self.box.setFixedWidth(theme.px(52))
 
     def value(self) -> float:
         return self.box.value()
@@ -245,7 +243,5 @@ class SliderValue(QWidget):
             self.box.setValue(value)
 
     def _on_typed(self, value: float) -> None:
-        self.slider.blockSignals(True)
-        self.slider.setValue(self._place(value))
-        self.slider.blockSignals(False)
+        self.slider.show_place(self._place(value))
         self.value_changed.emit(value)

@@ -7,7 +7,7 @@ from PySide6.QtGui import QEnterEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QAbstractButton, QDockWidget, QFrame, QHBoxLayout, QSizePolicy, QWidget
 
 from app.ui import theme
-from app.ui.layouts import column, fill, panel
+from app.ui.layouts import column, fill, named, panel
 
 
 class _Close(QAbstractButton):
@@ -81,8 +81,7 @@ class Dock(QDockWidget):
 
     def __init__(self, name: str, title: str, content: QWidget, padding: int = 0) -> None:
         super().__init__(title)
-        self.setObjectName(name)
-        self.setAccessibleName(title)
+        named(self, name, said=title)
         strip = _Strip(title)
         strip.close_button.clicked.connect(self.close)
         self.setTitleBarWidget(strip)

@@ -46,17 +46,14 @@ def text_entry(kind: str, ending: str, text: Callable[[], str]) -> Entry:
 def table_entries(table: Callable[[], Table | None]) -> list[Entry]:
     """Markdown for a page, CSV for a spreadsheet, JSON for a script. `table` gives what is exported now."""
 
-    def said(form: Callable[[Table], str]) -> Callable[[], str]:
-        def text() -> str:
-            now = table()
-            return form(now) if now is not None else ""
-
-        return text
+    def text(form: Callable[[Table], str]) -> str:
+        now = table()
+        return form(now) if now is not None else ""
 
     return [
-        text_entry("Markdown", ".md", said(lambda now: now.markdown())),
-        text_entry("CSV", ".csv", said(lambda now: now.csv())),
-        text_entry("JSON", ".json", said(lambda now: now.json())),
+        text_entry("Markdown", ".md", lambda: text(lambda now: now.markdown())),
+        text_entry("CSV", ".csv", lambda: text(lambda now: now.csv())),
+        text_entry("JSON", ".json", lambda: text(lambda now: now.json())),
     ]
 
 

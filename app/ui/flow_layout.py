@@ -38,19 +38,17 @@ class Flow(QLayout):
         return self._place(QRect(0, 0, width, 0), move=False)
 
     def sizeHint(self) -> QSize:
-        margins = self.contentsMargins()
         shown = [item.sizeHint() for item in self._items if not item.isEmpty()]
         width = sum(size.width() for size in shown) + self.gap * max(0, len(shown) - 1)
         height = max((size.height() for size in shown), default=0)
-        return QSize(width, height) + QSize(margins.left() + margins.right(), margins.top() + margins.bottom())
+        return QSize(width, height).grownBy(self.contentsMargins())
 
     def minimumSize(self) -> QSize:
         size = QSize()
         for item in self._items:
             if not item.isEmpty():
                 size = size.expandedTo(item.minimumSize())
-        margins = self.contentsMargins()
-        return size + QSize(margins.left() + margins.right(), margins.top() + margins.bottom())
+        return size.grownBy(self.contentsMargins())
 
     def setGeometry(self, rect: QRect) -> None:
         super().setGeometry(rect)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QAbstractButton, QFrame, QHBoxLayout, QLabel, QSizePolicy, QWidget
 
-from app.ui.layouts import fill
+from app.ui.layouts import fill, named
 
 
 def set_role(widget: QWidget, role: str) -> None:
@@ -16,12 +16,7 @@ def set_role(widget: QWidget, role: str) -> None:
 
 
 def label(text: str, role: str, name: str = "") -> QLabel:
-    result = QLabel(text)
-    result.setProperty("role", role)
-    result.setTextFormat(Qt.TextFormat.PlainText)
-    if name:
-        result.setObjectName(name)
-    return result
+    return named(QLabel(text, textFormat=Qt.TextFormat.PlainText), name, role)
 
 
 class Note(QLabel):
@@ -29,8 +24,7 @@ class Note(QLabel):
 
     def __init__(self, name: str, role: str = "note") -> None:
         super().__init__()
-        self.setObjectName(name)
-        self.setProperty("role", role)
+        named(self, name, role)
         self.setWordWrap(True)
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)

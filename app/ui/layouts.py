@@ -68,8 +68,26 @@ class Scrolled(QScrollArea):
 W = TypeVar("W", bound=QWidget)
 
 
+def named(widget: W, name: str, role: str = "", *, said: str = "", tip: str = "") -> W:
+    """`name` for tests and styles, one of the style sheet's roles, `said` for screen readers."""
+    widget.setObjectName(name)
+    widget.setAccessibleName(said)
+    widget.setToolTip(tip)
+    if role:
+        widget.setProperty("role", role)
+    return widget
+
+
 def _with(widget: W, layout: QLayout, role: str) -> W:
     if role:
         widget.setProperty("role", role)
     widget.setLayout(layout)
     return widget
+
+
+def discard(layout: QLayout, *widgets: QWidget) -> None:
+    """Takes widgets out of a layout for good."""
+    for widget in widgets:
+        layout.removeWidget(widget)
+        widget.hide()
+        widget.deleteLater()

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QPoint, QSize, Qt, Signal
-from PySide6.QtGui import QHideEvent
+from PySide6.QtCore import QPoint, QSize, Qt
 from PySide6.QtWidgets import QLayout, QVBoxLayout, QWidget
 
 from app.ui import theme
-from app.ui.layouts import column, fill, panel
+from app.ui.layouts import column, fill, named, panel
 
 
 class Popover(QWidget):
     """Put controls into `column`."""
 
-    closed = Signal()
-
     def __init__(self, parent: QWidget, name: str, title: str, width: int = 300) -> None:
         super().__init__(parent, Qt.WindowType.Popup | Qt.WindowType.FramelessWindowHint)
-        self.setObjectName(name)
-        self.setAccessibleName(title)
+        named(self, name, said=title)
         self.setAttribute(Qt.WidgetAttribute.WA_TranslucentBackground)
         self._width = width
         self.column = column(spacing=8)
@@ -46,7 +42,3 @@ class Popover(QWidget):
         layout.activate()
         height = layout.heightForWidth(self.width()) if layout.hasHeightForWidth() else layout.sizeHint().height()
         self.resize(QSize(self.width(), height))
-
-    def hideEvent(self, event: QHideEvent) -> None:
-        super().hideEvent(event)
-        self.closed.emit()

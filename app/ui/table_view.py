@@ -12,6 +12,8 @@ from app.ui import theme
 from app.ui.column_model import ColumnModel, Index, Row
 from app.ui.font_face import Face, FontFace
 
+Elide = Qt.TextElideMode
+Said = tuple[str, QColor]  # words and their colour
 PAD, GAP = 6, 8  # pixels of the design: at the ends of a cell, and between its words
 
 
@@ -42,13 +44,7 @@ class Cells(QStyledItemDelegate, Generic[Row]):
         return box.center().y() + face.cap / 2
 
     def say_left(
-        self,
-        painter: QPainter,
-        box: QRectF,
-        words: str,
-        face: FontFace,
-        color: QColor,
-        mode: Qt.TextElideMode = Qt.TextElideMode.ElideRight,
+        self, painter: QPainter, box: QRectF, words: str, face: FontFace, color: QColor, mode: Elide = Elide.ElideRight
     ) -> None:
         """As many of the words as there is room for."""
         pad = theme.px(self.indent)
@@ -56,13 +52,7 @@ class Cells(QStyledItemDelegate, Generic[Row]):
         face.say(painter, box.left() + pad, self.baseline(box, face), shown, color)
 
     def say_right(
-        self,
-        painter: QPainter,
-        box: QRectF,
-        words: str,
-        face: FontFace,
-        color: QColor,
-        quiet: tuple[str, QColor] | None = None,
+        self, painter: QPainter, box: QRectF, words: str, face: FontFace, color: QColor, quiet: Said | None = None
     ) -> None:
         """The words at the right; before them, where there is room, quiet ones in their colour."""
         baseline, x = self.baseline(box, face), box.right() - theme.px(PAD) - face.width(words)

@@ -1,32 +1,57 @@
-"""Layouts whose margins and spacing follow the zoom."""
+"""Margins, spacing and sizes in pixels of the design, which follow the zoom."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeVar
 
 from PySide6.QtCore import QObject
-from PySide6.QtWidgets import QLayout
+from PySide6.QtWidgets import QLayout, QWidget
 
 from app.ui import theme
 from app.ui.layouts import NONE, Margins
 
 L = TypeVar("L", bound=QLayout)
+W = TypeVar("W", bound=QWidget)
 
 
 class _Zoomed(QObject):
-    def __init__(self, layout: QLayout, margins: Margins, spacing: int | None) -> None:
-        super().__init__(layout)
-        self._layout, self._margins, self._spacing = layout, margins, spacing
-        theme.changes.theme_changed.connect(self._apply)
-        self._apply()
+    """Applies lengths now and at every zoom, for as long as their owner is there."""
 
-    def _apply(self) -> None:
-        self._layout.setContentsMargins(*map(theme.px, self._margins))
-        if self._spacing is not None:
-            self._layout.setSpacing(theme.px(self._spacing))
+    def __init__(self, owner: QObject, apply: Callable[[], object]) -> None:
+        super().__init__(owner)
+        self._apply = apply
+        theme.changes.theme_changed.connect(self._on_theme)
+        apply()
+
+    def _on_theme(self) -> None:
+        self._apply()
 
 
 def zoomed(layout: L, margins: Margins = NONE, spacing: int | None = None) -> L:
     """The layout, its margins and spacing so many pixels of the design at whatever zoom."""
-    _Zoomed(layout, margins, spacing)
+
+    def apply() -> None:
+        layout.setContentsMargins(*map(theme.px, margins))
+        if spacing is not None:
+            layout.setSpacing(theme.px(spacing))
+
+    _Zoomed(layout, apply)
     return layout
+
+
+def sized(widget: W, *, width: int = 0, least_width: int = 0, least_height: int = 0, most_height: int = 0) -> W:
+    """The widget, so many pixels of the design large at whatever zoom; 0 leaves it to its contents."""
+
+    def apply() -> None:
+        if width:
+            widget.setFixedWidth(theme.px(width))
+        if least_width:
+            widget.setMinimumWidth(theme.px(least_width))
+        if least_height:
+            widget.setMinimumHeight(theme.px(least_height))
+        if most_height:
+            widget.setMaximumHeight(theme.px(most_height))
+
+    _Zoomed(widget, apply)
+    return widget

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 from PySide6.QtCore import QEvent, QModelIndex, QObject, QPersistentModelIndex, QPoint, QRect, QSize, Qt
 from PySide6.QtGui import QAction, QKeyEvent, QPainter, QStandardItem, QStandardItemModel
@@ -20,7 +21,7 @@ from PySide6.QtWidgets import (
 from app.ui import theme
 from app.ui.controls import line_edit
 from app.ui.labels import Hairline
-from app.ui.layouts import fill
+from app.ui.layouts import fill, named
 
 ACTION = Qt.ItemDataRole.UserRole + 1
 LINE, MOST_LINES = 32, 12
@@ -81,19 +82,14 @@ class CommandPalette(QFrame):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        self.setObjectName("command_palette")
-        self.setProperty("role", "popup")
-        self.setAccessibleName("Command palette")
+        named(self, "command_palette", "popup", said="Command palette")
         self._parent = parent
         self._actions: list[QAction] = []
         self._back: QWidget | None = None
         self.search = line_edit("palette_search", "Search actions", "What do you want to do?")
         self.search.setProperty("role", "search")
         self.model = QStandardItemModel(self)
-        self.list = QListView()
-        self.list.setObjectName("palette_list")
-        self.list.setProperty("role", "list")
-        self.list.setAccessibleName("Actions")
+        self.list = named(QListView(), "palette_list", "list", said="Actions")
         self.list.setModel(self.model)
         self.list.setItemDelegate(_Line(self.list))
         self.list.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
@@ -101,7 +97,7 @@ class CommandPalette(QFrame):
         self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         fill(QVBoxLayout(self), self.search, Hairline(), self.list, margins=(1, 1, 1, 4), spacing=0)
         self.search.textChanged.connect(self._filter)
-        self.search.returnPressed.connect(self._run_current)
+        self.search.returnPressed.connect(lambda: self._run(self.list.currentIndex()))
         self.search.installEventFilter(self)
         self.list.clicked.connect(self._run)
         self.hide()
@@ -132,13 +128,10 @@ class CommandPalette(QFrame):
             self._back = None
 
     def _filter(self, words: str) -> None:
-        scored = []
-        for i, action in enumerate(self._actions):
-            score = match_score(words.strip(), plain_name(action))
-            if score is not None:
-                scored.append((score, i, action))
+        scored = [(match_score(words.strip(), plain_name(action)), action) for action in self._actions]
+        found = [(score, action) for score, action in scored if score is not None]
         self.model.clear()
-        for _, _, action in sorted(scored, key=lambda entry: entry[:2]):
+        for _, action in sorted(found, key=itemgetter(0)):
             item = QStandardItem(plain_name(action))
             item.setData(action, ACTION)
             item.setEnabled(action.isEnabled())
@@ -156,9 +149,6 @@ class CommandPalette(QFrame):
                 self.list.setCurrentIndex(self.model.index(row, 0))
                 return
             row += by
-
-    def _run_current(self) -> None:
-        self._run(self.list.currentIndex())
 
     def _run(self, index: QModelIndex) -> None:
         action: QAction | None = index.data(ACTION)

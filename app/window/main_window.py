@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
+from PySide6.QtCore import QByteArray, QTimer, Signal
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QFileDialog, QMainWindow, QMenu, QStackedWidget, QWidget
+from PySide6.QtWidgets import QMainWindow, QMenu, QStackedWidget, QWidget
 
 from app import storage
 from app.play.page import PlayPage
@@ -15,6 +15,7 @@ from app.playback.bridge import Bridge
 from app.session.load_progress import LoadStatus
 from app.session.recent_models import RecentModels
 from app.session.session import LEASED_WORDS, Session, SessionState
+from app.ui.ask_path import ask_path
 from app.ui.banner import Banner
 from app.ui.layouts import column, held
 from app.window.actions import WindowActions
@@ -97,7 +98,8 @@ class MainWindow(QMainWindow):
     # -- actions --------------------------------------------------------------------------------------------------
 
     def _make_actions(self) -> None:
-        composer, model, add = self.page.composer, self.page.model, self.window_actions.add
+        session, composer, model = self.session, self.page.composer, self.page.model
+        add = self.window_actions.add
         for own in (composer.send_action, composer.stop_action):
             self.page.addAction(own)  # the keys of a page are for the page on show
             self.commands.append(own)
@@ -112,8 +114,8 @@ class MainWindow(QMainWindow):
         self.live_action.setEnabled(False)
         add("Open a model folder …", model.choose_folder)
         add("Take prompts from a file …", composer.choose_file)
-        add("Load the demo model", self._on_demo)
-        self.unload_action = add("Unload the model", self._on_unload)
+        add("Load the demo model", lambda: session.start(session.load(ModelSpec("demo"), session.config)))
+        self.unload_action = add("Unload the model", lambda: session.start(session.unload()))
         add("Write a prompt", composer.prompt.setFocus, "Ctrl+L")
         self.window_actions.add_appearance()
         self.inside_action = add("See inside: all panels at once", self._on_inside, "Ctrl+I")
@@ -142,10 +144,10 @@ class MainWindow(QMainWindow):
 
     def _connect(self) -> None:
         session = self.session
-        session.busy = lambda: self.bridge.busy and self.runs.path is None  # a saved run may have ended in its midst
+        session.requests = self.runs
         session.state_changed.connect(self._on_state)
         session.load_progressed.connect(self._on_progress)
-        session.model_loaded.connect(self._on_model_loaded)
+        session.model_loaded.connect(lambda card: self.recents.add(session.spec))
         session.load_failed.connect(self._on_load_failed)
         session.trace_changed.connect(self._on_trace)
         session.config_changed.connect(self._say_state)
@@ -229,12 +231,9 @@ class MainWindow(QMainWindow):
         if self.compare is not None and self.compare.isVisible():
             self.compare.setup.choose_file()
             return
-        dialog = QFileDialog(self, "Open a model (its config.json), a run or a file of prompts")
-        known = f"Models, runs and prompts (config.json *{RUN_SUFFIX} *.txt *.text *.md)"
-        dialog.setNameFilters([known, "All files (*)"])
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.fileSelected.connect(self.open_path)
-        dialog.open()
+        title = "Open a model (its config.json), a run or a file of prompts"
+        filters = f"Models, runs and prompts (config.json *{RUN_SUFFIX} *.txt *.text *.md)", "All files (*)"
+        ask_path(self, "open_dialog", title, Path(), self.open_path, filters)
 
     def _on_run_opened(self) -> None:
         self.live_action.setEnabled(True)
@@ -268,21 +267,12 @@ class MainWindow(QMainWindow):
         self.show_page(MODELS)
         self._build_models().start_search()
 
-    def _on_model_loaded(self, card: ModelCard) -> None:
-        self.recents.add(self.session.spec)
-
     def _on_loaded_from_models(self, card: ModelCard) -> None:
         """Who loads a model there wants to use it."""
         self.show_page(PLAY)
         where = "GPU" if card.device.startswith("cuda") else "CPU"
         words = f"{held_words(card)} on the {where}. Ctrl+3 is the way back."
         self.banner.tell("info", f"{model_words(card.source)} is loaded", words)
-
-    def _on_demo(self) -> None:
-        self.session.start(self.session.load(ModelSpec("demo"), self.session.config))
-
-    def _on_unload(self) -> None:
-        self.session.start(self.session.unload())
 
     def _on_state(self, state: SessionState) -> None:
         self.unload_action.setEnabled(state in (SessionState.READY, SessionState.DIED))

@@ -105,7 +105,7 @@ async def _race(window: MainWindow, problems: list[str], choice: RaceChoice, fol
     assert page is not None
     race = page.race
     page.setup.take(choice)
-    race.refused.connect(lambda refused: problems.append(refused.words))
+    race.refused.connect(lambda words, requests_run: problems.append(words))
     page.start()
 
     def half_way() -> bool:

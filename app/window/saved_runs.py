@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Qt, Signal
-from PySide6.QtWidgets import QFileDialog, QWidget
+from PySide6.QtCore import QObject, Signal
+from PySide6.QtWidgets import QWidget
 
 from app import storage
 from app.playback.bridge import Bridge
@@ -14,6 +14,7 @@ from app.session.engine_lease import Report
 from app.session.load_progress import LoadStatus
 from app.session.long_work import LongWork, Outcome
 from app.session.session import Session, SessionState
+from app.ui.ask_path import ask_path
 from app.ui.banner import Banner
 from app.words import sentence
 from engine import InvalidInput, Trace, load_trace
@@ -47,18 +48,19 @@ class SavedRuns(QObject):
     def reading(self) -> bool:
         return self._work is not None
 
+    @property
+    def running(self) -> bool:
+        """Whether requests of the engine run: a saved run may have ended in the midst of its own."""
+        return self.path is None and self._bridge.busy
+
     def ask(self, parent: QWidget) -> None:
         """Lets a person choose one."""
-        dialog = QFileDialog(parent, "Open a saved run", str(storage.runs()))
-        dialog.setObjectName("run_dialog")
-        dialog.setNameFilters([f"Runs (*{RUN_SUFFIX})", "All files (*)"])
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.fileSelected.connect(lambda path: self.open(Path(path)))
-        dialog.open()
+        filters = f"Runs (*{RUN_SUFFIX})", "All files (*)"
+        ask_path(parent, "run_dialog", "Open a saved run", storage.runs(), lambda path: self.open(Path(path)), filters)
 
     def open(self, path: Path) -> None:
         """Reads a run and shows it; one that is being read is given up. Not while requests run."""
-        if self._session.state is SessionState.LEASED or (self.path is None and self._bridge.busy):
+        if self._session.state is SessionState.LEASED or self.running:
             words, stop = "A saved run can be shown when they are done.", ("Stop them", self._session.stop)
             self._banner.tell("warning", "Requests are running", words, action=stop)
             return

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QButtonGroup, QFrame, QHBoxLayout, QMenu, QToolBut
 
 from app.ui.controls import button
 from app.ui.labels import label
-from app.ui.layouts import fill
+from app.ui.layouts import fill, named
 from app.ui.line import Line
 from app.ui.painted import Painted
 
@@ -39,8 +39,7 @@ class TopBar(QFrame):
 
     def __init__(self, menu: QMenu, pages: Sequence[tuple[str, str]]) -> None:
         super().__init__()
-        self.setObjectName("top_bar")
-        self.setProperty("role", "bar")
+        named(self, "top_bar", "bar")
         self.pages = QButtonGroup(self)
         for i, (name, key) in enumerate(pages):
             tip = f"{name} ({key})"
@@ -50,10 +49,8 @@ class TopBar(QFrame):
         self.status = Line("status_text", Qt.AlignmentFlag.AlignHCenter)
         words = "Search actions    Ctrl Shift P"
         self.search = button("search_actions", words, role="search", said="Search actions")
-        self.menu_button = QToolButton()
-        self.menu_button.setObjectName("menu_button")
+        self.menu_button = named(QToolButton(), "menu_button", said="Menu")
         self.menu_button.setText("Menu")
-        self.menu_button.setAccessibleName("Menu")
         self.menu_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self.menu_button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.menu_button.setMenu(menu)

@@ -96,11 +96,8 @@ class LaneFigures(Painted):
         taken = self.small.width(done)
         baseline, thick = self.height() - self.small.descent - 1, px(5)
         if compact:
-            left, wide, top = (
-                self.width() - taken,
-                self.width() - taken - px(12),
-                baseline - self.small.middle - thick / 2,
-            )
+            left = self.width() - taken
+            wide, top = left - px(12), baseline - self.small.middle - thick / 2
         else:
             left, wide, top = 0.0, self.width(), self.height() - round(self.small.height) - gap - thick
         self.small.say(painter, left, baseline, done, t.bad if self._figures.failed else t.secondary)

@@ -13,7 +13,7 @@ from app.ui import theme
 from app.ui.controls import button
 from app.ui.flow_layout import Flow
 from app.ui.labels import label
-from app.ui.layouts import row
+from app.ui.layouts import discard, named, row
 from engine.compare import lane_names
 
 MIME = "application/x-batchscope-lane"
@@ -27,7 +27,6 @@ class _Name(QPushButton):
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
-        self.setProperty("role", "chip")
         self._pressed: QPointF | None = None
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
@@ -54,18 +53,12 @@ class _Name(QPushButton):
 class LaneChip(QFrame):
     def __init__(self, index: int, name: str, removable: bool) -> None:
         super().__init__()
-        self.setObjectName(f"lane_chip_{index}")
-        self.setProperty("role", "chip")
+        named(self, f"lane_chip_{index}", "chip")
         self.index = index
-        self.name = _Name(name)
-        self.name.setObjectName(f"lane_{index}")
-        self.name.setAccessibleName(f"Lane {index + 1}: {name}")
-        self.name.setToolTip(f"Change {name}; drag it, or press Alt with an arrow key, to move it")
-        self.cross = QToolButton()
-        self.cross.setObjectName(f"lane_{index}_remove")
+        tip = f"Change {name}; drag it, or press Alt with an arrow key, to move it"
+        self.name = named(_Name(name), f"lane_{index}", "chip", said=f"Lane {index + 1}: {name}", tip=tip)
+        self.cross = named(QToolButton(), f"lane_{index}_remove", said=f"Remove {name}", tip=f"Remove {name}")
         self.cross.setText("×")
-        self.cross.setAccessibleName(f"Remove {name}")
-        self.cross.setToolTip(f"Remove {name}")
         self.cross.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         margins = (theme.px(10), 0, theme.px(3 if removable else 10), 0)
         self.setLayout(row(LaneMark(index), self.name, self.cross, margins=margins, spacing=theme.px(4)))
@@ -150,10 +143,7 @@ class LanePicker(QWidget):
         self._take((*self.lanes[:i], choice, *self.lanes[i + 1 :]))
 
     def _show(self) -> None:
-        for chip in self.chips:
-            self._flow.removeWidget(chip)
-            chip.hide()
-            chip.deleteLater()
+        discard(self._flow, *self.chips)
         self._flow.removeWidget(self.add)
         names = lane_names([c.lane for c in self.lanes])
         self.chips = [LaneChip(i, name, len(names) > 1) for i, name in enumerate(names)]

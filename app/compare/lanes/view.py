@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-import numpy as np
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QSizePolicy, QStackedWidget
@@ -18,14 +17,15 @@ from app.compare.race.session import LaneShow, LaneState
 from app.inside.on_demand import InsightPlace
 from app.inside.panel import Insight
 from app.inside.timeline.slots import Timeline
-from app.playback.touched import touched_by
+from app.playback.player import touched_by
 from app.ui import theme
 from app.ui.labels import Note, label, set_role
-from app.ui.layouts import column, row
+from app.ui.layouts import column, named, row
 from app.ui.line import Line
+from app.ui.zoomed import sized
 from app.words import duration, held_words, model_words, sentence
 from engine.config import SCHEMES
-from engine.trace import Column, Notice, Record, Step
+from engine.trace import Notice, Record, Step
 
 if TYPE_CHECKING:
     from app.compare.race.session import RaceSession
@@ -44,9 +44,7 @@ class LaneView(QFrame):
     def __init__(self, show: LaneShow, race: RaceSession) -> None:
         super().__init__()
         self.lane, self._race = show, race
-        self.setObjectName(f"lane_view_{show.index}")
-        self.setProperty("role", "panel")
-        self.setAccessibleName(show.name)
+        sized(named(self, f"lane_view_{show.index}", "panel", said=show.name), least_height=136)
         self.tally = LaneTally()
         self.figures = Figures()
         self._places: dict[str, InsightPlace] = {}
@@ -56,7 +54,6 @@ class LaneView(QFrame):
         self.sentence = Line("lane_sentence")
         self._say_what()
         self.status = label("", "secondary", "lane_status")
-        self._told, self._steps = 0, Column(np.int64)  # records told, and which of them are steps
         self._notice = ""  # what the lane's trace told a person to know last
         self.timeline = Timeline(step_reader=self._step_at)
         self.timeline.empty_text = ""
@@ -75,8 +72,6 @@ class LaneView(QFrame):
         self._timer = QTimer(self, interval=FIGURES_MS)
         self._timer.timeout.connect(self._tell)
         self._timer.start()
-        theme.changes.theme_changed.connect(self._on_theme)
-        self._on_theme()
         self._on_rewound()
         self._on_changed()
         self._tell()
@@ -115,10 +110,10 @@ class LaneView(QFrame):
         self.timeline.set_cursor(cursor)
         self.lane.scope.show_at(inf if cursor is None else (self.lane.playback.origin or 0.0) + cursor)
         if live:
-            self._say(f"running {clock:.1f} s" + self._repeat())
+            self.status.setText(f"running {clock:.1f} s" + self._repeat())
         elif self.lane.state in (LaneState.DONE, LaneState.STOPPED) and self.lane.span:
             word = "done in" if self.lane.state is LaneState.DONE else "stopped after"
-            self._say(f"{word} {duration(self.lane.span)}" if ended else f"replay {clock:.1f} s")
+            self.status.setText(f"{word} {duration(self.lane.span)}" if ended else f"replay {clock:.1f} s")
         return cursor
 
     def set_span(self, span: float) -> None:
@@ -168,25 +163,20 @@ class LaneView(QFrame):
             race.seek(race.longest if moment == inf else moment - (self.lane.playback.origin or 0.0))
 
     def _on_trace(self) -> None:
-        self._told, self._steps, self._notice = 0, Column(np.int64), ""
+        self._notice = ""
         self.timeline.clear()
         self._say_what()
 
     def _on_recorded(self, records: list[Record]) -> None:
-        for place, record in enumerate(records, self._told):
-            match record:
-                case Step():
-                    self._steps.append(place)
-                case Notice(level="warning" | "error"):
-                    self._notice = sentence(record.text)
-                    self._on_changed()
-                case _:
-                    pass
-        self._told += len(records)
+        for record in records:
+            if isinstance(record, Notice) and record.level in ("warning", "error"):
+                self._notice = sentence(record.text)
+                self._on_changed()
         self.timeline.feed(records, self.lane.playback.origin or 0.0)
 
     def _step_at(self, place: int) -> Step:
-        step = self.lane.playback.trace.records[int(self._steps.values[place])]
+        records = self.lane.playback.trace.records
+        step = records[records.step_places[place]]
         assert isinstance(step, Step)
         return step
 
@@ -197,9 +187,7 @@ class LaneView(QFrame):
 
     def _on_arrived(self, records: list[Record]) -> None:
         self.tally.feed(records)
-        touched = touched_by(records)
-        if touched:
-            self.strip.touch(touched)
+        self.strip.touch(touched_by(records))
         self._stale = True
 
     def _on_changed(self) -> None:
@@ -212,17 +200,13 @@ class LaneView(QFrame):
         set_role(self.status, "error" if failed else "secondary")
         match lane.state:
             case LaneState.LOADING if lane.load is not None:
-                self._say(f"loading the model · {lane.load.words}")
+                self.status.setText(f"loading the model · {lane.load.words}")
             case LaneState.RUNNING:
-                self._say("running" + self._repeat())
+                self.status.setText("running" + self._repeat())
             case LaneState.DONE:
-                self._say(f"done in {duration(lane.span)}")
+                self.status.setText(f"done in {duration(lane.span)}")
             case _:
-                self._say(lane.state.value)
-
-    def _say(self, words: str) -> None:
-        if words != self.status.text():
-            self.status.setText(words)
+                self.status.setText(lane.state.value)
 
     def _tell(self) -> None:
         """Figures and ratio, ten times a second at most."""
@@ -246,6 +230,3 @@ class LaneView(QFrame):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._show_strip()
-
-    def _on_theme(self) -> None:
-        self.setMinimumHeight(theme.px(136))

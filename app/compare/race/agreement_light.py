@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QLabel, QPushButton, QWidget
 
 from app.ui import theme
 from app.ui.labels import Heading, label
-from app.ui.layouts import Scrolled, column
+from app.ui.layouts import Scrolled, column, named
 from app.ui.popover import Popover
 from engine.compare import NEAR_TIE, Agreement, Parting, Verdict
 
@@ -58,10 +58,9 @@ class AgreementLight(QPushButton):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setObjectName("agreement_light")
-        self.setProperty("role", "light")
+        tip = "The first token in which each request differs from the first lane"
+        named(self, "agreement_light", "light", tip=tip)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
-        self.setToolTip("The first token in which each request differs from the first lane")
         self._names: Sequence[str] = ()
         self._agreements: Sequence[Agreement | None] = ()
         self._verdict: Verdict | None = None

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from PySide6.QtCore import QTimer
 from PySide6.QtGui import QHideEvent, QShowEvent
-from PySide6.QtWidgets import QWidget
 
 from app.compare.race.chart import RaceChart, RaceLane
 from app.compare.race.curves import QUEUE, TOKENS, CurveChart
@@ -22,8 +21,8 @@ TICK_MS = 33  # one chart a tick: each of four is drawn eight times a second
 class RaceCharts(SideBySide):
     """The four charts side by side."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__("race_charts", parent)
+    def __init__(self) -> None:
+        super().__init__("race_charts")
         self._lanes: list[RaceLane] = []
         self.tokens = CurveChart("race_tokens", TOKENS, self._lanes)
         self.ttft = StripChart("race_ttft", TTFT, self._lanes)

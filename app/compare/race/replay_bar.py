@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFrame, QSlider
+from PySide6.QtWidgets import QFrame
 
 from app.compare.race.session import SPEEDS, RaceSession
 from app.inside.panel import INSIGHTS
 from app.session.lessee import Phase
-from app.ui import theme
-from app.ui.controls import DropDown, button
+from app.ui.controls import DropDown, Slider, button
 from app.ui.labels import label
-from app.ui.layouts import row
+from app.ui.layouts import named, row
+from app.ui.zoomed import sized
 
 STEPS = 1000
 
@@ -23,17 +23,12 @@ class ReplayBar(QFrame):
 
     def __init__(self, race: RaceSession) -> None:
         super().__init__()
-        self.setObjectName("replay_bar")
-        self.setProperty("role", "panel")
+        named(self, "replay_bar", "panel")
         self._race = race
         tip = "Play all lanes together from the start (Space)"
-        self.button = button("replay_button", "▶  Replay", race.toggle, tip=tip)
-        self.slider = QSlider(Qt.Orientation.Horizontal)
-        self.slider.setObjectName("replay_slider")
-        self.slider.setAccessibleName("Moment of the replay")
-        self.slider.setRange(0, STEPS)
-        self.slider.setPageStep(STEPS // 20)
-        self.time = label("", "secondary", "replay_time")
+        self.button = sized(button("replay_button", "▶  Replay", race.toggle, tip=tip), width=104)
+        self.slider = Slider("replay_slider", "Moment of the replay", STEPS)
+        self.time = sized(label("", "secondary", "replay_time"), width=120)
         self.time.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         speeds = [(f"{speed:g} ×", speed) for speed in SPEEDS]
         self.speed = DropDown("replay_speed", speeds, "Speed of the replay")
@@ -48,13 +43,7 @@ class ReplayBar(QFrame):
         race.clock_moved.connect(self._on_clock)
         race.replay_changed.connect(self._on_replay)
         race.phase_changed.connect(self._on_phase)
-        theme.changes.theme_changed.connect(self._on_theme)
-        self._on_theme()
         self._on_phase(race.phase)
-
-    def _on_theme(self) -> None:
-        self.button.setFixedWidth(theme.px(104))
-        self.time.setFixedWidth(theme.px(120))
 
     def _on_phase(self, phase: Phase) -> None:
         over = phase in (Phase.ENDING, Phase.OVER)
@@ -66,9 +55,7 @@ class ReplayBar(QFrame):
     def _on_clock(self, clock: float) -> None:
         longest = max(self._race.longest, clock)
         self.time.setText(f"{clock:.1f} of {longest:.1f} s")
-        self.slider.blockSignals(True)
-        self.slider.setValue(round(STEPS * clock / longest) if longest else 0)
-        self.slider.blockSignals(False)
+        self.slider.show_place(round(STEPS * clock / longest) if longest else 0)
 
     def _on_slid(self, step: int) -> None:
         self._race.pause()

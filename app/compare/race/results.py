@@ -13,7 +13,7 @@ from app.ui import theme
 from app.ui.column_model import ACROSS, Column, ColumnModel, Role
 from app.ui.controls import button
 from app.ui.labels import Heading, label
-from app.ui.layouts import column
+from app.ui.layouts import column, named
 from app.ui.table_view import Cells, TableView
 from engine.compare import Comparison, MeasureRow
 
@@ -91,8 +91,7 @@ class ResultTable(QFrame):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setObjectName("result_panel")
-        self.setProperty("role", "panel")
+        named(self, "result_panel", "panel")
         self._report: Report | None = None
         self.model = ResultModel()
         self.table = TableView("result_table", "Result", self.model, ResultCells(self.model), LINE)
@@ -134,8 +133,7 @@ class ResultTable(QFrame):
     def _stretch(self) -> None:
         """Columns as wide as what is in them, the first takes what is left; the panel as wide as all of them."""
         header, columns = self.table.horizontalHeader(), self.model.columnCount()
-        for i in range(columns):
-            header.setSectionResizeMode(i, QHeaderView.ResizeMode.Fixed)
+        header.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         name = theme.px(LONGEST_NAME)
         widths = [max(self.table.sizeHintForColumn(i), min(header.sectionSizeHint(i), name)) for i in range(columns)]
         for i, width in enumerate(widths):

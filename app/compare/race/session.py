@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from math import inf
 from time import perf_counter
 
@@ -204,14 +205,11 @@ class RaceSession(Lessee):
 
     async def _keep_traces(self) -> None:
         """Writes finished lanes as run files, as the Play page's runs are; a full disk costs only the file."""
-
-        def write(lane: LaneShow, trace: Trace) -> None:
-            save_trace(trace, storage.new_run_file(f"{lane.lane.spec.source} {lane.name}"))
-
         for lane in self.lanes:
             for trace in lane.traces.values():
                 try:
-                    await self._session.off_thread(lambda lane=lane, trace=trace: write(lane, trace))  # type: ignore[misc]
+                    file = storage.new_run_file(f"{lane.lane.spec.source} {lane.name}")
+                    await self._session.off_thread(partial(save_trace, trace, file))
                 except InvalidInput as error:
                     self._session.notice_raised.emit(str(error))
                     return

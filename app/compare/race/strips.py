@@ -45,17 +45,13 @@ ITL = Dots(
 
 
 class StripChart(RaceChart):
-    """A strip of dots a lane, one dot a value, with ticks at the median and the 95th percentile."""
+    """A strip of dots a lane, one dot a value, with ticks at the median and the 95th percentile. `logarithmic`: equal
+    distances are equal ratios."""
 
     def __init__(self, name: str, dots: Dots, lanes: Sequence[RaceLane], *, logarithmic: bool = False) -> None:
         super().__init__(name, dots.title, dots.formula, lanes)
         self._dots, self.logarithmic = dots, logarithmic
         self._middles: WeakKeyDictionary[LaneSeries, tuple[int, Array]] = WeakKeyDictionary()
-
-    def set_logarithmic(self, on: bool) -> None:
-        """Whether equal distances are equal ratios."""
-        self.logarithmic = on
-        self.update()
 
     def values(self, lane: RaceLane) -> Array:
         return lane.seen(*self._dots.columns(lane.series))

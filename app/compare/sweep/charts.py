@@ -12,7 +12,6 @@ from operator import attrgetter
 import numpy as np
 from PySide6.QtCore import QLineF, QPointF, QRectF, QSizeF, Qt
 from PySide6.QtGui import QPainter, QPen
-from PySide6.QtWidgets import QWidget
 
 from app.plot.colors import lane_color
 from app.plot.plot import Plot, draw_line, draw_mark
@@ -182,9 +181,8 @@ class SizePlot(SweepPlot):
         height = (area.bottom() - top - px(14)) / 2 - caption
         for i, (name, said) in enumerate(sides):
             plot = QRectF(left, top + caption + i * (height + caption + px(14)), area.right() - left, max(1.0, height))
-            self.tiny.say(
-                painter, left, plot.top() - caption + self.tiny.ascent - px(2), said, theme.current().secondary
-            )
+            baseline = plot.top() - caption + self.tiny.ascent - px(2)
+            self.tiny.say(painter, left, baseline, said, theme.current().secondary)
             self.side(painter, plot, words[i])
             inner = plot.adjusted(px(8), px(4), -px(8), 0)
             self.foot(painter, plot.left(), plot.right(), plot.bottom(), self._ticks(plot, inner) if i else [])
@@ -244,8 +242,8 @@ class CostPlot(SweepPlot):
 class SweepChart(SideBySide):
     """Both plots side by side."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__("sweep_chart", parent)
+    def __init__(self) -> None:
+        super().__init__("sweep_chart")
         self.sizes, self.cost = SizePlot("sweep_sizes"), CostPlot("sweep_cost")
         self.add(self.sizes, self.cost)
 

@@ -6,21 +6,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QGridLayout, QHeaderView, QProgressBar, QSizePolicy, QWidget
+from PySide6.QtWidgets import QGridLayout, QHeaderView, QSizePolicy, QWidget
 
 from app.compare.choice import RaceChoice
 from app.compare.lanes.mark import LaneMark
 from app.compare.sweep.charts import SweepChart, SweptPoint
 from app.compare.sweep.session import SweepSession
 from app.session.lessee import Phase
-from app.ui import theme
 from app.ui.column_model import ColumnModel
 from app.ui.controls import DropDown, line_edit
 from app.ui.fact_table import cell_column
 from app.ui.facts import Cell
 from app.ui.labels import Heading, label
-from app.ui.layouts import Scrolled, column, held, panel, row
+from app.ui.layouts import Scrolled, column, discard, fill, held, panel, row
+from app.ui.progress import Progress
 from app.ui.table_view import TableView
+from app.ui.zoomed import sized
 from app.words import sentence
 from engine.compare import SweepOutcome, SweepResult
 from engine.trace import MEASURES, Measure
@@ -28,6 +29,13 @@ from engine.trace import MEASURES, Measure
 MEASURED = ("output_throughput", "average_latency", "ttft.p99", "tpot.p99", "itl.p99", "e2e.p99")
 EMPTY_WORDS = "Each lane at every batch size: where more batching stops paying, and what to take."
 LINE = 24
+SETTINGS = {  # whether they are rates: what they are
+    False: (
+        "Batch sizes",
+        "How many requests run at once, with commas between them; the lanes' own sizes are not used",
+    ),
+    True: ("Requests a second", "Requests a second, with commas between them; each lane keeps its own batch size"),
+}
 
 
 class SweepModel(ColumnModel[Sequence[Cell]]):
@@ -65,19 +73,18 @@ class SweepPanel(QWidget):
         self.setObjectName("sweep_panel")
         self._sweep = sweep
         self._showing = False
-        self.by = DropDown("sweep_by", [("batch sizes", False), ("request rates", True)], "What is swept")
-        self.settings = line_edit("sweep_settings")
+        kinds = [("batch sizes", False), ("request rates", True)]
+        self.by = sized(DropDown("sweep_by", kinds, "What is swept"), least_width=136)
+        self.settings = sized(line_edit("sweep_settings"), width=220)
         self.status = label(EMPTY_WORDS, "secondary", "sweep_status")
         self.status.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
-        self.progress = QProgressBar()
-        self.progress.setObjectName("sweep_progress")
-        self.progress.setAccessibleName("Points of the sweep")
-        self.progress.setTextVisible(False)
-        self.chart = SweepChart()
+        self.progress = Progress("sweep_progress", "Points of the sweep")
+        self.chart = sized(SweepChart(), least_height=280)
         self.model = SweepModel()
         self.table = TableView("sweep_table", "Points of the sweep", self.model, None, LINE)
         self.table.setSelectionMode(TableView.SelectionMode.NoSelection)
         self.table.horizontalHeader().setSectionsClickable(False)
+        sized(self.table, least_height=160)
         self._lay_out()
         self.by.currentIndexChanged.connect(self._on_by)
         self.settings.editingFinished.connect(self._on_edited)
@@ -85,9 +92,7 @@ class SweepPanel(QWidget):
         sweep.measured.connect(self._on_measured)
         sweep.progressed.connect(self._on_progress)
         sweep.phase_changed.connect(self._on_phase)
-        theme.changes.theme_changed.connect(self._on_theme)
-        self._sizes, self._rates = "", ""
-        self._on_theme()
+        self._typed = {False: "", True: ""}  # whether the settings are rates
         self._on_measured()
 
     def _lay_out(self) -> None:
@@ -101,6 +106,7 @@ class SweepPanel(QWidget):
         head.addWidget(self.progress, 1, 0, 1, len(line))
         head.setColumnStretch(3, 1)
         self._advice = column(spacing=6)
+        self._advised: list[QWidget] = []
         advice = column(Heading("What to take"), self._advice, margins=(12, 10, 12, 10), spacing=6)
         points = column(Heading("Points"), self.table, margins=(12, 10, 12, 8), spacing=4)
         self._advice_panel, self._points_panel = panel(advice), panel(points)
@@ -113,24 +119,20 @@ class SweepPanel(QWidget):
 
     def show_choice(self, choice: RaceChoice) -> None:
         self._showing = True
-        self._sizes, self._rates = choice.sizes, choice.rates
+        self._typed = {False: choice.sizes, True: choice.rates}
         self.by.set_value(choice.by_rate)
         self._show_settings()
         self._showing = False
 
     def applied(self, choice: RaceChoice) -> RaceChoice:
         """The choice with this sweep."""
-        return replace(choice, by_rate=bool(self.by.currentData()), sizes=self._sizes, rates=self._rates)
+        return replace(choice, by_rate=self.by.currentData(), sizes=self._typed[False], rates=self._typed[True])
 
     def _show_settings(self) -> None:
-        by_rate = self.by.currentData()
-        self.settings.setText(self._rates if by_rate else self._sizes)
-        self.settings.setAccessibleName("Requests a second" if by_rate else "Batch sizes")
-        self.settings.setToolTip(
-            "Requests a second, with commas between them; each lane keeps its own batch size"
-            if by_rate
-            else "How many requests run at once, with commas between them; the lanes' own sizes are not used"
-        )
+        said, tip = SETTINGS[self.by.currentData()]
+        self.settings.setText(self._typed[self.by.currentData()])
+        self.settings.setAccessibleName(said)
+        self.settings.setToolTip(tip)
 
     def _on_by(self) -> None:
         self._show_settings()
@@ -138,10 +140,7 @@ class SweepPanel(QWidget):
             self.edited.emit()
 
     def _on_edited(self) -> None:
-        if self.by.currentData():
-            self._rates = self.settings.text()
-        else:
-            self._sizes = self.settings.text()
+        self._typed[self.by.currentData()] = self.settings.text()
         self.edited.emit()
 
     # -- what was measured ----------------------------------------------------------------------------------------
@@ -159,23 +158,19 @@ class SweepPanel(QWidget):
         elif not words:
             stopped = result is not None and result.cancelled and not sweep.busy
             words = f"{'stopped: ' if stopped else ''}{sweep.done} of {sweep.points} points"
-        if words != self.status.text():
-            self.status.setText(words)
-            self.status.setToolTip(words)
+        self.status.setText(words)
+        self.status.setToolTip(words)
         self.progress.setVisible(result is not None)
-        self.progress.setRange(0, max(1, sweep.points))
-        self.progress.setValue(sweep.done)
+        self.progress.show_share(sweep.done, max(1, sweep.points))
 
     def _on_measured(self) -> None:
         result = self._sweep.result
         final = not self._sweep.running
         self.model.show(result, final)
         header = self.table.horizontalHeader()
-        for i in range(self.model.columnCount()):
-            last = i == self.model.columnCount() - 1
-            header.setSectionResizeMode(
-                i, QHeaderView.ResizeMode.Stretch if last else QHeaderView.ResizeMode.ResizeToContents
-            )
+        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        if header.count():
+            header.setSectionResizeMode(header.count() - 1, QHeaderView.ResizeMode.Stretch)
         shown = result is not None
         for widget in (self.chart, self._points_panel):
             widget.setVisible(shown)
@@ -187,23 +182,15 @@ class SweepPanel(QWidget):
         self._on_progress()
 
     def _show_advice(self, result: SweepResult) -> None:
-        while (item := self._advice.takeAt(0)) is not None:
-            line = item.widget()
-            if line is not None:
-                line.hide()
-                line.deleteLater()
+        discard(self._advice, *self._advised)
+        self._advised = []
         for i, name in enumerate(result.names):
             advice = result.recommend(i)
             reason = advice.reason if result.by_rate or advice.outcome is None else f"batch {advice.reason}"
             words = label(sentence(reason) + ".", "secondary", f"sweep_advice_{i}")
             words.setWordWrap(True)
-            self._advice.addWidget(held(row(LaneMark(i), label(name, "title"), (words, 1), spacing=8)))
-
-    def _on_theme(self) -> None:
-        self.by.setMinimumWidth(theme.px(136))
-        self.settings.setFixedWidth(theme.px(220))
-        self.chart.setMinimumHeight(theme.px(280))
-        self.table.setMinimumHeight(theme.px(160))
+            self._advised.append(held(row(LaneMark(i), label(name, "title"), (words, 1), spacing=8)))
+        fill(self._advice, *self._advised)
 
 
 def latency_of(result: SweepResult) -> str:

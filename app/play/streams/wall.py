@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QToolButton, QWidget
 from app.play.streams.cards import StreamCards
 from app.play.streams.tally import StreamTally
 from app.playback.bridge import Bridge
-from app.playback.touched import touched_by
+from app.playback.player import touched_by
 from app.ui import theme
 from app.ui.labels import label
 from app.ui.layouts import column, row

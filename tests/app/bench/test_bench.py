@@ -14,7 +14,7 @@ from pytestqt.qtbot import QtBot
 from app.bench.frames import FrameMeter, Replayer
 from app.bench.run import render
 from app.bench.synthetic import synthetic_trace
-from app.bench.timeline import MODES, SLOTS, ZOOMS, lane_of, row_steps, timeline_frames
+from app.bench.timeline import MODES, SLOTS, ZOOMS, lane_of, timeline_frames
 from app.playback.bridge import Bridge
 from engine.trace import Step, time_of
 
@@ -65,7 +65,8 @@ def test_the_timeline_is_measured_on_lanes_of_so_many_rows(qtbot: QtBot) -> None
     assert 0 < figures["p50_ms"] <= figures["p95_ms"] <= figures["p99_ms"] <= figures["max_ms"]
     assert figures["feed_us"] > 0
     for mode in MODES:
-        assert 0 <= row_steps(lane_of(mode, 3000)) - 3000 < SLOTS
+        rows = sum(record.rows for record in lane_of(mode, 3000) if isinstance(record, Step))
+        assert 0 <= rows - 3000 < SLOTS
 
 
 def test_the_window_tells_its_first_paint_and_has_no_torch(own_settings: Path) -> None:

@@ -82,6 +82,7 @@ def test_a_large_pool_keeps_the_blocks_of_finished_requests_until_their_room_is_
         for event, block in zip(step.block_event.tolist(), step.block.tolist(), strict=True):
             if event == BlockEvent.TAKEN:
                 evicted += block in cached
+            if event in (BlockEvent.TAKEN, BlockEvent.SHARED):  # SHARED: by one that was preempted and is back
                 cached.discard(block)
                 owned.add(block)
             else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -99,7 +100,7 @@ def test_an_empty_session_is_empty_again(qtbot: QtBot, session: Session) -> None
 
 
 def test_nothing_is_lent_while_requests_run(qtbot: QtBot, session: Session) -> None:
-    session.busy = lambda: True
+    session.requests = SimpleNamespace(running=True)
     task = session.start(session.lease())
     qtbot.waitUntil(task.done)
     assert "Stop them first" in str(task.exception())

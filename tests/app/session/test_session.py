@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -98,7 +99,7 @@ def test_a_load_that_fails_says_why_and_the_next_one_works(qtbot: QtBot, session
 
 def test_a_load_that_fails_leaves_the_running_requests_untouched(qtbot: QtBot, loaded: Session, tmp_path: Path) -> None:
     card, config = loaded.card, loaded.config
-    loaded.busy = lambda: True
+    loaded.requests = SimpleNamespace(running=True)
     send(qtbot, loaded, *(chat("a fox", LONG) for _ in range(4)))
     (tmp_path / "config.json").write_text('{"model_type": "bloom"}', encoding="utf-8")
     for source in (str(tmp_path / "nothing"), str(tmp_path), "nobody"):
@@ -106,7 +107,7 @@ def test_a_load_that_fails_leaves_the_running_requests_untouched(qtbot: QtBot, l
             loaded.start(loaded.load(ModelSpec(source), EngineConfig(max_running=3)))
         assert failed.args[0]
         assert loaded.state is SessionState.READY
-    loaded.busy = lambda: False
+    loaded.requests = None
     assert (loaded.card, loaded.config) == (card, config)
     wait_for_the_end(qtbot, loaded, 4)
     assert {v.reason for v in views(loaded)} == {FinishReason.LENGTH}
@@ -171,7 +172,7 @@ def test_without_room_for_both_nothing_is_unloaded_while_requests_run(
 ) -> None:
     little_memory(monkeypatch, 1 << 20)
     before = doomed.engine_pid
-    doomed.busy = lambda: True
+    doomed.requests = SimpleNamespace(running=True)
     with qtbot.waitSignal(doomed.load_failed, timeout=WAIT) as failed:
         doomed.start(doomed.load(ModelSpec("demo-draft")))
     assert "stop the requests" in failed.args[0]
@@ -309,7 +310,7 @@ def test_requests_that_still_run_when_the_next_model_is_ready_end_with_a_word(qt
     wait_for_first_tokens(qtbot, doomed, 8)
     before = doomed.trace
     assert before is not None
-    doomed.busy = lambda: True  # those are short, and may be over before the model is there
+    doomed.requests = SimpleNamespace(running=True)  # those are short, and may be over before the model is there
     with qtbot.waitSignal(doomed.notice_raised, timeout=WAIT) as told:
         doomed.start(doomed.load(ModelSpec("demo-draft")))
     assert "have ended" in told.args[0]

@@ -113,9 +113,9 @@ def test_another_run_of_a_lane_forgets_the_last_even_with_as_many_values(charts:
 
 def test_a_ratio_axis_spreads_small_gaps(charts: RaceCharts) -> None:
     chart = charts.itl
-    chart.set_logarithmic(False)
+    chart.logarithmic = False
     plain = columns(chart, lane_color(1), 4)
-    chart.set_logarithmic(True)
+    chart.logarithmic = True
     spread = columns(chart, lane_color(1), 4)
     assert max(spread) - min(spread) > 1.2 * (sorted(plain)[len(plain) // 2] - min(plain))
     assert spread != plain

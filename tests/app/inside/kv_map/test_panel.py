@@ -26,6 +26,7 @@ from app.ui import theme
 from engine import Engine, EngineConfig, SamplingParams, Trace, Workload, load_trace, save_trace
 from engine.trace import Header, Step
 from engine.workloads import Arrival
+from tests.app.contrast import contrast
 from tests.app.inside.kv_map.plain_pool import PlainPool
 from tests.app.inside.kv_map.test_state import assert_equal, assert_tables
 
@@ -224,7 +225,7 @@ def test_a_block_is_filled_from_its_bottom_in_its_owners_colour(shown: Show, run
     assert not solid[0]
     assert solid[-1]
     assert sum(solid) / len(solid) == pytest.approx(int(state.filled[block]) / state.size, abs=0.12)
-    assert theme.contrast(image.pixelColor(middle, 1), own) > 1.5
+    assert contrast(image.pixelColor(middle, 1), own) > 1.5
     free = int(np.flatnonzero(state.owner == FREE)[0])
     ground = theme.over(theme.current().hairline, theme.current().panel)
     assert near(cell(panel, free).pixelColor(4, 4), ground)

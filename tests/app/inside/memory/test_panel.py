@@ -14,7 +14,7 @@ from PySide6.QtGui import QColor
 from pytestqt.qtbot import QtBot
 
 from app.bench.synthetic import header as synthetic_header
-from app.bench.synthetic import on_gpu, synthetic_trace
+from app.bench.synthetic import synthetic_trace
 from app.inside.memory import panel as memory_bill
 from app.inside.memory.panel import MemoryBill
 from app.inside.memory.pixels import stacked
@@ -25,6 +25,7 @@ from app.session.device_memory import device_bill
 from app.ui import theme
 from engine import Engine, EngineConfig, SamplingParams, Trace, load_trace, load_workload, measure, save_trace
 from engine.trace import Ended, FinishReason, Kind, KvShares, MemoryBreakdown, Step, Submitted, Telemetry
+from tests.app.made_up_gpu import on_gpu
 
 Show = Callable[..., MemoryBill]
 BATCHED = ("static", "sequential")

@@ -16,7 +16,7 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from pytestqt.qtbot import QtBot
 
-from app.bench.synthetic import on_gpu, synthetic_trace
+from app.bench.synthetic import synthetic_trace
 from app.inside.step.block_accounts import Change, account_words, block_words, totals
 from app.inside.step.history import StepHistory
 from app.inside.step.marks import mark_of
@@ -30,6 +30,7 @@ from app.ui import theme
 from engine import Engine, EngineConfig, SamplingParams, Trace, Workload, load_trace, save_trace
 from engine.trace import BlockEvent, Header, Kind, Refusal, Step, Submitted
 from engine.workloads import Arrival
+from tests.app.made_up_gpu import on_gpu
 
 STORY = "Once upon a time there was a fox who lived by the sea and looked for a lantern every night until dawn."
 THINGS = "kite boat map owl lantern violin ladder drum mirror wagon clock rose".split()

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
 from app import storage
-from app.bench.synthetic import on_gpu, synthetic_trace
+from app.bench.synthetic import synthetic_trace
 from app.bench.synthetic_lanes import MODES, lane_trace
 from app.inside.timeline.axis import Axis, places_of, times_of
 from app.inside.timeline.marks import Mark, TimelineMarks
@@ -31,6 +31,8 @@ from app.playback.scope import Scope
 from app.ui import theme
 from engine import Engine, EngineConfig, SamplingParams, Submission, Trace, load_trace, load_workload, save_trace
 from engine.trace import Ended, FinishReason, Kind, RequestIndex, Step, Submitted
+from tests.app.contrast import contrast
+from tests.app.made_up_gpu import on_gpu
 
 Open = Callable[[Trace], TimelinePanel]
 
@@ -637,7 +639,7 @@ def test_every_size_has_its_parts_inside(
     image = picture(view)
     ground = theme.current().panel
     rim = [image.pixelColor(image.width() - 1, y) for y in range(image.height())]
-    assert all(color == ground or theme.contrast(color, ground) < 1.5 for color in rim)
+    assert all(color == ground or contrast(color, ground) < 1.5 for color in rim)
     rows = range(area.top(), area.bottom(), 2)
     assert len({image.pixelColor(x, y).name() for x in range(area.left(), area.right(), 3) for y in rows}) > 3
 

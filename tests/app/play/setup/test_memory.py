@@ -11,7 +11,7 @@ from PySide6.QtGui import QColor
 from pytestqt.qtbot import QtBot
 
 from app import storage
-from app.bench.synthetic import gpu_header, header
+from app.bench.synthetic import header
 from app.play.setup.memory import LENGTH_KEY, BillBar, ModelBill
 from app.play.setup.model import ModelPanel
 from app.session.device_memory import captured_words, device_bill
@@ -21,6 +21,7 @@ from app.session.session import Session
 from app.ui import theme
 from engine import EngineConfig, ModelSpec, Trace
 from engine.memory import Fit, kv_capacity
+from tests.app.made_up_gpu import gpu_header
 
 GPU = gpu_header(64, 24_000)
 WAIT = 20_000

@@ -16,6 +16,7 @@ from app.play.transcript.tokens import Waits, token_classes
 from app.playback.bridge import Bridge
 from app.ui import theme
 from engine import Trace, load_trace, save_trace
+from tests.app.contrast import contrast
 from tests.app.play.transcript.test_panel import Listener
 from tests.app.told import Story, Tell, ToldRuns
 
@@ -328,7 +329,7 @@ def test_text_is_legible_on_every_ground_and_no_class_is_told_by_colour_alone(na
     theme.set_theme(name)
     field = theme.current().field
     for kind, color in grounds(mode).items():
-        assert theme.contrast(theme.current().text, theme.over(color, field)) >= 4.5, kind
+        assert contrast(theme.current().text, theme.over(color, field)) >= 4.5, kind
     looks = [(f.background().color().getRgb(), f.underlineStyle()) for k, f in formats(mode).items() if k < GHOST]
     assert len(set(looks)) == len(looks) - (mode is TokenMode.TIME) * 2 - (mode is TokenMode.PROBABILITY) * 2
     worst = {TokenMode.PROBABILITY: (3, 4), TokenMode.TIME: (3, 4)}[mode]

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import TypeVar
 
 from app.cli.options import (
     check_model,
@@ -27,17 +27,12 @@ from app.cli.options import (
 )
 from app.cli.progress import LanesBar, interrupt_as_event
 from engine import Lane, ModelSpec, Workload, parse_lanes
-from engine.compare import LANE_GRAMMAR, EngineHost, LocalHost
+from engine.compare import LANE_GRAMMAR, EngineHost, LocalHost, RaceEvent, RaceResult, SweepEvent, SweepResult
 from engine.trace import Slo, formulas
 
-R_co = TypeVar("R_co", covariant=True)
+Result = TypeVar("Result", RaceResult, SweepResult)
+Play = Callable[[EngineHost, Callable[[RaceEvent | SweepEvent], None], threading.Event], Result]
 Commands = argparse._SubParsersAction  # of ArgumentParser
-
-
-class Playable(Protocol[R_co]):
-    """`engine.Race` and `engine.Sweep`."""
-
-    def play(self, host: EngineHost, tell: Callable[[Any], None], cancelled: threading.Event) -> R_co: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +77,11 @@ def lane_options(to: argparse.ArgumentParser, *, kv: str, seed: str) -> None:
     sampling_options(to)
 
 
-def play(work: Playable[R_co], names: tuple[str, ...], options: argparse.Namespace) -> tuple[R_co, bool]:
-    """The result, and whether Ctrl+C cut it short; `names` are those of the bar."""
+def played(play: Play[Result], names: tuple[str, ...], options: argparse.Namespace) -> tuple[Result, bool]:
+    """The result of a race or sweep, and whether Ctrl+C cut it short; `names` are those of the bar."""
     bar = LanesBar(quiet(options), names, options.repeats)
     with interrupt_as_event() as interrupted, LocalHost(options.threads) as host, bar:
-        return work.play(host, bar.tell, interrupted), interrupted.is_set()
+        return play(host, bar.tell, interrupted), interrupted.is_set()
 
 
 def status(*, cancelled: bool, interrupted: bool, failed: bool) -> int:
