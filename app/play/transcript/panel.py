@@ -21,7 +21,7 @@ from app.play.transcript.switch import TokenSwitch
 from app.play.transcript.text import TokenText
 from app.play.transcript.tokens import TokenCard, Waits, token_card, token_classes
 from app.playback.bridge import Bridge
-from app.playback.touched import touched_by
+from app.playback.player import touched_by
 from app.session.session import Session
 from app.ui import theme
 from app.ui.controls import button, line_edit
@@ -31,6 +31,7 @@ from app.words import duration, number, state_words
 from engine.trace import Array, Record, RequestView, SampleView, State, request_metrics
 
 EMPTY = "Select a stream to read it whole."
+LONE = 2  # messages of a chat with one answer: a system prompt and a question
 WIDE = 860  # from here on, name and numbers share a line
 ROLES = {"user": "You", "assistant": "Answer", "system": "System"}
 
@@ -155,6 +156,8 @@ class Transcript(QWidget):
             self._write(view.prompt, "asked")
         self.text.begin()
         self._update()
+        if view.state is not State.FINISHED or len(view.messages) > LONE:
+            self.text.show_end()
 
     def _write(self, text: str, kind: str) -> None:
         t = theme.current()

@@ -117,8 +117,15 @@ class TokenText(QPlainTextEdit):
         cursor.endEditBlock()
         self._text, self._kinds, self.said = text, kinds, said
         self._ends = self._units[ends] if len(ends) else NONE
-        bar.setValue(bar.maximum() if at_end else value)
+        bar.setValue(value)
+        if at_end:
+            self.show_end()
         self.viewport().update()
+
+    def show_end(self) -> None:
+        """The newest text is in sight, and what comes is followed until one scrolls up."""
+        bar = self.verticalScrollBar()
+        bar.setValue(bar.maximum())
 
     @property
     def _units(self) -> Array:

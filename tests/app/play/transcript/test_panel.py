@@ -95,6 +95,15 @@ def test_a_selection_and_the_place_read_stay_while_text_comes(tell, story, trans
     assert bar.value() == bar.maximum()
 
 
+def test_an_answer_that_is_opened_while_it_comes_is_followed_below_a_long_talk(tell, story, transcript) -> None:
+    tell([story.submitted(1, text="a long talk\n" * 100), story.step({1: "Once"})])
+    transcript.select(1)
+    bar = transcript.text.verticalScrollBar()
+    assert bar.value() == bar.maximum() > 0
+    tell([story.step({1: f"more {i}\n"}) for i in range(20)])
+    assert bar.value() == bar.maximum()
+
+
 def test_a_follow_up_waits_for_the_end_and_goes_to_the_session(qtbot, tell, story, transcript, session) -> None:
     tell([story.submitted(1), story.step({1: "Once"})])
     transcript.select(1)
