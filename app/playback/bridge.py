@@ -15,7 +15,7 @@ from PySide6.QtCore import QObject, Qt, QTimer, Signal
 from app.playback.player import Playback
 from app.playback.scope import Scope
 from engine import Trace
-from engine.trace import Ended, Header, Record, RequestView, Step, Submitted
+from engine.trace import Ended, Header, Record, RequestView, Step, Submitted, TallyIndex
 
 FRAMES_PER_SECOND = 30
 BUDGET = 0.008
@@ -58,6 +58,11 @@ class Bridge(QObject):
     def shown(self) -> Mapping[int, RequestView]:
         """The requests as they stood at the scope's moment, those submitted by then: `requests` while it follows."""
         return self.requests if self.scope.following else self._playback.index.at(self.scope.moment)
+
+    @property
+    def tally(self) -> TallyIndex:
+        """How many samples waited, ran and were over at any moment."""
+        return self._playback.tally
 
     @property
     def header(self) -> Header | None:

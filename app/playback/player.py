@@ -13,7 +13,7 @@ from time import perf_counter
 from PySide6.QtCore import QObject, Signal
 
 from engine import Trace
-from engine.trace import Ended, Record, RequestIndex, RequestView, Step
+from engine.trace import Ended, Record, RequestIndex, RequestView, Step, TallyIndex
 
 CHUNK = 8  # records between looks at the clock
 
@@ -39,7 +39,7 @@ class Playback(QObject):
     """Tells a trace's records twice: as they are recorded, and as they are due at the moment on show.
 
     The moment counts from the trace's first submission, which was at `origin`; it is infinite for a trace that is
-    shown as it grows. `requests` knows what was due, never more.
+    shown as it grows. `requests` and `tally` know what was due, never more.
     """
 
     trace_changed = Signal()  # another trace: forget everything
@@ -54,7 +54,7 @@ class Playback(QObject):
         self.origin: float | None = None
         self.due = 0  # records told as due
         self._known = 0
-        self.index = RequestIndex()
+        self.index, self.tally = RequestIndex(), TallyIndex()
 
     @property
     def requests(self) -> dict[int, RequestView]:
@@ -96,6 +96,7 @@ class Playback(QObject):
             batch = records[self.due : min(end, self.due + CHUNK)]
             for record in batch:
                 feed(record)
+            self.tally.feed(batch)
             due += batch
             self.due += len(batch)
             if perf_counter() > deadline:
@@ -105,7 +106,7 @@ class Playback(QObject):
 
     def _rewind(self) -> None:
         self.due = 0
-        self.index = RequestIndex()
+        self.index, self.tally = RequestIndex(), TallyIndex()
         self.rewound.emit()
 
     def _end(self) -> int:

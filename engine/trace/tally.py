@@ -35,7 +35,8 @@ class TallyIndex:
     """Fed with a trace's records in order; a step costs O(its rows), a moment O(log of what there was)."""
 
     def __init__(self) -> None:
-        self._requests, self._samples, self._newest = 0, 0, -1
+        self.ids: list[int] = []  # requests in order of submission
+        self._samples, self._newest = 0, -1
         self._running: set[int] = set()
         self._over: set[int] = set()
         self._reasons: Counter[FinishReason] = Counter()
@@ -48,7 +49,7 @@ class TallyIndex:
                     self._step(record)
                     self._mark(record.ended)
                 case Submitted():
-                    self._requests += 1
+                    self.ids.append(record.request)
                     self._samples += record.params.n
                     self._mark(record.time)
                 case Ended():
@@ -73,7 +74,7 @@ class TallyIndex:
         running, cancelled = len(self._running), self._reasons[FinishReason.CANCELLED]
         failed, over = self._reasons[FinishReason.ERROR], len(self._over)
         ends = over - cancelled - failed, cancelled, failed
-        tally = Tally(self._requests, self._samples - running - over, running, *ends, self._newest)
+        tally = Tally(len(self.ids), self._samples - running - over, running, *ends, self._newest)
         if tally != self._tallies[-1]:
             self._times.append(max(time, self._times[-1]))
             self._tallies.append(tally)

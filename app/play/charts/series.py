@@ -9,7 +9,7 @@ from collections import deque
 
 import numpy as np
 
-from engine.trace import Array, Header, Record, Step, Submitted, Telemetry
+from engine.trace import Array, Ended, Header, Record, Step, Submitted, TallyIndex, Telemetry
 
 BIN = 0.25
 RATE_SPAN = 1.0
@@ -114,18 +114,24 @@ class ChartSeries:
         self.running, self.waiting, self.used = Extremes(), Extremes(), Extremes()
         self.cpu, self.memory, self.gpu, self.gpu_memory = Extremes(), Extremes(), Extremes(), Extremes()
         self.telemetry: Telemetry | None = None
+        self._tally = TallyIndex()
         self._submitted = np.zeros(256)
         self._emitted = np.full(256, np.nan)  # by request: when it last gave a token
 
     def feed(self, records: list[Record]) -> None:
         for record in records:
+            self._tally.feed([record])
             match record:
                 case Step():
                     self._step(record)
+                    self._count(record.ended)
+                case Ended():
+                    self._count(record.time)
                 case Submitted():
                     self._grow(record.request)
                     self._submitted[record.request] = record.time
                     self.now = max(self.now, record.time)
+                    self._count(record.time)
                 case Telemetry():
                     self._telemetry(record)
                 case Header():
@@ -146,14 +152,17 @@ class ChartSeries:
             self._submitted = np.concatenate((self._submitted, np.zeros(more)))
             self._emitted = np.concatenate((self._emitted, np.full(more, np.nan)))
 
+    def _count(self, time: float) -> None:
+        tally = self._tally.at()
+        self.running.add(time, tally.running)
+        self.waiting.add(time, tally.waiting)
+
     def _step(self, step: Step) -> None:
         time = step.ended
         self.now = max(self.now, time)
         place = int(time / BIN)
         self.tokens.reach(place)
         self.tokens[0][place] += len(step.token)
-        self.running.add(time, step.running)
-        self.waiting.add(time, step.waiting)
         self.used.add(time, self.blocks - step.free_blocks)
         if not len(step.token):
             return

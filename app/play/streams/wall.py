@@ -7,7 +7,6 @@ from PySide6.QtGui import QPainter, QShowEvent
 from PySide6.QtWidgets import QToolButton, QWidget
 
 from app.play.streams.cards import StreamCards
-from app.play.streams.tally import StreamTally
 from app.playback.bridge import Bridge
 from app.playback.player import touched_by
 from app.ui import theme
@@ -29,7 +28,6 @@ class StreamWall(Painted):
         super().__init__("stream_wall", parent=parent)
         self.bridge = bridge
         self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)  # else all that is behind it paints for each frame
-        self.tally = StreamTally()
         self._moved = False  # while it could not be seen
         self.counts = Parts("stream_counts")
         self.figures = Line("stream_figures", Qt.AlignmentFlag.AlignRight)
@@ -56,19 +54,16 @@ class StreamWall(Painted):
         self.restyle()
 
     def _on_reset(self, trace: object = None) -> None:
-        self.tally = StreamTally()
-        self.tally.feed(self.bridge.trace.records[: self.bridge.position])
         self.cards.clear()
         self._show_moment()
 
     def _on_records(self, records: list[Record]) -> None:
-        self.tally.feed(records)
         if not self.bridge.scope.following:
             return
         touched = touched_by(records)
-        self.cards.show_first(self.tally.ids, len(self.tally.ids))
+        self.cards.show_first(self.bridge.tally.ids, len(self.bridge.tally.ids))
         if touched:
-            self.cards.changed(touched, self.tally.at().newest)
+            self.cards.changed(touched, self.bridge.tally.at().newest)
         self._tell_counts()
 
     def _on_moved(self) -> None:
@@ -80,16 +75,17 @@ class StreamWall(Painted):
     def _show_moment(self) -> None:
         """The cards and counts as they stood at the scope's moment."""
         self._moved = False
-        tally = self.tally.at(self.bridge.scope.moment)
-        self.cards.show_first(self.tally.ids, tally.requests)
+        tally = self.bridge.tally.at(self.bridge.scope.moment)
+        self.cards.show_first(self.bridge.tally.ids, tally.requests)
         self.cards.moved(tally.newest)
         self._tell_counts()
         self._tell_figures()
 
     def _tell_counts(self) -> None:
         scope = self.bridge.scope
-        tally = self.tally.at(scope.moment)
-        parts = [f"{tally.running:,} running", f"{tally.waiting:,} waiting", f"{tally.done:,} done"]
+        tally = self.bridge.tally.at(scope.moment)
+        parts = [f"{tally.running:,} running", f"{tally.waiting:,} waiting", f"{tally.finished:,} done"]
+        parts += [f"{n:,} {what}" for n, what in ((tally.cancelled, "cancelled"), (tally.failed, "failed")) if n]
         then = [] if scope.following else [f"at {duration(max(0.0, scope.moment - scope.origin))}"]
         self.counts.say_parts([*then, *parts] if tally.requests or then else [])
 

@@ -51,6 +51,9 @@ class TokenText(QPlainTextEdit):
         self._kinds: Array = np.zeros(0, np.uint8)  # [characters]: the class that each one is drawn in
         self._ends: Array = NONE  # [tokens]: where each one's text ends, in units from `_base`
         self._pressed: QPoint | None = None
+        self._pinned = False  # to its end: what comes scrolls it on
+        self.verticalScrollBar().valueChanged.connect(self._on_scrolled)
+        self.verticalScrollBar().rangeChanged.connect(self._on_range)
         self.restyle()
         self.begin()
 
@@ -82,6 +85,7 @@ class TokenText(QPlainTextEdit):
         self._text, self._ends, self.said = "", NONE, 0  # before anyone is told
         self._mark(-1, -1)
         self.clear()
+        self._pinned = False
         self.begin()
 
     def begin(self) -> None:
@@ -102,8 +106,8 @@ class TokenText(QPlainTextEdit):
             lengths = np.diff(ends, prepend=0)
             kinds[: int(ends[-1])] = np.repeat(classes, lengths)
         kinds[said:] = GHOST
-        bar = self.verticalScrollBar()
-        at_end, value = bar.value() >= bar.maximum(), bar.value()
+        bar, pinned = self.verticalScrollBar(), self._pinned
+        value = bar.value()
         cursor = QTextCursor(self.document())
         cursor.beginEditBlock()
         self._recolor(cursor, kinds[:known])
@@ -117,15 +121,20 @@ class TokenText(QPlainTextEdit):
         cursor.endEditBlock()
         self._text, self._kinds, self.said = text, kinds, said
         self._ends = self._units[ends] if len(ends) else NONE
-        bar.setValue(value)
-        if at_end:
-            self.show_end()
+        bar.setValue(bar.maximum() if pinned else value)
         self.viewport().update()
 
     def show_end(self) -> None:
         """The newest text is in sight, and what comes is followed until one scrolls up."""
-        bar = self.verticalScrollBar()
-        bar.setValue(bar.maximum())
+        self._pinned = True
+        self._on_range()
+
+    def _on_scrolled(self, value: int) -> None:
+        self._pinned = value >= self.verticalScrollBar().maximum()
+
+    def _on_range(self) -> None:
+        if self._pinned:
+            self.verticalScrollBar().setValue(self.verticalScrollBar().maximum())
 
     @property
     def _units(self) -> Array:

@@ -12,13 +12,19 @@ from pytestqt.qtbot import QtBot
 from app.bench.synthetic import synthetic_trace
 from app.play.charts.panel import LiveCharts
 from app.play.requests.table import RequestTable
-from app.play.streams.tally import StreamTally
 from app.play.streams.wall import StreamWall
 from app.playback.bridge import Bridge
 from engine import Trace, load_trace, save_trace
-from engine.trace import Ended, FinishReason, Record, RequestIndex, RequestView, Step, Submitted
+from engine.trace import Ended, FinishReason, Record, RequestIndex, RequestView, State, Step, Submitted, TallyIndex
 
 LEFT = Qt.MouseButton.LeftButton
+WORDS = {
+    **dict.fromkeys((State.WAITING, State.PREEMPTED), "waiting"),
+    **dict.fromkeys((State.PREFILL, State.DECODE), "running"),
+    **dict.fromkeys((FinishReason.STOP, FinishReason.LENGTH), "done"),
+    FinishReason.CANCELLED: "cancelled",
+    FinishReason.ERROR: "failed",
+}
 
 
 def card_rect(wall: StreamWall, request: int) -> QRect:
@@ -124,12 +130,12 @@ def test_streams_stand_as_they_stood(bridge, wall, table, show, told_runs, tmp_p
             assert told(wall.cards.view(request)) == told(expected)
             assert told(table.model.row_of(request)) == told(expected)
             states.add(expected.state)
-        ends = sum(sample.ended is not None for view in then.values() for sample in view.samples)
-        streams = sum(len(view.samples) for view in then.values())
-        steps = [s for s in trace.steps if s.ended <= moment]
-        running = min(steps[-1].running, streams - ends) if steps else 0
-        counts = f"{running:,} running  ·  {streams - ends - running:,} waiting  ·  {ends:,} done"
-        assert wall.counts.accessibleName().endswith(counts.replace("  ·  ", ", "))
+        samples = [sample for view in then.values() for sample in view.samples]
+        counts = {"running": 0, "waiting": 0, "done": 0, "cancelled": 0, "failed": 0}
+        for sample in samples:  # as each card says
+            counts[WORDS[sample.reason or sample.state]] += 1
+        said = [f"{n:,} {what}" for what, n in counts.items() if n or what in ("running", "waiting", "done")]
+        assert wall.counts.accessibleName().endswith(", ".join(said))
         assert wall.counts.text().startswith("at ")
         assert not wall.cards.viewport().grab().isNull()
     assert len(states) >= 3
@@ -156,7 +162,7 @@ def test_what_comes_in_does_not_disturb_the_past(bridge, tell, story, wall, tabl
     table._on_refresh()
     assert (wall.cards.ids, table.model.order) == ([1, 2, 3], [1, 2, 3])
     assert wall.cards.view(1).text == "Once upon a"
-    assert wall.counts.text() == "1 running  ·  1 waiting  ·  1 done"
+    assert wall.counts.text() == "2 running  ·  0 waiting  ·  1 done"
     tell([story.step({1: " time"})])
     assert wall.cards.view(1).text == "Once upon a time"
 
@@ -205,7 +211,7 @@ def test_the_wall_replays_from_its_beginning_and_follows(bridge, show, wall) -> 
     bar, tops = wall.cards.verticalScrollBar(), []
     for i in range(1, 20):
         bridge.scope.show_at(bridge.scope.end * i / 20)
-        tally = wall.tally.at(bridge.scope.moment)
+        tally = bridge.tally.at(bridge.scope.moment)
         assert wall.cards.viewport().rect().intersects(card_rect(wall, tally.newest))
         tops.append(bar.value())
     assert tops == sorted(tops)
@@ -221,10 +227,10 @@ def test_a_hidden_wall_catches_up_when_it_is_shown(bridge, show, wall) -> None:
 
 
 def test_samples_count_as_streams(told_runs) -> None:
-    tally = StreamTally()
+    tally = TallyIndex()
     tally.feed(told_runs.sampled.records)
     now = tally.at()
-    assert (now.requests, now.running, now.waiting, now.done) == (4, 0, 0, 6)
+    assert (now.requests, now.running, now.waiting, now.over) == (4, 0, 0, 6)
 
 
 def test_charts_stand_at_the_cursor_and_keep_it_in_sight(bridge, show, charts) -> None:
