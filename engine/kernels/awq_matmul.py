@@ -91,7 +91,6 @@ def awq_matmul_kernel(
     x_stride: tl.tensor,
     part_inputs: tl.tensor,  # inputs of a program, a multiple of BLOCK_K
     GROUP: tl.constexpr,  # a multiple of BLOCK_K
-    HAS_BIAS: tl.constexpr,
     JOINED: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_W: tl.constexpr,
@@ -139,7 +138,7 @@ def awq_matmul_kernel(
             t4, t5 = add_columns(t4, t5, tile, packed, zeros, pairs, mine, 2)
             t6, t7 = add_columns(t6, t7, tile, packed, zeros, pairs, mine, 3)
         total = side_by_side(t0, t1, t2, t3, t4, t5, t6, t7, BLOCK_M, BLOCK_W)
-    if HAS_BIAS:
+    if bias is not None:
         total += tl.load(bias + n, mask=within, other=0.0).to(tl.float32)[None, :]
     row = (part * rows + m).to(tl.int64)
     tl.store(out + row[:, None] * words * 8 + n[None, :], total, mask=filled[:, None] & within[None, :])
@@ -153,7 +152,6 @@ def add_parts_kernel(
     size: tl.tensor,  # rows * outputs
     outputs: tl.tensor,
     PARTS: tl.constexpr,
-    HAS_BIAS: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -163,7 +161,7 @@ def add_parts_kernel(
     for _ in tl.static_range(PARTS):
         total += tl.load(source, mask=mask, other=0.0)
         source += size
-    if HAS_BIAS:
+    if bias is not None:
         total += tl.load(bias + at % outputs, mask=mask, other=0.0).to(tl.float32)
     tl.store(out + at, total, mask=mask)
 
@@ -263,11 +261,11 @@ def launches(
     sums = torch.empty(split, *out.shape, dtype=torch.float32, device=out.device) if split > 1 else out
     tensors = sums, x, qweight, qzeros, scales if joined else scales.view(torch.int32), bias if split == 1 else None
     sizes = rows, inputs, words, x.stride(0), part_inputs, group
-    shape = split == 1 and bias is not None, joined, tiles.block_m, tiles.block_w, tiles.block_k
+    shape = joined, tiles.block_m, tiles.block_w, tiles.block_k
     options = {"num_warps": tiles.num_warps, "num_stages": tiles.num_stages, "enable_fp_fusion": True}
     made = [Launch.of(awq_matmul_kernel, (*grid, split), (*tensors, *sizes, *shape), **options)]
     if split > 1:
-        values = out, sums, bias, out.numel(), out.shape[1], split, bias is not None, ADDED
+        values = out, sums, bias, out.numel(), out.shape[1], split, ADDED
         made.append(Launch.of(add_parts_kernel, (-(-out.numel() // ADDED),), values, **OPTIONS))
     return made
 

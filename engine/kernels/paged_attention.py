@@ -38,37 +38,28 @@ def blocks_of_tile(  # type: ignore[no-untyped-def]
 
 
 @jit
-def attend(
-    first: tl.tensor,  # key tiles [first, last) are read,
-    last: tl.tensor,
-    gap: tl.tensor,  # but of those from `gap` on the ones `skipped` tiles further
-    skipped: tl.tensor,
-    q: tl.tensor,  # [BLOCK_M, BLOCK_DIM]
-    positions: tl.tensor,  # [BLOCK_M], of the queries
-    first_key: tl.tensor,  # no slot or block-table entry of positions outside [first_key, last_key) is touched
-    last_key: tl.tensor,
-    peak: tl.tensor,  # fp32 [BLOCK_M], the highest score so far, in powers of two; finite
-    total: tl.tensor,  # fp32 [BLOCK_M], the sum of 2 ** (score - peak)
-    weighted: tl.tensor,  # fp32 [BLOCK_M, BLOCK_DIM], the values' sum under the same weights
-    k_cache: tl.tensor,  # of this KV head
-    v_cache: tl.tensor,
-    block_table: tl.tensor,  # of this row
-    k_block_stride: tl.tensor,
-    k_slot_stride: tl.tensor,
-    v_block_stride: tl.tensor,
-    v_slot_stride: tl.tensor,
-    scale: tl.tensor,
-    sliding_window: tl.tensor,
-    softcap: tl.tensor,
+def attend(  # type: ignore[no-untyped-def]
+    tiles,  # first, last, gap, skipped: [first, last) are read, but from `gap` on the ones `skipped` tiles further
+    asked,  # queries [BLOCK_M, BLOCK_DIM], and their positions [BLOCK_M]
+    stored_keys,  # first, last: no slot or block-table entry of positions outside [first, last) is touched
+    state,  # fp32: peak [BLOCK_M], total [BLOCK_M], weighted [BLOCK_M, BLOCK_DIM]
+    cache,  # K and V of this KV head, the block table of this row; block and slot strides of K, then of V
+    how,  # scale, sliding window, softcap; None for what is not asked for
     MASKED: tl.constexpr,  # not: every query sees every key
-    HAS_WINDOW: tl.constexpr,
-    HAS_SOFTCAP: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     BLOCK_KEYS: tl.constexpr,
     BLOCK_DIM: tl.constexpr,
-) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
-    """Fold key tiles into the running softmax state; partial states of disjoint keys merge."""
+):
+    """Fold key tiles into the running softmax state; partial states of disjoint keys merge. The state: the highest
+    score so far, in powers of two and finite; the sum of 2 ** (score - peak); the values' sum under the same weights.
+    """
+    first, last, gap, skipped = tiles
+    q, positions = asked
+    first_key, last_key = stored_keys
+    peak, total, weighted = state
+    k_cache, v_cache, block_table, k_block_stride, k_slot_stride, v_block_stride, v_slot_stride = cache
+    scale, sliding_window, softcap = how
     LOG2_E: tl.constexpr = 1.4426950408889634
     dims = tl.arange(0, BLOCK_DIM)
     tile = first
@@ -98,13 +89,13 @@ def attend(
 
         scores = tl.dot(q, k, input_precision="ieee")
         factor = scale * LOG2_E  # applied with the peak's subtraction, in one instruction
-        if HAS_SOFTCAP:
+        if softcap is not None:
             decay = tl.exp2(tl.abs(scores) * (-2.0 * LOG2_E * scale / softcap))  # in (0, 1], so tanh cannot overflow
             scores = tl.where(scores < 0, -1.0, 1.0) * (1.0 - decay) / (1.0 + decay)
             factor = softcap * LOG2_E
         if MASKED:
             visible = keys[None, :] <= positions[:, None]
-            if HAS_WINDOW:
+            if sliding_window is not None:
                 visible = visible & (keys[None, :] > positions[:, None] - sliding_window)
             scores = tl.where(visible, scores, float("-inf"))
 
@@ -124,7 +115,7 @@ _VARYING = "block_tables table_rows query_starts context_lengths plan rows table
 @jit(do_not_specialize=_VARYING.split())
 def paged_attention_kernel(
     out: tl.tensor,
-    weighted_parts: tl.tensor,  # as `merge_splits_kernel` reads them
+    weighted_parts: tl.tensor,  # as `merge_splits_kernel` reads them; None where no context is split
     peaks: tl.tensor,
     totals: tl.tensor,
     q: tl.tensor,
@@ -151,11 +142,6 @@ def paged_attention_kernel(
     scale: tl.tensor,
     sliding_window: tl.tensor,
     softcap: tl.tensor,
-    SPLIT: tl.constexpr,  # whether contexts may be split
-    HAS_TABLE_ROWS: tl.constexpr,
-    HAS_WINDOW: tl.constexpr,
-    HAS_SOFTCAP: tl.constexpr,
-    HAS_SINKS: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     KV_HEADS: tl.constexpr,
@@ -177,7 +163,7 @@ def paged_attention_kernel(
 
     context = tl.load(context_lengths + row)
     table = row
-    if HAS_TABLE_ROWS:
+    if table_rows is not None:
         table = tl.load(table_rows + row)
     m = tl.arange(0, BLOCK_M)
     dims = tl.arange(0, BLOCK_DIM)
@@ -193,13 +179,13 @@ def paged_attention_kernel(
     last_key = tl.minimum(first_position + BLOCK_TOKENS, context)
     first_key = 0
     first_full = 0  # the key tiles [first_full, last_full) are seen entirely by all queries
-    if HAS_WINDOW:
+    if sliding_window is not None:
         first_key = tl.maximum(first_position - sliding_window + 1, 0)
         first_full = (tl.maximum(last_key - sliding_window, 0) + BLOCK_KEYS - 1) // BLOCK_KEYS
     last_full = (first_position + 1) // BLOCK_KEYS
     first = first_key // BLOCK_KEYS
     last = (last_key + BLOCK_KEYS - 1) // BLOCK_KEYS
-    if SPLIT:
+    if peaks is not None:
         count = last - first
         last = first + count * (split + 1) // splits
         first += count * split // splits
@@ -208,7 +194,7 @@ def paged_attention_kernel(
 
     peak = tl.full([BLOCK_M], -1.0e30, tl.float32)  # finite, so that a tile of hidden keys leaves no -inf - -inf
     total = tl.zeros([BLOCK_M], tl.float32)
-    if HAS_SINKS:
+    if sinks is not None:
         sink = tl.load(sinks + heads, mask=filled, other=0.0).to(tl.float32) * LOG2_E
         sink = tl.where(split == 0, sink, float("-inf"))  # counted once
         peak = tl.maximum(peak, sink)
@@ -218,6 +204,7 @@ def paged_attention_kernel(
     k_head = k_cache + kv_head.to(tl.int64) * k_head_stride
     v_head = v_cache + kv_head.to(tl.int64) * v_head_stride
     block_table = block_tables + table.to(tl.int64) * table_stride
+    asked, stored_keys = (query_tile, positions), (first_key, last_key)
     cache = k_head, v_head, block_table, k_block_stride, k_slot_stride, v_block_stride, v_slot_stride
     how = scale, sliding_window, softcap
     for masked in tl.static_range(2):
@@ -226,12 +213,12 @@ def paged_attention_kernel(
         else:
             begin, end = first_full, last_full
         tiles = begin, end, first_full, last_full - first_full
-        state = query_tile, positions, first_key, last_key, peak, total, weighted
+        state = peak, total, weighted
         peak, total, weighted = attend(
-            *tiles, *state, *cache, *how, masked, HAS_WINDOW, HAS_SOFTCAP, BLOCK_SIZE, HEAD_DIM, BLOCK_KEYS, BLOCK_DIM
+            tiles, asked, stored_keys, state, cache, how, masked, BLOCK_SIZE, HEAD_DIM, BLOCK_KEYS, BLOCK_DIM
         )
 
-    if SPLIT and splits > 1:
+    if peaks is not None and splits > 1:
         part = (tl.load(plan + rows + 1 + row) + index).to(tl.int64) * KV_HEADS + kv_head
         at = part * BLOCK_M + m
         tl.store(peaks + at, peak, mask=filled)
@@ -312,11 +299,10 @@ def launches(
         tensors = q, k_cache, v_cache, part.block_tables, part.table_rows, part.query_starts, part.context_lengths
         sizes = len(part.context_lengths), part.block_tables.stride(0)
         strides = *out.stride()[:2], *q.stride()[:2], *k_cache.stride()[:3], *v_cache.stride()[:3]
-        how = options.scale, window or 0, options.softcap or 0.0
-        has = (x is not None for x in (partials, part.table_rows, window, options.softcap, options.sinks))
+        how = options.scale, window, options.softcap
         shape = k_cache.shape[1], head_dim, kv_heads, heads // kv_heads
         blocks = tiles.block_m, tiles.block_keys, max(32, next_power_of_two(head_dim)), BLOCK_ROWS
-        values = out, *states, *tensors, planned.starts, options.sinks, *sizes, *strides, *how, *has, *shape, *blocks
+        values = out, *states, *tensors, planned.starts, options.sinks, *sizes, *strides, *how, *shape, *blocks
         built = {"num_warps": tiles.num_warps, "num_stages": tiles.num_stages, "enable_fp_fusion": True}
         done.append(Launch.of(paged_attention_kernel, (planned.items * kv_heads,), values, **built))
         if partials is not None:

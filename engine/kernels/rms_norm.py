@@ -20,13 +20,10 @@ MOST_WARPS = 16
 class Rounding(Enum):
     """Where the normed row and its product with the weight are rounded to the dtype."""
 
-    NONE = "no weight"
-    TWICE = "weight * round(normed)"  # Llama, Qwen, Mistral
-    ONCE = "round(normed * weight)"  # OLMo 2, GPT-OSS
-    ONE_PLUS = "round(normed * (1 + weight))"  # Gemma 1 to 3
-
-
-NUMBERS = {rounding: number for number, rounding in enumerate(Rounding)}
+    NONE = 0  # no weight
+    TWICE = 1  # weight * round(normed): Llama, Qwen, Mistral
+    ONCE = 2  # round(normed * weight): OLMo 2, GPT-OSS
+    ONE_PLUS = 3  # round(normed * (1 + weight)): Gemma 1 to 3
 
 
 @jit(do_not_specialize=["rows", "inner"])
@@ -54,7 +51,7 @@ def rms_norm_kernel(
     normed = values * tl.rsqrt(mean + eps)[:, None]
     if ROUNDING != 0:
         scale = tl.load(weight + column, mask=column < WIDTH, other=0.0).to(tl.float32)[None, :]
-        if ROUNDING == 1:  # the number of `Rounding.TWICE`
+        if ROUNDING == 1:  # `Rounding.TWICE`
             normed = normed.to(out.dtype.element_ty).to(tl.float32) * scale
         elif ROUNDING == 2:
             normed = normed * scale
@@ -92,7 +89,7 @@ def launch(out: Tensor, x: Tensor, weight: Tensor | None, eps: float, rounding: 
     assert outer * inner == rows
     block_width = next_power_of_two(width)
     block_rows = max(1, TILE // block_width)
-    sizes = NUMBERS[rounding], width, block_rows, block_width
+    sizes = rounding.value, width, block_rows, block_width
     strides = rows, inner, outer_stride, inner_stride, width
     warps = max(1, min(MOST_WARPS, block_rows * block_width // (32 * A_THREAD)))
     values = out, x, weight, *strides, eps, *sizes

@@ -18,12 +18,9 @@ TILE = 1024  # elements of a program, of one row but where rows are shorter: 8 a
 
 
 class Activation(Enum):
-    SILU = "silu"
-    GELU_TANH = "gelu_pytorch_tanh"
-    GELU = "gelu"
-
-
-NUMBERS = {activation: number for number, activation in enumerate(Activation)}
+    SILU = 0
+    GELU_TANH = 1
+    GELU = 2
 
 
 @jit(do_not_specialize=["rows"])
@@ -71,7 +68,7 @@ def launch(out: Tensor, gate: Tensor, up: Tensor, activation: Activation) -> Lau
     rows = gate.numel() // columns
     block_columns = min(TILE, next_power_of_two(columns))
     block_rows = TILE // block_columns
-    sizes = _row_stride(gate), _row_stride(up), rows, columns, NUMBERS[activation], block_rows, block_columns
+    sizes = _row_stride(gate), _row_stride(up), rows, columns, activation.value, block_rows, block_columns
     grid = -(-rows // block_rows), -(-columns // block_columns)
     # Without fusion: torch rounds each product by itself.
     return Launch.of(act_mul_kernel, grid, (out, gate, up, *sizes), enable_fp_fusion=False)

@@ -47,7 +47,7 @@ def find_item(  # type: ignore[no-untyped-def]
 
 @jit
 def row_tiles(  # type: ignore[no-untyped-def]
-    told, at, rows, sliding_window, HAS_WINDOW: tl.constexpr, BLOCK_TOKENS: tl.constexpr, BLOCK_KEYS: tl.constexpr
+    told, at, rows, sliding_window, BLOCK_TOKENS: tl.constexpr, BLOCK_KEYS: tl.constexpr
 ):
     """Query tiles of rows, and the key tiles that their queries see together; none of rows without queries. `told` are
     the rows' query starts and context lengths."""
@@ -55,7 +55,7 @@ def row_tiles(  # type: ignore[no-untyped-def]
     inside = at < rows
     queries = tl.load(query_starts + at + 1, mask=inside, other=0) - tl.load(query_starts + at, mask=inside, other=0)
     visible = tl.load(context_lengths + at, mask=inside, other=0)
-    if HAS_WINDOW:
+    if sliding_window is not None:
         visible = tl.minimum(visible, sliding_window + queries - 1)
     return (queries + BLOCK_TOKENS - 1) // BLOCK_TOKENS, (visible + BLOCK_KEYS - 1) // BLOCK_KEYS
 
@@ -66,10 +66,9 @@ def plan_splits_kernel(
     query_starts: tl.tensor,
     context_lengths: tl.tensor,
     rows: tl.tensor,
-    sliding_window: tl.tensor,
+    sliding_window: tl.tensor,  # or None
     target: tl.tensor,  # work items wanted
     least: tl.tensor,  # key tiles of an item
-    HAS_WINDOW: tl.constexpr,
     BLOCK_TOKENS: tl.constexpr,
     BLOCK_KEYS: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
@@ -78,7 +77,7 @@ def plan_splits_kernel(
     lanes, told = tl.arange(0, BLOCK_ROWS), (query_starts, context_lengths)
     sums = tl.zeros([BLOCK_ROWS], tl.int64)
     for first in range(0, rows, BLOCK_ROWS):
-        tiles, keys = row_tiles(told, first + lanes, rows, sliding_window, HAS_WINDOW, BLOCK_TOKENS, BLOCK_KEYS)
+        tiles, keys = row_tiles(told, first + lanes, rows, sliding_window, BLOCK_TOKENS, BLOCK_KEYS)
         sums += tiles.to(tl.int64) * keys
     chunk = tl.maximum((tl.sum(sums, axis=0) + target - 1) // target, least).to(tl.int32)  # key tiles of an item
 
@@ -89,7 +88,7 @@ def plan_splits_kernel(
     part = item
     for first in range(0, rows, BLOCK_ROWS):
         at = first + lanes
-        tiles, keys = row_tiles(told, at, rows, sliding_window, HAS_WINDOW, BLOCK_TOKENS, BLOCK_KEYS)
+        tiles, keys = row_tiles(told, at, rows, sliding_window, BLOCK_TOKENS, BLOCK_KEYS)
         splits = tl.maximum((keys + chunk - 1) // chunk, 1)
         items = tiles * splits
         parts = tl.where(splits > 1, items, 0)
@@ -183,9 +182,8 @@ def plan_launch(
 ) -> Launch:
     """Numbers the rows' work items, `target` of them wanted, each of at least `least` key tiles, into `starts` int32
     [2, rows + 1]."""
-    wanted = len(context_lengths), sliding_window or 0, target, least
-    sizes = sliding_window is not None, block_tokens, block_keys, BLOCK_ROWS
-    values = starts, query_starts, context_lengths, *wanted, *sizes
+    wanted = len(context_lengths), sliding_window, target, least
+    values = starts, query_starts, context_lengths, *wanted, block_tokens, block_keys, BLOCK_ROWS
     return Launch.of(plan_splits_kernel, (1,), values, **OPTIONS)
 
 

@@ -84,7 +84,8 @@ def model_info(spec: ModelSpec) -> ModelInfo:
 
 
 def load_dtype(info: ModelInfo, quantization: str, kind: str, dtype: str = "auto") -> str:
-    """What "auto" means: the checkpoint's own on a GPU; on a CPU float32, or bfloat16 with quantized weights."""
+    """What "auto" means: the checkpoint's own on a GPU; on a CPU what computes fastest: float32, or with quantized
+    weights bfloat16, the only dtype that they have kernels for."""
     if dtype != "auto":
         return dtype
     if kind == "cuda":

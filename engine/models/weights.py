@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoModelForCausalLM, PreTrainedModel, TorchAoConfig
 
 from engine.checkpoints.inspect import ModelInfo
 from engine.config.specs import InvalidInput
@@ -97,9 +97,9 @@ def _options(quantization: str, config: Any, dtype: torch.dtype) -> dict[str, An
             assert settings is not None
             return awq_arguments(config, settings)
         case "torchao-int8":
-            from engine.models.quantization.torchao import torchao_config
+            from torchao.quantization import Int8WeightOnlyConfig
 
-            return {"config": config, "quantization_config": torchao_config()}
+            return {"config": config, "quantization_config": TorchAoConfig(Int8WeightOnlyConfig())}
     from engine.models.quantization.bitsandbytes import bits_config
 
     return {"config": config, "quantization_config": bits_config(quantization, dtype)}

@@ -180,7 +180,9 @@ def work(arguments: dict[str, Any], report: Report) -> dict[str, Any]:
             except Exception as error:  # each library raises its own: one that fails keeps no other from its row
                 words = str(error) if isinstance(error, InvalidInput) else first_line(error)
                 rows.append(QualityRow(spec, spec.quantization, spec.dtype, agreement=0.0, error=words))
-            _give_memory_back()
+            give_back()
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
     found = QualityReport(
         original, tuple(rows), arguments["text"], yardstick.tokens, yardstick.window, place, yardstick.note
     )
@@ -204,7 +206,8 @@ def _measured(
             yardstick.prepare(model)
         else:
             yardstick.check(model)
-        figures = _apart(lambda: yardstick.read(model, say, original))
+        with ThreadPoolExecutor(1, "text") as pool:  # it ends: its OpenMP team would slow the engine's down
+            figures = pool.submit(yardstick.read, model, say, original).result()
         say("decoding")
         tokens = [token for window in yardstick.windows for token in window.ids]
         prompts = [[tokens[(i * PROMPT + j) % len(tokens)] for j in range(PROMPT)] for i in range(BATCH)]
@@ -214,15 +217,6 @@ def _measured(
     threads = f"{place.threads} thread{'s' * (place.threads != 1)}"
     words = place.gpu if card.device.startswith("cuda") else f"{place.cpu}, {threads}"
     return row, words
-
-
-def _apart(do: Callable[[], tuple[float, float, float]]) -> tuple[float, float, float]:
-    """In a thread that ends with it: its OpenMP team would slow the engine's down."""
-    pool = ThreadPoolExecutor(1, "text")
-    try:
-        return pool.submit(do).result()
-    finally:
-        pool.shutdown(wait=False)
 
 
 def _kv_token_bytes(spec: ModelSpec) -> int:
@@ -238,9 +232,3 @@ def _import_libraries(specs: list[ModelSpec]) -> None:
         with suppress(Exception):  # what is missing, or broken, is told by the load
             if library:
                 import_module(library)
-
-
-def _give_memory_back() -> None:
-    give_back()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

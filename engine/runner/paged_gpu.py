@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
 import torch
@@ -10,19 +11,38 @@ from torch import Tensor
 
 from engine.config.specs import EngineConfig
 from engine.kernels.packed_rows import SHORT, PackedRows
+from engine.kernels.paged_attention import paged_attention
 from engine.kernels.sampling import WORDS
 from engine.kernels.step_inputs import StepInputs, decode_inputs, packed_inputs
+from engine.kernels.store_kv import store_kv
 from engine.memory.rules import bucket_sizes
-from engine.models.attention import current_device
+from engine.models.attention import Options, current_device
 from engine.models.loading import LoadedModel
 from engine.runner.cuda_graphs import DecodeGraphs
 from engine.runner.device_rows import DeviceRows
-from engine.runner.gpu_batch import GpuBatch
 from engine.runner.gpu_sampler import DeviceSampler, parameter_words
 from engine.runner.runner import Inputs, Runner
 from engine.scheduler.block_pool import blocks_for
 from engine.scheduler.plan import Row, StepPlan
 from engine.trace.records import Kind
+
+
+@dataclass(slots=True)
+class GpuBatch:
+    """One step's view of the paged cache on a GPU. Caches are a list by layer of `[blocks, block_size, kv_heads,
+    head_dim]`. The rows are packed: one sequence of all their tokens, whose keys and values go to `cache_slots` int64
+    `[tokens]`."""
+
+    k_caches: list[Tensor]
+    v_caches: list[Tensor]
+    cache_slots: Tensor
+    rows: PackedRows
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: Options) -> Tensor:
+        q, k, v = query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
+        k_cache, v_cache = self.k_caches[layer], self.v_caches[layer]
+        store_kv(k, v, k_cache, v_cache, self.cache_slots)
+        return paged_attention(q, k_cache, v_cache, self.rows, options)[None]
 
 
 class GpuRunner(Runner):
