@@ -197,10 +197,7 @@ def _forget(entry: ModelEntry, act: bool) -> int:
             plan_path.unlink()
     elif not kept:
         freed += sum(path.stat().st_size for path in repository.glob("blobs/*") if path.is_file())
-    if act and repository.is_dir() and not any((repository / "snapshots").glob("*")) and not _planned(repository):
+    left = [*repository.glob("snapshots/*"), *repository.glob(f"{cache.PLANS}/*.json")]
+    if act and repository.is_dir() and not left:
         shutil.rmtree(repository)
     return freed
-
-
-def _planned(repository: Path) -> bool:
-    return any((repository / cache.PLANS).glob("*.json"))

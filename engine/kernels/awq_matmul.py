@@ -17,7 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.kernels.jit import Launch, jit, tl
+from engine.kernels.jit import jit, launch, tl
+from engine.kernels.tilings import device_facts
 
 COLUMNS = 8  # that share an int32 word
 LEAST_K = 16  # of a tensor core's product: groups are multiples of it
@@ -108,14 +109,16 @@ def awq_matmul_kernel(
     n = tl.program_id(1) * BLOCK_W * 8 + tl.arange(0, BLOCK_W * 8)
     within = n < words * 8
 
-    if JOINED:
-        total = tl.zeros([BLOCK_M, BLOCK_W * 8], tl.float32)
-        for start in tl.range(first, last, BLOCK_K):
-            k = start + tl.arange(0, BLOCK_K)
-            tile = tl.load(x_rows + k[None, :], mask=filled[:, None], other=0.0)
-            packed = tl.load(qweight + k.to(tl.int64)[:, None] * words + w[None, :], mask=mine[None, :], other=0)
-            group = start // GROUP  # scales are too few to leave int32
-            zeros = tl.load(qzeros + group * words + w, mask=mine, other=0)
+    total = tl.zeros([BLOCK_M, BLOCK_W * 8], tl.float32)  # JOINED, or by columns
+    t0 = tl.zeros([BLOCK_M, BLOCK_W], tl.float32)
+    t1, t2, t3, t4, t5, t6, t7 = t0, t0, t0, t0, t0, t0, t0
+    for start in tl.range(first, last, BLOCK_K):
+        k = start + tl.arange(0, BLOCK_K)
+        tile = tl.load(x_rows + k[None, :], mask=filled[:, None], other=0.0)
+        packed = tl.load(qweight + k.to(tl.int64)[:, None] * words + w[None, :], mask=mine[None, :], other=0)
+        group = start // GROUP  # scales are too few to leave int32
+        zeros = tl.load(qzeros + group * words + w, mask=mine, other=0)
+        if JOINED:
             scale = tl.load(scales + group * words * 8 + n, mask=within, other=0.0).to(tl.float32)
             a = pair_of_steps(packed, zeros, 0, x.dtype.element_ty)
             b = pair_of_steps(packed, zeros, 1, x.dtype.element_ty)
@@ -123,20 +126,13 @@ def awq_matmul_kernel(
             d = pair_of_steps(packed, zeros, 3, x.dtype.element_ty)
             weights = side_by_side(*a, *b, *c, *d, BLOCK_K, BLOCK_W)
             total += tl.dot(tile, weights, input_precision="ieee") * scale[None, :]
-    else:
-        t0 = tl.zeros([BLOCK_M, BLOCK_W], tl.float32)
-        t1, t2, t3, t4, t5, t6, t7 = t0, t0, t0, t0, t0, t0, t0
-        for start in tl.range(first, last, BLOCK_K):
-            k = start + tl.arange(0, BLOCK_K)
-            tile = tl.load(x_rows + k[None, :], mask=filled[:, None], other=0.0)
-            packed = tl.load(qweight + k.to(tl.int64)[:, None] * words + w[None, :], mask=mine[None, :], other=0)
-            group = start // GROUP  # scales are too few to leave int32
-            zeros = tl.load(qzeros + group * words + w, mask=mine, other=0)
+        else:
             pairs = scales + (group * words + w) * 4
             t0, t1 = add_columns(t0, t1, tile, packed, zeros, pairs, mine, 0)
             t2, t3 = add_columns(t2, t3, tile, packed, zeros, pairs, mine, 1)
             t4, t5 = add_columns(t4, t5, tile, packed, zeros, pairs, mine, 2)
             t6, t7 = add_columns(t6, t7, tile, packed, zeros, pairs, mine, 3)
+    if not JOINED:
         total = side_by_side(t0, t1, t2, t3, t4, t5, t6, t7, BLOCK_M, BLOCK_W)
     if bias is not None:
         total += tl.load(bias + n, mask=within, other=0.0).to(tl.float32)[None, :]
@@ -223,12 +219,19 @@ def parts(programs: int, blocks: int, processors: int) -> int:
 
 
 def awq_matmul(
-    x: Tensor, qweight: Tensor, qzeros: Tensor, scales: Tensor, bias: Tensor | None = None, out: Tensor | None = None
+    x: Tensor,
+    qweight: Tensor,
+    qzeros: Tensor,
+    scales: Tensor,
+    bias: Tensor | None = None,
+    out: Tensor | None = None,
+    processors: int | None = None,
 ) -> Tensor:
     """x [..., inputs] times the packed weights, plus the bias, in x's dtype, float16 or bfloat16; sums are float32.
 
-    The group is a multiple of 16. `out` [..., outputs], contiguous, is written and returned where it is given. Gives
-    the same bits each time, and never waits for the device, so it can be captured in a CUDA graph.
+    The group is a multiple of 16. `out` [..., outputs], contiguous, is written and returned where it is given;
+    `processors` takes the place of what the device has. Gives the same bits each time, and never waits for the device,
+    so it can be captured in a CUDA graph.
     """
     outputs = qweight.shape[1] * COLUMNS
     out = torch.empty(*x.shape[:-1], outputs, dtype=x.dtype, device=x.device) if out is None else out
@@ -239,16 +242,14 @@ def awq_matmul(
         weight = awq_unpack(qweight, qzeros, scales, x.dtype)
         torch.mm(flat, weight, out=target) if bias is None else torch.addmm(bias, flat, weight, out=target)
     elif len(flat):
-        processors = torch.cuda.get_device_properties(x.device).multi_processor_count if x.is_cuda else 4
-        for launch in launches(target, flat, qweight, qzeros, scales, bias, processors):
-            launch()
+        processors = processors or device_facts(x.device)[1]
+        _multiply(target, flat, qweight, qzeros, scales, bias, processors)
     return out
 
 
-def launches(
+def _multiply(
     out: Tensor, x: Tensor, qweight: Tensor, qzeros: Tensor, scales: Tensor, bias: Tensor | None, processors: int
-) -> list[Launch]:
-    """The kernels of one product, reading shapes and strides alone."""
+) -> None:
     (rows, inputs), words = x.shape, qweight.shape[1]
     group = inputs // qzeros.shape[0]
     tiles = tiling(rows, group)
@@ -263,11 +264,10 @@ def launches(
     sizes = rows, inputs, words, x.stride(0), part_inputs, group
     shape = joined, tiles.block_m, tiles.block_w, tiles.block_k
     options = {"num_warps": tiles.num_warps, "num_stages": tiles.num_stages, "enable_fp_fusion": True}
-    made = [Launch.of(awq_matmul_kernel, (*grid, split), (*tensors, *sizes, *shape), **options)]
+    launch(awq_matmul_kernel, (*grid, split), (*tensors, *sizes, *shape), **options)
     if split > 1:
         values = out, sums, bias, out.numel(), out.shape[1], split, ADDED
-        made.append(Launch.of(add_parts_kernel, (-(-out.numel() // ADDED),), values, **OPTIONS))
-    return made
+        launch(add_parts_kernel, (-(-out.numel() // ADDED),), values, **OPTIONS)
 
 
 def awq_unpack(
@@ -276,14 +276,8 @@ def awq_unpack(
     """The weights [inputs, outputs], rounded once to `dtype`: the transpose of `awq_layout.dequantize`, bit for bit."""
     inputs, words = qweight.shape
     out = torch.empty(inputs, words * COLUMNS, dtype=dtype, device=qweight.device) if out is None else out
-    unpack_launch(out, qweight, qzeros, scales)()
-    return out
-
-
-def unpack_launch(out: Tensor, qweight: Tensor, qzeros: Tensor, scales: Tensor) -> Launch:
-    """Reads shapes alone."""
-    inputs, words = qweight.shape
     group = inputs // qzeros.shape[0]
     block_k = min(UNPACK_K, group & -group)
     grid, sizes = (-(-words * COLUMNS // UNPACK_N), inputs // block_k), (words, group, UNPACK_N, block_k)
-    return Launch.of(awq_unpack_kernel, grid, (out, qweight, qzeros, scales, *sizes), **OPTIONS)
+    launch(awq_unpack_kernel, grid, (out, qweight, qzeros, scales, *sizes), **OPTIONS)
+    return out

@@ -8,16 +8,14 @@ FlashAttention-2, section 3.1). How long contexts are split is told in `engine.k
 
 from __future__ import annotations
 
-from functools import cache
-
 import torch
 from torch import Tensor
 
-from engine.kernels.jit import Launch, jit, next_power_of_two, tl
+from engine.kernels.jit import jit, launch, next_power_of_two, tl
 from engine.kernels.options import Options
 from engine.kernels.packed_rows import PackedRows, plan
-from engine.kernels.splits import BLOCK_ROWS, find_item, merge_launch
-from engine.kernels.tilings import Tiling, tiling
+from engine.kernels.splits import find_item, merge_splits
+from engine.kernels.tilings import Tiling, device_facts, usual_tiling
 
 
 @jit
@@ -149,7 +147,6 @@ def paged_attention_kernel(
     BLOCK_M: tl.constexpr,  # query tokens * group, padded
     BLOCK_KEYS: tl.constexpr,
     BLOCK_DIM: tl.constexpr,
-    BLOCK_ROWS: tl.constexpr,
 ) -> None:
     LOG2_E: tl.constexpr = 1.4426950408889634
     BLOCK_TOKENS: tl.constexpr = BLOCK_M // GROUP
@@ -157,9 +154,7 @@ def paged_attention_kernel(
     kv_head = tl.program_id(0) % KV_HEADS  # programs side by side read the heads of one slot, which lie side by side
     if item >= tl.load(plan + rows):
         return  # the grid is an upper bound, known without reading the device
-    row, index, row_start, queries, tile, split, splits = find_item(
-        plan, query_starts, rows, item, BLOCK_TOKENS, BLOCK_ROWS
-    )
+    row, index, row_start, queries, tile, split, splits = find_item(plan, query_starts, rows, item, BLOCK_TOKENS)
 
     context = tl.load(context_lengths + row)
     table = row
@@ -229,15 +224,6 @@ def paged_attention_kernel(
         tl.store(out + out_offsets[:, None] + dims[None, :], weighted / total[:, None], mask=mask)
 
 
-@cache
-def device_facts(device: torch.device) -> tuple[int, int]:
-    """A device's architecture, 90 being sm_90, and its multiprocessors; read once. 0 and 4 where it is no GPU."""
-    if device.type != "cuda":
-        return 0, 4
-    properties = torch.cuda.get_device_properties(device)
-    return properties.major * 10 + properties.minor, properties.multi_processor_count
-
-
 def paged_attention(
     q: Tensor,
     k_cache: Tensor,
@@ -247,6 +233,7 @@ def paged_attention(
     *,
     out: Tensor | None = None,
     tiling: Tiling | None = None,
+    sm: int | None = None,
     processors: int | None = None,
 ) -> Tensor:
     """Causal attention of the rows' packed query tokens over their context, `[tokens, heads, head_dim]` like q.
@@ -254,61 +241,37 @@ def paged_attention(
     q and both caches share one dtype; head_dim is 32 to 256; scale is positive. The caches are `[blocks, block_size,
     kv_heads, head_dim]`, any strides, last dimension contiguous, and hold this step's keys and values already. Query
     head h reads KV head h // (heads / kv_heads); query j of a row is at position context_length - query_length + j.
-    Output of tokens that belong to no row is unspecified. `out`, written and returned where it is
-    given, is shaped like q with a contiguous last dimension. `tiling` and `processors` take the place of what the
-    device would get, for measurements and tests. Never waits for the device and allocates through torch alone, so it
-    can be captured in a CUDA graph; gives the same bits each time.
+    Output of tokens that belong to no row is unspecified. `out`, written and returned where it is given, is shaped like
+    q with a contiguous last dimension. `tiling`, `sm` and `processors` take the place of what the device would get, for
+    measurements and tests. Never waits for the device and allocates through torch alone, so it can be captured in a
+    CUDA graph; gives the same bits each time.
     """
     out = torch.empty(q.shape, dtype=q.dtype, device=q.device) if out is None else out
     q = q if q.stride(-1) == 1 else q.contiguous()
-    for launch in launches(out, q, k_cache, v_cache, rows, options, given=tiling, processors=processors):
-        launch()
-    return out
-
-
-def launches(
-    out: Tensor,
-    q: Tensor,
-    k_cache: Tensor,
-    v_cache: Tensor,
-    rows: PackedRows,
-    options: Options,
-    *,
-    given: Tiling | None = None,
-    sm: int | None = None,
-    processors: int | None = None,
-) -> list[Launch]:
-    """The kernels of one call, reading shapes and strides alone."""
     facts = device_facts(q.device)
     sm, processors = sm or facts[0], processors or facts[1]
     tokens, heads, head_dim = q.shape
     kv_heads = k_cache.shape[2]
-    window, done = options.window, list[Launch]()
-    if not tokens:
-        return done
-    for part in rows.parts(tokens):
-        tiles = given or tiling(sm, part.kind, head_dim, q.dtype, heads // kv_heads, part.queries)
-        # A plan made before a capture is not part of the graph.
-        key = (part.kind, window, k_cache.shape, heads, tiles, processors, _is_captured(q))
+    window = options.window
+    # A plan made before a capture is not part of the graph.
+    captured = q.is_cuda and torch.cuda.is_current_stream_capturing()
+    for part in rows.parts(tokens) if tokens else ():
+        tiles = tiling or usual_tiling(sm, part.kind, head_dim, q.dtype, heads // kv_heads, part.queries)
+        key = (part.kind, window, k_cache.shape, heads, tiles, processors, captured)
         if key not in rows.plans:
             rows.plans[key] = plan(part, q, k_cache, window, tiles, processors)
-            done.append(rows.plans[key].launch)
         planned = rows.plans[key]
         partials = planned.partials
-        states = (None, None, None) if partials is None else (partials.weighted, partials.peaks, partials.totals)
+        states = (None, None, None) if partials is None else partials
         tensors = q, k_cache, v_cache, part.block_tables, part.table_rows, part.query_starts, part.context_lengths
         sizes = len(part.context_lengths), part.block_tables.stride(0)
         strides = *out.stride()[:2], *q.stride()[:2], *k_cache.stride()[:3], *v_cache.stride()[:3]
         how = options.scale, window, options.softcap
         shape = k_cache.shape[1], head_dim, kv_heads, heads // kv_heads
-        blocks = tiles.block_m, tiles.block_keys, max(32, next_power_of_two(head_dim)), BLOCK_ROWS
+        blocks = tiles.block_m, tiles.block_keys, max(32, next_power_of_two(head_dim))
         values = out, *states, *tensors, planned.starts, options.sinks, *sizes, *strides, *how, *shape, *blocks
         built = {"num_warps": tiles.num_warps, "num_stages": tiles.num_stages, "enable_fp_fusion": True}
-        done.append(Launch.of(paged_attention_kernel, (planned.items * kv_heads,), values, **built))
+        launch(paged_attention_kernel, (planned.items * kv_heads,), values, **built)
         if partials is not None:
-            done.append(merge_launch(out, partials, planned.starts, part.query_starts))
-    return done
-
-
-def _is_captured(tensor: Tensor) -> bool:
-    return tensor.is_cuda and torch.cuda.is_current_stream_capturing()
+            merge_splits(out, partials, planned.starts, part.query_starts)
+    return out

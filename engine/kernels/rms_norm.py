@@ -9,7 +9,7 @@ from math import prod
 import torch
 from torch import Tensor
 
-from engine.kernels.jit import Launch, jit, next_power_of_two, tl
+from engine.kernels.jit import jit, launch, next_power_of_two, tl
 
 WIDEST = 16_384  # elements of a row, held in registers
 TILE = 1024  # elements of a program whose rows are short
@@ -66,26 +66,18 @@ def rms_norm(x: Tensor, weight: Tensor | None, eps: float, rounding: Rounding) -
     if x.stride(-1) != 1 or x.shape[-1] == 0:
         x = x.contiguous()
     out = torch.empty_like(x)
-    if out.stride() != x.stride():  # a view with gaps
-        out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    if x.numel():
-        launch(out, x, weight, eps, rounding)()
-    return out
-
-
-def launch(out: Tensor, x: Tensor, weight: Tensor | None, eps: float, rounding: Rounding) -> Launch:
-    """`out` is dense: it lies as `x` does, or is contiguous."""
+    if not x.numel():
+        return out
     width = x.shape[-1]
     assert width <= WIDEST
     rows = x.numel() // width
-    if out.stride() == x.stride():  # dense: rows lie one after another, whatever the order of the dimensions
-        outer, inner, outer_stride, inner_stride = 1, rows, 0, width
-    else:
+    found: tuple[int, int, int, int] | None = (1, rows, 0, width)  # dense: rows lie one after another in any order
+    if out.stride() != x.stride():  # a view with gaps
+        out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
         found = two_levels(x)
-        if found is None:
-            x = x.contiguous()
-            found = 1, rows, 0, width
-        outer, inner, outer_stride, inner_stride = found
+    if found is None:
+        x, found = x.contiguous(), (1, rows, 0, width)
+    outer, inner, outer_stride, inner_stride = found
     assert outer * inner == rows
     block_width = next_power_of_two(width)
     block_rows = max(1, TILE // block_width)
@@ -94,7 +86,8 @@ def launch(out: Tensor, x: Tensor, weight: Tensor | None, eps: float, rounding: 
     warps = max(1, min(MOST_WARPS, block_rows * block_width // (32 * A_THREAD)))
     values = out, x, weight, *strides, eps, *sizes
     # Without fusion: torch rounds each product by itself.
-    return Launch.of(rms_norm_kernel, (-(-rows // block_rows),), values, num_warps=warps, enable_fp_fusion=False)
+    launch(rms_norm_kernel, (-(-rows // block_rows),), values, num_warps=warps, enable_fp_fusion=False)
+    return out
 
 
 def two_levels(x: Tensor) -> tuple[int, int, int, int] | None:

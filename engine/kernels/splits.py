@@ -7,23 +7,20 @@ of a tile up in a fixed order, so the same step gives the same bits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from engine.kernels.jit import Launch, jit, next_power_of_two, tl
+from engine.kernels.jit import constant, jit, launch, next_power_of_two, tl
 
-BLOCK_ROWS = 256  # rows that a search or the plan reads at a time
-BLOCK_SPLITS = 16  # parts that a merge reads at a time
+BLOCK_ROWS = constant(256)  # rows that a search or the plan reads at a time
+BLOCK_SPLITS = constant(16)  # parts that a merge reads at a time
 OPTIONS: dict[str, Any] = {"num_warps": 4, "enable_fp_fusion": True}  # said outright: Triton's default changes in 3.10
 MERGED_ROWS = 4  # rows of M that a program merges one after another, at most
 
 
 @jit
-def find_item(  # type: ignore[no-untyped-def]
-    starts, query_starts, rows, item, BLOCK_TOKENS: tl.constexpr, BLOCK_ROWS: tl.constexpr
-):
+def find_item(starts, query_starts, rows, item, BLOCK_TOKENS: tl.constexpr):  # type: ignore[no-untyped-def]
     """A numbered item's row, its index within the row, the row's first token and query length, the item's query tile,
     its split, and of how many.
 
@@ -71,7 +68,6 @@ def plan_splits_kernel(
     least: tl.tensor,  # key tiles of an item
     BLOCK_TOKENS: tl.constexpr,
     BLOCK_KEYS: tl.constexpr,
-    BLOCK_ROWS: tl.constexpr,
 ) -> None:
     """One program. Items exceed query tiles by less than `target`, and parts are at most twice that excess."""
     lanes, told = tl.arange(0, BLOCK_ROWS), (query_starts, context_lengths)
@@ -114,8 +110,6 @@ def merge_splits_kernel(
     HEAD_DIM: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_DIM: tl.constexpr,
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_SPLITS: tl.constexpr,
     PROGRAMS: tl.constexpr,  # of each part
 ) -> None:
     """The programs of a tile's parts share the tile's rows of M out among them: each merges all parts of its own."""
@@ -127,9 +121,7 @@ def merge_splits_kernel(
     part_starts = plan + rows + 1
     if part >= tl.load(part_starts + rows):
         return
-    _, _, row_start, queries, tile, split, splits = find_item(
-        part_starts, query_starts, rows, part, BLOCK_TOKENS, BLOCK_ROWS
-    )
+    _, _, row_start, queries, tile, split, splits = find_item(part_starts, query_starts, rows, part, BLOCK_TOKENS)
     first_part = part - split
     filled = tl.minimum(queries - tile * BLOCK_TOKENS, BLOCK_TOKENS) * GROUP
 
@@ -160,8 +152,7 @@ def merge_splits_kernel(
         tl.store(out + token * out_token_stride + head * out_head_stride + dims, value / total, mask=dims < HEAD_DIM)
 
 
-@dataclass(frozen=True, slots=True)
-class Partials:
+class Partials(NamedTuple):
     """Softmax states of parts of contexts, float32."""
 
     weighted: Tensor  # [parts, kv_heads, block_m, head_dim]
@@ -169,31 +160,28 @@ class Partials:
     totals: Tensor
 
 
-def plan_launch(
+def plan_splits(
     starts: Tensor,
     query_starts: Tensor,
     context_lengths: Tensor,
-    *,
     sliding_window: int | None,
     target: int,
     least: int,
     block_tokens: int,
     block_keys: int,
-) -> Launch:
+) -> None:
     """Numbers the rows' work items, `target` of them wanted, each of at least `least` key tiles, into `starts` int32
     [2, rows + 1]."""
     wanted = len(context_lengths), sliding_window, target, least
-    values = starts, query_starts, context_lengths, *wanted, block_tokens, block_keys, BLOCK_ROWS
-    return Launch.of(plan_splits_kernel, (1,), values, **OPTIONS)
+    values = starts, query_starts, context_lengths, *wanted, block_tokens, block_keys
+    launch(plan_splits_kernel, (1,), values, **OPTIONS)
 
 
-def merge_launch(out: Tensor, partials: Partials, starts: Tensor, query_starts: Tensor) -> Launch:
+def merge_splits(out: Tensor, partials: Partials, starts: Tensor, query_starts: Tensor) -> None:
     """Merges the parts; programs beyond the parts that there are return at once."""
     parts, kv_heads, block_m, head_dim = partials.weighted.shape
     programs = max(1, block_m // (2 * MERGED_ROWS))  # a tile that is split has two parts at least
-    states, strides = (partials.weighted, partials.peaks, partials.totals), out.stride()[:2]
     shape = kv_heads, out.shape[1] // kv_heads, head_dim, block_m, next_power_of_two(head_dim)
-    sizes = *strides, *shape, BLOCK_ROWS, BLOCK_SPLITS, programs
-    rows = starts.shape[1] - 1
-    values = out, *states, starts, query_starts, rows, *sizes
-    return Launch.of(merge_splits_kernel, (parts * kv_heads * programs,), values, **OPTIONS)
+    sizes = *out.stride()[:2], *shape, programs
+    values = out, *partials, starts, query_starts, starts.shape[1] - 1, *sizes
+    launch(merge_splits_kernel, (parts * kv_heads * programs,), values, **OPTIONS)

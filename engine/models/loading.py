@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import PreTrainedModel
 
-from engine.checkpoints.hub import fetch
+from engine.checkpoints.hub import download
 from engine.checkpoints.inspect import check_files, inspect_folder, name_of, resolve
 from engine.config.specs import InvalidInput, ModelSpec
 from engine.memory.allocator import give_back, release_references
@@ -60,7 +60,8 @@ def _load(spec: ModelSpec, say: Reporter) -> LoadedModel:
     folder = resolve(spec)
     if folder is None:
         say("fetching from the hub")
-        folder = fetch(spec, say)
+        code, report, cancelled = spec.trust_remote_code, say.report, say.cancelled
+        folder = download(spec.source, spec.revision, code=code, report=report, cancelled=cancelled)
         check_files(folder, spec.trust_remote_code)
     info = inspect_folder(folder, name_of(spec, folder))
     config = transformers_config(folder, spec)

@@ -14,17 +14,18 @@ from engine.checkpoints.info import ACTIVE, EXPERTS
 
 @dataclass(frozen=True, slots=True)
 class WeightCount:
-    """Numbers of weights, however many a byte holds. `all`: every one of them, a tied one once; `body`: in matrices
-    that the layers multiply tokens with, all experts counted; `expert`: those of `body` that belong to experts, of whom
-    a token is sent to `active` of `experts`; `head`: of the output layer, tied to the embedding or not, which only
-    tokens go through whose logits are wanted. `bytes_per_weight`: of the body, as it is held, scales included."""
+    """Numbers of weights, however many a byte holds, as the model's card has them. `parameters`: every one of them, a
+    tied one once; `body_parameters`: in matrices that the layers multiply tokens with, all experts counted;
+    `expert_parameters`: those of them that belong to experts, of whom a token is sent to `active_experts` of `experts`;
+    `head_parameters`: of the output layer, tied to the embedding or not, which only tokens go through whose logits are
+    wanted. `bytes_per_weight`: of the body, as it is held, scales included."""
 
-    all: int
-    body: int
-    head: int
-    expert: int
+    parameters: int
+    body_parameters: int
+    head_parameters: int
+    expert_parameters: int
     experts: int
-    active: int
+    active_experts: int
     bytes_per_weight: float
 
 
@@ -62,12 +63,12 @@ def count_weights(module: PreTrainedModel) -> WeightCount:
     config = module.config.get_text_config()
     experts = _first(config, EXPERTS) if expert else 0
     return WeightCount(
-        all=total,
-        body=body,
-        head=0 if head is None else int(head.in_features) * int(head.out_features),
-        expert=expert if experts else 0,
+        parameters=total,
+        body_parameters=body,
+        head_parameters=0 if head is None else int(head.in_features) * int(head.out_features),
+        expert_parameters=expert if experts else 0,
         experts=experts,
-        active=min(experts, _first(config, ACTIVE) or experts),
+        active_experts=min(experts, _first(config, ACTIVE) or experts),
         bytes_per_weight=stored / body if body else 0.0,
     )
 

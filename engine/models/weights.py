@@ -29,13 +29,13 @@ class Reporter:
     """Says how far a load is. Raises LoadCancelled when it was cancelled."""
 
     def __init__(self, report: Report | None, cancelled: threading.Event | None) -> None:
-        self._report, self._cancelled = report, cancelled
+        self.report, self.cancelled = report, cancelled
 
     def __call__(self, stage: str, done: int = 0, total: int = 0) -> None:
-        if self._cancelled is not None and self._cancelled.is_set():
+        if self.cancelled is not None and self.cancelled.is_set():
             raise LoadCancelled("the load was cancelled")
-        if self._report is not None:
-            self._report(LoadProgress(stage, done, total))
+        if self.report is not None:
+            self.report(LoadProgress(stage, done, total))
 
 
 def read_weights(

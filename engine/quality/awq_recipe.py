@@ -50,8 +50,7 @@ def check_recipe(recipe: AwqRecipe) -> None:
     whole("samples", recipe.samples)
     whole("length", recipe.length, 16)
     one_of("group", recipe.group, GROUPS)
-    missing = [name for name in ("awq", "datasets") if find_spec(name) is None]
-    if missing:
+    if any(find_spec(name) is None for name in ("awq", "datasets")):
         raise InvalidInput(f"AWQ checkpoints are made by autoawq, which is not installed: {REMEDY}")
     folder = model_folder(recipe)
     _check_architecture(folder)

@@ -55,7 +55,5 @@ class DeviceSampler(SlotSampler):
         limited = any(p.temperature and (p.top_k or p.top_p < 1 or p.min_p) for p in params)
         seen = self._nothing_seen if self._seen is None else self._seen
         state = self.parameters, seen, self._last_tokens if last_tokens is None else last_tokens
-        launches, tokens, logprobs = sample(logits, slots, positions, *state, limited=limited)
-        for launch in launches:
-            launch()
+        tokens, logprobs = sample(logits, slots, positions, *state, limited=limited)
         return with_alternatives(tokens, logprobs, logits, params)

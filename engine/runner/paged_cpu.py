@@ -33,7 +33,8 @@ class CpuBatch:
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: Options) -> Tensor:
         q, k, v = query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
         caches, decode = (self.k_caches[layer], self.v_caches[layer]), self.decode
-        cpu.store_kv(k, v, *caches, self.blocks, self.offsets)
+        for cache, new in zip(caches, (k, v), strict=True):
+            cache.index_put_((self.blocks, self.offsets), new)
         if decode is not None:
             decoded = cpu.decode_attention(q[: decode.rows], *caches, decode, options)
             if not self.prefill:

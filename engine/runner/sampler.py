@@ -73,7 +73,11 @@ class Sampler(SlotSampler):
         """logits `[rows, vocabulary]` of the branches' last tokens, in_flight counting the tokens drawn here."""
         logits = logits.float()
         params = [b.request.params for b in branches]
-        adjusted = self._penalize(logits, branches, params)
+        penalized = [i for i, p in enumerate(params) if p.repetition_penalty != 1.0]
+        adjusted = logits
+        if penalized:
+            slots = torch.tensor([branches[i].slot for i in penalized], device=logits.device)
+            adjusted = self._penalize(logits, penalized, slots, params)
         drawn = [i for i, p in enumerate(params) if p.temperature != 0]
         if len(drawn) == len(params):
             tokens = self._draw(adjusted, branches, params)
@@ -82,28 +86,18 @@ class Sampler(SlotSampler):
         if 0 < len(drawn) < len(params):
             index = torch.tensor(drawn, device=logits.device)
             tokens[index] = self._draw(adjusted[index], [branches[i] for i in drawn], [params[i] for i in drawn])
-        self._remember(tokens, branches, params)
+        if self._seen is not None and penalized:
+            self._seen[slots, tokens[torch.tensor(penalized, device=logits.device)]] = 1
         logprobs = -cross_entropy(logits, tokens, reduction="none")  # in one pass, without logits' exponentials
         return with_alternatives(tokens, logprobs, logits, params)
 
-    def _penalize(self, logits: Tensor, branches: Sequence[Branch], params: Sequence[SamplingParams]) -> Tensor:
-        rows = [i for i, p in enumerate(params) if p.repetition_penalty != 1.0]
-        if not rows:
-            return logits
+    def _penalize(self, logits: Tensor, rows: list[int], slots: Tensor, params: Sequence[SamplingParams]) -> Tensor:
         assert self._seen is not None
-        index = torch.tensor(rows, device=logits.device)
-        seen = self._seen[torch.tensor([branches[i].slot for i in rows], device=logits.device)]
+        index, seen = torch.tensor(rows, device=logits.device), self._seen[slots]
         penalty = torch.tensor([[params[i].repetition_penalty] for i in rows], device=logits.device)
         chosen = logits[index]
         punished = torch.where(chosen > 0, chosen / penalty, chosen * penalty)
         return logits.index_copy(0, index, torch.where(seen.view(torch.bool), punished, chosen))
-
-    def _remember(self, tokens: Tensor, branches: Sequence[Branch], params: Sequence[SamplingParams]) -> None:
-        rows = [i for i, p in enumerate(params) if p.repetition_penalty != 1.0]
-        if rows:
-            assert self._seen is not None
-            slots = torch.tensor([branches[i].slot for i in rows], device=tokens.device)
-            self._seen[slots, tokens[torch.tensor(rows, device=tokens.device)]] = 1
 
     def _draw(self, logits: Tensor, branches: Sequence[Branch], params: Sequence[SamplingParams]) -> Tensor:
         # The position of the token being drawn is the branch's length without it.
