@@ -64,20 +64,13 @@ class Usage:
         return self.stack == 0 and self.shared <= SHARED_MEMORY[sm]
 
 
-@dataclass(frozen=True, slots=True)
-class Specialization:
-    """What a launch is compiled for: types, constants, which arguments are multiples of 16, and options. Launches that
-    have it in common share their code."""
-
-    kernel: Any
-    signature: tuple[tuple[str, str], ...]
-    constants: tuple[tuple[str, Any], ...]
-    aligned: tuple[int, ...]  # places of arguments
-    options: tuple[tuple[str, Any], ...]
+Pairs = tuple[tuple[str, Any], ...]
 
 
-def specialization(launch: Launch) -> Specialization:
-    """As Triton specializes it: on None, on 1 and on multiples of 16."""
+def specialization(launch: Launch) -> tuple[Any, Pairs, Pairs, tuple[int, ...], Pairs]:
+    """What a launch is compiled for, as Triton specializes it on None, on 1 and on multiples of 16: its kernel, types,
+    constants, the places of arguments that are such multiples, and options. Launches that have it in common share their
+    code."""
     kernel, _, arguments = launch
     signature: list[tuple[str, str]] = []
     constants: list[tuple[str, Any]] = []
@@ -98,7 +91,7 @@ def specialization(launch: Launch) -> Specialization:
         if specialized and sixteens:
             aligned.append(index)
     options = tuple((name, value) for name, value in arguments.items() if name not in kernel.arg_names)
-    return Specialization(kernel, tuple(signature), tuple(constants), tuple(aligned), options)
+    return kernel, tuple(signature), tuple(constants), tuple(aligned), options
 
 
 def compile_launch(launch: Launch, sm: int) -> Any:
@@ -107,10 +100,10 @@ def compile_launch(launch: Launch, sm: int) -> Any:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    made_for = specialization(launch)
-    aligned = {(index,): [["tt.divisibility", 16]] for index in made_for.aligned}
-    source = ASTSource(made_for.kernel, dict(made_for.signature), dict(made_for.constants), aligned)
-    return triton.compile(source, target=GPUTarget("cuda", sm, 32), options=dict(made_for.options))
+    kernel, signature, constants, aligned, options = specialization(launch)
+    sixteens = {(index,): [["tt.divisibility", 16]] for index in aligned}
+    source = ASTSource(kernel, dict(signature), dict(constants), sixteens)
+    return triton.compile(source, target=GPUTarget("cuda", sm, 32), options=dict(options))
 
 
 def usage(compiled: Any) -> Usage:
@@ -222,6 +215,7 @@ def small(shape: Shape, dtype: torch.dtype) -> Iterator[tuple[str, Launch]]:
     yield "rotary", launched(rotate, q, k, *empty(2, 1, 64, shape.head_dim, dtype=dtype))[0]
 
 
+@cache
 def shipped(sm: int) -> dict[str, Launch]:
     """Every kernel as it is launched on an architecture, by name: dtypes, head_dims, kinds of rows, shapes of models.
     float16 takes bfloat16's tilings and as many registers or nearly, so little of it is here."""
@@ -263,13 +257,10 @@ def _name(launch: Launch) -> str:
     return str(launch.kernel.fn.__name__).removesuffix("_kernel")
 
 
-_shipped = cache(shipped)
-
-
 def measured(sm: int, name: str) -> Usage | str:
     """What a shipped kernel takes; where it does not compile, the traceback."""
     try:
-        return usage(compile_launch(_shipped(sm)[name], sm))
+        return usage(compile_launch(shipped(sm)[name], sm))
     except Exception:  # of any kind: Triton's, LLVM's or ptxas's
         return traceback.format_exc()
 

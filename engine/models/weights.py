@@ -111,7 +111,7 @@ def _settle(module: PreTrainedModel, quantization: str, dtype: torch.dtype, befo
         case "awq":
             from engine.models.quantization.awq_linear import make_ready
 
-            make_ready(module, dtype, lambda _: before())
+            make_ready(module, dtype, before)
         case "nf4" | "nf4-double":
             from engine.models.quantization.bitsandbytes import settle
 
