@@ -13,11 +13,9 @@ class Detokenizer(Protocol):
 
     def push(self, token: int) -> str:
         """The text that this token makes certain; "" while a character is incomplete."""
-        ...
 
     def flush(self) -> str:
         """What an incomplete character at the end decodes to."""
-        ...
 
 
 @lru_cache(maxsize=1)

@@ -12,7 +12,6 @@ a kernel unpacks the weights and cuBLAS multiplies.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,21 +30,17 @@ ADDED = 1024  # elements that a program of `add_parts_kernel` adds up
 def steps(words: tl.tensor, zeros: tl.tensor, SHIFT: tl.constexpr, DTYPE: tl.constexpr) -> tl.tensor:
     """Code less zero of one column of each word, exact. `words` [K, words], `zeros` [words]. Codes become floats by
     setting the bits of a power of two above them, which is cheaper than a conversion."""
-    if DTYPE == tl.float16:  # noqa: SIM300
-        if SHIFT % 8 == 4:  # 1024 + 16 * code: a byte serves both its codes
-            code = ((words >> (SHIFT - 4)) & 0xF0 | 0x6400).to(tl.int16).to(tl.float16, bitcast=True)
-            zero = ((zeros >> SHIFT) & 15).to(tl.float16) + 64.0
-            step = code * 0.0625 - zero[None, :]
-        else:  # 1024 + code
-            code = ((words >> SHIFT) & 15 | 0x6400).to(tl.int16).to(tl.float16, bitcast=True)
-            zero = ((zeros >> SHIFT) & 15 | 0x6400).to(tl.int16).to(tl.float16, bitcast=True)
-            step = code - zero[None, :]
-    elif DTYPE == tl.bfloat16:  # noqa: SIM300
-        code = ((words >> SHIFT) & 15 | 0x4300).to(tl.int16).to(tl.bfloat16, bitcast=True)  # 128 + code
-        zero = ((zeros >> SHIFT) & 15 | 0x4300).to(tl.int16).to(tl.bfloat16, bitcast=True)
-        step = code - zero[None, :]
-    else:
+    if DTYPE.is_fp16() and SHIFT % 8 == 4:  # 1024 + 16 * code: a byte serves both its codes
+        code = ((words >> (SHIFT - 4)) & 0xF0 | 0x6400).to(tl.int16).to(tl.float16, bitcast=True)
+        zero = ((zeros >> SHIFT) & 15).to(tl.float16) + 64.0
+        step = code * 0.0625 - zero[None, :]
+    elif DTYPE.is_fp32():
         step = (((words >> SHIFT) & 15) - ((zeros >> SHIFT) & 15)[None, :]).to(tl.float32)
+    else:
+        POWER: tl.constexpr = 0x6400 if DTYPE.is_fp16() else 0x4300  # 1024 or 128, plus code
+        code = ((words >> SHIFT) & 15 | POWER).to(tl.int16).to(DTYPE, bitcast=True)
+        zero = ((zeros >> SHIFT) & 15 | POWER).to(tl.int16).to(DTYPE, bitcast=True)
+        step = code - zero[None, :]
     return step
 
 
@@ -200,7 +195,6 @@ class Tiling:
 # By the most rows. A warp of the first covers 8 words, 64 columns; none spills registers on sm_80, 89, 90 and 100.
 TILINGS = {SINGLE_ROWS: Tiling(16, 32, 128, 4, 4), 32: Tiling(32, 16, 128, 4, 3), FUSED_ROWS: Tiling(64, 16, 64, 4, 3)}
 UNPACK_N, UNPACK_K = 256, 32
-OPTIONS: dict[str, Any] = {"num_warps": 4, "enable_fp_fusion": True}  # said outright: Triton's default changes in 3.10
 
 
 def tiling(rows: int, group: int) -> Tiling:
@@ -263,11 +257,11 @@ def _multiply(
     tensors = sums, x, qweight, qzeros, scales if joined else scales.view(torch.int32), bias if split == 1 else None
     sizes = rows, inputs, words, x.stride(0), part_inputs, group
     shape = joined, tiles.block_m, tiles.block_w, tiles.block_k
-    options = {"num_warps": tiles.num_warps, "num_stages": tiles.num_stages, "enable_fp_fusion": True}
-    launch(awq_matmul_kernel, (*grid, split), (*tensors, *sizes, *shape), **options)
+    values, warps, stages = (*tensors, *sizes, *shape), tiles.num_warps, tiles.num_stages
+    launch(awq_matmul_kernel, (*grid, split), values, num_warps=warps, num_stages=stages)
     if split > 1:
-        values = out, sums, bias, out.numel(), out.shape[1], split, ADDED
-        launch(add_parts_kernel, (-(-out.numel() // ADDED),), values, **OPTIONS)
+        added = out, sums, bias, out.numel(), out.shape[1], split, ADDED
+        launch(add_parts_kernel, (-(-out.numel() // ADDED),), added, num_warps=4)
 
 
 def awq_unpack(
@@ -279,5 +273,5 @@ def awq_unpack(
     group = inputs // qzeros.shape[0]
     block_k = min(UNPACK_K, group & -group)
     grid, sizes = (-(-words * COLUMNS // UNPACK_N), inputs // block_k), (words, group, UNPACK_N, block_k)
-    launch(awq_unpack_kernel, grid, (out, qweight, qzeros, scales, *sizes), **OPTIONS)
+    launch(awq_unpack_kernel, grid, (out, qweight, qzeros, scales, *sizes), num_warps=4)
     return out

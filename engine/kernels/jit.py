@@ -36,9 +36,10 @@ class Launch(NamedTuple):
 _kept: ContextVar[list[Launch] | None] = ContextVar("kept", default=None)
 
 
-def launch(kernel: Any, grid: tuple[int, ...], values: Sequence[Any], **options: Any) -> None:
-    """Launches a kernel with a value for each of its parameters, in their order, and Triton's options."""
-    arguments = dict(zip(kernel.arg_names, values, strict=True), **options)
+def launch(kernel: Any, grid: tuple[int, ...], values: Sequence[Any], *, fused: bool = True, **options: Any) -> None:
+    """Launches a kernel with a value for each of its parameters, in their order, and Triton's options. `fused`:
+    products may be added unrounded; said outright, since Triton's default changes in 3.10."""
+    arguments = dict(zip(kernel.arg_names, values, strict=True), enable_fp_fusion=fused, **options)
     kept = _kept.get()
     if kept is None:
         kernel[grid](**arguments)

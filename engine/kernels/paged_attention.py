@@ -270,8 +270,8 @@ def paged_attention(
         shape = k_cache.shape[1], head_dim, kv_heads, heads // kv_heads
         blocks = tiles.block_m, tiles.block_keys, max(32, next_power_of_two(head_dim))
         values = out, *states, *tensors, planned.starts, options.sinks, *sizes, *strides, *how, *shape, *blocks
-        built = {"num_warps": tiles.num_warps, "num_stages": tiles.num_stages, "enable_fp_fusion": True}
-        launch(paged_attention_kernel, (planned.items * kv_heads,), values, **built)
+        warps, stages = tiles.num_warps, tiles.num_stages
+        launch(paged_attention_kernel, (planned.items * kv_heads,), values, num_warps=warps, num_stages=stages)
         if partials is not None:
             merge_splits(out, partials, planned.starts, part.query_starts)
     return out

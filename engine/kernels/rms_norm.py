@@ -86,7 +86,7 @@ def rms_norm(x: Tensor, weight: Tensor | None, eps: float, rounding: Rounding) -
     warps = max(1, min(MOST_WARPS, block_rows * block_width // (32 * A_THREAD)))
     values = out, x, weight, *strides, eps, *sizes
     # Without fusion: torch rounds each product by itself.
-    launch(rms_norm_kernel, (-(-rows // block_rows),), values, num_warps=warps, enable_fp_fusion=False)
+    launch(rms_norm_kernel, (-(-rows // block_rows),), values, fused=False, num_warps=warps)
     return out
 
 

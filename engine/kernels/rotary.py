@@ -111,5 +111,5 @@ def rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tens
     sizes = half, half if cos.shape[-1] == head_dim else 0, block_tokens, block_heads, block_half
     grid = -(-tokens // block_tokens), q_programs + k_programs, batch
     values = q_out, k_out, q, k, cos, sin, *heads, *strides, *sizes
-    launch(rotary_kernel, grid, values, enable_fp_fusion=False)  # torch rounds each product by itself
+    launch(rotary_kernel, grid, values, fused=False)  # torch rounds each product by itself
     return turned

@@ -231,17 +231,16 @@ def sample(
     counts, bounds = empty(rows), empty(rows, dtype=torch.float32)
     tokens, logprobs = empty(rows, dtype=torch.int64), empty(rows, dtype=torch.float32)
     stride, unused, block_chunks = logits.stride(0), UNUSED_BITS[logits.dtype], next_power_of_two(chunks)
-    fusion = {"enable_fp_fusion": False}  # a row's bits are the same in every kernel
-
     scanned = logits, slots, parameters, seen, figures, firsts, highest, stride, vocabulary, WORDS, CHUNK, group
-    launch(scan_kernel, (rows, chunks), scanned, num_warps=4, **fusion)
+    # Nothing is fused: a row's bits are the same in every kernel.
+    launch(scan_kernel, (rows, chunks), scanned, fused=False, num_warps=4)
     if limited:
         over = vocabulary, chunks, groups, WORDS, block_chunks, next_power_of_two(groups), group, unused
         chosen = slots, parameters, figures, highest, listed, counts, bounds, *over
-        launch(groups_kernel, (rows,), chosen, num_warps=8, **fusion)
+        launch(groups_kernel, (rows,), chosen, fused=False, num_warps=8)
     read = logits, slots, positions, parameters, seen, figures, firsts, listed, counts, bounds
     sizes = stride, vocabulary, chunks, groups, WORDS, CHUNK, group, TILE * GROUP // group, block_chunks, unused
     picked = *read, tokens, logprobs, last_tokens, *sizes
     # Left alone, ptxas spills a few registers to fit more programs.
-    launch(pick_kernel, (rows,), picked, num_warps=4, maxnreg=128, **fusion)
+    launch(pick_kernel, (rows,), picked, fused=False, num_warps=4, maxnreg=128)
     return tokens, logprobs

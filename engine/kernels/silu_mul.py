@@ -66,7 +66,7 @@ def act_mul(gate: Tensor, up: Tensor, activation: Activation) -> Tensor:
     sizes = _row_stride(gate), _row_stride(up), rows, columns, activation.value, block_rows, block_columns
     grid = -(-rows // block_rows), -(-columns // block_columns)
     # Without fusion: torch rounds each product by itself.
-    launch(act_mul_kernel, grid, (out, gate, up, *sizes), enable_fp_fusion=False)
+    launch(act_mul_kernel, grid, (out, gate, up, *sizes), fused=False)
     return out
 
 

@@ -7,7 +7,7 @@ of a tile up in a fixed order, so the same step gives the same bits.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -15,7 +15,6 @@ from engine.kernels.jit import constant, jit, launch, next_power_of_two, tl
 
 BLOCK_ROWS = constant(256)  # rows that a search or the plan reads at a time
 BLOCK_SPLITS = constant(16)  # parts that a merge reads at a time
-OPTIONS: dict[str, Any] = {"num_warps": 4, "enable_fp_fusion": True}  # said outright: Triton's default changes in 3.10
 MERGED_ROWS = 4  # rows of M that a program merges one after another, at most
 
 
@@ -174,7 +173,7 @@ def plan_splits(
     [2, rows + 1]."""
     wanted = len(context_lengths), sliding_window, target, least
     values = starts, query_starts, context_lengths, *wanted, block_tokens, block_keys
-    launch(plan_splits_kernel, (1,), values, **OPTIONS)
+    launch(plan_splits_kernel, (1,), values, num_warps=4)
 
 
 def merge_splits(out: Tensor, partials: Partials, starts: Tensor, query_starts: Tensor) -> None:
@@ -184,4 +183,4 @@ def merge_splits(out: Tensor, partials: Partials, starts: Tensor, query_starts: 
     shape = kv_heads, out.shape[1] // kv_heads, head_dim, block_m, next_power_of_two(head_dim)
     sizes = *out.stride()[:2], *shape, programs
     values = out, *partials, starts, query_starts, starts.shape[1] - 1, *sizes
-    launch(merge_splits_kernel, (parts * kv_heads * programs,), values, **OPTIONS)
+    launch(merge_splits_kernel, (parts * kv_heads * programs,), values, num_warps=4)

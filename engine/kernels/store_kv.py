@@ -63,4 +63,4 @@ def store_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tens
     strides = *k.stride()[:2], *v.stride()[:2], *k_cache.stride()[:3], *v_cache.stride()[:3]
     sizes = k_cache.shape[1], kv_heads, head_dim, block_heads, block_dim
     values, grid = (k, v, k_cache, v_cache, slots, *strides, *sizes), (len(slots), -(-kv_heads // block_heads))
-    launch(store_kv_kernel, grid, values, enable_fp_fusion=True)  # said outright, or Triton 3.9 warns
+    launch(store_kv_kernel, grid, values)
