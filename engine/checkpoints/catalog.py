@@ -63,15 +63,15 @@ def folder_model(folder: Path) -> ModelEntry:
     """A local folder as an entry; never raises: what is wrong with it is its `problem`."""
     with contextlib.suppress(RuntimeError):  # of a ~name that nobody has
         folder = folder.expanduser()
-    name = folder.name or str(folder)
+    measured, problem = (0, 0.0), f"no folder {folder}"
     try:
-        if not folder.is_dir():
-            is_file = folder.exists()
-            reason = f"{folder} is a file: choose the folder that holds it" if is_file else f"no folder {folder}"
-            return ModelEntry(str(folder), name, Place.FOLDER, folder, problem=reason)
-        return ModelEntry(str(folder), name, Place.FOLDER, folder, None, *_measured(folder), fault(folder))
+        if folder.is_dir():
+            measured, problem = _measured(folder), fault(folder)
+        elif folder.exists():
+            problem = f"{folder} is a file: choose the folder that holds it"
     except OSError as error:
-        return ModelEntry(str(folder), name, Place.FOLDER, folder, problem=f"{folder} cannot be read: {error.strerror}")
+        problem = f"{folder} cannot be read: {error.strerror}"
+    return ModelEntry(str(folder), folder.name or str(folder), Place.FOLDER, folder, None, *measured, problem)
 
 
 def _measured(folder: Path) -> tuple[int, float]:

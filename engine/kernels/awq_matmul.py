@@ -227,41 +227,36 @@ def awq_matmul(
     `processors` takes the place of what the device has. Gives the same bits each time, and never waits for the device,
     so it can be captured in a CUDA graph.
     """
-    outputs = qweight.shape[1] * COLUMNS
-    out = torch.empty(*x.shape[:-1], outputs, dtype=x.dtype, device=x.device) if out is None else out
-    flat = x.reshape(-1, x.shape[-1])
-    flat = flat if flat.stride(-1) == 1 else flat.contiguous()
-    target = out.view(-1, outputs)
-    if len(flat) > FUSED_ROWS:
+    words = qweight.shape[1]
+    shape = *x.shape[:-1], words * COLUMNS
+    out = torch.empty(shape, dtype=x.dtype, device=x.device) if out is None else out
+    target, x = out.view(-1, words * COLUMNS), x.reshape(-1, x.shape[-1])
+    x = x if x.stride(-1) == 1 else x.contiguous()
+    rows, inputs = x.shape
+    if not rows:
+        return out
+    if rows > FUSED_ROWS:
         weight = awq_unpack(qweight, qzeros, scales, x.dtype)
-        torch.mm(flat, weight, out=target) if bias is None else torch.addmm(bias, flat, weight, out=target)
-    elif len(flat):
-        processors = processors or device_facts(x.device)[1]
-        _multiply(target, flat, qweight, qzeros, scales, bias, processors)
-    return out
-
-
-def _multiply(
-    out: Tensor, x: Tensor, qweight: Tensor, qzeros: Tensor, scales: Tensor, bias: Tensor | None, processors: int
-) -> None:
-    (rows, inputs), words = x.shape, qweight.shape[1]
+        torch.mm(x, weight, out=target) if bias is None else torch.addmm(bias, x, weight, out=target)
+        return out
     group = inputs // qzeros.shape[0]
     tiles = tiling(rows, group)
     joined = tiles.block_m > SINGLE_ROWS
     grid = (-(-rows // tiles.block_m), -(-words // tiles.block_w))
     blocks = inputs // tiles.block_k
-    split = parts(grid[0] * grid[1], blocks, processors)
+    split = parts(grid[0] * grid[1], blocks, processors or device_facts(x.device)[1])
     part_inputs = -(-blocks // split) * tiles.block_k
     split = -(-inputs // part_inputs)
-    sums = torch.empty(split, *out.shape, dtype=torch.float32, device=out.device) if split > 1 else out
+    sums = torch.empty(split, *target.shape, dtype=torch.float32, device=x.device) if split > 1 else target
     tensors = sums, x, qweight, qzeros, scales if joined else scales.view(torch.int32), bias if split == 1 else None
     sizes = rows, inputs, words, x.stride(0), part_inputs, group
-    shape = joined, tiles.block_m, tiles.block_w, tiles.block_k
-    values, warps, stages = (*tensors, *sizes, *shape), tiles.num_warps, tiles.num_stages
+    cut = joined, tiles.block_m, tiles.block_w, tiles.block_k
+    values, warps, stages = (*tensors, *sizes, *cut), tiles.num_warps, tiles.num_stages
     launch(awq_matmul_kernel, (*grid, split), values, num_warps=warps, num_stages=stages)
     if split > 1:
-        added = out, sums, bias, out.numel(), out.shape[1], split, ADDED
+        added = target, sums, bias, out.numel(), words * COLUMNS, split, ADDED
         launch(add_parts_kernel, (-(-out.numel() // ADDED),), added, num_warps=4)
+    return out
 
 
 def awq_unpack(

@@ -32,7 +32,6 @@ class HubModel:
     private: bool = False
     licence: str = ""
     updated: float = 0.0
-    tags: tuple[str, ...] = ()
     files: tuple[tuple[str, int], ...] = ()
     problem: str = ""
 
@@ -92,4 +91,4 @@ def _ask(work: str, arguments: Any, report: Report | None = None, cancelled: thr
 
 def _model(told: dict[str, Any]) -> HubModel:
     files = tuple((name, size) for name, size in told["files"])
-    return HubModel(**{**told, "tags": tuple(told["tags"]), "files": files})
+    return HubModel(**{**told, "files": files})

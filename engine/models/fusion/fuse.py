@@ -82,7 +82,8 @@ def fuse(module: PreTrainedModel) -> Fusion:
             before = _logits(module)
             _swap_all(module, setting, fusion)
             if fusion.fused:
-                difference = _difference(before, _logits(module))
+                # NaN where either is not finite.
+                difference = float(((_logits(module) - before).norm(dim=-1) / before.norm(dim=-1)).median())
                 if not difference <= TOLERANCE[setting.dtype]:
                     fusion.undone = f"the model's logits differ by {difference:.2g} of their spread"
                 fusion.put_back_unused()
@@ -131,8 +132,3 @@ def _logits(module: PreTrainedModel) -> Tensor:
     out = module(input_ids=ids.to(module.device), position_ids=positions, use_cache=False, batch=Causal())
     logits = out.logits[0].float()
     return logits - logits.mean(-1, keepdim=True)
-
-
-def _difference(before: Tensor, after: Tensor) -> float:
-    """NaN where either is not finite."""
-    return float(((after - before).norm(dim=-1) / before.norm(dim=-1)).median())
