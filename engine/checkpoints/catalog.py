@@ -157,16 +157,12 @@ def _damaged(repository: Path) -> ModelEntry:
 
 def freed_by(entry: ModelEntry) -> int:
     """Bytes that forgetting a cached entry would free: files that other revisions share stay."""
-    return _forget(entry, act=False)
+    return forget(entry, act=False)
 
 
-def forget(entry: ModelEntry) -> int:
-    """Deletes a cached model's revision; returns the bytes that this frees. Raises InvalidInput for models that are
-    not in the cache."""
-    return _forget(entry, act=True)
-
-
-def _forget(entry: ModelEntry, act: bool) -> int:
+def forget(entry: ModelEntry, act: bool = True) -> int:
+    """Deletes a cached model's revision; returns the bytes that this frees, or would if it is not to `act`. Raises
+    InvalidInput for models that are not in the cache."""
     if entry.place is not Place.CACHE:
         raise InvalidInput(f"{entry.name} is not in the Hugging Face cache: delete its folder yourself")
     repository = cache.repository_of(entry.source)

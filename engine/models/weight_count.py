@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from math import prod
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -130,12 +132,8 @@ def _plain(value: object) -> Iterator[Tensor]:
 def widest_matrix(module: PreTrainedModel) -> tuple[int, int]:
     """The inputs and outputs of the largest linear layer but the head; (0, 0) where there is none."""
     head = module.get_output_embeddings()
-    shapes = [
-        (int(part.in_features), int(part.out_features))
-        for part in module.modules()
-        if part is not head and _is_linear(part)
-    ]
-    return max(shapes, key=lambda shape: shape[0] * shape[1], default=(0, 0))
+    linears: list[Any] = [part for part in module.modules() if part is not head and _is_linear(part)]
+    return max(((int(part.in_features), int(part.out_features)) for part in linears), key=prod, default=(0, 0))
 
 
 def _first(config: object, names: tuple[str, ...]) -> int:

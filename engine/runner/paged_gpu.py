@@ -129,22 +129,17 @@ class GpuRunner(Runner):
         starts = [0, *accumulate(row.count for row in rows)]
         sampling = [row for row in rows if row.samples]
         self._rows.set_lengths(rows)
-        staged, begins, firsts, row_slots, kept, slots, drawn_at = self._rows.send(
-            ids,
-            starts,
-            [row.first for row in rows],
-            [row.slot for row in rows],
-            [end - 1 for row, end in zip(rows, starts[1:]) if row.samples],
-            [row.slot for row in sampling],
-            [row.first + row.count for row in sampling],
-        )
+        packed = ids, starts, [row.first for row in rows], [row.slot for row in rows]
+        last = [end - 1 for row, end in zip(rows, starts[1:]) if row.samples]
+        drawn = last, [row.slot for row in sampling], [row.first + row.count for row in sampling]
+        staged, begins, firsts, row_slots, kept, slots, drawn_at = self._rows.send(*packed, *drawn)
         token_ids, positions, cache_slots = torch.empty(3, len(ids), dtype=torch.long, device=self._device)
         contexts = torch.empty(len(rows), dtype=torch.int32, device=self._device)
         written = StepInputs(token_ids, positions, cache_slots, contexts)
         packed_inputs(written, staged, begins, firsts, row_slots, self._rows.state, self.block_size)
         short = next((i for i, row in enumerate(rows) if row.count > SHORT), len(rows))
-        packed = PackedRows(begins, contexts, self._rows.tables, row_slots, short)
-        batch = GpuBatch(self.k_caches, self.v_caches, cache_slots, packed)
+        of_rows = PackedRows(begins, contexts, self._rows.tables, row_slots, short)
+        batch = GpuBatch(self.k_caches, self.v_caches, cache_slots, of_rows)
         keep = kept.long()
 
         def compute(timer: Timer | None) -> Tensor:
