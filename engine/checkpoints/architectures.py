@@ -32,7 +32,7 @@ def why_unsupported(model_type: str) -> str:
     reason = next((reason for reason, types in _table()["refused"].items() if model_type in types), "")
     if not reason and not known_here(model_type):
         return (
-            f"transformers {_version()} does not know model type {model_type!r}: "
+            f"transformers {importlib.metadata.version('transformers')} does not know model type {model_type!r}: "
             "install a version that does, or choose another model"
         )
     if not reason and model_type not in _table()["served"]:
@@ -60,10 +60,3 @@ def _installed_types() -> frozenset[str]:
         p.read_text(encoding="utf-8") for p in folder.glob("*.py") if p.stem in ("auto_mappings", "configuration_auto")
     ]
     return frozenset(name for text in texts for name in re.findall(r'"([A-Za-z0-9_.-]+)"', text))
-
-
-def _version() -> str:
-    try:
-        return importlib.metadata.version("transformers")
-    except importlib.metadata.PackageNotFoundError:
-        return ""

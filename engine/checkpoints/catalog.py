@@ -63,15 +63,15 @@ def folder_model(folder: Path) -> ModelEntry:
     """A local folder as an entry; never raises: what is wrong with it is its `problem`."""
     with contextlib.suppress(RuntimeError):  # of a ~name that nobody has
         folder = folder.expanduser()
-    name = folder.name or str(folder)
+    measured, problem = (0, 0.0), f"no folder {folder}"
     try:
-        if not folder.is_dir():
-            is_file = folder.exists()
-            reason = f"{folder} is a file: choose the folder that holds it" if is_file else f"no folder {folder}"
-            return ModelEntry(str(folder), name, Place.FOLDER, folder, problem=reason)
-        return ModelEntry(str(folder), name, Place.FOLDER, folder, None, *_measured(folder), fault(folder))
+        if folder.is_dir():
+            measured, problem = _measured(folder), fault(folder)
+        elif folder.exists():
+            problem = f"{folder} is a file: choose the folder that holds it"
     except OSError as error:
-        return ModelEntry(str(folder), name, Place.FOLDER, folder, problem=f"{folder} cannot be read: {error.strerror}")
+        problem = f"{folder} cannot be read: {error.strerror}"
+    return ModelEntry(str(folder), folder.name or str(folder), Place.FOLDER, folder, None, *measured, problem)
 
 
 def _measured(folder: Path) -> tuple[int, float]:
@@ -157,16 +157,12 @@ def _damaged(repository: Path) -> ModelEntry:
 
 def freed_by(entry: ModelEntry) -> int:
     """Bytes that forgetting a cached entry would free: files that other revisions share stay."""
-    return _forget(entry, act=False)
+    return forget(entry, act=False)
 
 
-def forget(entry: ModelEntry) -> int:
-    """Deletes a cached model's revision; returns the bytes that this frees. Raises InvalidInput for models that are
-    not in the cache."""
-    return _forget(entry, act=True)
-
-
-def _forget(entry: ModelEntry, act: bool) -> int:
+def forget(entry: ModelEntry, act: bool = True) -> int:
+    """Deletes a cached model's revision; returns the bytes that this frees, or would if it is not to `act`. Raises
+    InvalidInput for models that are not in the cache."""
     if entry.place is not Place.CACHE:
         raise InvalidInput(f"{entry.name} is not in the Hugging Face cache: delete its folder yourself")
     repository = cache.repository_of(entry.source)
@@ -197,10 +193,7 @@ def _forget(entry: ModelEntry, act: bool) -> int:
             plan_path.unlink()
     elif not kept:
         freed += sum(path.stat().st_size for path in repository.glob("blobs/*") if path.is_file())
-    if act and repository.is_dir() and not any((repository / "snapshots").glob("*")) and not _planned(repository):
+    left = [*repository.glob("snapshots/*"), *repository.glob(f"{cache.PLANS}/*.json")]
+    if act and repository.is_dir() and not left:
         shutil.rmtree(repository)
     return freed
-
-
-def _planned(repository: Path) -> bool:
-    return any((repository / cache.PLANS).glob("*.json"))

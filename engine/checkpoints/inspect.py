@@ -153,17 +153,10 @@ def inspect_folder(folder: Path, name: str) -> ModelInfo:
         absent = sorted(set(read_json(index)["weight_map"]) - set(headers))
         if absent:
             raise InvalidInput(f"{index} promises {absent[0]}, which no file holds: fetch the model again")
-    tokenizer = folder / "tokenizer_config.json"
-    return inspect_parts(
-        config,
-        headers,
-        name,
-        folder=folder,
-        chat=(folder / "chat_template.jinja").exists()
-        or (tokenizer.exists() and "chat_template" in tokenizer.read_text(encoding="utf-8")),
-        licence=_licence(folder),
-        place=str(folder / "config.json"),
-    )
+    tokenizer, chat = folder / "tokenizer_config.json", (folder / "chat_template.jinja").exists()
+    chat = chat or (tokenizer.exists() and "chat_template" in tokenizer.read_text(encoding="utf-8"))
+    place, licence = str(folder / "config.json"), _licence(folder)
+    return inspect_parts(config, headers, name, folder=folder, chat=chat, licence=licence, place=place)
 
 
 def licence_of(readme: str) -> str:

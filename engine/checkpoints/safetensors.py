@@ -53,12 +53,6 @@ def index_files(index: Any, path: object, there: set[str] | None = None) -> list
     return names
 
 
-def parse_header(text: bytes) -> dict[str, Any]:
-    """A safetensors header without its metadata. Raises ValueError and the like for what is none."""
-    header = json.loads(text)
-    return {name: entry for name, entry in header.items() if name != "__metadata__"}
-
-
 def read_headers(files: list[Path]) -> dict[str, tuple[tuple[int, ...], str]]:
     """Shape and dtype of every tensor, from the headers alone. Raises InvalidInput for a file that is cut short."""
     found: dict[str, tuple[tuple[int, ...], str]] = {}
@@ -68,7 +62,8 @@ def read_headers(files: list[Path]) -> dict[str, tuple[tuple[int, ...], str]]:
                 (length,) = struct.unpack("<Q", file.read(8))
                 if length > 100_000_000:
                     raise ValueError(f"a header of {length} bytes")
-                header = parse_header(file.read(length))
+                header = json.loads(file.read(length))
+            header.pop("__metadata__", None)
             end = 8 + length
             for name, entry in header.items():
                 shape = tuple(entry["shape"])

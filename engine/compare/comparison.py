@@ -43,11 +43,17 @@ class MeasureCell:
             return None
         return (max(self.values) - min(self.values)) / 2 / abs(self.value)
 
+    def figures(self) -> dict[str, float | None]:
+        return {"value": self.value, "low": self.low, "high": self.high, "ratio": self.ratio}
+
 
 @dataclass(frozen=True, slots=True)
 class MeasureRow:
     measure: Measure
     cells: tuple[MeasureCell, ...]
+
+    def words(self) -> dict[str, str]:
+        return {name: getattr(self.measure, name) for name in ("key", "name", "unit", "better", "formula")}
 
     def cell(self, lane: int) -> tuple[str, str, str]:
         """A cell's texts: its value, its spread and, behind the first lane, its ratio; empty where there is none."""
@@ -81,17 +87,7 @@ class Comparison:
         return {
             "lanes": [{"name": n, "error": e} for n, e in zip(self.names, self.errors)],
             "measures": [
-                {
-                    "key": row.measure.key,
-                    "name": row.measure.name,
-                    "unit": row.measure.unit,
-                    "better": row.measure.better,
-                    "formula": row.measure.formula,
-                    "lanes": [
-                        {"value": c.value, "low": c.low, "high": c.high, "ratio": c.ratio, "repeats": list(c.values)}
-                        for c in row.cells
-                    ],
-                }
+                {**row.words(), "lanes": [cell.figures() | {"repeats": list(cell.values)} for cell in row.cells]}
                 for row in self.rows
             ],
         }
@@ -104,9 +100,8 @@ class Comparison:
         words = ["measure", "name", "unit", "better", "formula"]
         lines = [words + [f"{n}{what}" for n in self.names for what in ("", " low", " high", " ratio")]]
         for row in self.rows:
-            m = row.measure
-            cells = [v for c in row.cells for v in (c.value, c.low, c.high, c.ratio)]
-            lines.append([m.key, m.name, m.unit, m.better, m.formula, *("" if v is None else repr(v) for v in cells)])
+            figures = [value for cell in row.cells for value in cell.figures().values()]
+            lines.append([*row.words().values(), *("" if v is None else repr(v) for v in figures)])
         return csv_text(lines)
 
     def markdown(self) -> str:

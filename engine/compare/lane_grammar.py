@@ -73,13 +73,12 @@ def parse_lane(text: str, spec: ModelSpec | None = None, seed: int = 0) -> Lane:
     mode, *parts = text.strip().split(":")
     if mode not in MODES:
         raise wrong(mode, f"no such mode; use one of {', '.join(MODES)} (a lane is {LANE_GRAMMAR})")
-    found: dict[str, Any] = {"mode": mode}
-    model: dict[str, Any] = {}
-    name, key = "", ""
+    found: dict[str, Any] = {}  # by field
+    key = ""
     for i, part in enumerate(parts):
         key_before, (key, equals, value) = key, part.partition("=")
         if part.isascii() and part.isdigit() and key_before == "device":
-            model["device"] += f":{part}"  # device=cuda:0
+            found["device"] += f":{part}"  # device=cuda:0
         elif part.isascii() and part.isdigit():
             if i > 0:
                 raise wrong(part, "the number of requests that run at once comes right after the mode")
@@ -100,16 +99,14 @@ def parse_lane(text: str, spec: ModelSpec | None = None, seed: int = 0) -> Lane:
                 read = rule.read(unquote(value))
             except (ValueError, KeyError):
                 raise wrong(part, f"{key} must be {rule.kind}") from None
-            if rule.field in found or rule.field in model or (key == "name" and name):
+            if rule.field in found:
                 raise wrong(part, f"{key} is given twice")
-            if key == "name":
-                name = read
-            else:
-                (found if key in _CONFIG_KEYS else model)[rule.field] = read
-    found.setdefault("seed", seed)
-    found.setdefault("token_budget", max(EngineConfig().token_budget, found.get("max_running", 0)))
+            found[rule.field] = read
+    name = found.pop("name", "")
+    model = {rule.field: found.pop(rule.field) for rule in _SPEC_KEYS.values() if rule.field in found}
+    given = {"seed": seed, "token_budget": max(EngineConfig().token_budget, found.get("max_running", 0))} | found
     try:
-        return Lane(EngineConfig(**found), replace(spec or ModelSpec(), **model), name)
+        return Lane(EngineConfig(mode, **given), replace(spec or ModelSpec(), **model), name)
     except InvalidInput as error:
         raise InvalidInput(f"lane {text!r}: {error}") from None
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from engine.scheduler import Emission
 from engine.trace.records import FinishReason, Step
 from engine.trace.requests import RequestView, SampleView
 from engine.trace.trace import Trace
@@ -128,15 +129,7 @@ def _in_order(trace: Trace) -> list[RequestView]:
     return [view for _, view in sorted(trace.requests.items())]
 
 
-@dataclass(frozen=True, slots=True)
-class _Emission:
-    token: int
-    logprob: float
-    text: str
-    alternatives: dict[int, float]
-
-
-def _emission(trace: Trace, request: int, sample: SampleView, position: int) -> _Emission | None:
+def _emission(trace: Trace, request: int, sample: SampleView, position: int) -> Emission | None:
     """A sample's token as its step recorded it; None where it has no such token. Tokens that came only with their
     request's end are in no step."""
     if position >= len(sample.tokens):
@@ -145,7 +138,7 @@ def _emission(trace: Trace, request: int, sample: SampleView, position: int) -> 
     ends = records.step_ends
     found = bisect_left(ends, time)
     if found == len(ends) or ends[found] != time:
-        return _Emission(sample.tokens[position], sample.logprobs[position], "", {})
+        return Emission(sample.tokens[position], sample.logprobs[position])
     step = records[records.step_places[found]]
     assert isinstance(step, Step)
     row = int(np.flatnonzero((step.request == request) & (step.branch == sample.branch))[0])
@@ -153,12 +146,11 @@ def _emission(trace: Trace, request: int, sample: SampleView, position: int) -> 
     index = int(emitted[position - bisect_left(sample.token_times, time)])
     text = step.text[int(step.text_end[index - 1]) if index else 0 : int(step.text_end[index])]
     others = step.alt_token_index == index
-    token, logprob = int(step.token[index]), float(step.logprob[index])
-    alternatives = dict(zip(step.alt_token[others].tolist(), step.alt_logprob[others].tolist()))
-    return _Emission(token, logprob, text, alternatives)
+    alternatives = tuple(zip(step.alt_token[others].tolist(), step.alt_logprob[others].tolist()))
+    return Emission(int(step.token[index]), float(step.logprob[index]), alternatives, text)
 
 
-def _margin(ours: _Emission | None, theirs: _Emission | None) -> tuple[float, bool] | None:
+def _margin(ours: Emission | None, theirs: Emission | None) -> tuple[float, bool] | None:
     """How far apart two lanes' greedy choices were, in nats, and whether exactly.
 
     Exactly: the gap between both tokens in the first lane, where its alternatives hold the other one. Else the
@@ -168,6 +160,7 @@ def _margin(ours: _Emission | None, theirs: _Emission | None) -> tuple[float, bo
     """
     if ours is None or theirs is None:
         return None
-    if theirs.token in ours.alternatives:
-        return abs(ours.logprob - ours.alternatives[theirs.token]), True
+    alternatives = dict(ours.alternatives)
+    if theirs.token in alternatives:
+        return abs(ours.logprob - alternatives[theirs.token]), True
     return abs(ours.logprob - theirs.logprob), False

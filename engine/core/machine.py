@@ -59,13 +59,19 @@ def nvidia_driver() -> bool:
 
 def gpu_memory_of_process(gpu: int) -> int:
     """Bytes of a GPU's memory that this process holds, the driver's part included; 0 where NVML does not say."""
-    with contextlib.suppress(Exception):  # NVML raises its own errors where driver or card are missing
-        import pynvml
-
-        pynvml.nvmlInit()
-        running = pynvml.nvmlDeviceGetComputeRunningProcesses(pynvml.nvmlDeviceGetHandleByIndex(gpu))
+    with contextlib.suppress(Exception):
+        nvml, handle = _nvml(gpu)
+        running = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
         return sum(int(each.usedGpuMemory or 0) for each in running if each.pid == os.getpid())
     return 0
+
+
+def _nvml(gpu: int) -> tuple[Any, Any]:
+    """NVML and its handle of a GPU. It raises errors of its own where driver or card are missing."""
+    import pynvml
+
+    pynvml.nvmlInit()
+    return pynvml, pynvml.nvmlDeviceGetHandleByIndex(gpu)
 
 
 def versions() -> dict[str, str]:
@@ -87,11 +93,8 @@ class Gauge:
         self._nvml: Any = None
         self._handle: Any = None
         if gpu is not None:
-            with contextlib.suppress(Exception):  # NVML raises its own errors where driver or card are missing
-                import pynvml
-
-                pynvml.nvmlInit()
-                self._nvml, self._handle = pynvml, pynvml.nvmlDeviceGetHandleByIndex(gpu)
+            with contextlib.suppress(Exception):
+                self._nvml, self._handle = _nvml(gpu)
 
     def read(self, time: float) -> Telemetry:
         """`cpu_percent` is of this process, 100 a core; `memory` its resident bytes."""

@@ -13,11 +13,9 @@ class Detokenizer(Protocol):
 
     def push(self, token: int) -> str:
         """The text that this token makes certain; "" while a character is incomplete."""
-        ...
 
     def flush(self) -> str:
         """What an incomplete character at the end decodes to."""
-        ...
 
 
 @lru_cache(maxsize=1)
@@ -29,34 +27,23 @@ def _byte_of_character() -> dict[str, int]:
     return table | {chr(256 + i): b for i, b in enumerate(others)}
 
 
-class ByteLevelVocabulary:
-    """The bytes of every token of a byte-level BPE tokenizer; special tokens have none."""
+class ByteLevelVocabulary(dict[int, bytes]):
+    """The bytes of every token of a byte-level BPE tokenizer, looked up when first asked for; special tokens have
+    none."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
-        self._special = set(tokenizer.all_special_ids)
-        self._bytes: dict[int, bytes] = {}
-        self._added = {
-            i: t.content for i, t in tokenizer.added_tokens_decoder.items() if i not in self._special and not t.special
-        }
-        self._special |= {i for i, t in tokenizer.added_tokens_decoder.items() if t.special}
+        added = tokenizer.added_tokens_decoder
+        self._added = {i: t.content for i, t in added.items() if not t.special}
+        self.update(dict.fromkeys([*tokenizer.all_special_ids, *(i for i, t in added.items() if t.special)], b""))
 
-    def __getitem__(self, token: int) -> bytes:
-        known = self._bytes.get(token)
-        if known is None:
-            known = self._bytes[token] = self._look_up(token)
-        return known
-
-    def _look_up(self, token: int) -> bytes:
-        if token in self._special:
-            return b""
-        text = self._added.get(token) or self._tokenizer.convert_ids_to_tokens(token)
-        if text is None:  # ids past the vocabulary: padding of the embedding matrix
-            return b""
+    def __missing__(self, token: int) -> bytes:
         table = _byte_of_character()
-        if all(c in table for c in text):
-            return bytes(table[c] for c in text)
-        return str(text).encode()
+        # None for ids past the vocabulary: padding of the embedding matrix.
+        text = self._added.get(token) or self._tokenizer.convert_ids_to_tokens(token) or ""
+        known = bytes(table[c] for c in text) if all(c in table for c in text) else str(text).encode()
+        self[token] = known
+        return known
 
 
 class ByteLevelDetokenizer:
@@ -93,27 +80,19 @@ class WindowDetokenizer:
     def push(self, token: int) -> str:
         self._ids.append(token)
         text = self._decode(self._ids)
-        if text.endswith("\ufffd"):
-            return ""
-        new = text[self._passed :]
-        self._passed = len(text)
-        self._shrink()
-        return new
-
-    def _shrink(self) -> None:
-        """Drops ids from the window's front where the rest decodes to the same tail without them."""
-        if len(self._ids) < 4 * self.CONTEXT:
-            return
-        rest = self._ids[-self.CONTEXT :]
-        tail = self._decode(rest)
-        whole = self._decode(self._ids)
-        if tail and whole.endswith(tail):
-            self._ids, self._passed = rest, len(tail)
+        return "" if text.endswith("\ufffd") else self._pass_on(text)
 
     def flush(self) -> str:
-        text = self._decode(self._ids)
-        new = text[self._passed :]
-        self._passed = len(text)
+        return self._pass_on(self._decode(self._ids))
+
+    def _pass_on(self, text: str) -> str:
+        """What is new of the window's text. A long window then loses what the rest decodes to the same tail without."""
+        new, self._passed = text[self._passed :], len(text)
+        if len(self._ids) >= 4 * self.CONTEXT:
+            rest = self._ids[-self.CONTEXT :]
+            tail = self._decode(rest)
+            if tail and text.endswith(tail):
+                self._ids, self._passed = rest, len(tail)
         return new
 
 
@@ -137,11 +116,8 @@ class DetokenizerFactory:
 
     def piece(self, token: int) -> str:
         """A token's text by itself, special tokens by their names; a byte that is no character reads as U+FFFD."""
-        known = self._pieces.get(token)
-        if known is None:
+        if token not in self._pieces:
             text = self()
-            known = text.push(token) + text.flush()
-            if not known:
-                known = str(self._tokenizer.convert_ids_to_tokens(token) or "")
-            self._pieces[token] = known
-        return known
+            said = text.push(token) + text.flush()
+            self._pieces[token] = said or str(self._tokenizer.convert_ids_to_tokens(token) or "")
+        return self._pieces[token]

@@ -12,12 +12,12 @@ a kernel unpacks the weights and cuBLAS multiplies.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from engine.kernels.jit import Launch, jit, tl
+from engine.kernels.jit import jit, launch, tl
+from engine.kernels.tilings import device_facts
 
 COLUMNS = 8  # that share an int32 word
 LEAST_K = 16  # of a tensor core's product: groups are multiples of it
@@ -30,21 +30,17 @@ ADDED = 1024  # elements that a program of `add_parts_kernel` adds up
 def steps(words: tl.tensor, zeros: tl.tensor, SHIFT: tl.constexpr, DTYPE: tl.constexpr) -> tl.tensor:
     """Code less zero of one column of each word, exact. `words` [K, words], `zeros` [words]. Codes become floats by
     setting the bits of a power of two above them, which is cheaper than a conversion."""
-    if DTYPE == tl.float16:  # noqa: SIM300
-        if SHIFT % 8 == 4:  # 1024 + 16 * code: a byte serves both its codes
-            code = ((words >> (SHIFT - 4)) & 0xF0 | 0x6400).to(tl.int16).to(tl.float16, bitcast=True)
-            zero = ((zeros >> SHIFT) & 15).to(tl.float16) + 64.0
-            step = code * 0.0625 - zero[None, :]
-        else:  # 1024 + code
-            code = ((words >> SHIFT) & 15 | 0x6400).to(tl.int16).to(tl.float16, bitcast=True)
-            zero = ((zeros >> SHIFT) & 15 | 0x6400).to(tl.int16).to(tl.float16, bitcast=True)
-            step = code - zero[None, :]
-    elif DTYPE == tl.bfloat16:  # noqa: SIM300
-        code = ((words >> SHIFT) & 15 | 0x4300).to(tl.int16).to(tl.bfloat16, bitcast=True)  # 128 + code
-        zero = ((zeros >> SHIFT) & 15 | 0x4300).to(tl.int16).to(tl.bfloat16, bitcast=True)
-        step = code - zero[None, :]
-    else:
+    if DTYPE.is_fp16() and SHIFT % 8 == 4:  # 1024 + 16 * code: a byte serves both its codes
+        code = ((words >> (SHIFT - 4)) & 0xF0 | 0x6400).to(tl.int16).to(tl.float16, bitcast=True)
+        zero = ((zeros >> SHIFT) & 15).to(tl.float16) + 64.0
+        step = code * 0.0625 - zero[None, :]
+    elif DTYPE.is_fp32():
         step = (((words >> SHIFT) & 15) - ((zeros >> SHIFT) & 15)[None, :]).to(tl.float32)
+    else:
+        POWER: tl.constexpr = 0x6400 if DTYPE.is_fp16() else 0x4300  # 1024 or 128, plus code
+        code = ((words >> SHIFT) & 15 | POWER).to(tl.int16).to(DTYPE, bitcast=True)
+        zero = ((zeros >> SHIFT) & 15 | POWER).to(tl.int16).to(DTYPE, bitcast=True)
+        step = code - zero[None, :]
     return step
 
 
@@ -91,7 +87,6 @@ def awq_matmul_kernel(
     x_stride: tl.tensor,
     part_inputs: tl.tensor,  # inputs of a program, a multiple of BLOCK_K
     GROUP: tl.constexpr,  # a multiple of BLOCK_K
-    HAS_BIAS: tl.constexpr,
     JOINED: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_W: tl.constexpr,
@@ -109,14 +104,16 @@ def awq_matmul_kernel(
     n = tl.program_id(1) * BLOCK_W * 8 + tl.arange(0, BLOCK_W * 8)
     within = n < words * 8
 
-    if JOINED:
-        total = tl.zeros([BLOCK_M, BLOCK_W * 8], tl.float32)
-        for start in tl.range(first, last, BLOCK_K):
-            k = start + tl.arange(0, BLOCK_K)
-            tile = tl.load(x_rows + k[None, :], mask=filled[:, None], other=0.0)
-            packed = tl.load(qweight + k.to(tl.int64)[:, None] * words + w[None, :], mask=mine[None, :], other=0)
-            group = start // GROUP  # scales are too few to leave int32
-            zeros = tl.load(qzeros + group * words + w, mask=mine, other=0)
+    total = tl.zeros([BLOCK_M, BLOCK_W * 8], tl.float32)  # JOINED, or by columns
+    t0 = tl.zeros([BLOCK_M, BLOCK_W], tl.float32)
+    t1, t2, t3, t4, t5, t6, t7 = t0, t0, t0, t0, t0, t0, t0
+    for start in tl.range(first, last, BLOCK_K):
+        k = start + tl.arange(0, BLOCK_K)
+        tile = tl.load(x_rows + k[None, :], mask=filled[:, None], other=0.0)
+        packed = tl.load(qweight + k.to(tl.int64)[:, None] * words + w[None, :], mask=mine[None, :], other=0)
+        group = start // GROUP  # scales are too few to leave int32
+        zeros = tl.load(qzeros + group * words + w, mask=mine, other=0)
+        if JOINED:
             scale = tl.load(scales + group * words * 8 + n, mask=within, other=0.0).to(tl.float32)
             a = pair_of_steps(packed, zeros, 0, x.dtype.element_ty)
             b = pair_of_steps(packed, zeros, 1, x.dtype.element_ty)
@@ -124,22 +121,15 @@ def awq_matmul_kernel(
             d = pair_of_steps(packed, zeros, 3, x.dtype.element_ty)
             weights = side_by_side(*a, *b, *c, *d, BLOCK_K, BLOCK_W)
             total += tl.dot(tile, weights, input_precision="ieee") * scale[None, :]
-    else:
-        t0 = tl.zeros([BLOCK_M, BLOCK_W], tl.float32)
-        t1, t2, t3, t4, t5, t6, t7 = t0, t0, t0, t0, t0, t0, t0
-        for start in tl.range(first, last, BLOCK_K):
-            k = start + tl.arange(0, BLOCK_K)
-            tile = tl.load(x_rows + k[None, :], mask=filled[:, None], other=0.0)
-            packed = tl.load(qweight + k.to(tl.int64)[:, None] * words + w[None, :], mask=mine[None, :], other=0)
-            group = start // GROUP  # scales are too few to leave int32
-            zeros = tl.load(qzeros + group * words + w, mask=mine, other=0)
+        else:
             pairs = scales + (group * words + w) * 4
             t0, t1 = add_columns(t0, t1, tile, packed, zeros, pairs, mine, 0)
             t2, t3 = add_columns(t2, t3, tile, packed, zeros, pairs, mine, 1)
             t4, t5 = add_columns(t4, t5, tile, packed, zeros, pairs, mine, 2)
             t6, t7 = add_columns(t6, t7, tile, packed, zeros, pairs, mine, 3)
+    if not JOINED:
         total = side_by_side(t0, t1, t2, t3, t4, t5, t6, t7, BLOCK_M, BLOCK_W)
-    if HAS_BIAS:
+    if bias is not None:
         total += tl.load(bias + n, mask=within, other=0.0).to(tl.float32)[None, :]
     row = (part * rows + m).to(tl.int64)
     tl.store(out + row[:, None] * words * 8 + n[None, :], total, mask=filled[:, None] & within[None, :])
@@ -153,7 +143,6 @@ def add_parts_kernel(
     size: tl.tensor,  # rows * outputs
     outputs: tl.tensor,
     PARTS: tl.constexpr,
-    HAS_BIAS: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -163,7 +152,7 @@ def add_parts_kernel(
     for _ in tl.static_range(PARTS):
         total += tl.load(source, mask=mask, other=0.0)
         source += size
-    if HAS_BIAS:
+    if bias is not None:
         total += tl.load(bias + at % outputs, mask=mask, other=0.0).to(tl.float32)
     tl.store(out + at, total, mask=mask)
 
@@ -206,7 +195,6 @@ class Tiling:
 # By the most rows. A warp of the first covers 8 words, 64 columns; none spills registers on sm_80, 89, 90 and 100.
 TILINGS = {SINGLE_ROWS: Tiling(16, 32, 128, 4, 4), 32: Tiling(32, 16, 128, 4, 3), FUSED_ROWS: Tiling(64, 16, 64, 4, 3)}
 UNPACK_N, UNPACK_K = 256, 32
-OPTIONS: dict[str, Any] = {"num_warps": 4, "enable_fp_fusion": True}  # said outright: Triton's default changes in 3.10
 
 
 def tiling(rows: int, group: int) -> Tiling:
@@ -225,51 +213,50 @@ def parts(programs: int, blocks: int, processors: int) -> int:
 
 
 def awq_matmul(
-    x: Tensor, qweight: Tensor, qzeros: Tensor, scales: Tensor, bias: Tensor | None = None, out: Tensor | None = None
+    x: Tensor,
+    qweight: Tensor,
+    qzeros: Tensor,
+    scales: Tensor,
+    bias: Tensor | None = None,
+    out: Tensor | None = None,
+    processors: int | None = None,
 ) -> Tensor:
     """x [..., inputs] times the packed weights, plus the bias, in x's dtype, float16 or bfloat16; sums are float32.
 
-    The group is a multiple of 16. `out` [..., outputs], contiguous, is written and returned where it is given. Gives
-    the same bits each time, and never waits for the device, so it can be captured in a CUDA graph.
+    The group is a multiple of 16. `out` [..., outputs], contiguous, is written and returned where it is given;
+    `processors` takes the place of what the device has. Gives the same bits each time, and never waits for the device,
+    so it can be captured in a CUDA graph.
     """
-    outputs = qweight.shape[1] * COLUMNS
-    out = torch.empty(*x.shape[:-1], outputs, dtype=x.dtype, device=x.device) if out is None else out
-    flat = x.reshape(-1, x.shape[-1])
-    flat = flat if flat.stride(-1) == 1 else flat.contiguous()
-    target = out.view(-1, outputs)
-    if len(flat) > FUSED_ROWS:
+    words = qweight.shape[1]
+    shape = *x.shape[:-1], words * COLUMNS
+    out = torch.empty(shape, dtype=x.dtype, device=x.device) if out is None else out
+    target, x = out.view(-1, words * COLUMNS), x.reshape(-1, x.shape[-1])
+    x = x if x.stride(-1) == 1 else x.contiguous()
+    rows, inputs = x.shape
+    if not rows:
+        return out
+    if rows > FUSED_ROWS:
         weight = awq_unpack(qweight, qzeros, scales, x.dtype)
-        torch.mm(flat, weight, out=target) if bias is None else torch.addmm(bias, flat, weight, out=target)
-    elif len(flat):
-        processors = torch.cuda.get_device_properties(x.device).multi_processor_count if x.is_cuda else 4
-        for launch in launches(target, flat, qweight, qzeros, scales, bias, processors):
-            launch()
-    return out
-
-
-def launches(
-    out: Tensor, x: Tensor, qweight: Tensor, qzeros: Tensor, scales: Tensor, bias: Tensor | None, processors: int
-) -> list[Launch]:
-    """The kernels of one product, reading shapes and strides alone."""
-    (rows, inputs), words = x.shape, qweight.shape[1]
+        torch.mm(x, weight, out=target) if bias is None else torch.addmm(bias, x, weight, out=target)
+        return out
     group = inputs // qzeros.shape[0]
     tiles = tiling(rows, group)
     joined = tiles.block_m > SINGLE_ROWS
     grid = (-(-rows // tiles.block_m), -(-words // tiles.block_w))
     blocks = inputs // tiles.block_k
-    split = parts(grid[0] * grid[1], blocks, processors)
+    split = parts(grid[0] * grid[1], blocks, processors or device_facts(x.device)[1])
     part_inputs = -(-blocks // split) * tiles.block_k
     split = -(-inputs // part_inputs)
-    sums = torch.empty(split, *out.shape, dtype=torch.float32, device=out.device) if split > 1 else out
+    sums = torch.empty(split, *target.shape, dtype=torch.float32, device=x.device) if split > 1 else target
     tensors = sums, x, qweight, qzeros, scales if joined else scales.view(torch.int32), bias if split == 1 else None
     sizes = rows, inputs, words, x.stride(0), part_inputs, group
-    shape = split == 1 and bias is not None, joined, tiles.block_m, tiles.block_w, tiles.block_k
-    options = {"num_warps": tiles.num_warps, "num_stages": tiles.num_stages, "enable_fp_fusion": True}
-    made = [Launch.of(awq_matmul_kernel, (*grid, split), (*tensors, *sizes, *shape), **options)]
+    cut = joined, tiles.block_m, tiles.block_w, tiles.block_k
+    values, warps, stages = (*tensors, *sizes, *cut), tiles.num_warps, tiles.num_stages
+    launch(awq_matmul_kernel, (*grid, split), values, num_warps=warps, num_stages=stages)
     if split > 1:
-        values = out, sums, bias, out.numel(), out.shape[1], split, bias is not None, ADDED
-        made.append(Launch.of(add_parts_kernel, (-(-out.numel() // ADDED),), values, **OPTIONS))
-    return made
+        added = target, sums, bias, out.numel(), words * COLUMNS, split, ADDED
+        launch(add_parts_kernel, (-(-out.numel() // ADDED),), added, num_warps=4)
+    return out
 
 
 def awq_unpack(
@@ -278,14 +265,8 @@ def awq_unpack(
     """The weights [inputs, outputs], rounded once to `dtype`: the transpose of `awq_layout.dequantize`, bit for bit."""
     inputs, words = qweight.shape
     out = torch.empty(inputs, words * COLUMNS, dtype=dtype, device=qweight.device) if out is None else out
-    unpack_launch(out, qweight, qzeros, scales)()
-    return out
-
-
-def unpack_launch(out: Tensor, qweight: Tensor, qzeros: Tensor, scales: Tensor) -> Launch:
-    """Reads shapes alone."""
-    inputs, words = qweight.shape
     group = inputs // qzeros.shape[0]
     block_k = min(UNPACK_K, group & -group)
     grid, sizes = (-(-words * COLUMNS // UNPACK_N), inputs // block_k), (words, group, UNPACK_N, block_k)
-    return Launch.of(awq_unpack_kernel, grid, (out, qweight, qzeros, scales, *sizes), **OPTIONS)
+    launch(awq_unpack_kernel, grid, (out, qweight, qzeros, scales, *sizes), num_warps=4)
+    return out

@@ -25,13 +25,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.kernels import awq_matmul, rms_norm, rotary, sampling, silu_mul, step_inputs, store_kv
-from engine.kernels.jit import Launch
+from engine.kernels.awq_matmul import awq_matmul, awq_unpack
+from engine.kernels.jit import Launch, launched
 from engine.kernels.options import Options
 from engine.kernels.packed_rows import SHORT, PackedRows
-from engine.kernels.paged_attention import launches
-from engine.kernels.rms_norm import Rounding
-from engine.kernels.silu_mul import Activation
+from engine.kernels.paged_attention import paged_attention
+from engine.kernels.rms_norm import Rounding, rms_norm
+from engine.kernels.rotary import rotate
+from engine.kernels.sampling import WORDS, sample
+from engine.kernels.silu_mul import Activation, act_mul
+from engine.kernels.step_inputs import SlotState, StepInputs, apply_changes, decode_inputs, packed_inputs
+from engine.kernels.store_kv import store_kv
 from engine.kernels.tilings import Rows
 
 SHARED_MEMORY = {80: 163 * 1024, 89: 99 * 1024, 90: 227 * 1024, 100: 227 * 1024}  # bytes a block may have, by sm
@@ -60,20 +64,13 @@ class Usage:
         return self.stack == 0 and self.shared <= SHARED_MEMORY[sm]
 
 
-@dataclass(frozen=True, slots=True)
-class Specialization:
-    """What a launch is compiled for: types, constants, which arguments are multiples of 16, and options. Launches that
-    have it in common share their code."""
-
-    kernel: Any
-    signature: tuple[tuple[str, str], ...]
-    constants: tuple[tuple[str, Any], ...]
-    aligned: tuple[int, ...]  # places of arguments
-    options: tuple[tuple[str, Any], ...]
+Pairs = tuple[tuple[str, Any], ...]
 
 
-def specialization(launch: Launch) -> Specialization:
-    """As Triton specializes it: on None, on 1 and on multiples of 16."""
+def specialization(launch: Launch) -> tuple[Any, Pairs, Pairs, tuple[int, ...], Pairs]:
+    """What a launch is compiled for, as Triton specializes it on None, on 1 and on multiples of 16: its kernel, types,
+    constants, the places of arguments that are such multiples, and options. Launches that have it in common share their
+    code."""
     kernel, _, arguments = launch
     signature: list[tuple[str, str]] = []
     constants: list[tuple[str, Any]] = []
@@ -94,7 +91,7 @@ def specialization(launch: Launch) -> Specialization:
         if specialized and sixteens:
             aligned.append(index)
     options = tuple((name, value) for name, value in arguments.items() if name not in kernel.arg_names)
-    return Specialization(kernel, tuple(signature), tuple(constants), tuple(aligned), options)
+    return kernel, tuple(signature), tuple(constants), tuple(aligned), options
 
 
 def compile_launch(launch: Launch, sm: int) -> Any:
@@ -103,10 +100,10 @@ def compile_launch(launch: Launch, sm: int) -> Any:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    made_for = specialization(launch)
-    aligned = {(index,): [["tt.divisibility", 16]] for index in made_for.aligned}
-    source = ASTSource(made_for.kernel, dict(made_for.signature), dict(made_for.constants), aligned)
-    return triton.compile(source, target=GPUTarget("cuda", sm, 32), options=dict(made_for.options))
+    kernel, signature, constants, aligned, options = specialization(launch)
+    sixteens = {(index,): [["tt.divisibility", 16]] for index in aligned}
+    source = ASTSource(kernel, dict(signature), dict(constants), sixteens)
+    return triton.compile(source, target=GPUTarget("cuda", sm, 32), options=dict(options))
 
 
 def usage(compiled: Any) -> Usage:
@@ -148,61 +145,38 @@ def attention(
     packed = PackedRows(empty(rows + 1), empty(rows), empty(rows, 4096), empty(rows), short)
     options = Options(0.1, 1000, 30.0, empty(heads, dtype=dtype)) if every_option else Options(0.1)
     # So many processors that rows of either kind may be split.
-    return launches(q, q, cache, cache, packed, options, sm=sm, processors=1000)
-
-
-def storing(dtype: torch.dtype, head_dim: int) -> Launch:
-    k = empty(64, 8, head_dim, dtype=dtype)
-    cache = empty(1000, 16, 8, head_dim, dtype=dtype)
-    return store_kv.launch(k, k, cache, cache, empty(64, dtype=torch.int64))
+    return launched(paged_attention, q, cache, cache, packed, options, sm=sm, processors=1000)
 
 
 def making_inputs() -> list[Launch]:
     """What makes a step's inputs on the device: changes, the inputs of decode steps, those of packed rows."""
     rows = empty(64)
-    written = [empty(64, dtype=torch.int64) for _ in range(3)] + [rows]
-    state = [empty(257, dtype=torch.int64), empty(257), empty(257, 4096)]
-    packed = [rows, empty(65), rows, rows]
-    kernels = [
-        (step_inputs.apply_changes_kernel, [rows, rows, 64, step_inputs.BLOCK]),
-        (step_inputs.decode_inputs_kernel, [*written, rows, *state, 64, 256, 4096, 16, step_inputs.BLOCK]),
-        (step_inputs.packed_inputs_kernel, [*written, *packed, *state, 64, 64, 4096, 16, step_inputs.BLOCK]),
-    ]
-    return [Launch.of(kernel, (1,), values, **step_inputs.OPTIONS) for kernel, values in kernels]
+    ids, positions, cache_slots = empty(3, 64, dtype=torch.int64)
+    written = StepInputs(ids, positions, cache_slots, rows)
+    state = SlotState(empty(257, dtype=torch.int64), empty(257), empty(257, 4096))
+    decode = launched(decode_inputs, written, rows, state, 16)
+    packed = launched(packed_inputs, written, rows, empty(65), rows, rows, state, 16)
+    return launched(apply_changes, rows, empty(128)) + decode + packed
 
 
 def drawing(vocabulary: int, dtype: torch.dtype) -> list[Launch]:
     """The kernels that draw the tokens of 64 rows with limits."""
     logits, slots, seen = empty(64, vocabulary, dtype=dtype), empty(64), empty(257, vocabulary, dtype=torch.uint8)
-    state = empty(257, sampling.WORDS), seen, empty(257, dtype=torch.int64)
-    return sampling.sample(logits, slots, slots, *state, limited=True)[0]
+    state = empty(257, WORDS), seen, empty(257, dtype=torch.int64)
+    return launched(sample, logits, slots, slots, *state, limited=True)
 
 
 def norm(x: Tensor, rounding: Rounding) -> Launch:
     weight = None if rounding is Rounding.NONE else x.new_empty(x.shape[-1])
-    return rms_norm.launch(x.new_empty(x.shape), x, weight, 1e-6, rounding)
-
-
-def gate(gates: Tensor, up: Tensor, activation: Activation) -> Launch:
-    return silu_mul.launch(gates.new_empty(gates.shape), gates, up, activation)
-
-
-def rotation(q: Tensor, k: Tensor, tables: Tensor) -> Launch:
-    return rotary.launch(q.transpose(1, 2), k.transpose(1, 2), q, k, tables, tables)
+    return launched(rms_norm, x, weight, 1e-6, rounding)[0]
 
 
 def awq_products(rows: int, group: int, dtype: torch.dtype) -> list[Launch]:
     """A product of an 8B model's size, its sum of parts too where there is one."""
-    inputs, outputs = 4096, 4096
-    x, out = (empty(rows, width, dtype=dtype) for width in (inputs, outputs))
-    return awq_matmul.launches(out, x, *_awq_weights(inputs, outputs, group), None, processors=132)
+    return launched(awq_matmul, empty(rows, 4096, dtype=dtype), *awq_weights(4096, 4096, group), processors=132)
 
 
-def awq_unpacking(dtype: torch.dtype) -> Launch:
-    return awq_matmul.unpack_launch(empty(4096, 4096, dtype=dtype), *_awq_weights(4096, 4096, 128))
-
-
-def _awq_weights(inputs: int, outputs: int, group: int) -> tuple[Tensor, Tensor, Tensor]:
+def awq_weights(inputs: int, outputs: int, group: int) -> tuple[Tensor, Tensor, Tensor]:
     qweight, qzeros = empty(inputs, outputs // 8), empty(inputs // group, outputs // 8)
     return qweight, qzeros, empty(inputs // group, outputs, dtype=torch.float16)
 
@@ -237,10 +211,11 @@ def small(shape: Shape, dtype: torch.dtype) -> Iterator[tuple[str, Launch]]:
     if shape.head_norms:
         yield "rms_norm q", norm(q, shape.rounding)
         yield "rms_norm k", norm(k, shape.rounding)
-    yield f"act_mul {shape.activation.name.lower()}", gate(gates, up, shape.activation)
-    yield "rotary", rotation(q, k, empty(1, 64, shape.head_dim, dtype=dtype))
+    yield f"act_mul {shape.activation.name.lower()}", launched(act_mul, gates, up, shape.activation)[0]
+    yield "rotary", launched(rotate, q, k, *empty(2, 1, 64, shape.head_dim, dtype=dtype))[0]
 
 
+@cache
 def shipped(sm: int) -> dict[str, Launch]:
     """Every kernel as it is launched on an architecture, by name: dtypes, head_dims, kinds of rows, shapes of models.
     float16 takes bfloat16's tilings and as many registers or nearly, so little of it is here."""
@@ -256,7 +231,9 @@ def shipped(sm: int) -> dict[str, Launch]:
             if dtype is bf16:  # fewer options may take more registers
                 found.append((f"{name} plain", attention(sm, kind, dtype, head_dim, queries=queries)[1]))
         found.append((f"merge {sizes}", merge))
-        found.append((f"store_kv {sizes}", storing(dtype, head_dim)))
+        k, cache = empty(64, 8, head_dim, dtype=dtype), empty(1000, 16, 8, head_dim, dtype=dtype)
+        storing = launched(store_kv, k, k, cache, cache, empty(64, dtype=torch.int64))
+        found.append((f"store_kv {sizes}", storing[0]))
     found.append(("plan", attention(sm, Rows.SHORT, bf16, 128, every_option=True)[0]))
     found += [(_name(launch), launch) for launch in making_inputs()]
     for vocabulary, dtype in ((151_936, bf16), (32_000, fp16), (128_256, fp32)):
@@ -268,7 +245,8 @@ def shipped(sm: int) -> dict[str, Launch]:
         for rows in (1, 17, 64):
             products = awq_products(rows, 128, dtype)
             found += [(f"{_name(launch)} {rows} {TYPES[dtype]}", launch) for launch in products]
-        found.append((f"awq_unpack {TYPES[dtype]}", awq_unpacking(dtype)))
+        unpacking = launched(awq_unpack, *awq_weights(4096, 4096, 128), dtype)
+        found.append((f"awq_unpack {TYPES[dtype]}", unpacking[0]))
     twice = [name for name, count in Counter(name for name, _ in found).items() if count > 1]
     assert not twice, twice
     once = {specialization(launch): name for name, launch in reversed(found)}  # code is shown under its first name
@@ -279,13 +257,10 @@ def _name(launch: Launch) -> str:
     return str(launch.kernel.fn.__name__).removesuffix("_kernel")
 
 
-_shipped = cache(shipped)
-
-
 def measured(sm: int, name: str) -> Usage | str:
     """What a shipped kernel takes; where it does not compile, the traceback."""
     try:
-        return usage(compile_launch(_shipped(sm)[name], sm))
+        return usage(compile_launch(shipped(sm)[name], sm))
     except Exception:  # of any kind: Triton's, LLVM's or ptxas's
         return traceback.format_exc()
 

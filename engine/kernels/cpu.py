@@ -30,12 +30,6 @@ def allocate_values(blocks: int, block_size: int, kv_heads: int, head_dim: int, 
     return torch.zeros(blocks, kv_heads, head_dim, block_size, dtype=dtype).permute(0, 3, 1, 2)
 
 
-def store_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, blocks: Tensor, offsets: Tensor) -> None:
-    """Writes k, v `[tokens, kv_heads, head_dim]` to (block, offset) of the caches."""
-    k_cache.index_put_((blocks, offsets), k)
-    v_cache.index_put_((blocks, offsets), v)
-
-
 @dataclass(slots=True)
 class Part:
     """Keys that are attended to together: `sets` of them, each for up to `owners` rows, worked out once a step.

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any, NamedTuple, NoReturn
 
 try:
     import triton.language as tl
     from triton import jit
+
+    constant: Any = tl.constexpr  # a number of a module that its kernels read
 except ImportError:
-    tl = None
+    tl, constant = None, int
 
     class _Missing:
         def __init__(self, fn: Callable[..., Any]) -> None:
@@ -23,23 +26,40 @@ except ImportError:
 
 
 class Launch(NamedTuple):
-    """A launch of a kernel, which a call makes. `arguments` by name are the kernel's own and Triton's options."""
+    """A launch of a kernel. `arguments` by name are the kernel's own and Triton's options."""
 
     kernel: Any
     grid: tuple[int, ...]
     arguments: dict[str, Any]
 
-    @classmethod
-    def of(cls, kernel: Any, grid: tuple[int, ...], values: Sequence[Any], **options: Any) -> Launch:
-        """With a value for each of the kernel's parameters, in their order."""
-        return cls(kernel, grid, dict(zip(kernel.arg_names, values, strict=True), **options))
 
-    def __call__(self) -> None:
-        self.kernel[self.grid](**self.arguments)
+_kept: ContextVar[list[Launch] | None] = ContextVar("kept", default=None)
+
+
+def launch(kernel: Any, grid: tuple[int, ...], values: Sequence[Any], *, fused: bool = True, **options: Any) -> None:
+    """Launches a kernel with a value for each of its parameters, in their order, and Triton's options. `fused`:
+    products may be added unrounded; said outright, since Triton's default changes in 3.10."""
+    arguments = dict(zip(kernel.arg_names, values, strict=True), enable_fp_fusion=fused, **options)
+    kept = _kept.get()
+    if kept is None:
+        kernel[grid](**arguments)
+    else:
+        kept.append(Launch(kernel, grid, arguments))
+
+
+def launched(call: Callable[..., object], *values: Any, **options: Any) -> list[Launch]:
+    """What a call launches, kept from running: its tensors may be meta ones, so no GPU is needed."""
+    launches: list[Launch] = []
+    token = _kept.set(launches)
+    try:
+        call(*values, **options)
+    finally:
+        _kept.reset(token)
+    return launches
 
 
 def next_power_of_two(n: int) -> int:
     return 1 << (n - 1).bit_length()
 
 
-__all__ = ["Launch", "jit", "next_power_of_two", "tl"]
+__all__ = ["Launch", "constant", "jit", "launch", "launched", "next_power_of_two", "tl"]

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.kernels.jit import Launch
-from engine.kernels.splits import Partials, plan_launch
+from engine.kernels.splits import Partials, plan_splits
 from engine.kernels.tilings import Rows, Tiling
 
 SHORT = 8  # query tokens of a short row, at most: a decode row has 1, a verification row a few
@@ -32,13 +31,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The work items of a part's rows: the most there can be, where each row's begin, room for what is merged, and the
-    launch that fills in the starts."""
+    """The work items of a part's rows: the most there can be, where each row's begin, and room for what is merged."""
 
     items: int
     starts: Tensor  # int32 [2, rows + 1], `plan_splits_kernel`'s
     partials: Partials | None
-    launch: Launch
 
 
 @dataclass(slots=True)
@@ -80,7 +77,8 @@ class PackedRows:
 
 
 def plan(part: Part, q: Tensor, k_cache: Tensor, sliding_window: int | None, tiles: Tiling, processors: int) -> Plan:
-    """How a part's rows are cut into work items, with bounds that hold whatever their lengths are."""
+    """How a part's rows are cut into work items, with bounds that hold whatever their lengths are; the device counts
+    them."""
     (_, heads, head_dim), (_, block_size, kv_heads, _) = q.shape, k_cache.shape
     rows, short = len(part.context_lengths), part.kind is Rows.SHORT
     block_tokens = tiles.block_m // (heads // kv_heads)
@@ -104,14 +102,6 @@ def plan(part: Part, q: Tensor, k_cache: Tensor, sliding_window: int | None, til
         states = (2 * (target - 1), kv_heads, tiles.block_m)
         partials = Partials(room(*states, head_dim), room(*states), room(*states))
     starts = torch.empty(2, rows + 1, dtype=torch.int32, device=q.device)
-    launch = plan_launch(
-        starts,
-        part.query_starts,
-        part.context_lengths,
-        sliding_window=sliding_window,
-        target=max(1, target),
-        least=least if splits else NEVER,
-        block_tokens=block_tokens,
-        block_keys=tiles.block_keys,
-    )
-    return Plan(query_tiles + (target - 1 if splits else 0), starts, partials, launch)
+    sizes = max(1, target), least if splits else NEVER, block_tokens, tiles.block_keys
+    plan_splits(starts, part.query_starts, part.context_lengths, sliding_window, *sizes)
+    return Plan(query_tiles + (target - 1 if splits else 0), starts, partials)

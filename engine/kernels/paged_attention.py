@@ -8,16 +8,14 @@ FlashAttention-2, section 3.1). How long contexts are split is told in `engine.k
 
 from __future__ import annotations
 
-from functools import cache
-
 import torch
 from torch import Tensor
 
-from engine.kernels.jit import Launch, jit, next_power_of_two, tl
+from engine.kernels.jit import jit, launch, next_power_of_two, tl
 from engine.kernels.options import Options
 from engine.kernels.packed_rows import PackedRows, plan
-from engine.kernels.splits import BLOCK_ROWS, find_item, merge_launch
-from engine.kernels.tilings import Tiling, tiling
+from engine.kernels.splits import find_item, merge_splits
+from engine.kernels.tilings import Tiling, device_facts, usual_tiling
 
 
 @jit
@@ -38,37 +36,28 @@ def blocks_of_tile(  # type: ignore[no-untyped-def]
 
 
 @jit
-def attend(
-    first: tl.tensor,  # key tiles [first, last) are read,
-    last: tl.tensor,
-    gap: tl.tensor,  # but of those from `gap` on the ones `skipped` tiles further
-    skipped: tl.tensor,
-    q: tl.tensor,  # [BLOCK_M, BLOCK_DIM]
-    positions: tl.tensor,  # [BLOCK_M], of the queries
-    first_key: tl.tensor,  # no slot or block-table entry of positions outside [first_key, last_key) is touched
-    last_key: tl.tensor,
-    peak: tl.tensor,  # fp32 [BLOCK_M], the highest score so far, in powers of two; finite
-    total: tl.tensor,  # fp32 [BLOCK_M], the sum of 2 ** (score - peak)
-    weighted: tl.tensor,  # fp32 [BLOCK_M, BLOCK_DIM], the values' sum under the same weights
-    k_cache: tl.tensor,  # of this KV head
-    v_cache: tl.tensor,
-    block_table: tl.tensor,  # of this row
-    k_block_stride: tl.tensor,
-    k_slot_stride: tl.tensor,
-    v_block_stride: tl.tensor,
-    v_slot_stride: tl.tensor,
-    scale: tl.tensor,
-    sliding_window: tl.tensor,
-    softcap: tl.tensor,
+def attend(  # type: ignore[no-untyped-def]
+    tiles,  # first, last, gap, skipped: [first, last) are read, but from `gap` on the ones `skipped` tiles further
+    asked,  # queries [BLOCK_M, BLOCK_DIM], and their positions [BLOCK_M]
+    stored_keys,  # first, last: no slot or block-table entry of positions outside [first, last) is touched
+    state,  # fp32: peak [BLOCK_M], total [BLOCK_M], weighted [BLOCK_M, BLOCK_DIM]
+    cache,  # K and V of this KV head, the block table of this row; block and slot strides of K, then of V
+    how,  # scale, sliding window, softcap; None for what is not asked for
     MASKED: tl.constexpr,  # not: every query sees every key
-    HAS_WINDOW: tl.constexpr,
-    HAS_SOFTCAP: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     BLOCK_KEYS: tl.constexpr,
     BLOCK_DIM: tl.constexpr,
-) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
-    """Fold key tiles into the running softmax state; partial states of disjoint keys merge."""
+):
+    """Fold key tiles into the running softmax state; partial states of disjoint keys merge. The state: the highest
+    score so far, in powers of two and finite; the sum of 2 ** (score - peak); the values' sum under the same weights.
+    """
+    first, last, gap, skipped = tiles
+    q, positions = asked
+    first_key, last_key = stored_keys
+    peak, total, weighted = state
+    k_cache, v_cache, block_table, k_block_stride, k_slot_stride, v_block_stride, v_slot_stride = cache
+    scale, sliding_window, softcap = how
     LOG2_E: tl.constexpr = 1.4426950408889634
     dims = tl.arange(0, BLOCK_DIM)
     tile = first
@@ -98,13 +87,13 @@ def attend(
 
         scores = tl.dot(q, k, input_precision="ieee")
         factor = scale * LOG2_E  # applied with the peak's subtraction, in one instruction
-        if HAS_SOFTCAP:
+        if softcap is not None:
             decay = tl.exp2(tl.abs(scores) * (-2.0 * LOG2_E * scale / softcap))  # in (0, 1], so tanh cannot overflow
             scores = tl.where(scores < 0, -1.0, 1.0) * (1.0 - decay) / (1.0 + decay)
             factor = softcap * LOG2_E
         if MASKED:
             visible = keys[None, :] <= positions[:, None]
-            if HAS_WINDOW:
+            if sliding_window is not None:
                 visible = visible & (keys[None, :] > positions[:, None] - sliding_window)
             scores = tl.where(visible, scores, float("-inf"))
 
@@ -124,7 +113,7 @@ _VARYING = "block_tables table_rows query_starts context_lengths plan rows table
 @jit(do_not_specialize=_VARYING.split())
 def paged_attention_kernel(
     out: tl.tensor,
-    weighted_parts: tl.tensor,  # as `merge_splits_kernel` reads them
+    weighted_parts: tl.tensor,  # as `merge_splits_kernel` reads them; None where no context is split
     peaks: tl.tensor,
     totals: tl.tensor,
     q: tl.tensor,
@@ -151,11 +140,6 @@ def paged_attention_kernel(
     scale: tl.tensor,
     sliding_window: tl.tensor,
     softcap: tl.tensor,
-    SPLIT: tl.constexpr,  # whether contexts may be split
-    HAS_TABLE_ROWS: tl.constexpr,
-    HAS_WINDOW: tl.constexpr,
-    HAS_SOFTCAP: tl.constexpr,
-    HAS_SINKS: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     KV_HEADS: tl.constexpr,
@@ -163,7 +147,6 @@ def paged_attention_kernel(
     BLOCK_M: tl.constexpr,  # query tokens * group, padded
     BLOCK_KEYS: tl.constexpr,
     BLOCK_DIM: tl.constexpr,
-    BLOCK_ROWS: tl.constexpr,
 ) -> None:
     LOG2_E: tl.constexpr = 1.4426950408889634
     BLOCK_TOKENS: tl.constexpr = BLOCK_M // GROUP
@@ -171,13 +154,11 @@ def paged_attention_kernel(
     kv_head = tl.program_id(0) % KV_HEADS  # programs side by side read the heads of one slot, which lie side by side
     if item >= tl.load(plan + rows):
         return  # the grid is an upper bound, known without reading the device
-    row, index, row_start, queries, tile, split, splits = find_item(
-        plan, query_starts, rows, item, BLOCK_TOKENS, BLOCK_ROWS
-    )
+    row, index, row_start, queries, tile, split, splits = find_item(plan, query_starts, rows, item, BLOCK_TOKENS)
 
     context = tl.load(context_lengths + row)
     table = row
-    if HAS_TABLE_ROWS:
+    if table_rows is not None:
         table = tl.load(table_rows + row)
     m = tl.arange(0, BLOCK_M)
     dims = tl.arange(0, BLOCK_DIM)
@@ -193,13 +174,13 @@ def paged_attention_kernel(
     last_key = tl.minimum(first_position + BLOCK_TOKENS, context)
     first_key = 0
     first_full = 0  # the key tiles [first_full, last_full) are seen entirely by all queries
-    if HAS_WINDOW:
+    if sliding_window is not None:
         first_key = tl.maximum(first_position - sliding_window + 1, 0)
         first_full = (tl.maximum(last_key - sliding_window, 0) + BLOCK_KEYS - 1) // BLOCK_KEYS
     last_full = (first_position + 1) // BLOCK_KEYS
     first = first_key // BLOCK_KEYS
     last = (last_key + BLOCK_KEYS - 1) // BLOCK_KEYS
-    if SPLIT:
+    if peaks is not None:
         count = last - first
         last = first + count * (split + 1) // splits
         first += count * split // splits
@@ -208,7 +189,7 @@ def paged_attention_kernel(
 
     peak = tl.full([BLOCK_M], -1.0e30, tl.float32)  # finite, so that a tile of hidden keys leaves no -inf - -inf
     total = tl.zeros([BLOCK_M], tl.float32)
-    if HAS_SINKS:
+    if sinks is not None:
         sink = tl.load(sinks + heads, mask=filled, other=0.0).to(tl.float32) * LOG2_E
         sink = tl.where(split == 0, sink, float("-inf"))  # counted once
         peak = tl.maximum(peak, sink)
@@ -218,6 +199,7 @@ def paged_attention_kernel(
     k_head = k_cache + kv_head.to(tl.int64) * k_head_stride
     v_head = v_cache + kv_head.to(tl.int64) * v_head_stride
     block_table = block_tables + table.to(tl.int64) * table_stride
+    asked, stored_keys = (query_tile, positions), (first_key, last_key)
     cache = k_head, v_head, block_table, k_block_stride, k_slot_stride, v_block_stride, v_slot_stride
     how = scale, sliding_window, softcap
     for masked in tl.static_range(2):
@@ -226,12 +208,12 @@ def paged_attention_kernel(
         else:
             begin, end = first_full, last_full
         tiles = begin, end, first_full, last_full - first_full
-        state = query_tile, positions, first_key, last_key, peak, total, weighted
+        state = peak, total, weighted
         peak, total, weighted = attend(
-            *tiles, *state, *cache, *how, masked, HAS_WINDOW, HAS_SOFTCAP, BLOCK_SIZE, HEAD_DIM, BLOCK_KEYS, BLOCK_DIM
+            tiles, asked, stored_keys, state, cache, how, masked, BLOCK_SIZE, HEAD_DIM, BLOCK_KEYS, BLOCK_DIM
         )
 
-    if SPLIT and splits > 1:
+    if peaks is not None and splits > 1:
         part = (tl.load(plan + rows + 1 + row) + index).to(tl.int64) * KV_HEADS + kv_head
         at = part * BLOCK_M + m
         tl.store(peaks + at, peak, mask=filled)
@@ -240,15 +222,6 @@ def paged_attention_kernel(
     else:
         out_offsets = token_index * out_token_stride + heads * out_head_stride
         tl.store(out + out_offsets[:, None] + dims[None, :], weighted / total[:, None], mask=mask)
-
-
-@cache
-def device_facts(device: torch.device) -> tuple[int, int]:
-    """A device's architecture, 90 being sm_90, and its multiprocessors; read once. 0 and 4 where it is no GPU."""
-    if device.type != "cuda":
-        return 0, 4
-    properties = torch.cuda.get_device_properties(device)
-    return properties.major * 10 + properties.minor, properties.multi_processor_count
 
 
 def paged_attention(
@@ -260,6 +233,7 @@ def paged_attention(
     *,
     out: Tensor | None = None,
     tiling: Tiling | None = None,
+    sm: int | None = None,
     processors: int | None = None,
 ) -> Tensor:
     """Causal attention of the rows' packed query tokens over their context, `[tokens, heads, head_dim]` like q.
@@ -267,62 +241,37 @@ def paged_attention(
     q and both caches share one dtype; head_dim is 32 to 256; scale is positive. The caches are `[blocks, block_size,
     kv_heads, head_dim]`, any strides, last dimension contiguous, and hold this step's keys and values already. Query
     head h reads KV head h // (heads / kv_heads); query j of a row is at position context_length - query_length + j.
-    Output of tokens that belong to no row is unspecified. `out`, written and returned where it is
-    given, is shaped like q with a contiguous last dimension. `tiling` and `processors` take the place of what the
-    device would get, for measurements and tests. Never waits for the device and allocates through torch alone, so it
-    can be captured in a CUDA graph; gives the same bits each time.
+    Output of tokens that belong to no row is unspecified. `out`, written and returned where it is given, is shaped like
+    q with a contiguous last dimension. `tiling`, `sm` and `processors` take the place of what the device would get, for
+    measurements and tests. Never waits for the device and allocates through torch alone, so it can be captured in a
+    CUDA graph; gives the same bits each time.
     """
     out = torch.empty(q.shape, dtype=q.dtype, device=q.device) if out is None else out
     q = q if q.stride(-1) == 1 else q.contiguous()
-    for launch in launches(out, q, k_cache, v_cache, rows, options, given=tiling, processors=processors):
-        launch()
-    return out
-
-
-def launches(
-    out: Tensor,
-    q: Tensor,
-    k_cache: Tensor,
-    v_cache: Tensor,
-    rows: PackedRows,
-    options: Options,
-    *,
-    given: Tiling | None = None,
-    sm: int | None = None,
-    processors: int | None = None,
-) -> list[Launch]:
-    """The kernels of one call, reading shapes and strides alone."""
     facts = device_facts(q.device)
     sm, processors = sm or facts[0], processors or facts[1]
     tokens, heads, head_dim = q.shape
     kv_heads = k_cache.shape[2]
-    window, done = options.window, list[Launch]()
-    if not tokens:
-        return done
-    for part in rows.parts(tokens):
-        tiles = given or tiling(sm, part.kind, head_dim, q.dtype, heads // kv_heads, part.queries)
-        # A plan made before a capture is not part of the graph.
-        key = (part.kind, window, k_cache.shape, heads, tiles, processors, _is_captured(q))
+    window = options.window
+    # A plan made before a capture is not part of the graph.
+    captured = q.is_cuda and torch.cuda.is_current_stream_capturing()
+    for part in rows.parts(tokens) if tokens else ():
+        tiles = tiling or usual_tiling(sm, part.kind, head_dim, q.dtype, heads // kv_heads, part.queries)
+        key = (part.kind, window, k_cache.shape, heads, tiles, processors, captured)
         if key not in rows.plans:
             rows.plans[key] = plan(part, q, k_cache, window, tiles, processors)
-            done.append(rows.plans[key].launch)
         planned = rows.plans[key]
         partials = planned.partials
-        states = (None, None, None) if partials is None else (partials.weighted, partials.peaks, partials.totals)
+        states = (None, None, None) if partials is None else partials
         tensors = q, k_cache, v_cache, part.block_tables, part.table_rows, part.query_starts, part.context_lengths
         sizes = len(part.context_lengths), part.block_tables.stride(0)
         strides = *out.stride()[:2], *q.stride()[:2], *k_cache.stride()[:3], *v_cache.stride()[:3]
-        how = options.scale, window or 0, options.softcap or 0.0
-        has = (x is not None for x in (partials, part.table_rows, window, options.softcap, options.sinks))
+        how = options.scale, window, options.softcap
         shape = k_cache.shape[1], head_dim, kv_heads, heads // kv_heads
-        blocks = tiles.block_m, tiles.block_keys, max(32, next_power_of_two(head_dim)), BLOCK_ROWS
-        values = out, *states, *tensors, planned.starts, options.sinks, *sizes, *strides, *how, *has, *shape, *blocks
-        built = {"num_warps": tiles.num_warps, "num_stages": tiles.num_stages, "enable_fp_fusion": True}
-        done.append(Launch.of(paged_attention_kernel, (planned.items * kv_heads,), values, **built))
+        blocks = tiles.block_m, tiles.block_keys, max(32, next_power_of_two(head_dim))
+        values = out, *states, *tensors, planned.starts, options.sinks, *sizes, *strides, *how, *shape, *blocks
+        warps, stages = tiles.num_warps, tiles.num_stages
+        launch(paged_attention_kernel, (planned.items * kv_heads,), values, num_warps=warps, num_stages=stages)
         if partials is not None:
-            done.append(merge_launch(out, partials, planned.starts, part.query_starts))
-    return done
-
-
-def _is_captured(tensor: Tensor) -> bool:
-    return tensor.is_cuda and torch.cuda.is_current_stream_capturing()
+            merge_splits(out, partials, planned.starts, part.query_starts)
+    return out

@@ -9,7 +9,7 @@ from math import prod
 import torch
 from torch import Tensor
 
-from engine.kernels.jit import Launch, jit, next_power_of_two, tl
+from engine.kernels.jit import jit, launch, next_power_of_two, tl
 
 WIDEST = 16_384  # elements of a row, held in registers
 TILE = 1024  # elements of a program whose rows are short
@@ -20,13 +20,10 @@ MOST_WARPS = 16
 class Rounding(Enum):
     """Where the normed row and its product with the weight are rounded to the dtype."""
 
-    NONE = "no weight"
-    TWICE = "weight * round(normed)"  # Llama, Qwen, Mistral
-    ONCE = "round(normed * weight)"  # OLMo 2, GPT-OSS
-    ONE_PLUS = "round(normed * (1 + weight))"  # Gemma 1 to 3
-
-
-NUMBERS = {rounding: number for number, rounding in enumerate(Rounding)}
+    NONE = 0  # no weight
+    TWICE = 1  # weight * round(normed): Llama, Qwen, Mistral
+    ONCE = 2  # round(normed * weight): OLMo 2, GPT-OSS
+    ONE_PLUS = 3  # round(normed * (1 + weight)): Gemma 1 to 3
 
 
 @jit(do_not_specialize=["rows", "inner"])
@@ -54,7 +51,7 @@ def rms_norm_kernel(
     normed = values * tl.rsqrt(mean + eps)[:, None]
     if ROUNDING != 0:
         scale = tl.load(weight + column, mask=column < WIDTH, other=0.0).to(tl.float32)[None, :]
-        if ROUNDING == 1:  # the number of `Rounding.TWICE`
+        if ROUNDING == 1:  # `Rounding.TWICE`
             normed = normed.to(out.dtype.element_ty).to(tl.float32) * scale
         elif ROUNDING == 2:
             normed = normed * scale
@@ -69,35 +66,28 @@ def rms_norm(x: Tensor, weight: Tensor | None, eps: float, rounding: Rounding) -
     if x.stride(-1) != 1 or x.shape[-1] == 0:
         x = x.contiguous()
     out = torch.empty_like(x)
-    if out.stride() != x.stride():  # a view with gaps
-        out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    if x.numel():
-        launch(out, x, weight, eps, rounding)()
-    return out
-
-
-def launch(out: Tensor, x: Tensor, weight: Tensor | None, eps: float, rounding: Rounding) -> Launch:
-    """`out` is dense: it lies as `x` does, or is contiguous."""
+    if not x.numel():
+        return out
     width = x.shape[-1]
     assert width <= WIDEST
     rows = x.numel() // width
-    if out.stride() == x.stride():  # dense: rows lie one after another, whatever the order of the dimensions
-        outer, inner, outer_stride, inner_stride = 1, rows, 0, width
-    else:
+    found: tuple[int, int, int, int] | None = (1, rows, 0, width)  # dense: rows lie one after another in any order
+    if out.stride() != x.stride():  # a view with gaps
+        out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
         found = two_levels(x)
-        if found is None:
-            x = x.contiguous()
-            found = 1, rows, 0, width
-        outer, inner, outer_stride, inner_stride = found
+    if found is None:
+        x, found = x.contiguous(), (1, rows, 0, width)
+    outer, inner, outer_stride, inner_stride = found
     assert outer * inner == rows
     block_width = next_power_of_two(width)
     block_rows = max(1, TILE // block_width)
-    sizes = NUMBERS[rounding], width, block_rows, block_width
+    sizes = rounding.value, width, block_rows, block_width
     strides = rows, inner, outer_stride, inner_stride, width
     warps = max(1, min(MOST_WARPS, block_rows * block_width // (32 * A_THREAD)))
     values = out, x, weight, *strides, eps, *sizes
     # Without fusion: torch rounds each product by itself.
-    return Launch.of(rms_norm_kernel, (-(-rows // block_rows),), values, num_warps=warps, enable_fp_fusion=False)
+    launch(rms_norm_kernel, (-(-rows // block_rows),), values, fused=False, num_warps=warps)
+    return out
 
 
 def two_levels(x: Tensor) -> tuple[int, int, int, int] | None:

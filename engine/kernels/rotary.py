@@ -6,7 +6,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engine.kernels.jit import Launch, jit, next_power_of_two, tl
+from engine.kernels.jit import jit, launch, next_power_of_two, tl
 
 PAIRS = 1024  # of dimensions that a program turns: 8 a thread of four warps
 
@@ -88,18 +88,14 @@ def rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tens
     """Queries and keys [batch, heads, tokens, head_dim], turned; new tensors that lie as [batch, tokens, heads,
     head_dim]. `cos` and `sin` [batch or 1, tokens, head_dim], or half as wide where both halves of a head share them,
     of the dtype of q or float32. Nothing waits for the device."""
+    batch, q_heads, tokens, head_dim = q.shape
     q, k, cos, sin = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, cos, sin))
     q_out, k_out = (
         torch.empty(x.shape[0], x.shape[2], x.shape[1], x.shape[3], dtype=x.dtype, device=x.device) for x in (q, k)
     )
-    if q.numel():
-        launch(q_out, k_out, q, k, cos, sin)()
-    return q_out.transpose(1, 2), k_out.transpose(1, 2)
-
-
-def launch(q_out: Tensor, k_out: Tensor, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> Launch:
-    """Reads shapes and strides alone."""
-    batch, q_heads, tokens, head_dim = q.shape
+    turned = q_out.transpose(1, 2), k_out.transpose(1, 2)
+    if not q.numel():
+        return turned
     half, k_heads = head_dim // 2, k.shape[1]
     block_half = next_power_of_two(half)
     block_heads = min(next_power_of_two(q_heads), max(1, PAIRS // block_half))
@@ -115,4 +111,5 @@ def launch(q_out: Tensor, k_out: Tensor, q: Tensor, k: Tensor, cos: Tensor, sin:
     sizes = half, half if cos.shape[-1] == head_dim else 0, block_tokens, block_heads, block_half
     grid = -(-tokens // block_tokens), q_programs + k_programs, batch
     values = q_out, k_out, q, k, cos, sin, *heads, *strides, *sizes
-    return Launch.of(rotary_kernel, grid, values, enable_fp_fusion=False)  # torch rounds each product by itself
+    launch(rotary_kernel, grid, values, fused=False)  # torch rounds each product by itself
+    return turned

@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engine.kernels.jit import Launch, jit, next_power_of_two, tl
+from engine.kernels.jit import jit, launch, next_power_of_two, tl
 from engine.kernels.sampling_limits import (
     adjusted,
     asked_of,
@@ -210,9 +210,8 @@ def sample(
     last_tokens: Tensor,
     *,
     limited: bool,
-) -> tuple[list[Launch], Tensor, Tensor]:
-    """The launches that draw a token a row, and what they fill: tokens int64 `[rows]`, and their log-probabilities
-    float32 `[rows]` under the raw logits.
+) -> tuple[Tensor, Tensor]:
+    """Draws a token a row: tokens int64 `[rows]`, and their log-probabilities float32 `[rows]` under the raw logits.
 
     logits `[rows, vocabulary]` with adjacent columns; slots and positions int32 `[rows]`; parameters int32
     `[slots + 1, WORDS]`, of which zeros mean greedy; seen uint8 `[slots + 1, vocabulary]`, read and written for slots
@@ -232,17 +231,16 @@ def sample(
     counts, bounds = empty(rows), empty(rows, dtype=torch.float32)
     tokens, logprobs = empty(rows, dtype=torch.int64), empty(rows, dtype=torch.float32)
     stride, unused, block_chunks = logits.stride(0), UNUSED_BITS[logits.dtype], next_power_of_two(chunks)
-    fusion = {"enable_fp_fusion": False}  # a row's bits are the same in every kernel
-
     scanned = logits, slots, parameters, seen, figures, firsts, highest, stride, vocabulary, WORDS, CHUNK, group
-    made = [Launch.of(scan_kernel, (rows, chunks), scanned, num_warps=4, **fusion)]
+    # Nothing is fused: a row's bits are the same in every kernel.
+    launch(scan_kernel, (rows, chunks), scanned, fused=False, num_warps=4)
     if limited:
         over = vocabulary, chunks, groups, WORDS, block_chunks, next_power_of_two(groups), group, unused
         chosen = slots, parameters, figures, highest, listed, counts, bounds, *over
-        made.append(Launch.of(groups_kernel, (rows,), chosen, num_warps=8, **fusion))
+        launch(groups_kernel, (rows,), chosen, fused=False, num_warps=8)
     read = logits, slots, positions, parameters, seen, figures, firsts, listed, counts, bounds
     sizes = stride, vocabulary, chunks, groups, WORDS, CHUNK, group, TILE * GROUP // group, block_chunks, unused
     picked = *read, tokens, logprobs, last_tokens, *sizes
     # Left alone, ptxas spills a few registers to fit more programs.
-    made.append(Launch.of(pick_kernel, (rows,), picked, num_warps=4, maxnreg=128, **fusion))
-    return made, tokens, logprobs
+    launch(pick_kernel, (rows,), picked, fused=False, num_warps=4, maxnreg=128)
+    return tokens, logprobs

@@ -11,19 +11,16 @@ from enum import Enum
 import torch
 from torch import Tensor
 
-from engine.kernels.jit import Launch, jit, next_power_of_two, tl
+from engine.kernels.jit import jit, launch, next_power_of_two, tl
 from engine.kernels.rms_norm import two_levels
 
 TILE = 1024  # elements of a program, of one row but where rows are shorter: 8 a thread of four warps
 
 
 class Activation(Enum):
-    SILU = "silu"
-    GELU_TANH = "gelu_pytorch_tanh"
-    GELU = "gelu"
-
-
-NUMBERS = {activation: number for number, activation in enumerate(Activation)}
+    SILU = 0
+    GELU_TANH = 1
+    GELU = 2
 
 
 @jit(do_not_specialize=["rows"])
@@ -60,21 +57,17 @@ def act_mul(gate: Tensor, up: Tensor, activation: Activation) -> Tensor:
     lie. Nothing waits for the device."""
     gate, up = _in_rows(gate), _in_rows(up)
     out = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)
-    if out.numel():
-        launch(out, gate, up, activation)()
-    return out
-
-
-def launch(out: Tensor, gate: Tensor, up: Tensor, activation: Activation) -> Launch:
-    """On tensors whose rows lie evenly."""
+    if not out.numel():
+        return out
     columns = gate.shape[-1]
     rows = gate.numel() // columns
     block_columns = min(TILE, next_power_of_two(columns))
     block_rows = TILE // block_columns
-    sizes = _row_stride(gate), _row_stride(up), rows, columns, NUMBERS[activation], block_rows, block_columns
+    sizes = _row_stride(gate), _row_stride(up), rows, columns, activation.value, block_rows, block_columns
     grid = -(-rows // block_rows), -(-columns // block_columns)
     # Without fusion: torch rounds each product by itself.
-    return Launch.of(act_mul_kernel, grid, (out, gate, up, *sizes), enable_fp_fusion=False)
+    launch(act_mul_kernel, grid, (out, gate, up, *sizes), fused=False)
+    return out
 
 
 def _in_rows(x: Tensor) -> Tensor:

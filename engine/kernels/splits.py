@@ -7,23 +7,19 @@ of a tile up in a fixed order, so the same step gives the same bits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 from torch import Tensor
 
-from engine.kernels.jit import Launch, jit, next_power_of_two, tl
+from engine.kernels.jit import constant, jit, launch, next_power_of_two, tl
 
-BLOCK_ROWS = 256  # rows that a search or the plan reads at a time
-BLOCK_SPLITS = 16  # parts that a merge reads at a time
-OPTIONS: dict[str, Any] = {"num_warps": 4, "enable_fp_fusion": True}  # said outright: Triton's default changes in 3.10
+BLOCK_ROWS = constant(256)  # rows that a search or the plan reads at a time
+BLOCK_SPLITS = constant(16)  # parts that a merge reads at a time
 MERGED_ROWS = 4  # rows of M that a program merges one after another, at most
 
 
 @jit
-def find_item(  # type: ignore[no-untyped-def]
-    starts, query_starts, rows, item, BLOCK_TOKENS: tl.constexpr, BLOCK_ROWS: tl.constexpr
-):
+def find_item(starts, query_starts, rows, item, BLOCK_TOKENS: tl.constexpr):  # type: ignore[no-untyped-def]
     """A numbered item's row, its index within the row, the row's first token and query length, the item's query tile,
     its split, and of how many.
 
@@ -47,7 +43,7 @@ def find_item(  # type: ignore[no-untyped-def]
 
 @jit
 def row_tiles(  # type: ignore[no-untyped-def]
-    told, at, rows, sliding_window, HAS_WINDOW: tl.constexpr, BLOCK_TOKENS: tl.constexpr, BLOCK_KEYS: tl.constexpr
+    told, at, rows, sliding_window, BLOCK_TOKENS: tl.constexpr, BLOCK_KEYS: tl.constexpr
 ):
     """Query tiles of rows, and the key tiles that their queries see together; none of rows without queries. `told` are
     the rows' query starts and context lengths."""
@@ -55,7 +51,7 @@ def row_tiles(  # type: ignore[no-untyped-def]
     inside = at < rows
     queries = tl.load(query_starts + at + 1, mask=inside, other=0) - tl.load(query_starts + at, mask=inside, other=0)
     visible = tl.load(context_lengths + at, mask=inside, other=0)
-    if HAS_WINDOW:
+    if sliding_window is not None:
         visible = tl.minimum(visible, sliding_window + queries - 1)
     return (queries + BLOCK_TOKENS - 1) // BLOCK_TOKENS, (visible + BLOCK_KEYS - 1) // BLOCK_KEYS
 
@@ -66,19 +62,17 @@ def plan_splits_kernel(
     query_starts: tl.tensor,
     context_lengths: tl.tensor,
     rows: tl.tensor,
-    sliding_window: tl.tensor,
+    sliding_window: tl.tensor,  # or None
     target: tl.tensor,  # work items wanted
     least: tl.tensor,  # key tiles of an item
-    HAS_WINDOW: tl.constexpr,
     BLOCK_TOKENS: tl.constexpr,
     BLOCK_KEYS: tl.constexpr,
-    BLOCK_ROWS: tl.constexpr,
 ) -> None:
     """One program. Items exceed query tiles by less than `target`, and parts are at most twice that excess."""
     lanes, told = tl.arange(0, BLOCK_ROWS), (query_starts, context_lengths)
     sums = tl.zeros([BLOCK_ROWS], tl.int64)
     for first in range(0, rows, BLOCK_ROWS):
-        tiles, keys = row_tiles(told, first + lanes, rows, sliding_window, HAS_WINDOW, BLOCK_TOKENS, BLOCK_KEYS)
+        tiles, keys = row_tiles(told, first + lanes, rows, sliding_window, BLOCK_TOKENS, BLOCK_KEYS)
         sums += tiles.to(tl.int64) * keys
     chunk = tl.maximum((tl.sum(sums, axis=0) + target - 1) // target, least).to(tl.int32)  # key tiles of an item
 
@@ -89,7 +83,7 @@ def plan_splits_kernel(
     part = item
     for first in range(0, rows, BLOCK_ROWS):
         at = first + lanes
-        tiles, keys = row_tiles(told, at, rows, sliding_window, HAS_WINDOW, BLOCK_TOKENS, BLOCK_KEYS)
+        tiles, keys = row_tiles(told, at, rows, sliding_window, BLOCK_TOKENS, BLOCK_KEYS)
         splits = tl.maximum((keys + chunk - 1) // chunk, 1)
         items = tiles * splits
         parts = tl.where(splits > 1, items, 0)
@@ -115,8 +109,6 @@ def merge_splits_kernel(
     HEAD_DIM: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_DIM: tl.constexpr,
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_SPLITS: tl.constexpr,
     PROGRAMS: tl.constexpr,  # of each part
 ) -> None:
     """The programs of a tile's parts share the tile's rows of M out among them: each merges all parts of its own."""
@@ -128,9 +120,7 @@ def merge_splits_kernel(
     part_starts = plan + rows + 1
     if part >= tl.load(part_starts + rows):
         return
-    _, _, row_start, queries, tile, split, splits = find_item(
-        part_starts, query_starts, rows, part, BLOCK_TOKENS, BLOCK_ROWS
-    )
+    _, _, row_start, queries, tile, split, splits = find_item(part_starts, query_starts, rows, part, BLOCK_TOKENS)
     first_part = part - split
     filled = tl.minimum(queries - tile * BLOCK_TOKENS, BLOCK_TOKENS) * GROUP
 
@@ -161,8 +151,7 @@ def merge_splits_kernel(
         tl.store(out + token * out_token_stride + head * out_head_stride + dims, value / total, mask=dims < HEAD_DIM)
 
 
-@dataclass(frozen=True, slots=True)
-class Partials:
+class Partials(NamedTuple):
     """Softmax states of parts of contexts, float32."""
 
     weighted: Tensor  # [parts, kv_heads, block_m, head_dim]
@@ -170,32 +159,28 @@ class Partials:
     totals: Tensor
 
 
-def plan_launch(
+def plan_splits(
     starts: Tensor,
     query_starts: Tensor,
     context_lengths: Tensor,
-    *,
     sliding_window: int | None,
     target: int,
     least: int,
     block_tokens: int,
     block_keys: int,
-) -> Launch:
+) -> None:
     """Numbers the rows' work items, `target` of them wanted, each of at least `least` key tiles, into `starts` int32
     [2, rows + 1]."""
-    wanted = len(context_lengths), sliding_window or 0, target, least
-    sizes = sliding_window is not None, block_tokens, block_keys, BLOCK_ROWS
-    values = starts, query_starts, context_lengths, *wanted, *sizes
-    return Launch.of(plan_splits_kernel, (1,), values, **OPTIONS)
+    wanted = len(context_lengths), sliding_window, target, least
+    values = starts, query_starts, context_lengths, *wanted, block_tokens, block_keys
+    launch(plan_splits_kernel, (1,), values, num_warps=4)
 
 
-def merge_launch(out: Tensor, partials: Partials, starts: Tensor, query_starts: Tensor) -> Launch:
+def merge_splits(out: Tensor, partials: Partials, starts: Tensor, query_starts: Tensor) -> None:
     """Merges the parts; programs beyond the parts that there are return at once."""
     parts, kv_heads, block_m, head_dim = partials.weighted.shape
     programs = max(1, block_m // (2 * MERGED_ROWS))  # a tile that is split has two parts at least
-    states, strides = (partials.weighted, partials.peaks, partials.totals), out.stride()[:2]
     shape = kv_heads, out.shape[1] // kv_heads, head_dim, block_m, next_power_of_two(head_dim)
-    sizes = *strides, *shape, BLOCK_ROWS, BLOCK_SPLITS, programs
-    rows = starts.shape[1] - 1
-    values = out, *states, starts, query_starts, rows, *sizes
-    return Launch.of(merge_splits_kernel, (parts * kv_heads * programs,), values, **OPTIONS)
+    sizes = *out.stride()[:2], *shape, programs
+    values = out, *partials, starts, query_starts, starts.shape[1] - 1, *sizes
+    launch(merge_splits_kernel, (parts * kv_heads * programs,), values, num_warps=4)

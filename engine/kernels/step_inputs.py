@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from engine.kernels.jit import jit, tl
+from engine.kernels.jit import jit, launch, tl
 
 BLOCK = 256
-OPTIONS = {"enable_fp_fusion": True}  # said outright, or Triton 3.9 warns
 
 
 @jit(do_not_specialize=["changes", "count"])
@@ -28,7 +27,7 @@ def apply_changes(state: Tensor, changes: Tensor) -> None:
     """state[changes[i]] = changes[n + i] for each of the n changes; int32, no index twice."""
     count = len(changes) // 2
     if count:
-        apply_changes_kernel[(-(-count // BLOCK),)](state, changes, count, BLOCK, **OPTIONS)
+        launch(apply_changes_kernel, (-(-count // BLOCK),), (state, changes, count, BLOCK))
 
 
 @jit(do_not_specialize=["row_slots", "rows", "dummy", "table_stride"])
@@ -83,7 +82,7 @@ def decode_inputs(written: StepInputs, row_slots: Tensor, state: SlotState, bloc
     slots' lengths; the dummies' stays as it is."""
     rows, dummy = len(row_slots), len(state.lengths) - 1
     sizes = rows, dummy, state.tables.stride(0), block_size, BLOCK
-    decode_inputs_kernel[(-(-rows // BLOCK),)](*written, row_slots, *state, *sizes, **OPTIONS)
+    launch(decode_inputs_kernel, (-(-rows // BLOCK),), (*written, row_slots, *state, *sizes))
 
 
 _VARYING = "ids positions cache_slots staged starts firsts row_slots tokens rows table_stride"
@@ -153,4 +152,4 @@ def packed_inputs(
     """
     sizes = len(staged), len(row_slots), state.tables.stride(0), block_size, BLOCK
     sent = staged, starts, firsts, row_slots
-    packed_inputs_kernel[(-(-len(staged) // BLOCK),)](*written, *sent, *state, *sizes, **OPTIONS)
+    launch(packed_inputs_kernel, (-(-len(staged) // BLOCK),), (*written, *sent, *state, *sizes))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from engine.kernels.jit import Launch, jit, next_power_of_two, tl
+from engine.kernels.jit import jit, launch, next_power_of_two, tl
 
 ELEMENTS_A_PROGRAM = 2048  # of K, and as many of V: 16 a thread of four warps
 
@@ -54,18 +54,13 @@ def store_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tens
     k, v: `[tokens, kv_heads, head_dim]`. k_cache, v_cache: `[blocks, block_size, kv_heads, head_dim]`, any strides,
     last dimension contiguous. slots: int64 `[tokens]`, block * block_size + offset; a negative slot is skipped.
     """
-    if len(slots):
-        k = k if k.stride(-1) == 1 else k.contiguous()
-        v = v if v.stride(-1) == 1 else v.contiguous()
-        launch(k, v, k_cache, v_cache, slots)()
-
-
-def launch(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tensor) -> Launch:
-    """Reads shapes and strides alone."""
+    if not len(slots):
+        return
+    k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (k, v))
     _, kv_heads, head_dim = k.shape
     block_dim = next_power_of_two(head_dim)
     block_heads = min(next_power_of_two(kv_heads), max(1, ELEMENTS_A_PROGRAM // block_dim))
     strides = *k.stride()[:2], *v.stride()[:2], *k_cache.stride()[:3], *v_cache.stride()[:3]
     sizes = k_cache.shape[1], kv_heads, head_dim, block_heads, block_dim
     values, grid = (k, v, k_cache, v_cache, slots, *strides, *sizes), (len(slots), -(-kv_heads // block_heads))
-    return Launch.of(store_kv_kernel, grid, values, enable_fp_fusion=True)  # said outright, or Triton 3.9 warns
+    launch(store_kv_kernel, grid, values)

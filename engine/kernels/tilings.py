@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cache
 
 import torch
 
@@ -71,7 +72,16 @@ TABLES: dict[int, dict[Rows, Table]] = {80: _AMPERE, 89: _ADA, 90: _HOPPER, 100:
 DEFAULT = _ADA  # fits every GPU since
 
 
-def tiling(sm: int, rows: Rows, head_dim: int, dtype: torch.dtype, group: int, queries: int) -> Tiling:
+@cache
+def device_facts(device: torch.device) -> tuple[int, int]:
+    """A device's architecture, 90 being sm_90, and its multiprocessors; read once. 0 and 4 where it is no GPU."""
+    if device.type != "cuda":
+        return 0, 4
+    properties = torch.cuda.get_device_properties(device)
+    return properties.major * 10 + properties.minor, properties.multi_processor_count
+
+
+def usual_tiling(sm: int, rows: Rows, head_dim: int, dtype: torch.dtype, group: int, queries: int) -> Tiling:
     """The tiling of a launch on an architecture, 90 being sm_90; `queries` are the tokens that a row is likely to have.
     Only sizes known on the host are read, so a launch never waits for the device."""
     tables, wide = TABLES.get(sm, DEFAULT), max(32, next_power_of_two(head_dim))

@@ -19,16 +19,13 @@ def keep_freed_memory() -> str:
     Temporary tensors that come fresh from the system cost a page fault for each 4 KiB: 2,500 a decode step of a 33 M
     model on a CPU, a tenth of its time. Blocks above 32 MiB, such as weights, still go back when freed.
     """
-    if not sys.platform.startswith("linux"):
-        return "as the system has it"
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):
-        return "as the system has it"
     settings = ((M_MMAP_THRESHOLD, 32 * MIB), (M_TRIM_THRESHOLD, 512 * MIB), (M_TOP_PAD, 16 * MIB), (M_ARENA_MAX, 1))
-    if not all(mallopt(name, value) == 1 for name, value in settings):
-        return "as the system has it"
-    return "glibc, one arena, freed blocks of up to 32 MiB kept"
+    if sys.platform.startswith("linux"):
+        with contextlib.suppress(OSError, AttributeError):
+            mallopt = ctypes.CDLL(None).mallopt
+            if all(mallopt(name, value) == 1 for name, value in settings):
+                return "glibc, one arena, freed blocks of up to 32 MiB kept"
+    return "as the system has it"
 
 
 def give_back() -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from engine.checkpoints.catalog import cached_models
 from engine.checkpoints.hub import hub_info
 from engine.checkpoints.info import TORCH_BYTES, ModelInfo
-from engine.checkpoints.inspect import inspect_folder, name_of, resolve, shipped_awq
+from engine.checkpoints.inspect import inspect_folder, inspect_model, resolve, shipped_awq
 from engine.config.schemes import SCHEMES, missing
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
 from engine.memory.rules import gpu_needs, pool_share, pool_size, step_bytes
@@ -70,9 +70,8 @@ def fits(
 def model_info(spec: ModelSpec) -> ModelInfo:
     """A model's facts wherever it lies; of one on the hub its config and headers are fetched, or taken from the cache
     where the hub does not answer. Blocks. Raises InvalidInput."""
-    folder = resolve(spec)
-    if folder is not None:
-        return inspect_folder(folder, name_of(spec, folder))
+    if resolve(spec) is not None:
+        return inspect_model(spec)
     try:
         return hub_info(spec.source, spec.revision)
     except InvalidInput:
@@ -84,7 +83,8 @@ def model_info(spec: ModelSpec) -> ModelInfo:
 
 
 def load_dtype(info: ModelInfo, quantization: str, kind: str, dtype: str = "auto") -> str:
-    """What "auto" means: the checkpoint's own on a GPU; on a CPU float32, or bfloat16 with quantized weights."""
+    """What "auto" means: the checkpoint's own on a GPU; on a CPU what computes fastest: float32, or with quantized
+    weights bfloat16, the only dtype that they have kernels for."""
     if dtype != "auto":
         return dtype
     if kind == "cuda":

@@ -22,7 +22,6 @@ class Batch(Protocol):
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: Options) -> Tensor:
         """Keeps key and value `[sequences, kv_heads, tokens, head_dim]`, attends with query `[sequences, heads, tokens,
         head_dim]`; out `[sequences, tokens, heads, head_dim]`."""
-        ...
 
 
 @dataclass(slots=True)

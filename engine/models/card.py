@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -79,12 +80,10 @@ def describe(
     config = module.config.get_text_config()
     item = module.dtype.itemsize
     kv_heads, head_dim = layer_kv[0]
-    weights = count_weights(module)
     return ModelCard(
         name=name,
         source=source,
         architecture=type(module).__name__,
-        parameters=weights.all,
         layers=len(layer_kv),
         heads=int(config.num_attention_heads),
         kv_heads=kv_heads,
@@ -98,11 +97,6 @@ def describe(
         weight_bytes=held_bytes(module),
         kv_token_bytes=sum(2 * heads * dim * item for heads, dim in layer_kv),
         chat=getattr(tokenizer, "chat_template", None) is not None,
-        body_parameters=weights.body,
-        expert_parameters=weights.expert,
-        experts=weights.experts,
-        active_experts=weights.active,
-        head_parameters=weights.head,
-        bytes_per_weight=weights.bytes_per_weight,
         windows=windows,
+        **asdict(count_weights(module)),
     )

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import PreTrainedModel
 
-from engine.checkpoints.hub import fetch
-from engine.checkpoints.inspect import ModelInfo, check_files, inspect_folder, name_of, resolve
+from engine.checkpoints.hub import download
+from engine.checkpoints.inspect import check_files, inspect_folder, name_of, resolve
 from engine.config.specs import InvalidInput, ModelSpec
 from engine.memory.allocator import give_back, release_references
+from engine.memory.fit import load_dtype
 from engine.models.card import describe, end_tokens, serve_with_paged_attention
 from engine.models.config import quantization_of, read_tokenizer, transformers_config
 from engine.models.packed_linear import pack_linears
@@ -59,26 +60,24 @@ def _load(spec: ModelSpec, say: Reporter) -> LoadedModel:
     folder = resolve(spec)
     if folder is None:
         say("fetching from the hub")
-        folder = fetch(spec, say)
+        code, report, cancelled = spec.trust_remote_code, say.report, say.cancelled
+        folder = download(spec.source, spec.revision, code=code, report=report, cancelled=cancelled)
         check_files(folder, spec.trust_remote_code)
     info = inspect_folder(folder, name_of(spec, folder))
     config = transformers_config(folder, spec)
     quantization = quantization_of(folder, spec, config)
-    dtype = _dtype(spec, info, device, quantization)
+    dtype = getattr(torch, load_dtype(info, quantization, device.type, spec.dtype))
     say("reading the tokenizer")
     tokenizer = read_tokenizer(folder, spec)
     module = read_weights(folder, config, quantization, dtype, device, info, spec.trust_remote_code, say)
     say("checking attention")
     with quiet():
-        layer_kv, windows = serve_with_paged_attention(module, device)
-    eos = end_tokens(module, tokenizer)
-    card = describe(module, tokenizer, spec.source, info.name, quantization, layer_kv, windows)
-    pack_linears(module)
+        loaded = _served(module, tokenizer, spec.source, info.name, quantization)
     if quantization != "none":
         give_back()  # what quantizing took beside the weights
-    fusion = _fuse(module, say)
-    card = replace(card, weight_bytes=held_bytes(module), load_seconds=time.perf_counter() - begun)
-    return LoadedModel(module, tokenizer, card, device, dtype, eos, layer_kv, fusion)
+    loaded.fusion = _fuse(module, say)
+    loaded.card = replace(loaded.card, load_seconds=time.perf_counter() - begun)
+    return loaded
 
 
 def wrap(
@@ -86,13 +85,20 @@ def wrap(
 ) -> LoadedModel:
     """A module that is in memory already (a random one in a benchmark, say) as a loaded model; `quantization` is how it
     was quantized; `fused` as `load` does it, else its small operations stay transformers' own."""
-    device = module.device
-    layer_kv, windows = serve_with_paged_attention(module, device)
-    card = describe(module, tokenizer, name, name, quantization, layer_kv, windows)
+    loaded = _served(module, tokenizer, name, name, quantization)
+    if fused:
+        loaded.fusion = _fuse(module, Reporter(None, None))
+    return loaded
+
+
+def _served(module: PreTrainedModel, tokenizer: Any, source: str, name: str, quantization: str) -> LoadedModel:
+    """A module with our attention and its linear layers packed; the card says what it holds then."""
+    layer_kv, windows = serve_with_paged_attention(module, module.device)
+    card = describe(module, tokenizer, source, name, quantization, layer_kv, windows)
     pack_linears(module)
     card = replace(card, weight_bytes=held_bytes(module))
-    fusion = _fuse(module, Reporter(None, None)) if fused else None
-    return LoadedModel(module, tokenizer, card, device, module.dtype, end_tokens(module, tokenizer), layer_kv, fusion)
+    eos = end_tokens(module, tokenizer)
+    return LoadedModel(module, tokenizer, card, module.device, module.dtype, eos, layer_kv)
 
 
 def _fuse(module: PreTrainedModel, say: Reporter) -> Fusion | None:
@@ -118,13 +124,3 @@ def _device(spec: ModelSpec) -> torch.device:
             raise InvalidInput(f"device={spec.device!r}: this machine has {torch.cuda.device_count()} GPU(s)")
         return device
     return torch.device("cpu")
-
-
-def _dtype(spec: ModelSpec, info: ModelInfo, device: torch.device, quantization: str) -> torch.dtype:
-    """ "auto" on a CPU is what computes fastest there: quantized weights have kernels for bfloat16 alone."""
-    name = spec.dtype
-    if name == "auto" and device.type == "cpu":
-        name = "float32" if quantization == "none" else "bfloat16"
-    elif name == "auto":
-        name = info.dtype
-    return getattr(torch, name)

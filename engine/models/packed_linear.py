@@ -40,10 +40,10 @@ def pack_linears(module: nn.Module) -> None:
     `nn.Linear`s: a layer that a quantizer made or filled stays. A weight that nothing else holds is freed."""
     if not torch.backends.mkldnn.is_available():
         return
-    for parent in list(module.modules()):
-        for name, child in list(parent.named_children()):
-            if isinstance(child, nn.Linear) and _is_plain(child):
-                setattr(parent, name, PackedLinear(child))
+    for name in [name for name, _ in module.named_modules(remove_duplicate=False)]:
+        part = module.get_submodule(name)
+        if name and isinstance(part, nn.Linear) and _is_plain(part):
+            module.set_submodule(name, PackedLinear(part))
 
 
 def _is_plain(linear: nn.Linear) -> bool:

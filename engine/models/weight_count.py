@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from math import prod
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,17 +16,18 @@ from engine.checkpoints.info import ACTIVE, EXPERTS
 
 @dataclass(frozen=True, slots=True)
 class WeightCount:
-    """Numbers of weights, however many a byte holds. `all`: every one of them, a tied one once; `body`: in matrices
-    that the layers multiply tokens with, all experts counted; `expert`: those of `body` that belong to experts, of whom
-    a token is sent to `active` of `experts`; `head`: of the output layer, tied to the embedding or not, which only
-    tokens go through whose logits are wanted. `bytes_per_weight`: of the body, as it is held, scales included."""
+    """Numbers of weights, however many a byte holds, as the model's card has them. `parameters`: every one of them, a
+    tied one once; `body_parameters`: in matrices that the layers multiply tokens with, all experts counted;
+    `expert_parameters`: those of them that belong to experts, of whom a token is sent to `active_experts` of `experts`;
+    `head_parameters`: of the output layer, tied to the embedding or not, which only tokens go through whose logits are
+    wanted. `bytes_per_weight`: of the body, as it is held, scales included."""
 
-    all: int
-    body: int
-    head: int
-    expert: int
+    parameters: int
+    body_parameters: int
+    head_parameters: int
+    expert_parameters: int
     experts: int
-    active: int
+    active_experts: int
     bytes_per_weight: float
 
 
@@ -62,12 +65,12 @@ def count_weights(module: PreTrainedModel) -> WeightCount:
     config = module.config.get_text_config()
     experts = _first(config, EXPERTS) if expert else 0
     return WeightCount(
-        all=total,
-        body=body,
-        head=0 if head is None else int(head.in_features) * int(head.out_features),
-        expert=expert if experts else 0,
+        parameters=total,
+        body_parameters=body,
+        head_parameters=0 if head is None else int(head.in_features) * int(head.out_features),
+        expert_parameters=expert if experts else 0,
         experts=experts,
-        active=min(experts, _first(config, ACTIVE) or experts),
+        active_experts=min(experts, _first(config, ACTIVE) or experts),
         bytes_per_weight=stored / body if body else 0.0,
     )
 
@@ -129,12 +132,8 @@ def _plain(value: object) -> Iterator[Tensor]:
 def widest_matrix(module: PreTrainedModel) -> tuple[int, int]:
     """The inputs and outputs of the largest linear layer but the head; (0, 0) where there is none."""
     head = module.get_output_embeddings()
-    shapes = [
-        (int(part.in_features), int(part.out_features))
-        for part in module.modules()
-        if part is not head and _is_linear(part)
-    ]
-    return max(shapes, key=lambda shape: shape[0] * shape[1], default=(0, 0))
+    linears: list[Any] = [part for part in module.modules() if part is not head and _is_linear(part)]
+    return max(((int(part.in_features), int(part.out_features)) for part in linears), key=prod, default=(0, 0))
 
 
 def _first(config: object, names: tuple[str, ...]) -> int:

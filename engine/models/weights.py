@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoModelForCausalLM, PreTrainedModel, TorchAoConfig
 
 from engine.checkpoints.inspect import ModelInfo
 from engine.config.specs import InvalidInput
@@ -29,13 +29,13 @@ class Reporter:
     """Says how far a load is. Raises LoadCancelled when it was cancelled."""
 
     def __init__(self, report: Report | None, cancelled: threading.Event | None) -> None:
-        self._report, self._cancelled = report, cancelled
+        self.report, self.cancelled = report, cancelled
 
     def __call__(self, stage: str, done: int = 0, total: int = 0) -> None:
-        if self._cancelled is not None and self._cancelled.is_set():
+        if self.cancelled is not None and self.cancelled.is_set():
             raise LoadCancelled("the load was cancelled")
-        if self._report is not None:
-            self._report(LoadProgress(stage, done, total))
+        if self.report is not None:
+            self.report(LoadProgress(stage, done, total))
 
 
 def read_weights(
@@ -97,9 +97,9 @@ def _options(quantization: str, config: Any, dtype: torch.dtype) -> dict[str, An
             assert settings is not None
             return awq_arguments(config, settings)
         case "torchao-int8":
-            from engine.models.quantization.torchao import torchao_config
+            from torchao.quantization import Int8WeightOnlyConfig
 
-            return {"config": config, "quantization_config": torchao_config()}
+            return {"config": config, "quantization_config": TorchAoConfig(Int8WeightOnlyConfig())}
     from engine.models.quantization.bitsandbytes import bits_config
 
     return {"config": config, "quantization_config": bits_config(quantization, dtype)}
@@ -111,7 +111,7 @@ def _settle(module: PreTrainedModel, quantization: str, dtype: torch.dtype, befo
         case "awq":
             from engine.models.quantization.awq_linear import make_ready
 
-            make_ready(module, dtype, lambda _: before())
+            make_ready(module, dtype, before)
         case "nf4" | "nf4-double":
             from engine.models.quantization.bitsandbytes import settle
 

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -51,8 +50,7 @@ def check_recipe(recipe: AwqRecipe) -> None:
     whole("samples", recipe.samples)
     whole("length", recipe.length, 16)
     one_of("group", recipe.group, GROUPS)
-    missing = [name for name in ("awq", "datasets") if find_spec(name) is None]
-    if missing:
+    if any(find_spec(name) is None for name in ("awq", "datasets")):
         raise InvalidInput(f"AWQ checkpoints are made by autoawq, which is not installed: {REMEDY}")
     folder = model_folder(recipe)
     _check_architecture(folder)
@@ -120,20 +118,15 @@ def autoawq_types() -> set[str]:
     raise InvalidInput("this autoawq has no table of models; 0.2.9 is the version that was tried")
 
 
-def _linears(folder: Path) -> Iterator[tuple[str, int, int]]:
-    """Name, inputs and outputs of each linear of the layers, from the headers of the files."""
-    for name, (shape, _) in read_headers(weight_files(folder)).items():
-        if len(shape) == 2 and re.search(r"\.\d+\..+\.weight$", name):
-            yield name, shape[1], shape[0]
-
-
 def _check_widths(folder: Path, group: int) -> None:
-    linears = list(_linears(folder))
+    headers = read_headers(weight_files(folder)).items()
+    of_layers = re.compile(r"\.\d+\..+\.weight$")
+    linears = {name: shape for name, (shape, _) in headers if len(shape) == 2 and of_layers.search(name)}
     if not linears:
         raise InvalidInput(f"{folder} has no linear layers that autoawq would quantize")
-    for name, inputs, outputs in linears:
+    for name, (outputs, inputs) in linears.items():
         if inputs % group:
-            rest = [g for g in GROUPS if not any(width % g for _, width, _ in linears)]
+            rest = [g for g in GROUPS if not any(width % g for _, width in linears.values())]
             remedy = f"choose group {' or '.join(map(str, rest))}" if rest else "no group that autoawq has does"
             raise InvalidInput(f"group={group}: does not divide the {inputs} inputs of {name}; {remedy}")
         multiple = PACKED if re.search(r"\b[qk]_proj\b", name) else TOGETHER

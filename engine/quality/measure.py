@@ -166,7 +166,9 @@ def decode_rate(engine: Engine, prompts: list[list[int]]) -> float:
 def work(arguments: dict[str, Any], report: Report) -> dict[str, Any]:
     """Arguments and result as JSON: those of `measure_quality`, and a QualityReport."""
     specs = [ModelSpec(**spec) for spec in arguments["specs"]]
-    _import_libraries(specs)
+    for library in {SCHEMES[spec.quantization].library for spec in specs} - {""}:
+        with suppress(Exception):  # what is missing, or broken, is told by the load, whose seconds are told too
+            import_module(library)
     with tempfile.TemporaryFile() as file:
         yardstick = Yardstick(read_text(arguments["text"]), arguments["tokens"], arguments["window"], file)
         original, place = _measured(ModelSpec(**arguments["original"]), yardstick, "original", report, True)
@@ -180,7 +182,9 @@ def work(arguments: dict[str, Any], report: Report) -> dict[str, Any]:
             except Exception as error:  # each library raises its own: one that fails keeps no other from its row
                 words = str(error) if isinstance(error, InvalidInput) else first_line(error)
                 rows.append(QualityRow(spec, spec.quantization, spec.dtype, agreement=0.0, error=words))
-            _give_memory_back()
+            give_back()
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
     found = QualityReport(
         original, tuple(rows), arguments["text"], yardstick.tokens, yardstick.window, place, yardstick.note
     )
@@ -195,8 +199,11 @@ def _measured(
     def say(stage: str, done: int = 0, total: int = 0) -> None:
         report(LoadProgress(f"{name}: {stage}", done, total))
 
+    token_bytes = 0
+    with suppress(InvalidInput):  # a hub id's is not known before the load
+        token_bytes = inspect_model(spec).kv_token_bytes("float32")
     # A pool for the longest that is decoded, and no more of the memory that the next model wants.
-    cache = BATCH * (PROMPT + MOST + EngineConfig().block_size) * _kv_token_bytes(spec)
+    cache = BATCH * (PROMPT + MOST + EngineConfig().block_size) * token_bytes
     config = EngineConfig(max_running=BATCH, token_budget=BATCH * PROMPT, kv_memory=cache or None)
     with Engine(spec, config, progress=lambda p: report(replace(p, stage=f"{name}: {p.stage}"))) as engine:
         model = engine.model
@@ -204,7 +211,8 @@ def _measured(
             yardstick.prepare(model)
         else:
             yardstick.check(model)
-        figures = _apart(lambda: yardstick.read(model, say, original))
+        with ThreadPoolExecutor(1, "text") as pool:  # it ends: its OpenMP team would slow the engine's down
+            figures = pool.submit(yardstick.read, model, say, original).result()
         say("decoding")
         tokens = [token for window in yardstick.windows for token in window.ids]
         prompts = [[tokens[(i * PROMPT + j) % len(tokens)] for j in range(PROMPT)] for i in range(BATCH)]
@@ -214,33 +222,3 @@ def _measured(
     threads = f"{place.threads} thread{'s' * (place.threads != 1)}"
     words = place.gpu if card.device.startswith("cuda") else f"{place.cpu}, {threads}"
     return row, words
-
-
-def _apart(do: Callable[[], tuple[float, float, float]]) -> tuple[float, float, float]:
-    """In a thread that ends with it: its OpenMP team would slow the engine's down."""
-    pool = ThreadPoolExecutor(1, "text")
-    try:
-        return pool.submit(do).result()
-    finally:
-        pool.shutdown(wait=False)
-
-
-def _kv_token_bytes(spec: ModelSpec) -> int:
-    """0 where that is not known before the load: a hub id."""
-    with suppress(InvalidInput):
-        return inspect_model(spec).kv_token_bytes("float32")
-    return 0
-
-
-def _import_libraries(specs: list[ModelSpec]) -> None:
-    """Ahead of the loads, whose seconds are told."""
-    for library in {SCHEMES[spec.quantization].library for spec in specs}:
-        with suppress(Exception):  # what is missing, or broken, is told by the load
-            if library:
-                import_module(library)
-
-
-def _give_memory_back() -> None:
-    give_back()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

@@ -1,4 +1,18 @@
 """Runs a step's rows on the device: each runner has a layout of the KV cache of its own."""
 
-from engine.runner.choice import make_runner
+from engine.config.specs import EngineConfig
+from engine.models.loading import LoadedModel
+from engine.runner.padded import PaddedRunner
+from engine.runner.paged_cpu import PagedRunner
 from engine.runner.runner import Runner, on_gpu_path
+
+
+def make_runner(model: LoadedModel, config: EngineConfig, blocks: int) -> Runner:
+    """The runner that a config asks for on the model's device, with a cache of `blocks` blocks."""
+    if not config.paged:
+        return PaddedRunner(model, config, blocks)
+    if on_gpu_path(model.device):
+        from engine.runner.paged_gpu import GpuRunner
+
+        return GpuRunner(model, config, blocks)
+    return PagedRunner(model, config, blocks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -65,10 +66,9 @@ class ContiguousCache:
             self.members.pop()
             self.lengths.pop()
         if self.members:
-            for keys, values in self.layers:
+            for strips in chain.from_iterable(self.layers):
                 for source, target in moves:
-                    keys[target, :, window] = keys[source, :, window]
-                    values[target, :, window] = values[source, :, window]
+                    strips[target, :, window] = strips[source, :, window]
             self._make_bias()
 
     def join(self, branches: Sequence[Branch], lengths: Sequence[int], width: int) -> None:
@@ -132,15 +132,13 @@ class ContiguousCache:
         """Moves the members' window so that it ends at column `end` of strips of another width, perhaps."""
         count, window = len(self.members), slice(self.start, self.end)
         there = slice(end - (self.end - self.start), end)
-        before = self.layers
+        before = chain.from_iterable(self.layers)
         self._lay_out(width)
-        for old, new in zip(before, self.layers, strict=True):
-            for source, target in zip(old, new, strict=True):
-                target[:count, :, there] = source[:count, :, window].clone()  # the two overlap
+        for source, target in zip(before, chain.from_iterable(self.layers), strict=True):
+            target[:count, :, there] = source[:count, :, window].clone()  # the two overlap
         self.end = end
 
     def _clear(self, strips: slice, columns: slice) -> None:
         if strips.start < strips.stop and columns.start < columns.stop:
-            for keys, values in self.layers:
-                keys[strips, :, columns] = 0
-                values[strips, :, columns] = 0
+            for each in chain.from_iterable(self.layers):
+                each[strips, :, columns] = 0

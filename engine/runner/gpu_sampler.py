@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from engine.kernels.sampling import WORDS, sample
-from engine.runner.launched_step import to_device
-from engine.runner.sampler import LOWEST_TEMPERATURE, Sampled, with_alternatives
+from engine.runner.launched_step import Sampled
+from engine.runner.sampler import LOWEST_TEMPERATURE, SlotSampler, with_alternatives
 from engine.scheduler.request import Branch
 
 
@@ -24,7 +24,7 @@ def parameter_words(branch: Branch) -> tuple[int, ...]:
     return struct.unpack("<8i", struct.pack("<fifffiII", *limits, branch.index, seed & 0xFFFFFFFF, seed >> 32))
 
 
-class DeviceSampler:
+class DeviceSampler(SlotSampler):
     """Samples the rows of a step by what the device holds of their slots.
 
     `parameters` int32 `[slots + 1, WORDS]`: a slot's row must be `parameter_words` of its branch; zeros mean greedy, as
@@ -32,21 +32,10 @@ class DeviceSampler:
     """
 
     def __init__(self, slots: int, vocabulary: int, device: torch.device) -> None:
+        super().__init__(slots, vocabulary, device)
         self.parameters = torch.zeros(slots + 1, WORDS, dtype=torch.int32, device=device)
-        self._slots, self._vocabulary, self._device = slots, vocabulary, device
-        self._seen: Tensor | None = None
         self._nothing_seen = torch.zeros(1, 1, dtype=torch.uint8, device=device)  # without a penalty nobody reads it
         self._last_tokens = torch.zeros(slots + 1, dtype=torch.int64, device=device)
-
-    def begin(self, branch: Branch) -> None:
-        """Called when a branch's first token is computed, on admission: what it has seen is its known tokens."""
-        if branch.request.params.repetition_penalty == 1.0:
-            return
-        if self._seen is None:
-            self._seen = torch.zeros(self._slots + 1, self._vocabulary, dtype=torch.uint8, device=self._device)
-        seen = self._seen[branch.slot]
-        seen.zero_()
-        seen.index_fill_(0, to_device(sorted(set(branch.tokens)), self._device), 1)
 
     def __call__(
         self,
@@ -66,7 +55,5 @@ class DeviceSampler:
         limited = any(p.temperature and (p.top_k or p.top_p < 1 or p.min_p) for p in params)
         seen = self._nothing_seen if self._seen is None else self._seen
         state = self.parameters, seen, self._last_tokens if last_tokens is None else last_tokens
-        launches, tokens, logprobs = sample(logits, slots, positions, *state, limited=limited)
-        for launch in launches:
-            launch()
+        tokens, logprobs = sample(logits, slots, positions, *state, limited=limited)
         return with_alternatives(tokens, logprobs, logits, params)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from engine.runner.sampler import Sampled
 from engine.scheduler.plan import StepPlan
 from engine.scheduler.request import Emission
 
@@ -35,6 +35,15 @@ def staged(parts: Sequence[Sequence[int] | np.ndarray], device: torch.device) ->
         flat[start : start + len(array)] = array
     there = host.to(device, non_blocking=True) if on_gpu else host
     return [there[start : start + len(array)] for array, start in zip(arrays, starts)]
+
+
+class Sampled(NamedTuple):
+    """On the device: `tokens` `[rows]`, `logprobs` `[rows]` of the model's own distribution; alternatives if asked."""
+
+    tokens: Tensor
+    logprobs: Tensor
+    alternatives: Tensor | None = None
+    alternative_logprobs: Tensor | None = None
 
 
 @dataclass(slots=True)

@@ -98,12 +98,10 @@ class PaddedRunner(Runner):
         for row in rows:
             ids += [0] * row.padding + known_ids(row)
             positions += [0] * row.padding + list(range(row.count))
-        token_ids = self._tensor(ids)
-        fed = [i for i, row in enumerate(rows) if row.fed]
-        self._feed(token_ids, [(i + 1) * tokens - 1 for i in fed], [rows[i].slot for i in fed])
-        shape = (len(rows), tokens)
-        at = self._tensor(positions).view(shape)
-        return Inputs(list(rows), lambda timer: self._logits(token_ids.view(shape), at, 1, batch, timer))
+        fed = [((i + 1) * tokens - 1, row.slot) for i, row in enumerate(rows) if row.fed]
+        token_ids = self._token_ids(ids, fed).view(len(rows), tokens)
+        at = self._tensor(positions).view(len(rows), tokens)
+        return Inputs(list(rows), lambda timer: self._logits(token_ids, at, 1, batch, timer))
 
     def _next(self, plan: StepPlan) -> Inputs:
         """One token for every member."""
@@ -123,15 +121,14 @@ class PaddedRunner(Runner):
             else:
                 ids[strip] = row.branch.tokens[row.first]
             positions[strip] = min(row.first, self._last_position)
-        token_ids = self._tensor(ids)
-        self._feed(token_ids, [strip for strip, _ in fed], [slot for _, slot in fed])
+        token_ids = self._token_ids(ids, fed)[:, None]
         sampling = [row for row in rows if row.samples]
         picked = [strip for strip, row in zip(strips, rows, strict=True) if row.samples]
         at, chosen = self._tensor(positions)[:, None], self._tensor(picked)
         in_order = picked == list(range(len(rows)))
 
         def compute(timer: Timer | None) -> Tensor:
-            logits = self._logits(token_ids[:, None], at, 1, NextBatch(self.cache), timer)
+            logits = self._logits(token_ids, at, 1, NextBatch(self.cache), timer)
             return logits if in_order else logits.index_select(0, chosen)
 
         return Inputs(sampling, compute)

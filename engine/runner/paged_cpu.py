@@ -33,7 +33,8 @@ class CpuBatch:
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: Options) -> Tensor:
         q, k, v = query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
         caches, decode = (self.k_caches[layer], self.v_caches[layer]), self.decode
-        cpu.store_kv(k, v, *caches, self.blocks, self.offsets)
+        for cache, new in zip(caches, (k, v), strict=True):
+            cache.index_put_((self.blocks, self.offsets), new)
         if decode is not None:
             decoded = cpu.decode_attention(q[: decode.rows], *caches, decode, options)
             if not self.prefill:
@@ -63,22 +64,19 @@ class PagedRunner(Runner):
         rows = plan.rows
         ids: list[int] = []
         positions: list[int] = []
-        fed: list[Row] = []
-        fed_at: list[int] = []
+        fed: list[tuple[int, int]] = []
         last: list[int] = []
         for row in rows:
             ids += known_ids(row)
             positions += range(row.first, row.first + row.count)
             if row.fed:
-                fed.append(row)
-                fed_at.append(len(ids) - 1)
+                fed.append((len(ids) - 1, row.slot))
             if row.samples:
                 last.append(len(ids) - 1)
-        token_ids = self._tensor(ids)
-        self._feed(token_ids, fed_at, [row.slot for row in fed])
-        batch, keep, at = self._batch(rows, positions), self._tensor(last), self._tensor(positions)[None]
+        token_ids, at = self._token_ids(ids, fed)[None], self._tensor(positions)[None]
+        batch, keep = self._batch(rows, positions), self._tensor(last)
         sampling = [row for row in rows if row.samples]
-        return Inputs(sampling, lambda timer: self._logits(token_ids[None], at, keep, batch, timer))
+        return Inputs(sampling, lambda timer: self._logits(token_ids, at, keep, batch, timer))
 
     def _batch(self, rows: Sequence[Row], positions: list[int]) -> CpuBatch:
         decode = list(takewhile(lambda row: row.count == 1, rows))

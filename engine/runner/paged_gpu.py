@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
 import torch
@@ -10,19 +11,38 @@ from torch import Tensor
 
 from engine.config.specs import EngineConfig
 from engine.kernels.packed_rows import SHORT, PackedRows
+from engine.kernels.paged_attention import paged_attention
 from engine.kernels.sampling import WORDS
 from engine.kernels.step_inputs import StepInputs, decode_inputs, packed_inputs
+from engine.kernels.store_kv import store_kv
 from engine.memory.rules import bucket_sizes
-from engine.models.attention import current_device
+from engine.models.attention import Options, Timer, current_device
 from engine.models.loading import LoadedModel
 from engine.runner.cuda_graphs import DecodeGraphs
 from engine.runner.device_rows import DeviceRows
-from engine.runner.gpu_batch import GpuBatch
 from engine.runner.gpu_sampler import DeviceSampler, parameter_words
 from engine.runner.runner import Inputs, Runner
 from engine.scheduler.block_pool import blocks_for
 from engine.scheduler.plan import Row, StepPlan
 from engine.trace.records import Kind
+
+
+@dataclass(slots=True)
+class GpuBatch:
+    """One step's view of the paged cache on a GPU. Caches are a list by layer of `[blocks, block_size, kv_heads,
+    head_dim]`. The rows are packed: one sequence of all their tokens, whose keys and values go to `cache_slots` int64
+    `[tokens]`."""
+
+    k_caches: list[Tensor]
+    v_caches: list[Tensor]
+    cache_slots: Tensor
+    rows: PackedRows
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: Options) -> Tensor:
+        q, k, v = query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
+        k_cache, v_cache = self.k_caches[layer], self.v_caches[layer]
+        store_kv(k, v, k_cache, v_cache, self.cache_slots)
+        return paged_attention(q, k_cache, v_cache, self.rows, options)[None]
 
 
 class GpuRunner(Runner):
@@ -47,20 +67,18 @@ class GpuRunner(Runner):
         self._ids, self._positions, self._cache_slots = torch.zeros(3, rows, dtype=torch.long, device=self._device)
         self._contexts = torch.zeros(rows, dtype=torch.int32, device=self._device)
         self._starts = torch.arange(rows + 1, dtype=torch.int32, device=self._device)
-        self._graphs: DecodeGraphs | None = None
         if not config.cuda_graphs:
             self.graphs_off = "switched off"
         elif model.card.quantization == "int8":
             self.graphs_off = "int8 with outliers waits for the GPU in every layer; int8-plain does not"
-        else:
-            self._graphs = DecodeGraphs(sizes, self._device)
-            self.graphs = self._graphs.sizes
+        self._graphs = DecodeGraphs(() if self.graphs_off else sizes, self._device)
+        self.graphs = self._graphs.sizes
 
     def _allocate(self, blocks: int, kv_heads: int, head_dim: int) -> Tensor:
         return torch.zeros(blocks, self.block_size, kv_heads, head_dim, dtype=self.model.dtype, device=self._device)
 
     def capture(self, report: Callable[[int, int], None]) -> None:
-        if self._graphs is not None:
+        if not self.graphs_off:
             self.reset()
             self._rows.row_slots.fill_(self._rows.dummy_slot)
             with torch.inference_mode(), current_device(self._device):
@@ -84,22 +102,14 @@ class GpuRunner(Runner):
     def _next(self, rows: Sequence[Row]) -> Inputs:
         """A token for each row, which its slot sampled last."""
         count = len(rows)
-        size = self._graphs.size_for(count) if self._graphs is not None else 0
+        size = self._graphs.size_for(count)
         self._rows.line_up(rows, size or count)
         self._rows.send()
-        return Inputs(
-            sampling=list(rows),
-            slots=self._rows.row_slots[:count],
-            drawn_at=self._contexts[:count],
-            compute=lambda timer: self._decoded(count, size),
-            graph=size,
-        )
 
-    def _decoded(self, count: int, size: int) -> Tensor:
-        if size:
-            assert self._graphs is not None
-            return self._graphs.replay(self._decode, size)[:count]
-        return self._decode(count)
+        def compute(_: Timer | None) -> Tensor:
+            return self._graphs.replay(self._decode, size)[:count] if size else self._decode(count)
+
+        return Inputs(list(rows), compute, self._rows.row_slots[:count], self._contexts[:count], graph=size)
 
     def _decode(self, count: int) -> Tensor:
         """The logits `[count, vocabulary]` of the first `count` of `row_slots`. What it reads and writes lies at fixed
@@ -119,26 +129,20 @@ class GpuRunner(Runner):
         starts = [0, *accumulate(row.count for row in rows)]
         sampling = [row for row in rows if row.samples]
         self._rows.set_lengths(rows)
-        staged, begins, firsts, row_slots, kept, slots, drawn_at = self._rows.send(
-            ids,
-            starts,
-            [row.first for row in rows],
-            [row.slot for row in rows],
-            [end - 1 for row, end in zip(rows, starts[1:]) if row.samples],
-            [row.slot for row in sampling],
-            [row.first + row.count for row in sampling],
-        )
+        packed = ids, starts, [row.first for row in rows], [row.slot for row in rows]
+        last = [end - 1 for row, end in zip(rows, starts[1:]) if row.samples]
+        drawn = last, [row.slot for row in sampling], [row.first + row.count for row in sampling]
+        staged, begins, firsts, row_slots, kept, slots, drawn_at = self._rows.send(*packed, *drawn)
         token_ids, positions, cache_slots = torch.empty(3, len(ids), dtype=torch.long, device=self._device)
         contexts = torch.empty(len(rows), dtype=torch.int32, device=self._device)
         written = StepInputs(token_ids, positions, cache_slots, contexts)
         packed_inputs(written, staged, begins, firsts, row_slots, self._rows.state, self.block_size)
         short = next((i for i, row in enumerate(rows) if row.count > SHORT), len(rows))
-        packed = PackedRows(begins, contexts, self._rows.tables, row_slots, short)
-        batch = GpuBatch(self.k_caches, self.v_caches, cache_slots, packed)
+        of_rows = PackedRows(begins, contexts, self._rows.tables, row_slots, short)
+        batch = GpuBatch(self.k_caches, self.v_caches, cache_slots, of_rows)
         keep = kept.long()
-        return Inputs(
-            sampling=sampling,
-            slots=slots,
-            drawn_at=drawn_at,
-            compute=lambda timer: self._logits(token_ids[None], positions[None], keep, batch, timer),
-        )
+
+        def compute(timer: Timer | None) -> Tensor:
+            return self._logits(token_ids[None], positions[None], keep, batch, timer)
+
+        return Inputs(sampling, compute, slots, drawn_at)

@@ -14,8 +14,8 @@ from torch import Tensor
 from engine.config.specs import EngineConfig
 from engine.models.attention import Batch, Timer, current_device
 from engine.models.loading import LoadedModel
-from engine.runner.launched_step import Clock, LaunchedStep, to_device
-from engine.runner.sampler import Sampled, Sampler
+from engine.runner.launched_step import Clock, LaunchedStep, Sampled, to_device
+from engine.runner.sampler import Sampler
 from engine.scheduler.plan import Row, StepPlan
 from engine.scheduler.request import Branch
 
@@ -138,10 +138,14 @@ class Runner(ABC):
             for cache in caches:
                 cache[targets] = cache[sources]
 
-    def _feed(self, ids: Tensor, at: Sequence[int], slots: Sequence[int]) -> None:
-        """Puts the slots' last tokens at these places of the flat `ids`: they were sampled but not read yet."""
-        if at:
-            ids[self._tensor(at)] = self._last_token[self._tensor(slots)]
+    def _token_ids(self, ids: Sequence[int], fed: Sequence[tuple[int, int]]) -> Tensor:
+        """The ids on the device; `fed` are places among them and the slots whose last tokens belong there: they were
+        sampled but not read yet."""
+        token_ids = self._tensor(ids)
+        if fed:
+            places, slots = zip(*fed, strict=True)
+            token_ids[self._tensor(places)] = self._last_token[self._tensor(slots)]
+        return token_ids
 
     def _tensor(self, values: Sequence[int], dtype: torch.dtype = torch.long) -> Tensor:
         return to_device(values, self._device, dtype)

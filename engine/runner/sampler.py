@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,6 +19,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from engine.config.specs import SamplingParams
+from engine.runner.launched_step import Sampled, to_device
 from engine.scheduler.request import Branch
 
 CANDIDATES = 128  # enough for most top-p nuclei; where they are not, more are looked at
@@ -38,15 +38,6 @@ def noise(seed: int, branch: int, position: int) -> float:
     return ((state >> 11) + 0.5) / (1 << 53)
 
 
-class Sampled(NamedTuple):
-    """On the device: `tokens` `[rows]`, `logprobs` `[rows]` of the model's own distribution; alternatives if asked."""
-
-    tokens: Tensor
-    logprobs: Tensor
-    alternatives: Tensor | None = None
-    alternative_logprobs: Tensor | None = None
-
-
 def with_alternatives(tokens: Tensor, logprobs: Tensor, logits: Tensor, params: Sequence[SamplingParams]) -> Sampled:
     """Beside each row's token, as many of its likeliest as any row asks for."""
     most = max(p.logprobs for p in params)
@@ -57,8 +48,9 @@ def with_alternatives(tokens: Tensor, logprobs: Tensor, logits: Tensor, params: 
     return Sampled(tokens, logprobs, ids, values.float() - normalizer)
 
 
-class Sampler:
-    """Samples the rows of a step. Holds which tokens a slot has seen, for rows with a repetition penalty."""
+class SlotSampler:
+    """What samplers on any device hold: `_seen` `[slots + 1, vocabulary]` of bytes, which tokens a slot has seen, made
+    with the first row that has a repetition penalty."""
 
     def __init__(self, slots: int, vocabulary: int, device: torch.device) -> None:
         self._slots, self._vocabulary, self._device = slots, vocabulary, device
@@ -69,15 +61,23 @@ class Sampler:
         if branch.request.params.repetition_penalty == 1.0:
             return
         if self._seen is None:
-            self._seen = torch.zeros(self._slots, self._vocabulary, dtype=torch.bool, device=self._device)
-        self._seen[branch.slot] = False
-        self._seen[branch.slot, torch.tensor(sorted(set(branch.tokens)), device=self._device)] = True
+            self._seen = torch.zeros(self._slots + 1, self._vocabulary, dtype=torch.uint8, device=self._device)
+        known = to_device(sorted(set(branch.tokens)), self._device)
+        self._seen[branch.slot].zero_().index_fill_(0, known, 1)
+
+
+class Sampler(SlotSampler):
+    """Samples the rows of a step on a CPU."""
 
     def __call__(self, logits: Tensor, branches: Sequence[Branch]) -> Sampled:
         """logits `[rows, vocabulary]` of the branches' last tokens, in_flight counting the tokens drawn here."""
         logits = logits.float()
         params = [b.request.params for b in branches]
-        adjusted = self._penalize(logits, branches, params)
+        penalized = [i for i, p in enumerate(params) if p.repetition_penalty != 1.0]
+        adjusted = logits
+        if penalized:
+            slots = torch.tensor([branches[i].slot for i in penalized], device=logits.device)
+            adjusted = self._penalize(logits, penalized, slots, params)
         drawn = [i for i, p in enumerate(params) if p.temperature != 0]
         if len(drawn) == len(params):
             tokens = self._draw(adjusted, branches, params)
@@ -86,28 +86,18 @@ class Sampler:
         if 0 < len(drawn) < len(params):
             index = torch.tensor(drawn, device=logits.device)
             tokens[index] = self._draw(adjusted[index], [branches[i] for i in drawn], [params[i] for i in drawn])
-        self._remember(tokens, branches, params)
+        if self._seen is not None and penalized:
+            self._seen[slots, tokens[torch.tensor(penalized, device=logits.device)]] = 1
         logprobs = -cross_entropy(logits, tokens, reduction="none")  # in one pass, without logits' exponentials
         return with_alternatives(tokens, logprobs, logits, params)
 
-    def _penalize(self, logits: Tensor, branches: Sequence[Branch], params: Sequence[SamplingParams]) -> Tensor:
-        rows = [i for i, p in enumerate(params) if p.repetition_penalty != 1.0]
-        if not rows:
-            return logits
+    def _penalize(self, logits: Tensor, rows: list[int], slots: Tensor, params: Sequence[SamplingParams]) -> Tensor:
         assert self._seen is not None
-        index = torch.tensor(rows, device=logits.device)
-        seen = self._seen[torch.tensor([branches[i].slot for i in rows], device=logits.device)]
+        index, seen = torch.tensor(rows, device=logits.device), self._seen[slots]
         penalty = torch.tensor([[params[i].repetition_penalty] for i in rows], device=logits.device)
         chosen = logits[index]
         punished = torch.where(chosen > 0, chosen / penalty, chosen * penalty)
-        return logits.index_copy(0, index, torch.where(seen, punished, chosen))
-
-    def _remember(self, tokens: Tensor, branches: Sequence[Branch], params: Sequence[SamplingParams]) -> None:
-        rows = [i for i, p in enumerate(params) if p.repetition_penalty != 1.0]
-        if rows:
-            assert self._seen is not None
-            slots = torch.tensor([branches[i].slot for i in rows], device=tokens.device)
-            self._seen[slots, tokens[torch.tensor(rows, device=tokens.device)]] = True
+        return logits.index_copy(0, index, torch.where(seen.view(torch.bool), punished, chosen))
 
     def _draw(self, logits: Tensor, branches: Sequence[Branch], params: Sequence[SamplingParams]) -> Tensor:
         # The position of the token being drawn is the branch's length without it.

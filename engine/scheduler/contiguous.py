@@ -112,13 +112,9 @@ class CachelessLayout:
 
     def rows(self) -> list[Row]:
         """The whole sequence of the one that runs."""
-        rows = []
-        for branch in self._ledger.running:
-            if branch.complete:
-                continue
-            count = len(branch.tokens) + branch.in_flight
-            kind = Kind.DECODE if branch.generated else Kind.PREFILL
-            rows.append(
-                Row(branch, branch.slot, 0, count, kind, True, branch.in_flight > 0, again=min(branch.reached, count))
-            )
-        return rows
+        return [self._row(branch) for branch in self._ledger.running if not branch.complete]
+
+    def _row(self, branch: Branch) -> Row:
+        count, fed = len(branch.tokens) + branch.in_flight, branch.in_flight > 0
+        kind = Kind.DECODE if branch.generated else Kind.PREFILL
+        return Row(branch, branch.slot, 0, count, kind, True, fed, again=min(branch.reached, count))

@@ -17,11 +17,9 @@ class KVLayout(Protocol):
 
     def seal(self, rows: list[Row], refused: Refused) -> StepPlan:
         """The plan of these rows, with what the runner must know of the memory."""
-        ...
 
     def use(self) -> tuple[int, int, int]:
         """Owned tokens: used, reserved, internal."""
-        ...
 
 
 class Policy(Protocol):
@@ -31,11 +29,9 @@ class Policy(Protocol):
 
     def plan(self, now: float) -> tuple[list[Row], Refused]:
         """The rows of the next step at `now`, and the head of the queue with the reason why it did not join."""
-        ...
 
     def patience(self, now: float) -> float | None:
         """Seconds until the passing of time alone may change the plan; None when it cannot."""
-        ...
 
 
 class _Untimed:

@@ -107,9 +107,5 @@ class Request:
     branches: list[Branch] = field(default_factory=list)
 
     @property
-    def branch(self) -> Branch:
-        return self.branches[0]
-
-    @property
     def finished(self) -> bool:
         return all(branch.finished for branch in self.branches)

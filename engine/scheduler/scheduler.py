@@ -118,7 +118,12 @@ class Scheduler:
             row.branch.in_flight -= row.samples
         for branch, published, _ in plan.published:  # some were to be filled by the step before, which may fail too
             self.ledger.withdraw(branch.blocks[published : branch.published])
-        lost = self._withdraw(plan)
+        # What it should have written, and the copies of that which the step after it, if it is in flight, has made.
+        size, lost = self.ledger.pool.block_size, set[int]()
+        for row in plan.rows:
+            lost.update(row.branch.blocks[row.first // size : blocks_for(row.first + row.count, size)])
+        lost.update(copy for source, copy in self.ledger.changes.copied if source in lost)
+        self.ledger.withdraw(lost)
         sharers = [branch for branch in self.ledger.running if not lost.isdisjoint(branch.blocks)]
         for branch in [row.branch for row in plan.rows] + sharers:
             if not branch.finished:
@@ -197,13 +202,3 @@ class Scheduler:
         if self.policy.leave_together and all(b.finished and b.steps == 0 for b in self.ledger.running):
             for branch in list(self.ledger.running):
                 self.ledger.release(branch)
-
-    def _withdraw(self, plan: StepPlan) -> set[int]:
-        """Unpublishes the blocks that a failed step should have written to; returns them, and the copies of them that
-        the step after it, if it is in flight already, has made."""
-        size, lost = self.ledger.pool.block_size, set()
-        for row in plan.rows:
-            lost.update(row.branch.blocks[row.first // size : blocks_for(row.first + row.count, size)])
-        lost.update(copy for source, copy in self.ledger.changes.copied if source in lost)
-        self.ledger.withdraw(lost)
-        return lost

@@ -42,24 +42,13 @@ class Lengths:
     def draw(self, rng: Random) -> int:
         match self.kind:
             case "uniform":
-                drawn = rng.randint(self.lowest, self.highest)
+                lowest = max(self.least, math.floor(self.middle * (1 - self.spread)))
+                drawn = rng.randint(lowest, math.ceil(self.middle * (1 + self.spread)))
             case "lognormal":
                 drawn = round(min(self.middle * math.exp(rng.gauss(0.0, self.spread)), MOST_TOKENS))
             case _:
                 drawn = self.middle
         return min(max(drawn, self.least), self.most)
-
-    @property
-    def lowest(self) -> int:
-        """The least that can be drawn."""
-        if self.kind == "lognormal":
-            return self.least
-        return max(self.least, math.floor(self.middle * (1 - self.spread)))
-
-    @property
-    def highest(self) -> int:
-        """The most that can be drawn."""
-        return self.most if self.kind == "lognormal" else math.ceil(self.middle * (1 + self.spread))
 
 
 _LENGTH_KEYS = {"fixed": {"tokens"}, "uniform": {"mean", "spread"}, "lognormal": {"median", "sigma", "min", "max"}}

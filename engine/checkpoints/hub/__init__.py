@@ -6,15 +6,13 @@ Each call is a job in a child process (engine.checkpoints.hub.client, engine.che
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from engine.checkpoints.inspect import ModelInfo, inspect_parts
-from engine.config.specs import InvalidInput, ModelSpec
+from engine.config.specs import InvalidInput
 from engine.jobs.job import JobDied, Report, run_job
-from engine.jobs.progress import LoadCancelled, LoadProgress
 
 CLIENT = "engine.checkpoints.hub.client"
 DOWNLOAD = "engine.checkpoints.hub.resumable_download"
@@ -34,7 +32,6 @@ class HubModel:
     private: bool = False
     licence: str = ""
     updated: float = 0.0
-    tags: tuple[str, ...] = ()
     files: tuple[tuple[str, int], ...] = ()
     problem: str = ""
 
@@ -85,20 +82,6 @@ def download(
     return Path(_ask(f"{DOWNLOAD}:work", arguments, report, cancelled))
 
 
-def fetch(spec: ModelSpec, say: Callable[[str, int, int], None]) -> Path:
-    """The snapshot folder of a hub model that is to be loaded, downloaded where needed. `say` hears stage, bytes and
-    total some times a second, and may raise LoadCancelled."""
-    cancelled = threading.Event()
-
-    def report(progress: LoadProgress) -> None:
-        try:
-            say(progress.stage, progress.done, progress.total)
-        except LoadCancelled:
-            cancelled.set()
-
-    return download(spec.source, spec.revision, code=spec.trust_remote_code, report=report, cancelled=cancelled)
-
-
 def _ask(work: str, arguments: Any, report: Report | None = None, cancelled: threading.Event | None = None) -> Any:
     try:
         return run_job(work, arguments, report, cancelled, light=True)
@@ -108,4 +91,4 @@ def _ask(work: str, arguments: Any, report: Report | None = None, cancelled: thr
 
 def _model(told: dict[str, Any]) -> HubModel:
     files = tuple((name, size) for name, size in told["files"])
-    return HubModel(**{**told, "tags": tuple(told["tags"]), "files": files})
+    return HubModel(**{**told, "files": files})

@@ -195,7 +195,7 @@ def model_of(info: Any) -> HubModel:
 
 
 def _model(info: Any, files: tuple[tuple[str, int], ...] = (), problem: str = "") -> HubModel:
-    tags = tuple(info.tags or ())
+    tags = info.tags or ()
     licence = next((tag.removeprefix("license:") for tag in tags if tag.startswith("license:")), "")
     card = getattr(info, "card_data", None)
     if card is not None:
@@ -203,7 +203,7 @@ def _model(info: Any, files: tuple[tuple[str, int], ...] = (), problem: str = ""
         licence = str(named or licence or card.get("license") or "")
     updated = info.last_modified.timestamp() if info.last_modified else 0.0
     liked, access = (info.downloads or 0, info.likes or 0), (info.gated or "", bool(info.private))
-    return HubModel(info.id, info.sha or "", *liked, *access, licence, updated, tags, files, problem)
+    return HubModel(info.id, info.sha or "", *liked, *access, licence, updated, files, problem)
 
 
 def wanted_of(names: Iterable[str], *, pickles: bool = False, code: bool = False) -> list[str]:

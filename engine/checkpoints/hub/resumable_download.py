@@ -8,6 +8,7 @@ then: nothing half-downloaded can be taken for whole.
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import re
 import shutil
@@ -21,7 +22,6 @@ from typing import Any, BinaryIO
 from huggingface_hub.utils import WeakFileLock, build_hf_headers, hf_raise_for_status
 
 from engine.checkpoints.hub import cache
-from engine.checkpoints.hub.blob_digest import BlobDigest
 from engine.checkpoints.hub.cache import Plan, cache_folder, in_units
 from engine.checkpoints.hub.client import Unreachable, address, ask, fault_of, session, told_of, wanted_of, weights_of
 from engine.checkpoints.inspect import fault
@@ -134,6 +134,30 @@ def _disk(repository: Path, plan: Plan) -> Iterator[None]:
             words = f"{folder} cannot be written ({error.strerror}): set HF_HOME to a folder that you may write in"
             raise InvalidInput(words) from error
         raise
+
+
+class BlobDigest:
+    """The hash that names a blob, as it grows: SHA-256 of large files, git's SHA-1 of others."""
+
+    def __init__(self, blob: str, size: int, begun: Path | None) -> None:
+        self._blob, self._size = blob, size
+        self.begin()
+        if begun is not None:
+            with begun.open("rb") as file:
+                while chunk := file.read(1 << 20):
+                    self.add(chunk)
+
+    def begin(self) -> None:
+        self.length = 0
+        git = b"blob %d\0" % self._size
+        self._hash = hashlib.sha256() if len(self._blob) == 64 else hashlib.sha1(git, usedforsecurity=False)
+
+    def add(self, chunk: bytes) -> None:
+        self._hash.update(chunk)
+        self.length += len(chunk)
+
+    def matches(self) -> bool:
+        return self._hash.hexdigest() == self._blob
 
 
 class _Stopped(Exception):

@@ -24,15 +24,10 @@ def bill_of(model: LoadedModel, kv_pool: int, activations: int, runtime: int, gr
     else:
         total, free = machine.memory()
         ours = machine.resident()
-    other = max(0, total - free - ours)
+    bill = {"weights": model.card.weight_bytes, "kv_pool": kv_pool, "activations": activations}
+    bill |= {"graphs": graphs, "runtime": runtime, "other": max(0, total - free - ours)}
     left = total
-
-    def take(item: int) -> int:
-        nonlocal left
-        item = min(item, left)
-        left -= item
-        return item
-
-    weights, kv_pool, activations = take(model.card.weight_bytes), take(kv_pool), take(activations)
-    graphs, runtime, other = take(graphs), take(runtime), take(other)
-    return MemoryBreakdown(total, weights, kv_pool, activations, runtime, other, left, graphs)
+    for item, size in bill.items():
+        bill[item] = min(size, left)
+        left -= bill[item]
+    return MemoryBreakdown(total, **bill, free=left)

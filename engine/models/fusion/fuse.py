@@ -29,10 +29,13 @@ class Fusion:
     """What was fused: the number of parts by the name of their class and of the kernel. `left`: those that look as if
     they could have been, with why they were not. `undone`: why the whole model was put back as it was."""
 
-    fused: Counter[tuple[str, str]] = field(default_factory=Counter)
     left: Counter[tuple[str, str]] = field(default_factory=Counter)
     undone: str = ""
-    _swapped: list[tuple[nn.Module, type[nn.Module], FusedPart]] = field(default_factory=list)
+    _swapped: list[tuple[nn.Module, FusedPart]] = field(default_factory=list)
+
+    @property
+    def fused(self) -> Counter[tuple[str, str]]:
+        return Counter((fused.cls.__name__, fused.kernel) for _, fused in self._swapped)
 
     @property
     def text(self) -> str:
@@ -43,28 +46,21 @@ class Fusion:
 
     def undo(self) -> None:
         """Puts every part back as it was."""
-        for part, own, _ in self._swapped:
-            part.__class__ = own
+        for part, fused in self._swapped:
+            part.__class__ = fused.own
         self._swapped.clear()
-        self.fused.clear()
 
     def swap(self, part: nn.Module, fused: FusedPart) -> None:
-        self._swapped.append((part, type(part), fused))
-        self.fused[type(part).__name__, fused.kernel] += 1
+        self._swapped.append((part, fused))
         part.__class__ = fused.cls
 
     def put_back_unused(self) -> None:
         """Puts back the parts whose kernel was not launched."""
-        kept = []
-        for part, own, fused in self._swapped:
-            if fused.use.served:
-                kept.append((part, own, fused))
-                continue
-            part.__class__ = own
-            self.fused[own.__name__, fused.kernel] -= 1
-            self.left[own.__name__, UNUSED] += 1
-        self._swapped[:] = kept
-        self.fused = +self.fused
+        for part, fused in self._swapped:
+            if not fused.use.served:
+                part.__class__ = fused.own
+                self.left[fused.own.__name__, UNUSED] += 1
+        self._swapped = [(part, fused) for part, fused in self._swapped if fused.use.served]
 
 
 class Causal:
@@ -86,7 +82,8 @@ def fuse(module: PreTrainedModel) -> Fusion:
             before = _logits(module)
             _swap_all(module, setting, fusion)
             if fusion.fused:
-                difference = _difference(before, _logits(module))
+                # NaN where either is not finite.
+                difference = float(((_logits(module) - before).norm(dim=-1) / before.norm(dim=-1)).median())
                 if not difference <= TOLERANCE[setting.dtype]:
                     fusion.undone = f"the model's logits differ by {difference:.2g} of their spread"
                 fusion.put_back_unused()
@@ -135,8 +132,3 @@ def _logits(module: PreTrainedModel) -> Tensor:
     out = module(input_ids=ids.to(module.device), position_ids=positions, use_cache=False, batch=Causal())
     logits = out.logits[0].float()
     return logits - logits.mean(-1, keepdim=True)
-
-
-def _difference(before: Tensor, after: Tensor) -> float:
-    """NaN where either is not finite."""
-    return float(((after - before).norm(dim=-1) / before.norm(dim=-1)).median())

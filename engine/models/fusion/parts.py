@@ -68,8 +68,9 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class FusedPart:
-    """The class that fuses a part, what of it our kernel computes, and its use."""
+    """The class of a part, the one that fuses it, what of it our kernel computes, and its use."""
 
+    own: type[nn.Module]
     cls: type[nn.Module]
     kernel: str
     use: Use
@@ -105,7 +106,7 @@ def _maker(part: nn.Module) -> Callable[[nn.Module, Setting], FusedPart] | None:
 def _subclass(part: nn.Module, forward: Callable[..., Any], kernel: str, use: Use) -> FusedPart:
     own = type(part)
     names = {"forward": forward, MARK: True, "__module__": own.__module__, "__qualname__": own.__qualname__}
-    return FusedPart(type(own.__name__, (own,), names), kernel, use)
+    return FusedPart(own, type(own.__name__, (own,), names), kernel, use)
 
 
 def fused_norm(norm: nn.Module, setting: Setting) -> FusedPart:

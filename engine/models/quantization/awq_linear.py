@@ -127,12 +127,11 @@ def ready(linear: AwqLinear, dtype: torch.dtype) -> nn.Module:
     return linear if linear.qweight.is_cuda else Int4Linear(linear)
 
 
-def make_ready(model: nn.Module, dtype: torch.dtype, before: Callable[[str], None] | None = None) -> None:
+def make_ready(model: nn.Module, dtype: torch.dtype, before: Callable[[], None] = lambda: None) -> None:
     """Puts each AWQ layer of a loaded model in the form it runs in, one at a time, freeing what it held before.
-    `before` is called with each layer's name, and may raise to stop; the model is then of no use."""
-    for path, parent in list(model.named_modules()):
-        for name, child in list(parent.named_children()):
-            if isinstance(child, AwqLinear):
-                if before is not None:
-                    before(f"{path}.{name}" if path else name)
-                setattr(parent, name, ready(child, dtype))
+    `before` is called before each, and may raise to stop; the model is then of no use."""
+    for name in [name for name, _ in model.named_modules()]:
+        part = model.get_submodule(name)
+        if isinstance(part, AwqLinear):
+            before()
+            model.set_submodule(name, ready(part, dtype))

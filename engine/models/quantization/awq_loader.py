@@ -85,8 +85,7 @@ def swap_linears(model: Any, settings: AwqSettings, shapes: Shapes) -> None:
         bias = None if linear.bias is None else linear.bias.dtype
         with torch.device("meta"):
             swapped = AwqLinear(linear.in_features, linear.out_features, settings.group, bias)
-        parent, _, last = name.rpartition(".")
-        setattr(model.get_submodule(parent), last, swapped)
+        model.set_submodule(name, swapped)
 
 
 def _check(name: str, linear: nn.Linear, is_head: bool, settings: AwqSettings, shapes: Shapes) -> None:

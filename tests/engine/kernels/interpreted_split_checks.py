@@ -15,7 +15,7 @@ if os.environ.get("TRITON_INTERPRET") != "1":
 
 from engine.kernels.packed_rows import LEAST_KEYS, NEVER, SHORT, PackedRows
 from engine.kernels.paged_attention import paged_attention
-from engine.kernels.splits import plan_launch
+from engine.kernels.splits import plan_splits
 from engine.kernels.tilings import Tiling
 from tests.engine.kernels.paged_case import TOLERANCE, Shape, make_case
 
@@ -139,7 +139,7 @@ def test_the_plan_is_what_plain_python_makes_of_it_and_keeps_its_bounds(seed: in
     target, least, block_tokens, block_keys = pick(1, 300), (pick(1, 8), NEVER)[seed % 7 == 6], pick(1, 32), 64
     starts = torch.full((2, len(rows) + 1), -7, dtype=torch.int32)
     query_starts = torch.tensor([0, *(queries for queries, _ in rows)]).cumsum(0).int()
-    plan_launch(
+    plan_splits(
         starts,
         query_starts,
         torch.tensor([context for _, context in rows], dtype=torch.int32),
@@ -148,7 +148,7 @@ def test_the_plan_is_what_plain_python_makes_of_it_and_keeps_its_bounds(seed: in
         least=least,
         block_tokens=block_tokens,
         block_keys=block_keys,
-    )()
+    )
     expected = plain_plan(rows, window, target, least, block_tokens, block_keys)
     assert starts.tolist() == list(expected)
     tiles = sum(-(-queries // block_tokens) for queries, _ in rows)

@@ -10,11 +10,13 @@ from engine.kernels.awq_matmul import (
     LEAST_K,
     TILINGS,
     add_parts_kernel,
+    awq_matmul,
     awq_matmul_kernel,
-    launches,
     parts,
     tiling,
 )
+from engine.kernels.compiled import awq_weights, empty
+from engine.kernels.jit import launched
 
 
 @pytest.mark.parametrize("group", [16, 32, 48, 64, 96, 128, 256, 11008])
@@ -43,13 +45,8 @@ def test_inputs_are_split_until_the_gpu_is_full_and_no_further(programs: int, bl
     ("rows", "inputs", "outputs"), [(1, 4096, 4096), (16, 14336, 4096), (5, 4096, 1024), (70, 96, 8)]
 )
 def test_parts_cover_all_inputs_and_the_grid_all_outputs(rows: int, inputs: int, outputs: int) -> None:
-    group = 32
-    x, out = (torch.empty(rows, width, dtype=torch.float16, device="meta") for width in (inputs, outputs))
-    qweight = torch.empty(inputs, outputs // 8, dtype=torch.int32, device="meta")
-    qzeros = torch.empty(inputs // group, outputs // 8, dtype=torch.int32, device="meta")
-    scales = torch.empty(inputs // group, outputs, dtype=torch.float16, device="meta")
-    bias = torch.empty(outputs, dtype=torch.float16, device="meta")
-    done = launches(out, x, qweight, qzeros, scales, bias, processors=132)
+    x, bias = empty(rows, inputs, dtype=torch.float16), empty(outputs, dtype=torch.float16)
+    done = launched(awq_matmul, x, *awq_weights(inputs, outputs, 32), bias, processors=132)
 
     kernel, grid, arguments = done[0]
     assert kernel is awq_matmul_kernel

@@ -22,18 +22,17 @@ from engine.kernels.compiled import (
     compile_launch,
     drawing,
     empty,
-    gate,
     main,
     norm,
     print_table,
-    rotation,
     shipped,
     specialization,
     usage,
 )
-from engine.kernels.jit import Launch
+from engine.kernels.jit import Launch, launched
 from engine.kernels.rms_norm import Rounding
-from engine.kernels.silu_mul import Activation
+from engine.kernels.rotary import rotate
+from engine.kernels.silu_mul import Activation, act_mul
 from engine.kernels.tilings import DEFAULT, Rows
 
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
@@ -164,13 +163,13 @@ def test_norms_of_the_widest_rows_spill_nothing(rounding: Rounding, sm: int, dty
 
 
 def test_gates_of_exact_gelu_spill_nothing() -> None:
-    check(gate(*empty(2, 64, 6912, dtype=BF16), Activation.GELU), 90)
+    check(launched(act_mul, *empty(2, 64, 6912, dtype=BF16), Activation.GELU)[0], 90)
 
 
 @pytest.mark.parametrize(("head_dim", "dtype"), [(64, BF16), (80, FP32), (96, FP16)])
 def test_rotations_of_other_heads_spill_nothing(head_dim: int, dtype: torch.dtype) -> None:
     q, k = (empty(1, heads, 64, head_dim, dtype=dtype) for heads in (32, 8))
-    check(rotation(q, k, empty(1, 64, head_dim, dtype=dtype)), 90)
+    check(launched(rotate, q, k, *empty(2, 1, 64, head_dim, dtype=dtype))[0], 90)
 
 
 def test_the_number_of_tokens_compiles_nothing_anew() -> None:
@@ -181,8 +180,8 @@ def test_the_number_of_tokens_compiles_nothing_anew() -> None:
         launches = [
             norm(empty(batch, tokens, 4096, dtype=BF16), Rounding.TWICE),
             norm(k, Rounding.TWICE),
-            gate(gates, up, Activation.SILU),
-            rotation(q, k, empty(batch, tokens, 128, dtype=BF16)),
+            *launched(act_mul, gates, up, Activation.SILU),
+            *launched(rotate, q, k, *empty(2, batch, tokens, 128, dtype=BF16)),
         ]
         return [specialization(launch) for launch in launches]
 

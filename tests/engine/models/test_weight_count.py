@@ -46,32 +46,33 @@ def test_a_forward_takes_two_operations_for_every_weight_that_was_counted(name: 
         module(
             input_ids=ids, position_ids=ids, use_cache=False, logits_to_keep=torch.arange(wanted), batch=NoAttention()
         )
-    active = count.body - count.expert
+    active = count.body_parameters - count.expert_parameters
     if count.experts:
-        active += count.expert * count.active // count.experts
-    assert counter.get_total_flops() == pytest.approx(2 * active * tokens + 2 * count.head * wanted, rel=0.005)
+        active += count.expert_parameters * count.active_experts // count.experts
+    expected = 2 * active * tokens + 2 * count.head_parameters * wanted
+    assert counter.get_total_flops() == pytest.approx(expected, rel=0.005)
 
 
 @pytest.mark.parametrize("name", ["mixtral", "qwen3 moe", "gpt-oss"])
 def test_experts_are_told_apart(name: str) -> None:
     count = count_weights(make_tiny_model(TINY_MODELS[name]))
-    assert (count.experts, count.active) == (4, 2)
-    assert 0.4 * count.body < count.expert < count.body
+    assert (count.experts, count.active_experts) == (4, 2)
+    assert 0.4 * count.body_parameters < count.expert_parameters < count.body_parameters
 
 
 def test_a_dense_model_has_none() -> None:
     count = count_weights(make_tiny_model(TINY_MODELS["llama"]))
-    assert (count.expert, count.experts, count.active) == (0, 0, 0)
+    assert (count.expert_parameters, count.experts, count.active_experts) == (0, 0, 0)
     layer = 64 * 64 * 2 + 64 * 32 * 2 + 3 * 64 * 128
-    assert (count.body, count.head, count.bytes_per_weight) == (2 * layer, 64 * 3072, 4)
+    assert (count.body_parameters, count.head_parameters, count.bytes_per_weight) == (2 * layer, 64 * 3072, 4)
 
 
 def test_a_tied_head_is_counted_once_and_as_the_head() -> None:
     module = make_tiny_model(TINY_MODELS["llama"])
     plain = count_weights(module)
     module.lm_head.weight = module.model.embed_tokens.weight
-    assert count_weights(module) == replace(plain, all=plain.all - 64 * VOCABULARY)
-    assert count_weights(module).all == module.num_parameters()
+    assert count_weights(module) == replace(plain, parameters=plain.parameters - 64 * VOCABULARY)
+    assert count_weights(module).parameters == module.num_parameters()
 
 
 def test_the_bytes_of_a_weight_are_those_it_is_held_in() -> None:

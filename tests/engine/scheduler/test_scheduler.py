@@ -111,7 +111,7 @@ def spoken(branch: Branch) -> list[int]:
 
 
 def said(request: Request) -> list[int]:
-    return spoken(request.branch)
+    return spoken(request.branches[0])
 
 
 def expected(branch: Branch) -> list[int]:
@@ -276,7 +276,7 @@ def test_a_preempted_request_keeps_what_it_said_and_says_no_token_twice(depth: i
     while not simulation.scheduler.idle:
         simulation.step()
         for request in requests:
-            if request.branch.life is Life.PREEMPTED and request.id not in at_preemption:
+            if request.branches[0].life is Life.PREEMPTED and request.id not in at_preemption:
                 at_preemption[request.id] = list(said(request))
     assert any(at_preemption.values()), "the pool is too small for three, so at least one was preempted while it spoke"
     for request in requests:
@@ -388,7 +388,7 @@ def test_ten_thousand_cancelled_in_the_queue_are_passed_over_once() -> None:
         simulation.cancel(request)
     assert simulation.scheduler.ledger.waiting_count == 5
     simulation.finish(most=40)
-    assert requests[-1].branch.reason is FinishReason.LENGTH
+    assert requests[-1].branches[0].reason is FinishReason.LENGTH
     simulation.check_idle()
 
 

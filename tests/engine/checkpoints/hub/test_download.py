@@ -14,7 +14,7 @@ from huggingface_hub import snapshot_download
 
 import resources
 from engine.checkpoints.catalog import cached_models
-from engine.checkpoints.hub import DOWNLOAD, download, fetch, hub_model
+from engine.checkpoints.hub import DOWNLOAD, download, hub_model
 from engine.checkpoints.hub.cache import part_of, repository_of
 from engine.checkpoints.inspect import fault
 from engine.config.specs import InvalidInput, ModelSpec
@@ -125,14 +125,11 @@ def test_a_cancelled_download_keeps_what_has_come_for_the_next_time(hub: SmallHu
     part = part_of_weights("batch/stories-5m", "models/stories-5m")
     assert part.stat().st_size > 500_000
 
-    def stop(stage: str, done: int, total: int) -> None:
-        raise LoadCancelled("the load was cancelled")
-
     with pytest.raises(LoadCancelled):
-        fetch(ModelSpec("batch/stories-5m"), stop)
+        download("batch/stories-5m", cancelled=cancelled)
     hub.reset()
     here = part.stat().st_size
-    folder = fetch(ModelSpec("batch/stories-5m"), lambda stage, done, total: None)
+    folder = download("batch/stories-5m")
     assert fault(folder) == ""
     assert hub.sent(WEIGHTS) == (folder / WEIGHTS).stat().st_size - here
 
@@ -141,12 +138,14 @@ def test_a_hub_that_keeps_silent_can_be_given_up(hub: SmallHub) -> None:
     hub.silence = 1.5
     begun = time.monotonic()
 
-    def stop(stage: str, done: int, total: int) -> None:
+    cancelled = threading.Event()
+
+    def stop(progress: LoadProgress) -> None:
         if time.monotonic() > begun + 0.8:
-            raise LoadCancelled("the load was cancelled")
+            cancelled.set()
 
     with pytest.raises(LoadCancelled):
-        fetch(ModelSpec("batch/stories"), stop)
+        download("batch/stories", report=stop, cancelled=cancelled)
     assert hub.files_asked() == []
 
 
@@ -175,8 +174,8 @@ def test_a_revision_is_fetched_at_its_commit_and_stays_beside_others(
     assert all(f"/resolve/{'1' * 40}/" in r.path or f"/resolve/{'2' * 40}/" in r.path
                for r in hub.requests if "/resolve/" in r.path)  # fmt: skip
     unplug(monkeypatch)
-    assert fetch(ModelSpec("batch/stories", revision="v1"), lambda *_: None) == older
-    assert fetch(ModelSpec("batch/stories"), lambda *_: None) == newer
+    assert download("batch/stories", "v1") == older
+    assert download("batch/stories") == newer
     with pytest.raises(InvalidInput, match="cannot fetch 'batch/stories': it is not in the local cache; the hub cann"):
         download("batch/stories", "v2")
 
@@ -258,8 +257,8 @@ def test_pickles_are_fetched_only_when_asked_for_and_then_a_load_says_to_convert
 
 def test_a_models_own_code_is_fetched_only_for_a_load_that_trusts_it(hub: SmallHub) -> None:
     assert not (download("batch/stories") / "run.py").exists()
-    spec = ModelSpec("batch/stories", trust_remote_code=True)
-    assert (fetch(spec, lambda *_: None) / "run.py").read_bytes() == b"1"
+    load(ModelSpec("batch/stories", trust_remote_code=True))
+    assert (download("batch/stories") / "run.py").read_bytes() == b"1"
 
 
 def test_a_model_larger_than_what_is_free_is_refused_before_its_first_byte(hub: SmallHub) -> None:
