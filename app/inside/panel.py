@@ -71,7 +71,7 @@ class InsightPanel(QWidget):
         self.menu.failed.connect(self.failed)
         self.menu_button.setMenu(self.menu)
         self.table = FactTable(f"{name}_table", title)
-        self.table.row_chosen.connect(self._on_row)
+        self.table.row_chosen.connect(self.row_chosen)
         self.head = QHBoxLayout()
         self.head.setSpacing(theme.px(8))
         self.heading = label(title.upper(), "heading")
@@ -186,9 +186,6 @@ class InsightPanel(QWidget):
     def _on_copy(self) -> None:
         QGuiApplication.clipboard().setText(self.facts().csv())
         self.done.emit(f"{self.title}: the table was copied.")
-
-    def _on_row(self, row: int) -> None:
-        self.row_chosen(row)
 
     def _on_trace(self) -> None:
         self._position = 0

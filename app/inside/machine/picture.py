@@ -6,13 +6,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from PySide6.QtCore import QPointF, QRect, QRectF, Qt
+from PySide6.QtCore import QPointF, QRect, QRectF
 from PySide6.QtGui import QPainter, QPolygonF
 
 from app.inside.chart import Chart
 from app.inside.machine.readings import MachineReadings, Reading
 from app.plot import axes
 from app.plot.decimate import decimate, drawn_order
+from app.plot.inked import inked
 from app.plot.plot import draw_line
 from app.ui import theme
 from app.ui.font_face import Face
@@ -124,22 +125,20 @@ class MachinePicture(Chart):
     def _line(self, painter: QPainter, cell: Cell, top: float) -> None:
         """The lowest and highest of each pixel column, so that a long run loses no peak."""
         t, plot = theme.current(), cell.plot
-        first, last = np.searchsorted(self.readings.times, (self.begin, self.end))
-        first, last = max(0, int(first) - 1), min(self.readings.count, int(last) + 1)
+        first, last = np.searchsorted(self.readings.time, (self.begin, self.end))
+        first, last = max(0, int(first) - 1), min(len(self.readings), int(last) + 1)
         values = self.readings.values(cell.reading)[first:last]
         if not len(values):
             return
         low, high, starts = decimate(values, values, max(32, int(plot.width())))
-        share = (self.readings.times[first:last][starts] - self.begin) / (self.end - self.begin)
+        share = (self.readings.time[first:last][starts] - self.begin) / (self.end - self.begin)
         x = np.append(np.repeat(plot.left() + np.clip(share, 0, 1) * plot.width(), 2), plot.right())
         y = np.column_stack(drawn_order(low, high)).ravel()
         y = plot.bottom() - np.append(y, y[-1]) / top * plot.height()
         color = theme.oklch(t.lightness, t.chroma, cell.reading.hue)
         outline = [QPointF(float(x[0]), plot.bottom()), *(QPointF(*p) for p in zip(x.tolist(), y.tolist()))]
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(theme.faded(color, 0.12))
-        painter.drawPolygon(QPolygonF([*outline, QPointF(float(x[-1]), plot.bottom())]))
-        painter.setBrush(Qt.BrushStyle.NoBrush)
+        with inked(painter, theme.faded(color, 0.12)):
+            painter.drawPolygon(QPolygonF([*outline, QPointF(float(x[-1]), plot.bottom())]))
         draw_line(painter, color, x, y)
 
     def moment_at(self, at: QPointF) -> float | None:

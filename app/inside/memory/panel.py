@@ -131,7 +131,6 @@ class MemoryBill(InsightPanel):
         self._begin = 0.0  # of the minute in sight, while the moment is an earlier one
         self._pointed: float | None = None
         self._measured: list[Telemetry] = []
-        self._measured_at: list[float] = []
         self.span_button = tool_button("memory_span", "", "The last minute, or the whole run")
         self.span_button.clicked.connect(self._on_span)
         self.head.insertWidget(self.head.count() - 1, self.span_button)
@@ -146,19 +145,14 @@ class MemoryBill(InsightPanel):
 
     def take(self, records: Sequence[Record]) -> None:
         self.series.take(records)
-        for record in records:
-            if isinstance(record, Telemetry):
-                self._measured.append(record)
-                self._measured_at.append(record.time)
+        self._measured += [record for record in records if isinstance(record, Telemetry)]
 
     def forget(self) -> None:
-        self.series.reset()
-        self._measured, self._measured_at = [], []
+        self.series, self._measured = MemorySeries(), []
         self._pointed, self._begin = None, 0.0
 
     def draw(self) -> None:
         series, scope = self.series, self.scope
-        series.settle()
         moment, header = self.moment(), series.header
         cursor = None if scope.following else scope.moment
         compared = "to_limit" if series.paged else "paged"
@@ -175,7 +169,7 @@ class MemoryBill(InsightPanel):
         if header is None:
             self.device.show_bill(None, None)
         else:
-            place = bisect_right(self._measured_at, self._time()) - 1
+            place = bisect_right(self._measured, self._time(), key=lambda record: record.time) - 1
             bill = device_bill(header, self._measured[place] if place >= 0 else None)
             before = self.device.bill
             self.device.show_bill(bill, moment)
@@ -195,7 +189,7 @@ class MemoryBill(InsightPanel):
         places, size = slice(first, last + 1, every), series.token_bytes
         told = {name: series.values(name)[places] for name in (*KINDS, "to_limit", "to_context", "paged", "running")}
         told["free"] = np.asarray(series.pool - np.sum([told[kind] for kind in KINDS], axis=0, dtype=np.int64))
-        times = (series.ended.values[places] - self.scope.origin).tolist()
+        times = (series.values("time")[places] - self.scope.origin).tolist()
         tokens = [told[kind].tolist() for kind in FREE]
         held_bytes = [(told[kind].astype(np.int64) * size).tolist() for kind in FREE]
         computed: list[list[Cell]] = [
@@ -216,7 +210,7 @@ class MemoryBill(InsightPanel):
     @property
     def last(self) -> float:
         """When the last step ended that is known here."""
-        return float(self.series.ended.values[-1]) if self.series.ended.count else self.scope.origin
+        return float(self.series.values("time")[-1]) if self.series.count else self.scope.origin
 
     def _time(self) -> float:
         """The moment that the numbers are of."""
@@ -228,7 +222,6 @@ class MemoryBill(InsightPanel):
 
     def span(self) -> tuple[float, float]:
         """The seconds in sight: everything, or a minute: the last one, or one with the cursor in it."""
-        self.series.settle()
         origin, last = self.scope.origin, self.last
         ran = last - origin
         if self.whole or ran <= MINUTE:
