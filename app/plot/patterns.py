@@ -9,6 +9,7 @@ import numpy as np
 from PySide6.QtCore import QLineF, QRectF, Qt
 from PySide6.QtGui import QBrush, QColor, QImage, QPaintEngine, QPainter, QPainterPath, QPen, QPixmap, QTransform
 
+from app.plot.inked import inked
 from app.plot.pixels import slanted
 from app.ui import theme
 from app.ui.theme import Theme
@@ -77,14 +78,11 @@ def _paint(painter: QPainter, shape: QPainterPath | QRectF, brush: QBrush) -> No
 
 
 def _stroke(painter: QPainter, shape: QPainterPath | QRectF, ink: QColor) -> None:
-    painter.save()
-    painter.setPen(QPen(ink, 1))
-    painter.setBrush(Qt.BrushStyle.NoBrush)
-    if isinstance(shape, QRectF):
-        painter.drawRect(shape.adjusted(0.5, 0.5, -0.5, -0.5))
-    else:
-        painter.drawPath(shape)
-    painter.restore()
+    with inked(painter, line=ink):
+        if isinstance(shape, QRectF):
+            painter.drawRect(shape.adjusted(0.5, 0.5, -0.5, -0.5))
+        else:
+            painter.drawPath(shape)
 
 
 def _texture_brush(painter: QPainter, pattern: Pattern, ink: QColor) -> QBrush:
@@ -169,13 +167,10 @@ def paint_mark(painter: QPainter, box: QRectF, color: QColor, mark: Mark) -> Non
         case Mark.CROSS:
             thin = max(1.0, theme.zoom())
             inner = box.adjusted(thin / 2, thin / 2, -thin / 2, -thin / 2)
-            painter.save()
-            painter.setPen(QPen(color, thin))
-            painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.drawRect(inner)
-            painter.drawLine(QLineF(inner.topLeft(), inner.bottomRight()))
-            painter.drawLine(QLineF(inner.bottomLeft(), inner.topRight()))
-            painter.restore()
+            with inked(painter, line=QPen(color, thin)):
+                painter.drawRect(inner)
+                painter.drawLine(QLineF(inner.topLeft(), inner.bottomRight()))
+                painter.drawLine(QLineF(inner.bottomLeft(), inner.topRight()))
 
 
 def _hatch(painter: QPainter, box: QRectF, color: QColor, rising: bool) -> None:

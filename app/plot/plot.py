@@ -66,6 +66,12 @@ def draw_shape(painter: QPainter, x: float, y: float, size: float, corners: Sequ
     painter.drawPolygon(QPolygonF([QPointF(x + size * right, y + size * down) for right, down in corners]))
 
 
+def draw_cross(painter: QPainter, x: float, y: float, r: float) -> None:
+    """Two lines through (x, y) that reach so far to each side, up and down."""
+    painter.drawLine(QPointF(x - r, y - r), QPointF(x + r, y + r))
+    painter.drawLine(QPointF(x - r, y + r), QPointF(x + r, y - r))
+
+
 def draw_mark(painter: QPainter, index: int, x: float, y: float, size: float) -> None:
     """A lane's shape in its colour, for those who see no colours: disc, square, triangle, diamond, then hollow."""
     color = lane_color(index)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QPointF, Qt
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 
 from app.plot.colors import lane_color
-from app.plot.plot import draw_mark
+from app.plot.plot import draw_cross, draw_mark
 from app.ui import theme
 
 PLACES = {"int8": 0, "int8-plain": 4, "nf4": 1, "nf4-double": 5, "torchao-int8": 2, "awq": 3}
@@ -23,6 +23,4 @@ def draw_scheme(painter: QPainter, name: str, x: float, y: float, size: float) -
         draw_mark(painter, PLACES[name], x, y, size)
         return
     painter.setPen(QPen(scheme_color(name), max(1.5, size / 4), Qt.PenStyle.SolidLine, Qt.PenCapStyle.RoundCap))
-    r = 0.45 * size
-    painter.drawLine(QPointF(x - r, y - r), QPointF(x + r, y + r))
-    painter.drawLine(QPointF(x - r, y + r), QPointF(x + r, y - r))
+    draw_cross(painter, x, y, 0.45 * size)

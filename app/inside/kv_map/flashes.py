@@ -6,12 +6,13 @@ from __future__ import annotations
 from time import perf_counter
 
 import numpy as np
-from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtCore import QRectF
 from PySide6.QtGui import QPainter, QPen
 
 from app.inside.kv_map.pixels import Grid
 from app.inside.kv_map.state import KvState, Mark
-from app.plot.plot import DIAMOND, draw_shape
+from app.plot.inked import inked
+from app.plot.plot import DIAMOND, draw_cross, draw_shape
 from app.ui import theme
 
 SECONDS = 0.3
@@ -52,16 +53,12 @@ def draw_mark(painter: QPainter, mark: Mark, box: QRectF, strength: float = 1.0)
     """One mark over a cell, never smaller than can be seen."""
     t = theme.current()
     color = theme.faded({Mark.COPIED: t.accent, Mark.EVICTED: t.bad}.get(mark, t.text), strength)
-    painter.setPen(QPen(color, max(1.5, 1.5 * theme.zoom())))
-    painter.setBrush(Qt.BrushStyle.NoBrush)
     c, r = box.center(), max(theme.px(4), box.width() / 2)
-    match mark:
-        case Mark.COPIED:
-            r *= 1.2
-            draw_shape(painter, c.x(), c.y(), r, DIAMOND)
-        case Mark.EVICTED:
-            r *= 0.8
-            painter.drawLine(c + QPointF(-r, -r), c + QPointF(r, r))
-            painter.drawLine(c + QPointF(-r, r), c + QPointF(r, -r))
-        case _:
-            painter.drawRect(QRectF(c.x() - r, c.y() - r, 2 * r, 2 * r))
+    with inked(painter, line=QPen(color, max(1.5, 1.5 * theme.zoom()))):
+        match mark:
+            case Mark.COPIED:
+                draw_shape(painter, c.x(), c.y(), 1.2 * r, DIAMOND)
+            case Mark.EVICTED:
+                draw_cross(painter, c.x(), c.y(), 0.8 * r)
+            case _:
+                painter.drawRect(QRectF(c.x() - r, c.y() - r, 2 * r, 2 * r))

@@ -12,6 +12,7 @@ from app.inside.kv_map.pixels import Grid, PoolInk, grid_for
 from app.inside.kv_map.state import KvState
 from app.inside.kv_map.words import tip_words
 from app.plot.image import PixelImage, parts_of
+from app.plot.inked import inked
 from app.ui import theme
 from app.ui.font_face import Face
 from app.ui.painted import Painted
@@ -152,10 +153,9 @@ class KvGrid(Painted):
         least = theme.px(5)
         if box.width() < least:
             box = QRectF(box.center().x() - least / 2, box.center().y() - least / 2, least, least)
-        painter.setBrush(Qt.BrushStyle.NoBrush)
         out = theme.zoom()
-        painter.setPen(QPen(t.accent if self.hasFocus() else t.text, 2 * theme.zoom()))
-        painter.drawRect(box.adjusted(-out, -out, out, out))
+        with inked(painter, line=QPen(t.accent if self.hasFocus() else t.text, 2 * out)):
+            painter.drawRect(box.adjusted(-out, -out, out, out))
 
     def _on_fade(self) -> None:
         if not self.marks:

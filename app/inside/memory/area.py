@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, Qt, Signal
@@ -10,7 +11,7 @@ from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPaintEngine, QPainter
 
 from app.inside.chart import Chart
 from app.inside.memory.pixels import draw_dashes, stacked
-from app.inside.memory.series import KINDS, MemorySeries
+from app.inside.memory.series import KINDS, MemorySeries, Moment
 from app.plot import axes, patterns
 from app.plot.image import PixelImage
 from app.plot.scales import nice_pool, time_ticks
@@ -178,37 +179,26 @@ class MemoryArea(Chart):
 
     def _stack(self, painter: QPainter, area: QRectF) -> None:
         """From the highest sum down, so that each kind covers what is below it but for its own band."""
-        edges = self._xs(area)
-        below = np.zeros(len(edges) - 1)
-        bands = []
-        for kind in KINDS:
-            mean = self._means[kind]
-            bands.append((kind, mean, below, below + mean))
-            below = below + mean
-        for kind, mean, low, high in reversed(bands):
+        sums = np.cumsum([np.zeros(len(self._edges) - 1), *(self._means[kind] for kind in KINDS)], axis=0)
+        for kind, low, high in reversed(list(zip(KINDS, sums, sums[1:]))):
             path = QPainterPath()
-            for run in _runs(mean > 0):
-                xs = [float(edges[run][0]), *((edges[run] + edges[1:][run]) / 2).tolist(), float(edges[1:][run][-1])]
-                upper, lower = (_points(xs, self._heights(area, values[run])) for values in (high, low))
-                path.addPolygon(QPolygonF(upper + lower[::-1]))
+            for run in _runs(self._means[kind] > 0):
+                path.addPolygon(QPolygonF(self._steps(area, run, high) + self._steps(area, run, low)[::-1]))
                 path.closeSubpath()
             patterns.fill(painter, path, kind)
 
-    def _xs(self, area: QRectF) -> Array:
-        begin, end = self.span
-        return np.asarray(area.left() + (self._edges - begin) / (end - begin) * area.width())
-
-    def _heights(self, area: QRectF, values: Array) -> list[float]:
-        y = area.bottom() - np.clip(values / self.top, 0, 2) * area.height()
-        return [float(y[0]), *y.tolist(), float(y[-1])]
-
     def _line(self, painter: QPainter, area: QRectF) -> None:
-        edges, values = self._xs(area), self._means[self.compared]
+        values = self._means[self.compared]
         painter.setPen(dash(theme.current().text))
         for run in _runs(values <= self.top):  # a drawing is not clipped
-            xs = np.repeat(np.append(edges[run], edges[1:][run][-1:]), 2)[1:-1]
-            y = np.repeat(area.bottom() - values[run] / self.top * area.height(), 2)
-            painter.drawPolyline(QPolygonF(_points(xs.tolist(), y.tolist())))
+            painter.drawPolyline(QPolygonF(self._steps(area, run, values)))
+
+    def _steps(self, area: QRectF, run: slice, values: Array) -> list[QPointF]:
+        """From left to right over a run of columns, level in each."""
+        begin, end = self.span
+        edges = area.left() + (self._edges[run.start : run.stop + 1] - begin) / (end - begin) * area.width()
+        heights = area.bottom() - np.clip(values[run] / self.top, 0, 2) * area.height()
+        return [QPointF(x, y) for x, y in zip(np.repeat(edges, 2)[1:-1].tolist(), np.repeat(heights, 2).tolist())]
 
     def _axes(self, painter: QPainter, area: QRectF) -> None:
         t, face, px = theme.current(), self.tiny, theme.px
@@ -268,11 +258,19 @@ def dash(color: QColor) -> QPen:
     return pen
 
 
+def fill_kinds(
+    painter: QPainter, box: QRectF, moment: Moment, kinds: Sequence[str], whole: int, least: float = 0.0
+) -> None:
+    """Kinds one after another, each as wide as its share of the `whole`, and at least so many pixels."""
+    x = box.left()
+    for kind in kinds:
+        width = getattr(moment, kind) / whole * box.width()
+        if width > 0:
+            patterns.fill(painter, QRectF(x, box.top(), max(least, width), box.height()), kind)
+        x += width
+
+
 def _runs(there: Array) -> list[slice]:
     """The runs of neighbours that are True."""
     borders = np.flatnonzero(np.diff(there.astype(np.int8), prepend=0, append=0)).tolist()
     return [slice(begin, end) for begin, end in zip(borders[::2], borders[1::2])]
-
-
-def _points(xs: list[float], ys: list[float]) -> list[QPointF]:
-    return [QPointF(x, y) for x, y in zip(xs, ys)]

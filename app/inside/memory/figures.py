@@ -9,7 +9,7 @@ from PySide6.QtCore import QLineF, QPointF, QRect, QRectF, QSize
 from PySide6.QtGui import QColor, QPainter
 from PySide6.QtWidgets import QSizePolicy
 
-from app.inside.memory.area import dash
+from app.inside.memory.area import dash, fill_kinds
 from app.inside.memory.series import KINDS, MemorySeries, Moment
 from app.plot import patterns
 from app.ui import theme
@@ -219,14 +219,9 @@ class MemoryLedger(Painted):
     def _bar(self, painter: QPainter, whole: QRectF, line: Line, moment: Moment) -> None:
         t = theme.current()
         if line.mark != "held":
-            painter.fillRect(whole, theme.over(t.edge, t.panel) if not line.mark else t.secondary)
+            painter.fillRect(whole, t.secondary if line.mark else theme.over(t.edge, t.panel))
             return
-        x = whole.left()
-        for kind in KINDS[:3]:
-            width = getattr(moment, kind) / max(1, moment.held) * whole.width()
-            if width > 0 and moment.held:
-                patterns.fill(painter, QRectF(x, whole.top(), width, whole.height()), kind)
-            x += width
+        fill_kinds(painter, whole, moment, KINDS[:3], max(1, moment.held))
 
     def tip(self, at: QPointF) -> str:
         return next((tip for foot, tip in self._rows if at.y() < foot), "")

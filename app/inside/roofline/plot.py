@@ -21,6 +21,7 @@ from app.inside.roofline.points import (
 )
 from app.inside.roofline.words import FORMULAS, amount, detail, headline, percent, point_words, rate_words
 from app.plot import axes
+from app.plot.inked import inked
 from app.plot.scales import decade_ticks
 from app.ui import theme
 from app.ui.font_face import Face
@@ -201,11 +202,10 @@ class RooflinePlot(Chart):
         start = max(10**frame.left, 10**frame.low / bandwidth)
         foot = QPointF(float(frame.x(start)), float(frame.y(start * bandwidth)))
         slope, room = QLineF(foot, corner), area.width()
-        painter.setPen(QPen(t.text, max(1.0, theme.zoom() * 1.25)))
-        painter.drawLine(slope)
-        painter.drawLine(QLineF(corner, QPointF(area.right(), corner.y())))
-        painter.setBrush(t.panel)
-        painter.drawEllipse(corner, px(3), px(3))
+        with inked(painter, t.panel, QPen(t.text, max(1.0, theme.zoom() * 1.25))):
+            painter.drawLine(slope)
+            painter.drawLine(QLineF(corner, QPointF(area.right(), corner.y())))
+            painter.drawEllipse(corner, px(3), px(3))
         rate = rate_words(roof.operations)
         wordings = (f"{rate} matrix products, measured at load", f"{rate} measured at load", rate)
         word = next((word for word in wordings if tiny.width(word) <= room), rate)
@@ -242,17 +242,13 @@ class RooflinePlot(Chart):
         kind = KINDS.index(point.kind)
         painter.setPen(QPen(t.panel, px(17), Qt.PenStyle.SolidLine, Qt.PenCapStyle.RoundCap))
         painter.drawPoint(QPointF(x, y))
-        painter.setPen(QPen(t.accent, max(1.5, 1.5 * theme.zoom())))
-        painter.setBrush(Qt.BrushStyle.NoBrush)
-        painter.drawEllipse(QPointF(x, y), px(8), px(8))
+        with inked(painter, line=QPen(t.accent, max(1.5, 1.5 * theme.zoom()))):
+            painter.drawEllipse(QPointF(x, y), px(8), px(8))
         self._marks(painter, kind, np.array([x]), np.array([y]), 1.0, px(8))
-        if self.hovered >= 0:
-            first, xs, ys = self._drawn
-            at = self.hovered - first
-            if 0 <= at < len(xs):
-                painter.setPen(QPen(t.text, 1))
-                painter.setBrush(Qt.BrushStyle.NoBrush)
-                painter.drawEllipse(QPointF(xs[at], ys[at]), px(6), px(6))
+        first, xs, ys = self._drawn
+        if self.hovered >= 0 and 0 <= self.hovered - first < len(xs):
+            with inked(painter, line=t.text):
+                painter.drawEllipse(QPointF(xs[self.hovered - first], ys[self.hovered - first]), px(6), px(6))
 
     # -- the pointer and the keys ---------------------------------------------------------------------------------
 

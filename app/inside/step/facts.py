@@ -54,7 +54,7 @@ def step_facts(story: StepStory) -> Facts:
         note = block_words(a.blocks, None)
         if a.sources:
             note = ", ".join(f"{one} → {other}" for one, other in zip(a.sources, a.blocks))
-        facts.append(_fact("blocks", str(a.change), blocks=len(a.blocks), note=note, **owner))
+        facts.append(_fact("blocks", a.change.words, blocks=len(a.blocks), note=note, **owner))
     step = story.step
     pool: list[tuple[str, int]] = [("free", step.free_blocks), ("kept for a prefix", step.cached_blocks)]
     if header is not None:

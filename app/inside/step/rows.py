@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from PySide6.QtCore import QPointF, QRect, QRectF, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPen
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter
 
 from app.inside.step.marks import draw_dot, mark_of, request_color
 from app.inside.step.story import WASTE_ABOUT, StepRow, StepStory
+from app.plot.inked import inked
 from app.plot.patterns import paint_mark
 from app.ui import theme
 from app.ui.font_face import Face
@@ -23,11 +24,12 @@ MOST_SPARE = 200  # that the token may have beyond what it needs
 
 @dataclass(frozen=True, slots=True)
 class RowColumn:
-    """A lower `rank` stays longer where room is scarce."""
+    """A lower `rank` stays longer where room is scarce. `words` of a row; numbers end at the column's `right`."""
 
     name: str
     rank: int
     tip: str
+    words: Callable[[StepRow], str]
     right: bool = True
 
     @property
@@ -37,23 +39,16 @@ class RowColumn:
     def widest(self, story: StepStory) -> str:
         """What its width is made for, so that it changes seldom from step to step."""
         number = f"{story.widest_position:,}"
-        match self.name:
-            case "slot":
-                return "256"
-            case "request":
-                return story.widest_name
-            case "kind":
-                return "chunk 8 of 8" if story.chunked else "prefill"
-            case "positions":
-                return f"{number}…{number}"
-            case "out":
-                return "“ story”"
-            case "cached" if story.shares:
-                return f"{number} · {number} found"
-            case "wasted":
-                return f"{number} past its end"
-            case _:
-                return number
+        made_for = {
+            "slot": "256",
+            "request": story.widest_name,
+            "kind": "chunk 8 of 8" if story.chunked else "prefill",
+            "positions": f"{number}…{number}",
+            "out": "“ story”",
+            "cached": f"{number} · {number} found" if story.shares else number,
+            "wasted": f"{number} past its end",
+        }
+        return made_for.get(self.name, number)
 
 
 KIND = "prefill or a chunk of it: hatched · decode: solid · held: grey · thrown away: crossed"
@@ -62,25 +57,18 @@ OUT = "the text of the token that was drawn, and its probability: e^log-probabil
 OUT += "distribution, before temperature and cuts"
 CACHED = "tokens before the row whose K and V are there already: first; found: those of a shared prefix or sample, "
 CACHED += "which the request never computed"
+PADDING = "pad tokens computed beside the row"
 COLUMNS = (
-    RowColumn("slot", 6, "the row's place among the running"),
-    RowColumn("request", 0, "the request, and which of its samples", right=False),
-    RowColumn("kind", 1, KIND, right=False),
-    RowColumn("positions", 2, POSITIONS),
-    RowColumn("in", 3, "tokens that were computed for the row: count"),
-    RowColumn("out", 0, OUT, right=False),
-    RowColumn("cached", 4, CACHED),
-    RowColumn("padding", 7, "pad tokens computed beside the row"),
-    RowColumn("wasted", 5, "tokens computed for nothing, and why"),
+    RowColumn("slot", 6, "the row's place among the running", lambda row: f"{row.slot + 1:,}"),
+    RowColumn("request", 0, "the request, and which of its samples", lambda row: row.name, right=False),
+    RowColumn("kind", 1, KIND, lambda row: row.kind_words, right=False),
+    RowColumn("positions", 2, POSITIONS, lambda row: row.positions),
+    RowColumn("in", 3, "tokens that were computed for the row: count", lambda row: f"{row.count:,}"),
+    RowColumn("out", 0, OUT, lambda row: row.out_text, right=False),
+    RowColumn("cached", 4, CACHED, lambda row: row.cached_words),
+    RowColumn("padding", 7, PADDING, lambda row: f"{row.padding:,}" if row.padding else "–"),
+    RowColumn("wasted", 5, "tokens computed for nothing, and why", lambda row: row.wasted_words or "–"),
 )
-PLAIN: dict[str, Callable[[StepRow], str]] = {
-    "slot": lambda row: f"{row.slot + 1:,}",
-    "positions": lambda row: row.positions,
-    "in": lambda row: f"{row.count:,}",
-    "cached": lambda row: row.cached_words,
-    "padding": lambda row: f"{row.padding:,}" if row.padding else "–",
-    "wasted": lambda row: row.wasted_words or "–",
-}
 
 
 class StepRows(Painted):
@@ -188,24 +176,23 @@ class StepRows(Painted):
             painter.fillRect(QRect(0, top, self.width(), high), t.hover)
             painter.fillRect(QRect(0, top, px(3), high), t.accent)
         if at == self._at and self.hasFocus():
-            painter.setPen(QPen(t.accent, 1))
-            painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.drawRect(QRectF(0.5, top + 0.5, self.width() - 1, high - 1))
+            with inked(painter, line=t.accent):
+                painter.drawRect(QRectF(0.5, top + 0.5, self.width() - 1, high - 1))
         middle = top + high / 2
         baseline = middle + self.plain.middle
         for column, left, right in self.columns():
             match column.name:
                 case "request":
                     draw_dot(painter, row.request, self._selected, left, middle)
-                    self.strong.say(painter, left + px(14), baseline, row.name, t.text)
+                    self.strong.say(painter, left + px(14), baseline, column.words(row), t.text)
                 case "kind":
                     box = QRectF(left, round(middle - px(MARK[1]) / 2), px(MARK[0]), px(MARK[1]))
                     paint_mark(painter, box, request_color(row.request, self._selected), mark_of(row))
-                    self.plain.say(painter, box.right() + px(6), baseline, row.kind_words, t.text)
+                    self.plain.say(painter, box.right() + px(6), baseline, column.words(row), t.text)
                 case "out":
                     self._draw_out(painter, row, left, right, baseline)
                 case name:
-                    words = self.plain.cut(PLAIN[name](row), right - left)
+                    words = self.plain.cut(column.words(row), right - left)
                     quiet = words == "–" or name in ("slot", "positions")
                     ink = t.warn if name == "wasted" and row.wasted else t.secondary if quiet else t.text
                     self.plain.say(painter, right, baseline, words, ink, before=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QPointF, QRect, QRectF, Signal
 from PySide6.QtGui import QMouseEvent, QPainter
 
-from app.inside.step.block_accounts import ABOUT, Account, account_words, block_words, totals_words
+from app.inside.step.block_accounts import Account, account_words, block_words, totals_words
 from app.inside.step.figure import StepFigure
 from app.inside.step.prose import Paragraph, ParagraphLayout, Tone, draw, lay_out
 from app.inside.step.story import StepStory
@@ -114,14 +114,14 @@ class StepSheet(Painted):
         for account in story.accounts:
             owners.setdefault((account.request, account.branch), []).append(account)
         kinds = dict.fromkeys(account.change for account in story.accounts)
-        tip = "\n".join(f"{kind}: {ABOUT[kind]}" for kind in kinds)
+        tip = "\n".join(f"{kind.words}: {kind.about}" for kind in kinds)
         found = [Paragraph(((totals_words(story.accounts), Tone.STRONG),), -1, tip)]
         order = sorted(owners, key=lambda owner: owner[0] != self._selected)
         for owner in order[:OWNERS]:
             mine = owners[owner]
             name = story.name(*owner) if owner[0] >= 0 else "Nobody's"
             words = "; ".join(account_words(account) for account in mine)
-            tip = "\n".join(f"{a.change}: {block_words(a.blocks, 40)}" for a in mine)
+            tip = "\n".join(f"{a.change.words}: {block_words(a.blocks, 40)}" for a in mine)
             found.append(Paragraph(((name, Tone.STRONG), (words, Tone.QUIET)), owner[0], tip))
         if len(order) > OWNERS:
             rest = sum(len(account.blocks) for owner in order[OWNERS:] for account in owners[owner])

@@ -9,6 +9,7 @@ from PySide6.QtGui import QPainter, QPen
 
 from app.inside.step.story import millis, percent
 from app.inside.step.times import ABOUT, AFTER, BEHIND, ORDER, StepTimes
+from app.plot.inked import inked
 from app.ui import theme
 from app.ui.font_face import Face
 
@@ -32,11 +33,6 @@ class StepBar:
 
     face, tiny = Face(12), Face(11)
 
-    def __init__(self) -> None:
-        self._cells: list[Cell] = []
-        self._boxes: dict[str, QRectF] = {}
-        self.matrices, self.attention = QRectF(), QRectF()
-
     def lay(self, times: StepTimes, left: float, top: float, width: float, depth: int) -> float:
         """Places everything; returns the height. `depth`: how many steps are launched ahead."""
         self._times, self._depth = times, depth
@@ -50,7 +46,7 @@ class StepBar:
         texts = [self._lines(name) for name in NAMES]
         widths = [max(map(self.tiny.width, lines)) for lines in texts]
         gap = (width - sum(widths)) / (len(NAMES) - 1)
-        self._cells = []
+        self._cells: list[Cell] = []
         if gap >= theme.px(APART):
             x = left
             for name, lines, wide in zip(NAMES, texts, widths):
@@ -81,7 +77,8 @@ class StepBar:
         whole = sum(part.seconds for part in times.parts) + times.record
         gap = theme.px(GAP) if times.record else 0
         scale = (box.width() - gap) / whole if whole > 0 else 0.0
-        self._boxes, x = {}, box.left()
+        self._boxes: dict[str, QRectF] = {}
+        x = box.left()
         for part in times.parts:
             wide = part.seconds * scale
             if wide:
@@ -126,10 +123,9 @@ class StepBar:
         else:
             painter.fillRect(_seen(box), theme.faded(t.text, 0.10))
             if box.width() >= 3:
-                line = Qt.PenStyle.SolidLine if name == "wait" else Qt.PenStyle.DotLine
-                painter.setPen(QPen(theme.faded(t.text, 0.5), 1, line))
-                painter.setBrush(Qt.BrushStyle.NoBrush)
-                painter.drawRect(box.adjusted(0.5, 0.5, -0.5, -0.5))
+                style = Qt.PenStyle.SolidLine if name == "wait" else Qt.PenStyle.DotLine
+                with inked(painter, line=QPen(theme.faded(t.text, 0.5), 1, style)):
+                    painter.drawRect(box.adjusted(0.5, 0.5, -0.5, -0.5))
 
     def tip(self, at: QPointF) -> str:
         """What is under the pointer, and how it is known."""

@@ -615,7 +615,7 @@ def test_it_fits_its_dock(show: Show, traces, mode: str, zoom: float) -> None:
             assert view.rows.parentWidget().isAncestorOf(view.sheet) != view.wide
             for each in view.sheet._laid:
                 assert each.box.right() <= view.sheet.width() + 1
-                assert all(p.x + view.sheet.face.width(p.text) <= each.box.right() + 1 for p in each.runs)
+                assert all(x + view.sheet.face.width(text) <= each.box.right() + 1 for x, _, text, _ in each.runs)
             assert max(each.box.bottom() for each in view.sheet._laid) <= view.sheet.height() + 1
             columns = view.rows.columns()
             assert {"request", "out"} <= {column.name for column, *_ in columns}
