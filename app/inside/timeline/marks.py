@@ -46,6 +46,11 @@ class Marks(Columns):
     kind, time, slot = Numbers(np.uint8), Numbers(np.float64), Numbers(np.int32)
     request, count, latest = Numbers(np.int32), Numbers(np.int32), Numbers(np.float64)
 
+    @property
+    def queued(self) -> Array:
+        """Which stand in the queue, and not on a slot's bar."""
+        return np.asarray((self.kind == Mark.SUBMITTED) | (self.slot < 0))
+
 
 class Stalls(Columns):
     """Gaps in order of their ends: `shown` is where the request has held `slot` since, at or after `begin`."""

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRect, QRectF, Qt
-from PySide6.QtGui import QColor, QPainter, QPen
+from PySide6.QtGui import QPainter, QPen
 
 from app.inside.timeline.axis import Axis, times_of
 from app.inside.timeline.glyphs import APART, SIZE, Glyphs, draw_glyph, with_room
 from app.inside.timeline.layout import Band, Bands
-from app.inside.timeline.marks import MARK_WORDS, Mark, Marks, Stalls
+from app.inside.timeline.marks import MARK_WORDS, Mark, Marks
 from app.inside.timeline.shading import DIMMED
+from app.inside.timeline.stalls import draw_bracket
 from app.inside.timeline.steps import TimelineSteps
 from app.inside.timeline.tracks import (
     LAYERS,
@@ -26,15 +27,14 @@ from app.inside.timeline.tracks import (
     token_picture,
     token_scale,
 )
-from app.inside.timeline.words import length_words
 from app.plot.image import PixelImage, parts_of
+from app.plot.inked import say_on_plate
 from app.ui import theme
 from app.ui.font_face import Face
 from engine.trace import Array
 
 LEAST_BAR = 8  # pixels of the design: on lower bars marks have no room
 Segment = tuple[str, float, float]  # a phase, and where it begins and ends in pixels
-STALLS = 1500  # drawn at once, the longest
 STRENGTH = {"sample": 0.44, "prepare": 0.52, "plan": 0.34, "commit": 0.6, "record": 0.22, "wait": 0.12}  # of the text
 SHARE = 0.45  # of the accent: attention, the darker part of forward
 LABELLED = 240  # steps in sight up to which segments have their names inside
@@ -139,7 +139,8 @@ class TimelinePaint:
         painter.setPen(QPen(t.secondary, 1, Qt.PenStyle.DashLine if scale.beyond else Qt.PenStyle.SolidLine))
         painter.drawLine(QPointF(area.left(), round(y) + 0.5), QPointF(area.right(), round(y) + 0.5))
         words = f"budget {scale.budget:,} ↑" if scale.beyond else "token budget"
-        self.label(painter, area.right() - face.width(words) - theme.px(2), y + theme.px(1) + face.ascent, words)
+        x = area.right() - face.width(words) - theme.px(2)
+        say_on_plate(painter, face, x, y + theme.px(1) + face.ascent, words)
 
     def lanes(
         self, painter: QPainter, area: QRect, bands: Sequence[Band], segments: Sequence[Segment], clocked: bool
@@ -155,7 +156,7 @@ class TimelinePaint:
             baseline = self._baseline(band)
             face.say(painter, area.left() - theme.px(8), baseline, ("CPU", "GPU")[i], t.secondary, before=1)
             if i and not clocked:
-                self.label(painter, area.left() + theme.px(4), baseline, "busy at most")
+                say_on_plate(painter, face, area.left() + theme.px(4), baseline, "busy at most")
         for name, left, right in segments if bands else ():
             left, right = max(left, area.left()), min(right, area.right() + 1)
             wide = face.width(name)
@@ -166,13 +167,6 @@ class TimelinePaint:
     def _baseline(self, band: Band) -> float:
         """Of words in the middle of a band."""
         return band.top + (band.height + self.face.cap) / 2
-
-    def label(self, painter: QPainter, x: float, baseline: float, words: str, color: QColor | None = None) -> None:
-        """Words on a ground of the panel's, so that they can be read on anything."""
-        face, t = self.face, theme.current()
-        box = QRectF(x - theme.px(3), baseline - face.ascent, face.width(words) + theme.px(6), face.height)
-        painter.fillRect(box, theme.faded(t.panel, 0.82))
-        face.say(painter, x, baseline, words, color or t.secondary)
 
     # -- the queue and the marks ----------------------------------------------------------------------------------
 
@@ -212,35 +206,6 @@ class TimelinePaint:
             self.glyphs.draw(painter, Mark(int(marks.kind[i])), float(x[i]), float(y[i]))
         painter.setOpacity(1.0)
 
-    def stalls(
-        self, painter: QPainter, stalls: Stalls, left: Array, right: Array, y: Array, bar: float, selected: int | None
-    ) -> None:
-        """A bracket over each stall, with its length where there is room."""
-        warn, face = theme.current().warn, self.face
-        order = np.argsort(stalls.begin - stalls.end)[:STALLS]
-        thick = max(1.0, round(1.5 * theme.zoom()))
-        labelled = bar >= face.height - theme.px(4)
-        for i in order.tolist():
-            begin, end, top = float(left[i]), float(right[i]), float(y[i]) - bar / 2
-            painter.setOpacity(1.0 if selected in (None, int(stalls.request[i])) else DIMMED)
-            if end - begin < 4 or bar < 4:
-                painter.fillRect(QRectF(round(end) - thick, top, thick, max(1.0, bar)), warn)
-                continue
-            self._bracket(painter, QRectF(begin, top, end - begin, bar))
-            words = length_words(float(stalls.end[i] - stalls.begin[i]))
-            wide = face.width(words)
-            if labelled and end - begin >= wide + theme.px(14):
-                baseline = top + (bar + face.cap) / 2
-                self.label(painter, (begin + end - wide) / 2, baseline, words, warn)
-        painter.setOpacity(1.0)
-
-    def _bracket(self, painter: QPainter, box: QRectF) -> None:
-        """The sign of a stall: open at the top."""
-        warn, thick = theme.current().warn, max(1.0, round(1.5 * theme.zoom()))
-        painter.fillRect(QRectF(box.left(), box.bottom() - thick, box.width(), thick), warn)
-        for x in (box.left(), box.right() - thick):
-            painter.fillRect(QRectF(x, box.top(), thick, box.height()), warn)
-
     # -- the legend -----------------------------------------------------------------------------------------------
 
     def legend(self, painter: QPainter, left: int, right: int, band: Band, kinds: Sequence[Mark], stalls: str) -> None:
@@ -263,7 +228,7 @@ class TimelinePaint:
                 draw_glyph(painter, sign, box.center().x(), middle, theme.px(SIZE))
                 painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
             else:
-                self._bracket(painter, box)
+                draw_bracket(painter, box)
             face.say(painter, x + size + theme.px(5), baseline, words, t.secondary)
             x += size + theme.px(5) + face.width(words) + theme.px(14)
 
