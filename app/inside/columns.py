@@ -56,6 +56,10 @@ class Columns:
         for column, value in zip(self.settled().values(), values):
             column.extend(value, count)
 
+    def grow_to(self, length: int, *values: float) -> None:
+        """So many rows at least; those that are missing are all like this."""
+        self.extend(max(0, length - len(self)), *values)
+
     def amend(self, **values: float) -> None:
         """Other numbers in the last row, if there is one."""
         for name, value in values.items():

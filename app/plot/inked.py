@@ -26,6 +26,11 @@ def inked(
     painter.restore()
 
 
+def mixed(color: QColor, share: float) -> QColor:
+    """So much of a colour over the panel's ground."""
+    return theme.over(theme.faded(color, share), theme.current().panel)
+
+
 def say_on_plate(
     painter: QPainter, face: FontFace, x: float, baseline: float, words: str, color: QColor | None = None
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QResizeEvent
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QSizePolicy
 
 from app.inside.kv_map.state import KvState
@@ -148,7 +148,11 @@ class KvBlockTable(QAbstractScrollArea):
                 painter.drawRoundedRect(box.adjusted(0, 1, 0, -1), theme.px(4), theme.px(4))
         face.say(painter, logical, baseline, f"{line.place:,}", t.text, before=1)
         face.say(painter, physical, baseline, f"{line.block:,}", t.text, before=1)
-        self._arrow(painter, logical + theme.px(8), box.center().y(), t.faint)
+        start, wing = QPointF(logical + theme.px(8), box.center().y()), theme.px(3)
+        end = start + QPointF(theme.px(10), 0)
+        painter.setPen(QPen(t.faint, max(1.0, theme.zoom())))
+        for tail in (start, end - QPointF(wing, wing), end - QPointF(wing, -wing)):
+            painter.drawLine(tail, end)
         high = theme.px(8)
         bar = QRectF(left, box.center().y() - high / 2, max(theme.px(16), words - left - theme.px(10)), high)
         painter.fillRect(bar, theme.over(t.hairline, t.panel))
@@ -156,12 +160,6 @@ class KvBlockTable(QAbstractScrollArea):
         face.say(painter, words, baseline, line.text, t.secondary)
         if line.references > 1:
             face.say(painter, words + face.width(f"{line.text} "), baseline, f"×{line.references}", t.text)
-
-    def _arrow(self, painter: QPainter, x: float, y: float, color: QColor) -> None:
-        painter.setPen(QPen(color, max(1.0, theme.zoom())))
-        end, wing = x + theme.px(10), theme.px(3)
-        for start in (QPointF(x, y), QPointF(end - wing, y - wing), QPointF(end - wing, y + wing)):
-            painter.drawLine(start, QPointF(end, y))
 
     # -- the person -----------------------------------------------------------------------------------------------
 

@@ -3,16 +3,16 @@ eviction."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import perf_counter
 
 import numpy as np
 from PySide6.QtCore import QRectF
 from PySide6.QtGui import QPainter, QPen
 
-from app.inside.kv_map.pixels import Grid
 from app.inside.kv_map.state import KvState, Mark
 from app.plot.inked import inked
-from app.plot.plot import DIAMOND, draw_cross, draw_shape
+from app.plot.marks import DIAMOND, draw_cross, draw_shape
 from app.ui import theme
 
 SECONDS = 0.3
@@ -24,9 +24,6 @@ class Marks:
     """Blocks with a mark, and when it was put there (`perf_counter`)."""
 
     def __init__(self) -> None:
-        self.clear()
-
-    def clear(self) -> None:
         self._marks: list[tuple[int, int, float]] = []  # block, mark, when
 
     def note(self, state: KvState, before: int) -> None:
@@ -40,13 +37,11 @@ class Marks:
         self._marks = [mark for mark in self._marks[-MOST:] if mark[2] > fresh]
         return len(self._marks) > 0
 
-    def paint(self, painter: QPainter, grid: Grid, ratio: float) -> None:
-        """Draws them, the older the fainter."""
-        now, (width, height) = perf_counter(), grid.size
+    def paint(self, painter: QPainter, box_of: Callable[[int], QRectF]) -> None:
+        """Draws them over their blocks' boxes, the older the fainter."""
+        now = perf_counter()
         for block, kind, begun in self._marks:
-            x, y = grid.corner(block)
-            box = QRectF(x / ratio, y / ratio, width / ratio, height / ratio)
-            draw_mark(painter, Mark(kind), box, max(0.0, 1 - (now - begun) / SECONDS))
+            draw_mark(painter, Mark(kind), box_of(block), max(0.0, 1 - (now - begun) / SECONDS))
 
 
 def draw_mark(painter: QPainter, mark: Mark, box: QRectF, strength: float = 1.0) -> None:

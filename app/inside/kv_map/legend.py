@@ -6,8 +6,8 @@ from PySide6.QtCore import QPointF, QRect, QRectF, QSize
 from PySide6.QtGui import QPainter, QPolygonF
 from PySide6.QtWidgets import QSizePolicy
 
-from app.inside.kv_map.contiguous import hatch, mixed, paint_part
-from app.plot.inked import inked
+from app.inside.kv_map.contiguous import hatch, paint_part
+from app.plot.inked import inked, mixed
 from app.ui import theme
 from app.ui.font_face import Face
 from app.ui.painted import Painted

@@ -38,7 +38,7 @@ class MachinePanel(InsightPanel):
         said = []
         for reading in readings.known():
             if reading.field in ("cpu_percent", "gpu_percent", "gpu_watts", "memory"):
-                figure = " ".join(reading.figure(readings.value_at(reading, scope.moment))).strip()
+                figure = reading.words(readings.value_at(reading, scope.moment))
                 said.append(figure if reading.field == "gpu_watts" else f"{reading.title} {figure}")
         self.summary.say(" · ".join(said))
 

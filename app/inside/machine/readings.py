@@ -37,6 +37,10 @@ class Reading:
             return number, unit
         return f"{value:,.0f}", self.unit
 
+    def words(self, value: float) -> str:
+        """ "183 %"."""
+        return " ".join(self.figure(value)).strip()
+
 
 READINGS = (
     Reading("cpu_percent", "CPU", "%", "load of the engine's process: 100 % a core", 300.0),

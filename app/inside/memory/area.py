@@ -10,10 +10,10 @@ from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPaintEngine, QPainter, QPainterPath, QPen, QPolygonF
 
 from app.inside.chart import Chart
-from app.inside.memory.pixels import draw_dashes, stacked
 from app.inside.memory.series import KINDS, MemorySeries, Moment
 from app.plot import axes, patterns
 from app.plot.image import PixelImage
+from app.plot.pixels import draw_dashes, textured
 from app.plot.scales import nice_pool, time_ticks
 from app.ui import theme
 from app.ui.font_face import Face
@@ -58,7 +58,6 @@ class MemoryArea(Chart):
         self._picture: PixelImage | None = None
         self._pictured: tuple[object, ...] = ()
         self._textures: list[Array] = []
-        self._outlines: list[Array | None] = []
         self._textured: tuple[object, ...] = ()
 
     # -- what is told ---------------------------------------------------------------------------------------------
@@ -69,11 +68,10 @@ class MemoryArea(Chart):
         """`span` and `until` (where the trace ends so far) in seconds of the trace; `compared` names the line; a
         `message` stands in the picture's place."""
         self.series, self.span, self.origin, self.compared, self.message = series, span, origin, compared, message
-        self._until = until
         shown = (id(series), series.count, span, until, origin, compared, message)
         told = (*shown, self.width(), self.height(), theme.zoom())
         if told != self._told:
-            self._told = told
+            self._told, self._until = told, until
             self._measure()
             self.update()
 
@@ -160,8 +158,6 @@ class MemoryArea(Chart):
         if look != self._textured:
             self._textured = look
             self._textures = [patterns.texture(kind, height, width, ratio) for kind in KINDS]
-            edge = np.full((height, width), patterns.color("external", t).rgb(), np.uint32)
-            self._outlines = [None, None, None, edge]
         edges = self._edges
         at = self.span[0] + (np.arange(width) + 0.5) / width * (self.span[1] - self.span[0])
         places = np.searchsorted(edges, at, "right") - 1
@@ -170,7 +166,8 @@ class MemoryArea(Chart):
         scale = height / self.top
         heights = np.zeros((len(KINDS), width))
         heights[:, seen] = np.stack([self._means[kind] for kind in KINDS])[:, places] * scale
-        pixels = stacked(heights, self._textures, self._outlines, t.panel.rgb())
+        outlines = {KINDS.index("external"): patterns.color("external", t).rgb()}
+        pixels = textured(heights, self._textures, outlines, t.panel.rgb())
         if self.compared and len(seen):
             part, zoom = pixels[:, seen[0] : seen[-1] + 1], ratio * theme.zoom()
             draw_dashes(part, self._means[self.compared][places] * scale, t.text.rgb(), max(1, round(1.2 * zoom)), zoom)
@@ -218,10 +215,8 @@ class MemoryArea(Chart):
             face.say(painter, area.right(), baseline, words, t.secondary, before=1)
         high = pool if pool <= self.top else self.top
         roomy = high / self.top * area.height() > 2 * face.height + face.cap
-        up = [
-            (area.bottom() - value / self.top * area.height(), bytes_words(value) if value else "0")
-            for value in ((0.0, high / 2, high) if roomy else (0.0, high))
-        ]
+        values = (0.0, high / 2, high) if roomy else (0.0, high)
+        up = [(area.bottom() - v / self.top * area.height(), bytes_words(v) if v else "0") for v in values]
         axes.side(painter, face, up, area.left() - px(6), area.bottom())
         ticks = time_ticks(self.span[0] - self.origin, self.span[1] - self.origin, area.width() / px(88))
         across = [(self.x_at(time + self.origin), word) for time, word in ticks]
@@ -242,13 +237,10 @@ class MemoryArea(Chart):
         self.hovered.emit(None)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        match event.key():
-            case Qt.Key.Key_Home:
-                self.sought.emit(self.span[0])
-            case Qt.Key.Key_End:
-                self.sought.emit(math.inf)
-            case _:
-                super().keyPressEvent(event)
+        if event.key() in (Qt.Key.Key_Home, Qt.Key.Key_End):
+            self.sought.emit(self.span[0] if event.key() == Qt.Key.Key_Home else math.inf)
+        else:
+            super().keyPressEvent(event)
 
 
 def dash(color: QColor) -> QPen:

@@ -38,17 +38,13 @@ class DeviceBar(Painted):
     def pitch(self) -> int:
         return math.ceil(self.face.height) + theme.px(1)
 
-    def bars_height(self) -> int:
-        """Of the bars alone."""
-        lens = theme.px(13) if self.bill is not None and self.bill.total else 0
-        return lens + theme.px(12)
-
     def lines_needed(self, width: int) -> int:
         """How many lines the legend takes."""
         return len(self._flow(width))
 
     def height_of(self, lines: int) -> int:
-        return self.bars_height() + (theme.px(4) + lines * self.pitch if lines else 0)
+        bars = theme.px(12) + (theme.px(13) if self.bill is not None and self.bill.total else 0)
+        return bars + (theme.px(4) + lines * self.pitch if lines else 0)
 
     def sizeHint(self) -> QSize:
         return QSize(theme.px(280), self.height_of(2))
@@ -135,16 +131,10 @@ class DeviceBar(Painted):
             x += width
             if not item.count:
                 continue
-            if item.name == "KV pool":
-                self._pool(painter, part)
-                self._parts.append((part, self._tip(item.name, item.count)))
-            else:
-                self._part(painter, part, item.kind, self._tip(item.name, item.count))
-
-    def _pool(self, painter: QPainter, part: QRectF) -> None:
-        patterns.fill(painter, part, "free")
-        if self._moment is not None and self._moment.pool:
-            fill_kinds(painter, part, self._moment, KINDS, self._moment.pool, 1.0)
+            pool = item.name == "KV pool"
+            self._part(painter, part, "free" if pool else item.kind, self._tip(item.name, item.count))
+            if pool and self._moment is not None and self._moment.pool:
+                fill_kinds(painter, part, self._moment, KINDS, self._moment.pool, 1.0)
 
     def _part(self, painter: QPainter, box: QRectF, kind: str, tip: str) -> None:
         if kind == "own":

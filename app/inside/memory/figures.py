@@ -68,13 +68,12 @@ def fits_words(series: MemorySeries, moment: Moment | None) -> tuple[str, ...]:
     whole = f"{kv_capacity(blocks, size, context):,} × {context:,} tokens (context)" if context else ""
     if not mean:
         return (f"Fits {whole}",) if whole else ("",)
-    some = f"{kv_capacity(blocks, size, max(1, round(mean))):,} × {mean:,.0f}"
-    return (
-        f"Fits {some} tokens (mean so far) · {whole}" if whole else f"Fits {some} tokens (mean so far)",
-        f"Fits {some} tokens (mean) · {whole.replace(' tokens', '')}",
-        f"Fits {some} (mean) · {whole.replace(' tokens', '')}",
-        f"Fits {some} tokens (mean so far)",
-    )
+    some = f"Fits {kv_capacity(blocks, size, max(1, round(mean))):,} × {mean:,.0f}"
+    if not whole:
+        return (f"{some} tokens (mean so far)",)
+    brief = whole.replace(" tokens", "")
+    longer = (f"{some} tokens (mean so far) · {whole}", f"{some} tokens (mean) · {brief}", f"{some} (mean) · {brief}")
+    return (*longer, f"{some} tokens (mean so far)")
 
 
 class MemoryLedger(Painted):

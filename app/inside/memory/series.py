@@ -15,7 +15,6 @@ from app.inside.columns import Columns, Numbers
 from engine.trace import Array, BlockEvent, Ended, Header, Kind, KvShares, Record, Step, Submitted
 
 KINDS = ("used", "reserved", "internal", "external")
-_COMES, _GOES = (BlockEvent.TAKEN, BlockEvent.SHARED), (BlockEvent.LEFT, BlockEvent.KEPT, BlockEvent.FREED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +130,7 @@ class MemorySeries:
     def _submitted(self, record: Submitted) -> None:
         request, requests, branches = record.request, self._requests, self._branches
         reach = len(record.token_ids) + record.params.max_tokens
-        requests.extend(max(0, request + 1 - len(requests)), 0, 0)
+        requests.grow_to(request + 1, 0, 0)
         requests.base[request], requests.reach[request] = len(branches), min(reach, self.context or reach)
         branches.extend(record.params.n, 0, False)
 
@@ -145,11 +144,13 @@ class MemorySeries:
         self._kinds = (step.kv_used, step.kv_reserved, step.kv_internal, step.kv_external)
         if step.rows:
             self._rows(step)
-        for event, request in self._first_blocks(step):
+        if len(step.block):
             # who holds a slot owns the first block of its table
-            sign = 1 if event in _COMES else -1 if event in _GOES else 0
-            self._running += sign
-            self._to_limit += sign * int(self._requests.reach[request])
+            first = np.flatnonzero((step.block_place == 0) & (step.block_request >= 0))
+            event = step.block_event[first]
+            signs = np.where((event == BlockEvent.TAKEN) | (event == BlockEvent.SHARED), 1, -1)
+            self._running += int(signs.sum())
+            self._to_limit += int((signs * self._requests.reach[step.block_request[first]]).sum())
         over = (step.cached_blocks * self.block_size, self._running, self._done, self._done_tokens)
         self._after.append(step.ended, step.step, *self._kinds, *self._computed, *over)
 
@@ -162,13 +163,6 @@ class MemorySeries:
         self._sums = [so_far + amount * seconds for so_far, amount in zip(self._sums, amounts)]
         self._integrals.append(*self._sums)
         self._ended = until
-
-    def _first_blocks(self, step: Step) -> list[tuple[int, int]]:
-        """The events of first blocks that have an owner, in order: (event, request)."""
-        if not len(step.block):
-            return []
-        first = np.flatnonzero((step.block_place == 0) & (step.block_request >= 0))
-        return list(zip(step.block_event[first].tolist(), step.block_request[first].tolist()))
 
     def _rows(self, step: Step) -> None:
         computed, over = self._branches.computed, self._branches.over

@@ -21,7 +21,7 @@ from app.inside.roofline.points import (
 )
 from app.inside.roofline.words import FORMULAS, amount, detail, headline, percent, point_words, rate_words
 from app.plot import axes
-from app.plot.inked import inked
+from app.plot.inked import inked, mixed
 from app.plot.scales import decade_ticks
 from app.ui import theme
 from app.ui.font_face import Face
@@ -144,9 +144,8 @@ class RooflinePlot(Chart):
         if self._raster is None or grown or self._raster[0] != (frame, theme.current().name, ratio):
             color = theme.current().secondary
             alpha = np.log1p(counts) / max(1.0, np.log1p(counts.max())) * 0.4
-            pixels = np.zeros((*counts.T.shape, 4), np.uint8)
-            for channel, value in enumerate((color.blue(), color.green(), color.red(), 255)):
-                pixels[..., channel] = (alpha * value).T[::-1]
+            channels = (color.blue(), color.green(), color.red(), 255)
+            pixels = np.ascontiguousarray((alpha.T[::-1, :, None] * channels).astype(np.uint8))
             height, width = pixels.shape[:2]
             image = QImage(pixels.data, width, height, 4 * width, QImage.Format.Format_ARGB32_Premultiplied)
             left, right = ((v - X_DECADES[0]) * FINENESS for v in (frame.left, frame.right))
@@ -180,7 +179,7 @@ class RooflinePlot(Chart):
     def _marks(self, painter: QPainter, kind: int, xs: Array, ys: Array, strength: float, size: float) -> None:
         """Decode: a disc. Prefill: an open square. Mixed: a ring."""
         t = theme.current()
-        color = theme.over(theme.faded(theme.oklch(t.lightness, t.chroma, HUES[kind]), strength), t.panel)
+        color = mixed(theme.oklch(t.lightness, t.chroma, HUES[kind]), strength)
         cap = Qt.PenCapStyle.SquareCap if kind == PREFILL else Qt.PenCapStyle.RoundCap
         dots = QPolygonF([QPointF(x, y) for x, y in zip(xs.tolist(), ys.tolist())])
         full = size if kind == PREFILL else size + 1
@@ -194,21 +193,20 @@ class RooflinePlot(Chart):
         roof, t, px, tiny, area = self.points.roof, theme.current(), theme.px, self.tiny, frame.area
         if roof is None:
             return
-        point = self.point
-        size = point.bytes if point is not None else roof.working_sets[-1]
+        size = self.point.bytes if self.point is not None else roof.working_sets[-1]
         bandwidth = roof.bandwidth_at(size)
         ridge = roof.operations / bandwidth
         corner = QPointF(float(frame.x(ridge)), float(frame.y(roof.operations)))
         start = max(10**frame.left, 10**frame.low / bandwidth)
         foot = QPointF(float(frame.x(start)), float(frame.y(start * bandwidth)))
-        slope, room = QLineF(foot, corner), area.width()
+        slope = QLineF(foot, corner)
         with inked(painter, t.panel, QPen(t.text, max(1.0, theme.zoom() * 1.25))):
             painter.drawLine(slope)
             painter.drawLine(QLineF(corner, QPointF(area.right(), corner.y())))
             painter.drawEllipse(corner, px(3), px(3))
         rate = rate_words(roof.operations)
         wordings = (f"{rate} matrix products, measured at load", f"{rate} measured at load", rate)
-        word = next((word for word in wordings if tiny.width(word) <= room), rate)
+        word = next((word for word in wordings if tiny.width(word) <= area.width()), rate)
         x = max(area.left(), area.right() - tiny.width(word))
         tiny.say(painter, x, corner.y() - px(5) - tiny.descent, word, t.secondary)
         for more in (f" copied at {bytes_words(size)}, measured at load", ", measured at load", ""):
@@ -225,8 +223,7 @@ class RooflinePlot(Chart):
             tiny.say(painter, corner.x() + px(8), corner.y() + px(5) + tiny.ascent, word, t.secondary)
 
     def _cursor(self, painter: QPainter, frame: Frame) -> None:
-        t, px, tiny = theme.current(), theme.px, self.tiny
-        point = self.point
+        t, px, tiny, point = theme.current(), theme.px, self.tiny, self.point
         if point is None:
             return
         x, y = float(frame.x(point.intensity)), float(frame.y(point.achieved))

@@ -36,7 +36,7 @@ def step_facts(story: StepStory) -> Facts:
     times, header = story.times, story.header
     facts = [_row(story.row(at)) for at in range(len(story))]
     facts.append(_fact("time", "step", seconds=times.duration, note="from its launch to its end"))
-    facts += [_fact("time", part.name, seconds=part.seconds) for part in times.parts]
+    facts += [_fact("time", name, seconds=seconds) for name, seconds in times.parts.items()]
     facts.append(_fact("time", "record", seconds=times.record, note="after the step's end"))
     facts.append(_fact("time", "forward: matrix products", seconds=times.matrices, note=times.origin))
     facts.append(_fact("time", "forward: attention", seconds=times.attention, note=times.origin))

@@ -81,10 +81,8 @@ class StepFigure:
             pitch = (area.height() - foot) / fit
             order = np.argsort(-story.times.rows.operations, kind="stable")
             own, rest = sorted(order[:fit].tolist()), sorted(order[fit:].tolist())
-        y = area.top()
-        for row in own:
-            self._lanes.append(Lane((row,), QRectF(area.left(), y, area.width(), pitch)))
-            y += pitch
+        for i, row in enumerate(own):
+            self._lanes.append(Lane((row,), QRectF(area.left(), area.top() + i * pitch, area.width(), pitch)))
         if rest:
             high = theme.px(LABELLED)
             self._lanes.append(Lane(tuple(rest), QRectF(area.left(), area.bottom() - high, area.width(), high)))
@@ -119,10 +117,7 @@ class StepFigure:
             self.tiny.say(painter, x, y + (line if self._two_lines else 0), words, theme.current().secondary)
         self._draw_block(painter, selected)
         for lane in self._lanes:
-            if len(lane.rows) == 1:
-                self._draw_lane(painter, lane, selected)
-            else:
-                self._draw_rest(painter, lane, selected)
+            (self._draw_lane if len(lane.rows) == 1 else self._draw_rest)(painter, lane, selected)
 
     def _lens(self, painter: QPainter, segment: QRectF, head: QRectF) -> None:
         """From a part of the bar to what it is made of."""
@@ -150,13 +145,10 @@ class StepFigure:
             top, bottom = round(edges[row]), round(edges[row + 1])
             stripe = QRectF(box.left(), top, box.width(), max(1, bottom - top))
             color = request_color(facts.request, selected)
-            own = stripe
-            if facts.padding:
-                wide = box.width() * facts.padding / (facts.padding + facts.count)
-                paint_mark(painter, QRectF(stripe.left(), top, wide, stripe.height()), color, Mark.GREY)
-                own = QRectF(stripe.left() + wide, top, stripe.width() - wide, stripe.height())
+            wide = box.width() * facts.padding / (facts.padding + facts.count)
+            paint_mark(painter, QRectF(stripe.left(), top, wide, stripe.height()), color, Mark.GREY)
             mark = mark_of(facts)
-            paint_mark(painter, own, color, Mark.SOLID if mark is Mark.CROSS else mark)
+            paint_mark(painter, stripe.adjusted(wide, 0, 0, 0), color, Mark.SOLID if mark is Mark.CROSS else mark)
             if bottom - top >= 4 and row:
                 painter.fillRect(QRectF(stripe.left(), top, stripe.width(), 1), theme.faded(t.panel, 0.6))
         self._plate(painter, box)
@@ -254,10 +246,9 @@ class StepFigure:
         for lane in self._lanes:
             if lane.box.contains(at):
                 return self._lane_tip(lane)
-        for head, tip in zip(self._heads, self._head_tips()):
-            if QRectF(head.left(), head.top(), head.width(), self._block.top() - head.top()).contains(at):
-                return tip
-        return ""
+        high = self._block.top() - self._heads[0].top()
+        tips = zip(self._heads, self._head_tips())
+        return next((tip for head, tip in tips if head.adjusted(0, 0, 0, high).contains(at)), "")
 
     def _head_tips(self) -> tuple[str, str]:
         times = self._story.times

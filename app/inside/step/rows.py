@@ -71,6 +71,9 @@ COLUMNS = (
 )
 
 
+Places = list[tuple[RowColumn, float, float]]  # columns with their left and right edges
+
+
 class StepRows(Painted):
     """`high` says how much height it wants; the head of the columns stays at the top of what is visible."""
 
@@ -85,7 +88,6 @@ class StepRows(Painted):
         self._story: StepStory | None = None
         self._selected = -1
         self._at = -1  # the row of the selection
-        self._places: list[tuple[RowColumn, float, float]] = []
 
     @property
     def row_high(self) -> int:
@@ -99,7 +101,7 @@ class StepRows(Painted):
 
     def show_story(self, story: StepStory | None, selected: int) -> None:
         """Another step, or another selection."""
-        self._story, self._selected, self._places = story, selected, []
+        self._story, self._selected = story, selected
         mine = story.rows_of(selected) if story is not None and selected >= 0 else []
         if self._at not in mine:
             self._at = mine[0] if mine else -1
@@ -108,24 +110,16 @@ class StepRows(Painted):
             self.setAccessibleDescription(said)
         self.update()
 
-    def resizeEvent(self, event: object) -> None:
-        self._places = []
-
     # -- columns --------------------------------------------------------------------------------------------------
 
-    def columns(self) -> list[tuple[RowColumn, float, float]]:
+    def columns(self) -> Places:
         """The columns that fit, in order, with their left and right edges; the token takes what is left."""
-        if not self._places and self._story is not None:
-            self._places = self._fit()
-        return self._places
-
-    def _fit(self) -> list[tuple[RowColumn, float, float]]:
-        gap, room = theme.px(14), self.width() - 2 * theme.px(EDGE)
-        assert self._story is not None
-        known = [c for c in COLUMNS if c.name != "padding" or self._story.times.rows.rectangle]
-        wide = {c.name: self._wide(c) for c in known}
+        gap, room, story = theme.px(14), self.width() - 2 * theme.px(EDGE), self._story
+        assert story is not None
+        known = [c for c in COLUMNS if c.name != "padding" or story.times.rows.rectangle]
+        wide = {c.name: self._wide(c, story) for c in known}
         kept: list[RowColumn] = []
-        wasted = bool(self._story.step.wasted.any())
+        wasted = bool(story.step.wasted.any())
         for column in sorted(known, key=lambda c: 2.5 if wasted and c.name == "wasted" else c.rank):
             if not column.rank or sum(wide[c.name] + gap for c in kept) + wide[column.name] <= room:
                 kept.append(column)
@@ -138,11 +132,10 @@ class StepRows(Painted):
                 x = right + gap
         return places
 
-    def _wide(self, column: RowColumn) -> float:
+    def _wide(self, column: RowColumn, story: StepStory) -> float:
         face = self.mono if column.name == "out" else self.plain
         extra = {"request": theme.px(14), "kind": theme.px(MARK[0] + 6), "out": theme.px(44)}.get(column.name, 0)
-        assert self._story is not None
-        return max(face.width(column.widest(self._story)) + extra, self.tiny.width(column.title))
+        return max(face.width(column.widest(story)) + extra, self.tiny.width(column.title))
 
     # -- drawing --------------------------------------------------------------------------------------------------
 
@@ -155,22 +148,23 @@ class StepRows(Painted):
         if story is None or not len(story):
             return
         high, top = self.row_high, self._top()
+        columns = self.columns()
         first, last = max(0, dirty.top() // high - 1), min(len(story), dirty.bottom() // high + 1)
         for at in range(first, last):
             if (at + 2) * high > top + high:
-                self._draw_row(painter, story.row(at), at, (at + 1) * high)
-        self._draw_head(painter, top)
+                self._draw_row(painter, columns, story.row(at), at, (at + 1) * high)
+        self._draw_head(painter, columns, top)
 
-    def _draw_head(self, painter: QPainter, top: int) -> None:
+    def _draw_head(self, painter: QPainter, columns: Places, top: int) -> None:
         t, high = theme.current(), self.row_high
         painter.fillRect(QRect(0, top, self.width(), high), t.panel)
         painter.fillRect(QRect(0, top + high - 1, self.width(), 1), t.hairline)
         baseline = top + high / 2 + self.tiny.middle
-        for column, left, right in self.columns():
+        for column, left, right in columns:
             end = column.right
             self.tiny.say(painter, right if end else left, baseline, column.title, t.secondary, before=float(end))
 
-    def _draw_row(self, painter: QPainter, row: StepRow, at: int, top: int) -> None:
+    def _draw_row(self, painter: QPainter, columns: Places, row: StepRow, at: int, top: int) -> None:
         t, high, px = theme.current(), self.row_high, theme.px
         if row.request == self._selected:
             painter.fillRect(QRect(0, top, self.width(), high), t.hover)
@@ -180,7 +174,7 @@ class StepRows(Painted):
                 painter.drawRect(QRectF(0.5, top + 0.5, self.width() - 1, high - 1))
         middle = top + high / 2
         baseline = middle + self.plain.middle
-        for column, left, right in self.columns():
+        for column, left, right in columns:
             match column.name:
                 case "request":
                     draw_dot(painter, row.request, self._selected, left, middle)

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from app.inside.columns import whole
 from app.inside.step.block_accounts import Account, accounts
 from app.inside.step.history import StepHistory, preempted_samples
 from app.inside.step.refusals import RefusalWords, refusals
@@ -45,8 +46,7 @@ class StepRow:
         self.name = story.name(self.request, self.branch)
         self.kind = Kind(int(step.kind[at]))
         self.first, self.count, self.wasted = int(step.first[at]), int(step.count[at]), int(step.wasted[at])
-        self.reused = int(step.reused[at]) if len(step.reused) else 0
-        self.padding = int(step.padding[at]) if len(step.padding) else 0
+        self.reused, self.padding = (int(whole(c, step.rows)[at]) for c in (step.reused, step.padding))
         self.chunk = story.history.chunk(story.place, self.request, self.branch)
         begin, end = np.searchsorted(step.token_row, (at, at + 1)).tolist()
         self.tokens = tuple(step.token[begin:end].tolist())

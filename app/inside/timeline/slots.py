@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QPainter, QResizeEvent
-from PySide6.QtWidgets import QSizePolicy, QWidget
+from PySide6.QtWidgets import QSizePolicy
 
 from app.inside.timeline.axis import Axis
 from app.inside.timeline.raster import raster
@@ -40,8 +40,8 @@ class Timeline(TimelineSpan):
     face = Face(11)
     empty = Face(13)
 
-    def __init__(self, parent: QWidget | None = None, step_reader: Callable[[int], Step] | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, step_reader: Callable[[int], Step] | None = None) -> None:
+        super().__init__()
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.cells.step_reader = step_reader
@@ -179,8 +179,8 @@ class Timeline(TimelineSpan):
             self._colors.append(parts_of(theme.request_color(request)))
         self._paint.learn(np.array(self._colors, np.float32).reshape(-1, 3), self._selected)
 
-    def _draw(self) -> None:
-        """Makes the picture of the bars."""
+    def _draw(self) -> PixelImage:
+        """The picture of the bars."""
         area, bars, ratio = self.area(), self._bars(), self._ratio()
         columns = max(1, round(area.width() * ratio))
         rows = math.ceil(self.slots / self._slots_a_row())
@@ -207,7 +207,7 @@ class Timeline(TimelineSpan):
             else:
                 self._pixels = pixels.copy()  # the next picture takes its memory
         assert self._pixels is not None
-        self._picture = PixelImage(self._pixels, ratio)
+        return PixelImage(self._pixels, ratio)
 
     def _until(self) -> float:
         """What happened later is not drawn."""
@@ -246,9 +246,8 @@ class Timeline(TimelineSpan):
 
     def _paint_rows(self, painter: QPainter) -> None:
         if self._picture is None:
-            self._draw()
-        if self._picture is not None:
-            painter.drawImage(QPointF(self.area().topLeft()), self._picture)
+            self._picture = self._draw()
+        painter.drawImage(QPointF(self.area().topLeft()), self._picture)
 
     def _paint_cursor(self, painter: QPainter, x: float, top: int, height: int) -> None:
         area = self.area()

@@ -7,7 +7,7 @@ that their cost does not grow with the steps in sight.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -49,9 +49,6 @@ class Row:
     def computed(self) -> int:
         """All that the model was given, pad tokens among them."""
         return sum(self.tokens.values())
-
-
-_OF_ROW = ("step", "started", "ended", "prefill_rows", "decode_rows", "held_rows", "waiting", "graph", "measured")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +131,8 @@ class TimelineSteps(Columns):
         """The step of a place. Raises IndexError where there is none."""
         known, here = self.numbers_at(place), np.array((place,))
         seconds = {name: float(self._length(name, here)[0]) for name in (*PHASES, "attention")}
-        of_row = {name: known[name] for name in _OF_ROW}
         tokens = {name: known[name] for name in TOKENS}
+        of_row = {field.name: known[field.name] for field in fields(Row) if field.name in known}
         return Row(**of_row, tokens=tokens, attention=seconds.pop("attention"), seconds=seconds)
 
     def waiting_at(self, values: Array, axis: Axis) -> Array:
@@ -215,16 +212,15 @@ class TimelineSteps(Columns):
     def device(self, times: Array) -> Array:
         """Seconds before each of these moments in which a device computed: by its own clock, up to where the host had
         the tokens. Without such a clock it may have computed from a forward pass's launch on, and no longer."""
-        begins, spent = self.computing, self._spent.device
-        if not len(begins):
-            return np.zeros(len(times))
-        place = np.maximum(np.searchsorted(begins, times, "right") - 1, 0)
-        return np.asarray(spent[place] + np.clip(times - begins[place], 0.0, spent[place + 1] - spent[place]))
+        return self._spent_until("device", times)
 
     def _spent_until(self, name: str, times: Array) -> Array:
         of = "forward" if name == "attention" else name
         spent, whole = getattr(self._spent, name), getattr(self._spent, of)
-        if name in TAIL:
+        before: tuple[str, ...] = ()
+        if name == "device":
+            starts = self.computing
+        elif name in TAIL:
             starts, before = self.waits, TAIL[: TAIL.index(name)]
         else:
             starts, before = self.started, LAUNCH[: LAUNCH.index(of)]

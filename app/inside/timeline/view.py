@@ -8,7 +8,6 @@ import math
 import numpy as np
 from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Signal
 from PySide6.QtGui import QPainter
-from PySide6.QtWidgets import QWidget
 
 from app.inside.timeline.axis import Axis, places_of
 from app.inside.timeline.layout import Bands, Part, Parts, parts_for
@@ -40,8 +39,8 @@ class TimelineView(Timeline):
 
     focus_ring = 0
 
-    def __init__(self, steps: TimelineSteps, marks: TimelineMarks, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, steps: TimelineSteps, marks: TimelineMarks) -> None:
+        super().__init__()
         self.setObjectName("timeline_view")
         self.steps, self.marks = steps, marks
         self.device = False  # whether there is a lane for one
@@ -217,8 +216,7 @@ class TimelineView(Timeline):
             return
         paint, area, bands = self._paints(), self.area(), self.bands()
         if not self._seen:
-            self._seen = True
-            columns = max(1, round(area.width() * self._ratio()))
+            self._seen, columns = True, max(1, round(area.width() * self._ratio()))
             paint.see(self.steps, self.range(), self.axis, columns, bands, self.budget)
         self._paint_rows(painter)
         self._paint_slots(painter, area)
@@ -232,14 +230,16 @@ class TimelineView(Timeline):
         if bands.queue.height:
             marks = self.marks.marks(*self._span())
             queued = marks.where(marks.queued)
-            paint.queue(painter, area, bands.queue, self._waiting(), queued, self._xs(queued.time), self._selected)
+            begin, end = self.range()
+            middles = begin + (np.arange(area.width()) + 0.5) / area.width() * (end - begin)
+            waiting = self.steps.waiting_at(middles, self.axis)
+            paint.queue(painter, area, bands.queue, waiting, queued, self._xs(queued.time), self._selected)
         bottom = bands.ticks.top
         if self._cursor is not None:
-            x = self.x_at(self._cursor)
-            pale = theme.faded(theme.current().panel, PALE)
+            x, right = self.x_at(self._cursor), area.right() + theme.px(5)
             left = max(x + 1, area.left())
-            if left < area.right() + theme.px(5):
-                painter.fillRect(QRectF(left, 0, area.right() + theme.px(5) - left, bottom), pale)
+            pale = theme.faded(theme.current().panel, PALE)
+            painter.fillRect(QRectF(left, 0, max(0.0, right - left), bottom), pale)
             self._paint_cursor(painter, x, 0, bottom + theme.px(3))
         self._paint_ticks(painter, area, bottom)
         self._paint_foot(painter, paint, bands)
@@ -251,15 +251,12 @@ class TimelineView(Timeline):
         def middles(slot: Array) -> Array:
             return np.asarray(area.top() + (slot // self._slots_a_row()) * pitch + (bars.top + bars.bar / 2) / ratio)
 
-        begin, end = self._span()
-        stalls = self.marks.stalls(begin, end)
-        if len(stalls):
-            left, right = self._xs(stalls.shown), self._xs(stalls.end)
-            draw_stalls(painter, self.face, stalls, left, right, middles(stalls.slot), bar, self._selected)
-        marks = self.marks.marks(begin, end)
+        stalls = self.marks.stalls(*self._span())
+        left, right = self._xs(stalls.shown), self._xs(stalls.end)
+        draw_stalls(painter, self.face, stalls, left, right, middles(stalls.slot), bar, self._selected)
+        marks = self.marks.marks(*self._span())
         marks = marks.where(~marks.queued)
-        if len(marks):
-            paint.marks(painter, marks, self._xs(marks.time), middles(marks.slot), bar, self._selected)
+        paint.marks(painter, marks, self._xs(marks.time), middles(marks.slot), bar, self._selected)
 
     def _paint_foot(self, painter: QPainter, paint: TimelinePaint, bands: Bands) -> None:
         if bands.legend.height:
@@ -280,18 +277,10 @@ class TimelineView(Timeline):
 
     def _xs(self, times: Array) -> Array:
         """Where moments are, from left to right."""
-        begin, end = self.range()
-        area = self.area()
-        values = times
+        (begin, end), area = self.range(), self.area()
         if self.axis is Axis.STEPS:
-            values = places_of(self.cells.step_begins, self.cells.step_ends, times)
-        return np.asarray(area.left() + (values - begin) / (end - begin) * area.width())
-
-    def _waiting(self) -> Array:
-        """How many waited after the last step before each pixel."""
-        width = self.area().width()
-        begin, end = self.range()
-        return self.steps.waiting_at(begin + (np.arange(width) + 0.5) / width * (end - begin), self.axis)
+            times = places_of(self.cells.step_begins, self.cells.step_ends, times)
+        return np.asarray(area.left() + (times - begin) / (end - begin) * area.width())
 
     def _named_segments(self) -> list[tuple[str, float, float]]:
         first, last = self.steps.in_sight(*self.moments())

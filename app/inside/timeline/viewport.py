@@ -6,7 +6,6 @@ from abc import abstractmethod
 
 from PySide6.QtCore import QPointF, QRect, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QWheelEvent
-from PySide6.QtWidgets import QWidget
 
 from app.inside.timeline.axis import Axis, places_of, times_of
 from app.inside.timeline.runs import TimelineCells
@@ -26,8 +25,8 @@ class TimelineSpan(Painted):
 
     range_changed = Signal(float, float)  # as the person chose it; `set_range` does not emit
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__("timeline", "Timeline", focus=True, parent=parent)
+    def __init__(self) -> None:
+        super().__init__("timeline", "Timeline", focus=True)
         self.setMouseTracking(True)
         self.cells = TimelineCells()
         self.axis = Axis.TIME
