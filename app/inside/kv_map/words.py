@@ -83,9 +83,8 @@ def block_words(state: KvState, block: int, seconds: Seconds, content: str) -> s
     filled, place, references = int(state.filled[block]), int(state.place[block]), int(state.references[block])
     first = place * state.size
     if references:
-        words = [f"Block {block:,} belongs to {owners_words(state, block)}{when}"]
-        if references > 1:
-            words[0] += f": {references} references, one copy"
+        shared = f": {references} references, one copy" if references > 1 else ""
+        words = [f"Block {block:,} belongs to {owners_words(state, block)}{when}{shared}"]
     else:
         writer = int(state.writer[block])
         words = [f"Block {block:,} is nobody's{when} and keeps the prefix of #{writer} until room is needed"]

@@ -176,9 +176,9 @@ class MemoryLedger(Painted):
             self._text(painter, face, color, right - face.width(words), y, words)
             right -= width
         name, left = kind, box + px(12)
-        if kind == "free" and moment.cached:
-            cached = f"free, {bytes_words(moment.cached * size)} cached"
-            name = cached if face.width(cached) <= right - left else kind
+        cached = f"free, {bytes_words(moment.cached * size)} cached"
+        if kind == "free" and moment.cached and face.width(cached) <= right - left:
+            name = cached
         self._text(painter, face, t.text if color == t.text else t.secondary, left, y, face.cut(name, right - left))
 
     def _compare(self, painter: QPainter, lines: list[Line], moment: Moment, y: float, captioned: float) -> None:

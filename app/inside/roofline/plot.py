@@ -91,15 +91,15 @@ class RooflinePlot(Chart):
     def _words(self, painter: QPainter) -> float:
         """The verdict, wrapped; returns where it ends."""
         t, y, point = theme.current(), float(theme.px(2)), self.point
-        title, more = (headline(point), detail(point)) if point is not None else ("Before the first step", "")
-        flags = int(Qt.TextFlag.TextWordWrap)
-        for face, color, text in ((self.head, t.text, title), (self.small, t.secondary, more)):
-            if text:
-                room = QRectF(0, y, self.width(), 10_000)
-                painter.setFont(face.font)
-                painter.setPen(color)
-                painter.drawText(room, flags, text)
-                y += face.metrics.boundingRect(room, flags, text).height() + theme.px(2)
+        lines = [(self.head, t.text, headline(point) if point is not None else "Before the first step")]
+        if point is not None:
+            lines.append((self.small, t.secondary, detail(point)))
+        for face, color, text in lines:
+            room, flags = QRectF(0, y, self.width(), 10_000), int(Qt.TextFlag.TextWordWrap)
+            painter.setFont(face.font)
+            painter.setPen(color)
+            painter.drawText(room, flags, text)
+            y += face.metrics.boundingRect(room, flags, text).height() + theme.px(2)
         return y + theme.px(6)
 
     def _axes(self, painter: QPainter, frame: Frame) -> None:
