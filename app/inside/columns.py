@@ -22,7 +22,8 @@ class Numbers:
         owner.names = (*owner.names, name)
 
     def __get__(self, table: Columns, owner: type[Columns]) -> Array:
-        return table.settled()[self._name].values
+        columns = table.settled() if table._new else table._columns
+        return columns[self._name].values
 
 
 class Columns:
@@ -59,11 +60,6 @@ class Columns:
     def grow_to(self, length: int, *values: float) -> None:
         """So many rows at least; those that are missing are all like this."""
         self.extend(max(0, length - len(self)), *values)
-
-    def amend(self, **values: float) -> None:
-        """Other numbers in the last row, if there is one."""
-        for name, value in values.items():
-            self.settled()[name].values[-1:] = value
 
     def where(self, which: Array | slice) -> Self:
         """These rows alone; they do not grow."""

@@ -145,6 +145,7 @@ class MemoryBill(InsightPanel):
 
     def draw(self) -> None:
         series, scope = self.series, self.scope
+        series.settle()
         moment, header = self.moment(), series.header
         cursor = None if scope.following else scope.moment
         compared = "to_limit" if series.paged else "paged"
@@ -177,7 +178,7 @@ class MemoryBill(InsightPanel):
         places, size = slice(first, last + 1, every), series.token_bytes
         told = {name: series.values(name)[places] for name in (*KINDS, "to_limit", "to_context", "paged", "running")}
         told["free"] = np.asarray(series.pool - np.sum([told[kind] for kind in KINDS], axis=0, dtype=np.int64))
-        times = (series.values("time")[places] - self.scope.origin).tolist()
+        times = (series.ended.values[places] - self.scope.origin).tolist()
         tokens = [told[kind].tolist() for kind in FREE]
         held_bytes = [(told[kind].astype(np.int64) * size).tolist() for kind in FREE]
         computed: list[list[Cell]] = [
@@ -198,7 +199,7 @@ class MemoryBill(InsightPanel):
     @property
     def last(self) -> float:
         """When the last step ended that is known here."""
-        return float(self.series.values("time")[-1]) if self.series.count else self.scope.origin
+        return float(self.series.ended.values[-1]) if self.series.ended.count else self.scope.origin
 
     def _time(self) -> float:
         """The moment that the numbers are of."""
@@ -210,6 +211,7 @@ class MemoryBill(InsightPanel):
 
     def span(self) -> tuple[float, float]:
         """The seconds in sight: everything, or a minute: the last one, or one with the cursor in it."""
+        self.series.settle()
         origin, last = self.scope.origin, self.last
         ran = last - origin
         if self.whole or ran <= MINUTE:

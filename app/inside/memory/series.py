@@ -11,10 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.inside.columns import Columns, Numbers
-from engine.trace import Array, BlockEvent, Ended, Header, Kind, KvShares, Record, Step, Submitted
+from engine.trace import Array, BlockEvent, Column, Ended, Header, Kind, KvShares, Record, Step, Submitted
 
 KINDS = ("used", "reserved", "internal", "external")
+DRAWN = (*KINDS, "to_limit", "to_context", "paged")
+LARGE = ("to_limit", "to_context", "paged", "done_tokens")
+FIELDS = (*DRAWN, "cached", "running", "done", "done_tokens", "step")
+PENDING = 4096  # steps that wait to become columns, at most
+_COMES, _GOES = (BlockEvent.TAKEN, BlockEvent.SHARED), (BlockEvent.LEFT, BlockEvent.KEPT, BlockEvent.FREED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,36 +63,6 @@ class Moment:
         return KvShares(*(getattr(self, kind) / total for kind in KINDS)) if total else None
 
 
-class _After(Columns):
-    """The pool after each step, as a `Moment` tells it."""
-
-    time, step = Numbers(np.float64), Numbers(np.int64)
-    used, reserved, internal, external = (Numbers(np.int32) for _ in KINDS)
-    to_limit, to_context, paged = (Numbers(np.int64) for _ in range(3))
-    cached, running, done, done_tokens = Numbers(np.int32), Numbers(np.int32), Numbers(np.int32), Numbers(np.int64)
-
-
-class _Integrals(Columns):
-    """Over time, up to each step's end: tokens, the kinds' shares of their sum, and seconds in which it was not 0."""
-
-    used, reserved, internal, external = (Numbers(np.float64) for _ in KINDS)
-    to_limit, to_context, paged = (Numbers(np.float64) for _ in range(3))
-    used_share, reserved_share, internal_share, external_share = (Numbers(np.float64) for _ in KINDS)
-    seconds = Numbers(np.float64)
-
-
-class _Requests(Columns):
-    """By request: where its branches begin, and the tokens of a strip for its prompt + max_tokens."""
-
-    base, reach = Numbers(np.int64), Numbers(np.int64)
-
-
-class _Branches(Columns):
-    """How many tokens of each are computed, and whether it gets no more."""
-
-    computed, over = Numbers(np.int64), Numbers(np.bool_)
-
-
 class MemorySeries:
     """Every series of one trace. A step's values last until the next step's end, as in the measures."""
 
@@ -97,11 +71,15 @@ class MemorySeries:
         self.block_size, self.context, self.token_bytes = 1, 0, 0
         self.pool = 0  # tokens
         self.paged = self.keeps = True  # whether K and V lie in blocks, whether they are kept at all
-        self._after, self._integrals = _After(), _Integrals()
-        self._sums = [0.0] * len(_Integrals.names)
-        self._ended: float | None = None  # the last step
-        self._kinds: tuple[int, ...] = (0,) * len(KINDS)  # after it
-        self._requests, self._branches = _Requests(), _Branches()
+        self.ended = Column(np.float64)
+        self._values = {name: Column(np.int64 if name in LARGE else np.int32) for name in FIELDS}
+        self._integrals = {name: Column(np.float64) for name in (*DRAWN, *(f"{kind} share" for kind in KINDS), "time")}
+        # newest steps, before they are columns: no objects that a garbage collector would have to look at
+        self._table, self._times, self._pending = np.zeros((PENDING, len(FIELDS)), np.int64), np.zeros(PENDING), 0
+        self._base = np.zeros(256, np.int64)  # by request: where its branches begin in the arrays below
+        self._reach = np.zeros(256, np.int64)  # by request: tokens of a strip for its prompt + max_tokens
+        self._branches = 0
+        self._computed, self._over = np.zeros(256, np.int64), np.zeros(256, bool)
         self._running = self._to_limit = self._paged_blocks = self._done = self._done_tokens = 0
 
     # -- what is told ---------------------------------------------------------------------------------------------
@@ -115,7 +93,7 @@ class MemorySeries:
                 case Submitted():
                     self._submitted(record)
                 case Ended():
-                    self._end(record)
+                    self._ended(record)
                 case Header():
                     self._begin(record)
                 case _:
@@ -128,125 +106,168 @@ class MemorySeries:
         self.paged, self.keeps = config.paged, config.mode != "recompute"
 
     def _submitted(self, record: Submitted) -> None:
-        request, requests, branches = record.request, self._requests, self._branches
+        request, samples = record.request, record.params.n
+        if request >= len(self._base):
+            more = max(request + 1, 2 * len(self._base)) - len(self._base)
+            self._base, self._reach = (np.append(a, np.zeros(more, np.int64)) for a in (self._base, self._reach))
+        if self._branches + samples > len(self._computed):
+            more = self._branches + samples + len(self._computed)
+            self._computed = np.append(self._computed, np.zeros(more, np.int64))
+            self._over = np.append(self._over, np.zeros(more, bool))
         reach = len(record.token_ids) + record.params.max_tokens
-        requests.grow_to(request + 1, 0, 0)
-        requests.base[request], requests.reach[request] = len(branches), min(reach, self.context or reach)
-        branches.extend(record.params.n, 0, False)
-
-    @property
-    def _computed(self) -> tuple[int, int, int]:
-        """What contiguous strips and paging would hold: `to_limit`, `to_context`, `paged`."""
-        return self._to_limit, self._running * self.context, self._paged_blocks * self.block_size
+        self._base[request], self._reach[request] = self._branches, min(reach, self.context or reach)
+        self._branches += samples
 
     def _step(self, step: Step) -> None:
-        self._integrate(step.ended)
-        self._kinds = (step.kv_used, step.kv_reserved, step.kv_internal, step.kv_external)
         if step.rows:
             self._rows(step)
-        if len(step.block):
+        for event, request in self._first_blocks(step):
             # who holds a slot owns the first block of its table
-            first = np.flatnonzero((step.block_place == 0) & (step.block_request >= 0))
-            event = step.block_event[first]
-            signs = np.where((event == BlockEvent.TAKEN) | (event == BlockEvent.SHARED), 1, -1)
-            self._running += int(signs.sum())
-            self._to_limit += int((signs * self._requests.reach[step.block_request[first]]).sum())
-        over = (step.cached_blocks * self.block_size, self._running, self._done, self._done_tokens)
-        self._after.append(step.ended, step.step, *self._kinds, *self._computed, *over)
+            sign = 1 if event in _COMES else -1 if event in _GOES else 0
+            self._running += sign
+            self._to_limit += sign * int(self._reach[request])
+        size = self.block_size
+        if self._pending == PENDING:
+            self.settle()
+        kinds = (step.kv_used, step.kv_reserved, step.kv_internal, step.kv_external)
+        computed = (self._to_limit, self._running * self.context, self._paged_blocks * size)
+        over = (step.cached_blocks * size, self._running, self._done, self._done_tokens)
+        self._table[self._pending] = (*kinds, *computed, *over, step.step)
+        self._times[self._pending] = step.ended
+        self._pending += 1
 
-    def _integrate(self, until: float) -> None:
-        """The state after the last step lasted until then."""
-        seconds = 0.0 if self._ended is None else until - self._ended
-        total = sum(self._kinds)
-        shares = [kind / total for kind in self._kinds] if total else self._kinds
-        amounts = (*self._kinds, *self._computed, *shares, total > 0)
-        self._sums = [so_far + amount * seconds for so_far, amount in zip(self._sums, amounts)]
-        self._integrals.append(*self._sums)
-        self._ended = until
+    def _first_blocks(self, step: Step) -> list[tuple[int, int]]:
+        """The events of first blocks that have an owner, in order: (event, request)."""
+        if not len(step.block):
+            return []
+        first = np.flatnonzero((step.block_place == 0) & (step.block_request >= 0))
+        return list(zip(step.block_event[first].tolist(), step.block_request[first].tolist()))
 
     def _rows(self, step: Step) -> None:
-        computed, over = self._branches.computed, self._branches.over
-        index = self._requests.base[step.request] + step.branch
+        index = self._base[step.request] + step.branch
         reached = step.first.astype(np.int64) + step.count
         if self.paged:
-            computed[index] = reached
+            self._computed[index] = reached
             return
         held = step.kind == Kind.HELD
         if held.any():
-            self._leave(index[held & ~over[index]])
+            self._leave(index[held & ~self._over[index]])
             index, reached = index[~held], reached[~held]
-        live = ~over[index]
+        live = ~self._over[index]
         index, reached = index[live], reached[live]
-        before = computed[index]
+        before = self._computed[index]
         if not self.keeps:  # its one request has a slot and no block
-            joining = before == 0
-            self._running += int(joining.sum())
-            self._to_limit += int(self._requests.reach[step.request[live][joining]].sum())
+            joining = int((before == 0).sum())
+            self._running += joining
+            self._to_limit += int(self._reach[step.request[live][before == 0]].sum()) if joining else 0
         size = self.block_size
         self._paged_blocks += int((-(-reached // size) + -before // size).sum())
-        computed[index] = reached
+        self._computed[index] = reached
 
     def _leave(self, index: Array) -> None:
         """These branches get no more tokens."""
-        self._branches.over[index] = True
+        self._over[index] = True
         if not self.paged:
-            self._paged_blocks += int((-self._branches.computed[index] // self.block_size).sum())
+            self._paged_blocks += int((-self._computed[index] // self.block_size).sum())
 
-    def _end(self, record: Ended) -> None:
-        """An end comes after the step in which it happened."""
-        index = int(self._requests.base[record.request]) + record.branch
-        computed = int(self._branches.computed[index])
+    def _ended(self, record: Ended) -> None:
+        index = int(self._base[record.request]) + record.branch
+        computed = int(self._computed[index])
         if not computed:
             return
         self._done += 1
         self._done_tokens += computed
-        if not self._branches.over[index]:
+        if not self._over[index]:
             self._leave(np.array([index]))
         if not self.keeps:
             self._running -= 1
-            self._to_limit -= int(self._requests.reach[record.request])
-        values = dict(zip(("to_limit", "to_context", "paged"), self._computed))
-        self._after.amend(**values, running=self._running, done=self._done, done_tokens=self._done_tokens)
+            self._to_limit -= int(self._reach[record.request])
+        # an end comes after the step in which it happened
+        changed = {"paged": self._paged_blocks * self.block_size, "done": self._done, "done_tokens": self._done_tokens}
+        if not self.keeps:
+            changed |= {"running": self._running, "to_limit": self._to_limit}
+            changed["to_context"] = self._running * self.context
+        for name, value in changed.items():
+            if self._pending:
+                self._table[self._pending - 1, FIELDS.index(name)] = value
+            elif self.ended.count:
+                self._values[name].values[-1] = value
 
     # -- what it is asked -----------------------------------------------------------------------------------------
 
     @property
     def count(self) -> int:
         """How many steps are known."""
-        return len(self._after)
+        return self.ended.count + self._pending
 
     def values(self, name: str) -> Array:
-        """One field of `Moment` after each step."""
-        return np.asarray(getattr(self._after, name))
+        """One of FIELDS after each step."""
+        self.settle()
+        return self._values[name].values
 
     def place_at(self, time: float) -> int:
         """The last step that had ended then; -1 before the first."""
-        return self._after.last_at("time", time)
+        self.settle()
+        return int(np.searchsorted(self.ended.values, time, "right")) - 1
 
     def at(self, place: int) -> Moment | None:
         """The pool after the step of this place; None before the first."""
-        return Moment(pool=self.pool, **self._after.numbers_at(place)) if 0 <= place < self.count else None
+        self.settle()
+        if not 0 <= place < self.ended.count:
+            return None
+        told = {name: int(column.values[place]) for name, column in self._values.items()}
+        return Moment(time=float(self.ended.values[place]), pool=self.pool, **told)
 
     def shares_until(self, place: int) -> KvShares | None:
         """The mean shares of the run up to the step of this place, as `measure` defines them."""
         moment = self.at(place)
         if moment is None or place == 0:
             return moment.shares if moment is not None else None
-        until = self._integrals.numbers_at(place)
-        if not until["seconds"]:
+        time = float(self._integrals["time"].values[place])
+        if not time:
             return None
-        return KvShares(*(until[f"{kind}_share"] / until["seconds"] for kind in KINDS))
+        return KvShares(*(float(self._integrals[f"{kind} share"].values[place]) / time for kind in KINDS))
 
     def means(self, names: Iterable[str], edges: Array) -> dict[str, Array]:
-        """The mean over time of tokens between neighbouring `edges` [columns + 1] (seconds, rising): [columns]. Before
-        the first step all is zero; the last step's values last for ever."""
-        if not self.count:
-            return {name: np.zeros(len(edges) - 1) for name in names}
-        place = np.searchsorted(self._after.time, edges, "right") - 1
+        """The mean over time of series of DRAWN between neighbouring `edges` [columns + 1] (seconds, rising): tokens
+        [columns]. Before the first step all is zero; the last step's values last for ever."""
+        self.settle()
+        ended, count = self.ended.values, self.ended.count
+        place = np.searchsorted(ended, edges, "right") - 1
         known = np.maximum(place, 0)
-        past = edges - self._after.time[known]
+        past = edges - ended[known] if count else np.zeros(len(edges))
+        width = np.diff(edges)
         result = {}
         for name in names:
-            whole = getattr(self._integrals, name)[known] + self.values(name)[known] * past
-            result[name] = np.diff(np.where(place < 0, 0.0, whole)) / np.diff(edges)
+            if not count:
+                result[name] = np.zeros(len(width))
+                continue
+            whole = self._integrals[name].values[known] + self._values[name].values[known] * past
+            result[name] = np.diff(np.where(place < 0, 0.0, whole)) / width
         return result
+
+    def settle(self) -> None:
+        """Makes columns, and their integrals, of the steps that came since the last time: O(those)."""
+        if not self._pending:
+            return
+        old, new, self._pending = self.ended.count, self._pending, 0
+        for name, values in zip(FIELDS, self._table.T):
+            self._values[name].extend(values[:new], new)
+        self.ended.extend(self._times[:new], new)
+        begin = max(0, old - 1)
+        seconds = np.diff(self.ended.values[begin:])
+        for name in DRAWN:
+            self._integrate(name, self._values[name].values[begin:-1] * seconds, old)
+        kinds = np.stack([self._values[kind].values[begin:-1] for kind in KINDS]).astype(float)
+        total = kinds.sum(axis=0)
+        self._integrate("time", np.where(total > 0, seconds, 0.0), old)
+        shares = kinds / np.maximum(total, 1.0)
+        for kind, share in zip(KINDS, shares):
+            self._integrate(f"{kind} share", share * seconds, old)
+
+    def _integrate(self, name: str, amounts: Array, old: int) -> None:
+        column = self._integrals[name]
+        if not old:
+            column.append(0.0)
+        before = float(column.values[-1])
+        column.extend(before + np.cumsum(amounts), len(amounts))
