@@ -37,10 +37,7 @@ class Chart(Painted):
             self.sought.emit(moment)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        match event.key():
-            case Qt.Key.Key_Left:
-                self.stepped.emit(-1)
-            case Qt.Key.Key_Right:
-                self.stepped.emit(1)
-            case _:
-                super().keyPressEvent(event)
+        if event.key() in (Qt.Key.Key_Left, Qt.Key.Key_Right):
+            self.stepped.emit(-1 if event.key() == Qt.Key.Key_Left else 1)
+        else:
+            super().keyPressEvent(event)

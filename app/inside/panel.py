@@ -58,8 +58,7 @@ class InsightPanel(QWidget):
         tip = "Show as a table, copy, or export"
         self.menu_button = tool_button(f"{name}_menu", "⋯", tip, f"{title}: table and export")
         self.menu_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        self.table_action = QAction("Show as a table", self)
-        self.table_action.setCheckable(True)
+        self.table_action = QAction("Show as a table", self, checkable=True)
         self.table_action.toggled.connect(self.show_table)
         copy_action = QAction("Copy the table", self)
         copy_action.triggered.connect(self._on_copy)
@@ -71,7 +70,7 @@ class InsightPanel(QWidget):
         self.menu.failed.connect(self.failed)
         self.menu_button.setMenu(self.menu)
         self.table = FactTable(f"{name}_table", title)
-        self.table.row_chosen.connect(self._on_row)
+        self.table.row_chosen.connect(self.row_chosen)
         self.head = QHBoxLayout()
         self.head.setSpacing(theme.px(8))
         self.heading = label(title.upper(), "heading")
@@ -187,9 +186,6 @@ class InsightPanel(QWidget):
         QGuiApplication.clipboard().setText(self.facts().csv())
         self.done.emit(f"{self.title}: the table was copied.")
 
-    def _on_row(self, row: int) -> None:
-        self.row_chosen(row)
-
     def _on_trace(self) -> None:
         self._position = 0
         self.forget()
@@ -209,12 +205,11 @@ class InsightPanel(QWidget):
 
 @dataclass(frozen=True, slots=True)
 class Insight:
-    """One of the panels: its `name` in layouts and files, its title, where its class is, what it is for."""
+    """One of the panels: its `name` in layouts and files, its title, where its class is."""
 
     name: str
     title: str
     place: str
-    about: str
 
     def build(self, scope: Scope) -> InsightPanel:
         """The panel. Its module is loaded now: the window's first paint needs none of them."""
@@ -224,12 +219,10 @@ class Insight:
 
 
 INSIGHTS = (
-    Insight("timeline", "Timeline", "app.inside.timeline.panel:TimelinePanel", "What each slot computed when"),
-    Insight("step", "Step", "app.inside.step.panel:StepInspector", "One step whole: rows, times, blocks, refusals"),
-    Insight("kv_map", "KV map", "app.inside.kv_map.panel:KvMap", "Every block of the KV pool and who owns it"),
-    Insight("memory", "Memory", "app.inside.memory.panel:MemoryBill", "Where the KV pool's and the device's bytes go"),
-    Insight(
-        "roofline", "Bottleneck", "app.inside.roofline.panel:Roofline", "Which limit of the machine binds each step"
-    ),
-    Insight("machine", "Machine", "app.inside.machine.panel:MachinePanel", "Load, memory, power and temperature"),
+    Insight("timeline", "Timeline", "app.inside.timeline.panel:TimelinePanel"),
+    Insight("step", "Step", "app.inside.step.panel:StepInspector"),
+    Insight("kv_map", "KV map", "app.inside.kv_map.panel:KvMap"),
+    Insight("memory", "Memory", "app.inside.memory.panel:MemoryBill"),
+    Insight("roofline", "Bottleneck", "app.inside.roofline.panel:Roofline"),
+    Insight("machine", "Machine", "app.inside.machine.panel:MachinePanel"),
 )

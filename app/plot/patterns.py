@@ -9,6 +9,7 @@ import numpy as np
 from PySide6.QtCore import QLineF, QRectF, Qt
 from PySide6.QtGui import QBrush, QColor, QImage, QPaintEngine, QPainter, QPainterPath, QPen, QPixmap, QTransform
 
+from app.plot.inked import inked, mixed
 from app.plot.pixels import slanted
 from app.ui import theme
 from app.ui.theme import Theme
@@ -30,8 +31,8 @@ class Pattern(Enum):
     BARS = 0.16, Qt.BrushStyle.VerPattern  # upright
     OUTLINE = 0.0, Qt.BrushStyle.NoBrush
 
-    def ground(self, ink: QColor, t: Theme) -> QColor:
-        return theme.over(theme.faded(ink, self.value[0]), t.panel)
+    def ground(self, ink: QColor) -> QColor:
+        return mixed(ink, self.value[0])
 
 
 PATTERNS = {
@@ -52,7 +53,7 @@ def color(kind: str, t: Theme) -> QColor:
     pool = {"used": t.accent, "reserved": t.accent, "internal": t.warn, "external": t.bad}
     if kind in pool:
         return pool[kind]
-    return t.secondary if PATTERNS[kind] is Pattern.SOLID else theme.over(theme.faded(t.secondary, QUIET), t.panel)
+    return t.secondary if PATTERNS[kind] is Pattern.SOLID else mixed(t.secondary, QUIET)
 
 
 def fill(painter: QPainter, shape: QPainterPath | QRectF, kind: str) -> None:
@@ -62,7 +63,7 @@ def fill(painter: QPainter, shape: QPainterPath | QRectF, kind: str) -> None:
         _stroke(painter, shape, theme.over(t.edge, t.panel))
         return
     pattern, ink = PATTERNS[kind], color(kind, t)
-    _paint(painter, shape, QBrush(pattern.ground(ink, t)))
+    _paint(painter, shape, QBrush(pattern.ground(ink)))
     if pattern is Pattern.OUTLINE:
         _stroke(painter, shape, ink)
     elif pattern is not Pattern.SOLID:
@@ -77,14 +78,11 @@ def _paint(painter: QPainter, shape: QPainterPath | QRectF, brush: QBrush) -> No
 
 
 def _stroke(painter: QPainter, shape: QPainterPath | QRectF, ink: QColor) -> None:
-    painter.save()
-    painter.setPen(QPen(ink, 1))
-    painter.setBrush(Qt.BrushStyle.NoBrush)
-    if isinstance(shape, QRectF):
-        painter.drawRect(shape.adjusted(0.5, 0.5, -0.5, -0.5))
-    else:
-        painter.drawPath(shape)
-    painter.restore()
+    with inked(painter, line=ink):
+        if isinstance(shape, QRectF):
+            painter.drawRect(shape.adjusted(0.5, 0.5, -0.5, -0.5))
+        else:
+            painter.drawPath(shape)
 
 
 def _texture_brush(painter: QPainter, pattern: Pattern, ink: QColor) -> QBrush:
@@ -99,16 +97,15 @@ def _texture_brush(painter: QPainter, pattern: Pattern, ink: QColor) -> QBrush:
 
 def texture(kind: str, height: int, width: int, ratio: float) -> Array:
     """Pixels 0xffRRGGBB [height, width] of a shape filled as its kind looks, at so many device pixels a pixel."""
-    t = theme.current()
-    pattern, ink = PATTERNS[kind], color(kind, t)
-    ground = pattern.ground(ink, t)
+    pattern, ink = PATTERNS[kind], color(kind, theme.current())
+    ground = pattern.ground(ink)
     if pattern in (Pattern.SOLID, Pattern.OUTLINE):
         return np.full((height, width), ground.rgb(), np.uint32)
     period = _period(ratio)
     cover = _cover(pattern, period, ratio * theme.zoom())[..., None]
-    parts = [np.array([c.red(), c.green(), c.blue()], float) for c in (ground, ink)]
-    mixed = np.rint(parts[0] + cover * (parts[1] - parts[0])).astype(np.uint32)
-    tile = 0xFF000000 | mixed[..., 0] << 16 | mixed[..., 1] << 8 | mixed[..., 2]
+    below, above = (np.array([c.red(), c.green(), c.blue()], float) for c in (ground, ink))
+    parts = np.rint(below + cover * (above - below)).astype(np.uint32)
+    tile = 0xFF000000 | parts[..., 0] << 16 | parts[..., 1] << 8 | parts[..., 2]
     return np.asarray(tile[np.arange(height)[:, None] % period, np.arange(width) % period], np.uint32)
 
 
@@ -169,13 +166,10 @@ def paint_mark(painter: QPainter, box: QRectF, color: QColor, mark: Mark) -> Non
         case Mark.CROSS:
             thin = max(1.0, theme.zoom())
             inner = box.adjusted(thin / 2, thin / 2, -thin / 2, -thin / 2)
-            painter.save()
-            painter.setPen(QPen(color, thin))
-            painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.drawRect(inner)
-            painter.drawLine(QLineF(inner.topLeft(), inner.bottomRight()))
-            painter.drawLine(QLineF(inner.bottomLeft(), inner.topRight()))
-            painter.restore()
+            with inked(painter, line=QPen(color, thin)):
+                painter.drawRect(inner)
+                painter.drawLine(QLineF(inner.topLeft(), inner.bottomRight()))
+                painter.drawLine(QLineF(inner.bottomLeft(), inner.topRight()))
 
 
 def _hatch(painter: QPainter, box: QRectF, color: QColor, rising: bool) -> None:

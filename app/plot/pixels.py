@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from engine.trace import Array
+
+DASH = (5, 3)  # pixels with and without ink, before the scale
 
 
 def packed(color: Array) -> Array:
@@ -38,3 +41,34 @@ def stacked(heights: Array, height: int, least: int = 0) -> Array:
     for top in tops:
         which += top[None, :] <= rows
     return which
+
+
+def textured(heights: Array, textures: Sequence[Array], outlines: Mapping[int, int], ground: int) -> Array:
+    """Bands from the foot up: `heights` [kinds, columns] in pixels, filled from `textures` [kinds][height, width], of
+    which columns are the first. Border pixels of the kinds in `outlines` have that colour."""
+    height, columns = textures[0].shape[0], heights.shape[1]
+    picture = np.full((height, columns), ground, np.uint32)
+    which = stacked(heights, height, least=1)
+    for kind, texture in enumerate(textures):
+        inside = which == kind
+        np.copyto(picture, texture[:, :columns], where=inside)
+        if kind in outlines and inside.any():
+            deep = inside.copy()
+            deep[1:] &= inside[:-1]
+            deep[:-1] &= inside[1:]
+            deep[:, 1:] &= inside[:, :-1]
+            deep[:, :-1] &= inside[:, 1:]
+            picture[inside & ~deep] = outlines[kind]
+    return picture
+
+
+def draw_dashes(picture: Array, heights: Array, ink: int, thick: int, scale: float) -> None:
+    """A dashed line through `heights` [columns], pixels above the foot; its leaps are solid."""
+    height, columns = picture.shape
+    rows = np.arange(height, 0, -1)[:, None]
+    level = np.rint(np.clip(heights, 0, 2 * height)).astype(np.int64)
+    before = np.concatenate((np.repeat(level[:1], thick), level[:-thick]))
+    low, high = np.minimum(level, before), np.maximum(level, before) + thick
+    on, off = (round(length * scale) for length in DASH)
+    inked = (np.arange(columns) % (on + off) < on) | (high - low > thick + 3 * scale)
+    picture[(rows > low) & (rows <= high) & inked] = ink

@@ -6,18 +6,15 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 
-from PySide6.QtCore import QPointF, QRect, QRectF, Qt
+from PySide6.QtCore import QPointF, QRect, QRectF
 from PySide6.QtGui import QColor, QPainter, QPen, QPolygonF
 from PySide6.QtWidgets import QSizePolicy
 
 from app.plot import axes
-from app.plot.colors import lane_color
 from app.ui import theme
 from app.ui.font_face import Face
 from app.ui.painted import Painted
 from engine.trace import Array
-
-DIAMOND = ((0, -1), (1, 0), (0, 1), (-1, 0))
 
 
 class Plot(Painted):
@@ -59,29 +56,6 @@ class Plot(Painted):
 
     def tip(self, at: QPointF) -> str:
         return self.tooltip()
-
-
-def draw_shape(painter: QPainter, x: float, y: float, size: float, corners: Sequence[tuple[float, float]]) -> None:
-    """A polygon around (x, y), its corners so many sizes from there."""
-    painter.drawPolygon(QPolygonF([QPointF(x + size * right, y + size * down) for right, down in corners]))
-
-
-def draw_mark(painter: QPainter, index: int, x: float, y: float, size: float) -> None:
-    """A lane's shape in its colour, for those who see no colours: disc, square, triangle, diamond, then hollow."""
-    color = lane_color(index)
-    hollow = index // 4 % 2 == 1
-    painter.setPen(QPen(color, max(1.0, size / 6)) if hollow else Qt.PenStyle.NoPen)
-    painter.setBrush(theme.current().panel if hollow else color)
-    r = size / 2
-    match index % 4:
-        case 0:
-            painter.drawEllipse(QPointF(x, y), r, r)
-        case 1:
-            painter.drawRect(QRectF(x - 0.88 * r, y - 0.88 * r, 1.76 * r, 1.76 * r))
-        case 2:
-            draw_shape(painter, x, y, r, ((0, -1.1), (1.1, 0.9), (-1.1, 0.9)))
-        case _:
-            draw_shape(painter, x, y, 1.2 * r, DIAMOND)
 
 
 def draw_line(painter: QPainter, color: QColor, x: Array, y: Array) -> None:

@@ -11,8 +11,8 @@ from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPen
 from PySide6.QtWidgets import QWidget
 
 from app.plot import axes
+from app.plot.marks import draw_scheme, scheme_color
 from app.plot.plot import Plot
-from app.plot.scheme_mark import draw_scheme, scheme_color
 from app.quality.axes import Axis, across_axis, divergence_axis, perplexity_axis
 from app.quality.words import COLUMN, facts_words, rows_of, value_of, way_words
 from app.ui import theme

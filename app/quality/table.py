@@ -7,7 +7,7 @@ import math
 from PySide6.QtCore import QModelIndex, QRectF, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QPainter, QResizeEvent
 
-from app.plot.scheme_mark import draw_scheme
+from app.plot.marks import draw_scheme
 from app.quality import words
 from app.quality.words import QualityTable, best_of, change_words, facts_words, precision, rows_of, value_of, way_words
 from app.ui import theme

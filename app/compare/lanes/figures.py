@@ -7,7 +7,7 @@ from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QSizePolicy
 
 from app.compare.lanes.tally import Figures, finished_words, rate_words, ttft_words, waste_words, wasted_words
-from app.plot.colors import lane_color
+from app.plot.marks import lane_color
 from app.ui import theme
 from app.ui.font_face import Face
 from app.ui.painted import Painted

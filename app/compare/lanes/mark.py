@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QRect, Qt
 from PySide6.QtGui import QPainter
 
-from app.plot.plot import draw_mark
+from app.plot.marks import draw_mark
 from app.ui import theme
 from app.ui.painted import Painted
 

@@ -11,8 +11,8 @@ from PySide6.QtGui import QColor, QPainter
 
 from app.compare.race.chart import RaceChart, RaceLane
 from app.compare.race.series import LaneSeries, stairs
-from app.plot.colors import lane_color
-from app.plot.plot import apart, draw_line, draw_mark
+from app.plot.marks import draw_mark, lane_color
+from app.plot.plot import apart, draw_line
 from app.plot.scales import nice_top, tick_words
 from app.ui import theme
 from app.words import number

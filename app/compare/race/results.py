@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QFrame, QHeaderView
 
 from app.compare.race.agreement_light import AgreementLight
 from app.compare.race.session import Report
-from app.plot.colors import lane_color
+from app.plot.marks import lane_color
 from app.ui import theme
 from app.ui.column_model import ACROSS, Column, ColumnModel, Role
 from app.ui.controls import button

@@ -13,8 +13,7 @@ from PySide6.QtGui import QPainter, QPen, QPolygonF
 
 from app.compare.race.chart import RaceChart, RaceLane
 from app.compare.race.series import LaneSeries, jitter, ratio_axis, round_ratio, thinned
-from app.plot.colors import lane_color
-from app.plot.plot import draw_mark
+from app.plot.marks import draw_mark, lane_color
 from app.plot.scales import axis_words, nice_top
 from app.ui import theme
 from app.words import duration

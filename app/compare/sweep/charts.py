@@ -13,8 +13,8 @@ import numpy as np
 from PySide6.QtCore import QLineF, QPointF, QRectF, QSizeF, Qt
 from PySide6.QtGui import QPainter, QPen
 
-from app.plot.colors import lane_color
-from app.plot.plot import Plot, draw_line, draw_mark
+from app.plot.marks import draw_mark, lane_color
+from app.plot.plot import Plot, draw_line
 from app.plot.scales import axis_words, nice_top, tick_words
 from app.ui import theme
 from app.ui.side_by_side import SideBySide

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QResizeEvent
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QSizePolicy
 
 from app.inside.kv_map.state import KvState
+from app.plot.inked import inked
 from app.ui import theme
 from app.ui.font_face import Face
+from app.words import counted
 
 ROW, WIDTH = 20, 240
 HEAD = 2  # rows at the top that do not scroll
@@ -33,16 +35,12 @@ def lines_of(state: KvState, request: int) -> list[Line]:
     samples, lines = state.samples(request), []
     for branch, table in samples.items():
         if len(samples) > 1 or branch:
-            lines.append(Line(f"sample {branch + 1} · {_blocks(len(table))}"))
+            lines.append(Line(f"sample {branch + 1} · {counted(len(table), 'block')}"))
         for place, block in enumerate(table.tolist()):
             filled = int(state.filled[block])
             words = f"{filled}/{state.size}"
             lines.append(Line(words, block, place, filled / state.size, int(state.references[block])))
     return lines
-
-
-def _blocks(count: int) -> str:
-    return f"{count:,} block" if count == 1 else f"{count:,} blocks"
 
 
 class KvBlockTable(QAbstractScrollArea):
@@ -80,7 +78,7 @@ class KvBlockTable(QAbstractScrollArea):
         self.lines = lines_of(state, request)
         own = [line for line in self.lines if line.block != HEADING]
         tokens = round(sum(line.share for line in own) * state.size)
-        self._title = f"#{request} · {_blocks(len({line.block for line in own}))}"
+        self._title = f"#{request} · {counted(len({line.block for line in own}), 'block')}"
         self.setAccessibleDescription(
             f"{self._title}; "
             + ", ".join(f"{line.place} to {line.block}, {line.text} filled" for line in own[:32])
@@ -130,9 +128,8 @@ class KvBlockTable(QAbstractScrollArea):
         """Whose tables these are, and what the columns are."""
         t, small, dot = theme.current(), self.small, theme.px(8)
         logical, physical, left, _ = columns
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(theme.request_color(self._request))
-        painter.drawEllipse(QPointF(dot / 2, row / 2), dot / 2, dot / 2)
+        with inked(painter, theme.request_color(self._request)):
+            painter.drawEllipse(QPointF(dot / 2, row / 2), dot / 2, dot / 2)
         self.strong.say(painter, dot + theme.px(6), row / 2 + self.strong.cap / 2, self._title, t.text)
         baseline = 1.5 * row + small.cap / 2
         small.say(painter, logical, baseline, "logical", t.secondary, before=1)
@@ -147,12 +144,15 @@ class KvBlockTable(QAbstractScrollArea):
             self.small.say(painter, 0, baseline, line.text, t.secondary)
             return
         if line.block == self._pointed:
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(t.hover)
-            painter.drawRoundedRect(box.adjusted(0, 1, 0, -1), theme.px(4), theme.px(4))
+            with inked(painter, t.hover):
+                painter.drawRoundedRect(box.adjusted(0, 1, 0, -1), theme.px(4), theme.px(4))
         face.say(painter, logical, baseline, f"{line.place:,}", t.text, before=1)
         face.say(painter, physical, baseline, f"{line.block:,}", t.text, before=1)
-        self._arrow(painter, logical + theme.px(8), box.center().y(), t.faint)
+        start, wing = QPointF(logical + theme.px(8), box.center().y()), theme.px(3)
+        end = start + QPointF(theme.px(10), 0)
+        painter.setPen(QPen(t.faint, max(1.0, theme.zoom())))
+        for tail in (start, end - QPointF(wing, wing), end - QPointF(wing, -wing)):
+            painter.drawLine(tail, end)
         high = theme.px(8)
         bar = QRectF(left, box.center().y() - high / 2, max(theme.px(16), words - left - theme.px(10)), high)
         painter.fillRect(bar, theme.over(t.hairline, t.panel))
@@ -160,12 +160,6 @@ class KvBlockTable(QAbstractScrollArea):
         face.say(painter, words, baseline, line.text, t.secondary)
         if line.references > 1:
             face.say(painter, words + face.width(f"{line.text} "), baseline, f"×{line.references}", t.text)
-
-    def _arrow(self, painter: QPainter, x: float, y: float, color: QColor) -> None:
-        painter.setPen(QPen(color, max(1.0, theme.zoom())))
-        end, wing = x + theme.px(10), theme.px(3)
-        for start in (QPointF(x, y), QPointF(end - wing, y - wing), QPointF(end - wing, y + wing)):
-            painter.drawLine(start, QPointF(end, y))
 
     # -- the person -----------------------------------------------------------------------------------------------
 

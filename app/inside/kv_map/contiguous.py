@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QSizePolicy
 
 from app.inside.kv_map.state import KvState
 from app.inside.kv_map.tables import SAMPLES
+from app.plot.inked import mixed
 from app.ui import theme
 from app.ui.font_face import Face
 from app.ui.painted import Painted
@@ -24,7 +25,6 @@ class Strip:
 
     request: int
     slot: int
-    block: int
     blocks: int
     tokens: int
     used: int
@@ -57,7 +57,7 @@ def strips_of(state: KvState) -> list[Strip]:
         used = 0 if over else min(computed, tokens)
         reserved = 0 if over else max(0, min(tokens, reach) - used)
         slot = int(tables.slot[handle])
-        result.append(Strip(request, slot, int(table[0]), len(table), tokens, used, reserved, computed, over))
+        result.append(Strip(request, slot, len(table), tokens, used, reserved, computed, over))
     return sorted(result, key=lambda strip: (strip.slot < 0, strip.slot))
 
 
@@ -99,7 +99,7 @@ class KvStrips(Painted):
         widest = max(strip.tokens for strip in self.strips)
         room = self.width() - head
         side = max((self.face.width(s.words) for s in self.strips if not s.over), default=0.0) + theme.px(12)
-        if self.pitch >= theme.px(WRITTEN) and room - side >= theme.px(240):
+        if pitch >= theme.px(WRITTEN) and room - side >= theme.px(240):
             room -= side
         gap = 0 if pitch < 4 else 1 if pitch < 8 else theme.px(4)
         return QRectF(head, index * pitch, room * self.strips[index].tokens / widest, max(1.0, pitch - gap))
@@ -151,11 +151,6 @@ def strip_words(strip: Strip) -> str:
     """All that is known of a strip."""
     where = f"slot {strip.slot + 1}" if strip.slot >= 0 else "no row yet"
     return f"#{strip.request}, {where}: {strip.blocks:,} blocks in one strip of {strip.tokens:,} tokens · {strip.words}"
-
-
-def mixed(color: QColor, share: float) -> QColor:
-    """So much of a colour over the panel's ground."""
-    return theme.over(theme.faded(color, share), theme.current().panel)
 
 
 def paint_part(painter: QPainter, box: QRectF, look: str, own: QColor, step: float = 7) -> None:

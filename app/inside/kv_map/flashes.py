@@ -3,15 +3,16 @@ eviction."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import perf_counter
 
 import numpy as np
-from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtCore import QRectF
 from PySide6.QtGui import QPainter, QPen
 
-from app.inside.kv_map.pixels import Grid
 from app.inside.kv_map.state import KvState, Mark
-from app.plot.plot import DIAMOND, draw_shape
+from app.plot.inked import inked
+from app.plot.marks import DIAMOND, draw_cross, draw_shape
 from app.ui import theme
 
 SECONDS = 0.3
@@ -23,9 +24,6 @@ class Marks:
     """Blocks with a mark, and when it was put there (`perf_counter`)."""
 
     def __init__(self) -> None:
-        self.clear()
-
-    def clear(self) -> None:
         self._marks: list[tuple[int, int, float]] = []  # block, mark, when
 
     def note(self, state: KvState, before: int) -> None:
@@ -39,29 +37,23 @@ class Marks:
         self._marks = [mark for mark in self._marks[-MOST:] if mark[2] > fresh]
         return len(self._marks) > 0
 
-    def paint(self, painter: QPainter, grid: Grid, ratio: float) -> None:
-        """Draws them, the older the fainter."""
-        now, (width, height) = perf_counter(), grid.size
+    def paint(self, painter: QPainter, box_of: Callable[[int], QRectF]) -> None:
+        """Draws them over their blocks' boxes, the older the fainter."""
+        now = perf_counter()
         for block, kind, begun in self._marks:
-            x, y = grid.corner(block)
-            box = QRectF(x / ratio, y / ratio, width / ratio, height / ratio)
-            draw_mark(painter, Mark(kind), box, max(0.0, 1 - (now - begun) / SECONDS))
+            draw_mark(painter, Mark(kind), box_of(block), max(0.0, 1 - (now - begun) / SECONDS))
 
 
 def draw_mark(painter: QPainter, mark: Mark, box: QRectF, strength: float = 1.0) -> None:
     """One mark over a cell, never smaller than can be seen."""
     t = theme.current()
     color = theme.faded({Mark.COPIED: t.accent, Mark.EVICTED: t.bad}.get(mark, t.text), strength)
-    painter.setPen(QPen(color, max(1.5, 1.5 * theme.zoom())))
-    painter.setBrush(Qt.BrushStyle.NoBrush)
     c, r = box.center(), max(theme.px(4), box.width() / 2)
-    match mark:
-        case Mark.COPIED:
-            r *= 1.2
-            draw_shape(painter, c.x(), c.y(), r, DIAMOND)
-        case Mark.EVICTED:
-            r *= 0.8
-            painter.drawLine(c + QPointF(-r, -r), c + QPointF(r, r))
-            painter.drawLine(c + QPointF(-r, r), c + QPointF(r, -r))
-        case _:
-            painter.drawRect(QRectF(c.x() - r, c.y() - r, 2 * r, 2 * r))
+    with inked(painter, line=QPen(color, max(1.5, 1.5 * theme.zoom()))):
+        match mark:
+            case Mark.COPIED:
+                draw_shape(painter, c.x(), c.y(), 1.2 * r, DIAMOND)
+            case Mark.EVICTED:
+                draw_cross(painter, c.x(), c.y(), 0.8 * r)
+            case _:
+                painter.drawRect(QRectF(c.x() - r, c.y() - r, 2 * r, 2 * r))

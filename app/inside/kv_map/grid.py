@@ -12,6 +12,7 @@ from app.inside.kv_map.pixels import Grid, PoolInk, grid_for
 from app.inside.kv_map.state import KvState
 from app.inside.kv_map.words import tip_words
 from app.plot.image import PixelImage, parts_of
+from app.plot.inked import inked
 from app.ui import theme
 from app.ui.font_face import Face
 from app.ui.painted import Painted
@@ -39,7 +40,6 @@ class KvGrid(Painted):
         self.marks = Marks()
         self._state: KvState | None = None
         self._selected = -1
-        self._grid_of: tuple[tuple[int, int, int, float, float], Grid] | None = None
         self._fade = QTimer(self)
         self._fade.setInterval(FRAME_MS)
         self._fade.timeout.connect(self._on_fade)
@@ -56,7 +56,7 @@ class KvGrid(Painted):
         """Shows the pool; what happened after the step of place `before` is marked for a moment."""
         self._state, self._selected, self._image = state, selected, None
         if state is None:
-            self.marks.clear()
+            self.marks = Marks()
         elif self.isVisible():
             self.marks.note(state, before)
             if self.marks:
@@ -74,11 +74,8 @@ class KvGrid(Painted):
         """The cells as they are laid out now, in device pixels."""
         assert self._state is not None
         ratio = self.devicePixelRatioF()
-        key = (self._state.blocks, self.width(), self.height(), ratio, theme.zoom())
-        if self._grid_of is None or self._grid_of[0] != key:
-            width, height = int(self.width() * ratio), int(self.height() * ratio)
-            self._grid_of = key, grid_for(key[0], width, height, round(LARGEST * theme.zoom() * ratio))
-        return self._grid_of[1]
+        width, height = int(self.width() * ratio), int(self.height() * ratio)
+        return grid_for(self._state.blocks, width, height, round(LARGEST * theme.zoom() * ratio))
 
     def box(self, block: int) -> QRectF:
         """A block's cell, in the widget."""
@@ -101,7 +98,7 @@ class KvGrid(Painted):
             return
         grid, ratio = self.grid, self.devicePixelRatioF()
         if self._image is None:
-            self._image = PixelImage(self._ink.paint(state, grid, self._selected, notches=True), ratio)
+            self._image = PixelImage(self._ink.paint(state, grid, self._selected), ratio)
         painter.drawImage(QPointF(0, 0), self._image)
         tables = state.samples(self._selected)
         if grid.size[0] / ratio >= self.small.width("00") + 1:
@@ -110,7 +107,7 @@ class KvGrid(Painted):
             self._lines(painter, tables)
         else:
             self._dots(painter, tables)
-        self.marks.paint(painter, grid, ratio)
+        self.marks.paint(painter, self.box)
         if 0 <= self.pointed < state.blocks:
             self._cursor(painter, self.box(self.pointed))
 
@@ -152,10 +149,9 @@ class KvGrid(Painted):
         least = theme.px(5)
         if box.width() < least:
             box = QRectF(box.center().x() - least / 2, box.center().y() - least / 2, least, least)
-        painter.setBrush(Qt.BrushStyle.NoBrush)
         out = theme.zoom()
-        painter.setPen(QPen(t.accent if self.hasFocus() else t.text, 2 * theme.zoom()))
-        painter.drawRect(box.adjusted(-out, -out, out, out))
+        with inked(painter, line=QPen(t.accent if self.hasFocus() else t.text, 2 * out)):
+            painter.drawRect(box.adjusted(-out, -out, out, out))
 
     def _on_fade(self) -> None:
         if not self.marks:
@@ -164,7 +160,7 @@ class KvGrid(Painted):
 
     def hideEvent(self, event: QHideEvent) -> None:
         self._fade.stop()
-        self.marks.clear()
+        self.marks = Marks()
 
     # -- the person -----------------------------------------------------------------------------------------------
 
@@ -180,16 +176,15 @@ class KvGrid(Painted):
         if self._state is None:
             super().keyPressEvent(event)
             return
-        one, last = self.grid.each, self._state.blocks - 1
-        row, at, keys = self.grid.columns * one, self.pointed, Qt.Key
-        moves = {keys.Key_Left: at - one, keys.Key_Right: at + one, keys.Key_Up: at - row, keys.Key_Down: at + row}
-        ends = {keys.Key_Home: 0, keys.Key_End: last}
-        key = Qt.Key(event.key())
-        if key in moves or key in ends:
-            target = ends[key] if key in ends else moves[key] if at >= 0 else 0
-            if 0 <= target <= last:
-                self.point_at(target)
-                self.block_chosen.emit(target)
+        one, last, key = self.grid.each, self._state.blocks - 1, Qt.Key(event.key())
+        row, keys = self.grid.columns * one, Qt.Key
+        moves = {keys.Key_Left: -one, keys.Key_Right: one, keys.Key_Up: -row, keys.Key_Down: row}
+        targets = {key: self.pointed + move if self.pointed >= 0 else 0 for key, move in moves.items()}
+        targets |= {keys.Key_Home: 0, keys.Key_End: last}
+        if key in targets:
+            if 0 <= targets[key] <= last:
+                self.point_at(targets[key])
+                self.block_chosen.emit(targets[key])
         elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self.pointed >= 0:
             self.owner_asked.emit(self.pointed)
         else:

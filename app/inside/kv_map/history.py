@@ -31,10 +31,6 @@ class _Keyframe:
     samples: bytes
     entries: bytes
 
-    @property
-    def nbytes(self) -> int:
-        return len(self.changed or b"") + len(self.fields) + len(self.samples) + len(self.entries)
-
 
 def _packed(values: Array) -> bytes:
     return zlib.compress(values.tobytes(), 1)
@@ -69,26 +65,19 @@ class KvHistory:
         """Where in the trace the records end that a state after this step is made of."""
         return int(self._steps.values[place + 1]) if place + 1 < self.steps else self._taken
 
-    @property
-    def nbytes(self) -> int:
-        """What the keyframes and the places of steps take."""
-        return sum(frame.nbytes for frame in self._frames) + 8 * self.steps
-
     def feed(self, records: Sequence[Record]) -> None:
         """The next records of the trace."""
         for record in records:
             if isinstance(record, Step):
-                if self.tip is not None:
-                    if self.steps % self._every == 0:
-                        self._keep(self.tip)
-                    self.tip.feed(record)
+                if self.tip is not None and self.steps % self._every == 0:
+                    self._keep(self.tip)
                 self._steps.append(self._taken)
             elif isinstance(record, Submitted):
                 self.requests.feed(record, self._taken)
             elif isinstance(record, Header):
                 self.header, self.requests = record, Requests(record.model.context)
-                self.tip = KvState.of(record, self.requests)
-            elif self.tip is not None:
+                self.tip = KvState(record, self.requests)
+            if self.tip is not None:
                 self.tip.feed(record)
             self._taken += 1
 
@@ -133,30 +122,26 @@ class KvHistory:
         packed = (zlib.compress(fields, 1), _packed(samples.astype(np.int64)), _packed(entries))
         self._frames.append(_Keyframe(which, *packed))
         if changed is None:
-            self._last = {name: values.copy() for name, values in now.items()}
-        else:
-            for name, values in now.items():
-                self._last[name][changed] = values[changed]
+            self._last = {name: np.empty_like(values) for name, values in now.items()}
+        for name, values in now.items():
+            self._last[name][part] = values[part]
 
     def _restored(self, number: int) -> KvState:
         """The state of a keyframe."""
         assert self.header is not None
-        state = KvState.of(self.header, self.requests)
+        state = KvState(self.header, self.requests)
         for frame in self._frames[number - number % self._whole : number + 1]:
-            self._put(state, frame)
+            changed = slice(None) if frame.changed is None else _unpacked(frame.changed, np.int32)
+            fields, begin = zlib.decompress(frame.fields), 0
+            for name in FIELDS:
+                field = getattr(state, name)
+                field[changed] = values = np.frombuffer(fields, field.dtype, len(field[changed]), begin)
+                begin += values.nbytes
         state.at = number * self._every - 1
         samples = _unpacked(self._frames[number].samples, np.int64).reshape(4, -1)
         entries = _unpacked(self._frames[number].entries, np.int32).reshape(2, -1)
         _open_tables(state, samples, entries)
         return state
-
-    def _put(self, state: KvState, frame: _Keyframe) -> None:
-        changed = _unpacked(frame.changed, np.int32) if frame.changed is not None else np.arange(state.blocks)
-        fields, begin = zlib.decompress(frame.fields), 0
-        for name in FIELDS:
-            field = getattr(state, name)
-            field[changed] = values = np.frombuffer(fields, field.dtype, len(changed), begin)
-            begin += values.nbytes
 
 
 def _open_tables(state: KvState, samples: Array, entries: Array) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt
+from PySide6.QtCore import QPointF, QRect, QRectF, QSize
 from PySide6.QtGui import QPainter, QPolygonF
 from PySide6.QtWidgets import QSizePolicy
 
-from app.inside.kv_map.contiguous import hatch, mixed, paint_part
+from app.inside.kv_map.contiguous import hatch, paint_part
+from app.plot.inked import inked, mixed
 from app.ui import theme
 from app.ui.font_face import Face
 from app.ui.painted import Painted
@@ -68,10 +69,9 @@ class KvLegend(Painted):
             case "shared":
                 painter.fillRect(box, own)
                 cut = box.width() * 0.4
-                painter.setPen(Qt.PenStyle.NoPen)
-                painter.setBrush(t.panel)
                 corner = box.topRight()
-                painter.drawPolygon(QPolygonF([corner - QPointF(cut, 0), corner, corner + QPointF(0, cut)]))
+                with inked(painter, t.panel):
+                    painter.drawPolygon(QPolygonF([corner - QPointF(cut, 0), corner, corner + QPointF(0, cut)]))
             case "cached":
                 painter.fillRect(box, faint)
                 hatch(painter, box, mixed(t.secondary, 0.6), step=4)

@@ -9,7 +9,6 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QLabel, QSizePolicy, QStackedWidget, QVBoxLayout
 
 from app.inside.kv_map.block_table import WIDTH, KvBlockTable
-from app.inside.kv_map.contents import content_words
 from app.inside.kv_map.contiguous import KvStrips, strip_words
 from app.inside.kv_map.grid import KvGrid
 from app.inside.kv_map.history import KvHistory
@@ -23,6 +22,7 @@ from app.inside.kv_map.words import (
     BlockRows,
     block_facts,
     block_words,
+    content_words,
     kinds_words,
     summary_words,
 )
@@ -31,7 +31,8 @@ from app.playback.scope import Scope
 from app.ui import theme
 from app.ui.facts import Facts
 from app.ui.painted import Painted
-from engine.trace import Record, Step
+from app.words import counted
+from engine.trace import Record
 
 WIDE = 520  # pixels from which on the block table stands beside the map
 TALL = 260  # from which on there is room for three lines below it
@@ -125,7 +126,8 @@ class KvMap(InsightPanel):
         self.set_picture(self.view)
         self.view.grid.block_chosen.connect(self.stale)
         self.view.grid.owner_asked.connect(self._on_owner)
-        self.view.table.block_chosen.connect(self._on_line)
+        self.view.table.block_chosen.connect(self.view.grid.point_at)
+        self.view.table.block_chosen.connect(self.stale)
         self.view.strips.strip_chosen.connect(scope.select)
 
     def take(self, records: Sequence[Record]) -> None:
@@ -191,16 +193,11 @@ class KvMap(InsightPanel):
         view.table.hide()
         strips.show_state(state, selected)
         owned = int((state.references > 0).sum())
-        count = len(strips.strips)
-        self.summary.say(f"{count:,} strip{'' if count == 1 else 's'} · {owned:,} of {state.blocks:,} blocks")
-        step = self._step(state.at)
-        external = step.kv_external if step is not None else 0
+        self.summary.say(f"{counted(len(strips.strips), 'strip')} · {owned:,} of {state.blocks:,} blocks")
+        external = self.scope.step_at(state.at).kv_external if 0 <= state.at < self.scope.steps else 0
         words = [kinds_words(state.kinds(), external, state.blocks * state.size)]
         words += [strip_words(strip) for strip in strips.strips if strip.request == selected]
         view.say("\n".join(words))
-
-    def _step(self, place: int) -> Step | None:
-        return self.scope.step_at(place) if 0 <= place < self.scope.steps else None
 
     def _seconds(self, place: int) -> float:
         """When the step of this place ended, as panels show times."""
@@ -219,7 +216,7 @@ class KvMap(InsightPanel):
     def row_chosen(self, row: int) -> None:
         rows = self.table.facts_model.facts.rows
         if isinstance(rows, BlockRows) and row < len(rows):
-            self._on_line(rows.blocks[row])
+            self.view.grid.point_at(rows.blocks[row])
             self._on_owner(rows.blocks[row])
 
     # -- the person -----------------------------------------------------------------------------------------------
@@ -237,16 +234,10 @@ class KvMap(InsightPanel):
         """Whether the selected request is among the owners already."""
         return self._state is not None and any(r == self.scope.request for r, _ in self._state.owners(block))
 
-    def _on_line(self, block: int) -> None:
-        self.view.grid.point_at(block)
-        self.stale()
-
 
 def _wrapped(name: str, role: str) -> QLabel:
-    result = QLabel()
+    result = QLabel(textFormat=Qt.TextFormat.PlainText, wordWrap=True)
     result.setObjectName(name)
     result.setProperty("role", role)
-    result.setTextFormat(Qt.TextFormat.PlainText)
-    result.setWordWrap(True)
     result.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Minimum)
     return result

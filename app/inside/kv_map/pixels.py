@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -58,6 +59,7 @@ class Grid:
         return block if 0 <= column < self.columns and row >= 0 and block < self.blocks else -1
 
 
+@lru_cache(maxsize=16)
 def grid_for(blocks: int, width: int, height: int, largest: int) -> Grid:
     """The largest cells, at most `largest`, that show all blocks in so many pixels."""
     width, height = max(1, width), max(1, height)
@@ -86,9 +88,9 @@ class PoolInk:
         self._own = own
         self._image = np.zeros((0, 0), np.uint32)
 
-    def paint(self, state: KvState, grid: Grid, selected: int = -1, notches: bool = True) -> Array:
+    def paint(self, state: KvState, grid: Grid, selected: int) -> Array:
         """Pixels [rows * rise, columns * pitch], good until the next call. Blocks of the selected request are in its
-        colour, all others muted. `notches`: shared blocks have a corner cut."""
+        colour, all others muted; shared blocks have a corner cut."""
         shape = grid.rows * grid.rise, grid.columns * grid.pitch
         if self._image.shape != shape:
             self._image = np.empty(shape, np.uint32)
@@ -109,7 +111,7 @@ class PoolInk:
         tiles = view.transpose(0, 2, 1, 3)
         if grid.pitch * grid.rise > 1:
             self._hatch(tiles, np.flatnonzero(state.owner == CACHED), grid, dim)
-        if notches and grid.pitch >= NOTCHED:
+        if grid.pitch >= NOTCHED:
             shared, side = np.flatnonzero(state.references > 1), grid.size[0]
             size = max(1, round(0.4 * side))
             row, column = np.divmod(shared, grid.columns)

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from app.inside.columns import Columns, Numbers
 from app.inside.kv_map.tables import SAMPLES, BlockTables, keys_of
 from engine.trace import Array, BlockEvent, Ended, Header, Kind, Record, Step, Submitted
 
@@ -37,23 +38,23 @@ class Kinds:
     internal: int
 
 
-class Requests:
+class Requests(Columns):
     """What the state must know of requests, by id: `reach`, the tokens whose K and V a sample can ever hold, and
     `position` of the `Submitted` record in the trace; -1 where nothing is known."""
 
+    reach, position = Numbers(np.int64), Numbers(np.int64)
+
     def __init__(self, context: int = 0) -> None:
+        super().__init__()
+        self.extend(1, -1, -1)  # the first is asked for in place of nobody
         self._context = context
-        self.reach, self.position = np.full(256, -1, np.int64), np.full(256, -1, np.int64)
 
     def feed(self, record: Submitted, position: int) -> None:
         """The newest of the tokens is never computed: prompt + limit - 1, as the engine's intake sets the limit."""
-        request, length = record.request, len(record.token_ids)
-        if request >= len(self.reach):
-            more = np.full(max(len(self.reach), request + 1 - len(self.reach)), -1, np.int64)
-            self.reach, self.position = np.append(self.reach, more), np.append(self.position, more)
-        limit = record.params.max_tokens
+        request, length, limit = record.request, len(record.token_ids), record.params.max_tokens
         if self._context:
             limit = min(limit, self._context - length)
+        self.grow_to(request + 1, -1, -1)
         self.reach[request], self.position[request] = length + limit - 1, position
 
 
@@ -67,20 +68,14 @@ class KvState:
     which that one took: they are owned, and empty until its rows come.
     """
 
-    def __init__(self, blocks: int, block_size: int, requests: Requests, padded: bool = False) -> None:
-        self.blocks, self.size, self.padded, self.requests = blocks, block_size, padded, requests
-        self.at = -1
-        self.tables = BlockTables()
-        unknown = np.full((5, blocks), -1, np.int32)
-        self.owner, self.place, self.since, self.writer, self.event_at = unknown  # FREE, too, is -1
-        self.branch, self.references, self.filled, self.writer_branch = np.zeros((4, blocks), np.int32)
-        self.event = np.zeros(blocks, np.uint8)
-
-    @classmethod
-    def of(cls, header: Header, requests: Requests) -> KvState:
+    def __init__(self, header: Header, requests: Requests) -> None:
         """The empty pool of a trace."""
-        config = header.config
-        return cls(header.blocks, config.block_size, requests, padded=not config.paged)
+        self.blocks, self.size, self.padded = header.blocks, header.config.block_size, not header.config.paged
+        self.at, self.requests, self.tables = -1, requests, BlockTables()
+        unknown = np.full((5, self.blocks), -1, np.int32)
+        self.owner, self.place, self.since, self.writer, self.event_at = unknown  # FREE, too, is -1
+        self.branch, self.references, self.filled, self.writer_branch = np.zeros((4, self.blocks), np.int32)
+        self.event = np.zeros(self.blocks, np.uint8)
 
     def feed(self, record: Record) -> None:
         """The next record of the trace; those of other kinds change nothing."""
@@ -116,28 +111,18 @@ class KvState:
         found = {int(tables.key[h]) % SAMPLES: tables.table(int(h)).copy() for h in own}
         return dict(sorted(found.items()))
 
-    def reserved(self) -> Array:
-        """By block: tokens that are not filled yet and still reachable under their owner's max_tokens."""
-        reach = self.requests.reach[np.maximum(self.owner, 0)]
-        room = np.minimum(self.size, reach - self.place.astype(np.int64) * self.size) - self.filled
-        return np.asarray(np.where((self.references > 0) & ~self._over(), np.maximum(room, 0), 0))
-
     def kinds(self) -> Kinds:
         """The owned tokens by kind. In a padded mode, nothing that a finished row holds is of use. Costs O(blocks)."""
-        owned = self.references > 0
-        used = int(self.filled[owned & ~self._over()].sum())
-        reserved = int(self.reserved().sum())
+        tables, owned = self.tables, self.references > 0
+        useful = owned.copy()
+        for handle in tables.live.tolist() if self.padded else ():
+            if tables.over[handle]:
+                useful[tables.table(handle)] = False
+        used = int(self.filled[useful].sum())
+        reach = self.requests.reach[np.maximum(self.owner, 0)]
+        room = np.minimum(self.size, reach - self.place.astype(np.int64) * self.size) - self.filled
+        reserved = int(np.maximum(room, 0)[useful].sum())
         return Kinds(used, reserved, int(owned.sum()) * self.size - used - reserved)
-
-    def _over(self) -> Array:
-        """By block: whether it is a finished row's strip."""
-        tables = self.tables
-        handles = tables.live
-        ended = handles[tables.over[handles]] if self.padded else handles[:0]
-        result = np.zeros(self.blocks, np.bool_)
-        for handle in ended.tolist():
-            result[tables.table(handle)] = True
-        return result
 
     # -- what happened to blocks ----------------------------------------------------------------------------------
 
@@ -162,15 +147,11 @@ class KvState:
                 self._give_back(blocks, kind == BlockEvent.KEPT)
             low, high = np.searchsorted(changes, (begin + 1, end))
             cuts = [begin, *changes[low:high].tolist(), end]
-            for first, last in pairwise(cuts):
-                self._edit(kind, int(keys[first]), block[first:last])
-
-    def _edit(self, kind: int, key: int, blocks: Array) -> None:
-        """The owner's table, for a run of its events."""
-        if kind in (BlockEvent.TAKEN, BlockEvent.SHARED):
-            self.tables.extend(key, blocks)
-        elif key >= 0:
-            self.tables.shorten(key, len(blocks))
+            for first, last in pairwise(cuts):  # each a run of one owner's events
+                if kind in (BlockEvent.TAKEN, BlockEvent.SHARED):
+                    self.tables.extend(int(keys[first]), block[first:last])
+                elif keys[first] >= 0:
+                    self.tables.shorten(int(keys[first]), last - first)
 
     def _take(self, blocks: Array, request: Array, branch: Array, place: Array) -> None:
         evicted = blocks[self.owner[blocks] == CACHED]

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
+
 from app.inside.kv_map.state import CACHED, FREE, Kinds, KvState, Mark
 from app.ui.facts import Cell, Facts
+from app.words import counted
+from engine.trace import Kind, Record, Step, Submitted
 
 HINT = "Click a block: whose it is, since when, and which tokens are in it."
 EMPTY = "Every block of the KV pool appears here with its owner: load a model and send a prompt."
 NO_CACHE = "This mode keeps no KV cache: every step computes its request's whole sequence again."
+FURTHEST = 8192  # records that are looked through for a token's text
+MOST_IDS = 8
 COLUMNS = ("block", "state", "owners", "place", "tokens", "filled", "references", "since s")
 MARK_WORDS = {Mark.SHARED: "shared", Mark.COPIED: "copied on write", Mark.EVICTED: "taken from the cached"}
 
@@ -23,9 +29,8 @@ def owners_words(state: KvState, block: int, most: int = 4) -> str:
         samples.setdefault(request, []).append(branch + 1)
     names = []
     for request, numbers in list(samples.items())[:most]:
-        several = len(numbers) > 1
-        which = f" sample{'s' if several else ''} {', '.join(map(str, sorted(numbers)))}"
-        names.append(f"#{request}" + (which if several or numbers != [1] else ""))
+        which = f" sample{'s' if len(numbers) > 1 else ''} {', '.join(map(str, sorted(numbers)))}"
+        names.append(f"#{request}" + (which if numbers != [1] else ""))
     if len(samples) > most:
         names.append(f"{len(samples) - most} more")
     return ", ".join(names)
@@ -35,12 +40,8 @@ def summary_words(state: KvState) -> str:
     """ "612 of 1,024 blocks · 59 % · 14 shared · 32 cached"."""
     owned = int((state.references > 0).sum())
     words = [f"{owned:,} of {state.blocks:,} blocks", share_words(owned, state.blocks)]
-    shared, cached = int((state.references > 1).sum()), int((state.owner == CACHED).sum())
-    if shared:
-        words.append(f"{shared:,} shared")
-    if cached:
-        words.append(f"{cached:,} cached")
-    return " · ".join(words)
+    counts = {"shared": int((state.references > 1).sum()), "cached": int((state.owner == CACHED).sum())}
+    return " · ".join([*words, *(f"{count:,} {name}" for name, count in counts.items() if count)])
 
 
 def share_words(part: float, whole: float) -> str:
@@ -62,23 +63,15 @@ def kinds_words(kinds: Kinds, external: int, total: int) -> str:
     return " · ".join(words)
 
 
-def state_words(state: KvState, block: int) -> str:
-    owner = int(state.owner[block])
-    return "free" if owner == FREE else "cached" if owner == CACHED else "owned"
-
-
 def tip_words(state: KvState, block: int) -> str:
     """One line on a block."""
     filled = f"{int(state.filled[block])} of {state.size} tokens"
-    match int(state.owner[block]):
-        case value if value == FREE:
-            return f"Block {block:,}: free"
-        case value if value == CACHED:
-            return f"Block {block:,}: cached, nobody's · {filled}"
-        case _:
-            references = int(state.references[block])
-            shared = f" · {references} references" if references > 1 else ""
-            return f"Block {block:,}: {owners_words(state, block)} · place {int(state.place[block])} · {filled}{shared}"
+    if state.owner[block] == FREE:
+        return f"Block {block:,}: free"
+    if state.owner[block] == CACHED:
+        return f"Block {block:,}: cached, nobody's · {filled}"
+    shared = f" · {state.references[block]} references" if state.references[block] > 1 else ""
+    return f"Block {block:,}: {owners_words(state, block)} · place {state.place[block]} · {filled}{shared}"
 
 
 def block_words(state: KvState, block: int, seconds: Seconds, content: str) -> str:
@@ -90,9 +83,8 @@ def block_words(state: KvState, block: int, seconds: Seconds, content: str) -> s
     filled, place, references = int(state.filled[block]), int(state.place[block]), int(state.references[block])
     first = place * state.size
     if references:
-        words = [f"Block {block:,} belongs to {owners_words(state, block)}{when}"]
-        if references > 1:
-            words[0] += f": {references} references, one copy"
+        shared = f": {references} references, one copy" if references > 1 else ""
+        words = [f"Block {block:,} belongs to {owners_words(state, block)}{when}{shared}"]
     else:
         writer = int(state.writer[block])
         words = [f"Block {block:,} is nobody's{when} and keeps the prefix of #{writer} until room is needed"]
@@ -103,6 +95,56 @@ def block_words(state: KvState, block: int, seconds: Seconds, content: str) -> s
     if filled:
         words.append(f"positions {first}–{first + filled - 1}: {content}")
     return " · ".join(words)
+
+
+def content_words(state: KvState, block: int, records: Sequence[Record], position: int) -> str:
+    """The tokens of a block whose owner is known, in words. `records[:position]` is the trace up to the state."""
+    request, branch = int(state.writer[block]), int(state.writer_branch[block])
+    at = int(state.requests.position[request]) if 0 <= request < len(state.requests) else -1
+    submitted = records[at] if at >= 0 else None
+    if not isinstance(submitted, Submitted):
+        return "tokens of a request that the trace does not tell of"
+    first = int(state.place[block]) * state.size
+    end = first + int(state.filled[block])
+    prompt = len(submitted.token_ids)
+    words = []
+    if first < prompt:
+        ids = submitted.token_ids[first : min(end, prompt)].tolist()
+        more = f" and {len(ids) - MOST_IDS} more" if len(ids) > MOST_IDS else ""
+        words.append(f"prompt tokens' ids {', '.join(map(str, ids[:MOST_IDS]))}{more}")
+        if first == 0 and end >= prompt and submitted.text:
+            words[-1] = f"the prompt “{_plain(submitted.text)}”"
+    if end > prompt:
+        words.append(_generated(request, branch, max(first, prompt), end, records, position))
+    return ", then ".join(words)
+
+
+def _generated(request: int, branch: int, first: int, end: int, records: Sequence[Record], position: int) -> str:
+    """The text of the tokens at positions [first, end), which the steps before emitted."""
+    parts: dict[int, str] = {}
+    for at in range(position - 1, max(-1, position - 1 - FURTHEST), -1):
+        record = records[at]
+        if not isinstance(record, Step) or not len(record.token):
+            continue
+        rows = np.flatnonzero((record.request == request) & (record.branch == branch) & (record.kind != Kind.HELD))
+        if not len(rows):
+            continue
+        row = int(rows[0])
+        emitted = np.flatnonzero(record.token_row == row)
+        token = int(record.first[row] + record.count[row])
+        if len(emitted) == 1 and first <= token < end:
+            i = int(emitted[0])
+            parts[token] = record.text[int(record.text_end[i - 1]) if i else 0 : int(record.text_end[i])]
+        if len(emitted) and token <= first:
+            break
+    if len(parts) == end - first:
+        return f"“{_plain(''.join(parts[token] for token in range(first, end)))}”"
+    return f"{counted(end - first, 'generated token')}, whose text is not delivered or too far back"
+
+
+def _plain(text: str, most: int = 160) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 class BlockRows(Sequence[tuple[Cell, ...]]):
@@ -132,7 +174,8 @@ class BlockRows(Sequence[tuple[Cell, ...]]):
         owners = owners_words(state, block, 1000) or None
         where = (place if place >= 0 else None, f"{first}–{first + filled - 1}" if filled else None)
         when = round(self._seconds(since), 6) if since >= 0 else None
-        return (block, state_words(state, block), owners, *where, filled, int(state.references[block]), when)
+        owned = "cached" if state.owner[block] == CACHED else "owned"
+        return (block, owned, owners, *where, filled, int(state.references[block]), when)
 
 
 def block_facts(state: KvState, seconds: Seconds) -> Facts:

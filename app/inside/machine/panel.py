@@ -9,7 +9,7 @@ from app.inside.machine.readings import MachineReadings
 from app.inside.panel import InsightPanel
 from app.playback.scope import Scope
 from app.ui.facts import Facts
-from engine.trace import Header, Record, Telemetry
+from engine.trace import Record
 
 ROWS = 2000  # of the table: the readings up to the cursor
 
@@ -26,23 +26,19 @@ class MachinePanel(InsightPanel):
         self.set_picture(self.charts)
 
     def take(self, records: Sequence[Record]) -> None:
-        for record in records:
-            if isinstance(record, Telemetry):
-                self.readings.take(record)
-            elif isinstance(record, Header):
-                self.readings.header = record
+        self.readings.take(records)
 
     def forget(self) -> None:
         self.readings = MachineReadings()
 
     def draw(self) -> None:
         scope, readings = self.scope, self.readings
-        last = float(readings.times[-1]) if readings.count else 0.0
+        last = float(readings.time[-1]) if len(readings) else 0.0
         self.charts.show_readings(readings, scope.origin, max(scope.end, last), scope.moment)
         said = []
         for reading in readings.known():
             if reading.field in ("cpu_percent", "gpu_percent", "gpu_watts", "memory"):
-                figure = " ".join(reading.figure(readings.value_at(reading, scope.moment))).strip()
+                figure = reading.words(readings.value_at(reading, scope.moment))
                 said.append(figure if reading.field == "gpu_watts" else f"{reading.title} {figure}")
         self.summary.say(" · ".join(said))
 
@@ -52,9 +48,9 @@ class MachinePanel(InsightPanel):
         last = readings.place_at(self.scope.moment) + 1
         first = max(0, last - ROWS)
         values = [readings.values(reading)[first:last].tolist() for reading in known]
-        times = (readings.times[first:last] - self.scope.origin).tolist()
+        times = (readings.time[first:last] - self.scope.origin).tolist()
         return Facts(columns, list(zip(times, *values)))
 
     def row_chosen(self, row: int) -> None:
         first = max(0, self.readings.place_at(self.scope.moment) + 1 - ROWS)
-        self.scope.seek(float(self.readings.times[first + row]))
+        self.scope.seek(float(self.readings.time[first + row]))

@@ -6,13 +6,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from PySide6.QtCore import QPointF, QRect, QRectF, Qt
+from PySide6.QtCore import QPointF, QRect, QRectF
 from PySide6.QtGui import QPainter, QPolygonF
 
 from app.inside.chart import Chart
 from app.inside.machine.readings import MachineReadings, Reading
 from app.plot import axes
 from app.plot.decimate import decimate, drawn_order
+from app.plot.inked import inked
 from app.plot.plot import draw_line
 from app.ui import theme
 from app.ui.font_face import Face
@@ -49,7 +50,7 @@ class MachinePicture(Chart):
         """The readings over [begin, end], with the cursor at a moment (infinite: at the newest)."""
         self.readings, self.begin, self.end = readings, begin, max(end, begin + 1e-3)
         self.moment, self.following = moment, moment == math.inf
-        said = [f"{r.title} {' '.join(r.figure(readings.value_at(r, moment)))}".strip() for r in readings.known()]
+        said = [f"{r.title} {r.words(readings.value_at(r, moment))}" for r in readings.known()]
         self.setAccessibleDescription(", ".join(said) or EMPTY)
         self.update()
 
@@ -77,12 +78,7 @@ class MachinePicture(Chart):
         return result
 
     def _gutter(self, known: list[Reading]) -> float:
-        words = [self._tick(reading, self.readings.top(reading)) for reading in known]
-        return max(self.tiny.width(word) for word in words) + theme.px(8)
-
-    @staticmethod
-    def _tick(reading: Reading, value: float) -> str:
-        return " ".join(reading.figure(value)).strip() if value else "0"
+        return max(self.tiny.width(reading.words(self.readings.top(reading))) for reading in known) + theme.px(8)
 
     def paint(self, painter: QPainter, dirty: QRect) -> None:
         cells = self.cells()
@@ -116,7 +112,7 @@ class MachinePicture(Chart):
         lines = plot.height() / self.tiny.height
         for share in (0.0, 0.5, 1.0) if lines > 3.5 else (0.0, 1.0) if lines > 1.7 else (1.0,):
             y = plot.bottom() - share * (plot.height() - self.tiny.cap)
-            self.tiny.say(painter, room.right(), y, self._tick(reading, share * top), t.faint, before=1)
+            self.tiny.say(painter, room.right(), y, reading.words(share * top) if share else "0", t.faint, before=1)
         if not self.following and self.begin <= self.moment <= self.end:
             x = plot.left() + (self.moment - self.begin) / (self.end - self.begin) * plot.width()
             painter.fillRect(QRectF(x, plot.top(), 1, plot.height()), t.secondary)
@@ -124,38 +120,38 @@ class MachinePicture(Chart):
     def _line(self, painter: QPainter, cell: Cell, top: float) -> None:
         """The lowest and highest of each pixel column, so that a long run loses no peak."""
         t, plot = theme.current(), cell.plot
-        first, last = np.searchsorted(self.readings.times, (self.begin, self.end))
-        first, last = max(0, int(first) - 1), min(self.readings.count, int(last) + 1)
+        first, last = np.searchsorted(self.readings.time, (self.begin, self.end))
+        first, last = max(0, int(first) - 1), min(len(self.readings), int(last) + 1)
         values = self.readings.values(cell.reading)[first:last]
         if not len(values):
             return
         low, high, starts = decimate(values, values, max(32, int(plot.width())))
-        share = (self.readings.times[first:last][starts] - self.begin) / (self.end - self.begin)
+        share = (self.readings.time[first:last][starts] - self.begin) / (self.end - self.begin)
         x = np.append(np.repeat(plot.left() + np.clip(share, 0, 1) * plot.width(), 2), plot.right())
         y = np.column_stack(drawn_order(low, high)).ravel()
         y = plot.bottom() - np.append(y, y[-1]) / top * plot.height()
         color = theme.oklch(t.lightness, t.chroma, cell.reading.hue)
         outline = [QPointF(float(x[0]), plot.bottom()), *(QPointF(*p) for p in zip(x.tolist(), y.tolist()))]
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(theme.faded(color, 0.12))
-        painter.drawPolygon(QPolygonF([*outline, QPointF(float(x[-1]), plot.bottom())]))
-        painter.setBrush(Qt.BrushStyle.NoBrush)
+        with inked(painter, theme.faded(color, 0.12)):
+            painter.drawPolygon(QPolygonF([*outline, QPointF(float(x[-1]), plot.bottom())]))
         draw_line(painter, color, x, y)
 
     def moment_at(self, at: QPointF) -> float | None:
-        for cell in self.cells():
-            if cell.room.contains(at) and cell.plot.left() <= at.x() <= cell.plot.right():
-                return self.begin + (at.x() - cell.plot.left()) / cell.plot.width() * (self.end - self.begin)
-        return None
+        cell = self._cell_at(at)
+        if cell is None or not cell.plot.left() <= at.x() <= cell.plot.right():
+            return None
+        return self.begin + (at.x() - cell.plot.left()) / cell.plot.width() * (self.end - self.begin)
+
+    def _cell_at(self, at: QPointF) -> Cell | None:
+        return next((cell for cell in self.cells() if cell.room.contains(at)), None)
 
     def tip(self, at: QPointF) -> str:
         """What the chart there shows, and its value at that time."""
-        for cell in self.cells():
-            if cell.room.contains(at):
-                time, about = self.moment_at(at), cell.reading.about
-                value = math.nan if time is None else self.readings.value_at(cell.reading, time)
-                if time is None or math.isnan(value):
-                    return f"{cell.reading.title}: {about}"
-                figure = " ".join(cell.reading.figure(value)).strip()
-                return f"{figure} at {duration(time - self.begin)}\n{cell.reading.title}: {about}"
-        return ""
+        cell, time = self._cell_at(at), self.moment_at(at)
+        if cell is None:
+            return ""
+        about = f"{cell.reading.title}: {cell.reading.about}"
+        value = math.nan if time is None else self.readings.value_at(cell.reading, time)
+        if time is None or math.isnan(value):
+            return about
+        return f"{cell.reading.words(value)} at {duration(time - self.begin)}\n{about}"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
+from app.inside.columns import Columns, Numbers
 from app.plot.scales import nice_bytes, nice_top
-from app.words import bytes_words
-from engine.trace import Array, Column, Header, Telemetry
+from app.words import bytes_words, counted
+from engine.trace import Array, Header, Record, Telemetry
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,10 @@ class Reading:
             return number, unit
         return f"{value:,.0f}", self.unit
 
+    def words(self, value: float) -> str:
+        """ "183 %"."""
+        return " ".join(self.figure(value)).strip()
+
 
 READINGS = (
     Reading("cpu_percent", "CPU", "%", "load of the engine's process: 100 % a core", 300.0),
@@ -47,41 +53,37 @@ READINGS = (
 )
 
 
-class MachineReadings:
+class MachineReadings(Columns):
     """The readings of one trace, in order of time."""
 
+    time, cpu_percent, memory, memory_free = (Numbers(np.float64) for _ in range(4))
+    gpu_percent, gpu_memory, gpu_watts, gpu_celsius = (Numbers(np.float64) for _ in range(4))
+
     def __init__(self) -> None:
+        super().__init__()
         self.header: Header | None = None
-        self._times = Column(np.float64)
-        self._columns = {reading.field: Column(np.float64) for reading in READINGS}
-        self._totals = {"memory": 0.0, "gpu_memory": 0.0}
+        self._totals = {"memory_free": 0.0, "gpu_memory": 0.0}
 
-    def take(self, record: Telemetry) -> None:
-        self._times.append(record.time)
-        for name, column in self._columns.items():
-            column.append(float(getattr(record, name)))
-        self._totals = {"memory": float(record.memory_total), "gpu_memory": float(record.gpu_memory_total)}
-
-    @property
-    def count(self) -> int:
-        return self._times.count
-
-    @property
-    def times(self) -> Array:
-        return self._times.values
+    def take(self, records: Iterable[Record]) -> None:
+        for record in records:
+            if isinstance(record, Telemetry):
+                self.append(*(getattr(record, name) for name in self.names))
+                self._totals = {"memory_free": record.memory_total, "gpu_memory": record.gpu_memory_total}
+            elif isinstance(record, Header):
+                self.header = record
 
     def values(self, reading: Reading) -> Array:
-        return self._columns[reading.field].values
+        return np.asarray(getattr(self, reading.field))
 
     def known(self) -> list[Reading]:
         """Those that were read: a GPU's only where there is one, and only what old traces had."""
-        on_gpu = bool(self.count) and bool((self._columns["gpu_percent"].values >= 0).any())
+        on_gpu = bool((self.gpu_percent >= 0).any())
         found = [reading for reading in READINGS if on_gpu or not reading.of_gpu]
-        return [r for r in found if r.field != "memory_free" or bool(self.values(r).any())] if self.count else []
+        return [r for r in found if r.field != "memory_free" or self.memory_free.any()] if len(self) else []
 
     def place_at(self, moment: float) -> int:
         """The last reading at a moment; -1 before the first."""
-        return int(np.searchsorted(self.times, moment, "right")) - 1
+        return self.last_at("time", moment)
 
     def value_at(self, reading: Reading, moment: float) -> float:
         """NaN before the first."""
@@ -90,32 +92,18 @@ class MachineReadings:
 
     def top(self, reading: Reading) -> float:
         """Where the axis ends: at all there is, as with cores, or just above the highest."""
-        values = self.values(reading)
-        highest = float(values.max()) if len(values) else 0.0
-        match reading.field:
-            case "cpu_percent":
-                cores = self.header.machine.cores if self.header is not None else 1
-                return max(100.0 * cores, highest)
-            case "gpu_percent" | "gpu_celsius":
-                return max(100.0, highest)
-            case "memory_free":
-                return max(self._totals["memory"], highest, 1.0)
-            case "gpu_memory":
-                return max(self._totals["gpu_memory"], highest, 1.0)
-            case "memory":
-                return nice_bytes(highest)
-            case _:
-                return nice_top(highest)
+        highest = float(self.values(reading).max(initial=0.0))
+        if reading.field == "memory":
+            return nice_bytes(highest)
+        if reading.field == "gpu_watts":
+            return nice_top(highest)
+        cores = self.header.machine.cores if self.header is not None else 1
+        of = {"cpu_percent": 100.0 * cores, "gpu_percent": 100.0, "gpu_celsius": 100.0, **self._totals}
+        return max(of[reading.field], highest, 1.0)
 
     def scale(self, reading: Reading) -> str:
         """What the axis' end is called, when it is all there is."""
-        match reading.field:
-            case "cpu_percent" if self.header is not None:
-                cores = self.header.machine.cores
-                return f"of {cores} core{'' if cores == 1 else 's'}"
-            case "memory_free" if self._totals["memory"]:
-                return f"of {bytes_words(self._totals['memory'])}"
-            case "gpu_memory" if self._totals["gpu_memory"]:
-                return f"of {bytes_words(self._totals['gpu_memory'])}"
-            case _:
-                return ""
+        if reading.field == "cpu_percent" and self.header is not None:
+            return f"of {counted(self.header.machine.cores, 'core')}"
+        total = self._totals.get(reading.field)
+        return f"of {bytes_words(total)}" if total else ""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPaintEngine, QPainter, QPainterPath, QPen, QPolygonF
 
 from app.inside.chart import Chart
-from app.inside.memory.pixels import draw_dashes, stacked
-from app.inside.memory.series import KINDS, MemorySeries
+from app.inside.memory.series import KINDS, MemorySeries, Moment
 from app.plot import axes, patterns
 from app.plot.image import PixelImage
+from app.plot.pixels import draw_dashes, textured
 from app.plot.scales import nice_pool, time_ticks
 from app.ui import theme
 from app.ui.font_face import Face
@@ -57,7 +58,6 @@ class MemoryArea(Chart):
         self._picture: PixelImage | None = None
         self._pictured: tuple[object, ...] = ()
         self._textures: list[Array] = []
-        self._outlines: list[Array | None] = []
         self._textured: tuple[object, ...] = ()
 
     # -- what is told ---------------------------------------------------------------------------------------------
@@ -68,11 +68,10 @@ class MemoryArea(Chart):
         """`span` and `until` (where the trace ends so far) in seconds of the trace; `compared` names the line; a
         `message` stands in the picture's place."""
         self.series, self.span, self.origin, self.compared, self.message = series, span, origin, compared, message
-        self._until = until
         shown = (id(series), series.count, span, until, origin, compared, message)
         told = (*shown, self.width(), self.height(), theme.zoom())
         if told != self._told:
-            self._told = told
+            self._told, self._until = told, until
             self._measure()
             self.update()
 
@@ -159,8 +158,6 @@ class MemoryArea(Chart):
         if look != self._textured:
             self._textured = look
             self._textures = [patterns.texture(kind, height, width, ratio) for kind in KINDS]
-            edge = np.full((height, width), patterns.color("external", t).rgb(), np.uint32)
-            self._outlines = [None, None, None, edge]
         edges = self._edges
         at = self.span[0] + (np.arange(width) + 0.5) / width * (self.span[1] - self.span[0])
         places = np.searchsorted(edges, at, "right") - 1
@@ -169,7 +166,8 @@ class MemoryArea(Chart):
         scale = height / self.top
         heights = np.zeros((len(KINDS), width))
         heights[:, seen] = np.stack([self._means[kind] for kind in KINDS])[:, places] * scale
-        pixels = stacked(heights, self._textures, self._outlines, t.panel.rgb())
+        outlines = {KINDS.index("external"): patterns.color("external", t).rgb()}
+        pixels = textured(heights, self._textures, outlines, t.panel.rgb())
         if self.compared and len(seen):
             part, zoom = pixels[:, seen[0] : seen[-1] + 1], ratio * theme.zoom()
             draw_dashes(part, self._means[self.compared][places] * scale, t.text.rgb(), max(1, round(1.2 * zoom)), zoom)
@@ -178,37 +176,26 @@ class MemoryArea(Chart):
 
     def _stack(self, painter: QPainter, area: QRectF) -> None:
         """From the highest sum down, so that each kind covers what is below it but for its own band."""
-        edges = self._xs(area)
-        below = np.zeros(len(edges) - 1)
-        bands = []
-        for kind in KINDS:
-            mean = self._means[kind]
-            bands.append((kind, mean, below, below + mean))
-            below = below + mean
-        for kind, mean, low, high in reversed(bands):
+        sums = np.cumsum([np.zeros(len(self._edges) - 1), *(self._means[kind] for kind in KINDS)], axis=0)
+        for kind, low, high in reversed(list(zip(KINDS, sums, sums[1:]))):
             path = QPainterPath()
-            for run in _runs(mean > 0):
-                xs = [float(edges[run][0]), *((edges[run] + edges[1:][run]) / 2).tolist(), float(edges[1:][run][-1])]
-                upper, lower = (_points(xs, self._heights(area, values[run])) for values in (high, low))
-                path.addPolygon(QPolygonF(upper + lower[::-1]))
+            for run in _runs(self._means[kind] > 0):
+                path.addPolygon(QPolygonF(self._steps(area, run, high) + self._steps(area, run, low)[::-1]))
                 path.closeSubpath()
             patterns.fill(painter, path, kind)
 
-    def _xs(self, area: QRectF) -> Array:
-        begin, end = self.span
-        return np.asarray(area.left() + (self._edges - begin) / (end - begin) * area.width())
-
-    def _heights(self, area: QRectF, values: Array) -> list[float]:
-        y = area.bottom() - np.clip(values / self.top, 0, 2) * area.height()
-        return [float(y[0]), *y.tolist(), float(y[-1])]
-
     def _line(self, painter: QPainter, area: QRectF) -> None:
-        edges, values = self._xs(area), self._means[self.compared]
+        values = self._means[self.compared]
         painter.setPen(dash(theme.current().text))
         for run in _runs(values <= self.top):  # a drawing is not clipped
-            xs = np.repeat(np.append(edges[run], edges[1:][run][-1:]), 2)[1:-1]
-            y = np.repeat(area.bottom() - values[run] / self.top * area.height(), 2)
-            painter.drawPolyline(QPolygonF(_points(xs.tolist(), y.tolist())))
+            painter.drawPolyline(QPolygonF(self._steps(area, run, values)))
+
+    def _steps(self, area: QRectF, run: slice, values: Array) -> list[QPointF]:
+        """From left to right over a run of columns, level in each."""
+        begin, end = self.span
+        edges = area.left() + (self._edges[run.start : run.stop + 1] - begin) / (end - begin) * area.width()
+        heights = area.bottom() - np.clip(values[run] / self.top, 0, 2) * area.height()
+        return [QPointF(x, y) for x, y in zip(np.repeat(edges, 2)[1:-1].tolist(), np.repeat(heights, 2).tolist())]
 
     def _axes(self, painter: QPainter, area: QRectF) -> None:
         t, face, px = theme.current(), self.tiny, theme.px
@@ -228,10 +215,8 @@ class MemoryArea(Chart):
             face.say(painter, area.right(), baseline, words, t.secondary, before=1)
         high = pool if pool <= self.top else self.top
         roomy = high / self.top * area.height() > 2 * face.height + face.cap
-        up = [
-            (area.bottom() - value / self.top * area.height(), bytes_words(value) if value else "0")
-            for value in ((0.0, high / 2, high) if roomy else (0.0, high))
-        ]
+        values = (0.0, high / 2, high) if roomy else (0.0, high)
+        up = [(area.bottom() - v / self.top * area.height(), bytes_words(v) if v else "0") for v in values]
         axes.side(painter, face, up, area.left() - px(6), area.bottom())
         ticks = time_ticks(self.span[0] - self.origin, self.span[1] - self.origin, area.width() / px(88))
         across = [(self.x_at(time + self.origin), word) for time, word in ticks]
@@ -252,13 +237,10 @@ class MemoryArea(Chart):
         self.hovered.emit(None)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        match event.key():
-            case Qt.Key.Key_Home:
-                self.sought.emit(self.span[0])
-            case Qt.Key.Key_End:
-                self.sought.emit(math.inf)
-            case _:
-                super().keyPressEvent(event)
+        if event.key() in (Qt.Key.Key_Home, Qt.Key.Key_End):
+            self.sought.emit(self.span[0] if event.key() == Qt.Key.Key_Home else math.inf)
+        else:
+            super().keyPressEvent(event)
 
 
 def dash(color: QColor) -> QPen:
@@ -268,11 +250,19 @@ def dash(color: QColor) -> QPen:
     return pen
 
 
+def fill_kinds(
+    painter: QPainter, box: QRectF, moment: Moment, kinds: Sequence[str], whole: int, least: float = 0.0
+) -> None:
+    """Kinds one after another, each as wide as its share of the `whole`, and at least so many pixels."""
+    x = box.left()
+    for kind in kinds:
+        width = getattr(moment, kind) / whole * box.width()
+        if width > 0:
+            patterns.fill(painter, QRectF(x, box.top(), max(least, width), box.height()), kind)
+        x += width
+
+
 def _runs(there: Array) -> list[slice]:
     """The runs of neighbours that are True."""
     borders = np.flatnonzero(np.diff(there.astype(np.int8), prepend=0, append=0)).tolist()
     return [slice(begin, end) for begin, end in zip(borders[::2], borders[1::2])]
-
-
-def _points(xs: list[float], ys: list[float]) -> list[QPointF]:
-    return [QPointF(x, y) for x, y in zip(xs, ys)]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 
-from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt
+from PySide6.QtCore import QPointF, QRect, QRectF, QSize
 from PySide6.QtGui import QPainter, QPolygonF
 from PySide6.QtWidgets import QSizePolicy
 
+from app.inside.memory.area import fill_kinds
 from app.inside.memory.series import KINDS, Moment
 from app.plot import patterns
+from app.plot.inked import inked
 from app.session.device_memory import ABOUT, DeviceBill
 from app.ui import theme
 from app.ui.font_face import Face
@@ -36,17 +38,13 @@ class DeviceBar(Painted):
     def pitch(self) -> int:
         return math.ceil(self.face.height) + theme.px(1)
 
-    def bars_height(self) -> int:
-        """Of the bars alone."""
-        lens = theme.px(13) if self.bill is not None and self.bill.total else 0
-        return lens + theme.px(12)
-
     def lines_needed(self, width: int) -> int:
         """How many lines the legend takes."""
         return len(self._flow(width))
 
     def height_of(self, lines: int) -> int:
-        return self.bars_height() + (theme.px(4) + lines * self.pitch if lines else 0)
+        bars = theme.px(12) + (theme.px(13) if self.bill is not None and self.bill.total else 0)
+        return bars + (theme.px(4) + lines * self.pitch if lines else 0)
 
     def sizeHint(self) -> QSize:
         return QSize(theme.px(280), self.height_of(2))
@@ -97,15 +95,14 @@ class DeviceBar(Painted):
             own, others = (n / bill.total * width for n in (bill.own, bill.other))
             own = min(max(own, px(2)), width)
             others = min(max(others, px(2)) if bill.other else 0.0, width - own)
+            free = QRectF(own + others, 0, width - own - others, high)
             self._part(painter, QRectF(0, 0, own, high), "own", f"this process {bytes_words(bill.own)}")
             self._part(painter, QRectF(own, 0, others, high), "other", self._tip("others", bill.other))
-            self._part(
-                painter, QRectF(own + others, 0, width - own - others, high), "free", self._tip("free", bill.free)
-            )
+            self._part(painter, free, "free", self._tip("free", bill.free))
             y = px(13)
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(t.hairline)
-            painter.drawPolygon(QPolygonF([QPointF(0, high), QPointF(own, high), QPointF(width, y), QPointF(0, y)]))
+            lens = (QPointF(0, high), QPointF(own, high), QPointF(width, y), QPointF(0, y))
+            with inked(painter, t.hairline):
+                painter.drawPolygon(QPolygonF(lens))
         self._own(painter, QRectF(0, y, width, px(12)))
         y += px(12) + px(4)
         lines = self._flow(self.width())
@@ -134,22 +131,10 @@ class DeviceBar(Painted):
             x += width
             if not item.count:
                 continue
-            if item.name == "KV pool":
-                self._pool(painter, part)
-                self._parts.append((part, self._tip(item.name, item.count)))
-            else:
-                self._part(painter, part, item.kind, self._tip(item.name, item.count))
-
-    def _pool(self, painter: QPainter, part: QRectF) -> None:
-        moment, x = self._moment, part.left()
-        patterns.fill(painter, part, "free")
-        if moment is None or not moment.pool:
-            return
-        for kind in KINDS:
-            width = getattr(moment, kind) / moment.pool * part.width()
-            if width > 0:
-                patterns.fill(painter, QRectF(x, part.top(), max(1.0, width), part.height()), kind)
-            x += width
+            pool = item.name == "KV pool"
+            self._part(painter, part, "free" if pool else item.kind, self._tip(item.name, item.count))
+            if pool and self._moment is not None and self._moment.pool:
+                fill_kinds(painter, part, self._moment, KINDS, self._moment.pool, 1.0)
 
     def _part(self, painter: QPainter, box: QRectF, kind: str, tip: str) -> None:
         if kind == "own":

@@ -9,7 +9,7 @@ from PySide6.QtCore import QLineF, QPointF, QRect, QRectF, QSize
 from PySide6.QtGui import QColor, QPainter
 from PySide6.QtWidgets import QSizePolicy
 
-from app.inside.memory.area import dash
+from app.inside.memory.area import dash, fill_kinds
 from app.inside.memory.series import KINDS, MemorySeries, Moment
 from app.plot import patterns
 from app.ui import theme
@@ -68,13 +68,12 @@ def fits_words(series: MemorySeries, moment: Moment | None) -> tuple[str, ...]:
     whole = f"{kv_capacity(blocks, size, context):,} × {context:,} tokens (context)" if context else ""
     if not mean:
         return (f"Fits {whole}",) if whole else ("",)
-    some = f"{kv_capacity(blocks, size, max(1, round(mean))):,} × {mean:,.0f}"
-    return (
-        f"Fits {some} tokens (mean so far) · {whole}" if whole else f"Fits {some} tokens (mean so far)",
-        f"Fits {some} tokens (mean) · {whole.replace(' tokens', '')}",
-        f"Fits {some} (mean) · {whole.replace(' tokens', '')}",
-        f"Fits {some} tokens (mean so far)",
-    )
+    some = f"Fits {kv_capacity(blocks, size, max(1, round(mean))):,} × {mean:,.0f}"
+    if not whole:
+        return (f"{some} tokens (mean so far)",)
+    brief = whole.replace(" tokens", "")
+    longer = (f"{some} tokens (mean so far) · {whole}", f"{some} tokens (mean) · {brief}", f"{some} (mean) · {brief}")
+    return (*longer, f"{some} tokens (mean so far)")
 
 
 class MemoryLedger(Painted):
@@ -177,9 +176,9 @@ class MemoryLedger(Painted):
             self._text(painter, face, color, right - face.width(words), y, words)
             right -= width
         name, left = kind, box + px(12)
-        if kind == "free" and moment.cached:
-            cached = f"free, {bytes_words(moment.cached * size)} cached"
-            name = cached if face.width(cached) <= right - left else kind
+        cached = f"free, {bytes_words(moment.cached * size)} cached"
+        if kind == "free" and moment.cached and face.width(cached) <= right - left:
+            name = cached
         self._text(painter, face, t.text if color == t.text else t.secondary, left, y, face.cut(name, right - left))
 
     def _compare(self, painter: QPainter, lines: list[Line], moment: Moment, y: float, captioned: float) -> None:
@@ -219,14 +218,9 @@ class MemoryLedger(Painted):
     def _bar(self, painter: QPainter, whole: QRectF, line: Line, moment: Moment) -> None:
         t = theme.current()
         if line.mark != "held":
-            painter.fillRect(whole, theme.over(t.edge, t.panel) if not line.mark else t.secondary)
+            painter.fillRect(whole, t.secondary if line.mark else theme.over(t.edge, t.panel))
             return
-        x = whole.left()
-        for kind in KINDS[:3]:
-            width = getattr(moment, kind) / max(1, moment.held) * whole.width()
-            if width > 0 and moment.held:
-                patterns.fill(painter, QRectF(x, whole.top(), width, whole.height()), kind)
-            x += width
+        fill_kinds(painter, whole, moment, KINDS[:3], max(1, moment.held))
 
     def tip(self, at: QPointF) -> str:
         return next((tip for foot, tip in self._rows if at.y() < foot), "")

@@ -56,17 +56,14 @@ def summary_words(series: MemorySeries, moment: Moment | None) -> tuple[str, ...
         run = series.shares_until(series.count - 1)
         if run is None:
             return (f"{used} of the pool used", f"{used} used")
+        waste = f"waste {percent(run.waste)}"
         return (
-            f"nothing is held · waste {percent(run.waste)} of what was held, over the run",
-            f"{used} used · run: waste {percent(run.waste)}",
-            f"run: waste {percent(run.waste)}",
+            f"nothing is held · {waste} of what was held, over the run",
+            f"{used} used · run: {waste}",
+            f"run: {waste}",
         )
-    waste = percent(shares.waste)
-    return (
-        f"{used} of the pool used · waste {waste} of what is held",
-        f"{used} used · waste {waste}",
-        f"waste {waste}",
-    )
+    waste = f"waste {percent(shares.waste)}"
+    return (f"{used} of the pool used · {waste} of what is held", f"{used} used · {waste}", waste)
 
 
 class MemoryPicture(Painted):
@@ -86,22 +83,17 @@ class MemoryPicture(Painted):
         """Gives each part its room: the area shrinks first, then the device's words go, then its bar, then numbers."""
         px, width, height, gap = theme.px, self.width(), self.height(), theme.px(6)
         wide = width >= px(WIDE)
-        right = px(WIDTH) + px(16) if wide else 0
-        left, least = width - right, px(72 if wide else 60)
-        device = 0
-        ledger = 0 if wide else self.ledger.height_of(9)
-        if not wide and height < least + gap + ledger + gap + self.device.height_of(self.device.lines_needed(left)):
-            ledger = self.ledger.height_of(8)
-        for lines in sorted({self.device.lines_needed(left), 1, 0}, reverse=True):
-            device = self.device.height_of(lines)
-            if least + gap + device + (gap + ledger if ledger else 0) <= height:
-                break
-        else:
-            device = 0
-        if ledger and height < least + gap + ledger:
-            ledger = self.ledger.height_of(5) - px(5)
-        if ledger and height < least + gap + ledger:
-            ledger = 0
+        left, least = width - (px(WIDTH) + px(16) if wide else 0), px(72 if wide else 60)
+        device_of, ledger_of = self.device.height_of, self.ledger.height_of
+        needed = self.device.lines_needed(left)
+
+        def fits(ledger: int, device: int) -> bool:
+            return least + sum(gap + part for part in (ledger, device) if part) <= height
+
+        ledger = 0 if wide else ledger_of(9) if fits(ledger_of(9), device_of(needed)) else ledger_of(8)
+        devices = (device_of(lines) for lines in sorted({needed, 1, 0}, reverse=True))
+        device = next((device for device in devices if fits(ledger, device)), 0)
+        ledger = next((each for each in (ledger, ledger_of(5) - px(5)) if fits(each, 0)), 0)
         rest = height - (gap + device if device else 0)
         if wide:
             self.area.setGeometry(0, 0, left, rest)
@@ -131,7 +123,6 @@ class MemoryBill(InsightPanel):
         self._begin = 0.0  # of the minute in sight, while the moment is an earlier one
         self._pointed: float | None = None
         self._measured: list[Telemetry] = []
-        self._measured_at: list[float] = []
         self.span_button = tool_button("memory_span", "", "The last minute, or the whole run")
         self.span_button.clicked.connect(self._on_span)
         self.head.insertWidget(self.head.count() - 1, self.span_button)
@@ -146,14 +137,10 @@ class MemoryBill(InsightPanel):
 
     def take(self, records: Sequence[Record]) -> None:
         self.series.take(records)
-        for record in records:
-            if isinstance(record, Telemetry):
-                self._measured.append(record)
-                self._measured_at.append(record.time)
+        self._measured += [record for record in records if isinstance(record, Telemetry)]
 
     def forget(self) -> None:
-        self.series.reset()
-        self._measured, self._measured_at = [], []
+        self.series, self._measured = MemorySeries(), []
         self._pointed, self._begin = None, 0.0
 
     def draw(self) -> None:
@@ -172,21 +159,17 @@ class MemoryBill(InsightPanel):
         self._tell_span(span)
 
     def _show_device(self, header: Header | None, moment: Moment | None) -> None:
-        if header is None:
-            self.device.show_bill(None, None)
-        else:
-            place = bisect_right(self._measured_at, self._time()) - 1
+        bill, before = None, self.device.bill
+        if header is not None:
+            place = bisect_right(self._measured, self._time(), key=lambda record: record.time) - 1
             bill = device_bill(header, self._measured[place] if place >= 0 else None)
-            before = self.device.bill
-            self.device.show_bill(bill, moment)
-            if before is not None and (before.total > 0, before.source) == (bill.total > 0, bill.source):
-                return
-        self.picture.place()
+        self.device.show_bill(bill, moment if bill is not None else None)
+        if not bill or not before or (before.total > 0, before.source) != (bill.total > 0, bill.source):
+            self.picture.place()
 
     def facts(self) -> Facts:
         series = self.series
-        begin, end = self.span()
-        first, last = series.place_at(begin), series.place_at(end)
+        first, last = (series.place_at(moment) for moment in self.span())
         first = max(0, first)
         every = max(1, -(-(last + 1 - first) // FACT_ROWS))
         columns = FACTS if every == 1 else (FACTS[0], f"step (every {every:,}th)", *FACTS[2:])

@@ -67,10 +67,6 @@ class MemorySeries:
     """Every series of one trace. A step's values last until the next step's end, as in the measures."""
 
     def __init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Forgets everything: another trace begins."""
         self.header: Header | None = None
         self.block_size, self.context, self.token_bytes = 1, 0, 0
         self.pool = 0  # tokens

@@ -10,7 +10,7 @@ from app.inside.roofline.points import Point, RooflinePoints
 from app.inside.roofline.words import bound_words, summary
 from app.playback.scope import ROUNDING, Scope
 from app.ui.facts import Cell, Facts
-from engine.trace import Header, Record, Step
+from engine.trace import Record
 
 ROWS = 500  # of the table: the steps before the cursor
 COLUMNS = (
@@ -31,10 +31,7 @@ class Roofline(InsightPanel):
         self.set_picture(self.plot)
 
     def take(self, records: Sequence[Record]) -> None:
-        for record in records:
-            if isinstance(record, Header):
-                self.points.begin(record)
-        self.points.take([record for record in records if isinstance(record, Step)])
+        self.points.take(records)
 
     def forget(self) -> None:
         self.points = RooflinePoints()

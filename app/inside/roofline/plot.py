@@ -21,6 +21,7 @@ from app.inside.roofline.points import (
 )
 from app.inside.roofline.words import FORMULAS, amount, detail, headline, percent, point_words, rate_words
 from app.plot import axes
+from app.plot.inked import inked, mixed
 from app.plot.scales import decade_ticks
 from app.ui import theme
 from app.ui.font_face import Face
@@ -90,15 +91,15 @@ class RooflinePlot(Chart):
     def _words(self, painter: QPainter) -> float:
         """The verdict, wrapped; returns where it ends."""
         t, y, point = theme.current(), float(theme.px(2)), self.point
-        title, more = (headline(point), detail(point)) if point is not None else ("Before the first step", "")
-        flags = int(Qt.TextFlag.TextWordWrap)
-        for face, color, text in ((self.head, t.text, title), (self.small, t.secondary, more)):
-            if text:
-                room = QRectF(0, y, self.width(), 10_000)
-                painter.setFont(face.font)
-                painter.setPen(color)
-                painter.drawText(room, flags, text)
-                y += face.metrics.boundingRect(room, flags, text).height() + theme.px(2)
+        lines = [(self.head, t.text, headline(point) if point is not None else "Before the first step")]
+        if point is not None:
+            lines.append((self.small, t.secondary, detail(point)))
+        for face, color, text in lines:
+            room, flags = QRectF(0, y, self.width(), 10_000), int(Qt.TextFlag.TextWordWrap)
+            painter.setFont(face.font)
+            painter.setPen(color)
+            painter.drawText(room, flags, text)
+            y += face.metrics.boundingRect(room, flags, text).height() + theme.px(2)
         return y + theme.px(6)
 
     def _axes(self, painter: QPainter, frame: Frame) -> None:
@@ -143,9 +144,8 @@ class RooflinePlot(Chart):
         if self._raster is None or grown or self._raster[0] != (frame, theme.current().name, ratio):
             color = theme.current().secondary
             alpha = np.log1p(counts) / max(1.0, np.log1p(counts.max())) * 0.4
-            pixels = np.zeros((*counts.T.shape, 4), np.uint8)
-            for channel, value in enumerate((color.blue(), color.green(), color.red(), 255)):
-                pixels[..., channel] = (alpha * value).T[::-1]
+            channels = (color.blue(), color.green(), color.red(), 255)
+            pixels = np.ascontiguousarray((alpha.T[::-1, :, None] * channels).astype(np.uint8))
             height, width = pixels.shape[:2]
             image = QImage(pixels.data, width, height, 4 * width, QImage.Format.Format_ARGB32_Premultiplied)
             left, right = ((v - X_DECADES[0]) * FINENESS for v in (frame.left, frame.right))
@@ -179,7 +179,7 @@ class RooflinePlot(Chart):
     def _marks(self, painter: QPainter, kind: int, xs: Array, ys: Array, strength: float, size: float) -> None:
         """Decode: a disc. Prefill: an open square. Mixed: a ring."""
         t = theme.current()
-        color = theme.over(theme.faded(theme.oklch(t.lightness, t.chroma, HUES[kind]), strength), t.panel)
+        color = mixed(theme.oklch(t.lightness, t.chroma, HUES[kind]), strength)
         cap = Qt.PenCapStyle.SquareCap if kind == PREFILL else Qt.PenCapStyle.RoundCap
         dots = QPolygonF([QPointF(x, y) for x, y in zip(xs.tolist(), ys.tolist())])
         full = size if kind == PREFILL else size + 1
@@ -193,22 +193,20 @@ class RooflinePlot(Chart):
         roof, t, px, tiny, area = self.points.roof, theme.current(), theme.px, self.tiny, frame.area
         if roof is None:
             return
-        point = self.point
-        size = point.bytes if point is not None else roof.working_sets[-1]
+        size = self.point.bytes if self.point is not None else roof.working_sets[-1]
         bandwidth = roof.bandwidth_at(size)
         ridge = roof.operations / bandwidth
         corner = QPointF(float(frame.x(ridge)), float(frame.y(roof.operations)))
         start = max(10**frame.left, 10**frame.low / bandwidth)
         foot = QPointF(float(frame.x(start)), float(frame.y(start * bandwidth)))
-        slope, room = QLineF(foot, corner), area.width()
-        painter.setPen(QPen(t.text, max(1.0, theme.zoom() * 1.25)))
-        painter.drawLine(slope)
-        painter.drawLine(QLineF(corner, QPointF(area.right(), corner.y())))
-        painter.setBrush(t.panel)
-        painter.drawEllipse(corner, px(3), px(3))
+        slope = QLineF(foot, corner)
+        with inked(painter, t.panel, QPen(t.text, max(1.0, theme.zoom() * 1.25))):
+            painter.drawLine(slope)
+            painter.drawLine(QLineF(corner, QPointF(area.right(), corner.y())))
+            painter.drawEllipse(corner, px(3), px(3))
         rate = rate_words(roof.operations)
         wordings = (f"{rate} matrix products, measured at load", f"{rate} measured at load", rate)
-        word = next((word for word in wordings if tiny.width(word) <= room), rate)
+        word = next((word for word in wordings if tiny.width(word) <= area.width()), rate)
         x = max(area.left(), area.right() - tiny.width(word))
         tiny.say(painter, x, corner.y() - px(5) - tiny.descent, word, t.secondary)
         for more in (f" copied at {bytes_words(size)}, measured at load", ", measured at load", ""):
@@ -225,8 +223,7 @@ class RooflinePlot(Chart):
             tiny.say(painter, corner.x() + px(8), corner.y() + px(5) + tiny.ascent, word, t.secondary)
 
     def _cursor(self, painter: QPainter, frame: Frame) -> None:
-        t, px, tiny = theme.current(), theme.px, self.tiny
-        point = self.point
+        t, px, tiny, point = theme.current(), theme.px, self.tiny, self.point
         if point is None:
             return
         x, y = float(frame.x(point.intensity)), float(frame.y(point.achieved))
@@ -242,17 +239,13 @@ class RooflinePlot(Chart):
         kind = KINDS.index(point.kind)
         painter.setPen(QPen(t.panel, px(17), Qt.PenStyle.SolidLine, Qt.PenCapStyle.RoundCap))
         painter.drawPoint(QPointF(x, y))
-        painter.setPen(QPen(t.accent, max(1.5, 1.5 * theme.zoom())))
-        painter.setBrush(Qt.BrushStyle.NoBrush)
-        painter.drawEllipse(QPointF(x, y), px(8), px(8))
+        with inked(painter, line=QPen(t.accent, max(1.5, 1.5 * theme.zoom()))):
+            painter.drawEllipse(QPointF(x, y), px(8), px(8))
         self._marks(painter, kind, np.array([x]), np.array([y]), 1.0, px(8))
-        if self.hovered >= 0:
-            first, xs, ys = self._drawn
-            at = self.hovered - first
-            if 0 <= at < len(xs):
-                painter.setPen(QPen(t.text, 1))
-                painter.setBrush(Qt.BrushStyle.NoBrush)
-                painter.drawEllipse(QPointF(xs[at], ys[at]), px(6), px(6))
+        first, xs, ys = self._drawn
+        if self.hovered >= 0 and 0 <= self.hovered - first < len(xs):
+            with inked(painter, line=t.text):
+                painter.drawEllipse(QPointF(xs[self.hovered - first], ys[self.hovered - first]), px(6), px(6))
 
     # -- the pointer and the keys ---------------------------------------------------------------------------------
 

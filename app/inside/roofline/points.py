@@ -14,7 +14,7 @@ from enum import StrEnum
 import numpy as np
 
 from app.inside.columns import Columns, Numbers
-from engine.trace import Array, Header, Kind, Roof, Step, WorkCounter
+from engine.trace import Array, Header, Kind, Record, Roof, Step, WorkCounter
 
 PREFILL, DECODE, MIXED = 0, 1, 2
 KINDS = ("prefill", "decode", "mixed")
@@ -114,11 +114,12 @@ class RooflinePoints(Columns):
         """Whether the card does not say which weights multiply tokens, so that they are guessed."""
         return self.header is not None and self.header.model.body_parameters == 0
 
-    def begin(self, header: Header) -> None:
-        self.header, self._counter = header, WorkCounter(header)
-
-    def take(self, steps: Sequence[Step]) -> None:
-        """The next steps, each once and in order. O(their rows)."""
+    def take(self, records: Sequence[Record]) -> None:
+        """The next records, in order. O(the steps' rows)."""
+        for record in records:
+            if isinstance(record, Header):
+                self.header, self._counter = record, WorkCounter(record)
+        steps = [record for record in records if isinstance(record, Step)]
         if self._counter is None or self.header is None or not steps:
             return
         work = self._counter.count(steps)
@@ -151,7 +152,7 @@ class RooflinePoints(Columns):
 
     def place_at(self, moment: float) -> int:
         """The last point whose step had ended then; -1 before the first."""
-        return int(np.searchsorted(self.ended, moment, "right")) - 1
+        return self.last_at("ended", moment)
 
     def point(self, place: int) -> Point:
         """Raises IndexError where there is none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.inside.roofline.points import Bound, Point
-from app.words import bytes_words, duration
+from app.words import bytes_words, counted, duration
 
 FORMULAS = (
     "Across: operations per byte = operations ÷ bytes of a step. Up: operations a second of its forward.\n"
@@ -15,6 +15,7 @@ FORMULAS = (
     "Both were measured on this machine at load. Activations between layers are not counted."
 )
 
+_BINDS = {Bound.MEMORY: "memory-bound", Bound.COMPUTE: "compute-bound"}
 BEYOND = 1.05  # of the roof: the machine was busy when it was measured
 
 
@@ -30,8 +31,7 @@ def amount(value: float) -> str:
 
 def rate_words(value: float) -> str:
     """Operations a second: "230 GFLOP/s"."""
-    text = amount(value)
-    number, _, unit = text.partition(" ")
+    number, _, unit = amount(value).partition(" ")
     return f"{number} {unit}FLOP/s"
 
 
@@ -41,7 +41,7 @@ def percent(share: float) -> str:
 
 def headline(point: Point) -> str:
     """Which limit binds: "memory-bound: each weight is read for 3 tokens"."""
-    tokens = f"{point.tokens:,} token" + ("" if point.tokens == 1 else "s")
+    tokens = counted(point.tokens, "token")
     match point.bound:
         case Bound.MEMORY:
             return f"Memory-bound: each weight is read for {tokens}"
@@ -67,7 +67,7 @@ def detail(point: Point) -> str:
         case Bound.OUTSIDE:
             return f"The forward alone is at {inside}"
         case Bound.OVERHEAD:
-            tokens = f"{point.tokens:,} token" + ("" if point.tokens == 1 else "s")
+            tokens = counted(point.tokens, "token")
             return f"Many small operations cost more than reading each weight for {tokens} and multiplying with it"
         case _:
             return f"{inside} · {percent(point.outside)} of the step is outside the model"
@@ -75,13 +75,9 @@ def detail(point: Point) -> str:
 
 def summary(point: Point) -> str:
     """The panel's one line."""
-    match point.bound:
-        case Bound.UNKNOWN:
-            return f"{amount(point.intensity)} operations per byte · no measured roof"
-        case Bound.MEMORY | Bound.COMPUTE:
-            return f"{point.bound}-bound · {percent(point.share)} of the roof"
-        case _:
-            return f"{point.bound} · {percent(point.share)} of the roof"
+    if point.bound is Bound.UNKNOWN:
+        return f"{amount(point.intensity)} operations per byte · no measured roof"
+    return f"{_BINDS.get(point.bound, point.bound)} · {percent(point.share)} of the roof"
 
 
 def point_words(point: Point, origin: float) -> str:
@@ -98,6 +94,4 @@ def point_words(point: Point, origin: float) -> str:
 
 
 def bound_words(point: Point) -> str:
-    return {Bound.MEMORY: "memory-bound", Bound.COMPUTE: "compute-bound", Bound.UNKNOWN: "no roof"}.get(
-        point.bound, f"neither: {point.bound}"
-    )
+    return _BINDS.get(point.bound, f"neither: {point.bound}") if point.limit else "no roof"

@@ -4,54 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum
 
-import numpy as np
-
+from app.inside.columns import whole
 from app.inside.step.history import StepHistory
+from app.words import counted
 from engine.trace import BlockEvent, Step
 
 RUNS = 3  # of block numbers that are named before the rest is only counted
 
 
-class Change(StrEnum):
-    """What came of blocks, as it is told. PREFIX and SIBLING: shared, not computed again. EVICTED: taken although a
-    prefix was kept there. COPIED: taken to be written to, after a copy of a block that others still read. LEFT: its
-    owner went, others stay. LOST: kept for a prefix and free now, without having had an owner."""
+class Change(Enum):
+    """What came of blocks: its name, what an owner did, and what that means."""
 
-    PREFIX = "shared by prefix"
-    SIBLING = "shared by samples"
-    TAKEN = "taken"
-    EVICTED = "evicted"
-    COPIED = "copied on write"
-    LEFT = "left to others"
-    KEPT = "kept for their prefix"
-    FREED = "given back"
-    LOST = "forgotten"
+    PREFIX = (
+        "shared by prefix",
+        "shares {} of a prefix that was there",
+        "prefix hit: the blocks hold the beginning of this prompt already; one more owner, nothing computed",
+    )
+    SIBLING = "shared by samples", "shares {} with another sample", "samples of one prompt share its full blocks"
+    TAKEN = "taken", "took {}", "from the free blocks"
+    EVICTED = (
+        "evicted",
+        "took {}, forgetting the prefix kept there",
+        "no free block was left: the least recently used prefix gave way",
+    )
+    COPIED = (
+        "copied on write",
+        "copied {} before writing",
+        "copy-on-write: another sample still reads the block, so it is copied before this one writes to it",
+    )
+    LEFT = (
+        "left to others",
+        "left {} to its other owners",
+        "one reference less; the block stays with its other owners",
+    )
+    KEPT = (
+        "kept for their prefix",
+        "gave back {}, kept for the prefix",
+        "the last owner went; the block stays findable by its tokens until room is needed",
+    )
+    FREED = "given back", "gave back {}", "the last owner went; the block is free"
+    LOST = "forgotten", "{} kept for a prefix forgotten: a failed step never wrote them", "the block is free"
 
-
-VERBS = {
-    Change.PREFIX: "shares {} of a prefix that was there",
-    Change.SIBLING: "shares {} with another sample",
-    Change.TAKEN: "took {}",
-    Change.EVICTED: "took {}, forgetting the prefix kept there",
-    Change.COPIED: "copied {} before writing",
-    Change.LEFT: "left {} to its other owners",
-    Change.KEPT: "gave back {}, kept for the prefix",
-    Change.FREED: "gave back {}",
-    Change.LOST: "{} kept for a prefix forgotten: a failed step never wrote them",
-}
-ABOUT = {
-    Change.PREFIX: "prefix hit: the blocks hold the beginning of this prompt already; one more owner, nothing computed",
-    Change.SIBLING: "samples of one prompt share its full blocks",
-    Change.TAKEN: "from the free blocks",
-    Change.EVICTED: "no free block was left: the least recently used prefix gave way",
-    Change.COPIED: "copy-on-write: another sample still reads the block, so it is copied before this one writes to it",
-    Change.LEFT: "one reference less; the block stays with its other owners",
-    Change.KEPT: "the last owner went; the block stays findable by its tokens until room is needed",
-    Change.FREED: "the last owner went; the block is free",
-    Change.LOST: "the block is free",
-}
+    def __init__(self, words: str, verb: str, about: str) -> None:
+        self.words, self.verb, self.about = words, verb, about
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +67,8 @@ def accounts(step: Step, history: StepHistory, place: int) -> list[Account]:
     evicted, siblings = set(history.evicted(place)), set(history.siblings(place))
     copied = dict(zip(step.copied_to.tolist(), step.copied.tolist()))
     found: dict[tuple[int, int], dict[Change, list[int]]] = {}
-    branches = step.block_branch if len(step.block_branch) else np.zeros(len(step.block), np.int32)
-    events = zip(step.block_event.tolist(), step.block.tolist(), step.block_request.tolist(), branches.tolist())
-    for at, (event, block, request, branch) in enumerate(events):
+    columns = (step.block_event, step.block, step.block_request, whole(step.block_branch, len(step.block)))
+    for at, (event, block, request, branch) in enumerate(zip(*(column.tolist() for column in columns))):
         match event:
             case BlockEvent.TAKEN if block in copied:
                 change = Change.COPIED
@@ -104,14 +100,12 @@ def totals(these: Sequence[Account]) -> dict[Change, int]:
 
 def totals_words(these: Sequence[Account]) -> str:
     """ "12 taken · 4 given back · 32 shared by prefix"."""
-    return " · ".join(f"{count:,} {change}" for change, count in totals(these).items())
+    return " · ".join(f"{count:,} {change.words}" for change, count in totals(these).items())
 
 
 def account_words(account: Account) -> str:
     """ "took 4 blocks: 120–122, 140"."""
-    count = len(account.blocks)
-    named = f"{count:,} block{'s' if count != 1 else ''}"
-    words = VERBS[account.change].format(named)
+    words = account.change.verb.format(counted(len(account.blocks), "block"))
     if account.sources:
         pairs = [f"{one} → {other}" for one, other in zip(account.sources, account.blocks)]
         more = f" and {len(pairs) - RUNS:,} more" if len(pairs) > RUNS else ""

@@ -36,7 +36,7 @@ def step_facts(story: StepStory) -> Facts:
     times, header = story.times, story.header
     facts = [_row(story.row(at)) for at in range(len(story))]
     facts.append(_fact("time", "step", seconds=times.duration, note="from its launch to its end"))
-    facts += [_fact("time", part.name, seconds=part.seconds) for part in times.parts]
+    facts += [_fact("time", name, seconds=seconds) for name, seconds in times.parts.items()]
     facts.append(_fact("time", "record", seconds=times.record, note="after the step's end"))
     facts.append(_fact("time", "forward: matrix products", seconds=times.matrices, note=times.origin))
     facts.append(_fact("time", "forward: attention", seconds=times.attention, note=times.origin))
@@ -54,7 +54,7 @@ def step_facts(story: StepStory) -> Facts:
         note = block_words(a.blocks, None)
         if a.sources:
             note = ", ".join(f"{one} → {other}" for one, other in zip(a.sources, a.blocks))
-        facts.append(_fact("blocks", str(a.change), blocks=len(a.blocks), note=note, **owner))
+        facts.append(_fact("blocks", a.change.words, blocks=len(a.blocks), note=note, **owner))
     step = story.step
     pool: list[tuple[str, int]] = [("free", step.free_blocks), ("kept for a prefix", step.cached_blocks)]
     if header is not None:

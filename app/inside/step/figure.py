@@ -9,15 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QPainter, QPen, QPolygonF
+from PySide6.QtCore import QPointF, QRectF
+from PySide6.QtGui import QPainter, QPolygonF
 
+from app.inside.columns import whole
 from app.inside.step.marks import mark_of, request_color
 from app.inside.step.story import StepStory, millis, percent
 from app.inside.step.time_bar import StepBar
+from app.plot.inked import inked
 from app.plot.patterns import Mark, paint_mark
 from app.ui import theme
 from app.ui.font_face import Face
+from app.words import counted
 
 LOWEST, HIGHEST = 64, 190  # of the block and the lanes
 THIN, LABELLED, TALLEST = 4, 14, 22  # pixels a lane
@@ -40,16 +43,13 @@ class StepFigure:
 
     def __init__(self) -> None:
         self.bar = StepBar()
-        self._lanes: list[Lane] = []
-        self._block = self._area = QRectF()
-        self._labels = False
 
     def lay(self, story: StepStory, left: float, top: float, width: float, spare: float) -> float:
         """Places everything; returns the height. `spare`: what height there is beyond the least."""
         self._story = story
         depth = story.header.depth if story.header is not None else 0
         y = top + self.bar.lay(story.times, left, top, width, depth)
-        self._lanes = []
+        self._lanes: list[Lane] = []
         self._block = self._area = QRectF()
         if not len(story):
             return y - top
@@ -81,10 +81,8 @@ class StepFigure:
             pitch = (area.height() - foot) / fit
             order = np.argsort(-story.times.rows.operations, kind="stable")
             own, rest = sorted(order[:fit].tolist()), sorted(order[fit:].tolist())
-        y = area.top()
-        for row in own:
-            self._lanes.append(Lane((row,), QRectF(area.left(), y, area.width(), pitch)))
-            y += pitch
+        for i, row in enumerate(own):
+            self._lanes.append(Lane((row,), QRectF(area.left(), area.top() + i * pitch, area.width(), pitch)))
         if rest:
             high = theme.px(LABELLED)
             self._lanes.append(Lane(tuple(rest), QRectF(area.left(), area.bottom() - high, area.width(), high)))
@@ -119,33 +117,26 @@ class StepFigure:
             self.tiny.say(painter, x, y + (line if self._two_lines else 0), words, theme.current().secondary)
         self._draw_block(painter, selected)
         for lane in self._lanes:
-            if len(lane.rows) == 1:
-                self._draw_lane(painter, lane, selected)
-            else:
-                self._draw_rest(painter, lane, selected)
+            (self._draw_lane if len(lane.rows) == 1 else self._draw_rest)(painter, lane, selected)
 
     def _lens(self, painter: QPainter, segment: QRectF, head: QRectF) -> None:
         """From a part of the bar to what it is made of."""
         top, bottom = segment.bottom() + 1, head.top() - theme.px(2)
         one, two = QPointF(segment.left(), top), QPointF(segment.right(), top)
         three, four = QPointF(head.right(), bottom), QPointF(head.left(), bottom)
-        painter.save()
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(theme.faded(theme.current().text, 0.08))
-        painter.drawPolygon(QPolygonF([one, two, three, four]))
-        painter.setPen(QPen(theme.faded(theme.current().text, 0.3), 1))
-        painter.drawLine(one, four)
-        painter.drawLine(two, three)
-        painter.restore()
-        painter.fillRect(QRectF(head.left(), bottom, head.width(), 1), theme.faded(theme.current().text, 0.3))
+        glass, rim = (theme.faded(theme.current().text, share) for share in (0.08, 0.3))
+        with inked(painter, glass, smooth=True):
+            painter.drawPolygon(QPolygonF([one, two, three, four]))
+        with inked(painter, line=rim, smooth=True):
+            painter.drawLine(one, four)
+            painter.drawLine(two, three)
+        painter.fillRect(QRectF(head.left(), bottom, head.width(), 1), rim)
 
     def _draw_block(self, painter: QPainter, selected: int) -> None:
         """One rectangle: every row's tokens, a stripe each, as high as they are many."""
         story, box, t = self._story, self._block, theme.current()
         step = story.step
-        padding = step.padding if len(step.padding) else np.zeros(len(story), np.int32)
-        tokens = (step.count + padding).astype(np.float64)
+        tokens = (step.count + whole(step.padding, len(story))).astype(np.float64)
         edges = box.top() + np.concatenate([[0.0], np.cumsum(tokens)]) / tokens.sum() * box.height()
         rows = np.searchsorted(edges, np.arange(box.top(), box.bottom()) + 0.5, "right") - 1
         seen = np.unique(np.clip(rows, 0, None))
@@ -154,43 +145,34 @@ class StepFigure:
             top, bottom = round(edges[row]), round(edges[row + 1])
             stripe = QRectF(box.left(), top, box.width(), max(1, bottom - top))
             color = request_color(facts.request, selected)
-            own = stripe
-            if facts.padding:
-                wide = box.width() * facts.padding / (facts.padding + facts.count)
-                paint_mark(painter, QRectF(stripe.left(), top, wide, stripe.height()), color, Mark.GREY)
-                own = QRectF(stripe.left() + wide, top, stripe.width() - wide, stripe.height())
+            wide = box.width() * facts.padding / (facts.padding + facts.count)
+            paint_mark(painter, QRectF(stripe.left(), top, wide, stripe.height()), color, Mark.GREY)
             mark = mark_of(facts)
-            paint_mark(painter, own, color, Mark.SOLID if mark is Mark.CROSS else mark)
+            paint_mark(painter, stripe.adjusted(wide, 0, 0, 0), color, Mark.SOLID if mark is Mark.CROSS else mark)
             if bottom - top >= 4 and row:
                 painter.fillRect(QRectF(stripe.left(), top, stripe.width(), 1), theme.faded(t.panel, 0.6))
         self._plate(painter, box)
 
     def _plate(self, painter: QPainter, box: QRectF) -> None:
         t, count = theme.current(), self._story.tokens_in + self._story.padding
-        words = [f"{count:,} token{'s' if count != 1 else ''}", "at once"]
+        words = [counted(count, "token"), "at once"]
         if self.face.width(" ".join(words)) < box.width() - theme.px(28):
             words = [" ".join(words)]
         wide = max(self.title.width(w) for w in words) + theme.px(16)
         line = self.title.height
         plate = QRectF(0, 0, wide, line * len(words) + theme.px(8))
         plate.moveCenter(box.center())
-        painter.save()
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(theme.faded(t.panel, 0.92))
-        painter.drawRoundedRect(plate, theme.px(4), theme.px(4))
-        painter.setPen(QPen(theme.faded(t.text, 0.5), 1))
-        painter.setBrush(Qt.BrushStyle.NoBrush)
-        painter.drawRect(box.adjusted(0.5, 0.5, -0.5, -0.5))
-        painter.restore()
+        with inked(painter, theme.faded(t.panel, 0.92), smooth=True):
+            painter.drawRoundedRect(plate, theme.px(4), theme.px(4))
+        with inked(painter, line=theme.faded(t.text, 0.5), smooth=True):
+            painter.drawRect(box.adjusted(0.5, 0.5, -0.5, -0.5))
         for i, word in enumerate(words):
             baseline = plate.top() + theme.px(4) + i * line + self.title.ascent
             self.title.say(painter, plate.center().x(), baseline, word, t.text, before=0.5)
 
     def _draw_lane(self, painter: QPainter, lane: Lane, selected: int) -> None:
         row, attention = lane.rows[0], self._story.times.rows
-        facts, t = self._story.row(row), theme.current()
-        box = self._bar_of(lane.box)
+        facts, t, box = self._story.row(row), theme.current(), self._bar_of(lane.box)
         most = float(attention.operations.max()) or 1.0
         wide = max(1.0, box.width() * float(attention.operations[row]) / most)
         own = max(1.0, wide * float(attention.useful[row]))
@@ -199,10 +181,8 @@ class StepFigure:
             paint_mark(painter, QRectF(box.left(), box.top(), rest, box.height()), color, Mark.GREY)
         paint_mark(painter, QRectF(box.left() + rest, box.top(), own, box.height()), color, mark_of(facts))
         if self._labels:
-            baseline, ink = (
-                lane.box.center().y() + self.tiny.middle,
-                t.text if facts.request == selected else t.secondary,
-            )
+            baseline = lane.box.center().y() + self.tiny.middle
+            ink = t.text if facts.request == selected else t.secondary
             self.tiny.say(painter, lane.box.left(), baseline, facts.name, ink)
             self.tiny.say(painter, lane.box.right(), baseline, f"{facts.first + facts.count:,}", ink, before=1)
 
@@ -245,7 +225,7 @@ class StepFigure:
                 return lane.rows[0]
         if self._block.contains(at) and self._lanes:
             step = self._story.step
-            tokens = step.count + (step.padding if len(step.padding) else 0)
+            tokens = step.count + whole(step.padding, len(self._story))
             share = (at.y() - self._block.top()) / self._block.height()
             return min(int(np.searchsorted(np.cumsum(tokens), share * tokens.sum(), "right")), len(self._story) - 1)
         return -1
@@ -266,10 +246,9 @@ class StepFigure:
         for lane in self._lanes:
             if lane.box.contains(at):
                 return self._lane_tip(lane)
-        for head, tip in zip(self._heads, self._head_tips()):
-            if QRectF(head.left(), head.top(), head.width(), self._block.top() - head.top()).contains(at):
-                return tip
-        return ""
+        high = self._block.top() - self._heads[0].top()
+        tips = zip(self._heads, self._head_tips())
+        return next((tip for head, tip in tips if head.adjusted(0, 0, 0, high).contains(at)), "")
 
     def _head_tips(self) -> tuple[str, str]:
         times = self._story.times

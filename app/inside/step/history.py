@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from app.inside.columns import whole
 from engine.trace import BlockEvent, Header, Kind, Record, Step, Submitted
 
 Owner = tuple[int, int]  # a request and which of its samples
@@ -61,13 +62,11 @@ class StepHistory:
 
     def prompt(self, request: int) -> int | None:
         """How many tokens its prompt has."""
-        known = self._prompts.get(request)
-        return known[0] if known else None
+        return self._prompts.get(request, (None, 1))[0]
 
     def samples(self, request: int) -> int:
         """How many continuations of its prompt were asked for."""
-        known = self._prompts.get(request)
-        return known[1] if known else 1
+        return self._prompts.get(request, (None, 1))[1]
 
     def chunk(self, place: int, request: int, branch: int) -> tuple[int, int | None] | None:
         """Which chunk of a prompt the step computes, and of how many (None: not known yet); None where it is whole."""
@@ -91,7 +90,7 @@ class StepHistory:
 
     def _step(self, step: Step) -> None:
         place = self.steps
-        for owner in zip(step.preempted.tolist(), _or_zeros(step.preempted_branch, len(step.preempted))):
+        for owner in preempted_samples(step):
             self._preempted.setdefault(owner, array("q")).append(place)
             self._open.pop(owner, None)
         if self.paged and len(step.request):
@@ -138,20 +137,21 @@ class StepHistory:
                         if event == BlockEvent.SHARED and held[block, request]:
                             siblings.append(at)
                         held[block, request] += 1
-                case _:
-                    if event == BlockEvent.KEPT:
-                        cached.add(block)
-                    elif event == BlockEvent.FREED:
-                        cached.discard(block)
-                    if many:
-                        held[block, request] -= 1
-                        if not held[block, request]:
-                            del held[block, request]
+                case BlockEvent.KEPT:
+                    cached.add(block)
+                case BlockEvent.FREED:
+                    cached.discard(block)
+            if many and event not in (BlockEvent.TAKEN, BlockEvent.SHARED):
+                held[block, request] -= 1
+                if not held[block, request]:
+                    del held[block, request]
         if evicted:
             self._evicted[place] = tuple(evicted)
         if siblings:
             self._siblings[place] = tuple(siblings)
 
 
-def _or_zeros(column: np.ndarray, length: int) -> list[int]:
-    return column.tolist() if len(column) else [0] * length
+def preempted_samples(step: Step) -> list[Owner]:
+    """Who was preempted in a step's record, in order."""
+    branches = whole(step.preempted_branch, len(step.preempted))
+    return list(zip(step.preempted.tolist(), branches.tolist()))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QPointF, Qt
+from PySide6.QtCore import QPointF
 from PySide6.QtGui import QColor, QPainter
 
 from app.inside.step.story import StepRow, Waste
+from app.plot.inked import inked, mixed
 from app.plot.patterns import Mark
 from app.ui import theme
 from engine.trace import Kind
@@ -25,17 +26,11 @@ def mark_of(row: StepRow) -> Mark:
 def request_color(request: int, selected: int) -> QColor:
     """A request's colour on a panel; weaker when another one is selected."""
     color = theme.request_color(request)
-    if selected in (-1, request):
-        return color
-    return theme.over(theme.faded(color, DIMMED), theme.current().panel)
+    return color if selected in (-1, request) else mixed(color, DIMMED)
 
 
 def draw_dot(painter: QPainter, request: int, selected: int, left: float, middle: float) -> None:
     """The disc before a request's name."""
     radius = theme.px(4)
-    painter.save()
-    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    painter.setPen(Qt.PenStyle.NoPen)
-    painter.setBrush(request_color(request, selected))
-    painter.drawEllipse(QPointF(left + radius, middle), radius, radius)
-    painter.restore()
+    with inked(painter, request_color(request, selected), smooth=True):
+        painter.drawEllipse(QPointF(left + radius, middle), radius, radius)

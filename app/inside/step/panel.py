@@ -28,12 +28,10 @@ class StepInspector(InsightPanel):
         super().__init__(scope, "step", "Step")
         self._history = StepHistory()
         self._story: StepStory | None = None
-        self.previous = self._button("step_previous", "‹", "Previous step (,)", -1)
-        self.next = self._button("step_next", "›", "Next step (.)", 1)
         pair = QHBoxLayout()
         pair.setSpacing(0)
-        pair.addWidget(self.previous)
-        pair.addWidget(self.next)
+        self.previous = self._button(pair, "step_previous", "‹", "Previous step (,)", -1)
+        self.next = self._button(pair, "step_next", "›", "Next step (.)", 1)
         self.head.insertLayout(self.head.indexOf(self.summary), pair)
         self.summary.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
         self.view = StepPicture()
@@ -41,10 +39,11 @@ class StepInspector(InsightPanel):
         self.view.rows.request_chosen.connect(scope.select)
         self.view.sheet.request_chosen.connect(scope.select)
 
-    def _button(self, name: str, text: str, tip: str, steps: int) -> QToolButton:
+    def _button(self, pair: QHBoxLayout, name: str, text: str, tip: str, steps: int) -> QToolButton:
         button = tool_button(name, text, tip, tip.split(" (")[0])
         button.setAutoRepeat(True)
         button.clicked.connect(lambda: self.scope.step_by(steps))
+        pair.addWidget(button)
         return button
 
     # -- the scope's turn -----------------------------------------------------------------------------------------
@@ -61,7 +60,7 @@ class StepInspector(InsightPanel):
         place = self.step_shown(self._history.steps)
         if place < 0:
             self._story = None
-        elif not self._shows(place):
+        elif self._story is None or (self._story.place, self._story.known) != (place, self._history.steps):
             self._story = StepStory(scope.step_at(place), self._history, place, scope.origin)
         empty = "" if self._story is not None else BEFORE if scope.steps else NOTHING
         self.view.show_story(self._story, scope.request, empty)
@@ -69,17 +68,10 @@ class StepInspector(InsightPanel):
         self.next.setEnabled(scope.place < scope.steps - 1)
         self._say()
 
-    def _shows(self, place: int) -> bool:
-        """Whether that step is told already, and nothing that was told of it can have changed."""
-        story = self._story
-        return story is not None and story.place == place and story.known == self._history.steps
-
     def _say(self) -> None:
         story = self._story
-        if story is None:
-            self.summary.say("")
-            return
-        self.summary.say(f"{story.when_words} · {story.size_words}" if self.view.wide else story.when_words)
+        words = (story.when_words, story.size_words) if story is not None else ("", "")
+        self.summary.say(" · ".join(filter(None, words if self.view.wide else words[:1])))
 
     def facts(self) -> Facts:
         return step_facts(self._story) if self._story is not None else Facts(COLUMNS)

@@ -98,18 +98,16 @@ class StepPicture(Painted):
         self._left.sheet.resize(left - bar, self._place_sheet(left - bar, high))
         x = left + theme.px(GAP) - bar
         self._right.setGeometry(x, 0, self.width() - x, high)
-        wide, rows = self.width() - x - bar, max(self.rows.high, high)
-        self.rows.setGeometry(0, 0, wide, rows)
+        wide = self.width() - x - bar
+        self.rows.setGeometry(0, 0, wide, max(self.rows.high, high))
         self._right.sheet.resize(wide, max(self.rows.high, 1))
 
     def _above(self) -> None:
-        bar, high = theme.px(BAR), self.height()
-        self._left.setGeometry(0, 0, self.width(), high)
-        wide = self.width() - bar
-        sheet = self._place_sheet(wide, None)
-        gap = theme.px(8)
-        self.rows.setGeometry(0, sheet + gap, wide, self.rows.high)
-        self._left.sheet.resize(wide, sheet + gap + self.rows.high)
+        self._left.setGeometry(0, 0, self.width(), self.height())
+        wide = self.width() - theme.px(BAR)
+        top = self._place_sheet(wide, None) + theme.px(8)
+        self.rows.setGeometry(0, top, wide, self.rows.high)
+        self._left.sheet.resize(wide, top + self.rows.high)
 
     def _place_sheet(self, width: int, room: int | None) -> int:
         high = self.sheet.fit(width, room)
@@ -120,10 +118,8 @@ class StepPicture(Painted):
         scroll = self._right if self.wide else self._left
         at = self.rows.y() + top
         bar = scroll.verticalScrollBar()
-        if at - height < bar.value():  # the head lies over the first row
-            bar.setValue(at - height)
-        elif at + height > bar.value() + scroll.viewport().height():
-            bar.setValue(at + height - scroll.viewport().height())
+        least = at + height - scroll.viewport().height()
+        bar.setValue(min(max(bar.value(), least), at - height))  # the head lies over the first row
 
     def paint(self, painter: QPainter, dirty: QRect) -> None:
         painter.fillRect(dirty, theme.current().panel)

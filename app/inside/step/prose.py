@@ -42,22 +42,12 @@ class Paragraph:
 
 
 @dataclass(frozen=True, slots=True)
-class TextRun:
-    """Words on one line, at the left end of their baseline."""
-
-    x: float
-    baseline: float
-    text: str
-    tone: Tone
-
-
-@dataclass(frozen=True, slots=True)
 class ParagraphLayout:
-    """A paragraph in its place."""
+    """A paragraph in its place. `runs`: words on one line, where their baseline begins, and their tone."""
 
     paragraph: Paragraph
     box: QRectF
-    runs: tuple[TextRun, ...]
+    runs: tuple[tuple[float, float, str, Tone], ...]
 
 
 def lay_out(paragraph: Paragraph, face: FontFace, left: float, top: float, width: float) -> ParagraphLayout:
@@ -65,7 +55,7 @@ def lay_out(paragraph: Paragraph, face: FontFace, left: float, top: float, width
     indent = theme.px(14) if paragraph.request >= 0 else 0
     line, space = round(face.height * 1.12), face.width(" ")
     x, y = float(indent), top + face.ascent
-    runs: list[TextRun] = []
+    runs: list[tuple[float, float, str, Tone]] = []
     for text, tone in paragraph.parts:
         run: list[str] = []
         begin = x
@@ -74,13 +64,13 @@ def lay_out(paragraph: Paragraph, face: FontFace, left: float, top: float, width
             wide = face.width(word)
             if x > indent and x + wide > width:
                 if run:
-                    runs.append(TextRun(left + begin, y, " ".join(run), tone))
+                    runs.append((left + begin, y, " ".join(run), tone))
                 run, begin, x = [], float(indent), float(indent)
                 y += line
             run.append(word)
             x += wide + space
         if run:
-            runs.append(TextRun(left + begin, y, " ".join(run), tone))
+            runs.append((left + begin, y, " ".join(run), tone))
     bottom = y - face.ascent + line
     return ParagraphLayout(paragraph, QRectF(left, top, width, bottom - top), tuple(runs))
 
@@ -91,5 +81,5 @@ def draw(painter: QPainter, laid: Sequence[ParagraphLayout], face: FontFace, sel
         if each.paragraph.request >= 0:
             middle = each.box.top() + face.ascent - face.middle
             draw_dot(painter, each.paragraph.request, selected, each.box.left(), middle)
-        for run in each.runs:
-            face.say(painter, run.x, run.baseline, run.text, run.tone.color)
+        for x, baseline, text, tone in each.runs:
+            face.say(painter, x, baseline, text, tone.color)

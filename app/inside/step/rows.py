@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from PySide6.QtCore import QPointF, QRect, QRectF, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPen
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter
 
 from app.inside.step.marks import draw_dot, mark_of, request_color
 from app.inside.step.story import WASTE_ABOUT, StepRow, StepStory
+from app.plot.inked import inked
 from app.plot.patterns import paint_mark
 from app.ui import theme
 from app.ui.font_face import Face
@@ -23,11 +24,12 @@ MOST_SPARE = 200  # that the token may have beyond what it needs
 
 @dataclass(frozen=True, slots=True)
 class RowColumn:
-    """A lower `rank` stays longer where room is scarce."""
+    """A lower `rank` stays longer where room is scarce. `words` of a row; numbers end at the column's `right`."""
 
     name: str
     rank: int
     tip: str
+    words: Callable[[StepRow], str]
     right: bool = True
 
     @property
@@ -37,23 +39,16 @@ class RowColumn:
     def widest(self, story: StepStory) -> str:
         """What its width is made for, so that it changes seldom from step to step."""
         number = f"{story.widest_position:,}"
-        match self.name:
-            case "slot":
-                return "256"
-            case "request":
-                return story.widest_name
-            case "kind":
-                return "chunk 8 of 8" if story.chunked else "prefill"
-            case "positions":
-                return f"{number}…{number}"
-            case "out":
-                return "“ story”"
-            case "cached" if story.shares:
-                return f"{number} · {number} found"
-            case "wasted":
-                return f"{number} past its end"
-            case _:
-                return number
+        made_for = {
+            "slot": "256",
+            "request": story.widest_name,
+            "kind": "chunk 8 of 8" if story.chunked else "prefill",
+            "positions": f"{number}…{number}",
+            "out": "“ story”",
+            "cached": f"{number} · {number} found" if story.shares else number,
+            "wasted": f"{number} past its end",
+        }
+        return made_for.get(self.name, number)
 
 
 KIND = "prefill or a chunk of it: hatched · decode: solid · held: grey · thrown away: crossed"
@@ -62,25 +57,21 @@ OUT = "the text of the token that was drawn, and its probability: e^log-probabil
 OUT += "distribution, before temperature and cuts"
 CACHED = "tokens before the row whose K and V are there already: first; found: those of a shared prefix or sample, "
 CACHED += "which the request never computed"
+PADDING = "pad tokens computed beside the row"
 COLUMNS = (
-    RowColumn("slot", 6, "the row's place among the running"),
-    RowColumn("request", 0, "the request, and which of its samples", right=False),
-    RowColumn("kind", 1, KIND, right=False),
-    RowColumn("positions", 2, POSITIONS),
-    RowColumn("in", 3, "tokens that were computed for the row: count"),
-    RowColumn("out", 0, OUT, right=False),
-    RowColumn("cached", 4, CACHED),
-    RowColumn("padding", 7, "pad tokens computed beside the row"),
-    RowColumn("wasted", 5, "tokens computed for nothing, and why"),
+    RowColumn("slot", 6, "the row's place among the running", lambda row: f"{row.slot + 1:,}"),
+    RowColumn("request", 0, "the request, and which of its samples", lambda row: row.name, right=False),
+    RowColumn("kind", 1, KIND, lambda row: row.kind_words, right=False),
+    RowColumn("positions", 2, POSITIONS, lambda row: row.positions),
+    RowColumn("in", 3, "tokens that were computed for the row: count", lambda row: f"{row.count:,}"),
+    RowColumn("out", 0, OUT, lambda row: row.out_text, right=False),
+    RowColumn("cached", 4, CACHED, lambda row: row.cached_words),
+    RowColumn("padding", 7, PADDING, lambda row: f"{row.padding:,}" if row.padding else "–"),
+    RowColumn("wasted", 5, "tokens computed for nothing, and why", lambda row: row.wasted_words or "–"),
 )
-PLAIN: dict[str, Callable[[StepRow], str]] = {
-    "slot": lambda row: f"{row.slot + 1:,}",
-    "positions": lambda row: row.positions,
-    "in": lambda row: f"{row.count:,}",
-    "cached": lambda row: row.cached_words,
-    "padding": lambda row: f"{row.padding:,}" if row.padding else "–",
-    "wasted": lambda row: row.wasted_words or "–",
-}
+
+
+Places = list[tuple[RowColumn, float, float]]  # columns with their left and right edges
 
 
 class StepRows(Painted):
@@ -97,7 +88,6 @@ class StepRows(Painted):
         self._story: StepStory | None = None
         self._selected = -1
         self._at = -1  # the row of the selection
-        self._places: list[tuple[RowColumn, float, float]] = []
 
     @property
     def row_high(self) -> int:
@@ -111,7 +101,7 @@ class StepRows(Painted):
 
     def show_story(self, story: StepStory | None, selected: int) -> None:
         """Another step, or another selection."""
-        self._story, self._selected, self._places = story, selected, []
+        self._story, self._selected = story, selected
         mine = story.rows_of(selected) if story is not None and selected >= 0 else []
         if self._at not in mine:
             self._at = mine[0] if mine else -1
@@ -120,24 +110,16 @@ class StepRows(Painted):
             self.setAccessibleDescription(said)
         self.update()
 
-    def resizeEvent(self, event: object) -> None:
-        self._places = []
-
     # -- columns --------------------------------------------------------------------------------------------------
 
-    def columns(self) -> list[tuple[RowColumn, float, float]]:
+    def columns(self) -> Places:
         """The columns that fit, in order, with their left and right edges; the token takes what is left."""
-        if not self._places and self._story is not None:
-            self._places = self._fit()
-        return self._places
-
-    def _fit(self) -> list[tuple[RowColumn, float, float]]:
-        gap, room = theme.px(14), self.width() - 2 * theme.px(EDGE)
-        assert self._story is not None
-        known = [c for c in COLUMNS if c.name != "padding" or self._story.times.rows.rectangle]
-        wide = {c.name: self._wide(c) for c in known}
+        gap, room, story = theme.px(14), self.width() - 2 * theme.px(EDGE), self._story
+        assert story is not None
+        known = [c for c in COLUMNS if c.name != "padding" or story.times.rows.rectangle]
+        wide = {c.name: self._wide(c, story) for c in known}
         kept: list[RowColumn] = []
-        wasted = bool(self._story.step.wasted.any())
+        wasted = bool(story.step.wasted.any())
         for column in sorted(known, key=lambda c: 2.5 if wasted and c.name == "wasted" else c.rank):
             if not column.rank or sum(wide[c.name] + gap for c in kept) + wide[column.name] <= room:
                 kept.append(column)
@@ -150,11 +132,10 @@ class StepRows(Painted):
                 x = right + gap
         return places
 
-    def _wide(self, column: RowColumn) -> float:
+    def _wide(self, column: RowColumn, story: StepStory) -> float:
         face = self.mono if column.name == "out" else self.plain
         extra = {"request": theme.px(14), "kind": theme.px(MARK[0] + 6), "out": theme.px(44)}.get(column.name, 0)
-        assert self._story is not None
-        return max(face.width(column.widest(self._story)) + extra, self.tiny.width(column.title))
+        return max(face.width(column.widest(story)) + extra, self.tiny.width(column.title))
 
     # -- drawing --------------------------------------------------------------------------------------------------
 
@@ -167,45 +148,45 @@ class StepRows(Painted):
         if story is None or not len(story):
             return
         high, top = self.row_high, self._top()
+        columns = self.columns()
         first, last = max(0, dirty.top() // high - 1), min(len(story), dirty.bottom() // high + 1)
         for at in range(first, last):
             if (at + 2) * high > top + high:
-                self._draw_row(painter, story.row(at), at, (at + 1) * high)
-        self._draw_head(painter, top)
+                self._draw_row(painter, columns, story.row(at), at, (at + 1) * high)
+        self._draw_head(painter, columns, top)
 
-    def _draw_head(self, painter: QPainter, top: int) -> None:
+    def _draw_head(self, painter: QPainter, columns: Places, top: int) -> None:
         t, high = theme.current(), self.row_high
         painter.fillRect(QRect(0, top, self.width(), high), t.panel)
         painter.fillRect(QRect(0, top + high - 1, self.width(), 1), t.hairline)
         baseline = top + high / 2 + self.tiny.middle
-        for column, left, right in self.columns():
+        for column, left, right in columns:
             end = column.right
             self.tiny.say(painter, right if end else left, baseline, column.title, t.secondary, before=float(end))
 
-    def _draw_row(self, painter: QPainter, row: StepRow, at: int, top: int) -> None:
+    def _draw_row(self, painter: QPainter, columns: Places, row: StepRow, at: int, top: int) -> None:
         t, high, px = theme.current(), self.row_high, theme.px
         if row.request == self._selected:
             painter.fillRect(QRect(0, top, self.width(), high), t.hover)
             painter.fillRect(QRect(0, top, px(3), high), t.accent)
         if at == self._at and self.hasFocus():
-            painter.setPen(QPen(t.accent, 1))
-            painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.drawRect(QRectF(0.5, top + 0.5, self.width() - 1, high - 1))
+            with inked(painter, line=t.accent):
+                painter.drawRect(QRectF(0.5, top + 0.5, self.width() - 1, high - 1))
         middle = top + high / 2
         baseline = middle + self.plain.middle
-        for column, left, right in self.columns():
+        for column, left, right in columns:
             match column.name:
                 case "request":
                     draw_dot(painter, row.request, self._selected, left, middle)
-                    self.strong.say(painter, left + px(14), baseline, row.name, t.text)
+                    self.strong.say(painter, left + px(14), baseline, column.words(row), t.text)
                 case "kind":
                     box = QRectF(left, round(middle - px(MARK[1]) / 2), px(MARK[0]), px(MARK[1]))
                     paint_mark(painter, box, request_color(row.request, self._selected), mark_of(row))
-                    self.plain.say(painter, box.right() + px(6), baseline, row.kind_words, t.text)
+                    self.plain.say(painter, box.right() + px(6), baseline, column.words(row), t.text)
                 case "out":
                     self._draw_out(painter, row, left, right, baseline)
                 case name:
-                    words = self.plain.cut(PLAIN[name](row), right - left)
+                    words = self.plain.cut(column.words(row), right - left)
                     quiet = words == "–" or name in ("slot", "positions")
                     ink = t.warn if name == "wasted" and row.wasted else t.secondary if quiet else t.text
                     self.plain.say(painter, right, baseline, words, ink, before=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QPointF, QRect, QRectF, Signal
 from PySide6.QtGui import QMouseEvent, QPainter
 
-from app.inside.step.block_accounts import ABOUT, Account, account_words, block_words, totals_words
+from app.inside.step.block_accounts import Account, account_words, block_words, totals_words
 from app.inside.step.figure import StepFigure
 from app.inside.step.prose import Paragraph, ParagraphLayout, Tone, draw, lay_out
 from app.inside.step.story import StepStory
@@ -34,8 +34,6 @@ class StepSheet(Painted):
         self._size_line = False
         self._selected = -1
         self._figure = StepFigure()
-        self._laid: list[ParagraphLayout] = []
-        self._heads: list[tuple[float, float, str]] = []
 
     def show_story(self, story: StepStory | None, selected: int, size_line: bool) -> None:
         """Another step, or another selection. `size_line`: says the step's rows and tokens here, as the head has no
@@ -51,18 +49,14 @@ class StepSheet(Painted):
         if self._story is None:
             return 0
         if room is None:
-            return round(self._lay(width, theme.px(80), brief=False))
-        height = self._lay(width, 0.0, brief=False)
-        if height <= room:
-            return round(self._lay(width, room - height, brief=False))
-        return round(self._lay(width, 0.0, brief=True))
+            return round(self._lay(self._story, width, theme.px(80)))
+        spare = room - self._lay(self._story, width, 0.0)
+        return round(self._lay(self._story, width, max(0.0, spare), brief=spare < 0))
 
-    def _lay(self, width: int, spare: float, brief: bool) -> float:
-        self._laid, self._heads = [], []
-        story, px = self._story, theme.px
-        if story is None:
-            return 0.0
-        y = 0.0
+    def _lay(self, story: StepStory, width: int, spare: float, brief: bool = False) -> float:
+        self._laid: list[ParagraphLayout] = []
+        self._heads: list[tuple[float, float, str]] = []
+        px, y = theme.px, 0.0
         beside = width >= px(BESIDE)
         own = (width - px(GAP)) * 0.52 if beside else float(width)
         if self._size_line:
@@ -114,14 +108,14 @@ class StepSheet(Painted):
         for account in story.accounts:
             owners.setdefault((account.request, account.branch), []).append(account)
         kinds = dict.fromkeys(account.change for account in story.accounts)
-        tip = "\n".join(f"{kind}: {ABOUT[kind]}" for kind in kinds)
+        tip = "\n".join(f"{kind.words}: {kind.about}" for kind in kinds)
         found = [Paragraph(((totals_words(story.accounts), Tone.STRONG),), -1, tip)]
         order = sorted(owners, key=lambda owner: owner[0] != self._selected)
         for owner in order[:OWNERS]:
             mine = owners[owner]
             name = story.name(*owner) if owner[0] >= 0 else "Nobody's"
             words = "; ".join(account_words(account) for account in mine)
-            tip = "\n".join(f"{a.change}: {block_words(a.blocks, 40)}" for a in mine)
+            tip = "\n".join(f"{a.change.words}: {block_words(a.blocks, 40)}" for a in mine)
             found.append(Paragraph(((name, Tone.STRONG), (words, Tone.QUIET)), owner[0], tip))
         if len(order) > OWNERS:
             rest = sum(len(account.blocks) for owner in order[OWNERS:] for account in owners[owner])

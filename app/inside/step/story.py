@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 
 import numpy as np
 
+from app.inside.columns import whole
 from app.inside.step.block_accounts import Account, accounts
-from app.inside.step.history import StepHistory
+from app.inside.step.history import StepHistory, preempted_samples
 from app.inside.step.refusals import RefusalWords, refusals
 from app.inside.step.times import StepTimes, step_times
 from app.words import counted, duration, graph_words
-from engine.trace import Array, Header, Kind, Step
+from engine.trace import Header, Kind, Step
 
 VISIBLE = str.maketrans({"\n": "↵", "\t": "⇥", "\r": "␍"})
 
@@ -34,32 +35,36 @@ WASTE_ABOUT = {
 }
 
 
-@dataclass(frozen=True, slots=True)
 class StepRow:
     """One row of a step. `tokens` were drawn from it, with their probabilities and their parts of the text; a batch
-    that delivers at its end gives many at once. `chunk`: which of how many (None: not known yet) of its prompt."""
+    that delivers at its end gives many at once. `chunk`: which of how many (None: not known yet) of its prompt.
+    `attended` pairs of a token and a position; `attention`: its seconds, computed."""
 
-    slot: int
-    request: int
-    branch: int
-    samples: int
-    kind: Kind
-    first: int
-    count: int
-    chunk: tuple[int, int | None] | None
-    tokens: tuple[int, ...]
-    probabilities: tuple[float, ...]
-    texts: tuple[str, ...]
-    reused: int
-    padding: int
-    wasted: int
-    waste: Waste
-    attended: int
-    attention: float  # seconds, computed
+    def __init__(self, story: StepStory, at: int) -> None:
+        step, times = story.step, story.times
+        self.slot, self.request, self.branch = int(step.slot[at]), int(step.request[at]), int(step.branch[at])
+        self.name = story.name(self.request, self.branch)
+        self.kind = Kind(int(step.kind[at]))
+        self.first, self.count, self.wasted = int(step.first[at]), int(step.count[at]), int(step.wasted[at])
+        self.reused, self.padding = (int(whole(c, step.rows)[at]) for c in (step.reused, step.padding))
+        self.chunk = story.history.chunk(story.place, self.request, self.branch)
+        begin, end = np.searchsorted(step.token_row, (at, at + 1)).tolist()
+        self.tokens = tuple(step.token[begin:end].tolist())
+        self.probabilities = [math.exp(min(0.0, logprob)) for logprob in step.logprob[begin:end].tolist()]
+        borders = [0, *step.text_end.tolist()][begin : end + 1]
+        self.texts = [step.text[one:other] for one, other in pairwise(borders)]
+        self.waste = self._waste(story)
+        self.attended = int(times.rows.positions[at])
+        self.attention = float(times.rows.shares[at]) * times.attention
 
-    @property
-    def name(self) -> str:
-        return sample_name(self.request, self.branch, self.samples)
+    def _waste(self, story: StepStory) -> Waste:
+        if not self.wasted:
+            return Waste.NONE
+        if self.kind is Kind.HELD:
+            return Waste.HELD
+        # its prompt is computed again
+        again = self.kind is Kind.PREFILL and story.history.preempted_before(story.place, self.request, self.branch)
+        return Waste.PAST if self.wasted == self.count and not self.tokens and not again else Waste.AGAIN
 
     @property
     def kind_words(self) -> str:
@@ -113,13 +118,11 @@ class StepStory:
         self.times: StepTimes = step_times(step, self.header)
         self.accounts: list[Account] = accounts(step, history, place)
         self.refused: list[tuple[int, RefusalWords]] = refusals(step, self.header)
-        branches = step.preempted_branch.tolist() or [0] * len(step.preempted)
-        self.preempted: list[tuple[int, int]] = list(zip(step.preempted.tolist(), branches))
+        self.preempted = preempted_samples(step)
         self.tokens_in = int(step.count.sum())
         self.padding = int(step.padding.sum())
         self.tokens_out = len(step.token)
-        self._history, self.known = history, history.steps
-        self._tokens: Array = np.searchsorted(step.token_row, np.arange(step.rows + 1))
+        self.history, self.known = history, history.steps
         self._made: dict[int, StepRow] = {}
 
     def __len__(self) -> int:
@@ -139,7 +142,7 @@ class StepStory:
     def widest_name(self) -> str:
         """As wide as the name of any row."""
         requests = self.step.request
-        several = any(self._history.samples(request) > 1 for request in set(requests.tolist()))
+        several = any(self.history.samples(request) > 1 for request in set(requests.tolist()))
         return sample_name(int(requests.max()), 88, 2 if several else 1) if len(requests) else "#8"
 
     @property
@@ -150,10 +153,9 @@ class StepStory:
 
     def row(self, at: int) -> StepRow:
         """The row of this number; made when it is first asked for."""
-        found = self._made.get(at)
-        if found is None:
-            found = self._made[at] = self._row(at)
-        return found
+        if at not in self._made:
+            self._made[at] = StepRow(self, at)
+        return self._made[at]
 
     def rows_of(self, request: int) -> list[int]:
         """The rows of a request, one for each of its samples that took part."""
@@ -161,47 +163,7 @@ class StepStory:
 
     def name(self, request: int, branch: int) -> str:
         """What a sample of a request is called: "#17", or "#17·2" where there are several."""
-        return sample_name(request, branch, self._history.samples(request))
-
-    def _row(self, at: int) -> StepRow:
-        step, history = self.step, self._history
-        request, branch, kind = int(step.request[at]), int(step.branch[at]), Kind(int(step.kind[at]))
-        begin, end = int(self._tokens[at]), int(self._tokens[at + 1])
-        ends = step.text_end
-        texts = tuple(step.text[int(ends[i - 1]) if i else 0 : int(ends[i])] for i in range(begin, end))
-        count, wasted = int(step.count[at]), int(step.wasted[at])
-        if not wasted:
-            waste = Waste.NONE
-        elif kind is Kind.HELD:
-            waste = Waste.HELD
-        elif wasted == count and begin == end and not self._again(kind, request, branch):
-            waste = Waste.PAST
-        else:
-            waste = Waste.AGAIN
-        logprobs = step.logprob[begin:end].tolist()
-        return StepRow(
-            slot=int(step.slot[at]),
-            request=request,
-            branch=branch,
-            samples=history.samples(request),
-            kind=kind,
-            first=int(step.first[at]),
-            count=count,
-            chunk=history.chunk(self.place, request, branch),
-            tokens=tuple(step.token[begin:end].tolist()),
-            probabilities=tuple(math.exp(min(0.0, logprob)) for logprob in logprobs),
-            texts=texts,
-            reused=int(step.reused[at]) if len(step.reused) else 0,
-            padding=int(step.padding[at]) if len(step.padding) else 0,
-            wasted=wasted,
-            waste=waste,
-            attended=int(self.times.rows.positions[at]),
-            attention=float(self.times.rows.shares[at]) * self.times.attention,
-        )
-
-    def _again(self, kind: Kind, request: int, branch: int) -> bool:
-        """Whether a row whose tokens all were wasted is part of a prompt that is computed again."""
-        return kind is Kind.PREFILL and self._history.preempted_before(self.place, request, branch)
+        return sample_name(request, branch, self.history.samples(request))
 
     # -- in words -------------------------------------------------------------------------------------------------
 

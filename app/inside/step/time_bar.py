@@ -9,6 +9,7 @@ from PySide6.QtGui import QPainter, QPen
 
 from app.inside.step.story import millis, percent
 from app.inside.step.times import ABOUT, AFTER, BEHIND, ORDER, StepTimes
+from app.plot.inked import inked
 from app.ui import theme
 from app.ui.font_face import Face
 
@@ -32,11 +33,6 @@ class StepBar:
 
     face, tiny = Face(12), Face(11)
 
-    def __init__(self) -> None:
-        self._cells: list[Cell] = []
-        self._boxes: dict[str, QRectF] = {}
-        self.matrices, self.attention = QRectF(), QRectF()
-
     def lay(self, times: StepTimes, left: float, top: float, width: float, depth: int) -> float:
         """Places everything; returns the height. `depth`: how many steps are launched ahead."""
         self._times, self._depth = times, depth
@@ -50,7 +46,7 @@ class StepBar:
         texts = [self._lines(name) for name in NAMES]
         widths = [max(map(self.tiny.width, lines)) for lines in texts]
         gap = (width - sum(widths)) / (len(NAMES) - 1)
-        self._cells = []
+        self._cells: list[Cell] = []
         if gap >= theme.px(APART):
             x = left
             for name, lines, wide in zip(NAMES, texts, widths):
@@ -73,26 +69,26 @@ class StepBar:
         title = f"{name}, ms" if name == NAMES[0] else self._name(name)
         if name == AFTER:
             return title, _number(self._times.record), "after"
-        part = next(part for part in self._times.parts if part.name == name)
-        return title, _number(part.seconds), percent(part.share) if part.seconds else ""
+        seconds = self._times.parts[name]
+        return title, _number(seconds), percent(self._times.share(name)) if seconds else ""
 
     def _lay_bar(self, box: QRectF) -> None:
         times = self._times
-        whole = sum(part.seconds for part in times.parts) + times.record
+        whole = sum(times.parts.values()) + times.record
         gap = theme.px(GAP) if times.record else 0
         scale = (box.width() - gap) / whole if whole > 0 else 0.0
-        self._boxes, x = {}, box.left()
-        for part in times.parts:
-            wide = part.seconds * scale
-            if wide:
-                self._boxes[part.name] = QRectF(x, box.top(), wide, box.height())
-            x += wide
+        self._boxes: dict[str, QRectF] = {}
+        x = box.left()
+        for name, seconds in times.parts.items():
+            if seconds * scale:
+                self._boxes[name] = QRectF(x, box.top(), seconds * scale, box.height())
+            x += seconds * scale
         if times.record:
             self._boxes[AFTER] = QRectF(x + gap, box.top(), times.record * scale, box.height())
         forward = self._boxes.get("forward", QRectF(box.left(), box.top(), 0, box.height()))
         split = forward.width() * (1 - times.attention_share)
         self.matrices = QRectF(forward.left(), forward.top(), split, forward.height())
-        self.attention = QRectF(self.matrices.right(), forward.top(), forward.width() - split, forward.height())
+        self.attention = forward.adjusted(split, 0, 0, 0)
 
     def draw(self, painter: QPainter) -> None:
         """Draws what was laid out."""
@@ -109,8 +105,7 @@ class StepBar:
         painter.fillRect(self.matrices, t.accent)
         paint_attention(painter, self.attention)
         if self.attention.width() > 2:
-            edge = QRectF(self.attention.left() - 0.5, self.attention.top(), 1, self.attention.height())
-            painter.fillRect(edge, t.panel)
+            painter.fillRect(QRectF(self.attention.left() - 0.5, self.attention.top(), 1, theme.px(HIGH)), t.panel)
         words = "launch" if self._times.launched else "matrix products"
         if self.face.width(words) + 2 * theme.px(8) <= self.matrices.width():
             baseline = self.matrices.center().y() + self.face.middle
@@ -126,31 +121,25 @@ class StepBar:
         else:
             painter.fillRect(_seen(box), theme.faded(t.text, 0.10))
             if box.width() >= 3:
-                line = Qt.PenStyle.SolidLine if name == "wait" else Qt.PenStyle.DotLine
-                painter.setPen(QPen(theme.faded(t.text, 0.5), 1, line))
-                painter.setBrush(Qt.BrushStyle.NoBrush)
-                painter.drawRect(box.adjusted(0.5, 0.5, -0.5, -0.5))
+                style = Qt.PenStyle.SolidLine if name == "wait" else Qt.PenStyle.DotLine
+                with inked(painter, line=QPen(theme.faded(t.text, 0.5), 1, style)):
+                    painter.drawRect(box.adjusted(0.5, 0.5, -0.5, -0.5))
 
     def tip(self, at: QPointF) -> str:
         """What is under the pointer, and how it is known."""
-        for cell in self._cells:
-            if cell.box.contains(at):
-                return self._about(cell.name)
-        for name, box in self._boxes.items():
-            if _seen(box).adjusted(-1, 0, 1, 0).contains(at):
-                return self._about(name)
-        return ""
+        boxes = [(cell.name, cell.box) for cell in self._cells]
+        boxes += [(name, _seen(box).adjusted(-1, 0, 1, 0)) for name, box in self._boxes.items()]
+        return next((self._about(name) for name, box in boxes if box.contains(at)), "")
 
     def _about(self, name: str) -> str:
         times = self._times
         if name == AFTER:
             return f"record: {millis(times.record)}\n{ABOUT[AFTER]}"
-        part = next(part for part in times.parts if part.name == name)
         about = ABOUT[name] + (BEHIND if name == "other" and self._depth else "")
         if name == "forward" and times.launched:
             about = "the model's kernels are launched; the GPU computes them while the host goes on"
-        share = f"{100 * part.share:.1f} % of the step's {millis(times.duration)}"
-        return f"{self._name(name)}: {millis(part.seconds)}, {share}\n{about}"
+        share = f"{100 * times.share(name):.1f} % of the step's {millis(times.duration)}"
+        return f"{self._name(name)}: {millis(times.parts[name])}, {share}\n{about}"
 
 
 def _number(seconds: float) -> str:

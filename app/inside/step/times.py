@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from app.inside.columns import whole
 from engine.trace import Array, Header, Kind, Step, count_work
 
 # In order of time. What no phase accounts for is shown where the host does other work: between launching and waiting.
@@ -29,15 +30,6 @@ BEHIND = "; with one step launched ahead, the host works on its neighbours meanw
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One part of a step's duration; `share` is of the duration, 0 to 1."""
-
-    name: str
-    seconds: float
-    share: float
-
-
-@dataclass(frozen=True, slots=True)
 class Attention:
     """What each row attends to, `[rows]`. `positions`: pairs of a token and a position that it sees. `operations`:
     floating-point operations of its attention, of which `useful`, 0 to 1, are for these pairs: all, but where rows are
@@ -52,12 +44,12 @@ class Attention:
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """Seconds. `parts` add up to `duration`; `record` comes after. Of `forward`, `attention` seconds are attention's:
-    `measured`, or else by its share of the operations. `launched`: the device computes while the host goes on, so that
-    forward's seconds are those of launching alone and its division is one of work, not of time."""
+    """Seconds. `parts`, in order, add up to `duration`; `record` comes after. Of `forward`, `attention` seconds are
+    attention's: `measured`, or else by its share of the operations. `launched`: the device computes while the host goes
+    on, so that forward's seconds are those of launching alone and its division is one of work, not of time."""
 
     duration: float
-    parts: tuple[Part, ...]
+    parts: dict[str, float]
     record: float
     forward: float
     attention: float
@@ -75,6 +67,11 @@ class StepTimes:
         """Attention's share of forward."""
         return self.attention / self.forward if self.forward > 0 else 0.0
 
+    def share(self, name: str) -> float:
+        """Of a part in the duration, 0 to 1."""
+        whole = sum(self.parts.values())
+        return self.parts[name] / whole if whole > 0 else 0.0
+
     @property
     def origin(self) -> str:
         """How the division of forward is known."""
@@ -86,8 +83,7 @@ def step_times(step: Step, header: Header | None) -> StepTimes:
     duration = max(0.0, step.ended - step.started)
     known = {name: max(0.0, step.seconds.get(name, 0.0)) for name in ORDER if name != "other"}
     known["other"] = max(0.0, duration - sum(known.values()))
-    whole = sum(known.values())
-    parts = tuple(Part(name, known[name], known[name] / whole if whole > 0 else 0.0) for name in ORDER)
+    parts = {name: known[name] for name in ORDER}
     rows, share = attention(step, header)
     forward, measured = known["forward"], step.attention > 0
     spent = min(step.attention, forward) if measured else forward * share
@@ -109,7 +105,7 @@ def attention(step: Step, header: Header | None) -> tuple[Attention, float]:
         return Attention(positions, positions.astype(float), np.ones(len(first)), shares, False), 0.0
     rectangle, useful = not header.config.paged, np.ones(len(first))
     if rectangle:
-        tokens = count + (step.padding.astype(np.int64) if len(step.padding) else 0)
+        tokens = count + whole(step.padding, len(count))
         width = int((first + tokens).max())
         useful = np.minimum(positions / (tokens * (width - tokens) + tokens * (tokens + 1) // 2), 1.0)
     work = count_work(header, [step])

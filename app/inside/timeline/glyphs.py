@@ -9,7 +9,7 @@ from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen, QPixmap
 
 from app.inside.timeline.marks import Mark
-from app.plot.plot import DIAMOND, draw_shape
+from app.plot.marks import DIAMOND, draw_cross, draw_shape
 from app.ui import theme
 from engine.trace import Array
 
@@ -81,18 +81,14 @@ def _shape(painter: QPainter, mark: Mark, x: float, y: float, r: float, color: Q
                 painter.drawLine(QLineF(x + side, y - 0.75 * r, x + side, y + 0.75 * r))
         case Mark.CANCELLED:
             painter.setPen(line)
-            s = 0.7 * r
-            painter.drawLine(QLineF(x - s, y - s, x + s, y + s))
-            painter.drawLine(QLineF(x - s, y + s, x + s, y - s))
+            draw_cross(painter, x, y, 0.7 * r)
         case Mark.ERROR:
             draw_shape(painter, x, y, r, ((0, -1), (1, 0.8), (-1, 0.8)))
 
 
-def with_room(kind: Array, x: Array, row: Array, apart: float, most: int = MOST) -> Array:
+def with_room(kind: Array, x: Array, row: Array, apart: float) -> Array:
     """Which marks are drawn: of those on one row within `apart` pixels the most important, and at most so many."""
-    if not len(kind):
-        return np.zeros(0, np.int64)
     order = np.lexsort((x, -kind.astype(np.int64)))
     place = row[order].astype(np.int64) << 32 | np.floor(x[order] / apart).astype(np.int64)
     _, first = np.unique(place, return_index=True)
-    return np.asarray(order[np.sort(first)][:most])
+    return np.asarray(order[np.sort(first)][:MOST])

@@ -62,13 +62,12 @@ class Parts:
         y = slots_end + self.below + (self.gap if tokens else 0)
         token_band = Band(y, tokens)
         y += tokens + (self.gap if self.lane else 0)
-        lanes = []
-        for _ in range(self.lanes if self.lane else 0):
-            lanes.append(Band(y, self.lane))
-            y += self.lane + 2
+        pitch = self.lane + 2
+        lanes = tuple(Band(y + i * pitch, self.lane) for i in range(self.lanes if self.lane else 0))
+        y += len(lanes) * pitch
         words = height - self.words
         legend, foot = Band(words - self.legend, self.legend), Band(words, self.words)
-        return Bands(Band(0, max(0, self.queue - 2)), token_band, tuple(lanes), Band(y, self.ticks), legend, foot)
+        return Bands(Band(0, max(0, self.queue - 2)), token_band, lanes, Band(y, self.ticks), legend, foot)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from app.inside.columns import Columns, Numbers
+from app.inside.columns import Columns, Numbers, whole
 from engine.trace import Array, Ended, FinishReason, Kind, Step, Submitted
 
 LEAST, MEDIANS = 0.05, 4.0  # the threshold while none is chosen: seconds, and times the median
@@ -45,6 +45,11 @@ class Marks(Columns):
 
     kind, time, slot = Numbers(np.uint8), Numbers(np.float64), Numbers(np.int32)
     request, count, latest = Numbers(np.int32), Numbers(np.int32), Numbers(np.float64)
+
+    @property
+    def queued(self) -> Array:
+        """Which stand in the queue, and not on a slot's bar."""
+        return np.asarray((self.kind == Mark.SUBMITTED) | (self.slot < 0))
 
 
 class Stalls(Columns):
@@ -95,7 +100,7 @@ class TimelineMarks:
         if not len(rows):
             return
         slot, key = step.slot[rows], _keys(step.request[rows], step.branch[rows])
-        self._slots.extend(max(0, int(slot.max()) + 1 - len(self._slots)), -1, 0.0, np.nan)
+        self._slots.grow_to(int(slot.max()) + 1, -1, 0.0, np.nan)
         for i in np.flatnonzero((self._slots.key[slot] != key) & (step.kind[rows] != Kind.HELD)).tolist():
             self._join(int(slot[i]), int(key[i]), begin)
         if len(step.reused):
@@ -108,8 +113,7 @@ class TimelineMarks:
 
     def end(self, record: Ended, origin: float) -> None:
         key = record.request << BRANCH_BITS | record.branch
-        held = np.flatnonzero(self._slots.key == key)
-        slot, time = int(held[0]) if len(held) else -1, record.time - origin
+        slot, time = self._slot_of(key), record.time - origin
         if len(record.token):
             if slot >= 0:
                 self._emit(np.array([slot]), np.array([record.request]), time, time)
@@ -163,26 +167,28 @@ class TimelineMarks:
         self._marks.append(kind, time, slot, request, count, latest)
 
     def _preempt(self, step: Step, begin: float) -> None:
-        branches = step.preempted_branch if len(step.preempted_branch) else np.zeros(len(step.preempted), np.int64)
-        for key, request in zip(_keys(step.preempted, branches).tolist(), step.preempted.tolist()):
-            held = np.flatnonzero(self._slots.key == key)
-            slot = int(held[0]) if len(held) else -1
-            if slot >= 0:
-                self._leave(slot)
+        keys = _keys(step.preempted, whole(step.preempted_branch, len(step.preempted)))
+        for key, request in zip(keys.tolist(), step.preempted.tolist()):
+            slot = self._slot_of(key)
+            self._leave(slot)
             self._mark(Mark.PREEMPTED, begin, slot, request)
 
+    def _slot_of(self, key: int) -> int:
+        """Where a sample is; -1 where it holds no slot."""
+        held = np.flatnonzero(self._slots.key == key)
+        return int(held[0]) if len(held) else -1
+
     def _leave(self, slot: int) -> None:
-        """The sample of this slot has it no longer, and may go on elsewhere."""
+        """The sample of this slot, if any, has it no longer, and may go on elsewhere."""
+        if slot < 0:
+            return
         if not np.isnan(self._slots.last[slot]):
             self._away[int(self._slots.key[slot])] = float(self._slots.last[slot])
         self._slots.key[slot], self._slots.last[slot] = -1, np.nan
 
     def _join(self, slot: int, key: int, begin: float) -> None:
-        elsewhere = np.flatnonzero(self._slots.key == key)
-        if len(elsewhere):
-            self._leave(int(elsewhere[0]))
-        if self._slots.key[slot] >= 0:
-            self._leave(slot)
+        self._leave(self._slot_of(key))
+        self._leave(slot)
         self._slots.key[slot], self._slots.since[slot] = key, begin
         self._slots.last[slot] = self._away.pop(key, np.nan)
 

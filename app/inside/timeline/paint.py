@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRect, QRectF, Qt
-from PySide6.QtGui import QColor, QPainter, QPen
+from PySide6.QtGui import QPainter, QPen
 
 from app.inside.timeline.axis import Axis, times_of
 from app.inside.timeline.glyphs import APART, SIZE, Glyphs, draw_glyph, with_room
 from app.inside.timeline.layout import Band, Bands
-from app.inside.timeline.marks import MARK_WORDS, Mark, Marks, Stalls
+from app.inside.timeline.marks import MARK_WORDS, Mark, Marks
 from app.inside.timeline.shading import DIMMED
+from app.inside.timeline.stalls import draw_bracket
 from app.inside.timeline.steps import TimelineSteps
 from app.inside.timeline.tracks import (
     LAYERS,
@@ -26,15 +28,14 @@ from app.inside.timeline.tracks import (
     token_picture,
     token_scale,
 )
-from app.inside.timeline.words import length_words
 from app.plot.image import PixelImage, parts_of
+from app.plot.inked import say_on_plate
 from app.ui import theme
 from app.ui.font_face import Face
 from engine.trace import Array
 
 LEAST_BAR = 8  # pixels of the design: on lower bars marks have no room
 Segment = tuple[str, float, float]  # a phase, and where it begins and ends in pixels
-STALLS = 1500  # drawn at once, the longest
 STRENGTH = {"sample": 0.44, "prepare": 0.52, "plan": 0.34, "commit": 0.6, "record": 0.22, "wait": 0.12}  # of the text
 SHARE = 0.45  # of the accent: attention, the darker part of forward
 LABELLED = 240  # steps in sight up to which segments have their names inside
@@ -91,9 +92,8 @@ class TimelinePaint:
             rim = self.face.height if self.scale.beyond and tokens.height >= 3 * self.face.height else 0.0
             self._rim = self.scale.top / (1 - rim / tokens.height)
             height = max(1, round(tokens.height * self.ratio))
-            self._pictures["tokens"] = PixelImage(
-                token_picture(seen, self._rim, height, self._tokens, self.ground, self._most, grain), self.ratio
-            )
+            picture = token_picture(seen, self._rim, height, self._tokens, self.ground, self._most, grain)
+            self._pictures["tokens"] = PixelImage(picture, self.ratio)
         if lanes:
             values = np.stack((edges[:-1], edges[1:]), axis=1)
             times = values if axis is Axis.TIME else times_of(steps.begin, steps.end, values)
@@ -101,16 +101,12 @@ class TimelinePaint:
             if each < NARROW:
                 times = steps.whole(times)
             height = max(1, round(lanes[0].height * self.ratio))
-            shares = host_shares(steps.phases(times), times)
-            shares = crisp(shares) if each >= CRISP else shares
-            self._pictures["lane 0"] = PixelImage(
-                lane_picture(shares, height, self._host, self.ground, grain), self.ratio
-            )
-            if len(lanes) > 1:
-                busy = np.diff(steps.device(times))[:, 0] / np.maximum(np.diff(times)[:, 0], 1e-12)
-                self._pictures["lane 1"] = PixelImage(
-                    lane_picture(busy[None], height, self._device, self.ground, grain), self.ratio
-                )
+            host = host_shares(steps.phases(times), times)
+            busy = np.diff(steps.device(times))[:, 0] / np.maximum(np.diff(times)[:, 0], 1e-12)
+            layers = {"CPU": (crisp(host) if each >= CRISP else host, self._host), "GPU": (busy[None], self._device)}
+            for (name, (shares, looks)), _ in zip(layers.items(), lanes):
+                picture = lane_picture(shares, height, looks, self.ground, grain)
+                self._pictures[name] = PixelImage(picture, self.ratio)
 
     def _step_width(self, steps: TimelineSteps, span: tuple[float, float], axis: Axis, columns: int) -> float:
         """Pixels of the design that a step has, one with another."""
@@ -122,12 +118,8 @@ class TimelinePaint:
     def tokens(self, painter: QPainter, area: QRect, band: Band) -> None:
         """Tokens a step, under the budget's line."""
         t, face = theme.current(), self.face
-        if "tokens" in self._pictures:
-            painter.drawImage(QPointF(area.left(), band.top), self._pictures["tokens"])
-        painter.fillRect(QRectF(area.left(), band.bottom, area.width(), 1), t.hairline)
-        right = area.left() - theme.px(8)
-        face.say(painter, right, band.bottom - 1, "tokens", t.secondary, before=1)
-        scale = self.scale
+        self._track(painter, area, band, "tokens", band.bottom - 1)
+        right, scale = area.left() - theme.px(8), self.scale
         most = scale.budget if scale.budget and not scale.beyond else scale.top
         top = f"{most:,.0f}" if most >= 10 else f"{most:.3g}"
         if band.height >= 2 * face.height:
@@ -139,7 +131,8 @@ class TimelinePaint:
         painter.setPen(QPen(t.secondary, 1, Qt.PenStyle.DashLine if scale.beyond else Qt.PenStyle.SolidLine))
         painter.drawLine(QPointF(area.left(), round(y) + 0.5), QPointF(area.right(), round(y) + 0.5))
         words = f"budget {scale.budget:,} ↑" if scale.beyond else "token budget"
-        self.label(painter, area.right() - face.width(words) - theme.px(2), y + theme.px(1) + face.ascent, words)
+        x = area.right() - face.width(words) - theme.px(2)
+        say_on_plate(painter, face, x, y + theme.px(1) + face.ascent, words)
 
     def lanes(
         self, painter: QPainter, area: QRect, bands: Sequence[Band], segments: Sequence[Segment], clocked: bool
@@ -147,15 +140,10 @@ class TimelinePaint:
         """What the host did, and when a device computed, or may have where it was not `clocked`; `segments` are named
         where they have room."""
         t, face = theme.current(), self.face
-        for i, band in enumerate(bands):
-            picture = self._pictures.get(f"lane {i}")
-            if picture is not None:
-                painter.drawImage(QPointF(area.left(), band.top), picture)
-            painter.fillRect(QRectF(area.left(), band.bottom, area.width(), 1), t.hairline)
-            baseline = self._baseline(band)
-            face.say(painter, area.left() - theme.px(8), baseline, ("CPU", "GPU")[i], t.secondary, before=1)
-            if i and not clocked:
-                self.label(painter, area.left() + theme.px(4), baseline, "busy at most")
+        for name, band in zip(("CPU", "GPU"), bands):
+            self._track(painter, area, band, name, self._baseline(band))
+            if name == "GPU" and not clocked:
+                say_on_plate(painter, face, area.left() + theme.px(4), self._baseline(band), "busy at most")
         for name, left, right in segments if bands else ():
             left, right = max(left, area.left()), min(right, area.right() + 1)
             wide = face.width(name)
@@ -163,16 +151,17 @@ class TimelinePaint:
                 ink = t.panel if name in ("forward", "launch", "commit", "prepare") else t.text
                 face.say(painter, (left + right - wide) / 2, self._baseline(bands[0]), name, ink)
 
+    def _track(self, painter: QPainter, area: QRect, band: Band, name: str, baseline: float) -> None:
+        """Its picture above a rule, and its name beside it."""
+        t = theme.current()
+        if name in self._pictures:
+            painter.drawImage(QPointF(area.left(), band.top), self._pictures[name])
+        painter.fillRect(QRectF(area.left(), band.bottom, area.width(), 1), t.hairline)
+        self.face.say(painter, area.left() - theme.px(8), baseline, name, t.secondary, before=1)
+
     def _baseline(self, band: Band) -> float:
         """Of words in the middle of a band."""
         return band.top + (band.height + self.face.cap) / 2
-
-    def label(self, painter: QPainter, x: float, baseline: float, words: str, color: QColor | None = None) -> None:
-        """Words on a ground of the panel's, so that they can be read on anything."""
-        face, t = self.face, theme.current()
-        box = QRectF(x - theme.px(3), baseline - face.ascent, face.width(words) + theme.px(6), face.height)
-        painter.fillRect(box, theme.faded(t.panel, 0.82))
-        face.say(painter, x, baseline, words, color or t.secondary)
 
     # -- the queue and the marks ----------------------------------------------------------------------------------
 
@@ -182,16 +171,12 @@ class TimelinePaint:
         """How many wait, by pixel, and who came in when."""
         t, face = theme.current(), self.face
         face.say(painter, area.left() - theme.px(8), self._baseline(band), "queue", t.secondary, before=1)
-        if len(waiting) and waiting.max() > 0:
-            grey = theme.faded(t.secondary, 0.28)
-            room = band.height - 2
-            heights = np.ceil(waiting / waiting.max() * room)
-            changes = np.flatnonzero(np.diff(heights, prepend=-1.0))
-            ends = np.append(changes[1:], len(heights))
-            for begin, end in zip(changes.tolist(), ends.tolist()):
-                high = float(heights[begin])
-                if high:
-                    painter.fillRect(QRectF(area.left() + begin, band.bottom - 1 - high, end - begin, high), grey)
+        grey = theme.faded(t.secondary, 0.28)
+        heights = np.ceil(waiting / max(1, waiting.max(initial=0)) * (band.height - 2))
+        changes = [*np.flatnonzero(np.diff(heights, prepend=-1.0)).tolist(), len(heights)]
+        for begin, end in pairwise(changes):
+            high = float(heights[begin])
+            painter.fillRect(QRectF(area.left() + begin, band.bottom - 1 - high, end - begin, high), grey)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         middle = band.top + band.height / 2
         for i in with_room(marks.kind, x, np.zeros(len(x), np.int64), theme.px(APART) / 2).tolist():
@@ -206,40 +191,10 @@ class TimelinePaint:
         """Marks on the slots' bars, `y` their middles."""
         if bar < LEAST_BAR * theme.zoom() - 0.5:
             return
-        drawn = with_room(marks.kind, x, marks.slot, theme.px(APART))
-        for i in drawn.tolist():
+        for i in with_room(marks.kind, x, marks.slot, theme.px(APART)).tolist():
             painter.setOpacity(1.0 if selected in (None, int(marks.request[i])) else DIMMED)
             self.glyphs.draw(painter, Mark(int(marks.kind[i])), float(x[i]), float(y[i]))
         painter.setOpacity(1.0)
-
-    def stalls(
-        self, painter: QPainter, stalls: Stalls, left: Array, right: Array, y: Array, bar: float, selected: int | None
-    ) -> None:
-        """A bracket over each stall, with its length where there is room."""
-        warn, face = theme.current().warn, self.face
-        order = np.argsort(stalls.begin - stalls.end)[:STALLS]
-        thick = max(1.0, round(1.5 * theme.zoom()))
-        labelled = bar >= face.height - theme.px(4)
-        for i in order.tolist():
-            begin, end, top = float(left[i]), float(right[i]), float(y[i]) - bar / 2
-            painter.setOpacity(1.0 if selected in (None, int(stalls.request[i])) else DIMMED)
-            if end - begin < 4 or bar < 4:
-                painter.fillRect(QRectF(round(end) - thick, top, thick, max(1.0, bar)), warn)
-                continue
-            self._bracket(painter, QRectF(begin, top, end - begin, bar))
-            words = length_words(float(stalls.end[i] - stalls.begin[i]))
-            wide = face.width(words)
-            if labelled and end - begin >= wide + theme.px(14):
-                baseline = top + (bar + face.cap) / 2
-                self.label(painter, (begin + end - wide) / 2, baseline, words, warn)
-        painter.setOpacity(1.0)
-
-    def _bracket(self, painter: QPainter, box: QRectF) -> None:
-        """The sign of a stall: open at the top."""
-        warn, thick = theme.current().warn, max(1.0, round(1.5 * theme.zoom()))
-        painter.fillRect(QRectF(box.left(), box.bottom() - thick, box.width(), thick), warn)
-        for x in (box.left(), box.right() - thick):
-            painter.fillRect(QRectF(x, box.top(), thick, box.height()), warn)
 
     # -- the legend -----------------------------------------------------------------------------------------------
 
@@ -249,11 +204,10 @@ class TimelinePaint:
         baseline = band.top + theme.px(4) + face.ascent
         middle = baseline - face.cap / 2
         x, size = float(left), theme.px(9)
-        items: list[tuple[str, Mark | Hatch | None]] = [*LEGEND.items(), *((MARK_WORDS[kind], kind) for kind in kinds)]
-        if stalls:
-            items.append((stalls, None))
-        for words, sign in items:
-            if x + size + theme.px(5) + face.width(words) > right:
+        signs: dict[str, Mark | Hatch | None] = {**LEGEND, **{MARK_WORDS[kind]: kind for kind in kinds}, stalls: None}
+        for words, sign in signs.items():
+            wide = size + theme.px(5) + face.width(words)
+            if x + wide > right:
                 break
             box = QRectF(x, round(middle - size / 2), size, size)
             if isinstance(sign, Hatch):
@@ -263,9 +217,9 @@ class TimelinePaint:
                 draw_glyph(painter, sign, box.center().x(), middle, theme.px(SIZE))
                 painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
             else:
-                self._bracket(painter, box)
+                draw_bracket(painter, box)
             face.say(painter, x + size + theme.px(5), baseline, words, t.secondary)
-            x += size + theme.px(5) + face.width(words) + theme.px(14)
+            x += wide + theme.px(14)
 
     def _swatch(self, painter: QPainter, box: QRectF, hatch: Hatch) -> None:
         if hatch not in self._swatches:

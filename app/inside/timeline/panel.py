@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from math import inf
 
 import numpy as np
@@ -80,19 +81,16 @@ class TimelinePanel(InsightPanel):
         group = QActionGroup(self)
         for seconds in THRESHOLDS:
             words = length_words(seconds) if seconds else "4 × the median gap, and at least 50 ms"
-            action = self.thresholds[seconds] = stalls.addAction(words)
-            action.setCheckable(True)
-            group.addAction(action)
+            action = self.thresholds[seconds] = QAction(words, group, checkable=True)
+            stalls.addAction(action)
             action.triggered.connect(lambda checked=False, seconds=seconds: self.set_threshold(seconds))
         saved = str(storage.settings().value(THRESHOLD, ""))
         known = {f"{seconds * 1e3:g}": seconds for seconds in THRESHOLDS if seconds}
         self._threshold = known.get(saved)
         self.thresholds[self._threshold].setChecked(True)
         self.marks.clear(self._threshold)
-        self.legend_action = QAction("Legend", self.menu)
-        self.legend_action.setCheckable(True)
-        self.legend_action.setChecked(str(storage.settings().value(LEGEND, "true")) != "false")
-        self.view.legend = self.legend_action.isChecked()
+        self.view.legend = str(storage.settings().value(LEGEND, "true")) != "false"
+        self.legend_action = QAction("Legend", self.menu, checkable=True, checked=self.view.legend)
         self.legend_action.toggled.connect(self._on_legend)
         self.menu.insertAction(first, self.legend_action)
         self.menu.insertSeparator(first)
@@ -212,30 +210,25 @@ class TimelinePanel(InsightPanel):
             tokens = [row.tokens[kind] for kind in ("prefill", "decode", "padding", "wasted")]
             phases = [1e3 * row.seconds[phase] for phase in PHASES]
             first_cells = (row.step, row.started, 1e3 * (row.ended - row.started), row.rows)
-            found = (stalls.get(place, 0), ", ".join(marks.get(place, ())))
+            found = (stalls[place], ", ".join(marks.get(place, ())))
             rows.append((*first_cells, *tokens, view.budget, *phases, *found))
         if until < last:
             note = f"{until - first:,} of {last - first:,} steps in sight; zoom in for the others"
             rows.append((note, *(None,) * (len(COLUMNS) - 1)))
         return Facts(COLUMNS, rows)
 
-    def _by_step(self, first: int, last: int) -> tuple[dict[int, list[str]], dict[int, int]]:
+    def _by_step(self, first: int, last: int) -> tuple[Mapping[int, list[str]], Counter[int]]:
         """The marks of each step in words, and how many stalls ended with it."""
-        marks: dict[int, list[str]] = {}
-        stalls: dict[int, int] = {}
+        marks: defaultdict[int, list[str]] = defaultdict(list)
         if last <= first:
-            return marks, stalls
+            return marks, Counter()
         ends = self.view.cells.step_ends
         begin = float(ends[first - 1]) if first else -inf
         end = float(ends[last - 1]) if last < len(ends) else inf
         seen = self.marks.marks(begin, end)
         for kind, time, request in zip(seen.kind.tolist(), seen.time.tolist(), seen.request.tolist()):
-            marks.setdefault(self._step_of(time, kind), []).append(f"{MARK_WORDS[Mark(kind)]} {request}")
-        gaps = self.marks.stalls(begin, end)
-        for time in gaps.end.tolist():
-            place = int(np.searchsorted(ends, time))
-            stalls[place] = stalls.get(place, 0) + 1
-        return marks, stalls
+            marks[self._step_of(time, kind)].append(f"{MARK_WORDS[Mark(kind)]} {request}")
+        return marks, Counter(np.searchsorted(ends, self.marks.stalls(begin, end).end).tolist())
 
     def _step_of(self, time: float, kind: int) -> int:
         """The place of the step with which a mark came: ends are told after their step, others with or before it."""

@@ -14,7 +14,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from app.inside.columns import Columns, Numbers
+from app.inside.columns import Columns, Numbers, whole
 from engine.trace import Array, Kind, Record, Step
 
 BLOCK = 256  # runs whose common span is known, so that those out of sight are not looked at
@@ -150,11 +150,10 @@ class TimelineCells(Columns):
         if time < end:
             rows = np.flatnonzero(step.slot == slot)
             if len(rows):
-                row = rows[0]
-                padding = int(step.padding[row]) if len(step.padding) else 0
-                request, kind = int(step.request[row]), Kind(int(step.kind[row]))
-                counts = int(step.count[row]), padding, int(step.wasted[row])
-                return Cell(slot, request, kind, step.step, *counts, begin, end)
+                columns = (step.count, whole(step.padding, step.rows), step.wasted)
+                count, padding, wasted = (int(column[rows[0]]) for column in columns)
+                request, kind = int(step.request[rows[0]]), Kind(int(step.kind[rows[0]]))
+                return Cell(slot, request, kind, step.step, count, padding, wasted, begin, end)
         near = self.near(time, np.nextafter(time, np.inf))
         begins, ends = self.begins[near], self.ends[near]
         waits = (self.slot[near] == slot) & (self.shade[near] == Shade.LINE) & (begins <= time) & (time < ends)
@@ -182,10 +181,10 @@ class TimelineCells(Columns):
         if not len(rows):
             return
         slot, request, count, wasted = step.slot[rows], step.request[rows], step.count[rows], step.wasted[rows]
-        padding = step.padding[rows] if len(step.padding) else np.zeros(len(slot), np.int32)
+        padding = whole(step.padding, step.rows)[rows]
         shade = shades(step.kind[rows], count, wasted)
         padded = np.flatnonzero((padding > 0) & (shade != Shade.GREY))
-        last.extend(max(0, int(slot.max()) + 1 - len(last)), -1, 0, -9, 0, 0.0)
+        last.grow_to(int(slot.max()) + 1, -1, 0, -9, 0, 0.0)
         self.requests = max(self.requests, int(request.max()) + 1)
 
         same = last.request[slot] == request
@@ -222,7 +221,7 @@ class TimelineCells(Columns):
         self.extend(len(slot), slot, *rest)
         begins, ends = (column[-len(slot) :] for column in (self.begins, self.ends))
         blocks = self._blocks
-        blocks.extend((len(self) - 1) // BLOCK + 1 - len(blocks), np.inf, -np.inf)
+        blocks.grow_to((len(self) - 1) // BLOCK + 1, np.inf, -np.inf)
         np.minimum(blocks.begins[block:], begins.min(), out=blocks.begins[block:])
         np.maximum(blocks.ends[block:], ends.max(), out=blocks.ends[block:])
 

@@ -35,11 +35,6 @@ _OWN_MEAN = (0.65 * _OWN[0] + 0.35 * _OWN[1])[: Shade.AGAIN]
 _NEUTRAL_MEAN = (0.65 * _NEUTRAL[0] + 0.35 * _NEUTRAL[1])[: Shade.AGAIN]
 
 
-def _at_depth(depth: int) -> tuple[Array, Array]:
-    share = np.float32(depth / (DEPTHS - 1))
-    return _OWN[0] + share * (_OWN[1] - _OWN[0]), _NEUTRAL[0] + share * (_NEUTRAL[1] - _NEUTRAL[0])
-
-
 def line_depths(period: int, stroke: float) -> Array:
     """How deep in a line of a hatch each pixel of its period is, up to `DEPTHS` - 1."""
     return np.rint(slanted(period, stroke) * (DEPTHS - 1)).astype(np.int64)
@@ -122,11 +117,9 @@ class TimelineShading:
             strength[selected] = 1.0
         self._own = (np.asarray(colors, np.float32).reshape(-1, 3) - self._ground) * strength
         neutral = self._neutral - self._ground
-        tables = []
-        for depth in range(DEPTHS):
-            own, grey = _at_depth(depth)
-            tables.append(packed(self._ground + own[:, None, None] * self._own + grey[:, None, None] * neutral))
-        self._tables = np.stack(tables)
+        share = np.arange(DEPTHS, dtype=np.float32)[:, None] / (DEPTHS - 1)
+        own, grey = (part[0] + share * (part[1] - part[0]) for part in (_OWN, _NEUTRAL))
+        self._tables = packed(self._ground + own[..., None, None] * self._own + grey[..., None, None] * neutral)
         self._lines = packed(self._ground + WAITING * self._own)
 
     def paint(self, cells: TimelineCells, seen: Raster, bars: Bars, origin: int, edges: Array) -> Array:

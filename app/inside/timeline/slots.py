@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Iterable
 
 import numpy as np
-from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QPainter, QResizeEvent
-from PySide6.QtWidgets import QSizePolicy, QWidget
+from PySide6.QtWidgets import QSizePolicy
 
 from app.inside.timeline.axis import Axis
 from app.inside.timeline.raster import raster
@@ -34,15 +34,14 @@ class Timeline(TimelineSpan):
     """Draws what it was fed, up to the cursor, over what is in range. It asks nobody anything, but for a step's record
     where the pointer rests: `step_reader` gives it by its place among all steps; without a reader they are kept."""
 
-    request_hovered = Signal(int)  # -1: none
     request_clicked = Signal(int)  # -1: beside all bars
 
     sharp = True
     face = Face(11)
     empty = Face(13)
 
-    def __init__(self, parent: QWidget | None = None, step_reader: Callable[[int], Step] | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, step_reader: Callable[[int], Step] | None = None) -> None:
+        super().__init__()
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.cells.step_reader = step_reader
@@ -51,7 +50,6 @@ class Timeline(TimelineSpan):
         self._placed = 0  # slots that the layout knows of
         self._cursor: float | None = None
         self._selected: int | None = None
-        self._hovered = -1
         self._area: QRect | None = None  # until the next change
         self._picture: PixelImage | None = None
         self._pixels: Array | None = None  # what the picture shows
@@ -181,8 +179,8 @@ class Timeline(TimelineSpan):
             self._colors.append(parts_of(theme.request_color(request)))
         self._paint.learn(np.array(self._colors, np.float32).reshape(-1, 3), self._selected)
 
-    def _draw(self) -> None:
-        """Makes the picture of the bars."""
+    def _draw(self) -> PixelImage:
+        """The picture of the bars."""
         area, bars, ratio = self.area(), self._bars(), self._ratio()
         columns = max(1, round(area.width() * ratio))
         rows = math.ceil(self.slots / self._slots_a_row())
@@ -191,16 +189,16 @@ class Timeline(TimelineSpan):
             self._learn()
         scale, until, each = columns / (end - begin), self._until(), self._slots_a_row()
         sight = (begin, end, columns, rows)
-        key = (*sight, bars, each, self._axis, until, self._selected, self._paint)
+        key = (*sight, bars, each, self.axis, until, self._selected, self._paint)
         first = 0  # the columns before it are drawn already, and nothing in them has changed
-        if key == self._drawn and self._pixels is not None and self._axis is Axis.TIME:
+        if key == self._drawn and self._pixels is not None and self.axis is Axis.TIME:
             # a run that grows to GAP pixels gets a head where it began
             first = int(min(max((self.cells.changed - begin) * scale - GAP - 1, 0), columns))
         self._drawn, self.cells.changed = key, math.inf
         left = max(0, first - LEAD)
         if left < columns:
             gap = GAP if bars.pitch >= 5 else columns
-            seen = raster(self.cells, *sight, until=until, slots_a_row=each, gap=gap, axis=self._axis, left=left)
+            seen = raster(self.cells, *sight, until=until, slots_a_row=each, gap=gap, axis=self.axis, left=left)
             edges = self._edges(begin, end, columns, STEP_PIXELS * ratio * theme.zoom())
             origin = round(begin * scale) + left
             pixels = self._paint.paint(self.cells, seen, bars, origin, edges[edges >= left] - left)
@@ -209,7 +207,7 @@ class Timeline(TimelineSpan):
             else:
                 self._pixels = pixels.copy()  # the next picture takes its memory
         assert self._pixels is not None
-        self._picture = PixelImage(self._pixels, ratio)
+        return PixelImage(self._pixels, ratio)
 
     def _until(self) -> float:
         """What happened later is not drawn."""
@@ -218,7 +216,7 @@ class Timeline(TimelineSpan):
     def _edges(self, begin: float, end: float, columns: int, least: float) -> Array:
         """The columns in which steps meet that are wide enough to be told apart."""
         scale = columns / (end - begin)
-        if self._axis is Axis.STEPS:
+        if self.axis is Axis.STEPS:
             meet = np.arange(max(0, math.ceil(begin)), min(self.cells.steps, math.floor(end)) + 1)
             return self._columns_of(meet, begin, scale, columns) if scale >= least else np.zeros(0, np.int64)
         begins, ends = self.cells.step_begins, self.cells.step_ends
@@ -248,9 +246,8 @@ class Timeline(TimelineSpan):
 
     def _paint_rows(self, painter: QPainter) -> None:
         if self._picture is None:
-            self._draw()
-        if self._picture is not None:
-            painter.drawImage(QPointF(self.area().topLeft()), self._picture)
+            self._picture = self._draw()
+        painter.drawImage(QPointF(self.area().topLeft()), self._picture)
 
     def _paint_cursor(self, painter: QPainter, x: float, top: int, height: int) -> None:
         area = self.area()
@@ -278,13 +275,16 @@ class Timeline(TimelineSpan):
         axes.foot(painter, self.face, ticks, baseline, area.left(), right, apart=theme.px(12), moved=False)
 
     def _describe(self) -> None:
-        cells = self.cells
-        self.setAccessibleDescription(
-            f"{self.slots} slots, {cells.steps:,} steps in {cells.end:.1f} s. "
-            "A and D pan, W and S zoom, 0 shows the selected request, or everything."
-            if cells.steps
-            else self.empty_text
-        )
+        cells, said = self.cells, self.empty_text
+        if cells.steps:
+            shown, more = self._told()
+            said = f"{self.slots} slots, {cells.steps:,} steps in {cells.end:.1f} s. {shown}"
+            said += f"A and D pan, W and S zoom, 0 shows the selected request, or everything.{more}"
+        self.setAccessibleDescription(said)
+
+    def _told(self) -> tuple[str, str]:
+        """What its description says beside the run and the keys, before these and after."""
+        return "", ""
 
     # -- the person -----------------------------------------------------------------------------------------------
 
@@ -295,26 +295,12 @@ class Timeline(TimelineSpan):
         cell = self.cell_at(position)
         self.request_clicked.emit(-1 if cell is None else cell.request)
 
-    def hovered(self, position: QPointF) -> None:
-        cell = self.cell_at(position)
-        self._tell_hovered(-1 if cell is None else cell.request)
-
-    def leaveEvent(self, event: QEvent) -> None:
-        self._tell_hovered(-1)
-
     def cell_at(self, position: QPointF) -> Cell | None:
         """What is drawn at a place of the widget."""
         if not self.area().contains(position.toPoint()):
             return None
         time = self.time_at(position.x())
-        if self._cursor is not None and time > self._cursor:
-            return None
-        return self.cells.at(time, self.slot_at(position.y()))
-
-    def _tell_hovered(self, request: int) -> None:
-        if request != self._hovered:
-            self._hovered = request
-            self.request_hovered.emit(request)
+        return self.cells.at(time, self.slot_at(position.y())) if time <= self._until() else None
 
     def tip(self, at: QPointF) -> str:
         cell = self.cell_at(at)

@@ -7,7 +7,7 @@ that their cost does not grow with the steps in sight.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -49,9 +49,6 @@ class Row:
     def computed(self) -> int:
         """All that the model was given, pad tokens among them."""
         return sum(self.tokens.values())
-
-
-_OF_ROW = ("step", "started", "ended", "prefill_rows", "decode_rows", "held_rows", "waiting", "graph", "measured")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +95,9 @@ class TimelineSteps(Columns):
     def clear(self) -> None:
         """Forgets everything: another trace begins."""
         super().__init__()
-        self._spent = _Spent()
-        self._spent.extend(1, *(0.0 for _ in _Spent.names))
+        self._spent, self._sums = _Spent(), [0.0] * len(_Spent.names)
+        self._spent.append(*self._sums)
+        self._last = (-np.inf,) * 3  # of the last step: when it started, began to wait, and was computed
 
     @property
     def totals(self) -> Array:
@@ -108,19 +106,15 @@ class TimelineSteps(Columns):
 
     def feed(self, step: Step, begin: float, end: float, origin: float) -> None:
         """The next step; `begin` and `end` are those that the slots show, seconds after `origin`."""
-        known, spent = len(self), self._spent
-        started, ended = step.started - origin, step.ended - origin
+        last_started, last_waits, last_done = self._last
+        started, ended = max(step.started - origin, last_started), step.ended - origin
         rows = np.bincount(step.kind, minlength=len(Kind)).tolist()
         useful = np.bincount(step.kind, step.count - step.wasted, minlength=len(Kind))
         wasted = step.wasted.sum() + useful[Kind.HELD]
         tokens = (useful[Kind.DECODE], useful[Kind.PREFILL], wasted, step.padding.sum())
         seconds = {name: max(0.0, step.seconds.get(name, 0.0)) for name in PHASES}
-        waits = ended - seconds["wait"] - seconds["commit"]
-        if known:
-            started, waits = max(started, self.started[-1]), max(waits, self.waits[-1])
-        computing = started + seconds["plan"] + seconds["prepare"]
-        if known:
-            computing = max(computing, self.computing[-1] + spent.device[-1] - spent.device[-2])
+        waits = max(ended - seconds["wait"] - seconds["commit"], last_waits)
+        computing = max(started + seconds["plan"] + seconds["prepare"], last_done)
         done = max(computing, ended - seconds["commit"])
         if step.device:
             computing = max(computing, done - step.device)
@@ -129,15 +123,28 @@ class TimelineSteps(Columns):
             step.step, step.waiting, step.graph, *times, *rows, *map(int, tokens), waits, computing, step.device
         )
         seconds |= {"attention": min(step.attention, seconds["forward"]), "device": done - computing}
-        spent.append(*(getattr(spent, name)[-1] + seconds[name] for name in _Spent.names))
+        self._sums = [so_far + seconds[name] for so_far, name in zip(self._sums, _Spent.names)]
+        self._spent.append(*self._sums)
+        self._last = started, waits, done
 
     def row(self, place: int) -> Row:
         """The step of a place. Raises IndexError where there is none."""
         known, here = self.numbers_at(place), np.array((place,))
         seconds = {name: float(self._length(name, here)[0]) for name in (*PHASES, "attention")}
-        of_row = {name: known[name] for name in _OF_ROW}
         tokens = {name: known[name] for name in TOKENS}
+        of_row = {field.name: known[field.name] for field in fields(Row) if field.name in known}
         return Row(**of_row, tokens=tokens, attention=seconds.pop("attention"), seconds=seconds)
+
+    def waiting_at(self, values: Array, axis: Axis) -> Array:
+        """How many waited after the last step before each value of the axis; nothing where none was before or is to
+        come."""
+        if axis is Axis.TIME:
+            places = np.searchsorted(self.end, values, "right") - 1
+            known = (places >= 0) & (values <= self.end[-1])
+        else:
+            places = values.astype(np.int64)
+            known = (places >= 0) & (places < len(self))
+        return np.where(known, self.waiting[np.clip(places, 0, len(self) - 1)], 0)
 
     def in_sight(self, begin: float, end: float) -> tuple[int, int]:
         """The places `[first, last)` of the steps that overlap these seconds."""
@@ -205,16 +212,15 @@ class TimelineSteps(Columns):
     def device(self, times: Array) -> Array:
         """Seconds before each of these moments in which a device computed: by its own clock, up to where the host had
         the tokens. Without such a clock it may have computed from a forward pass's launch on, and no longer."""
-        begins, spent = self.computing, self._spent.device
-        if not len(begins):
-            return np.zeros(len(times))
-        place = np.maximum(np.searchsorted(begins, times, "right") - 1, 0)
-        return np.asarray(spent[place] + np.clip(times - begins[place], 0.0, spent[place + 1] - spent[place]))
+        return self._spent_until("device", times)
 
     def _spent_until(self, name: str, times: Array) -> Array:
         of = "forward" if name == "attention" else name
         spent, whole = getattr(self._spent, name), getattr(self._spent, of)
-        if name in TAIL:
+        before: tuple[str, ...] = ()
+        if name == "device":
+            starts = self.computing
+        elif name in TAIL:
             starts, before = self.waits, TAIL[: TAIL.index(name)]
         else:
             starts, before = self.started, LAUNCH[: LAUNCH.index(of)]

@@ -8,16 +8,15 @@ import math
 import numpy as np
 from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Signal
 from PySide6.QtGui import QPainter
-from PySide6.QtWidgets import QWidget
 
 from app.inside.timeline.axis import Axis, places_of
-from app.inside.timeline.hits import Hits, Point
 from app.inside.timeline.layout import Bands, Part, Parts, parts_for
-from app.inside.timeline.marks import Mark, TimelineMarks
+from app.inside.timeline.marks import TimelineMarks
 from app.inside.timeline.paint import LABELLED, TimelinePaint
 from app.inside.timeline.slots import Timeline
+from app.inside.timeline.stalls import draw_stalls
 from app.inside.timeline.steps import PHASES, TimelineSteps
-from app.inside.timeline.tips import tip
+from app.inside.timeline.tips import Point, Tips
 from app.inside.timeline.words import length_words, step_ticks
 from app.ui import theme
 from engine.trace import Array
@@ -40,8 +39,8 @@ class TimelineView(Timeline):
 
     focus_ring = 0
 
-    def __init__(self, steps: TimelineSteps, marks: TimelineMarks, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, steps: TimelineSteps, marks: TimelineMarks) -> None:
+        super().__init__()
         self.setObjectName("timeline_view")
         self.steps, self.marks = steps, marks
         self.device = False  # whether there is a lane for one
@@ -51,11 +50,10 @@ class TimelineView(Timeline):
             "Nothing has run yet. Send a prompt: its slots, steps and tokens show here as they are computed."
         )
         self._words_at_foot = ""
-        self._moment: float | None = None
         self._live, self._following = False, True
         self._last = dict(LAST)
         self._seen = False
-        self._hits = Hits(self.cells, steps, marks)
+        self._tips = Tips(self.cells, steps, marks)
         self._describe()
 
     # -- what is told ---------------------------------------------------------------------------------------------
@@ -67,7 +65,7 @@ class TimelineView(Timeline):
         self._stale()
 
     def clear(self) -> None:
-        self._moment, self._following, self._live = None, True, False
+        self._following, self._live = True, False
         self._range = None
         self._last = dict(LAST)
         super().clear()
@@ -81,16 +79,16 @@ class TimelineView(Timeline):
 
     def set_moment(self, seconds: float | None) -> None:
         """Where the cursor stands, None for at the newest. What is in sight moves with it where it would leave it."""
-        if seconds == self._moment:
+        if seconds == self._cursor:
             return
-        self._moment = seconds
+        self._cursor = seconds
         if seconds is not None and not self.follows:
             begin, end = self.range()
             at = self.value_of(seconds)
             if not begin <= at <= end:
-                self._range = None if self._range is None else (max(0.0, at - (end - begin) / 2), 0.0)
                 if self._range is not None:
-                    self._range = (self._range[0], self._range[0] + end - begin)
+                    first = max(0.0, at - (end - begin) / 2)
+                    self._range = (first, first + end - begin)
                 self._stale()
         self.update()
 
@@ -99,17 +97,17 @@ class TimelineView(Timeline):
         if live != self._live:
             shown = self.range()
             followed, self._live = self.follows, live
-            if followed and not live and self._moment is not None:
+            if followed and not live and self._cursor is not None:
                 self._range = shown
             self._stale()
             self.follow_changed.emit()
 
     def set_axis(self, axis: Axis) -> None:
         """Seconds or steps; what is in sight stays in sight."""
-        if axis is self._axis:
+        if axis is self.axis:
             return
         moments = None if self._range is None else [self.moment_of(value) for value in self._range]
-        self._axis = axis
+        self.axis = axis
         if moments is not None:
             begin, end = (self.value_of(moment) for moment in moments)
             self._range = (begin, max(end, begin + axis.shortest))
@@ -136,7 +134,7 @@ class TimelineView(Timeline):
     def range(self) -> tuple[float, float]:
         if not self.follows:
             return super().range()
-        last = self._last[self._axis]
+        last = self._last[self.axis]
         leap = last / LEAPS  # what is in sight stands still between two leaps, and only what is new is drawn
         end = max(math.ceil(self.extent / leap) * leap, last)
         return end - last, end
@@ -145,7 +143,7 @@ class TimelineView(Timeline):
         if not self.follows:
             super().zoom_by(factor, x)
             return
-        self._last[self._axis] = max(self._axis.shortest, min(self._last[self._axis] * factor, 1e7))
+        self._last[self.axis] = max(self.axis.shortest, min(self._last[self.axis] * factor, 1e7))
         self._stale()
         self.range_changed.emit(*self.range())
 
@@ -202,7 +200,7 @@ class TimelineView(Timeline):
         return math.inf
 
     def _ticks(self, count: float) -> list[tuple[float, str]]:
-        if self._axis is Axis.STEPS:
+        if self.axis is Axis.STEPS:
             return step_ticks(*self.range(), count, self.steps.step)
         return super()._ticks(count)
 
@@ -218,9 +216,8 @@ class TimelineView(Timeline):
             return
         paint, area, bands = self._paints(), self.area(), self.bands()
         if not self._seen:
-            self._seen = True
-            columns = max(1, round(area.width() * self._ratio()))
-            paint.see(self.steps, self.range(), self._axis, columns, bands, self.budget)
+            self._seen, columns = True, max(1, round(area.width() * self._ratio()))
+            paint.see(self.steps, self.range(), self.axis, columns, bands, self.budget)
         self._paint_rows(painter)
         self._paint_slots(painter, area)
         if bands.tokens.height:
@@ -232,15 +229,17 @@ class TimelineView(Timeline):
         painter.restore()
         if bands.queue.height:
             marks = self.marks.marks(*self._span())
-            queued = marks.where((marks.kind == Mark.SUBMITTED) | (marks.slot < 0))
-            paint.queue(painter, area, bands.queue, self._waiting(), queued, self._xs(queued.time), self._selected)
+            queued = marks.where(marks.queued)
+            begin, end = self.range()
+            middles = begin + (np.arange(area.width()) + 0.5) / area.width() * (end - begin)
+            waiting = self.steps.waiting_at(middles, self.axis)
+            paint.queue(painter, area, bands.queue, waiting, queued, self._xs(queued.time), self._selected)
         bottom = bands.ticks.top
-        if self._moment is not None:
-            x = self.x_at(self._moment)
-            pale = theme.faded(theme.current().panel, PALE)
+        if self._cursor is not None:
+            x, right = self.x_at(self._cursor), area.right() + theme.px(5)
             left = max(x + 1, area.left())
-            if left < area.right() + theme.px(5):
-                painter.fillRect(QRectF(left, 0, area.right() + theme.px(5) - left, bottom), pale)
+            pale = theme.faded(theme.current().panel, PALE)
+            painter.fillRect(QRectF(left, 0, max(0.0, right - left), bottom), pale)
             self._paint_cursor(painter, x, 0, bottom + theme.px(3))
         self._paint_ticks(painter, area, bottom)
         self._paint_foot(painter, paint, bands)
@@ -252,15 +251,12 @@ class TimelineView(Timeline):
         def middles(slot: Array) -> Array:
             return np.asarray(area.top() + (slot // self._slots_a_row()) * pitch + (bars.top + bars.bar / 2) / ratio)
 
-        begin, end = self._span()
-        stalls = self.marks.stalls(begin, end)
-        if len(stalls):
-            left, right = self._xs(stalls.shown), self._xs(stalls.end)
-            paint.stalls(painter, stalls, left, right, middles(stalls.slot), bar, self._selected)
-        marks = self.marks.marks(begin, end)
-        marks = marks.where((marks.slot >= 0) & (marks.kind != Mark.SUBMITTED))
-        if len(marks):
-            paint.marks(painter, marks, self._xs(marks.time), middles(marks.slot), bar, self._selected)
+        stalls = self.marks.stalls(*self._span())
+        left, right = self._xs(stalls.shown), self._xs(stalls.end)
+        draw_stalls(painter, self.face, stalls, left, right, middles(stalls.slot), bar, self._selected)
+        marks = self.marks.marks(*self._span())
+        marks = marks.where(~marks.queued)
+        paint.marks(painter, marks, self._xs(marks.time), middles(marks.slot), bar, self._selected)
 
     def _paint_foot(self, painter: QPainter, paint: TimelinePaint, bands: Bands) -> None:
         if bands.legend.height:
@@ -274,25 +270,17 @@ class TimelineView(Timeline):
         """The seconds in sight and a little more, so that what is cut by a rim is drawn."""
         begin, end = self.range()
         more = 8 * theme.zoom() / self.area().width() * (end - begin)
-        if self._axis is Axis.TIME:
+        if self.axis is Axis.TIME:
             return begin - more, end + more
         first = self.moment_of(begin - more) if begin > more else -math.inf
         return first, self.moment_of(end + more) if end + more < self.cells.steps else math.inf
 
     def _xs(self, times: Array) -> Array:
         """Where moments are, from left to right."""
-        begin, end = self.range()
-        area = self.area()
-        values = times
-        if self._axis is Axis.STEPS:
-            values = places_of(self.cells.step_begins, self.cells.step_ends, times)
-        return np.asarray(area.left() + (values - begin) / (end - begin) * area.width())
-
-    def _waiting(self) -> Array:
-        """How many waited after the last step before each pixel."""
-        width = self.area().width()
-        begin, end = self.range()
-        return self._hits.waiting(begin + (np.arange(width) + 0.5) / width * (end - begin), self._axis)
+        (begin, end), area = self.range(), self.area()
+        if self.axis is Axis.STEPS:
+            times = places_of(self.cells.step_begins, self.cells.step_ends, times)
+        return np.asarray(area.left() + (times - begin) / (end - begin) * area.width())
 
     def _named_segments(self) -> list[tuple[str, float, float]]:
         first, last = self.steps.in_sight(*self.moments())
@@ -305,14 +293,8 @@ class TimelineView(Timeline):
         names = ["launch" if self.device and name == "forward" else name for name in names]
         return list(zip(names, left[wide].tolist(), right[wide].tolist()))
 
-    def _describe(self) -> None:
-        cells = self.cells
-        self.setAccessibleDescription(
-            f"{self.slots} slots, {cells.steps:,} steps in {cells.end:.1f} s. {self._words_at_foot}. "
-            "A and D pan, W and S zoom, 0 shows the selected request, or everything. A click goes to its step."
-            if cells.steps
-            else self.empty_text
-        )
+    def _told(self) -> tuple[str, str]:
+        return f"{self._words_at_foot}. ", " A click goes to its step."
 
     # -- the person -----------------------------------------------------------------------------------------------
 
@@ -324,9 +306,9 @@ class TimelineView(Timeline):
             super().clicked(position)
         elif bands.queue.holds(position.y()):
             point = self._under(position)
-            near = self._hits.marks_at(point) if point is not None else []
+            near = self._tips.marks_at(point) if point is not None else None
             if near:
-                self.request_clicked.emit(near[-1].request)
+                self.request_clicked.emit(int(near.request[-1]))
         place = self.cells.place_at(self.time_at(position.x()))
         if place >= 0:
             self.step_clicked.emit(place)
@@ -345,4 +327,4 @@ class TimelineView(Timeline):
 
     def tip(self, at: QPointF) -> str:
         point = self._under(at)
-        return tip(self._hits, point, self._axis, self.device, self.budget) if point is not None else ""
+        return self._tips.tip(point, self.axis, self.device, self.budget) if point is not None else ""

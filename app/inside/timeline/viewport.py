@@ -6,7 +6,6 @@ from abc import abstractmethod
 
 from PySide6.QtCore import QPointF, QRect, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QWheelEvent
-from PySide6.QtWidgets import QWidget
 
 from app.inside.timeline.axis import Axis, places_of, times_of
 from app.inside.timeline.runs import TimelineCells
@@ -26,13 +25,12 @@ class TimelineSpan(Painted):
 
     range_changed = Signal(float, float)  # as the person chose it; `set_range` does not emit
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__("timeline", "Timeline", focus=True, parent=parent)
+    def __init__(self) -> None:
+        super().__init__("timeline", "Timeline", focus=True)
         self.setMouseTracking(True)
         self.cells = TimelineCells()
-        self._axis = Axis.TIME
+        self.axis = Axis.TIME
         self._range: tuple[float, float] | None = None
-        self._extent = 0.0
         self._drag: tuple[QPointF, tuple[float, float]] | None = None
         self._dragged = False
 
@@ -51,23 +49,15 @@ class TimelineSpan(Painted):
         """The person pressed and released without dragging."""
 
     @abstractmethod
-    def hovered(self, position: QPointF) -> None:
-        """The pointer moved to there."""
-
-    @abstractmethod
     def _stale(self) -> None:
         """What is in sight changed."""
 
     # -- the range ------------------------------------------------------------------------------------------------
 
     @property
-    def axis(self) -> Axis:
-        return self._axis
-
-    @property
     def extent(self) -> float:
         """From zero to the last that there is to see."""
-        return max(self.cells.end, self._extent) if self._axis is Axis.TIME else float(self.cells.steps)
+        return self.cells.end if self.axis is Axis.TIME else float(self.cells.steps)
 
     def range(self) -> tuple[float, float]:
         """What is in sight."""
@@ -80,19 +70,6 @@ class TimelineSpan(Painted):
         if (begin, end) != self._range:
             self._range = (float(begin), float(end))
             self._stale()
-
-    def show_all(self) -> None:
-        """Shows everything, and goes on to while more comes. Emits nothing."""
-        if self._range is not None:
-            self._range = None
-            self._stale()
-
-    def set_extent(self, seconds: float) -> None:
-        """How long the longest lane is: "all" is at least so much."""
-        if seconds != self._extent:
-            self._extent = seconds
-            if self._range is None:
-                self._stale()
 
     def value_at(self, x: float) -> float:
         """What the axis shows at this place."""
@@ -113,13 +90,13 @@ class TimelineSpan(Painted):
 
     def value_of(self, time: float) -> float:
         """Where a moment lies on the axis."""
-        if self._axis is Axis.TIME:
+        if self.axis is Axis.TIME:
             return time
         return float(places_of(self.cells.step_begins, self.cells.step_ends, time))
 
     def moment_of(self, value: float) -> float:
         """The moment at which the axis has a value."""
-        if self._axis is Axis.TIME:
+        if self.axis is Axis.TIME:
             return value
         return float(times_of(self.cells.step_begins, self.cells.step_ends, value))
 
@@ -138,15 +115,15 @@ class TimelineSpan(Painted):
             self.see_all()
             return
         begin, end = (self.value_of(time) for time in span)
-        margin = max(self._axis.shortest, 0.04 * (end - begin))
+        margin = max(self.axis.shortest, 0.04 * (end - begin))
         self._choose(begin - margin, end + margin)
 
     def zoom_by(self, factor: float, x: float | None = None) -> None:
         """Shows `factor` times as much, the time at `x` (None: the middle) in its place. Emits `range_changed`."""
         begin, end = self.range()
         at = (begin + end) / 2 if x is None else self.value_at(x)
-        span = max(end - begin, self._axis.shortest)
-        factor = max(factor, self._axis.shortest / span)
+        span = max(end - begin, self.axis.shortest)
+        factor = max(factor, self.axis.shortest / span)
         self._choose(at - (at - begin) * factor, at + (end - at) * factor)
 
     def pan_by(self, share: float) -> None:
@@ -157,7 +134,7 @@ class TimelineSpan(Painted):
     def _choose(self, begin: float, end: float) -> None:
         """Shows this part as far as there is any."""
         whole = nice_end(self.extent)
-        span = min(max(end - begin, self._axis.shortest), whole)
+        span = min(max(end - begin, self.axis.shortest), whole)
         begin = min(max(begin, 0.0), whole - span)
         if (begin, begin + span) != self.range():
             self._range = None if span >= whole else (begin, begin + span)
@@ -197,7 +174,6 @@ class TimelineSpan(Painted):
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         if self._drag is None or not event.buttons() & Qt.MouseButton.LeftButton:
-            self.hovered(event.position())
             return
         pressed, (begin, end) = self._drag
         moved = event.position().x() - pressed.x()

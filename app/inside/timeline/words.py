@@ -9,7 +9,7 @@ import numpy as np
 from app.inside.timeline.marks import MARK_WORDS, Mark
 from app.inside.timeline.runs import Cell
 from app.inside.timeline.steps import PHASES, Row
-from app.words import graph_words
+from app.words import counted, graph_words
 from engine.trace import Array, Kind
 
 NAMED = 0.02  # phases of a smaller share of their step are told together
@@ -27,7 +27,7 @@ def cell_words(cell: Cell) -> str:
     """What a cell is, over three lines."""
     match cell.kind:
         case Kind.PREFILL:
-            what = f"prefill, {cell.count:,} token{'s' if cell.count != 1 else ''}"
+            what = f"prefill, {counted(cell.count, 'token')}"
         case Kind.DECODE if cell.count > 1 and cell.wasted:
             what = f"decoding, {cell.count:,} tokens, {cell.wasted:,} of them again"
         case Kind.DECODE:
@@ -112,31 +112,23 @@ def phase_words(row: Row) -> str:
 def token_words(row: Row, budget: int | None) -> str:
     """What a step was given, over several lines."""
     of = f" of a budget of {budget:,}" if budget else ""
-    lines = [f"step {row.step:,} · {row.computed:,} token{'s' if row.computed != 1 else ''}{of}"]
-    again = "thrown away or computed again"
-    told = {"prefill": "of prompts", "decode": "decoded", "padding": "padding", "wasted": again}
-    for name, what in told.items():
-        if row.tokens[name]:
-            lines.append(f"{row.tokens[name]:,} {what}")
-    return "\n".join(lines)
+    told = {"prefill": "of prompts", "decode": "decoded", "padding": "padding"}
+    told["wasted"] = "thrown away or computed again"
+    lines = [f"{row.tokens[name]:,} {what}" for name, what in told.items() if row.tokens[name]]
+    return "\n".join([f"step {row.step:,} · {counted(row.computed, 'token')}{of}", *lines])
 
 
 def mark_words(kind: Mark, request: int, time: float, count: int) -> str:
     """ "request 12: prefix hit, 96 tokens kept · 3.412 s"."""
     what = MARK_WORDS[kind]
     if kind is Mark.PREFIX_HIT:
-        what += f", {count:,} token{'s' if count != 1 else ''} needed no computing"
+        what += f", {counted(count, 'token')} needed no computing"
     return f"request {request:,}: {what} · {time:.3f} s"
 
 
 def stall_words(request: int, begin: float, end: float, threshold: float) -> str:
     """What a stall's bracket means."""
     return (
-        f"request {request:,}: no token for {length_words(end - begin)}, {seconds_range(begin, end)}\n"
+        f"request {request:,}: no token for {length_words(end - begin)}, {begin:.3f}–{end:.3f} s\n"
         f"a stall: longer than {length_words(threshold)}"
     )
-
-
-def seconds_range(begin: float, end: float) -> str:
-    """ "3.412–3.431 s"."""
-    return f"{begin:.3f}–{end:.3f} s"

@@ -10,7 +10,7 @@ from PySide6.QtGui import QBrush, QColor, QKeyEvent, QPainter, QPainterPath, QPe
 from PySide6.QtWidgets import QSizePolicy
 
 from app.models.fit.breakdown import holds_words, reason, row_words
-from app.plot.scheme_mark import draw_scheme
+from app.plot.marks import draw_scheme
 from app.ui import theme
 from app.ui.controls import button
 from app.ui.font_face import Face

@@ -8,7 +8,7 @@ import pytest
 from PySide6.QtCore import QPointF, Qt
 from pytestqt.qtbot import QtBot
 
-from app.plot.scheme_mark import scheme_color
+from app.plot.marks import scheme_color
 from app.quality.axes import across_axis, divergence_axis, perplexity_axis
 from app.quality.charts import QualityCharts
 from app.ui import theme

@@ -8,8 +8,7 @@ from pytestqt.qtbot import QtBot
 from app.bench.synthetic_lanes import lane_trace
 from app.compare.race.chart import RaceChart
 from app.compare.race.charts import RaceCharts
-from app.plot.colors import lane_color
-from app.plot.plot import draw_mark
+from app.plot.marks import draw_mark, lane_color
 from app.plot.scales import axis_words, tick_words
 from app.ui import theme
 

@@ -9,7 +9,7 @@ from PySide6.QtGui import QColor, QImage
 from pytestqt.qtbot import QtBot
 
 from app.compare.sweep.charts import CostPlot, SizePlot, SweepChart, SweptPoint
-from app.plot.colors import lane_color
+from app.plot.marks import lane_color
 from app.ui import theme
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)

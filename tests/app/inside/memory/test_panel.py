@@ -17,10 +17,10 @@ from app.bench.synthetic import header as synthetic_header
 from app.bench.synthetic import synthetic_trace
 from app.inside.memory import panel as memory_bill
 from app.inside.memory.panel import MemoryBill
-from app.inside.memory.pixels import stacked
 from app.inside.memory.series import KINDS, MemorySeries
 from app.playback.scope import Scope
 from app.plot import patterns
+from app.plot.pixels import textured
 from app.session.device_memory import device_bill
 from app.ui import theme
 from engine import Engine, EngineConfig, SamplingParams, Trace, load_trace, load_workload, measure, save_trace
@@ -91,7 +91,7 @@ def fed(trace: Trace) -> MemorySeries:
     for begin in range(0, len(records), 8):
         series.take(records[begin : begin + 8])
         if begin % 40 == 0:
-            series.settle()
+            series.place_at(0.0)
     return series
 
 
@@ -404,8 +404,7 @@ def test_a_long_run_shows_a_minute_with_the_cursor_in_it(show, scope, story) -> 
 def test_bands_are_as_high_as_they_are_told() -> None:
     textures = [np.full((50, 6), kind + 1, np.uint32) for kind in range(4)]
     heights = np.array([[10, 0, 5, 0, 20, 20], [5, 0, 0, 0.2, 0, 0], [0, 3, 0, 0, 0, 0], [0, 0, 40, 0, 8, 8]], float)
-    edge = np.full((50, 6), 9, np.uint32)
-    picture = stacked(heights, textures, [None, None, None, edge], 0)
+    picture = textured(heights, textures, {3: 9}, 0)
     assert [(picture[:, 0] == kind).sum() for kind in range(3)] == [35, 10, 5]
     assert picture[-1, 0] == 1
     assert picture[-11, 0] == 2

@@ -59,7 +59,7 @@ def made(mode: str = "continuous", roof: Roof | None = ROOF, seconds: float = 1.
     """Points of one decode step of three rows and one prefill of 900 tokens, their forwards of so many seconds."""
     card = replace(CARD, body_parameters=1000, head_parameters=10, bytes_per_weight=4.0, kv_token_bytes=8)
     points = RooflinePoints()
-    points.begin(replace(header(EngineConfig(mode=mode)), model=card, roof=roof))
+    points.take([replace(header(EngineConfig(mode=mode)), model=card, roof=roof)])
     decode = step(0, 0.0, wall, [(i, 4, 1, Kind.DECODE) for i in range(3)], {0: 1, 1: 1, 2: 1})
     prefill = step(1, wall, 2 * wall, [(0, 0, 900, Kind.PREFILL)], {0: 1})
     points.take([replace(each, seconds={"forward": seconds}) for each in (decode, prefill)])
@@ -106,7 +106,7 @@ def test_without_a_roof_the_intensity_is_still_told() -> None:
 def test_a_gpus_step_takes_the_time_between_ends() -> None:
     """Its forward only launches: two steps of 10 ms, the second launched while the first was computed."""
     points = RooflinePoints()
-    points.begin(replace(header(EngineConfig()), model=replace(CARD, device="cuda:0"), roof=ROOF))
+    points.take([replace(header(EngineConfig()), model=replace(CARD, device="cuda:0"), roof=ROOF)])
     rows = [(0, 4, 1, Kind.DECODE)]
     points.take([step(0, 0.000, 0.010, rows, {0: 1}), step(1, 0.002, 0.020, rows, {0: 1})])
     assert [points.point(i).seconds for i in (0, 1)] == pytest.approx([0.010, 0.010])
@@ -128,7 +128,7 @@ def test_a_step_beyond_the_roof_says_that_the_roof_was_measured_low() -> None:
 def test_prefill_lands_right_of_decode_and_both_below_the_roof(run: Trace) -> None:
     points = RooflinePoints()
     points.take(list(steps_of(run))[:0])
-    points.begin(run.header)
+    points.take([run.header])
     points.take(steps_of(run))
     across, up = points.places(0, len(points))
     kinds = np.array([point.kind for point in map(points.point, range(len(points)))])
@@ -250,7 +250,7 @@ def test_what_was_not_counted_on_the_card_is_marked_as_an_estimate(panel: Roofli
 def test_taking_steps_costs_little(run: Trace) -> None:
     """An hour at 100 steps a second is 360,000: each must cost some tens of microseconds, here with room for noise."""
     points, steps = RooflinePoints(), steps_of(run)
-    points.begin(run.header)
+    points.take([run.header])
     begun = process_time()
     for i in range(0, len(steps), 8):
         points.take(steps[i : i + 8])

@@ -262,7 +262,7 @@ def test_the_parts_of_time_add_up_to_the_steps_duration(traces) -> None:
     for trace in traces.values():
         for step in trace.steps:
             times = step_times(step, trace.header)
-            known = {part.name: part.seconds for part in times.parts}
+            known = dict(times.parts)
             assert sum(known.values()) == pytest.approx(step.ended - step.started, abs=1e-7)
             assert {name: known[name] for name in PHASES if name in step.seconds} == {
                 name: seconds for name, seconds in step.seconds.items() if name in PHASES
@@ -270,7 +270,7 @@ def test_the_parts_of_time_add_up_to_the_steps_duration(traces) -> None:
             assert times.record == step.seconds["record"]
             assert times.matrices + times.attention == pytest.approx(times.forward)
             if step.ended > step.started:
-                assert sum(part.share for part in times.parts) == pytest.approx(1)
+                assert sum(map(times.share, times.parts)) == pytest.approx(1)
 
 
 def test_attention_is_divided_by_the_positions_that_each_row_sees(traces) -> None:
@@ -322,9 +322,9 @@ def test_the_bar_is_drawn_to_scale(show: Show, traces) -> None:
     bar = panel.view.sheet._figure.bar
     whole = story.times.duration + story.times.record
     scale = bar._boxes["forward"].width() / story.times.forward
-    for part in story.times.parts:
-        if part.seconds:
-            assert bar._boxes[part.name].width() == pytest.approx(part.seconds * scale)
+    for name, seconds in story.times.parts.items():
+        if seconds:
+            assert bar._boxes[name].width() == pytest.approx(seconds * scale)
     assert whole * scale == pytest.approx(panel.view.sheet._figure.bar._boxes["record"].right(), abs=8)
     assert bar.attention.width() / bar._boxes["forward"].width() == pytest.approx(story.times.attention_share)
     assert "% of the step's" in bar.tip(bar._boxes["forward"].center())
@@ -616,7 +616,7 @@ def test_it_fits_its_dock(show: Show, traces, mode: str, zoom: float) -> None:
             assert view.rows.parentWidget().isAncestorOf(view.sheet) != view.wide
             for each in view.sheet._laid:
                 assert each.box.right() <= view.sheet.width() + 1
-                assert all(p.x + view.sheet.face.width(p.text) <= each.box.right() + 1 for p in each.runs)
+                assert all(x + view.sheet.face.width(text) <= each.box.right() + 1 for x, _, text, _ in each.runs)
             assert max(each.box.bottom() for each in view.sheet._laid) <= view.sheet.height() + 1
             columns = view.rows.columns()
             assert {"request", "out"} <= {column.name for column, *_ in columns}

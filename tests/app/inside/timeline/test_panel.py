@@ -428,7 +428,7 @@ def test_a_click_goes_to_its_step_and_on_a_bar_to_its_request(
     assert panel.scope.request == (int(records[place].request[row]) if part == "slots" else -1)
     panel.scope.catch_up()
     assert f"step {records[place].step:,}" in view.accessibleDescription()
-    assert view.x_at(view._moment) == pytest.approx(view.x_at(float(end)))
+    assert view.x_at(view._cursor) == pytest.approx(view.x_at(float(end)))
 
 
 def test_what_comes_after_the_cursor_is_pale_and_can_be_gone_to(runs: dict[str, Trace], opened: Open) -> None:

@@ -1,0 +1,41 @@
+"""Shapes of one fill and one line, and words that can be read on anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from PySide6.QtCore import QRectF, Qt
+from PySide6.QtGui import QColor, QPainter, QPen
+
+from app.ui import theme
+from app.ui.font_face import FontFace
+
+
+@contextmanager
+def inked(
+    painter: QPainter, fill: QColor | None = None, line: QColor | QPen | None = None, *, smooth: bool = False
+) -> Iterator[None]:
+    """What is drawn meanwhile has this fill and this line, or none; `smooth`: with antialiasing where there is none."""
+    painter.save()
+    if smooth:
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.setPen(Qt.PenStyle.NoPen if line is None else QPen(line, 1) if isinstance(line, QColor) else line)
+    painter.setBrush(Qt.BrushStyle.NoBrush if fill is None else fill)
+    yield
+    painter.restore()
+
+
+def mixed(color: QColor, share: float) -> QColor:
+    """So much of a colour over the panel's ground."""
+    return theme.over(theme.faded(color, share), theme.current().panel)
+
+
+def say_on_plate(
+    painter: QPainter, face: FontFace, x: float, baseline: float, words: str, color: QColor | None = None
+) -> None:
+    """Words on a ground of the panel's, quiet ones where no colour is given."""
+    t = theme.current()
+    box = QRectF(x - theme.px(3), baseline - face.ascent, face.width(words) + theme.px(6), face.height)
+    painter.fillRect(box, theme.faded(t.panel, 0.82))
+    face.say(painter, x, baseline, words, color or t.secondary)
