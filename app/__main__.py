@@ -1,7 +1,5 @@
 """The command line: batchscope [window], run, compare, sweep, replay, models, fit, quantize, quality, bench, doctor."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

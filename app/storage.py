@@ -1,7 +1,5 @@
 """Where the app keeps what it writes."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

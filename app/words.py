@@ -2,8 +2,6 @@
 
 No Qt in here."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from engine.config import SCHEMES

@@ -4,8 +4,6 @@ Goes through transformers' causal models and applies the loader's own check to e
 finds out, by handing two tokens through the layers, is kept by hand below.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

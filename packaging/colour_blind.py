@@ -3,8 +3,6 @@
 python packaging/colour_blind.py PICTURE.png ...
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@ Standard library only, and readable by old Pythons, since it also says which Pyt
 missing any more. 1: something is, and the text says what to do.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import importlib.util

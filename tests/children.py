@@ -1,7 +1,5 @@
 """The processes that this one has started."""
 
-from __future__ import annotations
-
 import psutil
 
 from engine.jobs import spawn

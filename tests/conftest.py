@@ -1,7 +1,5 @@
 """Which files begin first, what no collection of garbage looks at, and data folders of the tests' own."""
 
-from __future__ import annotations
-
 import gc
 import os
 from collections.abc import Callable, Iterator

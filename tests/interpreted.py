@@ -1,8 +1,6 @@
 """Runs checks in a pytest of their own with Triton's interpreter: Triton reads TRITON_INTERPRET when it is first
 imported, and the rest of the suite compiles."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

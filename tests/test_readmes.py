@@ -1,7 +1,5 @@
 """What the READMEs name exists: every path, command, option, module and make target."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from importlib.util import find_spec

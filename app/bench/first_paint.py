@@ -1,7 +1,5 @@
 """How long the command takes to the window's first paint: the measuring side, and the child that is measured."""
 
-from __future__ import annotations
-
 import json
 import os
 import statistics

@@ -1,7 +1,5 @@
 """How long the window's thread works in each frame, and a trace that replays in real time."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Sequence

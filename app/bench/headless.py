@@ -1,7 +1,5 @@
 """The engine with no window, as a script would host it: the other side of the window's bench. No Qt."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

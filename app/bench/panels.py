@@ -1,7 +1,5 @@
 """The window's bench with all panels open: the largest pool that is drawn, and scrubbing through a run."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time

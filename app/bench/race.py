@@ -1,7 +1,5 @@
 """What a race on the Compare page costs the window: frames while four lanes of 64 prompts are played."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from app.bench.frames import FrameMeter

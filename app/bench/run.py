@@ -1,7 +1,5 @@
 """What the window costs: milliseconds a frame, tokens a second lost, time to the first paint."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -4,8 +4,6 @@ They show a timeline what it must draw: rows held until the longest ends, paddin
 done again, rows past a stop.
 """
 
-from __future__ import annotations
-
 import random
 
 from app.bench.synthetic import MadeUpRun, header, story

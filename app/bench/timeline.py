@@ -1,7 +1,5 @@
 """How long the timeline takes to draw while a person pans and zooms over a long run."""
 
-from __future__ import annotations
-
 from time import perf_counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rows of words as columns for a terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 

@@ -1,7 +1,5 @@
 """The itemised bill of memory on the command line: where the device's bytes go, and how many requests fit."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Any
 

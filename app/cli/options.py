@@ -1,7 +1,5 @@
 """Options that several commands share, and what they stand for."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

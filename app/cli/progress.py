@@ -1,7 +1,5 @@
 """Progress on stderr, silent where that is no terminal; and Ctrl+C as an event."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 import sys

@@ -1,7 +1,5 @@
 """The rules of a race: what every lane gets alike, how often it is run, and what counts as good enough."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from PySide6.QtCore import Signal

@@ -1,7 +1,5 @@
 """The bar over the lanes: which prompts, which lanes, by which rules; begin, stop, export."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A picture of a run in which a person goes to a moment."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import QPointF, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent
 from PySide6.QtWidgets import QSizePolicy

@@ -1,7 +1,5 @@
 """Where a panel that looks inside will stand: it is built when it is first seen."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget

@@ -1,7 +1,5 @@
 """A panel that looks inside a trace: a picture at the scope's moment, or a table of the same facts, and its export."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

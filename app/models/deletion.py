@@ -1,7 +1,5 @@
 """Deleting a model from the Hugging Face cache, after a question that names the bytes."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtWidgets import QMessageBox, QWidget
 

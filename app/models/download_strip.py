@@ -1,7 +1,5 @@
 """The download of the chosen hub model: its button, how far it is, and how it goes on."""
 
-from __future__ import annotations
-
 from PySide6.QtWidgets import QWidget
 
 from app.models.items import done_words, joined, rate_words, rest_words

@@ -1,7 +1,5 @@
 """What is known of a model before it is loaded, in words. No Qt."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

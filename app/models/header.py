@@ -1,7 +1,5 @@
 """The head of the Models page's right side: what the chosen model is, and what can be done about it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from PySide6.QtCore import QSize, Qt

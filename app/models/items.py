@@ -1,7 +1,5 @@
 """The rows of the list of models: what each is, in words, and how they lie in sections. No Qt."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, replace
 from enum import StrEnum

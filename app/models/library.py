@@ -1,7 +1,5 @@
 """Where the list's rows come from: the disk, what is remembered, the hub. Looks off the GUI thread; the rows follow."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The left side of the Models page: a field to search with, and the models in sections."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

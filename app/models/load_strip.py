@@ -1,7 +1,5 @@
 """The load under way, as the Models page tells it: what is done, how far it is, Cancel."""
 
-from __future__ import annotations
-
 from PySide6.QtWidgets import QFrame
 
 from app.session.load_progress import LoadStatus

@@ -1,7 +1,5 @@
 """The Models page: which models there are, here and on the hub, what each is, and in which quantization it fits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,8 +1,6 @@
 """What the Models page says of quality: the comparison, one of its sections, and the dialog that makes AWQ
 checkpoints."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from PySide6.QtCore import QObject, Signal

@@ -1,7 +1,5 @@
 """What a person means who types or pastes a model's name: a hub id with or without a revision, or words to search."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The list of models as Qt's views want it, and how a row is painted."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from PySide6.QtCore import QModelIndex, QPointF, QRectF, QSize, Qt

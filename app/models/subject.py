@@ -1,7 +1,5 @@
 """What the chosen row's model is: known from the scan, read off its headers, or asked of the hub."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QObject, QTimer, Signal

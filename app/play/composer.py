@@ -1,7 +1,5 @@
 """The composer: a prompt, how many of it, and Send."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

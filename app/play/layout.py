@@ -1,7 +1,5 @@
 """Where the docks of the Play page stand: first of all, and to see inside."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QMainWindow, QTabWidget
 

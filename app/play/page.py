@@ -1,7 +1,5 @@
 """The Play page: what is loaded at the left, the streams in the middle, live figures at the right, a prompt below."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from PySide6.QtCore import QByteArray, Qt, Signal

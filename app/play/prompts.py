@@ -1,7 +1,5 @@
 """What the composer's text stands for: which prompts, how many, and about how long. No Qt."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace

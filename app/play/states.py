@@ -1,7 +1,5 @@
 """The colour of what a request does now."""
 
-from __future__ import annotations
-
 from PySide6.QtGui import QColor
 
 from app.ui.theme import Theme

@@ -4,8 +4,6 @@ A frame costs O(what is new): the index of requests takes as many records as fit
 rest to the next frame, so the window stays quick however many tokens a second come in.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Mapping
 from time import perf_counter

@@ -1,7 +1,5 @@
 """The one time cursor of a page: plays, pauses, steps, seeks, and goes back to following what is live."""
 
-from __future__ import annotations
-
 from math import inf
 from time import perf_counter
 

@@ -3,8 +3,6 @@
 Going back begins again from the start. A frame costs O(what is new), however long the trace is.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterable
 from math import inf

@@ -1,7 +1,5 @@
 """One trace and one moment of it: what all panels of a view show."""
 
-from __future__ import annotations
-
 from math import inf
 from time import perf_counter
 from typing import Protocol

@@ -1,7 +1,5 @@
 """The words along an axis: below a plot's foot, and left of its side."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """A series of many values as the few that a picture has columns for. No Qt in here."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from engine.trace import Array

@@ -1,7 +1,5 @@
 """Between Qt's colours and pictures and those that are numbers."""
 
-from __future__ import annotations
-
 import numpy as np
 from PySide6.QtGui import QColor, QImage
 

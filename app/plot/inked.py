@@ -1,7 +1,5 @@
 """Shapes of one fill and one line, and words that can be read on anything."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

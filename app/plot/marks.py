@@ -1,8 +1,6 @@
 """Colours and shapes that tell apart: one a lane, in its heading, its chip, the charts and the table; and one a
 quantization, where kin share the colour and the shape, one of them hollow."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from PySide6.QtCore import QPointF, QRectF, Qt

@@ -1,7 +1,5 @@
 """Patterns that tell kinds apart beside their colours: those of memory, and those of the work in a step."""
 
-from __future__ import annotations
-
 from enum import Enum
 from functools import lru_cache
 

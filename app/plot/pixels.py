@@ -1,7 +1,5 @@
 """Pictures made of numbers: colours as parts from 0 to 1, pixels as 0xffRRGGBB. No Qt in here."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

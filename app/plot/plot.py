@@ -1,7 +1,5 @@
 """What the charts of the Compare page have in common: a title, ticks at foot and side, lanes' marks, thin lines."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Sequence

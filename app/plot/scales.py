@@ -1,7 +1,5 @@
 """Where axes end, what stands at their ticks, and how that is written. No Qt in here."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """The axes of the quality charts: where a value lies, and what is written beside them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Quality against memory and against speed: a point a quantization, with the original for reference."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import product

@@ -1,7 +1,5 @@
 """Compare with the original: what each quantization costs in quality, beside what it saves in memory and time."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from PySide6.QtCore import Qt

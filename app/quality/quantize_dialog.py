@@ -1,7 +1,5 @@
 """Making an AWQ checkpoint: of which model, calibrated with what, into which folder; how far it is, what to do next."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter

@@ -1,7 +1,5 @@
 """What is known of an AWQ checkpoint before it is made."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Comparing a model's quantizations with the original: the measuring, how far it is, and what was measured."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import partial

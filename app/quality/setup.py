@@ -1,7 +1,5 @@
 """What is to be measured: the quantizations ticked, the text, how many of its tokens, and what that takes of memory."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise

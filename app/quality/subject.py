@@ -1,7 +1,5 @@
 """Which model is compared with which, in which quantizations: what can be measured here, and what it takes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

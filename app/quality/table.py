@@ -1,7 +1,5 @@
 """The table of a quality report: a row a quantization, the original first, sorted by whichever column is asked for."""
 
-from __future__ import annotations
-
 import math
 
 from PySide6.QtCore import QModelIndex, QRectF, Qt, Signal

@@ -1,8 +1,6 @@
 """A quality report in words: its columns with their formulas, what is best in each, and the table that is
 exported."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

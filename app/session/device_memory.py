@@ -1,8 +1,6 @@
 """Where the device's bytes go, part by part, how long requests may be, and which decode steps were captured: the
 figures and their words. No Qt in here."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, replace
 
 from engine.trace import Header, Telemetry

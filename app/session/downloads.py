@@ -1,7 +1,5 @@
 """Downloads from the hub: one at a time, the others wait; what was stopped can go on, also after the next start."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import deque

@@ -3,8 +3,6 @@
 Blocks while a model loads or ends: use it off the GUI thread.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Lock

@@ -1,7 +1,5 @@
 """Loads one engine after another in a thread: how far it is, and cancelling it."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """What a model would take of a memory, told from its files before it is loaded. No torch, no Qt; may block on disk."""
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import dataclass
 

@@ -1,8 +1,6 @@
 """What a race and a sweep have in common: they borrow the session's engine, play on it in one of the session's threads,
 and act on what they hear from there at most thirty times a second, on the GUI thread."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Callable

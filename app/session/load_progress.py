@@ -1,7 +1,5 @@
 """How far a load is, in words and figures that can be shown."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Work of minutes in a child process of the engine, seen from the GUI thread: begun, followed, ended."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable

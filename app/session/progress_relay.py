@@ -1,7 +1,5 @@
 """How far the work of another thread is, told on the GUI thread: the latest, ten times a second at most."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
 from app.session.load_progress import LoadMeter

@@ -1,7 +1,5 @@
 """Which models were loaded before, and which folders were added: remembered between starts."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterable

@@ -4,8 +4,6 @@ Everything slow happens in executor threads; signals come on the GUI thread. Cor
 could cause: failures arrive as signals with words.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time

@@ -1,7 +1,5 @@
 """What is sent after a request: its next turn, or the same once more. No Qt in here."""
 
-from __future__ import annotations
-
 import random
 
 from engine import Submission

@@ -1,7 +1,5 @@
 """Asks for a file or a folder, beginning where the last one was."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

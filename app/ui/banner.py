@@ -1,7 +1,5 @@
 """A strip under the top bar: what happened, what was kept, what to do, and details to copy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from PySide6.QtGui import QGuiApplication

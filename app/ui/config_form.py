@@ -1,7 +1,5 @@
 """The settings of a batching mode: those that matter to the chosen one are shown, the others keep their values."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from PySide6.QtCore import Qt, Signal

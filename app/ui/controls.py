@@ -1,8 +1,6 @@
 """Controls: buttons and lines made in one call, and what the style sheet alone cannot draw: a drop-down, a switch,
 numbers, a slider with its value."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from math import exp, log
 

@@ -1,7 +1,5 @@
 """Copies or saves what is on show: a table as text, a widget as a picture as it looks or as a drawing to edit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol

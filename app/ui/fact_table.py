@@ -1,7 +1,5 @@
 """The table view of a panel's facts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from PySide6.QtCore import Signal

@@ -1,7 +1,5 @@
 """What a panel shows, as a table: for those who cannot see its picture, and for a spreadsheet. No Qt in here."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A layout that fills lines from left to right, and begins another where there is no room."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import QMargins, QPoint, QRect, QSize, Qt
 from PySide6.QtWidgets import QLayout, QLayoutItem, QWidget
 

@@ -1,7 +1,5 @@
 """Texts in one font, and how wide they are: asked many times a frame, measured once."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 from PySide6.QtCore import QPointF, Qt

@@ -1,7 +1,5 @@
 """A form: fields that are declared once, each the name of a value of a spec, the control that shows it, and its row."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any

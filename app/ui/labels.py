@@ -1,7 +1,5 @@
 """Words on a panel: headings, notes that may be empty, rules, and labelled rows."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QAbstractButton, QFrame, QHBoxLayout, QLabel, QSizePolicy, QWidget
 

@@ -1,7 +1,5 @@
 """Rows and columns, each said in one expression."""
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 from PySide6.QtCore import Qt

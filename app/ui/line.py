@@ -4,8 +4,6 @@ A QLabel asks its parent to lay out anew at every change of its text, the parent
 window with all its docks: at ten changes a second that cost more than painting them.
 """
 
-from __future__ import annotations
-
 from PySide6.QtCore import QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter
 from PySide6.QtWidgets import QSizePolicy

@@ -1,7 +1,5 @@
 """What widgets that draw themselves have in common."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QHelpEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QToolTip, QWidget

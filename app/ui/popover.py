@@ -1,7 +1,5 @@
 """A small sheet beside the control that opened it; a click elsewhere or Esc closes it."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import QPoint, QSize, Qt
 from PySide6.QtWidgets import QLayout, QVBoxLayout, QWidget
 

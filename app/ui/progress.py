@@ -1,7 +1,5 @@
 """How far something is, as a bar."""
 
-from __future__ import annotations
-
 from PySide6.QtWidgets import QProgressBar
 
 WHOLE = 1000

@@ -1,7 +1,5 @@
 """A plain-text editor that grows with its lines, remembers what was sent, and hands dropped files on."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from PySide6.QtCore import QMimeData, Qt, Signal

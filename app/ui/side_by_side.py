@@ -1,7 +1,5 @@
 """Widgets side by side, each in a panel of its own; their distances follow the zoom."""
 
-from __future__ import annotations
-
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from app.ui.layouts import column, panel

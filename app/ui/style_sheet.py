@@ -3,8 +3,6 @@
 Roles are dynamic properties: `widget.setProperty("role", "heading")`.
 """
 
-from __future__ import annotations
-
 from string import Template
 
 from PySide6.QtGui import QColor

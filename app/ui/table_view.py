@@ -1,7 +1,5 @@
 """The look and the keys that all tables have, and what paints their cells."""
 
-from __future__ import annotations
-
 from typing import Generic
 
 from PySide6.QtCore import QRectF, QSize, Qt

@@ -1,7 +1,5 @@
 """Which text: one that ships, or a person's file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal

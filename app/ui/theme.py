@@ -3,8 +3,6 @@
 `changes.theme_changed` is emitted after `set_theme` or `set_zoom`, when the new values are already current.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """A tick box that looks alike in every theme and zoom: the tick is drawn, not only coloured."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QCheckBox

@@ -1,7 +1,5 @@
 """Margins, spacing and sizes in pixels of the design, which follow the zoom."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeVar
 

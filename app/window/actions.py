@@ -1,7 +1,5 @@
 """What a person can ask of the window: every action with its keys, for the menu, the palette and the list of keys."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from PySide6.QtCore import QObject, QUrl

@@ -1,7 +1,5 @@
 """The process around the window: its QApplication, its event loop, its signals, until the window is closed."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc

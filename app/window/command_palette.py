@@ -1,7 +1,5 @@
 """The command palette: every action by name, found by a few of its letters."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from operator import itemgetter
 

@@ -1,7 +1,5 @@
 """Two small dialogs: settings, and the list of keys."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt

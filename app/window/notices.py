@@ -1,8 +1,6 @@
 """What the banner says of the engine without being asked: that it died or is started again, that a model makes room,
 and what the trace tells a person to know."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import QObject
 
 from app.playback.bridge import Bridge

@@ -3,8 +3,6 @@
 `python -m app.window.offscreen --compare` races lanes instead, and leaves pictures of that.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import os

@@ -1,7 +1,5 @@
 """Pictures of a run: the window and each of its panels, drawn by the real window on no display."""
 
-from __future__ import annotations
-
 import os
 from math import inf
 from pathlib import Path

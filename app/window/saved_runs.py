@@ -1,7 +1,5 @@
 """Saved runs on the Play page: read off the window's thread, shown in the engine's place, and put away again."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 

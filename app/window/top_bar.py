@@ -1,7 +1,5 @@
 """The bar at the top: whose window this is, which page, what is loaded, and the way to every action."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from PySide6.QtCore import QRect, QRectF, Qt, Signal

@@ -1,7 +1,5 @@
 """Weights of a linear layer in AWQ's layout by rounding alone: as fast and as large as calibrated ones."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

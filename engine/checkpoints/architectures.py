@@ -3,8 +3,6 @@
 `packaging/architectures.py` writes the table.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import re

@@ -1,7 +1,5 @@
 """What config and tensors' names say of an AWQ checkpoint, and which of them cannot be run. No torch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any

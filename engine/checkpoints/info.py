@@ -1,7 +1,5 @@
 """What a model's config and the headers of its tensors say, wherever they come from. No torch."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod

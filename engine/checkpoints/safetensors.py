@@ -1,7 +1,5 @@
 """The safetensors of a model folder: which they are, and what their headers say. No torch, and no weights read."""
 
-from __future__ import annotations
-
 import json
 import struct
 from pathlib import Path

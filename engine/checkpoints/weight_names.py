@@ -6,8 +6,6 @@ too) but the output layer. Experts of a mixture are one three-dimensional parame
 bare parameters: both stay.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

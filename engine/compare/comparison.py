@@ -1,7 +1,5 @@
 """The table of a comparison, as data: a row a measure, a cell a lane; and its texts, CSV, JSON and Markdown."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

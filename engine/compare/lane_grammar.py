@@ -1,7 +1,5 @@
 """A lane's text, such as `static:8` or `chunked:64:budget=128`, as `--lanes` takes it; and the label made of it."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence

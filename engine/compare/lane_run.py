@@ -1,7 +1,5 @@
 """A lane's run: one workload through one lane, once. Races and sweeps are made of lane runs on one track."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from threading import Event

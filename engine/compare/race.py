@@ -1,7 +1,5 @@
 """A race: the same workload through several lanes, one after another, each warmed up and with the same KV memory."""
 
-from __future__ import annotations
-
 import random
 import threading
 from collections.abc import Callable, Sequence

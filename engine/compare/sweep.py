@@ -1,7 +1,5 @@
 """A sweep: one workload at growing batch sizes or request rates; where it bends, and what to take under an SLO."""
 
-from __future__ import annotations
-
 import random
 import threading
 from collections.abc import Callable, Sequence

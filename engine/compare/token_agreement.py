@@ -1,7 +1,5 @@
 """Whether lanes gave the same tokens for the same prompts, and where not, by how little."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """Checks of what a person gives: what fails is named, with its value and the rule."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from reprlib import Repr
 from typing import Any

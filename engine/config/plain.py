@@ -1,7 +1,5 @@
 """Values that another process can read, whatever it has imported."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any

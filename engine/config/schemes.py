@@ -3,8 +3,6 @@
 No torch. How they are loaded is in `engine.models.quantization`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec

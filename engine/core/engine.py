@@ -1,7 +1,5 @@
 """The engine: a model, its scheduler and its runner, stepping on a background thread."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time

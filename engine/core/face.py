@@ -1,7 +1,5 @@
 """What an engine offers, whichever process it runs in."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Self

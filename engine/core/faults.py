@@ -1,7 +1,5 @@
 """What went wrong in a step: too little memory, a device that is lost, or anything else."""
 
-from __future__ import annotations
-
 import re
 from enum import Enum, auto
 

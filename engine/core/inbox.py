@@ -1,7 +1,5 @@
 """What other threads ask of the engine's thread."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 

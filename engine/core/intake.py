@@ -1,7 +1,5 @@
 """Submissions on their way in: checked, tokenized, numbered; all on the caller's thread."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The machine a run was made on, and what it is doing: processor, memory, GPU. No torch."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.metadata
 import os

@@ -6,8 +6,6 @@ neither distributed modules nor flex attention; marks for a compiler that is not
 import their module once they are called. Afterwards everything else can be imported as ever.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ and the engine from waiting for the other; a listener thread in the child answer
 The child says every second that it lives: one that is stopped is not waited for.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """From what a caller gives as a prompt to token ids: text, ids or chat messages, checked."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

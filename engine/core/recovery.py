@@ -1,7 +1,5 @@
 """What becomes of a step that failed: its rows end, or where memory was short are planned again, in smaller steps."""
 
-from __future__ import annotations
-
 import contextlib
 import traceback
 from collections import deque

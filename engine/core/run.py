@@ -1,7 +1,5 @@
 """A workload under way: its growing trace, its progress, its cancellation."""
 
-from __future__ import annotations
-
 import threading
 import time
 from bisect import bisect_right

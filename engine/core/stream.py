@@ -1,7 +1,5 @@
 """One request as its caller sees it: deltas as they come, sync or async, and the completion in the end."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator

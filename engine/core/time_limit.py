@@ -1,7 +1,5 @@
 """Ends Python code that takes too long, on the thread that runs it."""
 
-from __future__ import annotations
-
 import ctypes
 import threading
 from collections.abc import Iterator

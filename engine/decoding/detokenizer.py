@@ -1,7 +1,5 @@
 """Token ids to text, one token at a time: the parts joined equal a one-shot decode, for any script."""
 
-from __future__ import annotations
-
 import codecs
 import json
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """What a branch says: its tokens as text, and when it ends."""
 
-from __future__ import annotations
-
 from engine.config.specs import SamplingParams
 from engine.decoding.detokenizer import Detokenizer
 from engine.decoding.stop import StopStrings

@@ -1,7 +1,5 @@
 """Stop strings across token borders."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 

@@ -5,8 +5,6 @@ says how far it is, and its result, as JSON lines on a socket; what libraries pr
 of a death. The child ends when its parent does.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

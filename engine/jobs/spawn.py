@@ -8,8 +8,6 @@ this process began with, it gets an interpreter of its own.
 Every child holds one end of a socket of its parent's and ends when that is closed; so does the server.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import gc

@@ -4,8 +4,6 @@
 architecture, and fails where something does not compile, spills or does not fit.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

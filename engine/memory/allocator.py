@@ -1,7 +1,5 @@
 """How the C library hands out memory."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import gc

@@ -1,8 +1,6 @@
 """Whether a model fits, before any weight is read: the bill of each quantization, from config and headers alone. No
 torch."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,8 +1,6 @@
 """How the engine shares out a memory: the rules that a load follows and that tell beforehand whether a model fits. No
 torch."""
 
-from __future__ import annotations
-
 from engine.scheduler.block_pool import blocks_for
 
 CPU_SHARE = 0.25  # of the memory that is free once the weights are there

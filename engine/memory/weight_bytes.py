@@ -1,7 +1,5 @@
 """How many bytes a model's weights take once they are loaded, told from their shapes. No torch."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

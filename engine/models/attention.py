@@ -1,7 +1,5 @@
 """The attention function that transformers' models call; each step's batch knows its own cache and answers it."""
 
-from __future__ import annotations
-
 import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What a loaded model is: that our attention serves it, the tokens that end its texts, its card."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A checkpoint's files up to its weights: read, and what it is refused for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

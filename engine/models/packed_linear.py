@@ -4,8 +4,6 @@
 leaves their widest vectors unused. Packed once, the same product took 0.3 to 0.5 of the time at 1 to 1,024 rows.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """A model's weights: how many there are, which of them multiply tokens, and the bytes that they are really held in."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import prod

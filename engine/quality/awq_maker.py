@@ -1,8 +1,6 @@
 """The child's side of `engine.quality.awq_recipe`: autoawq at work. It changes warning filters, so it runs in a process
 of its own."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import warnings

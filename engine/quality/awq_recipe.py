@@ -1,7 +1,5 @@
 """Making AWQ checkpoints, by autoawq in a child process (`engine.quality.awq_maker`). No torch here."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -1,7 +1,5 @@
 """The child's side of `engine.quality.report`: one model after another is loaded, predicts the text and decodes."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The texts that quality is measured on and AWQ is calibrated with: those that ship, and a person's files. No torch."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The contiguous KV cache: a strip for each running branch, all of one width, right-aligned at one column."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from itertools import chain
 

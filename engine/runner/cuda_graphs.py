@@ -1,7 +1,5 @@
 """Decode steps captured as CUDA graphs, one for each of a few numbers of rows, and replayed."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from typing import Any

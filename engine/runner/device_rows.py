@@ -1,7 +1,5 @@
 """What the device knows of the branches, by slot, so that the host sends a step only what has changed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

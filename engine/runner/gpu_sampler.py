@@ -1,7 +1,5 @@
 """The sampler of a GPU: the rule of `engine.runner.sampler` by kernels, so that the host never waits."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Sequence
 

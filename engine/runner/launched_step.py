@@ -1,7 +1,5 @@
 """A step that the device is computing, and what it brings back to the host."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field

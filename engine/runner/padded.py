@@ -1,7 +1,5 @@
 """Runs a step of rows padded on the left to one width, over a contiguous KV cache, or over none (recompute)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Runs a step over the paged KV cache on a CPU, all its rows packed into one sequence. Owns the cache's tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile

@@ -1,7 +1,5 @@
 """Runs a step over the paged KV cache on a GPU: rows' state stays on the device, decode steps are replayed graphs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate

@@ -7,8 +7,6 @@ noise's share of their total: the same on every device, rounding aside. The nois
 is a function of (seed, branch, position), so batch mates and preemption change nothing.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The KV pool's blocks: which are free, owned or kept for their prefix. Identity only; the tensors are the runner's."""
 
-from __future__ import annotations
-
 import heapq
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence

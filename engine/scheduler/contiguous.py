@@ -1,7 +1,5 @@
 """Running branches over contiguous strips, all of one width, padded on the left: a rectangle of rows and columns."""
 
-from __future__ import annotations
-
 from engine.scheduler.block_pool import blocks_for
 from engine.scheduler.ledger import Ledger
 from engine.scheduler.plan import Refused, Row, StepPlan

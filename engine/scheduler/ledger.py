@@ -1,7 +1,5 @@
 """Who has what: the queue, the slots and the blocks. Policies and KV layouts stand on it; the scheduler owns one."""
 
-from __future__ import annotations
-
 import heapq
 from collections import deque
 from collections.abc import Iterable

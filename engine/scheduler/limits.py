@@ -1,7 +1,5 @@
 """How large a step may be since one ran out of memory. No torch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 SMALLEST = 16  # prompt tokens: below, a step is hardly smaller

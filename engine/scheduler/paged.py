@@ -1,7 +1,5 @@
 """Running branches over blocks that are given as they are filled: decode rows, prompts in parts, shared prefixes."""
 
-from __future__ import annotations
-
 from engine.scheduler.block_pool import blocks_for
 from engine.scheduler.ledger import Ledger
 from engine.scheduler.plan import Refused, Row, StepPlan

@@ -1,7 +1,5 @@
 """One step's words: what is planned, what came of it, and what changed in the ledger meanwhile."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import NamedTuple
 

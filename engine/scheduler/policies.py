@@ -1,7 +1,5 @@
 """The batching modes: who may join a step, and how many tokens each gets. One small class a mode."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from engine.config.specs import EngineConfig

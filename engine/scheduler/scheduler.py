@@ -2,8 +2,6 @@
 failed. How branches get memory and become rows is the KV layout's affair (`paged`, `contiguous`), who joins when the
 policy's."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import inf
 

@@ -1,7 +1,5 @@
 """A trace on disk: one SQLite file a run, written as the trace grows and readable after a crash."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

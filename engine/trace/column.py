@@ -1,7 +1,5 @@
 """A growing array of numbers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The steady part of a run: steps in which every row decodes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise

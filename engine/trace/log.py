@@ -1,7 +1,5 @@
 """The records of one trace, hours of them: the newest as objects, older ones packed and unpacked when they are read."""
 
-from __future__ import annotations
-
 from array import array
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence

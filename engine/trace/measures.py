@@ -1,7 +1,5 @@
 """Every measure with its name, unit and formula: for tooltips, `--help` and the table of a comparison."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import floor, log10

@@ -4,8 +4,6 @@ Records of one kind are packed field by field: a column over a hundred steps com
 after another, in a fifth of the time.
 """
 
-from __future__ import annotations
-
 import pickle
 import zlib
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """What holds of every record of a run, so that views need not ask: a file may be damaged, or made to do harm."""
 
-from __future__ import annotations
-
 import math
 import types
 from collections.abc import Callable, Hashable

@@ -1,7 +1,5 @@
 """The limits a person sets on latency: a service level objective."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from math import isfinite
 

@@ -1,7 +1,5 @@
 """A step from plain numbers, for traces that no engine recorded: made-up ones, and those that are written by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any

@@ -1,7 +1,5 @@
 """How many samples wait, run and are over at any moment: the one count that every view tells."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """The growing log of one load and one config."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable, Sequence
 

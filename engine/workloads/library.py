@@ -1,7 +1,5 @@
 """The workloads that are shipped, and loading those and a person's own by name or path."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random

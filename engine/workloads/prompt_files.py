@@ -1,7 +1,5 @@
 """Prompts in files: lines of text, JSON lines, ShareGPT's JSON. What is wrong is named with its line."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator

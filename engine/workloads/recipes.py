@@ -1,7 +1,5 @@
 """Recipes: the TOML files that say how a workload's requests are drawn."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Templates: one line that stands for many prompts, "a {fox|owl} and a {kite|boat}"."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Readable prompts of an exact length, written from the words and sentences of resources/stories.toml."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Iterator

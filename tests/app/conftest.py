@@ -1,7 +1,5 @@
 """The window's tests: settings of their own, an event loop, and nothing left alive at the end."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc

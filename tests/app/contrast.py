@@ -1,7 +1,5 @@
 """How well colours can be told apart."""
 
-from __future__ import annotations
-
 from PySide6.QtGui import QColor
 
 

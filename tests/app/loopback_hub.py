@@ -1,7 +1,5 @@
 """A hub on loopback for the window's tests, with a cache of the test's own."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Generated traces as if they had run on a GPU that replays captured decode steps."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from app.bench.synthetic import BLOCK, header

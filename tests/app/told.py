@@ -1,7 +1,5 @@
 """Records that a test writes one event at a time, and an engine that writes real ones."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

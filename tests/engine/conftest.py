@@ -1,7 +1,5 @@
 """Engines over the demo model and over tiny random models, and a watch on threads and processes left behind."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 import time

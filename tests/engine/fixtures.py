@@ -1,7 +1,5 @@
 """Fixtures that the engine's tests share with those that need a GPU: they need no more than the engine itself."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

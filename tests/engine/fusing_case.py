@@ -1,7 +1,5 @@
 """What is fused of each tiny model, and the check that it changes no more than rounding and can be undone."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 

@@ -3,8 +3,6 @@
 Their weights are drawn much wider than a fresh model's, or greedy decoding would repeat one token and prove nothing.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What GPU tests share. Set TRITON_INTERPRET=1 to walk through those of engines on a CPU: a check of the tests."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 With TRITON_INTERPRET=1 they walk, smaller, through the same on a CPU, where graphs are planned but not captured.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import time

@@ -1,7 +1,5 @@
 """Quantized models on the GPU that is here: the same tokens in every batching mode, and the logits of a CPU's."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

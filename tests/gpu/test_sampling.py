@@ -1,7 +1,5 @@
 """The sampling kernels on the GPU that is here: the CPU's tokens, without a wait of the host."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

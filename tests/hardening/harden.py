@@ -4,8 +4,6 @@ A defect is a traceback, a wait of over five seconds (more where models are load
 500 MB, a write or a process elsewhere, or the death of the reader. Each is printed with the number that makes it again.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import queue

@@ -1,7 +1,5 @@
 """Broken inputs made from whole ones. Every choice is drawn from the given Random, so that a seed is a case."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sqlite3

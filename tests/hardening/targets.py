@@ -1,7 +1,5 @@
 """What is broken, and what then reads it as the product does."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """A few hundred broken inputs of each kind; `make harden` reads ten thousand, others with each seed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

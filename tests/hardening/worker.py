@@ -4,8 +4,6 @@ Prints a line of JSON when it begins one and when it has ended it. What writes e
 process or opens a connection is stopped.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -1,7 +1,5 @@
 """packaging/colour_blind.py: what it keeps, what it merges, what it writes."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 from types import ModuleType

@@ -1,7 +1,5 @@
 """The models that ship: the demo's stories, measured from its weights, and the draft that shares its tokenizer."""
 
-from __future__ import annotations
-
 import importlib.util
 from dataclasses import dataclass
 from pathlib import Path

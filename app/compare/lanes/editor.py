@@ -1,7 +1,5 @@
 """The sheet that edits one lane: mode and its settings, model, place among the lanes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The figures at a lane's right: painted, so that they take the room there is, a line each or two on one."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QSizePolicy

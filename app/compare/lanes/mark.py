@@ -1,7 +1,5 @@
 """A lane's colour and shape, as the charts draw it, to stand beside its name."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import QRect, Qt
 from PySide6.QtGui import QPainter
 

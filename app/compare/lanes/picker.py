@@ -1,7 +1,5 @@
 """The lanes of a race as chips: a click edits one, dragging or Alt with an arrow moves it, × takes it away."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import QMimeData, QPointF, Qt, Signal
 from PySide6.QtGui import QDrag, QDragEnterEvent, QDropEvent, QKeyEvent, QMouseEvent
 from PySide6.QtWidgets import QApplication, QFrame, QPushButton, QToolButton, QWidget

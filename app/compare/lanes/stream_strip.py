@@ -1,7 +1,5 @@
 """The last words of a few requests of a lane on one line, each behind the dot of its colour. A frame is O(in sight)."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import QPointF, QRect, QSize, Qt
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QSizePolicy

@@ -1,7 +1,5 @@
 """The figures beside a lane, kept up to date step by step with the definitions of `measure`. No Qt in here."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass

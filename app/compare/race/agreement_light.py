@@ -1,7 +1,5 @@
 """A light that says whether every lane gave the same tokens; a click tells where not."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from PySide6.QtCore import QPointF, Qt

@@ -1,7 +1,5 @@
 """One chart of a race, over all its lanes."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field

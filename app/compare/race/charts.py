@@ -1,7 +1,5 @@
 """The charts of a race: every lane's tokens, waits, gaps and queue, one over the other on the same seconds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from PySide6.QtCore import QTimer

@@ -1,7 +1,5 @@
 """A race's lines over time: tokens so far, and who runs and waits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

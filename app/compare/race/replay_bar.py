@@ -1,7 +1,5 @@
 """Plays all lanes of a race together from the start, or shows them at any moment."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame
 

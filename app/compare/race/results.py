@@ -1,7 +1,5 @@
 """The result of a race: a row a measure, a column a lane, each beside its ratio to the first."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QFrame, QHeaderView

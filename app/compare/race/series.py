@@ -4,8 +4,6 @@ A step costs O(its rows). Cutting at a cursor costs O(log n) and a picture O(its
 beside a live one.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """A race's latencies as strips of dots, a strip a lane."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

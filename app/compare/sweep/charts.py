@@ -1,7 +1,5 @@
 """A sweep's charts: throughput and latency against batch size, and what throughput costs in latency."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence

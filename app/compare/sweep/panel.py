@@ -1,7 +1,5 @@
 """The sweep: which sizes or rates, how far it is, the charts, what to take and why, and every point in a table."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The sweep between the Compare page's widgets and the engine: its points, what was measured, what is under way."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from time import perf_counter
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """The block table of one request: logical block, physical block, how far it is filled; a part for each sample."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal

@@ -1,7 +1,5 @@
 """The map of a contiguous cache: a strip a running request, and how much of it is of use. The first half has no Qt."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from PySide6.QtCore import QPointF, QRect, QRectF, Qt, Signal

@@ -1,8 +1,6 @@
 """What just happened to blocks, drawn over the map for a moment: a ring for a hit, a diamond for a copy, a cross for an
 eviction."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from time import perf_counter
 

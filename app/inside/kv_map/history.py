@@ -4,8 +4,6 @@ Of the keyframes one in `WHOLE` holds every block, the others those that changed
 compressed: an hour of 360,000 steps over 65,536 blocks takes tens of megabytes.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass

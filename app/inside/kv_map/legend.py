@@ -1,7 +1,5 @@
 """What the looks of the KV map mean: one line, as much of it as there is room for."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import QPointF, QRect, QRectF, QSize
 from PySide6.QtGui import QPainter, QPolygonF
 from PySide6.QtWidgets import QSizePolicy

@@ -1,7 +1,5 @@
 """The KV map: every block of the pool and who owns it, at the scope's moment; strips where the cache is contiguous."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from PySide6.QtCore import QRect, Qt

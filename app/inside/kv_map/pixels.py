@@ -4,8 +4,6 @@ A cell is filled from its bottom as far as its block is; where cells are too sma
 is. Costs O(pixels), whatever happened.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Feeding a step costs O(its rows + its block events): a decode row touches one block.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise

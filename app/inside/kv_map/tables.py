@@ -4,8 +4,6 @@ All tables lie in one array, so that the blocks of many rows are found at once. 
 the array's end; what is left behind is packed away when the array is full.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from engine.trace import Array

@@ -1,7 +1,5 @@
 """What the KV map says in words. No Qt in here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np

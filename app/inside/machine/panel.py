@@ -1,7 +1,5 @@
 """The machine: how busy it was over the run, how much memory is held and free, what a GPU draws and how warm it is."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from app.inside.machine.picture import MachinePicture

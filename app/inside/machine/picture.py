@@ -1,7 +1,5 @@
 """The drawing of the machine's readings: a small line chart each, all over the same seconds."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What the machine was read to do over a run: one column a reading. No Qt in here."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The KV pool over time: its four kinds stacked, the pool's size above them, and a computed line to compare with."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

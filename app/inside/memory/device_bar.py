@@ -1,7 +1,5 @@
 """The device's memory as a bar: the whole, and below it what this process takes, enlarged."""
 
-from __future__ import annotations
-
 import math
 
 from PySide6.QtCore import QPointF, QRect, QRectF, QSize

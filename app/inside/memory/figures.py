@@ -1,7 +1,5 @@
 """The pool at one moment in numbers: its kinds, and what another way of keeping K and V would hold."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

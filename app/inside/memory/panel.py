@@ -1,7 +1,5 @@
 """The memory bill: where the KV pool's and the device's bytes go, over time and at the cursor."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_right
 from collections.abc import Sequence

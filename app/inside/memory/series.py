@@ -4,8 +4,6 @@ A step costs O(its rows), and about 200 bytes for as long as the trace is; a pic
 whatever its span, since every series is kept with its integral over time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Where the roofline's plot is, and which decades it spans."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

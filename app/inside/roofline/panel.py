@@ -1,7 +1,5 @@
 """The bottleneck: each step as a point under the roof of this machine, and in words which limit binds it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from app.inside.panel import InsightPanel

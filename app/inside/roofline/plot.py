@@ -1,7 +1,5 @@
 """The drawing of the roofline: both axes logarithmic, the roof, a point a step, the one at the cursor large."""
 
-from __future__ import annotations
-
 import numpy as np
 from PySide6.QtCore import QEvent, QLineF, QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QImage, QMouseEvent, QPainter, QPen, QPixmap, QPolygonF

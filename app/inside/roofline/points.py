@@ -5,8 +5,6 @@ be reached is min(rate of matrix products, operations per byte x bandwidth). The
 step's own working set, its bytes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """The bottleneck in words: which limit binds a step, how far from it the step is, and the formulas behind."""
 
-from __future__ import annotations
-
 from app.inside.roofline.points import Bound, Point
 from app.words import bytes_words, counted, duration
 

@@ -1,7 +1,5 @@
 """What happened to KV blocks in a step: who took, shared and gave back which, in words and counts. No Qt in here."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum

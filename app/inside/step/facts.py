@@ -1,7 +1,5 @@
 """A step as a table: its rows, then its phases, refusals and blocks, with exact numbers. No Qt in here."""
 
-from __future__ import annotations
-
 from app.inside.step.block_accounts import block_words
 from app.inside.step.story import StepRow, StepStory
 from app.ui.facts import Cell, Facts

@@ -4,8 +4,6 @@ Below the time bar, two lenses open: the block is as wide and the lanes are as l
 says how long each took.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How a step's rows are told apart: each by its request's colour, and by a pattern for what was done with it."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import QPointF
 from PySide6.QtGui import QColor, QPainter
 

@@ -1,7 +1,5 @@
 """The step inspector: the step at the scope's cursor, whole."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt

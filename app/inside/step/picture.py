@@ -1,7 +1,5 @@
 """Lays a step's sheet and its rows beside each other where there is room, else one above the other in one scroll."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import QRect, Qt
 from PySide6.QtGui import QPainter, QResizeEvent
 from PySide6.QtWidgets import QScrollArea, QWidget

@@ -1,7 +1,5 @@
 """Words in a column: wrapped, of several colours, with a dot before them where a request is meant."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum

@@ -1,7 +1,5 @@
 """Why the head of the queue did not join a step, in a sentence, and what would help. No Qt in here."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from engine.trace import Header, Refusal, Step

@@ -1,7 +1,5 @@
 """The rows of a step as a painted list: as many columns as there is room for, the visible rows only."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

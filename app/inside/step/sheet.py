@@ -1,7 +1,5 @@
 """What a step was made of, on one sheet: the time bar, the forward pass taken apart, refusals, blocks."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import QPointF, QRect, QRectF, Signal
 from PySide6.QtGui import QMouseEvent, QPainter
 

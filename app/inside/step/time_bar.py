@@ -1,7 +1,5 @@
 """The time bar of a step: one strip from its launch to its end, and a small table of what each phase took."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from PySide6.QtCore import QPointF, QRectF, Qt

@@ -4,8 +4,6 @@ Selective batching (Yu et al. 2022, "Orca", section 4.2): the matrix products ta
 whatever request they are of; attention looks at each request's own past, so it is computed for each apart.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

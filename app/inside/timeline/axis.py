@@ -3,8 +3,6 @@
 On the axis of steps the step of place p takes `[p, p + 1)`; idle time between two steps lies at their border.
 """
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 import numpy as np

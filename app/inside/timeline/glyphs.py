@@ -1,7 +1,5 @@
 """The small shapes of a timeline's marks, each drawn once and then copied, and those that have room."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -4,8 +4,6 @@ A stall is a gap between two emissions of one sample that is longer than a thres
 median gap and at least 50 ms. No Qt in here.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How the timeline panel draws what is above, on and below its slots: the queue, marks, stalls, tracks and legend."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 

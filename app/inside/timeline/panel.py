@@ -1,7 +1,5 @@
 """The timeline panel: what each slot computed when, what each step was given, and where the host's time went."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from math import inf

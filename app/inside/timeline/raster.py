@@ -4,8 +4,6 @@ The cost is O(runs in sight + pixels), whatever the zoom: a run of a pixel or mo
 pixel that finer runs touch holds the exact share of each look in it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

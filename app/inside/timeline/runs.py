@@ -5,8 +5,6 @@ is O(runs), feeding O(new rows), and any split of the records into batches gives
 that is asked for is read back from where they are.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Hatches are bound to the time axis, so that they move with their bars. Of a bar'
 hatch's period, and each is painted once for all rows.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The timeline: slots from top to bottom, time from left to right, what each slot computed when."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 

@@ -1,7 +1,5 @@
 """The brackets over a timeline's stalls, and their lengths in words."""
 
-from __future__ import annotations
-
 import numpy as np
 from PySide6.QtCore import QRectF
 from PySide6.QtGui import QPainter

@@ -4,8 +4,6 @@ A column of pixels shows exact means over all that lies in it. For phases these 
 that their cost does not grow with the steps in sight.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 

@@ -1,7 +1,5 @@
 """What lies under a point of the timeline, and what is said of it. No Qt in here."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

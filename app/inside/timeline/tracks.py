@@ -3,8 +3,6 @@
 Each column of pixels is a stack of layers, from the foot up; hatches are bound to the axis, as those of the slots.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum

@@ -1,8 +1,6 @@
 """The picture of the timeline panel: the slots, and on the same axis the queue, the tokens of each step and what the
 host and the device did."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What of a timeline is in sight, and the ways in which a person chooses it: wheel, drag and keys."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 
 from PySide6.QtCore import QPointF, QRect, Qt, Signal

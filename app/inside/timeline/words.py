@@ -1,7 +1,5 @@
 """A timeline's words and round numbers: its ticks, and what its tooltips say. No Qt in here."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The bills of the fit table: which to recommend, what each row says, and the table to export. No Qt."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace

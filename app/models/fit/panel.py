@@ -1,7 +1,5 @@
 """Whether the chosen model fits: a row a quantization, and the rule of thumb beside the truth."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import QSignalBlocker, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget

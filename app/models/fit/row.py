@@ -1,7 +1,5 @@
 """One row of the fit table: a quantization's bill on one line, what it is or why not on the next, and its button."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The live charts' metrics: where each one's lines come from, how its figure reads, and the formula behind it."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 

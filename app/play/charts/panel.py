@@ -1,7 +1,5 @@
 """The live charts: a minute, or the whole run, of throughput, latency, queue, KV blocks and the machine."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

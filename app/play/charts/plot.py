@@ -1,7 +1,5 @@
 """The drawn part of a live chart: a band, two lines, and the hairlines of the pointer and of the shared cursor."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -3,8 +3,6 @@
 A step costs O(its rows), a refresh O(the bins in sight), and a bin 28 bytes or less a series for as long as the run is.
 """
 
-from __future__ import annotations
-
 from collections import deque
 
 import numpy as np

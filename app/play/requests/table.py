@@ -1,7 +1,5 @@
 """The requests of a trace as a table: sortable, filtered, refreshed a few times a second as a whole."""
 
-from __future__ import annotations
-
 from time import perf_counter
 
 from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, QPointF, QRectF, Qt, QTimer, Signal

@@ -1,7 +1,5 @@
 """The batching panel: mode and limits. A change takes effect at once when the engine is idle, else when it is."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QWidget
 

@@ -1,8 +1,6 @@
 """What the chosen model takes of its device's memory: a bar with its items and their figures, and how many requests of
 a length the KV pool has room for."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

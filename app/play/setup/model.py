@@ -1,7 +1,5 @@
 """The model panel: which model, in what precision, on which device; what it takes; load, unload, cancel."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 

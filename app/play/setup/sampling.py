@@ -1,7 +1,5 @@
 """The sampling panel: how tokens are drawn and when a request ends. Values are remembered between starts."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from dataclasses import asdict, replace

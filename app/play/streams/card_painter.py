@@ -1,7 +1,5 @@
 """Paints one stream card. Fonts and metrics are made once a theme and zoom; text is wrapped as it grows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from PySide6.QtCore import QPointF, QRect, QRectF, Qt

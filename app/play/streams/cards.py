@@ -1,7 +1,5 @@
 """The scrolling grid of stream cards. Only the cards in sight are wrapped and painted, and only those that changed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QEvent, QPoint, QRect, Qt, Signal

@@ -1,7 +1,5 @@
 """The wall of streams: a line of counts, and a card for every request of the trace on show."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import QRect, Qt, QTimer
 from PySide6.QtGui import QPainter, QShowEvent
 from PySide6.QtWidgets import QToolButton, QWidget

@@ -1,7 +1,5 @@
 """The last wrapped lines of a text that grows: only what is new is wrapped, and lines above stay where they are."""
 
-from __future__ import annotations
-
 from PySide6.QtGui import QFont, QFontMetricsF, QTextLayout, QTextOption
 
 KEPT = 24

@@ -1,7 +1,5 @@
 """The card of one token, laid over the window beside the token: its numbers, and what else could have come."""
 
-from __future__ import annotations
-
 import math
 
 from PySide6.QtCore import QRect, QRectF, QSizeF, Qt

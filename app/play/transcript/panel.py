@@ -4,8 +4,6 @@ At a moment in the past, what had not been said yet stays in its place as faint 
 on can still be looked at and gone to.
 """
 
-from __future__ import annotations
-
 import asyncio
 from functools import partial
 

@@ -1,7 +1,5 @@
 """How the classes of tokens look: a ground from calm to bad, and an underline where a colour alone would tell."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from itertools import pairwise
 

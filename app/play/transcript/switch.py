@@ -1,7 +1,5 @@
 """How an answer's tokens are shown, which of its samples is, and what the grounds mean: a line above a transcript."""
 
-from __future__ import annotations
-
 import math
 
 from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt, Signal

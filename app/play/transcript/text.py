@@ -3,8 +3,6 @@
 Classes come as runs: a burst of tokens is one insertion a run, and a change of classes touches only what changed.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -4,8 +4,6 @@ Each thread that computes with torch keeps an OpenMP team until it ends, and two
 other's speed. So every side runs on a thread of its own that is over before the next one begins.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar

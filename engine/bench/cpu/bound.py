@@ -4,8 +4,6 @@ Every row has the same context, so no mask and no padding is computed. Weights a
 as this engine packs them, attention is the least one can do and transformers' own; the fastest pairing is the bound.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """What else the machine did while we measured."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 

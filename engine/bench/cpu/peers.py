@@ -1,7 +1,5 @@
 """transformers' own ways to answer many prompts, each at the settings that a short trial found best."""
 
-from __future__ import annotations
-
 import logging
 import time
 import warnings

@@ -4,8 +4,6 @@ The same random weights each time, saved once in bfloat16 and loaded as any mode
 by round, each with the number of threads that is its best; what is compared are medians of one run.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import sys

@@ -1,7 +1,5 @@
 """The bench's figures, as numbers and as text."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, dataclass, field
 from statistics import median

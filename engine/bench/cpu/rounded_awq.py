@@ -1,7 +1,5 @@
 """AWQ checkpoints by rounding alone: as fast and as large as real ones, which calibration makes better."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the scheduler alone costs a step, with few and with many requests waiting."""
 
-from __future__ import annotations
-
 import time
 from statistics import median
 from typing import cast

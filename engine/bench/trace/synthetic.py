@@ -1,7 +1,5 @@
 """The records of a made-up hour: no model ran, every number is drawn from a seed, and its header says so."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import count
 

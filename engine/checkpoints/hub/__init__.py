@@ -3,8 +3,6 @@
 Each call is a job in a child process (engine.checkpoints.hub.client, engine.checkpoints.hub.resumable_download).
 """
 
-from __future__ import annotations
-
 import threading
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The Hugging Face cache on disk: where it is, and what a download that is under way will bring to it. No torch."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import asdict, dataclass

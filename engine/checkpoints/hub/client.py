@@ -4,8 +4,6 @@ These are jobs, run in a child (engine.jobs.job): a search that hangs can be giv
 the offline switch are read afresh from the environment each time, as huggingface_hub reads them at its import.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator

@@ -5,8 +5,6 @@ was cut short anew. A snapshot is linked together only when all its blobs are wh
 then: nothing half-downloaded can be taken for whole.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """How much memory a step takes beyond the weights and the KV pool."""
 
-from __future__ import annotations
-
 import os
 import weakref
 from collections.abc import Iterator, Sequence

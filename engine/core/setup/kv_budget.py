@@ -1,7 +1,5 @@
 """How many blocks of KV cache there is memory for."""
 
-from __future__ import annotations
-
 import gc
 
 import torch

@@ -1,7 +1,5 @@
 """The itemised bill of the device's memory."""
 
-from __future__ import annotations
-
 import torch
 
 from engine.core import machine

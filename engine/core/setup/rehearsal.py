@@ -1,7 +1,5 @@
 """Steps off the record, before a trace begins: to warm up, and to find how many threads are fastest on a CPU."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """The roof of this machine for a model: how fast its device copies and multiplies, measured in well under a second."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """A runner made ready for a config: its pool sized, its graphs captured, its first steps played off the record."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass

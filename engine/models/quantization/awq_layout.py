@@ -5,8 +5,6 @@ For a linear layer of K inputs and N outputs in groups of G inputs: `qweight` in
 16 * (n & 1) + 4 * ((n & 7) >> 1) of its int32 (Lin et al. 2024, "AWQ"; the layout is that of its authors' kernels).
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -4,8 +4,6 @@ On a GPU in float16 or bfloat16 they stay as stored, and our Triton kernel multi
 are laid out for ATen's int4 product. Elsewhere they become dense linears, once, at load.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

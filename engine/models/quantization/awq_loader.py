@@ -4,8 +4,6 @@ transformers' own AWQ needs gptqmodel; a quantization method of our name goes it
 method in a config, and `AutoModelForCausalLM.from_pretrained(folder, config=config, ...)` does the rest.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """bitsandbytes: LLM.int8() (Dettmers et al. 2022) and 4-bit NormalFloat (QLoRA, Dettmers et al. 2023)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

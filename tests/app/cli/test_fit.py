@@ -1,7 +1,5 @@
 """`batchscope fit`, as a person meets it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`batchscope models`: the list, a search and a download, against a hub on loopback."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

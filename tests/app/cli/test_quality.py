@@ -1,7 +1,5 @@
 """batchscope quantize and batchscope quality, as a person meets them."""
 
-from __future__ import annotations
-
 import io
 import json
 from dataclasses import replace

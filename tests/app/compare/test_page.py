@@ -1,7 +1,5 @@
 """The Compare page over the real engine process and the demo model."""
 
-from __future__ import annotations
-
 import os
 import signal
 from dataclasses import replace

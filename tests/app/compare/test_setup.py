@@ -1,7 +1,5 @@
 """The bar over the lanes: workloads, lanes, rules, and that they are remembered. No engine."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """All panels that look inside, in the real window: the same facts from a live engine and from its saved run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

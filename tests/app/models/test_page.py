@@ -1,7 +1,5 @@
 """The Models page over the real engine, real folders, and a small hub on loopback."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import struct

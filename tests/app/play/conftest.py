@@ -1,7 +1,5 @@
 """A bridge on a trace that the test itself writes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

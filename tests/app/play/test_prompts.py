@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from app.play.prompts import MOST, Draft, text_of

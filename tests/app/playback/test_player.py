@@ -1,7 +1,5 @@
 """A trace shown up to a moment: forwards, backwards, as it grows, within a frame's time."""
 
-from __future__ import annotations
-
 from math import inf
 from time import perf_counter
 

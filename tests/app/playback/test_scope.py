@@ -1,7 +1,5 @@
 """One trace, one moment, and a turn for every panel."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from math import inf
 

@@ -1,7 +1,5 @@
 """A report as it could be: nobody measured it."""
 
-from __future__ import annotations
-
 from engine import ModelSpec
 from engine.quality import QualityReport, QualityRow
 

@@ -1,7 +1,5 @@
 """The comparison over the real measuring, with the demo model."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The dialog over the real autoawq, with one layer of the demo model."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import shutil

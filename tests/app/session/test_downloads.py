@@ -1,7 +1,5 @@
 """Downloads from a small hub on loopback, with the real client: one at a time, stopped, resumed, remembered."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

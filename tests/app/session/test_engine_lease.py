@@ -1,7 +1,5 @@
 """The session's engine lent out and taken back, over the real engine process and the demo model."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The session over the real engine process and the demo model."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """The menu that copies and saves: its kinds of file, the dialog that asks where, and the folder of the last time."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from PySide6.QtWidgets import QFileDialog, QWidget

@@ -1,7 +1,5 @@
 """The small shared widgets, and the panels that only hold values."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The whole window over the real engine process and the demo model."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

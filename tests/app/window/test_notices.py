@@ -1,7 +1,5 @@
 """What the banner says of the engine without being asked, over the real engine process."""
 
-from __future__ import annotations
-
 import shutil
 from math import inf
 from pathlib import Path

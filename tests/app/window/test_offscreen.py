@@ -1,7 +1,5 @@
 """Without a display: the window plays the demo in a process of its own, as `make run` does."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

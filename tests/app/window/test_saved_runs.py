@@ -1,7 +1,5 @@
 """Saved runs in the real window."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The measure of a long trace runs from end to end at a small size. Nothing is said of how fast."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The bench of quantizations, over a tiny model."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The table of model types that are served says what the loader would say, without importing transformers."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """AWQ of a kind that is not run here is refused by name, before anything is loaded."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

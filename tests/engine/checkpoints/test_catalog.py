@@ -1,7 +1,5 @@
 """What is on this machine: the demo models, folders, and a Hugging Face cache laid out by hand."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

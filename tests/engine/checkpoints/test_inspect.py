@@ -1,7 +1,5 @@
 """What is known of a model without loading it: told from config and headers, held against the modules themselves."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections import Counter

@@ -1,7 +1,5 @@
 """The table of a comparison: values, ratios, spread, and every form it is written in."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

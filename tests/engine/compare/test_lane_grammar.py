@@ -1,7 +1,5 @@
 """Lanes as text: what is written reads back, and what is wrong is named."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Races on the demo model: what is told, what fails in its place, what a cancel leaves."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

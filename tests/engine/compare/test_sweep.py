@@ -1,7 +1,5 @@
 """Sweeps: which points there are, where the curve bends, what is recommended and why, and how it is written."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

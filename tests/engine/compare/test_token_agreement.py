@@ -1,7 +1,5 @@
 """Agreement of lanes: the same tokens, a near tie, a difference; on traces made by hand and on the demo model."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Engines in processes of their own, on their way to an end of any kind."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

@@ -1,7 +1,5 @@
 """What a person's mistake gets: a message that names the thing and what to do, and running requests that go on."""
 
-from __future__ import annotations
-
 import json
 import re
 import struct

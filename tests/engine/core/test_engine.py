@@ -1,7 +1,5 @@
 """The engine as its callers meet it: streams, cancelling, ending, runs, failures."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

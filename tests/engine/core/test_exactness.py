@@ -1,7 +1,5 @@
 """In float32, tokens and logits equal transformers': many decoder types, batched, preempted, cancelled."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What an error of a step is, and what becomes of the engine when its device is lost."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from pathlib import Path

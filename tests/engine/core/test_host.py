@@ -1,7 +1,5 @@
 """The child's side of the socket: what it has sent it does not keep."""
 
-from __future__ import annotations
-
 import socket
 from multiprocessing.connection import Connection
 

@@ -1,7 +1,5 @@
 """Every batching mode through the real engine: the same tokens, true counts, and what each mode promises."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """An engine in a process of its own has the same face, and tells what happened to it."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """An engine's process that is closed or unwanted is gone, and the texts are kept. Ten times: ends are races."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

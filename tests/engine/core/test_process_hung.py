@@ -1,7 +1,5 @@
 """A child that is stopped, or told nonsense, keeps nobody waiting."""
 
-from __future__ import annotations
-
 import enum
 import os
 import signal

@@ -1,7 +1,5 @@
 """A child that is killed ends its requests, a window that is killed ends its child. Many times: ends are races."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

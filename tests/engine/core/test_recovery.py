@@ -1,7 +1,5 @@
 """Steps that the allocator refuses: the engine makes them smaller, and every token is right all the same."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any

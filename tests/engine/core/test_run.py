@@ -1,7 +1,5 @@
 """A workload under way: when requests are sent, what the client's limit lets through, and every way to an end."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

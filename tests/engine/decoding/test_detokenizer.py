@@ -1,7 +1,5 @@
 """Deltas joined are the one-shot decode of the ids: any script, any tokenizer, any cut."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

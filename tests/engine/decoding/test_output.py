@@ -1,7 +1,5 @@
 """What a branch says and why it ends."""
 
-from __future__ import annotations
-
 from engine.config.specs import SamplingParams
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.decoding.output import Output

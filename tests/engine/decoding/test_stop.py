@@ -1,7 +1,5 @@
 """Stop strings across token borders, against a brute-force oracle."""
 
-from __future__ import annotations
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

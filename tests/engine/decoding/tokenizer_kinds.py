@@ -1,7 +1,5 @@
 """Tokenizers of the kinds that models come with, small and made on the fly."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What children do in tests of how they are started."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """Jobs: work in a child process that tells how far it is, can be cancelled, and never outlives who asked for it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

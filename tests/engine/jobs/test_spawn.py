@@ -1,7 +1,5 @@
 """Children come from a server that has imported what they need, as if they were this process's own."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

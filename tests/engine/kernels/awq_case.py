@@ -1,7 +1,5 @@
 """Random products with packed weights, poisoned outputs, and their check against exact weights in float64."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """What the fused kernels should compute, in float64, and inputs laid out as models lay them out."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The slow oracle that the kernels are tested against: torch alone, float64, one row at a time."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

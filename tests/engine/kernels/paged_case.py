@@ -1,7 +1,5 @@
 """Random paged-attention problems, poisoned wherever a kernel has no business reading, and their check."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Rows to be sampled, and checks of the sampler for devices against the one for a CPU, that run on any device."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """How a product with packed weights is cut for the GPU; what the kernels compute is in `interpreted_awq_checks.py`."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

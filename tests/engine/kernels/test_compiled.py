@@ -1,8 +1,6 @@
 """What `python -m engine.kernels.compiled` (`make kernels`) does not show: that it names every kernel and tells
 those that fail, sizes beyond the shipped ones, and what Triton makes of the main kernels. No GPU is needed."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Decode attention on a CPU equals the oracle, whichever rows share which blocks."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

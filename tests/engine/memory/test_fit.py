@@ -1,7 +1,5 @@
 """The bill before a load is what the load then takes, for every quantization that can be loaded here."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The weights that the card counts are those that the model multiplies tokens with: told by counting a real forward."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import replace

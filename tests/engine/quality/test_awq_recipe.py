@@ -1,7 +1,5 @@
 """AWQ checkpoints made here by autoawq: what comes out, what is refused beforehand, and that nothing is left behind."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

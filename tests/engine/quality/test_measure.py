@@ -1,7 +1,5 @@
 """What quantization costs, measured: against plain computations in float64, and on the demo model."""
 
-from __future__ import annotations
-
 import json
 import math
 import threading

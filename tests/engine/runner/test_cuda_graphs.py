@@ -1,7 +1,5 @@
 """How many rows the captured decode steps have; what they compute is in `interpreted_engine_checks.py`."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

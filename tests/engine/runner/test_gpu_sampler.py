@@ -1,7 +1,5 @@
 """What the device is told of a branch. Its draws are checked in tests/engine/kernels and tests/gpu."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

@@ -1,7 +1,5 @@
 """The sampler against transformers' logits processors, and the noise it draws with."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -4,8 +4,6 @@ A token it samples is a function of *all* the tokens that a row can read through
 early, a position computed twice or never, or a token fed to the wrong row gives other tokens than the request alone.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import Counter, deque
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The scheduler against a simulated device: progress, fairness, blocks, and tokens that equal each request alone."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass
 

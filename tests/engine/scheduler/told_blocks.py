@@ -1,7 +1,5 @@
 """The block tables as a trace's records tell them, in plain arithmetic and with nothing of the engine's."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from engine.trace.records import BlockEvent, Step

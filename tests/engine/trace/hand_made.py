@@ -1,7 +1,5 @@
 """Traces made by hand, whose measures can be worked out on paper."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from engine.config.specs import EngineConfig, SamplingParams

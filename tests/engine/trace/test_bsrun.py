@@ -1,7 +1,5 @@
 """A run's file: written while it grows, read back whole, and as far as it goes after a crash."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import resource

@@ -1,7 +1,5 @@
 """A log that packs its old records reads as a list does."""
 
-from __future__ import annotations
-
 import random
 import threading
 import time

@@ -1,7 +1,5 @@
 """The measures against numbers worked by hand."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 

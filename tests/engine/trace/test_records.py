@@ -1,7 +1,5 @@
 """Records cross to bytes and back unchanged, and the index tells what they say."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from typing import Any
 

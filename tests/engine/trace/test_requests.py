@@ -1,7 +1,5 @@
 """The index as of a moment against an index that was fed only with what had happened by then."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections import Counter

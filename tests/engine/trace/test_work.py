@@ -1,7 +1,5 @@
 """A step's bytes and operations, against torch's count of a real forward and against counting by position."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """A person's own workloads: recipes, lines of text, JSON lines and ShareGPT, good and bad."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

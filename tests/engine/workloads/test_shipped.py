@@ -1,7 +1,5 @@
 """The workloads that are shipped: they load, fit the demo model and have the lengths that they name."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Workloads as such: lengths and times drawn from a seed, texts of an exact length."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from itertools import pairwise

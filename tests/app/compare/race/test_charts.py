@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from PySide6.QtGui import QColor, QImage
 from PySide6.QtWidgets import QFrame

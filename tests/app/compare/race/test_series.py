@@ -1,7 +1,5 @@
 """What the race charts draw, against the trace's own metrics and brute force."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 

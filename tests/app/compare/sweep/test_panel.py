@@ -1,7 +1,5 @@
 """The sweep on the Compare page, over the real engine process and the demo model."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

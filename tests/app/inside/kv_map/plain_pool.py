@@ -4,8 +4,6 @@ A block holds what its writer computed: the sample that took it, in the life (fr
 it did. What a life has computed is where its last row ended.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from engine.trace import BlockEvent, Ended, Header, Kind, Record, Step, Submitted

@@ -1,7 +1,5 @@
 """The KV map driven offscreen, live and from saved runs of the demo model."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The KV map's model against a replay in plain arithmetic, over runs of the real scheduler."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import replace

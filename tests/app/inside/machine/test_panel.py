@@ -1,7 +1,5 @@
 """The machine panel: the readings of a run, their values at the cursor, and the way back to a time."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator

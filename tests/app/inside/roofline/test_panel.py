@@ -1,7 +1,5 @@
 """The bottleneck panel: points as one would reckon them by hand, the limit in words, and the way to a point's step."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from math import inf

@@ -1,7 +1,5 @@
 """The step inspector against the records: every figure is worked out again here in plain arithmetic."""
 
-from __future__ import annotations
-
 import csv
 import io
 import itertools

@@ -1,7 +1,5 @@
 """The timeline panel against the records of real runs, reckoned anew in plain arithmetic."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace

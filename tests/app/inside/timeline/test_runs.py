@@ -1,7 +1,5 @@
 """The timeline's runs against the records they come from, and its pixels against brute force over all runs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache

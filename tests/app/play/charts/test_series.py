@@ -1,7 +1,5 @@
 """The charts' numbers against brute force over all records."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

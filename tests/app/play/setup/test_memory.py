@@ -1,7 +1,5 @@
 """The bill of memory in the model panel: its items, what fits, and which decode steps were captured."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 

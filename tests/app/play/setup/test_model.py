@@ -1,7 +1,5 @@
 """The model panel: what is chosen there is what is loaded, and what is loaded is what it shows."""
 
-from __future__ import annotations
-
 import pytest
 from PySide6.QtGui import QStandardItemModel
 from pytestqt.qtbot import QtBot

@@ -1,7 +1,5 @@
 """Streams, table and charts at moments in the past, against what the records up to then say."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The tokens of a transcript: their grounds, the caret, the card, the cursor in the past, and samples."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

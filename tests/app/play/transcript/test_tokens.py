@@ -1,7 +1,5 @@
 """What is told of each token against the records it came with, replayed here in plain arithmetic."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 from math import exp, isnan, log

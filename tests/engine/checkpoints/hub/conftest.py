@@ -1,7 +1,5 @@
 """A hub on loopback with a handful of models, and an empty cache for each test."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

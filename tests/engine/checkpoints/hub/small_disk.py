@@ -1,7 +1,5 @@
 """A download in a process that may write no file larger than a limit, as on a disk that fills."""
 
-from __future__ import annotations
-
 import resource
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A hub on loopback, small but with the real one's addresses, headers and refusals, that can also misbehave."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

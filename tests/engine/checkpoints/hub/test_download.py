@@ -1,7 +1,5 @@
 """Downloads with real connections: progress, resuming, revisions, and what never counts as whole."""
 
-from __future__ import annotations
-
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor

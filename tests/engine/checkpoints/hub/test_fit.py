@@ -1,7 +1,5 @@
 """Whether a model on the hub fits: told from its config and headers, or from the cache where the hub is silent."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.__main__ import main

@@ -1,7 +1,5 @@
 """Search and facts, with the real client against a hub on loopback."""
 
-from __future__ import annotations
-
 import pytest
 
 import resources

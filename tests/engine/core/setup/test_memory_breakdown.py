@@ -1,7 +1,5 @@
 """The items of the device's memory add up, and what a step takes is near the truth."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import pytest

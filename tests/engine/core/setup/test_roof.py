@@ -1,7 +1,5 @@
 """The roof is measured quickly, once a week, and read off between the sizes that were measured."""
 
-from __future__ import annotations
-
 import json
 import math
 import time

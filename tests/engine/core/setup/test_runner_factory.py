@@ -1,7 +1,5 @@
 """Pools are sized by what is free and needed, and a runner that serves another config is kept."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -5,8 +5,6 @@
 writes FOLDER/<name>, quantized, for each of `MODELS`.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """AWQ's layout read one code at a time, in plain integers: the oracle that shares nothing with the engine's reading."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

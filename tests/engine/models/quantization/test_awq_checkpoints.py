@@ -1,7 +1,5 @@
 """Checkpoints that autoawq made load into our layers exactly; a contradiction in one is an error before it is read."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

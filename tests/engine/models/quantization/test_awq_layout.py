@@ -1,7 +1,5 @@
 """Packed weights are read exactly, and packed as they are read."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

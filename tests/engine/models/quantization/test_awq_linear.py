@@ -1,7 +1,5 @@
 """Each form an AWQ layer runs in gives what its exact weights give, whatever else is in the batch."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """Each quantization loads, is what its name says, takes the bytes that are told of it, and counts true weights."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

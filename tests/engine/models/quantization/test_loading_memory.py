@@ -1,7 +1,5 @@
 """A load that fails or is cancelled leaves memory as it was, in whatever quantization."""
 
-from __future__ import annotations
-
 import gc
 import shutil
 import threading

@@ -1,7 +1,5 @@
 """A quantized model says the same in every batching mode: exactly in float32, by its logits in bfloat16."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import takewhile
 from pathlib import Path
