@@ -280,7 +280,7 @@ def qt_finding() -> Finding:
     if sys.platform == "linux" and display_finding(environment).status is not Status.OK:
         environment["QT_QPA_PLATFORM"] = "offscreen"
     program = "from PySide6.QtGui import QGuiApplication; print(QGuiApplication([]).platformName())"
-    command = [sys.executable, "-c", program]
+    command = [sys.executable, "-P", "-c", program]
     try:
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, errors="replace", timeout=60, check=False

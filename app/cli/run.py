@@ -27,11 +27,10 @@ from app.cli.options import (
     workload_options,
 )
 from app.cli.progress import Bar
-from engine import InvalidInput, Lane, ModelSpec, SamplingParams, Trace, Workload, measure
+from engine import InvalidInput, Lane, ModelSpec, Trace, Workload, measure
 from engine.compare import compare, lane_name, table
-from engine.config import Prompt
 from engine.trace import RUN_SUFFIX, RequestView, SampleView, Slo, TraceWriter, formulas
-from engine.workloads import demo_workload, read_prompts
+from engine.workloads import demo_workload, read_prompts, unwrapped
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -64,13 +63,20 @@ def run_prompts(options: argparse.Namespace) -> int:
     workload = sampled(workload_of(options, spec), options) if options.workload else None
     if workload is not None:
         workload = replace(workload, arrivals=workload.arrivals * options.repeat)
-    lines = read_prompts(options.prompts) * options.repeat if options.prompts else None
+    if options.prompts:
+        told = read_prompts(options.prompts, params, chat=True, model_folder=spec.source) * options.repeat
+        workload = Workload(options.prompts.name, told)
+    if options.out is not None and options.out.exists():
+        raise InvalidInput(f"{options.out} exists; choose another name, or delete it first")
     with Bar(quiet(options)) as bar:
         from engine import Engine
 
         with Engine(spec, config, progress=bar.loading, threads=options.threads) as engine:
             if workload is None:
-                workload = _prompts(lines, options, params, engine.card.chat)
+                workload = demo_workload(64 * options.repeat).with_params(params)
+            if options.prompts and (options.raw or not engine.card.chat):
+                plain = (replace(a, prompt=unwrapped(a.prompt)) for a in workload.arrivals)
+                workload = replace(workload, arrivals=tuple(plain))
             run = engine.run(workload)
             writer = TraceWriter(run.trace, options.out) if options.out else None
             try:
@@ -83,18 +89,13 @@ def run_prompts(options: argparse.Namespace) -> int:
                 engine.close()
                 if writer is not None:
                     writer.close()
-                    if writer.error:
-                        print(f"batchscope: {writer.error}", file=sys.stderr)
                 _print(run.trace, options, spec, slo)
-    return 1 if any(v.error for v in trace.requests.values()) else 0
-
-
-def _prompts(lines: list[str] | None, options: argparse.Namespace, params: SamplingParams, chat: bool) -> Workload:
-    if lines is None:
-        return demo_workload(64 * options.repeat).with_params(params)
-    chat = chat and not options.raw
-    prompts: list[Prompt] = [[{"role": "user", "content": x}] if chat else x for x in lines]
-    return Workload.at_once(options.prompts.name, prompts, params)
+                if writer is not None and writer.error:
+                    print(f"batchscope: {writer.error}", file=sys.stderr)
+                elif writer is not None and not (options.json or options.csv):
+                    print(f"\nrun written to {options.out}")
+    failed = any(v.error for v in trace.requests.values())
+    return 1 if failed or (writer is not None and writer.error) else 0
 
 
 def _asked(view: RequestView) -> str:
@@ -131,5 +132,3 @@ def _print(trace: Trace, options: argparse.Namespace, spec: ModelSpec, slo: Slo)
     for v in views:
         if v.error:
             print(f"request {v.request}: {v.error}", file=sys.stderr)
-    if options.out:
-        print(f"\nrun written to {options.out}")

@@ -48,6 +48,7 @@ class ComparePage(QWidget):
         self.sweep_panel = SweepPanel(self.sweep)
         self.sweep_panel.show_choice(self.setup.choice)
         self.views: list[LaneView] = []
+        self._whole = True  # no person chose a part of the lanes' time
         self._slo = self.setup.choice.limits.slo
         self._make_actions()
         self._lay_out()
@@ -164,9 +165,11 @@ class ComparePage(QWidget):
         discard(self._lanes, *self.views)
         self.views = [LaneView(lane, self.race) for lane in self.race.lanes]
         self.charts.clear()
+        self._whole = True
         for view in self.views:
             self._lanes.addWidget(view, 1)
             view.panel_built.connect(self._tell_of)
+            view.range_changed.connect(self._on_range)
             view.set_view(self.replay.view.currentData())
             self._chart(view.lane)
         self.result.set_report(None)
@@ -227,7 +230,14 @@ class ComparePage(QWidget):
 
     def _on_span(self, span: float) -> None:
         for view in self.views:
-            view.set_span(span)
+            view.set_span(span, self._whole)
+
+    def _on_range(self, begin: float, end: float) -> None:
+        """All lanes stand on one clock."""
+        span = self.race.span
+        self._whole = begin <= 0 and end >= span
+        for view in self.views:
+            view.show_range(*((0.0, span) if self._whole else (begin, end)))
 
     def _on_over(self, result: RaceResult) -> None:
         if result.cancelled:

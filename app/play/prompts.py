@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 
 from engine import InvalidInput, SamplingParams, Submission
 from engine.config import Prompt
-from engine.workloads import Arrival, as_prompt, expand_template, template_size
+from engine.workloads import Arrival, as_prompt, expand_template, template_size, unwrapped
 
 CHARACTERS_A_TOKEN = 4.0
 MOST = 100_000
@@ -56,11 +56,10 @@ class Draft:
 
     def _told(self, arrival: Arrival) -> Arrival:
         """With the system prompt before a chat that has none; a chat of one text as that text, where none is wanted."""
-        prompt = arrival.prompt
-        messages = [part for part in prompt if isinstance(part, dict)] if not isinstance(prompt, str) else []
-        if not self.chat and [m["role"] for m in messages] == ["user"]:
-            return replace(arrival, prompt=messages[0]["content"])
-        if self.chat and messages and self.system.strip() and messages[0]["role"] != "system":
+        if not self.chat:
+            return replace(arrival, prompt=unwrapped(arrival.prompt))
+        messages = [part for part in arrival.prompt if isinstance(part, dict)]
+        if messages and self.system.strip() and messages[0]["role"] != "system":
             return replace(arrival, prompt=[{"role": "system", "content": self.system}, *messages])
         return arrival
 

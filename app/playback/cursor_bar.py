@@ -75,7 +75,7 @@ class CursorBar(QFrame):
         share = (scope.now - scope.origin) / length if length > 0 else 1.0
         if not self.slider.isSliderDown():
             self.slider.show_place(round(STEPS * min(max(share, 0.0), 1.0)) if some else 0)
-        self.play.setText("❚❚" if scope.playing else "▶")
+        self.play.setText("‖" if scope.playing else "▶")
         self.follow.setText("End" if over else "Live")
         self.follow.setChecked(scope.following)
         step = scope.step

@@ -28,6 +28,7 @@ def touched_by(records: Iterable[Record]) -> set[int]:
         if isinstance(record, Step):
             touched.update(record.request.tolist())
             touched.update(record.preempted.tolist())
+            touched.update(record.refused.tolist())
         elif isinstance(record, Ended):
             touched.add(record.request)
     return touched

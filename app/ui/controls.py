@@ -2,10 +2,11 @@
 numbers, a slider with its value."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import exp, log
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal, SignalInstance
-from PySide6.QtGui import QPainter, QPaintEvent, QPen, QWheelEvent
+from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QPen, QWheelEvent
 from PySide6.QtWidgets import (
     QAbstractButton,
     QComboBox,
@@ -15,6 +16,8 @@ from PySide6.QtWidgets import (
     QPushButton,
     QSlider,
     QSpinBox,
+    QStyle,
+    QStyleOptionSlider,
     QWidget,
 )
 
@@ -164,13 +167,24 @@ class _Value(QDoubleSpinBox):
 
 
 class Slider(QSlider):
-    """From 0 to `steps`, a twentieth of them a page."""
+    """From 0 to `steps`, a twentieth of them a page. A click goes where it points."""
 
     def __init__(self, name: str, said: str, steps: int) -> None:
         super().__init__(Qt.Orientation.Horizontal)
         named(self, name, said=said)
         self.setRange(0, steps)
         self.setPageStep(steps // 20)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        option, style = QStyleOptionSlider(), self.style()
+        self.initStyleOption(option)
+        part = partial(style.subControlRect, QStyle.ComplexControl.CC_Slider, option)
+        handle = part(QStyle.SubControl.SC_SliderHandle, self)
+        if event.button() is Qt.MouseButton.LeftButton and not handle.contains(event.position().toPoint()):
+            groove = part(QStyle.SubControl.SC_SliderGroove, self)
+            at, length = round(event.position().x()) - groove.x() - handle.width() // 2, groove.width() - handle.width()
+            self.setValue(QStyle.sliderValueFromPosition(0, self.maximum(), at, length))
+        super().mousePressEvent(event)
 
     def show_place(self, place: int) -> None:
         """Stands there, and tells nobody."""

@@ -9,6 +9,6 @@ from engine.workloads.library import (
     load_workload,
     read_prompts,
 )
-from engine.workloads.prompt_files import as_prompt
+from engine.workloads.prompt_files import as_prompt, unwrapped
 from engine.workloads.templates import expand_template, template_size
 from engine.workloads.workload import Arrival, Suggestion, Workload

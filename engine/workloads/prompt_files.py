@@ -72,6 +72,14 @@ def as_prompt(text: str, chat: bool) -> Prompt:
     return [{"role": "user", "content": text}] if chat else text
 
 
+def unwrapped(prompt: Prompt) -> Prompt:
+    """A chat of one user's text as that text; any other prompt as it is."""
+    match prompt:
+        case [{"role": "user", "content": str(text)}]:
+            return text
+    return prompt
+
+
 def read_text(path: Path, counter: TokenCounter, params: SamplingParams, chat: bool) -> PromptFile:
     """A prompt a line, all at once. Raises InvalidInput."""
     return PromptFile(_arrivals(path, counter, lambda line: Arrival(0.0, as_prompt(line, chat), params), "one a line"))

@@ -15,8 +15,11 @@ from app.compare.lanes.stream_strip import StreamStrip
 from app.compare.lanes.tally import Figures, LaneTally
 from app.compare.race.session import LaneShow, LaneState
 from app.inside.on_demand import InsightPlace
-from app.inside.panel import Insight
+from app.inside.panel import Insight, InsightPanel
+from app.inside.timeline.axis import Axis
+from app.inside.timeline.panel import TimelinePanel
 from app.inside.timeline.slots import Timeline
+from app.inside.timeline.viewport import TimelineSpan
 from app.playback.player import touched_by
 from app.ui import theme
 from app.ui.labels import Note, label, set_role
@@ -40,6 +43,7 @@ class LaneView(QFrame):
 
     figures_changed = Signal()
     panel_built = Signal(object)  # InsightPanel
+    range_changed = Signal(float, float)  # seconds that a person chose to see: all lanes show them
 
     def __init__(self, show: LaneShow, race: RaceSession) -> None:
         super().__init__()
@@ -48,6 +52,7 @@ class LaneView(QFrame):
         self.tally = LaneTally()
         self.figures = Figures()
         self._places: dict[str, InsightPlace] = {}
+        self._timelines: list[TimelineSpan] = []
         self._base: Figures | None = None
         self._stale = True
         self.title = label(show.title, "brand")
@@ -57,6 +62,7 @@ class LaneView(QFrame):
         self._notice = ""  # what the lane's trace told a person to know last
         self.timeline = Timeline(step_reader=self._step_at)
         self.timeline.empty_text = ""
+        self._share(self.timeline)
         self.strip = StreamStrip()
         self.panel = LaneFigures(show.index)
         self.error = Note("lane_error", "error")
@@ -116,8 +122,32 @@ class LaneView(QFrame):
             self.status.setText(f"{word} {duration(self.lane.span)}" if ended else f"replay {clock:.1f} s")
         return cursor
 
-    def set_span(self, span: float) -> None:
-        self.timeline.set_range(0.0, span)
+    def set_span(self, span: float, whole: bool) -> None:
+        """There are so many seconds; `whole`: all of them are in sight."""
+        for timeline in self._timelines:
+            timeline.duration = span
+        if whole:
+            self.timeline.set_range(0.0, span)
+
+    def show_range(self, begin: float, end: float) -> None:
+        """These seconds, in whatever has an axis of time."""
+        for timeline in self._timelines:
+            if timeline.axis is Axis.TIME:
+                timeline.set_range(begin, end)
+
+    def _share(self, timeline: TimelineSpan) -> None:
+        self._timelines.append(timeline)
+        timeline.shared = True
+        timeline.range_changed.connect(lambda *shown: self._on_range(timeline.axis, *shown))
+
+    def _on_range(self, axis: Axis, begin: float, end: float) -> None:
+        if axis is Axis.TIME:
+            self.range_changed.emit(begin, end)
+
+    def _on_built(self, panel: InsightPanel) -> None:
+        if isinstance(panel, TimelinePanel):
+            self._share(panel.view)
+        self.panel_built.emit(panel)
 
     def set_view(self, insight: Insight | None) -> None:
         """What the lane shows of its trace: one of the panels that look inside, or None for its plain timeline."""
@@ -127,7 +157,7 @@ class LaneView(QFrame):
             place = self._places.get(insight.name)
             if place is None:
                 place = self._places[insight.name] = InsightPlace(insight, self.lane.scope)
-                place.built.connect(self.panel_built)
+                place.built.connect(self._on_built)
                 self.body.addWidget(place)
             self.body.setCurrentWidget(place)
         self._show_strip()

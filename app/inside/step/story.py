@@ -11,8 +11,8 @@ import numpy as np
 from app.inside.columns import whole
 from app.inside.step.block_accounts import Account, accounts
 from app.inside.step.history import StepHistory, preempted_samples
-from app.inside.step.refusals import RefusalWords, refusals
 from app.inside.step.times import StepTimes, step_times
+from app.refusals import RefusalWords, refusals
 from app.words import counted, duration, graph_words
 from engine.trace import Header, Kind, Step
 

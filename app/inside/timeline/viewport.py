@@ -28,6 +28,8 @@ class TimelineSpan(Painted):
         self.setMouseTracking(True)
         self.cells = TimelineCells()
         self.axis = Axis.TIME
+        self.shared = False  # with others on a page that scrolls: the wheel is the page's, with Ctrl it zooms
+        self.duration = 0.0  # seconds that there are to see, whatever was fed
         self._range: tuple[float, float] | None = None
         self._drag: tuple[QPointF, tuple[float, float]] | None = None
         self._dragged = False
@@ -55,7 +57,7 @@ class TimelineSpan(Painted):
     @property
     def extent(self) -> float:
         """From zero to the last that there is to see."""
-        return self.cells.end if self.axis is Axis.TIME else float(self.cells.steps)
+        return max(self.cells.end, self.duration) if self.axis is Axis.TIME else float(self.cells.steps)
 
     def range(self) -> tuple[float, float]:
         """What is in sight."""
@@ -141,6 +143,9 @@ class TimelineSpan(Painted):
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         turn = event.angleDelta()
+        if self.shared and not event.modifiers():
+            event.ignore()
+            return
         sideways = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier) or abs(turn.x()) > abs(turn.y())
         if sideways:
             self.pan_by(-(turn.x() or turn.y()) / 120 * PAN_STEP)

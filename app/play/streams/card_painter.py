@@ -14,7 +14,7 @@ from engine.trace import FinishReason, RequestView, State
 
 CACHED = 1024
 SAYS = {
-    State.WAITING: "waiting for a slot",
+    State.WAITING: "in the queue",
     State.PREFILL: "reading the prompt …",
     State.PREEMPTED: "gave its memory up, waits to go on",
     State.DECODE: "…",
@@ -68,15 +68,16 @@ class CardPainter:
         return self._prompts[key]
 
     def paint(
-        self, painter: QPainter, place: QRect, view: RequestView, *, selected: bool, dimmed: bool, hovered: bool
+        self, painter: QPainter, place: QRect, view: RequestView, why: str, selected: bool, dimmed: bool, hovered: bool
     ) -> None:
-        """Draws the card there. `dimmed` mutes the request's colour."""
+        """Draws the card there. `why` it was refused in the last step, "" where it was not; `dimmed` mutes the
+        request's colour."""
         t, box = self.theme, QRectF(place)
         painter.setPen(QPen(t.hairline, 1) if not t.dark else Qt.PenStyle.NoPen)
         painter.setBrush(self.hovered if hovered else t.panel)
         painter.drawRoundedRect(box.adjusted(0.5, 0.5, -0.5, -0.5), self.radius, self.radius)
         self._head(painter, box, view, dimmed)
-        self._body(painter, box, view)
+        self._body(painter, box, view, why)
         self._foot(painter, box, view, dimmed)
         if selected:
             painter.setPen(QPen(t.accent, 1.5))
@@ -113,12 +114,12 @@ class CardPainter:
             words = small.cut(words, end - x)
         small.say(painter, x, baseline, words, t.faint if quiet else state_color(view, t))
 
-    def _body(self, painter: QPainter, box: QRectF, view: RequestView) -> None:
+    def _body(self, painter: QPainter, box: QRectF, view: RequestView, why: str) -> None:
         t, x = self.theme, box.left() + self.pad
         bottom = box.top() + self.text_top + self.lines * self.line_height
         baseline = bottom - (self.line_height - self.mono.height) / 2 - self.mono.descent
         lines = self.tail(view)
-        room = self.lines - self._small_print(painter, x, baseline, view, bool(lines))
+        room = self.lines - self._small_print(painter, x, baseline, view, "" if lines else why or SAYS[view.state])
         shown = lines[-room:] if room > 0 else []
         baseline -= (self.lines - room) * self.line_height
         self._write(painter, self.mono, t.text, x, baseline - (len(shown) - 1) * self.line_height, shown)
@@ -127,12 +128,11 @@ class CardPainter:
             asked = self._asked(view, 2 if len(shown) <= room - 3 else 1)
             self._write(painter, self.small, t.faint, x, baseline - (room - 1) * self.line_height, asked)
 
-    def _small_print(self, painter: QPainter, x: float, baseline: float, view: RequestView, has_text: bool) -> int:
-        """Why it ended, or what it waits for while there is no text; returns the lines it took from the foot."""
-        color, lines = self.theme.secondary, [] if has_text else [SAYS[view.state]]
-        if view.error:
-            color = self.theme.bad
-            lines = wrapped(view.error, self.small, self.width - 2 * self.pad, min(2, self.lines))
+    def _small_print(self, painter: QPainter, x: float, baseline: float, view: RequestView, words: str) -> int:
+        """Why it ended, or these words; returns the lines it took from the foot."""
+        color = self.theme.bad if view.error else self.theme.secondary
+        words = view.error or words
+        lines = wrapped(words, self.small, self.width - 2 * self.pad, min(2, self.lines)) if words else []
         self._write(painter, self.small, color, x, baseline - (len(lines) - 1) * self.line_height, lines)
         return len(lines)
 

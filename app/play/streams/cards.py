@@ -18,6 +18,7 @@ from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QScrollBar, QT
 
 from app.play.streams.card_painter import CardPainter
 from app.playback.bridge import Bridge
+from app.refusals import refusals
 from app.ui import theme
 from app.ui.font_face import Face
 from app.ui.painted import write_middle
@@ -256,14 +257,15 @@ class StreamCards(QAbstractScrollArea):
             write_middle(painter, self.viewport().rect(), EMPTY, self.empty, margin=24)
             return
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        requests = self.bridge.shown
+        requests, step = self.bridge.shown, self.bridge.scope.step
+        refused = {each: words.why for each, words in refusals(step, self.bridge.header)} if step is not None else {}
         for place in range(*self._in_sight()):
             rect, request = self._rect(place), self.ids[place]
             view = requests.get(request)
             if view is not None and region.intersects(rect):
                 selected, hovered = request == self.current, request == self._hovered
                 dimmed = self.current is not None and not selected
-                self._painter.paint(painter, rect, view, selected=selected, dimmed=dimmed, hovered=hovered)
+                self._painter.paint(painter, rect, view, refused.get(request, ""), selected, dimmed, hovered)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if event.button() in (Qt.MouseButton.LeftButton, Qt.MouseButton.RightButton):

@@ -97,6 +97,8 @@ def _asked(id: str, arguments: dict[str, Any], report: Report) -> Plan:
 
 def _plan(id: str, revision: str | None, pickles: bool, code: bool) -> Plan:
     info = ask(id, revision)
+    if not COMMIT.fullmatch(str(info.sha)) or ".." in (revision or "").split("/"):  # both become paths
+        raise InvalidInput(f"{id}: the hub calls its commit {info.sha!r} at {revision!r}: check HF_ENDPOINT")
     siblings = {s.rfilename: s for s in info.siblings or []}
     wanted = wanted_of(siblings, pickles=pickles, code=code)
     if not weights_of(wanted) and not (pickles and any(n.endswith(".bin") for n in wanted)):

@@ -7,9 +7,18 @@ from pathlib import Path
 
 import psutil
 import pytest
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QAbstractButton, QComboBox, QLineEdit, QPushButton, QSlider, QSpinBox
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QGuiApplication, QWheelEvent
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QApplication,
+    QComboBox,
+    QLineEdit,
+    QPushButton,
+    QSlider,
+    QSpinBox,
+    QWidget,
+)
 from pytestqt.qtbot import QtBot
 
 from app import storage
@@ -19,6 +28,7 @@ from app.compare.choice import LaneChoice, RaceChoice
 from app.compare.page import ComparePage
 from app.compare.race.agreement_light import AgreementLight, light_words
 from app.compare.race.session import LaneState
+from app.inside.timeline.view import TimelineView
 from app.session.lessee import Phase
 from app.session.session import LEASED_WORDS, SessionState
 from app.ui import theme
@@ -133,6 +143,33 @@ def test_a_replay_plays_all_lanes_from_the_start_and_can_be_scrubbed(qtbot: QtBo
     qtbot.waitUntil(lambda: not race.replaying and race.clock == race.longest, timeout=WAIT)
     qtbot.waitUntil(lambda: all(lane.playback.caught_up for lane in race.lanes), timeout=WAIT)
     assert sum(len(v.tokens) for lane in race.lanes for v in lane.playback.requests.values()) > early
+
+
+def wheel(widget: QWidget, modifiers: Qt.KeyboardModifier = Qt.KeyboardModifier.NoModifier) -> QWheelEvent:
+    middle, turn, none = QPointF(widget.rect().center()), QPoint(0, 120), QPoint()
+    phase, buttons = Qt.ScrollPhase.NoScrollPhase, Qt.MouseButton.NoButton
+    return QWheelEvent(middle, widget.mapToGlobal(middle), none, turn, buttons, modifiers, phase, False)
+
+
+def test_lanes_stand_on_one_clock_whichever_is_zoomed(qtbot: QtBot, ready: MainWindow) -> None:
+    page = compare_page(ready, "continuous:4", "continuous:1")
+    page.start()
+    over(qtbot, page)
+    first, second = (view.timeline for view in page.views)
+    whole = first.range()
+    assert second.range() == whole == (0.0, page.race.span)
+    plain = wheel(second)
+    QApplication.sendEvent(second, plain)
+    assert not plain.isAccepted(), "it scrolls the page"
+    QApplication.sendEvent(second, wheel(second, Qt.KeyboardModifier.ControlModifier))
+    assert first.range() == second.range() != whole
+    page.replay.view.setCurrentIndex(1)
+    qtbot.waitUntil(lambda: len(page.findChildren(TimelineView)) == 2, timeout=WAIT)
+    inside = page.findChildren(TimelineView)
+    inside[0].zoom_by(0.5)
+    assert inside[0].range() == inside[1].range() == first.range() == second.range()
+    first.see_all()
+    assert first.range() == second.range() == inside[1].range() == (0.0, pytest.approx(page.race.span, rel=0.3))
 
 
 def test_a_lane_that_fails_says_so_in_its_place_and_the_other_finishes(

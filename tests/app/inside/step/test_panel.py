@@ -19,11 +19,11 @@ from app.inside.step.block_accounts import Change, account_words, block_words, t
 from app.inside.step.history import StepHistory
 from app.inside.step.marks import mark_of
 from app.inside.step.panel import BEFORE, NOTHING, StepInspector
-from app.inside.step.refusals import refusal_words
 from app.inside.step.story import StepStory, Waste, millis
 from app.inside.step.times import step_times
 from app.playback.scope import Scope
 from app.plot.patterns import Mark
+from app.refusals import refusal_words
 from app.ui import theme
 from engine import Engine, EngineConfig, SamplingParams, Trace, Workload, load_trace, save_trace
 from engine.trace import BlockEvent, Header, Kind, Refusal, Step, Submitted

@@ -20,7 +20,7 @@ from engine.jobs.job import run_job
 from engine.jobs.progress import LoadCancelled, LoadProgress
 from engine.models.loading import load
 from tests.engine.checkpoints.hub.conftest import FIRST, SECOND, demo_files
-from tests.engine.checkpoints.hub.small_hub import TOKEN, SmallHub, etag_of
+from tests.engine.checkpoints.hub.small_hub import TOKEN, Repository, SmallHub, etag_of
 
 WEIGHTS = "model.safetensors"
 
@@ -54,6 +54,15 @@ def half(hub: SmallHub) -> SmallHub:
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_hub_that_names_a_commit_by_a_path_writes_nowhere(hub: SmallHub, tmp_path: Path) -> None:
+    path = "../../../evil"
+    hub.repositories["batch/evil"] = Repository("batch/evil", {path: demo_files()}, {"main": path})
+    with pytest.raises(InvalidInput, match=r"batch/evil: the hub calls its commit '../../../evil'"):
+        impatient("batch/evil")
+    del hub.repositories["batch/evil"]
+    assert not list(tmp_path.rglob("*.json"))
 
 
 def test_a_download_lands_in_the_cache_as_other_programs_keep_it(hub: SmallHub, tmp_path: Path) -> None:
