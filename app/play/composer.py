@@ -16,6 +16,7 @@ from app.ui.ask_path import ask_path
 from app.ui.controls import Number, button
 from app.ui.labels import Hairline, Note, label, set_role
 from app.ui.layouts import column, held, panel, row
+from app.ui.line import Line
 from app.ui.prompt_edit import PromptEdit
 from app.words import sentence
 from engine import InvalidInput, SamplingParams
@@ -55,7 +56,7 @@ class Composer(QFrame):
         self.system = PromptEdit("composer_system", 1, 4)
         self.system.setAccessibleName("System prompt")
         self.system.setPlaceholderText("How the model should behave")
-        self.summary = label("", "note", "composer_summary")
+        self.summary = Line("composer_summary", size=12)
         self.message = Note("composer_message", "error")
         self.use_system = toggle("composer_use_system", "System prompt", "Begin every chat with these instructions")
         self.chat = toggle("composer_chat", "Chat", "Put the prompt into the model's chat template; off: as it stands")
@@ -85,7 +86,7 @@ class Composer(QFrame):
         system = row((name, 0, Qt.AlignmentFlag.AlignTop), (self.system, 1), spacing=8)
         self.system_row = held(column(system, Hairline(), margins=(0, 0, 0, 4), spacing=4))
         quiet = self.use_system, self.chat, self.each_line, self.file
-        foot = row(self.drop_file, self.summary, None, *quiet, spacing=2)
+        foot = row(self.drop_file, (self.summary, 1), *quiet, spacing=2)
         self.field = panel(column(self.system_row, self.prompt, foot, margins=(12, 8, 8, 6), spacing=4), "field")
         self.field.setFocusPolicy(Qt.FocusPolicy.ClickFocus)  # wherever it is clicked
         self.field.setFocusProxy(self.prompt)
@@ -184,7 +185,7 @@ class Composer(QFrame):
         self._telling.start()
 
     def _tell(self) -> None:
-        self.summary.setText(self.draft().summary(self._ratio))
+        self.summary.say(self.draft().summary(self._ratio))
 
     def _on_use_system(self, on: bool) -> None:
         self.system_row.setVisible(on)

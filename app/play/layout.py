@@ -1,6 +1,6 @@
 """Where the docks of the Play page stand: first of all, and to see inside."""
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QMainWindow, QTabWidget
 
 from app.ui import theme
@@ -40,8 +40,8 @@ class PlayLayout:
         self._beside("live", "kv_map", DOWN)
         self._behind("kv_map", "memory", "roofline", "machine")
         self._behind("timeline", "step", "requests", "transcript")
-        self._size([("setup", 264), ("live", 300)], ACROSS)
-        self._size([("timeline", 264)], DOWN)
+        self._size([("setup", 264), ("live", 316)], ACROSS, 0.5)
+        self._size([("timeline", 264)], DOWN, 0.5)
         self._size([("live", 440), ("kv_map", 360)], DOWN)
 
     def inside(self) -> None:
@@ -52,9 +52,9 @@ class PlayLayout:
         self._behind("kv_map", "live")
         self._behind("memory", "roofline", "machine")
         self._behind("timeline", "requests", "transcript")
-        self._size([("setup", 264), ("kv_map", 480)], ACROSS)
-        self._size([("timeline", 560), ("step", 420)], ACROSS)
-        self._size([("timeline", 380)], DOWN)
+        self._size([("setup", 264), ("kv_map", 480)], ACROSS, 0.55)
+        self._size([("timeline", 560), ("step", 420)], ACROSS, 0.45)
+        self._size([("timeline", 380)], DOWN, 0.6)
         self._size([("kv_map", 460), ("memory", 360)], DOWN)
 
     def everything(self) -> None:
@@ -68,7 +68,9 @@ class PlayLayout:
         self._size([("memory", 290), ("roofline", 290)], ACROSS)
 
     def _gather(self) -> None:
-        """Every dock in its area, in sight."""
+        """Every dock in its area, in sight. The window keeps its size while they stand where they will not stay."""
+        self._area.setMinimumSize(1, 1)
+        QTimer.singleShot(0, self._area, lambda: self._area.setMinimumSize(0, 0))
         for name, dock in self._docks.items():
             dock.setFloating(False)
             self._area.addDockWidget(AREAS.get(name, RIGHT), dock)
@@ -83,6 +85,9 @@ class PlayLayout:
             self._area.tabifyDockWidget(self._docks[name], self._docks[other])
         self._docks[name].raise_()
 
-    def _size(self, sizes: list[tuple[str, int]], orientation: Qt.Orientation) -> None:
-        docks = [self._docks[name] for name, _ in sizes]
-        self._area.resizeDocks(docks, [theme.px(size) for _, size in sizes], orientation)
+    def _size(self, sizes: list[tuple[str, int]], orientation: Qt.Orientation, most: float = 1.0) -> None:
+        """In pixels of the design; all less where they would be more than `most` of the area, which would grow."""
+        docks, wanted = [self._docks[name] for name, _ in sizes], sum(theme.px(size) for _, size in sizes)
+        room = most * (self._area.width() if orientation is ACROSS else self._area.height())
+        share = min(1.0, room / wanted)
+        self._area.resizeDocks(docks, [round(share * theme.px(size)) for _, size in sizes], orientation)

@@ -83,7 +83,7 @@ class PlayPage(QWidget):
         self.wall.cards.follow_up_requested.connect(self._on_follow_up)
         self.transcript.request_created.connect(self._on_created)
         self._bridge.records_arrived.connect(self._on_records)
-        self._add_dock("live", "Live figures", self.charts, 12)
+        self._add_dock("live", "Live figures", Scrolled(column(self.charts), "live_scroll"), 12)
         self._add_dock("requests", "Requests", self.table, 8)
         self._add_dock("transcript", "Transcript", self.transcript, 8)
         for insight in INSIGHTS:

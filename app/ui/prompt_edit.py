@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from PySide6.QtCore import QMimeData, Qt, Signal
-from PySide6.QtGui import QFocusEvent, QKeyEvent, QTextCursor
+from PySide6.QtGui import QFocusEvent, QKeyEvent, QResizeEvent, QTextCursor
 from PySide6.QtWidgets import QPlainTextEdit, QSizePolicy
 
 from app.ui import theme
@@ -84,6 +84,10 @@ class PromptEdit(QPlainTextEdit):
             self.file_dropped.emit(files[0])
         else:
             super().insertFromMimeData(source)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()  # its lines are others
 
     def focusInEvent(self, event: QFocusEvent) -> None:
         super().focusInEvent(event)

@@ -33,7 +33,7 @@ class RecordCheck:
 
     def __init__(self) -> None:
         self._header: Header | None = None
-        self._samples: list[int] = []  # of each request
+        self._samples: dict[int, int] = {-1: 0}  # how many each request has; -1 stands for none
         self._over: set[tuple[int, int]] = set()
 
     def __call__(self, record: Record) -> None:
@@ -54,8 +54,9 @@ class RecordCheck:
                     _expect(0 < len(sizes) == len(roof.bandwidths) and min(sizes) > 0, "the roof's working sets")
                 self._header = record
             case Submitted():
-                _expect(record.request == len(self._samples), f"request {record.request} after {len(self._samples)}")
-                self._samples.append(record.params.n)
+                fresh = record.request not in self._samples and record.request < MOST
+                _expect(fresh, f"another request {record.request}")
+                self._samples[record.request] = record.params.n
             case Step():
                 self._step(record)
             case Ended():
@@ -91,13 +92,14 @@ class RecordCheck:
         self._owners("row", step.request, step.branch, 0)
         self._owners("block's owner", step.block_request, step.block_branch, -1)
         self._owners("preempted", step.preempted, step.preempted_branch, 0)
-        _within("refused", step.refused, 0, len(self._samples))
+        self._owners("refused", step.refused, step.refused[:0], 0)
         _expect(set(step.refused_reason) <= set(Refusal), "a reason of a refusal")
 
     def _owners(self, what: str, requests: Array, samples: Array, least: int) -> None:
-        _within(what, requests, least, len(self._samples))
+        ids = requests.tolist()
+        _expect(all(i in self._samples and i >= least for i in ids), f"{what} of a request that was not submitted")
         if len(samples):
-            _within(what, samples, -1 if least else 0, max((self._samples[i] for i in requests.tolist()), default=0))
+            _within(what, samples, least, max((self._samples[i] for i in ids), default=0))
 
 
 def _expect(holds: bool, what: str) -> None:

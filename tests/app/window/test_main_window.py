@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
+from PySide6.QtCore import QMimeData, QPoint, QPointF, QRect, Qt, QUrl
 from PySide6.QtGui import QAction, QDropEvent
 from PySide6.QtWidgets import QAbstractButton, QComboBox, QDialog, QLabel, QLineEdit, QPushButton, QSlider, QSpinBox
 from pytestqt.qtbot import QtBot
@@ -15,7 +15,7 @@ from app import storage
 from app.playback.bridge import Bridge
 from app.session.session import Session, SessionState
 from app.ui import theme
-from app.window.main_window import COMPARE, MainWindow
+from app.window.main_window import COMPARE, PLAY, MainWindow
 from engine import EngineConfig, ModelSpec, load_trace
 from engine.trace import FinishReason
 
@@ -225,6 +225,21 @@ def test_the_window_can_be_drawn_at_every_size_and_in_both_themes(
     window.resize(1000, 700)
     picture = window.grab().toImage()
     assert picture.pixelColor(2, picture.height() // 2).name() == theme.current().window.name()
+
+
+@pytest.mark.parametrize("zoom", [1.0, 1.25, 1.5])
+def test_a_small_screen_is_enough(qtbot: QtBot, window: MainWindow, zoom: float) -> None:
+    theme.set_zoom(zoom)
+    window.resize(1280, 720)
+    for inside in (False, True, False):
+        window.page.see_inside(inside)
+        for page in (COMPARE, PLAY):
+            window.show_page(page)
+            qtbot.wait(100)
+            assert (window.width(), window.height()) == (1280, 720)
+        send = window.page.composer.send_button
+        assert window.rect().contains(QRect(send.mapTo(window, QPoint(0, 0)), send.size()))
+        assert window.page.wall.height() > theme.px(60)
 
 
 def test_no_model_is_loaded_before_the_window_is_complete(qtbot: QtBot, window: MainWindow) -> None:
