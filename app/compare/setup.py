@@ -47,7 +47,7 @@ class RaceSetup(QFrame):
             self.kinds.addButton(button(f"kind_{name.lower()}", name, role="page", tip=tip, checkable=True), i)
         self.kinds.button(0).setChecked(True)
         self.kinds.idToggled.connect(self._on_kind)
-        self.workload = sized(DropDown("race_workload", said="Workload"), least_width=264)
+        self.workload = sized(DropDown("race_workload", said="Workload"), least_width=220)
         self.picker = LanePicker()
         self.rules_button = button("race_rules_button", role="quiet", tip=RULES)
         self.rules = RaceRules(self)

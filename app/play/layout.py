@@ -1,10 +1,11 @@
 """Where the docks of the Play page stand: first of all, and to see inside."""
 
-from PySide6.QtCore import Qt, QTimer
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QMainWindow, QTabWidget
 
 from app.ui import theme
 from app.ui.dock import Dock
+from app.ui.layouts import steady
 
 LEFT, RIGHT = Qt.DockWidgetArea.LeftDockWidgetArea, Qt.DockWidgetArea.RightDockWidgetArea
 FOOT = Qt.DockWidgetArea.BottomDockWidgetArea
@@ -68,9 +69,8 @@ class PlayLayout:
         self._size([("memory", 290), ("roofline", 290)], ACROSS)
 
     def _gather(self) -> None:
-        """Every dock in its area, in sight. The window keeps its size while they stand where they will not stay."""
-        self._area.setMinimumSize(1, 1)
-        QTimer.singleShot(0, self._area, lambda: self._area.setMinimumSize(0, 0))
+        """Every dock in its area, in sight."""
+        steady(self._area)  # they stand where they will not stay
         for name, dock in self._docks.items():
             dock.setFloating(False)
             self._area.addDockWidget(AREAS.get(name, RIGHT), dock)

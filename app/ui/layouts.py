@@ -2,7 +2,7 @@
 
 from typing import TypeVar
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QBoxLayout, QFrame, QHBoxLayout, QLayout, QScrollArea, QVBoxLayout, QWidget
 
 Placed = QWidget | QLayout | int | None
@@ -61,6 +61,12 @@ class Scrolled(QScrollArea):
         self.setWidgetResizable(True)
         self.sheet = held(layout, "sheet")
         self.setWidget(self.sheet)
+
+
+def steady(host: QWidget) -> None:
+    """The window around keeps its size while what is inside moves and asks for more than it needs in the end."""
+    host.setMinimumSize(1, 1)
+    QTimer.singleShot(0, host, lambda: host.setMinimumSize(0, 0))
 
 
 W = TypeVar("W", bound=QWidget)

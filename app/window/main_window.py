@@ -17,7 +17,7 @@ from app.session.recent_models import RecentModels
 from app.session.session import LEASED_WORDS, Session, SessionState
 from app.ui.ask_path import ask_path
 from app.ui.banner import Banner
-from app.ui.layouts import column, held
+from app.ui.layouts import column, held, steady
 from app.window.actions import WindowActions
 from app.window.notices import Notices
 from app.window.saved_runs import SavedRuns
@@ -165,6 +165,7 @@ class MainWindow(QMainWindow):
 
     def show_page(self, index: int) -> None:
         """Shows a page, and builds it where it is not there yet."""
+        steady(self.pages)
         if index == COMPARE:
             self._build_compare()
         elif index == MODELS:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.models.items import download_item, left_words, rate_words
+from app.models.items import download_item, rate_words, rest_words
 from app.session.downloads import Download, Downloads, DownloadState
 from app.session.session import Session
 from engine.checkpoints import folder_model
@@ -43,7 +43,7 @@ def test_a_download_tells_its_bytes_is_stopped_and_goes_on_where_it_was(
     assert "B of 10.7 MB" in download_item(entry).detail
     qtbot.waitUntil(lambda: entry.rate > 0, timeout=WAIT)
     assert rate_words(entry).endswith("B/s")
-    assert left_words(entry).startswith("about ")
+    assert rest_words(entry).startswith("about ")
     downloads.cancel(entry)
     until(qtbot, entry, DownloadState.STOPPED)
     assert entry.done < total

@@ -101,6 +101,7 @@ def test_the_words_of_a_saved_run_stand_beside_the_way_back(qtbot: QtBot, window
 
 
 def test_long_words_do_not_widen_the_window(qtbot: QtBot, window: MainWindow) -> None:
+    window.banner.tell("warning", "word", "")
     before = window.minimumSizeHint().width()
     window.banner.tell("warning", "word " * 200, "")
     assert window.minimumSizeHint().width() == before
