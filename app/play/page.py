@@ -63,6 +63,7 @@ class PlayPage(QWidget):
         theme.changes.theme_changed.connect(self._on_theme)
         self._on_theme()
         self.model.load_asked.connect(lambda spec: session.start(session.load(spec, session.config)))
+        bridge.scope.panel_broke.connect(self.failed)
         session.submitted.connect(lambda requests: bridge.scope.follow())  # what is sent is to be seen
         self.wall.cards.stop_requested.connect(lambda request: session.stop([request]))
         self.wall.cards.regenerate_requested.connect(lambda request: session.regenerate(bridge.requests[request]))

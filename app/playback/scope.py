@@ -1,5 +1,6 @@
 """One trace and one moment of it: what all panels of a view show."""
 
+import sys
 from math import inf
 from time import perf_counter
 from typing import Protocol
@@ -19,6 +20,8 @@ class Attached(Protocol):
     """What a scope brings up to date, frame by frame."""
 
     def isVisible(self) -> bool: ...
+
+    def accessibleName(self) -> str: ...
 
     def advance(self, deadline: float) -> None:
         """Takes records that are new until the clock (`perf_counter`) passes the deadline, but a few in any case."""
@@ -51,6 +54,7 @@ class Scope(QObject):
     moved = Signal()  # the moment is another one
     selected = Signal(int)  # request; -1 for none
     playing_changed = Signal(bool)
+    panel_broke = Signal(str)  # why a panel is brought up to date no more, in words
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -62,6 +66,7 @@ class Scope(QObject):
         self.driver: Driver | None = None
         self._places, self._begins, self._ends = Column(np.int64), Column(np.float64), Column(np.float64)
         self._panels: list[Attached] = []
+        self._broken: list[Attached] = []  # until there is another trace
         self._turn = 0
         self._playing = False
         self._played = 0.0
@@ -76,6 +81,8 @@ class Scope(QObject):
         self.trace, self.moment, self.origin = trace, inf, 0.0
         self._places, self._begins, self._ends = Column(np.int64), Column(np.float64), Column(np.float64)
         self._set_playing(False)
+        self._panels += self._broken
+        self._broken.clear()
         self.trace_changed.emit()
         self.select(-1)
         self.moved.emit()
@@ -206,7 +213,7 @@ class Scope(QObject):
             self._timer.start()
 
     def detach(self, panel: Attached) -> None:
-        self._panels.remove(panel)
+        (self._broken if panel in self._broken else self._panels).remove(panel)
         if not self._panels:
             self._timer.stop()
 
@@ -230,9 +237,17 @@ class Scope(QObject):
         panels = [panel for panel in self._panels if panel.isVisible()]
         for i in range(len(panels)):
             panel = panels[(self._turn + i) % len(panels)]
-            panel.advance(deadline)
+            try:
+                panel.advance(deadline)
+                drawn = panel.refresh()
+            except Exception as error:  # else it would raise in every frame to come
+                self._broken.append(panel)
+                self._panels.remove(panel)
+                self.panel_broke.emit(f"{panel.accessibleName()} stands still: {type(error).__name__}: {error}")
+                sys.excepthook(type(error), error, error.__traceback__)
+                break
             # of those that show what is new, one a frame: its painting follows later and is not in the budget
-            if panel.refresh() or perf_counter() > deadline:
+            if drawn or perf_counter() > deadline:
                 self._turn = (self._turn + i + 1) % len(panels)
                 break
 

@@ -9,6 +9,8 @@ inputs are split too, and a second kernel adds the sums up in a fixed order. Man
 a kernel unpacks the weights and cuBLAS multiplies.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 
 import torch

@@ -4,6 +4,8 @@
 architecture, and fails where something does not compile, spills or does not fit.
 """
 
+from __future__ import annotations
+
 import argparse
 import os
 import re

@@ -6,6 +6,8 @@ partial softmaxes are joined per row, as in flash-decoding. K and V are read onc
 rows share are copied together after all, once for all these rows, and one product attends to them with every query.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 
 import torch

@@ -1,5 +1,7 @@
 """Triton where it is installed; where it is not, kernel modules still import, and a launch says what is missing."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple, NoReturn

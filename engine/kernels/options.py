@@ -1,5 +1,7 @@
 """What a layer asks of attention."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from torch import Tensor

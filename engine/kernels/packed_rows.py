@@ -1,5 +1,7 @@
 """A step's rows on the device, packed, and how the work on them is cut; the host reads none of it back."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Attention of rows padded to one width, K and V of each contiguous: plain torch, on any device."""
 
+from __future__ import annotations
+
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention

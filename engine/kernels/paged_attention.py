@@ -6,6 +6,8 @@ each key is read once a group. The softmax is computed online (Milakov and Gimel
 FlashAttention-2, section 3.1). How long contexts are split is told in `engine.kernels.splits`.
 """
 
+from __future__ import annotations
+
 import torch
 from torch import Tensor
 

@@ -1,6 +1,8 @@
 """Triton kernel of RMSNorm (https://arxiv.org/abs/1910.07467): y = x / sqrt(mean(x²) + eps), times a weight, in one
 launch. Sums and quotients are float32; where a result is rounded to the dtype is told by `Rounding`."""
 
+from __future__ import annotations
+
 from enum import Enum
 from math import prod
 

@@ -1,6 +1,8 @@
 """Triton kernel of rotary position embedding (https://arxiv.org/abs/2104.09864): queries and keys in one launch, each
 head's dimension i turned with dimension i + head_dim / 2, as transformers' models of the Llama kind do."""
 
+from __future__ import annotations
+
 import torch
 from torch import Tensor
 

@@ -8,6 +8,8 @@ that can hold a kept one (`engine.kernels.sampling_limits`). `pick`, a program a
 find the lowest value that is kept and the token, or, without limits, the one chunk that holds the token.
 """
 
+from __future__ import annotations
+
 import torch
 from torch import Tensor
 

@@ -4,6 +4,8 @@
 as many as top-k, and few for a top-p over a peaked distribution. The lowest value that is kept is searched among them.
 """
 
+from __future__ import annotations
+
 from engine.kernels.jit import jit, tl
 
 

@@ -4,6 +4,8 @@ The activation is computed in float32 and rounded to the dtype, then multiplied 
 operations of torch do.
 """
 
+from __future__ import annotations
+
 from enum import Enum
 
 import torch

@@ -5,6 +5,8 @@ Haziza, Massa and Sizov 2023). `plan_splits_kernel` numbers the items once a ste
 of a tile up in a fixed order, so the same step gives the same bits.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 from torch import Tensor

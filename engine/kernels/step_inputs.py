@@ -4,6 +4,8 @@ The state is kept by slot: each branch's last token, how many tokens of it the c
 step needs nothing from the host but which slots take part.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 from torch import Tensor

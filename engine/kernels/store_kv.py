@@ -1,5 +1,7 @@
 """Triton kernel that writes a step's keys and values into the paged KV cache."""
 
+from __future__ import annotations
+
 from torch import Tensor
 
 from engine.kernels.jit import jit, launch, next_power_of_two, tl

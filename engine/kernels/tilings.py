@@ -4,6 +4,8 @@
 `python -m engine.bench.gpu` times `candidates` by `paged_attention(..., tiling=...)`; the fastest belongs in `TABLES`.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache

@@ -73,6 +73,7 @@ def read_weights(
             if not placed and device.type != "cpu":
                 module.to(device)
             refuse_strays(folder, config, module, loading)
+            _refuse_no_numbers(folder, module)
             _settle(module, quantization, dtype, lambda: say("preparing weights", total, total))
     except (LoadCancelled, InvalidInput):
         raise
@@ -132,6 +133,14 @@ def refuse_strays(folder: Path, config: Any, module: PreTrainedModel, loading: d
             f"{folder}: its weights are not those of the model that config.json describes ({config.model_type}): "
             f"{', '.join(said)}; fetch the model again, all its files from one place"
         )
+
+
+def _refuse_no_numbers(folder: Path, module: PreTrainedModel) -> None:
+    """Raises InvalidInput where a weight is NaN or infinite: whatever it says would be noise."""
+    for name, weight in module.named_parameters():
+        plain = type(weight) is torch.nn.Parameter and weight.dtype.is_floating_point and weight.dtype.itemsize > 1
+        if plain and weight.numel() and not all(edge.isfinite() for edge in torch.aminmax(weight.detach())):
+            raise InvalidInput(f"{folder}: the weight {name} holds NaN or infinity; fetch the model again")
 
 
 def _misshapen(module: PreTrainedModel) -> list[str]:

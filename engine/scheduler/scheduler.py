@@ -3,7 +3,7 @@ failed. How branches get memory and become rows is the KV layout's affair (`page
 policy's."""
 
 from collections.abc import Sequence
-from math import inf
+from math import inf, isfinite
 
 from engine.config.specs import EngineConfig
 from engine.scheduler import policies
@@ -12,6 +12,8 @@ from engine.scheduler.ledger import Ledger
 from engine.scheduler.plan import Committed, KvUse, Refused, Row, StepPlan
 from engine.scheduler.request import Branch, Emission, Life, Request
 from engine.trace.records import FinishReason, Kind, Refusal
+
+NO_NUMBER = "the model computed NaN or infinity in place of a probability: load it in another precision"
 
 
 class Scheduler:
@@ -157,6 +159,9 @@ class Scheduler:
             self._leave(branch)
             return Committed((), row.count)
         if emission is None:
+            return Committed((), row.again)
+        if not isfinite(emission.logprob):
+            self._finish(branch, FinishReason.ERROR, NO_NUMBER)
             return Committed((), row.again)
         branch.tokens.append(emission.token)
         text, reason = branch.output.push(emission.token)

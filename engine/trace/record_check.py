@@ -127,12 +127,13 @@ def _fields(cls: Hashable) -> list[tuple[str, Fits]]:
 
 @cache
 def _fits(hint: Any) -> Fits:
-    """Whether a value is of the annotated type, all through; numbers are finite, and whole ones fit in 64 bits."""
+    """Whether a value is of the annotated type, all through; numbers are finite (a logarithm in a column may be that of
+    0), and whole ones fit in 64 bits."""
     origin, inner = get_origin(hint), [_fits(one) for one in get_args(hint) if one is not ...]
     if origin in (Union, types.UnionType):
         return lambda value: any(fits(value) for fits in inner)
     if origin is np.ndarray:
-        return lambda value: value.dtype.kind in "iu" or (value.dtype.kind == "f" and bool(np.isfinite(value).all()))
+        return lambda value: value.dtype.kind in "iu" or (value.dtype.kind == "f" and bool((value < np.inf).all()))
     if origin is tuple:
         return lambda value: isinstance(value, tuple) and all(map(inner[0], value))
     if origin is dict:

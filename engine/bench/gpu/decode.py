@@ -1,5 +1,7 @@
 """Steady decoding through the engine, against the time in which a step's bytes can be read at all."""
 
+from __future__ import annotations
+
 import gc
 import inspect
 from collections.abc import Sequence

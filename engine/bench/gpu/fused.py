@@ -1,5 +1,7 @@
 """Layers of real models' shapes with their small operations fused and not; the fused parts beside torch.compile's."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -3,6 +3,8 @@
 Both get the same requests of the yardstick: as many as the peer answers in the time there is, since it may be slow.
 """
 
+from __future__ import annotations
+
 import time
 import traceback
 import warnings

@@ -1,6 +1,8 @@
 """A large model on a GPU, dense, as AWQ and in nf4, and AWQ's product alone: random weights, as speed does not depend
 on them."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any

@@ -1,5 +1,7 @@
 """What the GPU bench found: tables as they grow, goals met or not, all of it kept in a file after each section."""
 
+from __future__ import annotations
+
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence

@@ -5,6 +5,8 @@ process that is started anew where one is lost; all that was found is in a JSON 
 known. `--rehearsal` walks through the same sections on a CPU, tiny, on Triton's interpreter: its figures mean nothing.
 """
 
+from __future__ import annotations
+
 import argparse
 import importlib
 import json

@@ -1,5 +1,7 @@
 """The small kernels of a step: norms, rotary, activation, storing K and V, and sampling, by the bytes they move."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
 from typing import Any, cast

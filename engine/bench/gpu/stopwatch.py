@@ -1,5 +1,7 @@
 """Times work on a device: a GPU by its own events, a CPU by the clock. What is timed is the same code on both."""
 
+from __future__ import annotations
+
 import json
 import tempfile
 import time

@@ -1,5 +1,7 @@
 """tests/gpu, run by pytest within a limit of time."""
 
+from __future__ import annotations
+
 import importlib.util
 import os
 import subprocess

@@ -4,6 +4,8 @@ The same requests as those of nano-vllm's bench, drawn from the same seed. Besid
 how much of a decode step the GPU is idle.
 """
 
+from __future__ import annotations
+
 import math
 import random
 import time

@@ -4,6 +4,8 @@ It knows no model's name. Every distinct part is proved by itself on random inpu
 prompt; what is not proved stays as transformers computes it.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass, field

@@ -5,6 +5,8 @@ weights are still read where they are when they are used. Whatever a subclass wa
 arguments, gradients) its parent's forward computes.
 """
 
+from __future__ import annotations
+
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass

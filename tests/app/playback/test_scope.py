@@ -43,6 +43,12 @@ class Counter(InsightPanel):
         return Facts(("step", "half"), [(step, step / 2) for step in self.steps])
 
 
+class Fragile(Counter):
+    def draw(self) -> None:
+        super().draw()
+        raise ValueError("no such block")
+
+
 @pytest.fixture
 def scope(qtbot: QtBot) -> Iterator[Scope]:
     scope = Scope()
@@ -69,6 +75,25 @@ def test_the_step_at_a_moment_is_the_last_that_had_ended(scope: Scope) -> None:
     for i, step in enumerate(steps):
         scope.show_at(scope.origin + (step.ended - scope.origin))
         assert scope.place == i, "a moment told relative to the origin is not a step too early"
+
+
+def test_a_panel_that_raises_stands_still_is_told_of_once_and_comes_back_with_another_trace(
+    qtbot: QtBot, scope: Scope
+) -> None:
+    panels = Fragile(scope), Counter(scope)
+    for panel in panels:
+        qtbot.addWidget(panel)
+        panel.show()
+    told: list[str] = []
+    scope.panel_broke.connect(told.append)
+    for times in (1, 2):
+        with qtbot.captureExceptions() as raised:
+            scope.show(a_trace())
+            qtbot.waitUntil(lambda: panels[1].caught_up and panels[1].drawn > 0)
+            qtbot.wait(200)
+        assert (len(raised), len(told), panels[0].drawn) == (1, times, times)
+    assert told[0] == "Counter stands still: ValueError: no such block"
+    panels[0].close_down()
 
 
 def test_stepping_goes_from_step_to_step_and_no_further_than_the_ends(scope: Scope) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 
 import engine.core.engine
 import engine.core.prompts
@@ -74,6 +75,25 @@ def test_a_folder_without_weights_or_tokenizer_is_told_which(file: str, demo_cop
     assert str(demo_copy) in message
     assert ("safetensors" if file.startswith("model") else "tokenizer") in message
     assert "incomplete" in message or "copy the model's tokenizer files" in message
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_weight_that_is_no_number_is_named(value: float, demo_copy: Path) -> None:
+    path = demo_copy / "model.safetensors"
+    weights = load_file(path)
+    name = next(name for name in weights if name.endswith("v_proj.weight"))
+    weights[name][3, 5] = value
+    save_file(weights, path, {"format": "pt"})
+    assert refusal(demo_copy).endswith(f"the weight {name} holds NaN or infinity; fetch the model again")
+
+
+def test_a_row_without_probabilities_ends_with_words_and_the_others_go_on(demo_copy: Path) -> None:
+    with Engine(ModelSpec(str(demo_copy)), SMALL) as model:
+        with torch.no_grad():
+            model.model.module.get_input_embeddings().weight[7] = float("nan")
+        broken, fine = model.submit([5, 7], GREEDY), model.submit([5, 6], GREEDY)
+        assert broken.result(timeout=20).error.startswith("the model computed NaN or infinity")
+        assert fine.result(timeout=20).finish_reason is not FinishReason.ERROR
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"hidden_size": 256}', "\x00\xff"])

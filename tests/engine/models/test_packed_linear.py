@@ -22,13 +22,17 @@ def test_its_weight_can_be_read_back_exactly():
     assert torch.equal(PackedLinear(plain).weight, plain.weight)
 
 
-def test_only_plain_float32_layers_are_packed():
+@pytest.mark.parametrize("halves", [False, True])
+def test_only_plain_layers_of_a_dtype_that_the_processor_multiplies_are_packed(monkeypatch, halves):
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: halves)
+
     class Special(nn.Linear):
         pass
 
     module = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8, dtype=torch.bfloat16), Special(8, 8), nn.LayerNorm(8))
     pack_linears(module)
-    assert [type(layer) for layer in module] == [PackedLinear, nn.Linear, Special, nn.LayerNorm]
+    second = PackedLinear if halves else nn.Linear
+    assert [type(layer) for layer in module] == [PackedLinear, second, Special, nn.LayerNorm]
 
 
 def test_a_tied_embedding_keeps_its_weight():
