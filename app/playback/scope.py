@@ -121,6 +121,7 @@ class Scope(QObject):
     @property
     def step(self) -> Step | None:
         """The step at the cursor."""
+        self._index()
         place = self.place
         return self.step_at(place) if place >= 0 else None
 

@@ -101,6 +101,7 @@ class Story:
         prefill: dict[int, tuple[int, int]] | None = None,
         preempted: Sequence[int] = (),
         waiting: int = 0,
+        refused: Sequence[tuple[int, str]] = (),
     ) -> Step:
         """One token with this text for each request of `said`; `prefill` gives (first, count) of prompt rows."""
         started, self.time, self.number = self.time, self.time + seconds, self.number + 1
@@ -110,6 +111,7 @@ class Story:
         kind = [Kind.PREFILL if r in prefill else Kind.DECODE for r in requests]
         rows = {"first": first, "count": count, "kind": kind, "token": [7] * len(said)}
         left = {"waiting": waiting, "free_blocks": 60, "preempted": preempted}
+        left |= {"refused": [request for request, _ in refused], "refused_reason": tuple(why for _, why in refused)}
         return built_step(self.number, started, self.time, requests, list(said.values()), **rows, **left)
 
     def ended(self, request: int, reason: FinishReason = FinishReason.STOP, error: str = "") -> Record:

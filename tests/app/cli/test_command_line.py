@@ -53,6 +53,25 @@ def test_run_as_json_holds_metrics_and_answers_and_the_file_holds_the_run(
     assert measure(trace).output_tokens == 36
 
 
+def test_a_run_that_is_there_is_neither_written_into_nor_waited_for(
+    prompts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "a.bsrun"
+    out.write_text("mine")
+    assert main(["run", "--prompts", str(prompts), "--out", str(out)]) == 2
+    captured = capsys.readouterr()
+    assert (captured.out, out.read_text()) == ("", "mine")
+    assert f"{out} exists; choose another name" in captured.err
+
+
+def test_lines_of_json_are_read_whatever_the_files_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "prompts.txt"
+    path.write_text('{"prompt": "Tell me of a fox.", "max_tokens": 3}\n{"text": "Once", "max_tokens": 5}\n')
+    assert main(["run", "--prompts", str(path), "--json", "--threads", "1", "--ignore-eos"]) == 0
+    answers = json.loads(capsys.readouterr().out)["answers"]
+    assert [(a["prompt"], len(a["token_ids"])) for a in answers] == [("Tell me of a fox.", 3), ("Once", 5)]
+
+
 def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == "batchscope 0.1.0\n"

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QAction, QGuiApplication
-from PySide6.QtWidgets import QWidget
+from PySide6.QtCore import QPoint, QRect, Qt
+from PySide6.QtGui import QAction, QColor, QGuiApplication, QPainter
+from PySide6.QtWidgets import QLineEdit, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.play.setup.batching import BatchingPanel
@@ -13,8 +13,9 @@ from app.play.setup.sampling import OWN, PRESETS, SamplingPanel, stop_strings, s
 from app.playback.bridge import Bridge
 from app.session.session import Session
 from app.ui.banner import Banner
-from app.ui.controls import PowerOfTwo, SliderValue
+from app.ui.controls import PowerOfTwo, Slider, SliderValue
 from app.ui.labels import Note
+from app.ui.painted import Painted
 from app.window.command_palette import CommandPalette, match_score
 from app.words import bytes_words
 from engine import EngineConfig, InvalidInput
@@ -243,3 +244,38 @@ def test_values_that_do_not_go_together_are_told(qtbot: QtBot, session: Session,
     panel.form["max_running"].set(8)
     qtbot.waitUntil(lambda: session.config.token_budget == 8)
     assert not panel.note.isVisible()
+
+
+class Brushed(Painted):
+    """Leaves its last brush to whoever paints next."""
+
+    focus_ring = 0.0
+
+    def paint(self, painter: QPainter, dirty: QRect) -> None:
+        painter.fillRect(dirty, QColor("#202020"))
+        painter.setBrush(QColor("#ff0000"))
+
+
+def test_the_ring_of_the_focus_is_empty(qtbot: QtBot) -> None:
+    widget, other = Brushed(focus=True), QLineEdit()
+    for each in (other, widget):
+        qtbot.addWidget(each)
+        each.show()
+    widget.resize(60, 40)
+    widget.setFocus()
+    widget.activateWindow()
+    qtbot.waitUntil(widget.hasFocus)
+    drawn = widget.grab().toImage()
+    assert drawn.pixelColor(30, 20) == QColor("#202020")
+    assert drawn.pixelColor(30, 0) != QColor("#202020")
+
+
+def test_a_click_on_a_slider_goes_where_it_points(qtbot: QtBot) -> None:
+    slider = Slider("place", "Place", 1000)
+    qtbot.addWidget(slider)
+    slider.resize(400, 24)
+    slider.show()
+    qtbot.mouseClick(slider, Qt.MouseButton.LeftButton, pos=QPoint(300, 12))
+    assert abs(slider.value() - 750) < 30
+    qtbot.mouseClick(slider, Qt.MouseButton.LeftButton, pos=QPoint(100, 12))
+    assert abs(slider.value() - 250) < 30

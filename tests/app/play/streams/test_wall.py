@@ -4,12 +4,13 @@ from PySide6.QtGui import QColor, QGuiApplication
 from pytestqt.qtbot import QtBot
 
 from app.bench.synthetic import synthetic_trace
+from app.play.streams.card_painter import CardPainter
 from app.play.streams.wall import StreamWall
 from app.playback.bridge import Bridge
 from app.ui import theme
 from app.words import state_words
 from engine import Trace
-from engine.trace import FinishReason
+from engine.trace import FinishReason, Refusal
 
 LEFT = Qt.MouseButton.LeftButton
 
@@ -28,6 +29,26 @@ def wall(qtbot: QtBot, bridge: Bridge) -> StreamWall:
     wall.show()
     qtbot.waitExposed(wall)
     return wall
+
+
+def test_a_card_says_why_the_scheduler_refused_its_request(bridge, tell, story, wall, monkeypatch) -> None:
+    said: dict[int, str] = {}
+    paint = CardPainter._small_print
+    monkeypatch.setattr(
+        CardPainter,
+        "_small_print",
+        lambda self, painter, x, y, view, words: (
+            said.update({view.request: words}) or paint(self, painter, x, y, view, words)
+        ),
+    )
+    full = [(2, Refusal.NO_BLOCKS)]
+    tell([*(story.submitted(r) for r in (1, 2, 3)), story.step({1: "Once"}, refused=full)])
+    wall.grab()
+    assert "60 of 100 blocks are free" in said[2]
+    assert (said[1], said[3]) == ("", "in the queue")
+    tell([story.step({1: " upon", 2: "A"})])
+    wall.grab()
+    assert said[2] == ""
 
 
 def words(bridge: Bridge) -> dict[int, str]:
