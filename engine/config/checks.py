@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from reprlib import Repr
 from typing import Any
 
+LARGEST = 1 << 1023  # of whole numbers that are a float too
 _short = Repr()
 _short.maxstring = _short.maxother = 80
 
@@ -38,7 +39,7 @@ def whole(name: str, value: Any, low: int = 1, high: int | None = None, rule: st
 def number(name: str, value: Any, low: float, high: float, rule: str) -> float:
     """`value` where it is a number in [low, high]: nan is in no such range."""
     ok = isinstance(value, (int, float)) and not isinstance(value, bool) and low <= value <= high
-    check(ok, name, value, rule)
+    check(ok and (isinstance(value, float) or abs(value) < LARGEST), name, value, rule)
     return float(value)
 
 

@@ -2,6 +2,7 @@
 
 import math
 import types
+from collections import Counter
 from collections.abc import Callable, Hashable
 from dataclasses import fields, is_dataclass
 from functools import cache
@@ -25,6 +26,7 @@ TOGETHER = (  # columns of one length
     ("refused", "refused_reason"),
     ("preempted", "preempted_branch"),
 )
+COMES = (BlockEvent.TAKEN, BlockEvent.SHARED)
 PLAIN = {"count", "first", "wasted", "padding", "reused"}  # of `ROWS`, what counts tokens
 
 
@@ -35,6 +37,7 @@ class RecordCheck:
         self._header: Header | None = None
         self._samples: dict[int, int] = {-1: 0}  # how many each request has; -1 stands for none
         self._over: set[tuple[int, int]] = set()
+        self._held: Counter[tuple[int, int]] = Counter()  # blocks of each owner
 
     def __call__(self, record: Record) -> None:
         name = type(record).__name__
@@ -94,6 +97,10 @@ class RecordCheck:
         self._owners("preempted", step.preempted, step.preempted_branch, 0)
         self._owners("refused", step.refused, step.refused[:0], 0)
         _expect(set(step.refused_reason) <= set(Refusal), "a reason of a refusal")
+        owners = zip(step.block_request.tolist(), step.block_branch.tolist())
+        for event, owner in zip(step.block_event.tolist(), owners):
+            self._held[owner] += 1 if event in COMES else -1
+            _expect(self._held[owner] >= 0 or owner[0] < 0, f"block that request {owner[0]} gives back and has not")
 
     def _owners(self, what: str, requests: Array, samples: Array, least: int) -> None:
         ids = requests.tolist()

@@ -368,4 +368,4 @@ def decode(kind: str, data: bytes) -> Record:
                 values[f.name] = tuple(value)
         return cls(**values)
     except Exception as error:  # a damaged line can be anything
-        raise ValueError(f"not a record of version {VERSION}: {kind!r} ({error})") from error
+        raise ValueError(f"not a record of version {VERSION}: {kind!r} ({str(error)[:200]})") from error
