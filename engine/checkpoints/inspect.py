@@ -131,7 +131,7 @@ def tokenizer_of(folder: Path) -> Tokenizer | None:
     try:
         return Tokenizer.from_file(str(path))
     except Exception as error:  # its errors have no type of their own
-        raise InvalidInput(f"{path} cannot be read: {error}; fetch the model again") from error
+        raise InvalidInput(f"{path} cannot be read: {str(error)[:200]}; fetch the model again") from error
 
 
 def shipped_awq(info: ModelInfo) -> ModelInfo | None:
@@ -154,7 +154,7 @@ def inspect_folder(folder: Path, name: str) -> ModelInfo:
         if absent:
             raise InvalidInput(f"{index} promises {absent[0]}, which no file holds: fetch the model again")
     tokenizer, chat = folder / "tokenizer_config.json", (folder / "chat_template.jinja").exists()
-    chat = chat or (tokenizer.exists() and "chat_template" in tokenizer.read_text(encoding="utf-8"))
+    chat = chat or (tokenizer.exists() and "chat_template" in tokenizer.read_text(encoding="utf-8", errors="replace"))
     place, licence = str(folder / "config.json"), _licence(folder)
     return inspect_parts(config, headers, name, folder=folder, chat=chat, licence=licence, place=place)
 

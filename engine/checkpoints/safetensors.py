@@ -14,7 +14,7 @@ def read_json(path: Path) -> Any:
     """A JSON file. Raises InvalidInput for one that cannot be read."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InvalidInput(f"{path} cannot be read: {error}; fetch the model again") from error
 
 

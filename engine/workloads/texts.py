@@ -14,6 +14,7 @@ from engine.workloads.tokens import TokenCounter
 
 SENTENCES_A_CAST = 6
 LAST_SENTENCES = 30  # tokens in which an ending of whole sentences is looked for
+FAR, ALONE = 4 * LAST_SENTENCES, 16
 LAST_WORDS = 8  # tokens for which there are the short sentences
 TRIES = 50
 _CAST = ("creature", "thing", "name")
@@ -65,16 +66,23 @@ def text_of(tokens: int, counter: TokenCounter, rng: Random, opening: str = "") 
     told, text, size = _told(rng), opening, counter.count(opening)
     if size > tokens:
         return _fill("", opening, tokens, counter)
+    since = 0  # sentences that were counted alone: a whole text is counted where that matters, and now and then
     while tokens - size > LAST_SENTENCES:
-        text = f"{text} {next(told)}".lstrip()
-        size = counter.count(text)
+        sentence = f" {next(told)}"
+        text, since = f"{text}{sentence}".lstrip(), since + 1
+        if tokens - size > FAR and since < ALONE:
+            size += counter.count(sentence)
+        else:
+            size, since = counter.count(text), 0
+    base = counter.count(text)
     for _ in range(TRIES):
-        ended, size = text, counter.count(text)
+        ending, size = "", base
         while size < tokens:
             sentence = next(told) if tokens - size > LAST_WORDS else rng.choice(stories().tails)
-            ended = f"{ended} {sentence}".lstrip()
-            size = counter.count(ended)
-        if size == tokens:
+            ending = f"{ending} {sentence}"
+            size = base + counter.count(ending if text else ending.lstrip())
+        ended = f"{text}{ending}".lstrip()
+        if size == tokens and counter.count(ended) == tokens:
             return ended
     return _fill(text, next(told), tokens, counter)
 
