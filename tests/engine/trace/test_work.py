@@ -13,6 +13,7 @@ from transformers import AutoTokenizer
 import resources
 from engine import Engine, EngineConfig, SamplingParams, Submission, Trace, load_workload
 from engine.config import PAGED_MODES
+from engine.models import loading
 from engine.models.loading import wrap
 from engine.trace import BlockEvent, Kind, Step, WorkCounter, count_work
 from tests.engine.tiny_models import TINY_MODELS, make_tiny_model
@@ -25,11 +26,14 @@ LENGTHS = ((5, 9), (23, 3), (2, 14), (11, 1), (40, 6))  # prompt and new tokens
 
 @pytest.fixture(scope="module", params=NAMES)
 def tiny(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    """An engine over a tiny model, in bfloat16: its layers stay plain, so that torch counts them."""
+    """An engine over a tiny model whose layers stay plain, so that torch counts them."""
     module = make_tiny_model(TINY_MODELS[request.param]).to(torch.bfloat16)
     module.config._experts_implementation = "eager"
     tokenizer = AutoTokenizer.from_pretrained(resources.path("models/stories-5m"))
-    with Engine(wrap(module, tokenizer, request.param), EngineConfig(max_running=4), threads=1) as engine:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loading, "pack_linears", lambda module: None)
+        model = wrap(module, tokenizer, request.param)
+    with Engine(model, EngineConfig(max_running=4), threads=1) as engine:
         yield engine
 
 

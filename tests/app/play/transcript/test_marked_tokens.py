@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QColor, QTextCursor
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.play.transcript.panel import Transcript
@@ -24,6 +25,8 @@ ARGB = QColor.NameFormat.HexArgb
 
 @pytest.fixture
 def transcript(qtbot: QtBot, bridge: Bridge) -> Transcript:
+    for window in QApplication.topLevelWidgets():
+        window.hide()  # one that lay over it would have the pointer
     transcript = Transcript(bridge, Listener())  # type: ignore[arg-type]
     qtbot.addWidget(transcript)
     transcript.resize(520, 360)
