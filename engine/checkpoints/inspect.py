@@ -130,7 +130,9 @@ def tokenizer_of(folder: Path) -> Tokenizer | None:
 
     try:
         return Tokenizer.from_file(str(path))
-    except Exception as error:  # its errors have no type of their own
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # its errors have no type of their own, and its panics are no Exception
         raise InvalidInput(f"{path} cannot be read: {str(error)[:200]}; fetch the model again") from error
 
 
