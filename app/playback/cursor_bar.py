@@ -57,7 +57,7 @@ class CursorBar(QFrame):
         self._tell()
 
     def _tool(self, name: str, text: str, tip: str, act: object) -> QToolButton:
-        tool = sized(named(QToolButton(), name, said=tip, tip=tip), width=28)
+        tool = sized(named(QToolButton(), name, said=tip, tip=tip), width=40 if text == "▶" else 28)  # for two bars
         tool.setText(text)
         tool.setAutoRepeat(text != "▶")
         tool.clicked.connect(act)
@@ -75,7 +75,7 @@ class CursorBar(QFrame):
         share = (scope.now - scope.origin) / length if length > 0 else 1.0
         if not self.slider.isSliderDown():
             self.slider.show_place(round(STEPS * min(max(share, 0.0), 1.0)) if some else 0)
-        self.play.setText("‖" if scope.playing else "▶")
+        self.play.setText("❚❚" if scope.playing else "▶")
         self.follow.setText("End" if over else "Live")
         self.follow.setChecked(scope.following)
         step = scope.step
