@@ -48,7 +48,7 @@ class ComparePage(QWidget):
         self.sweep_panel = SweepPanel(self.sweep)
         self.sweep_panel.show_choice(self.setup.choice)
         self.views: list[LaneView] = []
-        self._whole = True  # no person chose a part of the lanes' time
+        self._chosen: tuple[float, float] | None = None  # seconds that a person chose to see of all lanes
         self._slo = self.setup.choice.limits.slo
         self._make_actions()
         self._lay_out()
@@ -165,7 +165,7 @@ class ComparePage(QWidget):
         discard(self._lanes, *self.views)
         self.views = [LaneView(lane, self.race) for lane in self.race.lanes]
         self.charts.clear()
-        self._whole = True
+        self._chosen = None
         for view in self.views:
             self._lanes.addWidget(view, 1)
             view.panel_built.connect(self._tell_of)
@@ -230,14 +230,12 @@ class ComparePage(QWidget):
 
     def _on_span(self, span: float) -> None:
         for view in self.views:
-            view.set_span(span, self._whole)
+            view.show_range(*(self._chosen or (0.0, span)), span)
 
     def _on_range(self, begin: float, end: float) -> None:
         """All lanes stand on one clock."""
-        span = self.race.span
-        self._whole = begin <= 0 and end >= span
-        for view in self.views:
-            view.show_range(*((0.0, span) if self._whole else (begin, end)))
+        self._chosen = None if begin <= 0 and end >= self.race.span else (begin, end)
+        self._on_span(self.race.span)
 
     def _on_over(self, result: RaceResult) -> None:
         if result.cancelled:

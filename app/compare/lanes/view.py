@@ -53,6 +53,7 @@ class LaneView(QFrame):
         self.figures = Figures()
         self._places: dict[str, InsightPlace] = {}
         self._timelines: list[TimelineSpan] = []
+        self._shown = 0.0, 1.0, 0.0  # seconds: from, to, and how many there are
         self._base: Figures | None = None
         self._stale = True
         self.title = label(show.title, "brand")
@@ -122,23 +123,22 @@ class LaneView(QFrame):
             self.status.setText(f"{word} {duration(self.lane.span)}" if ended else f"replay {clock:.1f} s")
         return cursor
 
-    def set_span(self, span: float, whole: bool) -> None:
-        """There are so many seconds; `whole`: all of them are in sight."""
+    def show_range(self, begin: float, end: float, span: float) -> None:
+        """These of so many seconds, in whatever has an axis of time."""
+        self._shown = begin, end, span
         for timeline in self._timelines:
-            timeline.duration = span
-        if whole:
-            self.timeline.set_range(0.0, span)
+            self._show(timeline)
 
-    def show_range(self, begin: float, end: float) -> None:
-        """These seconds, in whatever has an axis of time."""
-        for timeline in self._timelines:
-            if timeline.axis is Axis.TIME:
-                timeline.set_range(begin, end)
+    def _show(self, timeline: TimelineSpan) -> None:
+        begin, end, timeline.duration = self._shown
+        if timeline.axis is Axis.TIME:
+            timeline.set_range(begin, end)
 
     def _share(self, timeline: TimelineSpan) -> None:
         self._timelines.append(timeline)
         timeline.shared = True
         timeline.range_changed.connect(lambda *shown: self._on_range(timeline.axis, *shown))
+        self._show(timeline)
 
     def _on_range(self, axis: Axis, begin: float, end: float) -> None:
         if axis is Axis.TIME:

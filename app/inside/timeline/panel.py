@@ -172,7 +172,7 @@ class TimelinePanel(InsightPanel):
         self._followed = scope.following
         view.set_moment(None if scope.following else scope.moment - self._origin)
         view.set_live(scope.following and not scope.trace.complete)
-        self.live.setVisible(not scope.trace.complete and not view.follows and len(self.steps) > 0)
+        self.live.setVisible(not (scope.trace.complete or view.follows or view.shared) and len(self.steps) > 0)
         place = len(self.steps) - 1 if scope.following else self.step_shown(len(self.steps))
         view.say(step_words(self.steps.row(place)) if 0 <= place < len(self.steps) else "")
         self.summary.say(self._sight_words())

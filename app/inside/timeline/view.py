@@ -87,6 +87,7 @@ class TimelineView(Timeline):
                 if self._range is not None:
                     first = max(0.0, at - (end - begin) / 2)
                     self._range = (first, first + end - begin)
+                    self.range_changed.emit(*self._range)
                 self._stale()
         self.update()
 
@@ -109,6 +110,8 @@ class TimelineView(Timeline):
         if moments is not None:
             begin, end = (self.value_of(moment) for moment in moments)
             self._range = (begin, max(end, begin + axis.shortest))
+        if self.shared:
+            self.range_changed.emit(*self.range())
         self._stale()
         self._describe()
 
@@ -120,7 +123,7 @@ class TimelineView(Timeline):
 
     @property
     def follows(self) -> bool:
-        return self._live and self._following
+        return self._live and self._following and not self.shared
 
     def moments(self) -> tuple[float, float]:
         """The seconds in sight."""

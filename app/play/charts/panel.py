@@ -175,7 +175,7 @@ class LiveCharts(QWidget):
         self._moved = False
         self._timer = QTimer(self, interval=TICK_MS)
         self._timer.timeout.connect(self._on_tick)
-        bridge.records_arrived.connect(self.series.feed)
+        bridge.records_arrived.connect(lambda records: self.series.feed(records, bridge.tally))
         bridge.trace_reset.connect(self._on_reset)
         bridge.scope.moved.connect(self._on_moved)
         self._tell_span()

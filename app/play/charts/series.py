@@ -112,24 +112,23 @@ class ChartSeries:
         self.running, self.waiting, self.used = Extremes(), Extremes(), Extremes()
         self.cpu, self.memory, self.gpu, self.gpu_memory = Extremes(), Extremes(), Extremes(), Extremes()
         self.telemetry: Telemetry | None = None
-        self._tally = TallyIndex()
         self._submitted = np.zeros(256)
         self._emitted = np.full(256, np.nan)  # by request: when it last gave a token
 
-    def feed(self, records: list[Record]) -> None:
+    def feed(self, records: list[Record], tally: TallyIndex) -> None:
+        """The next records, which the tally knows already."""
         for record in records:
-            self._tally.feed([record])
             match record:
                 case Step():
                     self._step(record)
-                    self._count(record.ended)
+                    self._count(record.ended, tally)
                 case Ended():
-                    self._count(record.time)
+                    self._count(record.time, tally)
                 case Submitted():
                     self._grow(record.request)
                     self._submitted[record.request] = record.time
                     self.now = max(self.now, record.time)
-                    self._count(record.time)
+                    self._count(record.time, tally)
                 case Telemetry():
                     self._telemetry(record)
                 case Header():
@@ -150,10 +149,10 @@ class ChartSeries:
             self._submitted = np.concatenate((self._submitted, np.zeros(more)))
             self._emitted = np.concatenate((self._emitted, np.full(more, np.nan)))
 
-    def _count(self, time: float) -> None:
-        tally = self._tally.at()
-        self.running.add(time, tally.running)
-        self.waiting.add(time, tally.waiting)
+    def _count(self, time: float, tally: TallyIndex) -> None:
+        then = tally.at(time)
+        self.running.add(time, then.running)
+        self.waiting.add(time, then.waiting)
 
     def _step(self, step: Step) -> None:
         time = step.ended

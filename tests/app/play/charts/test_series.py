@@ -8,7 +8,7 @@ from app.play.charts.series import BIN, ITL_SPAN, TTFT_SPAN, ChartSeries, Extrem
 from app.plot.decimate import decimate, drawn_order
 from app.plot.scales import nice_top
 from engine import Trace
-from engine.trace import Record, Step, Submitted, Telemetry
+from engine.trace import Record, Step, Submitted, TallyIndex, Telemetry
 
 
 @pytest.fixture(scope="module")
@@ -16,11 +16,18 @@ def records() -> list[Record]:
     return synthetic_trace(streams=12, tokens_per_second=400, seconds=20, seed=5, faults=0.05)
 
 
+def tallied(records: list[Record]) -> TallyIndex:
+    tally = TallyIndex()
+    tally.feed(records)
+    return tally
+
+
 @pytest.fixture(scope="module")
 def series(records: list[Record]) -> ChartSeries:
-    series = ChartSeries()
+    series, tally = ChartSeries(), TallyIndex()
     for begin in range(0, len(records), 7):
-        series.feed(records[begin : begin + 7])
+        tally.feed(records[begin : begin + 7])
+        series.feed(records[begin : begin + 7], tally)
     for latency in (series.ttft, series.itl):
         latency.settle(series.now)
     return series
@@ -121,7 +128,7 @@ def test_queue_blocks_and_machine_are_the_last_of_each_bin(records: list[Record]
 def test_a_silence_of_hours_costs_no_more_than_its_bins() -> None:
     series = ChartSeries()
     records = synthetic_trace(streams=2, tokens_per_second=20, seconds=2, faults=0)
-    series.feed(records)
+    series.feed(records, tallied(records))
     series.now = 3600.0
     for latency in (series.ttft, series.itl):
         latency.settle(series.now)
@@ -130,7 +137,7 @@ def test_a_silence_of_hours_costs_no_more_than_its_bins() -> None:
 
 def test_forgotten_on_reset(records: list[Record]) -> None:
     series = ChartSeries()
-    series.feed(records)
+    series.feed(records, tallied(records))
     series.reset()
     assert series.now == 0.0
     assert len(series.rate()) == 0
