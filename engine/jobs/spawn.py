@@ -30,8 +30,8 @@ from engine.jobs.progress import LoadCancelled
 
 BEGUN = dict(os.environ)  # the environment that the server has
 EARLY = (  # how variables begin that libraries read while they are imported
-    *("ATEN_ BNB_ DNNL_ GOMP_ HF_ HOME HUGGINGFACE_ KMP_ LANG LC_ LD_ MALLOC_ MKL_ OMP_ ONEDNN_ OPENBLAS_".split()),
-    *("PYTHON PYTORCH_ TORCHAO_ TORCH_ TRANSFORMERS_ TRITON_ XDG_".split()),
+    *("ATEN_ BATCHSCOPE_NATIVE BNB_ DNNL_ GOMP_ HF_ HOME HUGGINGFACE_ KMP_ LANG LC_ LD_ MALLOC_ MKL_ OMP_".split()),
+    *("ONEDNN_ OPENBLAS_ PYTHON PYTORCH_ TORCHAO_ TORCH_ TRANSFORMERS_ TRITON_ XDG_".split()),
 )
 GLANCE = 0.05  # seconds between looks at whether a start was cancelled, and at whether the parent is gone
 UNTOLD = 255  # the exit code of a child whose server was gone before it

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from transformers import PreTrainedModel
@@ -18,13 +17,11 @@ from engine.memory.allocator import give_back, release_references
 from engine.memory.fit import load_dtype
 from engine.models.card import describe, end_tokens, serve_with_paged_attention
 from engine.models.config import quantization_of, read_tokenizer, transformers_config
+from engine.models.fusion.fuse import Fusion, fuse
 from engine.models.packed_linear import pack_linears
 from engine.models.weight_count import held_bytes
 from engine.models.weights import Report, Reporter, quiet, read_weights
 from engine.trace.records import ModelCard
-
-if TYPE_CHECKING:
-    from engine.models.fusion.fuse import Fusion
 
 
 @dataclass(slots=True)
@@ -38,7 +35,7 @@ class LoadedModel:
     dtype: torch.dtype
     eos: frozenset[int]
     layer_kv: list[tuple[int, int]]  # (kv_heads, head_dim) of each layer's cache
-    fusion: Fusion | None = None  # None where no kernels of ours run: on a CPU
+    fusion: Fusion | None = None
 
 
 def load(spec: ModelSpec, report: Report | None = None, cancelled: threading.Event | None = None) -> LoadedModel:
@@ -75,7 +72,8 @@ def _load(spec: ModelSpec, say: Reporter) -> LoadedModel:
         loaded = _served(module, tokenizer, spec.source, info.name, quantization)
     if quantization != "none":
         give_back()  # what quantizing took beside the weights
-    loaded.fusion = _fuse(module, say)
+    say("fusing small operations")
+    loaded.fusion = fuse(module)
     loaded.card = replace(loaded.card, load_seconds=time.perf_counter() - begun)
     return loaded
 
@@ -87,7 +85,7 @@ def wrap(
     was quantized; `fused` as `load` does it, else its small operations stay transformers' own."""
     loaded = _served(module, tokenizer, name, name, quantization)
     if fused:
-        loaded.fusion = _fuse(module, Reporter(None, None))
+        loaded.fusion = fuse(module)
     return loaded
 
 
@@ -99,16 +97,6 @@ def _served(module: PreTrainedModel, tokenizer: Any, source: str, name: str, qua
     card = replace(card, weight_bytes=held_bytes(module))
     eos = end_tokens(module, tokenizer)
     return LoadedModel(module, tokenizer, card, module.device, module.dtype, eos, layer_kv)
-
-
-def _fuse(module: PreTrainedModel, say: Reporter) -> Fusion | None:
-    """Fuses where our kernels run: on a GPU, and on CPU tensors in Triton's interpreter."""
-    if module.device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
-        return None
-    from engine.models.fusion.fuse import fuse
-
-    say("fusing small operations")
-    return fuse(module)
 
 
 def _device(spec: ModelSpec) -> torch.device:

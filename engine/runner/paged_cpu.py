@@ -3,16 +3,28 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from engine.config.specs import EngineConfig
-from engine.kernels import cpu
+from engine.kernels.cpu import blocks as by_blocks
+from engine.kernels.cpu import calls as native
 from engine.models.attention import Options
 from engine.models.loading import LoadedModel
 from engine.runner.runner import Inputs, Runner, known_ids
 from engine.scheduler.plan import Row, StepPlan
+
+
+class Decode(Protocol):
+    """A step's decode rows, the first `rows` of it."""
+
+    @property
+    def rows(self) -> int: ...
+
+    def attend(self, q: Tensor, k_cache: Tensor, v_cache: Tensor, options: Options) -> Tensor:
+        """One query a row: q and out `[rows, heads, head_dim]`."""
 
 
 @dataclass(slots=True)
@@ -23,18 +35,22 @@ class CpuBatch:
 
     k_caches: list[Tensor]
     v_caches: list[Tensor]
-    decode: cpu.DecodePlan | None
-    prefill: list[cpu.PrefillRow]
+    decode: Decode | None
+    prefill: list[by_blocks.PrefillRow]
     blocks: Tensor
     offsets: Tensor
+    compiled: bool
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: Options) -> Tensor:
         q, k, v = query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
         caches, decode = (self.k_caches[layer], self.v_caches[layer]), self.decode
-        for cache, new in zip(caches, (k, v), strict=True):
-            cache.index_put_((self.blocks, self.offsets), new)
+        if self.compiled:
+            native.store_kv(k, v, *caches, self.blocks, self.offsets)
+        else:
+            for cache, new in zip(caches, (k, v), strict=True):
+                cache.index_put_((self.blocks, self.offsets), new)
         if decode is not None:
-            decoded = cpu.decode_attention(q[: decode.rows], *caches, decode, options)
+            decoded = decode.attend(q[: decode.rows], *caches, options)
             if not self.prefill:
                 return decoded[None]
         out = torch.empty_like(q, memory_format=torch.contiguous_format)
@@ -42,7 +58,7 @@ class CpuBatch:
             out[: decode.rows] = decoded
         for row in self.prefill:
             at = slice(row.start, row.end)
-            out[at] = cpu.prefill_attention(q[at], k[at], v[at], *caches, row, options)
+            out[at] = by_blocks.prefill_attention(q[at], k[at], v[at], *caches, row, options)
         return out[None]
 
 
@@ -54,8 +70,10 @@ class PagedRunner(Runner):
         super().__init__(model, config)
         self.block_size = config.block_size
         size, dtype = config.block_size, model.dtype
-        self.k_caches = [cpu.allocate_keys(blocks, size, *shape, dtype) for shape in model.layer_kv]
-        self.v_caches = [cpu.allocate_values(blocks, size, *shape, dtype) for shape in model.layer_kv]
+        self.compiled = all(native.serves(dtype, size, head_dim) for _, head_dim in model.layer_kv)
+        caches = native if self.compiled else by_blocks
+        self.k_caches = [caches.allocate_keys(blocks, size, *shape, dtype) for shape in model.layer_kv]
+        self.v_caches = [caches.allocate_values(blocks, size, *shape, dtype) for shape in model.layer_kv]
 
     def _prepare(self, plan: StepPlan) -> Inputs:
         self._copy_blocks(plan.copies, *self.k_caches, *self.v_caches)
@@ -83,14 +101,17 @@ class PagedRunner(Runner):
         for row in rows[len(decode) :]:
             context = row.first + row.count
             table = torch.tensor(row.branch.blocks[: -(-context // self.block_size)]) if row.first else None
-            prefill.append(cpu.PrefillRow(start, start + row.count, context, table))
+            prefill.append(by_blocks.PrefillRow(start, start + row.count, context, table))
             start += row.count
-        plan = None
+        plan: Decode | None = None
         if decode:
-            tables = [row.branch.blocks for row in decode]
-            plan = cpu.plan_decode(tables, [row.first + 1 for row in decode], self.block_size)
+            tables, lengths = [row.branch.blocks for row in decode], [row.first + 1 for row in decode]
+            plan = native.plan_decode(tables, lengths) if self.compiled else None
+            plan = plan or by_blocks.plan_decode(tables, lengths, self.block_size)
         blocks = [
             row.branch.blocks[p // self.block_size] for row in rows for p in range(row.first, row.first + row.count)
         ]
-        offsets = torch.tensor(positions) % self.block_size
-        return CpuBatch(self.k_caches, self.v_caches, plan, prefill, torch.tensor(blocks), offsets)
+        offsets = [position % self.block_size for position in positions]
+        dtype = torch.int32 if self.compiled else torch.long
+        places = torch.tensor(blocks, dtype=dtype), torch.tensor(offsets, dtype=dtype)
+        return CpuBatch(self.k_caches, self.v_caches, plan, prefill, *places, self.compiled)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from engine.models.attention import Options, current_device
+from engine.models.fusion.kernels import kernels_for
 from engine.models.fusion.parts import FusedPart, LeftAlone, Setting, fuse_part
 
 PROMPT = 8  # tokens of the whole model's proof
@@ -74,9 +75,12 @@ class Causal:
 
 def fuse(module: PreTrainedModel) -> Fusion:
     """Fuses what can be proved of a model that our attention serves, in place. Other models of its classes are not
-    touched, nor are gradients: where they are asked for, transformers' own code runs. Raises nothing of a proof."""
+    touched, nor are gradients: where they are asked for, transformers' own code runs. Where no kernels of ours run,
+    nothing is fused. Raises nothing of a proof."""
     setting = Setting(module.dtype, module.device)
     fusion = Fusion()
+    if kernels_for(setting.device.type, setting.dtype) is None:
+        return fusion
     with torch.inference_mode(), current_device(setting.device):
         try:
             before = _logits(module)

@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from engine.kernels.rms_norm import WIDEST, Rounding, rms_norm
-from engine.kernels.rotary import rotate
-from engine.kernels.silu_mul import Activation, act_mul
+from engine.kernels.rms_norm import WIDEST, Rounding
+from engine.kernels.silu_mul import Activation
+from engine.models.fusion.kernels import Kernels, kernels_for
 
 ROTATE = "apply_rotary_pos_emb"  # the global name by which transformers' attention rotates
 EPSILONS = ("variance_epsilon", "eps", "epsilon", "norm_eps")
@@ -50,6 +50,13 @@ class Setting:
 
     dtype: torch.dtype
     device: torch.device
+
+    @property
+    def kernels(self) -> Kernels:
+        """Those that run there, where there are any."""
+        kernels = kernels_for(self.device.type, self.dtype)
+        assert kernels is not None
+        return kernels
 
     def serves(self, x: Tensor) -> bool:
         return x.dtype is self.dtype and x.device.type == self.device.type and not torch.is_grad_enabled()
@@ -127,7 +134,8 @@ def fused_norm(norm: nn.Module, setting: Setting) -> FusedPart:
     expected = own(probe, x)
     eps = getattr(norm, epsilon)
     rounding = _rounding(x, weight, eps, expected)
-    if not _equal(rms_norm(x, weight, eps, rounding), expected):
+    kernels = setting.kernels
+    if not _equal(kernels.rms_norm(x, weight, eps, rounding), expected):
         raise LeftAlone("our norm computes something else")
     use = Use()
 
@@ -135,7 +143,7 @@ def fused_norm(norm: nn.Module, setting: Setting) -> FusedPart:
         if args or kwargs or not setting.serves(x) or x.shape[-1] > WIDEST:
             return own(self, x, *args, **kwargs)
         use.served = True
-        return rms_norm(x, getattr(self, "weight", None), getattr(self, epsilon), rounding)
+        return kernels.rms_norm(x, getattr(self, "weight", None), getattr(self, epsilon), rounding)
 
     return _subclass(norm, forward, "norm", use)
 
@@ -172,14 +180,14 @@ def fused_mlp(mlp: nn.Module, setting: Setting) -> FusedPart:
         raise LeftAlone("its activation is not where we look for it")
     activation = _activation(getattr(mlp, act), setting)
     joined = hasattr(mlp, "gate_up_proj")
-    use = Use()
+    use, kernels = Use(), setting.kernels
 
     def forward(self: Any, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if args or kwargs or not setting.serves(x):
             return own(self, x, *args, **kwargs)
         use.served = True
         gate, up = self.gate_up_proj(x).chunk(2, dim=-1) if joined else (self.gate_proj(x), self.up_proj(x))
-        return self.down_proj(act_mul(gate, up, activation))
+        return self.down_proj(kernels.act_mul(gate, up, activation))
 
     width = getattr(mlp.gate_up_proj if joined else mlp.gate_proj, "in_features", None)
     if not isinstance(width, int):
@@ -217,7 +225,7 @@ def _activation(act: Callable[[Tensor], Tensor], setting: Setting) -> Activation
     if not near:
         raise LeftAlone("its activation is none that we have a kernel for")
     activation = min(near, key=lambda one: float((near[one].float() - acted.float()).abs().sum()))
-    made, expected = act_mul(gate, up, activation).float(), (acted * up).float()
+    made, expected = setting.kernels.act_mul(gate, up, activation).float(), (acted * up).float()
     if not torch.allclose(made, expected, rtol=TOLERANCE[setting.dtype], atol=1e-5):
         raise LeftAlone("our activation computes something else")
     return activation
@@ -228,6 +236,7 @@ class Rotation:
 
     def __init__(self, own: Callable[..., Any], heads: int, head_dim: int, setting: Setting, use: Use) -> None:
         self._own, self._heads, self._head_dim, self._setting, self._use = own, heads, head_dim, setting, use
+        self._rotate = setting.kernels.rotate
         # Tables may be as wide as a head or half of it, and stay float32 (OLMo 2).
         possible = product((head_dim, head_dim // 2), {setting.dtype, torch.float32})
         self._tables = {table for table in possible if self._proved(*table)}
@@ -238,7 +247,7 @@ class Rotation:
         if kwargs or len(args) != 4 or not self._fits(*args):
             return self._own(*args, **kwargs)
         self._use.served = True
-        return rotate(*args)
+        return self._rotate(*args)
 
     def _fits(self, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> bool:
         return (
@@ -268,7 +277,7 @@ class Rotation:
         tolerance = TOLERANCE[self._setting.dtype]
         return all(
             torch.allclose(out.float(), own.float(), rtol=tolerance, atol=tolerance)
-            for out, own in zip(rotate(q, k, cos, sin), expected)
+            for out, own in zip(self._rotate(q, k, cos, sin), expected)
         )
 
 

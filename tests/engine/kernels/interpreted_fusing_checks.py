@@ -1,6 +1,7 @@
 """Checks of fused models that `test_interpreted.py` runs with TRITON_INTERPRET=1, in a process of their own."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from engine.bench.cpu.quantized import no_bars
 from engine.bench.cpu.rounded_awq import save_rounded_awq
 from engine.models.fusion import parts as fused_parts
 from engine.models.fusion.fuse import Causal, fuse
+from engine.models.fusion.kernels import kernels_for
 from engine.models.fusion.parts import LeftAlone, Setting, fuse_part
 from engine.models.loading import load
 from tests.engine.fusing_case import FUSED, by_kernel, check_fused, classes, difference, logits, served
@@ -56,12 +58,14 @@ def test_where_gradients_are_asked_for_transformers_own_code_runs() -> None:
 def test_what_fails_in_the_whole_model_is_put_back_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     module = served("llama")
     own, before = classes(module), logits(module)
-    right = fused_parts.rms_norm
+    right = kernels_for("cpu", torch.float32)
+    assert right is not None
 
     def wrong_for_sequences(x: torch.Tensor, *rest: object) -> torch.Tensor:  # parts are proved on rows
-        return right(x, *rest) * (1.0 if x.dim() == 2 else torch.linspace(0.5, 2, x.shape[-1]))
+        return right.rms_norm(x, *rest) * (1.0 if x.dim() == 2 else torch.linspace(0.5, 2, x.shape[-1]))
 
-    monkeypatch.setattr(fused_parts, "rms_norm", wrong_for_sequences)
+    wrong = replace(right, rms_norm=wrong_for_sequences)
+    monkeypatch.setattr(fused_parts, "kernels_for", lambda *_: wrong)
     fusion = fuse(module)
     assert "logits differ" in fusion.undone
     assert "put back" in fusion.text
@@ -73,7 +77,8 @@ def test_what_fails_in_the_whole_model_is_put_back_with_a_reason(monkeypatch: py
 @pytest.mark.parametrize("kernel", ["rms_norm", "act_mul", "rotate"])
 def test_a_part_whose_kernel_disagrees_or_fails_stays_as_it_is(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
     noun = {"rms_norm": "norm", "act_mul": "gate", "rotate": "rotation"}[kernel]
-    right = getattr(fused_parts, kernel)
+    kernels = kernels_for("cpu", torch.float32)
+    right = getattr(kernels, kernel)
 
     def off(*arguments: object) -> object:
         out = right(*arguments)
@@ -83,7 +88,8 @@ def test_a_part_whose_kernel_disagrees_or_fails_stays_as_it_is(kernel: str, monk
         raise RuntimeError("no compiler")
 
     for broken in (off, fails):
-        monkeypatch.setattr(fused_parts, kernel, broken)
+        ours = replace(kernels, **{kernel: broken})
+        monkeypatch.setattr(fused_parts, "kernels_for", lambda *_, ours=ours: ours)
         module = served("llama")
         before = logits(module)
         fusion = fuse(module)
@@ -93,8 +99,10 @@ def test_a_part_whose_kernel_disagrees_or_fails_stays_as_it_is(kernel: str, monk
 
 
 def test_a_gate_that_is_wrong_far_out_alone_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = fused_parts.act_mul
-    monkeypatch.setattr(fused_parts, "act_mul", lambda gate, *rest: right(gate.clamp(max=300.0), *rest))
+    right = kernels_for("cpu", torch.float32)
+    assert right is not None
+    wrong = replace(right, act_mul=lambda gate, *rest: right.act_mul(gate.clamp(max=300.0), *rest))
+    monkeypatch.setattr(fused_parts, "kernels_for", lambda *_: wrong)
     fusion = fuse(served("llama"))
     assert fusion.left == {("LlamaMLP", "our activation computes something else"): 2}
 

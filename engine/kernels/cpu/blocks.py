@@ -85,6 +85,10 @@ class DecodePlan:
             self._biases[window] = [part.bias(self.last, window) for part in self.parts]
         return self._biases[window]
 
+    def attend(self, q: Tensor, k_cache: Tensor, v_cache: Tensor, options: Options) -> Tensor:
+        """One query a row: q and out `[rows, heads, head_dim]`."""
+        return decode_attention(q, k_cache, v_cache, self, options)
+
 
 def plan_decode(tables: list[list[int]], lengths: list[int], block_size: int) -> DecodePlan:
     """From each row's block table and its context length, this step's token included. A block has the same place in the

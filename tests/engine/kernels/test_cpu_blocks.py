@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from engine.kernels import cpu
+from engine.kernels.cpu import blocks as cpu
 from engine.kernels.options import Options
 from tests.engine.kernels import oracle
 

@@ -1,0 +1,86 @@
+"""The CPU's kernels (`native.c`), compiled for this processor once and kept in the user's cache folder."""
+
+import ctypes
+import hashlib
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import torch
+
+SOURCE = Path(__file__).with_name("native.c")
+COMPILERS = ("cc", "gcc", "clang")
+FLAGS = "-O3 -march=native -fno-math-errno -fno-trapping-math -fopenmp-simd -shared -fPIC".split()
+SECONDS = 60.0  # that compiling may take: two, where nothing else runs
+SWITCH = "BATCHSCOPE_NATIVE"  # "0" in the environment: as if there were no compiler
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """The library, or why there is none, in words."""
+
+    library: ctypes.CDLL | None
+    why: str
+
+
+@cache
+def native() -> Native:
+    """Compiles at the first call on a machine, which takes some seconds. Raises nothing."""
+    if os.environ.get(SWITCH) == "0":
+        return Native(None, f"{SWITCH} is 0")
+    compiler = find_compiler()
+    if compiler is None:
+        return Native(None, "no C compiler is here; on Debian and Ubuntu: apt install gcc libc6-dev")
+    openmp = next(Path(torch.__file__).parent.glob("lib/libgomp*.so*"), None)
+    if openmp is None:
+        return Native(None, "this build of torch brings no OpenMP library of GNU's")
+    try:
+        kept = _place(compiler, openmp)
+        if not _is_ours(kept):
+            _compile(compiler, openmp, kept)
+        return Native(ctypes.CDLL(str(kept)), f"compiled by {compiler}")
+    except subprocess.CalledProcessError as error:
+        said = error.stderr.decode(errors="replace").strip().splitlines()
+        return Native(None, f"{compiler} failed: {said[-1] if said else error}")
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Native(None, f"{compiler}: {error}")
+
+
+def find_compiler() -> str | None:
+    """As Triton looks for one."""
+    return next(filter(None, map(shutil.which, (os.environ.get("CC", ""), *COMPILERS))), None)
+
+
+def _place(compiler: str, openmp: Path) -> Path:
+    """Where the library of these sources, made by this compiler for this processor, is kept."""
+    made_of = [SOURCE.read_text(), *FLAGS, compiler, str(os.stat(compiler).st_mtime_ns), str(openmp), _processor()]
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "batchscope"
+    return folder / f"native-{hashlib.sha256(chr(0).join(made_of).encode()).hexdigest()[:20]}.so"
+
+
+def _is_ours(kept: Path) -> bool:
+    """A library that somebody else put there would run as this user."""
+    return kept.is_file() and kept.stat().st_uid == os.getuid()
+
+
+def _compile(compiler: str, openmp: Path, kept: Path) -> None:
+    kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    made = kept.with_suffix(f".{os.getpid()}")
+    try:
+        order = [compiler, *FLAGS, "-o", str(made), str(SOURCE), str(openmp), "-lm"]
+        subprocess.run(order, check=True, capture_output=True, timeout=SECONDS, stdin=subprocess.DEVNULL)
+        made.replace(kept)
+    finally:
+        made.unlink(missing_ok=True)
+
+
+def _processor() -> str:
+    """What `-march=native` depends on."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().split("\n\n", 1)[0].splitlines()
+    except OSError:
+        return "unknown"
+    return "\n".join(line for line in lines if line.startswith(("model name", "flags", "Features")))

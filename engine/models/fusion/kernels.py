@@ -1,0 +1,39 @@
+"""The kernels of a model's small operations: Triton's on a GPU and in its interpreter, compiled ones on a CPU."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from engine.kernels.rms_norm import Rounding
+from engine.kernels.silu_mul import Activation
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """Shapes as in `engine.kernels.rms_norm`, `rotary` and `silu_mul`. Each may raise NotImplementedError for what it
+    does not compute."""
+
+    rms_norm: Callable[[Tensor, Tensor | None, float, Rounding], Tensor]
+    rotate: Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+    act_mul: Callable[[Tensor, Tensor, Activation], Tensor]
+
+
+@cache
+def kernels_for(device: str, dtype: torch.dtype) -> Kernels | None:
+    """What runs on devices of this type, or None. With Triton's interpreter on, the GPU's run on CPU tensors."""
+    if device == "cuda" or os.environ.get("TRITON_INTERPRET") == "1":
+        from engine.kernels.rms_norm import rms_norm
+        from engine.kernels.rotary import rotate
+        from engine.kernels.silu_mul import act_mul
+
+        return Kernels(rms_norm, rotate, act_mul)
+    from engine.kernels.cpu import calls
+    from engine.kernels.cpu.library import native
+
+    if device != "cpu" or dtype not in calls.DTYPES or native().library is None:
+        return None
+    return Kernels(calls.rms_norm, calls.rotate, calls.act_mul)

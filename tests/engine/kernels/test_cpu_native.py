@@ -1,0 +1,158 @@
+"""The CPU's compiled kernels equal the oracle and torch; without a compiler there are none, and it is said why."""
+
+import ctypes
+import re
+
+import pytest
+import torch
+from torch.nn.functional import gelu, silu
+from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
+
+from engine.kernels.cpu import calls, library
+from engine.kernels.options import Options
+from engine.kernels.rms_norm import Rounding
+from engine.kernels.silu_mul import Activation
+from tests.engine.kernels import oracle
+
+DTYPES = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
+
+needs_compiler = pytest.mark.skipif(library.find_compiler() is None, reason="no C compiler")
+
+
+def test_this_machine_compiles_them() -> None:
+    assert (library.native().library is None) == (library.find_compiler() is None), library.native().why
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("group", "head_dim", "block", "options"),
+    [
+        (1, 64, 16, Options(0.125)),
+        (2, 64, 16, Options(0.4, softcap=4.0)),
+        (3, 80, 32, Options(0.3, window=1)),
+        (7, 16, 16, Options(0.4, window=21)),
+        (8, 128, 16, Options(0.4, window=100, sinks=torch.linspace(-2, 3, 16))),
+        (16, 48, 48, Options(0.5, window=30, softcap=2.0, sinks=torch.linspace(-2, 3, 32))),
+    ],
+)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_decode_attention_equals_the_oracle(dtype, group, head_dim, block, options, threads) -> None:
+    kv_heads, lengths = 2, [1, block, block + 1, 3 * block - 1, 7 * block + 5, 2]
+    random = torch.Generator().manual_seed(group)
+    free = torch.randperm(40, generator=random).tolist()
+    shared = free.pop()
+    tables = [[shared, *(free.pop() for _ in range(-(-length // block) - 1))] for length in lengths]
+    shape = 40, block, kv_heads, head_dim, dtype
+    k_cache, v_cache = calls.allocate_keys(*shape), calls.allocate_values(*shape)
+    tokens = 40 * block
+    k, v = (torch.randn(tokens, kv_heads, head_dim, generator=random).to(dtype) for _ in range(2))
+    at = torch.randperm(tokens, generator=random).to(torch.int32)
+    calls.store_kv(k, v, k_cache, v_cache, at // block, at % block)
+    assert torch.equal(k_cache[at // block, at % block], k)
+    assert torch.equal(v_cache[at // block, at % block], v)
+    q = torch.randn(len(lengths), kv_heads * group, head_dim, generator=random).to(dtype)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        out = calls.plan_decode(tables, lengths).attend(q, k_cache, v_cache, options)
+    finally:
+        torch.set_num_threads(before)
+    widest = max(map(len, tables))
+    block_tables = torch.tensor([table + [-1] * (widest - len(table)) for table in tables], dtype=torch.int32)
+    metadata = block_tables, torch.arange(len(tables) + 1), torch.tensor(lengths)
+    expected = oracle.paged_attention(q.double(), k_cache.double(), v_cache.double(), *metadata, options)
+    torch.testing.assert_close(out.double(), expected, rtol=DTYPES[dtype], atol=DTYPES[dtype])
+
+
+@needs_compiler
+def test_what_is_not_finite_stays_so() -> None:
+    shape = 2, 16, 1, 16, torch.float32
+    k_cache, v_cache = calls.allocate_keys(*shape), calls.allocate_values(*shape)
+    k_cache[0, 3, 0, 5] = float("nan")
+    out = calls.plan_decode([[0], [1]], [9, 9]).attend(torch.ones(2, 1, 16), k_cache, v_cache, Options(1.0))
+    assert out[0].isnan().all()
+    assert not out[1].isnan().any()
+    assert calls.rms_norm(torch.full((1, 16), float("nan")), None, 1e-6, Rounding.NONE).isnan().all()
+    gate = torch.tensor([[float("nan"), float("inf"), -float("inf"), 200.0]])
+    out = calls.act_mul(gate, torch.ones(1, 4), Activation.SILU)
+    assert out[0, 0].isnan()
+    assert out[0, 1:].tolist()[::2] == [float("inf"), 200.0]
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("rows", [1, 3, 70])
+def test_small_operations_round_as_torch_does(dtype, rows) -> None:
+    def same(out: torch.Tensor, expected: torch.Tensor) -> None:
+        assert out.dtype == expected.dtype
+        torch.testing.assert_close(out, expected, rtol=2e-6 if dtype is torch.float32 else 1e-2, atol=2e-6)
+        if dtype is torch.bfloat16:
+            seen = expected.abs() > 0.05  # torch's gelu cancels digits where it is all but zero
+            assert (out != expected)[seen].float().mean() < 2e-3
+
+    torch.manual_seed(rows)
+    x = torch.randn(2, rows, 520).to(dtype) * 3
+    weight = (1 + torch.randn(520) * 0.3).to(dtype)
+    unit = x.float() * torch.rsqrt(x.float().square().mean(-1, keepdim=True) + 1e-6)
+    same(calls.rms_norm(x, None, 1e-6, Rounding.NONE), unit.to(dtype))
+    same(calls.rms_norm(x, weight, 1e-6, Rounding.TWICE), weight * unit.to(dtype))
+    same(calls.rms_norm(x, weight, 1e-6, Rounding.ONCE), (weight.float() * unit).to(dtype))
+    same(calls.rms_norm(x, weight, 1e-6, Rounding.ONE_PLUS), (unit * (1 + weight.float())).to(dtype))
+    gate, up = (torch.randn(2, rows, 1100) * 4).to(dtype).chunk(2, -1)
+    same(calls.act_mul(gate, up, Activation.SILU), silu(gate) * up)
+    same(calls.act_mul(gate, up, Activation.GELU_TANH), gelu(gate, approximate="tanh") * up)
+    q = torch.randn(2, rows, 7, 40).to(dtype).transpose(1, 2)
+    k = torch.randn(2, rows, 2, 40).to(dtype).transpose(1, 2)
+    angles = torch.rand(2, rows, 40) * 6
+    for tables in (
+        (angles.cos().to(dtype), angles.sin().to(dtype)),
+        (angles[:1].cos().to(dtype), angles[:1].sin().to(dtype)),
+    ):
+        for out, expected in zip(calls.rotate(q, k, *tables), apply_rotary_pos_emb(q, k, *tables), strict=True):
+            same(out, expected)
+
+
+@needs_compiler
+def test_structures_are_those_of_the_source() -> None:
+    source = re.sub(r"/\*.*?\*/", "", library.SOURCE.read_text(), flags=re.DOTALL)
+    ours = {
+        cls.__name__.strip("_").lower(): [name for name, *_ in cls._fields_]
+        for cls in ctypes.Structure.__subclasses__()
+        if cls.__module__ == calls.__name__
+    }
+    theirs = {}
+    for name, body in re.findall(r"^struct (\w+) \{(.*?)^\};", source, re.DOTALL | re.MULTILINE):
+        declared = re.sub(r"\b(const|void|float|int32_t|long|int)\b|[\s*]", "", body)
+        theirs[name] = [field for line in declared.split(";") for field in line.split(",") if field]
+    assert ours == theirs
+
+
+def test_without_a_compiler_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    look = library.native.__wrapped__
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    found = look()
+    assert found.library is None
+    assert "apt install gcc" in found.why
+    broken = tmp_path / "cc"
+    broken.write_text("#!/bin/sh\necho no such flag >&2\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert look().why == f"{broken} failed: no such flag"
+
+
+@needs_compiler
+def test_it_is_compiled_once_and_where_it_cannot_be_kept_it_is_said(monkeypatch, tmp_path) -> None:
+    look = library.native.__wrapped__
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert look().library is not None
+    (kept,) = tmp_path.rglob("*.so")
+    made = kept.stat().st_mtime_ns
+    assert look().library is not None
+    assert kept.stat().st_mtime_ns == made
+    kept.unlink()
+    kept.parent.rmdir()
+    kept.parent.write_text("in the way")
+    assert "batchscope" in look().why
