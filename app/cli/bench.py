@@ -15,6 +15,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     bench.add_argument("--prompts", type=whole, nargs="+", default=[24, 64], metavar="N", help="batch sizes")
     bench.add_argument("--rounds", type=whole, default=3, help="how often each side is measured")
     bench.add_argument("--threads", type=whole, help="torch threads (default: the best for each)")
+    dtypes = ("float32", "bfloat16")
+    bench.add_argument("--dtype", choices=dtypes, default="float32", help="of the model that is measured")
+    what = "an engine of another environment too, by its Python: vllm=/path/to/python"
+    bench.add_argument("--peer", action="append", default=[], metavar="NAME=PYTHON", help=what)
     names = ("all", *QUANTIZATIONS)
     what = f"measure a model of 100 M parameters in these instead: all, or of {', '.join(QUANTIZATIONS)}"
     bench.add_argument("--quantization", nargs="+", choices=names, metavar="NAME", help=what)
@@ -34,8 +38,17 @@ def run(options: argparse.Namespace) -> int:
         found = quantized.run(chosen, rounds=options.rounds, threads=options.threads)
         print(found.json() if options.json else found.text())
         return 0
-    from engine.bench.cpu import run as cpu
+    import torch
 
-    report = cpu.run(prompts=tuple(options.prompts), rounds=options.rounds, threads=options.threads)
+    from engine.bench.cpu import run as cpu
+    from engine.bench.cpu.outside import OutsidePeer
+
+    report = cpu.run(
+        prompts=tuple(options.prompts),
+        rounds=options.rounds,
+        threads=options.threads,
+        dtype=getattr(torch, options.dtype),
+        outside=[OutsidePeer.parse(peer) for peer in options.peer],
+    )
     print(report.json() if options.json else report.text())
     return 0

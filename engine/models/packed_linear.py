@@ -55,14 +55,17 @@ class JoinedProduct:
         """`[..., widths[index]]`, a view with gaps between its rows."""
         out = self._parts[index] if x is self._input else None
         if out is None:
-            product = torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
-            self._input, self._parts = x, list(product.split(self.widths, -1))
+            self._input, self._parts = x, list(self.multiply(x).split(self.widths, -1))
             out = self._parts[index]
             assert out is not None
         self._parts[index] = None
         if not any(part is not None for part in self._parts):
             self._input = None
         return out
+
+    def multiply(self, x: Tensor) -> Tensor:
+        """`[..., sum of widths]`."""
+        return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
 
 
 class JoinedLinear(nn.Module):

@@ -26,8 +26,8 @@ class DenseCache:
     def __init__(self, module: LlamaForCausalLM, batch: int, context: int) -> None:
         config = module.config
         shape = (batch, config.num_key_value_heads, context, config.head_dim)
-        self.k = [torch.randn(shape) for _ in range(config.num_hidden_layers)]
-        self.v = [torch.randn(shape) for _ in range(config.num_hidden_layers)]
+        self.k = [torch.randn(shape, dtype=module.dtype) for _ in range(config.num_hidden_layers)]
+        self.v = [torch.randn(shape, dtype=module.dtype) for _ in range(config.num_hidden_layers)]
 
 
 def attend(

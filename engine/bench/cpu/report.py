@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import median
 
 from engine.bench.cpu.noise import Noise
+from engine.bench.cpu.workload_bound import WorkloadBound
 from engine.trace.records import Machine
 
 
@@ -26,16 +27,23 @@ class Throughput:
 
 @dataclass(frozen=True, slots=True)
 class CaseReport:
-    """A case of `prompts` prompts: this engine first, then itself with static batches, then its peers."""
+    """A case of `prompts` prompts: this engine first, then itself with static batches, then its peers; and the least
+    time that the workload can take here."""
 
     prompts: int
     prompt_tokens: int
     output_tokens: int
     sides: tuple[Throughput, ...]
+    bound: WorkloadBound
 
     @property
     def engine(self) -> Throughput:
         return self.sides[0]
+
+    @property
+    def share_of_bound(self) -> float:
+        """Of the rate that the bound allows, what the median round of this engine reached."""
+        return self.bound.seconds / median(self.engine.seconds)
 
     @property
     def static_is_times(self) -> float:
@@ -88,7 +96,7 @@ class Report:
         """Every number, with the derived ones."""
         values = asdict(self)
         for case, found in zip(values["cases"], self.cases):
-            case["static_is_times"] = found.static_is_times
+            case["static_is_times"], case["share_of_bound"] = found.static_is_times, found.share_of_bound
             for side, measured in zip(case["sides"], found.sides):
                 side["tokens_per_second"] = measured.rate
                 side["engine_is_times"] = found.engine.rate / measured.rate
@@ -123,6 +131,11 @@ class Report:
             few = f"; {side.prompts} of the prompts" if side.prompts != case.prompts else ""
             times = f"× {case.engine.rate / side.rate:.2f}" if side is not case.engine else ""
             lines.append(f"  {side.name:42} {side.rate:12,.0f}   {times:>9}   {side.settings}{few}")
+        bound = case.bound
+        lines.append(f"  {'the bound of the workload':42} {case.output_tokens / bound.seconds:12,.0f}   ")
+        lines[-1] += f"{case.share_of_bound:9.0%}   products {bound.products:.2f} s, "
+        lines[-1] += f"{bound.operations / bound.products / 1e9:,.0f} G operations a second; "
+        lines[-1] += f"reading K and V {bound.attention:.2f} s, {bound.bytes_read / bound.attention / 1e9:.0f} GB/s"
         lines.append(f"    its static batch is × {case.static_is_times:.2f} of transformers' static batch")
         return lines
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Sequence
@@ -17,8 +16,10 @@ from transformers.utils import logging as transformers_logging
 from engine.bench.cpu import bound, peers
 from engine.bench.cpu.alone import alone
 from engine.bench.cpu.noise import NoiseMeter
+from engine.bench.cpu.outside import OutsidePeer
 from engine.bench.cpu.report import CaseReport, Report, StepReport, Throughput
 from engine.bench.cpu.scheduling import scheduler_seconds
+from engine.bench.cpu.workload_bound import Products, bound_of, measured_roof
 from engine.bench.subject import Case, Lengths, Shape, make_case, plain_tokenizer, random_llama, twin
 from engine.config.specs import EngineConfig
 from engine.core import machine
@@ -59,10 +60,17 @@ class Sides:
     """This engine and its peers over the same weights, each at its best settings."""
 
     def __init__(
-        self, shape: Shape, lengths: Lengths, counts: Sequence[int], threads: int | None, say: tqdm[None]
+        self,
+        shape: Shape,
+        lengths: Lengths,
+        counts: Sequence[int],
+        threads: int | None,
+        dtype: torch.dtype,
+        outside: Sequence[OutsidePeer],
+        say: tqdm[None],
     ) -> None:
         self.shape, self.lengths = shape, lengths
-        self.plain = random_llama(shape)
+        self.plain = random_llama(shape).to(dtype)
         self.model: LoadedModel = wrap(twin(self.plain), plain_tokenizer(shape.vocabulary), "random Llama")
         self.config = EngineConfig(max_running=max(counts), prefix_caching=False)
         cores = machine.usable_cores()
@@ -81,6 +89,13 @@ class Sides:
         ):
             self.peers.append(peers.fastest(candidates, case))
             say.update()
+        for peer in outside:
+            say.set_postfix_str(f"starting {peer.name}")
+            peer.start(self.plain, max(counts), shape.context)
+            self.peers.append(peer)
+            say.update()
+        self.products = Products(self.model, self.threads, max(counts))
+        self.roof = measured_roof(self.model, self.threads)
 
     def _trial(self, trial: Case, threads: int) -> float:
         if len(self.choices) == 1:
@@ -105,6 +120,7 @@ def measure_case(sides: Sides, count: int, rounds: int, say: tqdm[None]) -> Case
         say.set_postfix_str(f"{count} prompts, round {turn + 1}: this engine")
         seconds[0].append(sides.play(case).duration)
         say.update()
+        sides.products.measure()
         for peer, work, times in zip(sides.peers, given, seconds[1:]):
             say.set_postfix_str(f"{count} prompts, round {turn + 1}: {peer.name}")
             times.append(alone(partial(peer.seconds, work)))
@@ -115,7 +131,8 @@ def measure_case(sides: Sides, count: int, rounds: int, say: tqdm[None]) -> Case
         Throughput(peer.name, peer.settings, len(work), work.output_tokens, tuple(times))
         for peer, work, times in zip(sides.peers, given, seconds[1:])
     ]
-    return CaseReport(count, sum(map(len, case.prompts)), case.output_tokens, (engine, *others))
+    bound = bound_of(case, sides.model, sides.products, sides.roof)
+    return CaseReport(count, sum(map(len, case.prompts)), case.output_tokens, (engine, *others), bound)
 
 
 def steady_case(sides: Sides, batch: int, new_tokens: int) -> tuple[Case, int]:
@@ -170,6 +187,8 @@ def run(
     step_tokens: int = 24,
     waiting: Sequence[int] = (100, 10_000),
     progress: bool = True,
+    dtype: torch.dtype = torch.float32,
+    outside: Sequence[OutsidePeer] = (),
 ) -> Report:
     """Measures everything and returns the report; says on stderr how far it is. `threads` None: each side's best."""
     begun, meter = time.perf_counter(), NoiseMeter()
@@ -177,14 +196,16 @@ def run(
     transformers_logging.set_verbosity_error()
     before = torch.get_num_threads()
     torch.set_num_threads(1)  # this thread only looks on: see `alone`
-    total = 5 + len(prompts) * rounds * 6 + len(waiting)
+    total = 5 + len(outside) + len(prompts) * rounds * (6 + len(outside)) + len(waiting)
     with tqdm(total=total, file=sys.stderr, disable=not progress, bar_format="{bar:20} {n}/{total} {postfix}") as say:
-        sides = Sides(shape or Shape(), lengths or Lengths(), prompts, threads, say)
         try:
+            sides = Sides(shape or Shape(), lengths or Lengths(), prompts, threads, dtype, outside, say)
             cases = tuple(measure_case(sides, count, rounds, say) for count in prompts)
             steps = tuple(measure_step(sides, count, rounds, step_tokens, say) for count in prompts)
         finally:
             torch.set_num_threads(before)
+            for peer in outside:
+                peer.close()
         scheduler = {}
         for count in waiting:
             say.set_postfix_str(f"scheduling with {count:,} waiting")
@@ -204,19 +225,3 @@ def run(
         noise=meter.read(),
         seconds=time.perf_counter() - begun,
     )
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m engine.bench.cpu.run", description=__doc__)
-    parser.add_argument("--prompts", type=int, nargs="+", default=[24, 64], help="prompts of each case")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, help="torch's threads for every side; by default each side's best")
-    parser.add_argument("--json", action="store_true", help="print every number as JSON")
-    options = parser.parse_args(arguments)
-    report = run(options.prompts, options.rounds, options.threads)
-    print(report.json() if options.json else report.text())
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

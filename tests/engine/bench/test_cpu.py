@@ -1,11 +1,14 @@
 """The bench runs from end to end at a tiny size, and its report has every line. Nothing is said of how fast."""
 
 import json
+import sys
 
 import pytest
 
 from engine.bench.cpu import run as cpu
-from engine.bench.subject import Lengths, Shape, make_case
+from engine.bench.cpu.outside import OutsidePeer
+from engine.bench.subject import Lengths, Shape, make_case, random_llama
+from engine.config.specs import InvalidInput
 
 TINY = Shape(hidden=64, layers=2, heads=4, kv_heads=2, intermediate=128, vocabulary=256, context=256)
 
@@ -44,6 +47,30 @@ def test_static_batches_of_this_engine_stand_beside_those_of_transformers(report
 def test_one_by_one_runs_on_fewer_prompts_and_says_so(report):
     assert report.cases[1].sides[-1].prompts == cpu.ONE_BY_ONE_PROMPTS
     assert f"{cpu.ONE_BY_ONE_PROMPTS} of the prompts" in report.text()
+
+
+def test_the_whole_workload_has_a_bound_of_products_and_of_reading_the_cache(report):
+    for case in report.cases:
+        bound, tokens = case.bound, case.prompt_tokens + case.output_tokens - case.prompts
+        a_layer = 64 * (64 + 2 * 32 + 64 + 3 * 128)
+        assert bound.operations == 2 * (tokens * 2 * a_layer + case.output_tokens * 64 * 256)
+        assert bound.bytes_read > tokens * 2 * 2 * 32 * 4
+        assert 0 < case.share_of_bound < 1.5
+    assert "the bound of the workload" in report.text()
+    assert json.loads(report.json())["cases"][0]["share_of_bound"] == report.cases[0].share_of_bound
+
+
+def test_a_peer_of_another_environment_answers_or_says_why_not(tmp_path):
+    with pytest.raises(InvalidInput, match="the peers are vllm"):
+        OutsidePeer.parse("tgi=/usr/bin/python3")
+    with pytest.raises(InvalidInput, match="no Python is there"):
+        OutsidePeer.parse(f"vllm={tmp_path}/python")
+    peer = OutsidePeer("vllm", sys.executable)
+    try:
+        with pytest.raises(RuntimeError, match="No module named 'vllm'"):
+            peer.start(random_llama(TINY), 4, 256)
+    finally:
+        peer.close()
 
 
 def test_the_step_has_a_bound_at_the_same_batch_and_context(report):
