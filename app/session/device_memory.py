@@ -123,11 +123,14 @@ def lengths(context: int) -> tuple[int, ...]:
 
 
 def captured_words(header: Header) -> str:
-    """ "Decode graphs: 1–256 rows (35)", or why there are none; empty on a CPU, where there cannot be any."""
+    """ "Decode graphs: 1–256 rows (35)", or why there are none; on a CPU "2 threads, compiled kernels"."""
     graphs = header.graphs
     if graphs:
         low, high = min(graphs), max(graphs)
         rows = f"{low:,}–{high:,} rows" if low < high else f"{low:,} row{'s' if low > 1 else ''}"
         return f"Decode graphs: {rows} ({len(graphs):,})"
-    on_gpu = header.model.device.startswith("cuda")
-    return f"Decode graphs: off, {header.graphs_off}" if on_gpu and header.graphs_off else ""
+    if header.model.device.startswith("cuda"):
+        return f"Decode graphs: off, {header.graphs_off}" if header.graphs_off else ""
+    machine = header.machine
+    threads = f"{machine.threads:,} thread{'s' if machine.threads != 1 else ''}"
+    return ", ".join((threads, *(f"{kind} kernels" for kind in machine.kernels.split(":")[:1] if kind)))

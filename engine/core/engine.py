@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from itertools import count
 
 import torch
@@ -19,12 +20,13 @@ from engine.core.inbox import Inbox
 from engine.core.intake import Intake, Prepared
 from engine.core.recovery import Recovery
 from engine.core.setup.memory_breakdown import bill_of
-from engine.core.setup.rehearsal import ROWS, Rehearsal
+from engine.core.setup.rehearsal import ROWS, Rehearsal, ThreadChoice
 from engine.core.setup.roof import roof_of
 from engine.core.setup.runner_factory import PreparedRunner, RunnerFactory
 from engine.core.step_record import ended_record, step_record
 from engine.core.stream import Stream, StreamRouter
 from engine.decoding.detokenizer import DetokenizerFactory
+from engine.kernels.cpu.calls import kernels_in_words
 from engine.memory.allocator import keep_freed_memory, release_references
 from engine.models.loading import LoadedModel, Report, load
 from engine.models.weights import Reporter
@@ -61,6 +63,7 @@ class Engine(EngineFace):
         most_threads: int | None = None,
     ) -> None:
         self._threads, self._most_threads = threads, most_threads
+        self._threads_why = "" if threads is None else "as asked"
         self._inbox = Inbox()
         self._stop_gauge = threading.Event()
         ready: Future[None] = Future()
@@ -202,7 +205,9 @@ class Engine(EngineFace):
         self._piece = self._detokenizers.piece
         self._runtime = max(0, machine.resident() - self.card.weight_bytes)
         if self._threads is None:
-            self._threads = self._fastest_threads() if self.model.device.type == "cpu" else torch.get_num_threads()
+            self._threads = torch.get_num_threads()
+            if self.model.device.type == "cpu":
+                self._threads, self._threads_why = self._fastest_threads()
         self.roof = roof_of(self.model, self._threads)
         self.prepared: PreparedRunner | None = None
         self._prepare_runner = RunnerFactory(self.model, self._detokenizers, self.roof)
@@ -318,7 +323,7 @@ class Engine(EngineFace):
         self.in_flight: deque[LaunchedStep] = deque()
         self.recovery = Recovery(self.scheduler, self.runner, self.in_flight, self._drain, self._notice)
 
-    def _fastest_threads(self) -> int:
+    def _fastest_threads(self) -> ThreadChoice:
         """Measured once, and the same for every mode."""
         config, blocks = EngineConfig(max_running=ROWS, block_size=16), 2 * ROWS
         runner = PagedRunner(self.model, config, blocks)
@@ -332,7 +337,11 @@ class Engine(EngineFace):
         header = Header(
             model=self.card,
             config=self.config,
-            machine=machine.describe(self._threads or 1, gpu.name if gpu else "", gpu.total_memory if gpu else 0),
+            machine=replace(
+                machine.describe(self._threads or 1, gpu.name if gpu else "", gpu.total_memory if gpu else 0),
+                threads_why=self._threads_why,
+                kernels="" if on_gpu else kernels_in_words(self.model.dtype),
+            ),
             versions=machine.versions(),
             created=time.time(),
             blocks=self.scheduler.ledger.pool.total,

@@ -101,7 +101,8 @@ class ModelCard:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where the run was made. `memory` and `gpu_memory` in bytes; `threads` as torch used them."""
+    """Where the run was made. `memory` and `gpu_memory` in bytes; `threads` as torch used them, and why so many;
+    `kernels`: on a CPU, what computes beside the matrix products, in words."""
 
     cpu: str
     cores: int
@@ -109,6 +110,8 @@ class Machine:
     threads: int
     gpu: str = ""
     gpu_memory: int = 0
+    threads_why: str = ""
+    kernels: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -15,10 +15,30 @@ from engine.scheduler.scheduler import Scheduler
 
 PROMPT = 8
 QUICK = 0.1  # seconds; a step that takes longer gains from every core, and is not worth repeating
-ROWS, STEPS, PASSES = 16, 5, 2
-WORTH = 1.2
+ROWS, STEPS = 16, 5
+PASSES, MOST_PASSES = 2, 6
+WORTH, CLOSE = 1.2, 1.1
 GREEDY = SamplingParams(temperature=0, ignore_eos=True)
 LIMITED = SamplingParams(temperature=1.0, top_k=5, top_p=0.9, ignore_eos=True)
+
+
+class ThreadChoice(NamedTuple):
+    """How many threads, and why, in words."""
+
+    threads: int
+    why: str
+
+
+def worthwhile(seconds: dict[int, float]) -> tuple[int, bool]:
+    """From the seconds of a step by number of threads, the fewest first: the number that gains enough by each step up,
+    and whether another measurement could say otherwise."""
+    (chosen, *more), close = seconds, False
+    for n in more:
+        gain = seconds[chosen] / max(seconds[n], 1e-9)
+        close = close or WORTH / CLOSE < gain < WORTH * CLOSE
+        if gain > WORTH:
+            chosen = n
+    return chosen, close
 
 
 class Rehearsal:
@@ -83,30 +103,31 @@ class Rehearsal:
             scheduler.add(request)
         return scheduler
 
-    def fastest_threads(self) -> int:
+    def fastest_threads(self) -> ThreadChoice:
         """The number of torch threads, up to its present one, that a decode step gains by; it is set then.
 
         A small model is fastest on one: its layers take less time than their threads take to meet. More threads must
         gain `WORTH`, since whatever else runs on one of their cores makes all of them wait: on two cores, one busy
-        process beside two threads cost two thirds of the throughput, and nothing beside one.
+        process beside two threads cost two thirds of the throughput, and nothing beside one. All counts are measured
+        in turn, the fastest of their passes counts, and a call within `CLOSE` of the border is measured again.
         """
         most = torch.get_num_threads()
         if most == 1:
-            return 1
+            return ThreadChoice(1, "torch may use no more")
         counts = [n for n in (1 << i for i in range(most.bit_length())) if n < most] + [most]
         best = dict.fromkeys(counts, float("inf"))
         self.play(ROWS, STEPS)
-        for _ in range(PASSES):
+        for turn in range(MOST_PASSES):
             for n in counts:
                 torch.set_num_threads(n)
                 steps = self.play(ROWS, STEPS)
                 best[n] = min(best[n], statistics.median(steps or [0.0]))
                 if not steps or min(steps) > QUICK:
                     torch.set_num_threads(most)
-                    return most
-        chosen = counts[0]
-        for n in counts[1:]:
-            if best[n] * WORTH < best[chosen]:
-                chosen = n
+                    return ThreadChoice(most, "a step of this model is long enough for all")
+            chosen, close = worthwhile(best)
+            if turn + 1 >= PASSES and not close:
+                break
         torch.set_num_threads(chosen)
-        return chosen
+        times = ", ".join(f"{1e3 * best[n]:.1f} ms on {n}" for n in counts)
+        return ThreadChoice(chosen, f"a decode step of {ROWS} rows took {times}; more must gain {WORTH - 1:.0%}")

@@ -72,6 +72,14 @@ def serves(dtype: torch.dtype, block_size: int, head_dim: int) -> bool:
     return native().library is not None and dtype in DTYPES and not (block_size % LANES or head_dim % LANES)
 
 
+def kernels_in_words(dtype: torch.dtype) -> str:
+    """ "compiled: by /usr/bin/cc", or "torch's: no C compiler is here ..."."""
+    found = native()
+    if found.library is None:
+        return f"torch's: {found.why}"
+    return f"compiled: {found.why}" if dtype in DTYPES else f"torch's: there are none of {dtype}"
+
+
 def allocate_keys(blocks: int, block_size: int, kv_heads: int, head_dim: int, dtype: torch.dtype) -> Tensor:
     """A K cache of logical shape `[blocks, block_size, kv_heads, head_dim]`; a block's keys lie side by side, value by
     value: a vector of the processor is so many keys, and no product is summed over its lanes."""

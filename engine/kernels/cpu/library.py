@@ -41,7 +41,7 @@ def native() -> Native:
         kept = _place(compiler, openmp)
         if not _is_ours(kept):
             _compile(compiler, openmp, kept)
-        return Native(ctypes.CDLL(str(kept)), f"compiled by {compiler}")
+        return Native(ctypes.CDLL(str(kept)), f"by {compiler}")
     except subprocess.CalledProcessError as error:
         said = error.stderr.decode(errors="replace").strip().splitlines()
         return Native(None, f"{compiler} failed: {said[-1] if said else error}")

@@ -117,11 +117,15 @@ def test_without_a_cache_nothing_is_said_to_fit(qtbot: QtBot) -> None:
     assert not bill.length.isVisible()
 
 
-def test_captured_decode_steps_are_told_on_a_gpu_alone() -> None:
+def test_captured_decode_steps_are_told_on_a_gpu_and_threads_on_a_cpu() -> None:
     assert captured_words(GPU) == "Decode graphs: 1–256 rows (35)"
     assert captured_words(replace(GPU, graphs=(4,))) == "Decode graphs: 4 rows (1)"
     assert captured_words(gpu_header(64, 100, off="it waits")) == "Decode graphs: off, it waits"
-    assert captured_words(replace(header(8, 100), graphs_off="there is no GPU")) == ""
+    here = header(8, 100)
+    compiled = replace(here, machine=replace(here.machine, threads=2, kernels="compiled: by cc"))
+    assert captured_words(compiled) == "2 threads, compiled kernels"
+    plain = replace(here, machine=replace(here.machine, threads=1, kernels="torch's: no C compiler is here"))
+    assert captured_words(plain) == "1 thread, torch's kernels"
 
 
 def test_the_panel_shows_the_bill_of_a_real_load_and_the_estimate_before_it(qtbot: QtBot, loaded: Session) -> None:
