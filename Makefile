@@ -37,7 +37,7 @@ kernels: $(VENV)/.installed-dev  ## compile every GPU kernel and fail where one 
 	@$(BIN)/python -m engine.kernels.compiled $(ARGS)
 
 harden: export QT_QPA_PLATFORM := offscreen
-harden: system-offscreen $(VENV)/.installed-dev  ## read ten thousand broken files (ARGS="--seed 7 --count 1000")
+harden: system-offscreen $(VENV)/.installed-dev  ## read ten thousand broken files, kill and soak (ARGS="--seed 7 --count 1000")
 	@$(BIN)/python -m tests.hardening.harden $(ARGS)
 
 bench: system-offscreen $(VENV)/.installed  ## measure this engine against transformers and the bound (ARGS="--ui")

@@ -1,36 +1,79 @@
-"""The command line: batchscope [window], run, compare, sweep, replay, models, fit, quantize, quality, bench, doctor."""
+"""The command line: batchscope [window], run, compare, sweep, replay, models, fit, quantize, quality, bench, doctor.
+
+What is imported on top is little, so that Ctrl+C finds `main` from the start.
+"""
 
 import argparse
+import contextlib
+import io
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
-from app.cli import bench, compare, doctor, fit, models, quality, quantize, replay, run, sweep
-from app.cli.options import config_of, engine_options, has_display, model_options, spec_of
-from app.cli.progress import Stopped
-from engine import InvalidInput
-from engine.jobs import warm_up
+from app.cli.interrupts import uninterrupted
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; returns the exit status: 0, 1 for a failure, 2 for bad input, 130 for Ctrl+C."""
-    options = parser().parse_args(arguments)
+    """Runs one command; returns the exit status: 0, 1 for a failure, 2 for bad input, 130 for Ctrl+C. Whatever ends it
+    is told in one line."""
     try:
+        status = _run(arguments)
+        print(end="", flush=True)
+    except KeyboardInterrupt:
+        _hear_no_more(arguments)
+        status = _ended("stopped", 130)
+        if arguments is None:
+            os._exit(status)  # threads that compute cannot be waited for, nor live on without their interpreter
+    except BrokenPipeError:  # the reader of a pipe, `head` say, has seen enough
+        status = _ended("", 0)
+    except OSError as error:  # a full disk, a folder that may not be written to
+        what = f"{error.filename}: " if error.filename else ""
+        status = _ended(f"{what}{error.strerror or error}", 1)
+    _hear_no_more(arguments)
+    return status
+
+
+def _hear_no_more(arguments: Sequence[str] | None) -> None:
+    """Where this process ends, a further Ctrl+C has nothing to stop."""
+    if arguments is None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _ended(why: str, status: int) -> int:
+    """Says why; what can no longer be printed is let go."""
+    with contextlib.suppress(OSError):
+        if why:
+            print(f"batchscope: {why}", file=sys.stderr, flush=True)
+    try:
+        print(end="", flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return status
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # where a character cannot be printed, a ? stands
+            stream.reconfigure(errors="replace")
+    with uninterrupted():
+        from app.cli.progress import Stopped
+        from engine import InvalidInput
+
+        known = parser()
+    try:
+        options = known.parse_args(arguments)
         return int(options.command(options))
     except InvalidInput as error:
-        print(f"batchscope: {error}", file=sys.stderr)
-        return 2
+        return _ended(str(error), 2)
     except Stopped as why:
-        print(f"batchscope: {why}", file=sys.stderr)
-        return why.status
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:  # the reader of a pipe, `head` say, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return _ended(str(why), why.status)
 
 
 def parser() -> argparse.ArgumentParser:
+    from app.cli import bench, compare, doctor, fit, models, quality, quantize, replay, run, sweep
+    from app.cli.options import engine_options, model_options
+
     top = argparse.ArgumentParser(
         prog="batchscope",
         description="See how LLM inference works: batching, paging and streaming, live. "
@@ -51,15 +94,18 @@ def parser() -> argparse.ArgumentParser:
 
 def open_window(options: argparse.Namespace) -> int:
     """The window; where there is no display, the demo in an offscreen one."""
+    from app.cli.options import config_of, has_display, spec_of
+    from engine.jobs import warm_up
+
     spec, config = spec_of(options), config_of(options)
     if not options.in_process:
         warm_up()
     if not has_display():
-        from app.window.offscreen import play_demo
-
+        with uninterrupted():
+            from app.window.offscreen import play_demo
         return play_demo(spec, config)
-    from app.window.application import open_window as show
-
+    with uninterrupted():
+        from app.window.application import open_window as show
     return show(spec, config, in_process=options.in_process)
 
 

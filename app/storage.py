@@ -1,5 +1,6 @@
 """Where the app keeps what it writes."""
 
+import contextlib
 import json
 import os
 import re
@@ -9,6 +10,7 @@ from typing import Any
 
 from PySide6.QtCore import QSettings, QStandardPaths
 
+from engine import InvalidInput
 from engine.trace import RUN_SUFFIX
 
 ORGANIZATION = "Batchscope"
@@ -20,6 +22,25 @@ def data() -> Path:
     if chosen:
         return Path(chosen)
     return Path(QStandardPaths.writableLocation(QStandardPaths.StandardLocation.GenericDataLocation)) / "batchscope"
+
+
+def keep_private() -> None:
+    """Prompts are for their owner alone: so is this folder, one of an older version too. A chosen one that is there
+    stays as it is."""
+    with contextlib.suppress(OSError):
+        data().mkdir(0o700, parents=True, exist_ok=True)
+        if not os.environ.get("BATCHSCOPE_DATA"):
+            data().chmod(0o700)
+
+
+def made(folder: Path) -> Path:
+    """A folder that pictures go to. Raises InvalidInput where it cannot be made."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        place = "set BATCHSCOPE_DATA to another" if folder.is_relative_to(data()) else "choose another"
+        raise InvalidInput(f"cannot write to the folder {folder}: {error.strerror}; {place}") from error
+    return folder
 
 
 def runs() -> Path:

@@ -54,7 +54,7 @@ def _print(result: RaceResult, options: argparse.Namespace, slo: Slo) -> None:
         about: dict[str, Any] = {"workload": result.workload.name, "requests": len(result.workload)}
         about |= {"repeats": options.repeats, "order": options.order, "kv_memory": result.kv_memory}
         about |= {"cancelled": result.cancelled, "slo": slo.limits}
-        print(json.dumps(about | data, ensure_ascii=False, indent=1))
+        print(json.dumps(about | data, indent=1))
         return
     head = _head(result, options)
     agreement = [f"{name}: {found.text()}" for name, found in zip(result.names, agreed) if found]

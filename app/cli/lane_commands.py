@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from app.cli.interrupts import interrupt_as_event
 from app.cli.options import (
     check_model,
     kv_memory_option,
@@ -25,7 +26,7 @@ from app.cli.options import (
     whole,
     workload_of,
 )
-from app.cli.progress import LanesBar, interrupt_as_event
+from app.cli.progress import LanesBar
 from engine import Lane, ModelSpec, Workload, parse_lanes
 from engine.compare import LANE_GRAMMAR, EngineHost, LocalHost, RaceEvent, RaceResult, SweepEvent, SweepResult
 from engine.trace import Slo, formulas
@@ -79,6 +80,8 @@ def lane_options(to: argparse.ArgumentParser, *, kv: str, seed: str) -> None:
 
 def played(play: Play[Result], names: tuple[str, ...], options: argparse.Namespace) -> tuple[Result, bool]:
     """The result of a race or sweep, and whether Ctrl+C cut it short; `names` are those of the bar."""
+    import engine.core.engine  # noqa: F401 - takes seconds, in which Ctrl+C need not wait for a load to stop
+
     bar = LanesBar(quiet(options), names, options.repeats)
     with interrupt_as_event() as interrupted, LocalHost(options.threads) as host, bar:
         return play(host, bar.tell, interrupted), interrupted.is_set()

@@ -1,13 +1,13 @@
-"""Progress on stderr, silent where that is no terminal; and Ctrl+C as an event."""
+"""Progress on stderr, silent where that is no terminal."""
 
 import shutil
-import signal
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
+from app.cli.interrupts import interrupt_as_event
 from app.session.load_progress import COUNTED
 from engine import Run
 from engine.compare import LaneFailed, LaneFinished, LaneLoading, LaneStarted, RaceEvent, SweepEvent
@@ -121,23 +121,3 @@ def job_bar(quiet: bool, stopped: str, died: str = "", *, counted: bool = False)
 def terminal_width() -> int | None:
     """Columns of the terminal that stdout is; None where it is a file or a pipe."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-
-
-@contextmanager
-def interrupt_as_event() -> Iterator[threading.Event]:
-    """Ctrl+C sets the event; a second one is as it always was. Only the main thread hears signals."""
-    interrupted = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield interrupted
-        return
-    before = signal.getsignal(signal.SIGINT)
-
-    def stop(*_: object) -> None:
-        interrupted.set()
-        signal.signal(signal.SIGINT, before)
-
-    signal.signal(signal.SIGINT, stop)
-    try:
-        yield interrupted
-    finally:
-        signal.signal(signal.SIGINT, before)

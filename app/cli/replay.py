@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from app.cli.interrupts import uninterrupted
 from app.cli.options import has_display
 from engine import EngineConfig, InvalidInput, ModelSpec
 from engine.jobs import warm_up
@@ -38,13 +39,15 @@ def show(options: argparse.Namespace) -> int:
     if not options.run.is_file():
         raise InvalidInput(f"no run at {options.run}; runs are kept as *{RUN_SUFFIX} files")
     if options.pictures is not None:
-        from app.window.pictures import run_pictures
+        with uninterrupted():
+            from app.window.pictures import run_pictures
 
         given = {name: getattr(options, name) for name in ("at", "request", "light", "scale")}
         return run_pictures(options.run, options.pictures, **given)
     if not has_display():
         raise InvalidInput("there is no display to open a window on; write pictures with --pictures FOLDER")
-    from app.window.application import open_window
+    with uninterrupted():
+        from app.window.application import open_window
 
     warm_up()
     return open_window(ModelSpec("demo"), EngineConfig(), run=options.run)

@@ -115,7 +115,7 @@ def _print(trace: Trace, options: argparse.Namespace, spec: ModelSpec, slo: Slo)
     if options.json:
         answers = [_answer(v, sample) for v in views for sample in v.samples]
         said = {"metrics": metrics.to_json(), "memory": memory.as_json(trace.header), "answers": answers}
-        print(json.dumps(said, ensure_ascii=False, indent=1))
+        print(json.dumps(said, indent=1))
         return
     header = trace.header
     if options.csv:

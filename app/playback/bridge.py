@@ -141,6 +141,7 @@ class Bridge(QObject):
         return any(isinstance(record, Submitted) for record in trace.records[begin : self._next_position])
 
     def _on_arrived(self, records: list[Record]) -> None:
+        self.scope.take_in()
         for record in records:
             self._note(record)
         self.records_arrived.emit(records)

@@ -120,8 +120,7 @@ class Scope(QObject):
 
     @property
     def step(self) -> Step | None:
-        """The step at the cursor."""
-        self._index()
+        """The step at the cursor, as far as the steps are known."""
         place = self.place
         return self.step_at(place) if place >= 0 else None
 
@@ -162,7 +161,7 @@ class Scope(QObject):
 
     def step_by(self, steps: int) -> None:
         """Goes so many steps on, or back."""
-        self._index()
+        self.take_in()
         if self.steps:
             place = min(max(self.place + steps, 0), self.steps - 1)
             self.seek(float(self.step_ends[place]))
@@ -225,14 +224,14 @@ class Scope(QObject):
 
     def catch_up(self) -> None:
         """Takes in and draws everything now, however long it takes: for pictures and tests."""
-        self._index()
+        self.take_in()
         for panel in self._panels:
             if panel.isVisible():
                 panel.catch_up()
 
     def _on_frame(self) -> None:
         deadline = perf_counter() + BUDGET
-        self._index()
+        self.take_in()
         if self._playing:
             self._play()
         panels = [panel for panel in self._panels if panel.isVisible()]
@@ -252,7 +251,7 @@ class Scope(QObject):
                 self._turn = (self._turn + i + 1) % len(panels)
                 break
 
-    def _index(self) -> None:
+    def take_in(self) -> None:
         """Takes over the places and times of the steps that are new."""
         log, known = self.trace.records, self._ends.count
         places, begins, ends = log.step_places[known:], log.step_begins[known:], log.step_ends[known:]

@@ -150,7 +150,7 @@ class QualityTable:
         return self.facts().csv()
 
     def json(self) -> str:
-        return json.dumps(self.report.to_json(), indent=2, ensure_ascii=False) + "\n"
+        return json.dumps(self.report.to_json(), indent=2) + "\n"
 
     def markdown(self) -> str:
         head = ["quantization", "precision", "perplexity", "change", *(c.name for c in COLUMNS[1:])]

@@ -31,6 +31,7 @@ def make_application() -> QApplication:
     """The QApplication with the remembered theme and zoom."""
     existing = QApplication.instance()
     app = existing if isinstance(existing, QApplication) else QApplication(sys.argv[:1])
+    storage.keep_private()
     app.setApplicationName("batchscope")
     app.setApplicationDisplayName("Batchscope")
     app.setDesktopFileName("batchscope")

@@ -36,12 +36,14 @@ def play_demo(spec: ModelSpec, config: EngineConfig, out: Path | None = None) ->
     or 1 when the load or the run failed, which it says on stderr.
     """
     folder = out if out is not None else storage.data() / "demo" / strftime("%Y-%m-%d %H.%M.%S")
+    storage.made(folder)
     return _show(spec, config, lambda window, problems: _play(window, problems, folder))
 
 
 def play_race(spec: ModelSpec, choice: RaceChoice, out: Path, dark: bool = True) -> int:
     """Races lanes in an offscreen window and prints the result; pictures of the race, its replay and its end go into
     the folder `out`. Returns 0, or 1 when something failed, which it says on stderr."""
+    storage.made(out)
     return _show(spec, EngineConfig(), lambda window, problems: _race(window, problems, choice, out), dark)
 
 
@@ -69,7 +71,6 @@ async def _live(spec: ModelSpec, config: EngineConfig, act: Act) -> int:
 
 async def _play(window: MainWindow, problems: list[str], folder: Path) -> None:
     session, bridge = window.session, window.bridge
-    folder.mkdir(parents=True, exist_ok=True)
     workload = demo_workload()
     window.page.composer.take(workload.name, workload.arrivals)
     await session.submit([Submission(a.prompt, a.params, label=a.label) for a in workload.arrivals])
@@ -97,7 +98,6 @@ async def _play(window: MainWindow, problems: list[str], folder: Path) -> None:
 
 
 async def _race(window: MainWindow, problems: list[str], choice: RaceChoice, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
     window.show_page(COMPARE)
     page = window.compare
     assert page is not None
@@ -138,7 +138,8 @@ async def _shown(window: MainWindow) -> None:
 
 
 def _picture(window: MainWindow, path: Path) -> None:
-    window.grab().save(str(path))
+    if not window.grab().save(str(path)):
+        raise InvalidInput(f"cannot write {path}: is the disk full?")
     print(f"{'screenshot':<24}{path}")
 
 

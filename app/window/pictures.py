@@ -11,6 +11,7 @@ from PySide6.QtGui import QPixmap
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QFrame, QWidget
 
+from app import storage
 from app.inside.panel import INSIGHTS
 from app.play.transcript.styles import TokenMode
 from app.playback.bridge import Bridge
@@ -128,10 +129,7 @@ def run_pictures(
     Raises InvalidInput where the run cannot be read or the folder not be written.
     """
     trace = load_trace(run)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidInput(f"cannot write pictures to {folder}: {error.strerror}; choose another folder") from error
+    storage.made(folder)
     with RunPictures(trace, light=light, scale=scale) as pictures:
         pictures.window.page.see_inside()
         pictures.show(at, request)

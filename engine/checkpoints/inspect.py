@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import resources
 from engine.checkpoints.info import ModelInfo, inspect_parts
 from engine.checkpoints.safetensors import INDEX, read_headers, read_json, weight_files
+from engine.config.files import read_file
 from engine.config.specs import InvalidInput, ModelSpec
 
 if TYPE_CHECKING:
@@ -78,6 +80,9 @@ def resolve(spec: ModelSpec) -> Path | None:
 def check_files(folder: Path, trust_remote_code: bool) -> None:
     """Raises InvalidInput when a folder lacks what a load needs, saying what."""
     config = read_config(folder)
+    endless = [p.name for p in folder.iterdir() if p.exists() and not p.is_file() and not p.is_dir()]
+    if endless:
+        raise InvalidInput(f"{folder} has a pipe or a device among its files ({endless[0]}): remove it")
     if "auto_map" in config and not trust_remote_code:
         raise InvalidInput(
             f"{folder} brings Python code of its own (auto_map in config.json); "
@@ -156,7 +161,7 @@ def inspect_folder(folder: Path, name: str) -> ModelInfo:
         if absent:
             raise InvalidInput(f"{index} promises {absent[0]}, which no file holds: fetch the model again")
     tokenizer, chat = folder / "tokenizer_config.json", (folder / "chat_template.jinja").exists()
-    chat = chat or (tokenizer.exists() and "chat_template" in tokenizer.read_text(encoding="utf-8", errors="replace"))
+    chat = chat or b"chat_template" in _read_or_nothing(tokenizer)
     place, licence = str(folder / "config.json"), _licence(folder)
     return inspect_parts(config, headers, name, folder=folder, chat=chat, licence=licence, place=place)
 
@@ -173,17 +178,17 @@ def licence_of(readme: str) -> str:
 
 def _licence(folder: Path) -> str:
     """Of the model card; else the first words of a licence file."""
-    try:
-        named = licence_of((folder / "README.md").read_text(encoding="utf-8", errors="replace"))
-    except OSError:
-        named = ""
-    if named:
-        return named
-    for path in (folder / name for name in LICENCES):
-        if path.is_file():
-            lines = (line.strip(" #\t") for line in path.read_text(encoding="utf-8", errors="replace").splitlines())
-            return next((line[:80] for line in lines if line), "")
-    return ""
+    named = licence_of(_read_or_nothing(folder / "README.md").decode(errors="replace"))
+    texts = (_read_or_nothing(folder / name).decode(errors="replace") for name in LICENCES)
+    words = (line.strip(" #\t") for text in texts for line in text.splitlines())
+    return named or next((line[:80] for line in words if line), "")
+
+
+def _read_or_nothing(path: Path) -> bytes:
+    """What a model can do without."""
+    with contextlib.suppress(OSError):
+        return read_file(path)
+    return b""
 
 
 def fault(folder: Path) -> str:
@@ -200,7 +205,7 @@ def fault(folder: Path) -> str:
 
 def _base(adapter: Path) -> str:
     try:
-        base = json.loads(adapter.read_text(encoding="utf-8"))["base_model_name_or_path"]
+        base = json.loads(read_file(adapter).decode())["base_model_name_or_path"]
     except (OSError, ValueError, KeyError, TypeError):
         return ""
     return f" of {base}"

@@ -5,6 +5,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
+from engine.config.files import read_file
 from engine.config.specs import InvalidInput
 
 INDEX = "model.safetensors.index.json"
@@ -13,7 +14,7 @@ INDEX = "model.safetensors.index.json"
 def read_json(path: Path) -> Any:
     """A JSON file. Raises InvalidInput for one that cannot be read."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(read_file(path).decode())
     except (OSError, ValueError, RecursionError) as error:
         raise InvalidInput(f"{path} cannot be read: {error}; fetch the model again") from error
 
@@ -25,7 +26,8 @@ def weight_files(folder: Path) -> list[Path]:
     if whole.is_file():
         return [whole]
     if index.is_file():
-        return [folder / name for name in index_files(read_json(index), index, {p.name for p in folder.iterdir()})]
+        there = {path.name for path in folder.iterdir() if path.is_file()}
+        return [folder / name for name in index_files(read_json(index), index, there)]
     others = sorted(folder.glob("*.safetensors"))
     if others:
         raise InvalidInput(

@@ -143,7 +143,7 @@ def csv_text(lines: Sequence[Sequence[str]]) -> str:
 
 
 def json_text(values: dict[str, Any]) -> str:
-    return json.dumps(values, ensure_ascii=False, indent=1)
+    return json.dumps(values, indent=1)
 
 
 def escaped(text: str) -> str:

@@ -3,10 +3,12 @@
 import contextlib
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from itertools import count
 
 import torch
@@ -16,7 +18,7 @@ from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Submissio
 from engine.core import machine
 from engine.core.face import EngineFace
 from engine.core.faults import DeviceLost
-from engine.core.inbox import Inbox
+from engine.core.inbox import Ask, Inbox
 from engine.core.intake import Intake, Prepared
 from engine.core.recovery import Recovery
 from engine.core.setup.memory_breakdown import bill_of
@@ -48,6 +50,8 @@ class Engine(EngineFace):
     how many torch uses on a CPU (None: what a step gains by, up to `most_threads`, measured at load). Raises
     InvalidInput for what the caller can mend.
 
+    One that is dropped without `close`, and has no request that runs, closes by itself.
+
     `alive` turns False when the thread ends, and `error` says why. `lost`: a GPU reported an error that stays with
     this process, where no engine can use it again; so `restart` is never True here.
     """
@@ -67,31 +71,22 @@ class Engine(EngineFace):
         self._inbox = Inbox()
         self._stop_gauge = threading.Event()
         ready: Future[None] = Future()
-
-        def live() -> None:
-            try:
-                self._load(spec, config or EngineConfig(), progress, cancelled)
-            except BaseException as error:
-                if vars(self).pop("model", None) is not None:  # whoever keeps the error keeps this engine
-                    for name in ("runner", "recovery", "prepared", "_prepare_runner"):
-                        vars(self).pop(name, None)
-                    release_references(error)
-                ready.set_exception(error)
-            else:
-                ready.set_result(None)
-                self._loop()
-
-        self._thread = threading.Thread(target=live, name="engine", daemon=True)
+        weak, loads = weakref.ref(self), [partial(self._load, spec, config or EngineConfig(), progress, cancelled)]
+        given = weak, self._inbox, loads, ready
+        self._thread = threading.Thread(target=_live, args=given, name="engine", daemon=True)
         self._thread.start()
         ready.result()
-        self._gauge = threading.Thread(target=self._watch, name="engine-telemetry", daemon=True)
+        gpu = (self.model.device.index or 0) if self.model.device.type == "cuda" else None
+        watched = weak, self._stop_gauge, gpu
+        self._gauge = threading.Thread(target=_watch, args=watched, name="engine-telemetry", daemon=True)
         self._gauge.start()
+        weakref.finalize(self, _let_go, self._inbox, self._stop_gauge)
 
     # The face.
 
     def submit_many(self, submissions: Sequence[Submission], more: bool = False) -> list[Stream]:
         prepared = self.prepare(submissions)
-        streams = [p.router.open(p.ticket) for p in prepared]
+        streams = [p.router.open(p.ticket, self) for p in prepared]
         self.enqueue(prepared, more)
         return streams
 
@@ -215,16 +210,6 @@ class Engine(EngineFace):
         self._build(config, lambda done, total: say("capturing graphs", done, total))
         self._open_trace()
 
-    def _loop(self) -> None:
-        try:
-            self._work()
-        except DeviceLost as error:
-            self.lost = True
-            self._stop(str(error))
-        except Exception as error:  # a defect of ours
-            self._stop(f"the engine stopped: {type(error).__name__}: {error}")
-            raise
-
     def _stop(self, error: str) -> None:
         """Nobody may wait for an engine that is gone."""
         self.alive, self.error = False, error
@@ -237,21 +222,28 @@ class Engine(EngineFace):
                     self.trace.append(Ended(now, request.id, FinishReason.ERROR, "", self.error, branch.index))
         self.trace.complete = True
 
-    def _work(self) -> None:
-        stepped = True
-        while True:
-            patience = self.scheduler.patience(time.perf_counter() - self._origin)
-            asked, closed = self._inbox.take(not stepped or self.scheduler.idle, patience)
+    def _turn(self, asked: list[Ask], closed: bool) -> tuple[bool, float | None] | None:
+        """Does what was asked, and a step. Returns whether to wait for what is asked next, and how many seconds at
+        most (None: for ever); nothing when this was the end."""
+        try:
             for do in asked:
                 do()
-            if closed:
-                for request in list(self.scheduler.requests.values()):
-                    self.scheduler.finish(request, FinishReason.CANCELLED)
-                self._drain()
-                self._record_ended()
-                self.trace.complete = True
-                return
-            stepped = self.step()
+            if not closed:
+                stepped = self.step()
+                patience = self.scheduler.patience(time.perf_counter() - self._origin)
+                return not stepped or self.scheduler.idle, patience
+            for request in list(self.scheduler.requests.values()):
+                self.scheduler.finish(request, FinishReason.CANCELLED)
+            self._drain()
+            self._record_ended()
+            self.trace.complete = True
+        except DeviceLost as error:
+            self.lost = True
+            self._stop(str(error))
+        except Exception as error:  # a defect of ours
+            self._stop(f"the engine stopped: {type(error).__name__}: {error}")
+            raise
+        return None
 
     def step(self) -> bool:
         """Plans and launches one step, and commits one when more than `depth` are in flight or none was planned. False
@@ -352,13 +344,42 @@ class Engine(EngineFace):
             graphs_off=self.runner.graphs_off,
         )
         trace = self.trace = Trace([header])
-        self.router = StreamRouter(trace, lambda request: self.cancel([request], trace))
+        self.router = StreamRouter(trace)
         self.intake = Intake(self.model, self.config, self.scheduler.ledger.pool, self.router, self._origin)
 
-    def _watch(self) -> None:
-        device = self.model.device
-        gauge = machine.Gauge((device.index or 0) if device.type == "cuda" else None)
-        while True:
-            if self._stop_gauge.wait(TELEMETRY_INTERVAL):
-                return
-            self.trace.append(gauge.read(time.perf_counter() - self._origin))
+
+# The threads know their engine only while they do something for it: one that nobody has any more ends them.
+
+
+def _live(weak: weakref.ref[Engine], inbox: Inbox, loads: list[Callable[[], None]], ready: Future[None]) -> None:
+    """The engine's thread, which loads first."""
+    try:
+        loads.pop()()
+    except BaseException as error:
+        engine = weak()
+        if engine is not None and vars(engine).pop("model", None) is not None:  # who keeps the error keeps the engine
+            for name in ("runner", "recovery", "prepared", "_prepare_runner"):
+                vars(engine).pop(name, None)
+            release_references(error)
+        ready.set_exception(error)
+        return
+    ready.set_result(None)
+    waits: tuple[bool, float | None] | None = (False, None)
+    while waits is not None:
+        asked, closed = inbox.take(*waits)
+        engine = weak()
+        waits = engine._turn(asked, closed) if engine is not None else None
+        del asked, engine
+
+
+def _watch(weak: weakref.ref[Engine], stop: threading.Event, gpu: int | None) -> None:
+    """The thread that measures the machine."""
+    gauge = machine.Gauge(gpu)
+    while not stop.wait(TELEMETRY_INTERVAL) and (engine := weak()) is not None:
+        engine.trace.append(gauge.read(time.perf_counter() - engine._origin))
+        del engine
+
+
+def _let_go(inbox: Inbox, stop: threading.Event) -> None:
+    inbox.close()
+    stop.set()

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -80,8 +81,11 @@ class EngineProcess(EngineFace):
             self._child = spawn.start("engine.core.process:serve", theirs, cancelled=cancelled)
             self._connection = Connection(ours.detach())
         self.pid = self._child.pid
-        self._receiver = threading.Thread(target=self._receive, name="engine-receiver", daemon=True)
-        self._sender = threading.Thread(target=self._deliver, name="engine-sender", daemon=True)
+        given = self._connection, weakref.ref(self), self._child
+        self._receiver = threading.Thread(target=_receive, args=given, name="engine-receiver", daemon=True)
+        letters = self._connection, self._outbox
+        self._sender = threading.Thread(target=_deliver, args=letters, name="engine-sender", daemon=True)
+        weakref.finalize(self, _let_go, self._outbox)
         self._send("load", spec, self.config, threads, most_threads)
         self._receiver.start()
         self._sender.start()
@@ -101,7 +105,7 @@ class EngineProcess(EngineFace):
     def _of(self, session: int) -> tuple[Trace, StreamRouter]:
         if session not in self._sessions:
             trace = Trace()
-            self._sessions[session] = (trace, StreamRouter(trace, lambda request: self.cancel([request], trace)))
+            self._sessions[session] = trace, StreamRouter(trace)
         return self._sessions[session]
 
     def submit_many(self, submissions: Sequence[Submission], more: bool = False) -> list[Stream]:
@@ -147,12 +151,6 @@ class EngineProcess(EngineFace):
     def _send(self, *message: Any) -> None:
         self._outbox.put(bytes(ForkingPickler.dumps(message)))
 
-    def _deliver(self) -> None:
-        """The sender's thread. The receiver sees the end of a dead child."""
-        with contextlib.suppress(OSError):
-            while message := self._outbox.get():
-                self._connection.send_bytes(message)
-
     def _call(self, verb: str, argument: Any) -> Any:
         if not self.alive or self._closing:
             raise InvalidInput(f"the engine is closed{': ' + self.error if self.error else ''}; load a model first")
@@ -171,28 +169,14 @@ class EngineProcess(EngineFace):
 
     # The receiver's thread.
 
-    def _receive(self) -> None:
-        try:
-            while True:
-                message = self._connection.recv()
-                self._heard = time.monotonic()
-                self._handle(message)
-        except (EOFError, OSError):
-            pass
-        except BaseException as error:
-            self.error = f"what the engine's process {self.pid} said cannot be read: {type(error).__name__}: {error}"
-            self._child.kill()
-        finally:
-            self._connection.close()
-            self._child_gone()
-
     def _handle(self, message: tuple[Any, ...]) -> None:
+        self._heard = time.monotonic()
         match message:
             case ("records", session, records):
                 self._of(session)[0].extend(records)
             case ("submitted", call, session, tickets):
                 router = self._of(session)[1]
-                self._answer(call, [router.open(ticket) for ticket in tickets])
+                self._answer(call, [router.open(ticket, self) for ticket in tickets])
             case ("begun", call, session):
                 self._sessions.pop(self._session)[0].complete = True  # whoever wants to keep it has it
                 self._session, self.trace = session, self._of(session)[0]
@@ -213,8 +197,7 @@ class EngineProcess(EngineFace):
     def _answer(self, call: int, result: Any) -> None:
         self._calls.pop(call).set_result(result)
 
-    def _child_gone(self) -> None:
-        code = self._child.wait()
+    def _child_gone(self, code: int) -> None:
         self.alive = False
         if not self._closing and not self.error:
             how = f"killed by signal {signal.Signals(-code).name}" if code < 0 else f"it ended with code {code}"
@@ -233,6 +216,41 @@ class EngineProcess(EngineFace):
         while self._calls:
             with contextlib.suppress(KeyError):
                 self._calls.popitem()[1].set_exception(died)
+
+
+# Its threads, which know it only while they do something for it: one that nobody has any more closes by itself.
+
+
+def _deliver(connection: Connection, outbox: SimpleQueue[bytes]) -> None:
+    """The sender's. The receiver sees the end of a dead child."""
+    with contextlib.suppress(OSError):
+        while message := outbox.get():
+            connection.send_bytes(message)
+
+
+def _receive(connection: Connection, weak: weakref.ref[EngineProcess], child: spawn.Child) -> None:
+    unread = ""
+    try:
+        while True:
+            message = connection.recv()
+            if (engine := weak()) is not None:
+                engine._handle(message)
+            del engine, message
+    except (EOFError, OSError):
+        pass
+    except BaseException as error:
+        unread = f"what the engine's process {child.pid} said cannot be read: {type(error).__name__}: {error}"
+        child.kill()
+    connection.close()
+    code = child.wait()
+    if (engine := weak()) is not None:
+        engine.error = unread or engine.error
+        engine._child_gone(code)
+
+
+def _let_go(outbox: SimpleQueue[bytes]) -> None:
+    outbox.put(bytes(ForkingPickler.dumps(("close",))))
+    outbox.put(b"")
 
 
 # The child.

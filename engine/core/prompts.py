@@ -3,12 +3,16 @@
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
+from engine.config.checks import shown
 from engine.config.specs import InvalidInput, Message, Prompt
 from engine.core.time_limit import time_limit
 from engine.trace.records import ModelCard
 
+PIECE = 1 << 16  # characters that are counted at once
+LONG = 8  # characters for each token of the context, beyond which a text is counted in pieces first
+SEAM = 4  # tokens that a piece may have for itself alone
 PATIENCE = 5.0  # seconds that a chat template may take for one conversation
 
 
@@ -33,27 +37,39 @@ class PromptEncoder:
             if isinstance(prompt, str):
                 encoded = self._text(prompt)
             elif not isinstance(prompt, (list, tuple)):
-                raise InvalidInput(f"prompt={prompt!r}: give text, a list of token ids or a list of chat messages")
+                raise InvalidInput(f"prompt={shown(prompt)}: give text, a list of token ids or a list of chat messages")
             elif prompt and all(isinstance(part, Mapping) for part in prompt):
                 encoded = self._chat(cast("Sequence[Message]", prompt))
             else:
                 encoded = self._ids(cast("Sequence[int]", prompt))
         if not encoded.ids:
-            raise InvalidInput(f"prompt={prompt!r}: it has no tokens; write something to continue")
+            raise InvalidInput(f"prompt={shown(prompt)}: it has no tokens; write something to continue")
         self._check_ids(encoded.ids)  # a tokenizer may have more words than the model has rows
-        context = self._card.context
-        if context and len(encoded.ids) >= context:
-            raise InvalidInput(
-                f"prompt of {len(encoded.ids):,} tokens: {self._card.name} has a context of {context:,}; shorten it"
-            )
+        if self._card.context and len(encoded.ids) >= self._card.context:
+            self._refuse_long(f"{len(encoded.ids):,}")
         return encoded
 
     def _text(self, prompt: str) -> Encoded:
         if not prompt.strip():
-            raise InvalidInput(f"prompt={prompt!r}: it is empty; write something to continue")
+            raise InvalidInput(f"prompt={shown(prompt)}: it is empty; write something to continue")
         return Encoded(self._tokens(prompt), prompt)
 
     def _tokens(self, text: str, **options: bool) -> list[int]:
+        """Those of a text that is far too long are counted in pieces first: whole, it would take 150 bytes of memory
+        for each character."""
+        context, size = self._card.context, 0
+        if context and len(text) > max(PIECE, LONG * context):
+            for begin in range(0, len(text), PIECE):
+                size += len(self._encoded(text[begin : begin + PIECE], add_special_tokens=False)) - SEAM
+                if size > context:
+                    self._refuse_long(f"over {context:,}")
+        return self._encoded(text, **options)
+
+    def _refuse_long(self, tokens: str) -> NoReturn:
+        name, context = self._card.name, self._card.context
+        raise InvalidInput(f"prompt of {tokens} tokens: {name} has a context of {context:,}; shorten it")
+
+    def _encoded(self, text: str, **options: bool) -> list[int]:
         try:
             ids: list[int] = self._tokenizer(text, verbose=False, **options).input_ids
         except (KeyboardInterrupt, SystemExit):
@@ -65,7 +81,7 @@ class PromptEncoder:
     def _chat(self, messages: Sequence[Message]) -> Encoded:
         for message in messages:
             if not isinstance(message.get("role"), str) or not isinstance(message.get("content"), str):
-                raise InvalidInput(f"prompt: the message {message!r} needs a role and a content, both text")
+                raise InvalidInput(f"prompt: the message {shown(message)} needs a role and a content, both text")
         if not any(m["content"].strip() for m in messages if m["role"] == "user"):
             raise InvalidInput("prompt: no message of the user says anything; write something")
         if not self._card.chat:
@@ -90,4 +106,4 @@ class PromptEncoder:
     def _check_ids(self, ids: Sequence[int]) -> None:
         for i in ids:
             if not isinstance(i, int) or isinstance(i, bool) or not 0 <= i < self._card.vocabulary:
-                raise InvalidInput(f"prompt: token id {i!r} is not in [0, {self._card.vocabulary})")
+                raise InvalidInput(f"prompt: token id {shown(i)} is not in [0, {self._card.vocabulary})")

@@ -2,9 +2,9 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from engine.trace.metrics import RequestMetrics
 from engine.trace.records import Ended, FinishReason, Record, Step
@@ -45,6 +45,12 @@ class Ticket:
     samples: int = 1
 
 
+class Canceller(Protocol):
+    """An engine, as a stream of its knows it."""
+
+    def cancel(self, requests: Iterable[int] | None = None, trace: Trace | None = None) -> None: ...
+
+
 class Stream:
     """Iterate it, `async for` it, or wait for `result()`; `cancel()` ends it. Any number of readers, each from the
     beginning.
@@ -52,9 +58,10 @@ class Stream:
     The deltas of several samples come mixed; each says whose it is.
     """
 
-    def __init__(self, ticket: Ticket, cancel: Callable[[int], None]) -> None:
+    def __init__(self, ticket: Ticket, trace: Trace, engine: Canceller) -> None:
         self.request, self.submitted, self.prompt_tokens = ticket.request, ticket.submitted, ticket.prompt_tokens
-        self.samples, self._cancel = ticket.samples, cancel
+        self.samples, self._trace = ticket.samples, trace
+        self._engine: Canceller | None = engine  # which lives until this is over, whoever lets go of it
         self.deltas: list[Delta] = []
         self._ended: dict[int, Ended] = {}
         self._changed = threading.Condition()
@@ -68,8 +75,8 @@ class Stream:
     def cancel(self) -> None:
         """Ends the request, with all its samples, at the next step's border; it keeps the text it has by then. Returns
         at once, from any thread. Does nothing where it is over."""
-        if not self.done:
-            self._cancel(self.request)
+        if (engine := self._engine) is not None:
+            engine.cancel([self.request], self._trace)
 
     def push(self, delta: Delta) -> None:
         self.deltas.append(delta)
@@ -80,6 +87,8 @@ class Stream:
             tokens, logprobs = tuple(ended.token.tolist()), tuple(ended.logprob.tolist())
             self.deltas.append(Delta(ended.text, tokens, logprobs, ended.time, ended.branch))
         self._ended[ended.branch] = ended
+        if self.done:
+            self._engine = None
         self._wake()
 
     def _wake(self) -> None:
@@ -149,15 +158,15 @@ class Stream:
 
 
 class StreamRouter:
-    """Feeds the streams of one trace from its records: a listener of the trace. `cancel` ends one of its requests."""
+    """Feeds the streams of one trace from its records: a listener of the trace."""
 
-    def __init__(self, trace: Trace, cancel: Callable[[int], None]) -> None:
-        self.trace, self._cancel = trace, cancel
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
         self.streams: dict[int, Stream] = {}
         trace.listen(self)
 
-    def open(self, ticket: Ticket) -> Stream:
-        stream = self.streams[ticket.request] = Stream(ticket, self._cancel)
+    def open(self, ticket: Ticket, engine: Canceller) -> Stream:
+        stream = self.streams[ticket.request] = Stream(ticket, self.trace, engine)
         return stream
 
     def end_unknown(self, time: float, reason: FinishReason, error: str) -> None:

@@ -35,6 +35,7 @@ EARLY = (  # how variables begin that libraries read while they are imported
 )
 GLANCE = 0.05  # seconds between looks at whether a start was cancelled, and at whether the parent is gone
 UNTOLD = 255  # the exit code of a child whose server was gone before it
+TOLD = 2.0  # seconds that a server, which may be stopped, has to tell how a child has ended
 CODE = struct.Struct("i")
 
 
@@ -95,7 +96,11 @@ def _interpreter(
     """A fresh one that makes this call of this module and has `link`."""
     code = f"import sys; sys.path[:] = {sys.path!r}; from engine.jobs import spawn; spawn.{call}"
     command, given, nothing = [sys.executable, "-c", code], [link.fileno()], subprocess.DEVNULL
-    return subprocess.Popen(command, stdin=nothing, stdout=out, stderr=err, pass_fds=given, env=environment)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # Ctrl+C is not the child's, from its first moment
+    try:
+        return subprocess.Popen(command, stdin=nothing, stdout=out, stderr=err, pass_fds=given, env=environment)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 class Forked:
@@ -117,6 +122,7 @@ class Forked:
             if self._code is None:
                 self._code = UNTOLD
                 with contextlib.suppress(OSError, struct.error), self._told:
+                    self._told.settimeout(TOLD)
                     (self._code,) = CODE.unpack(self._told.recv(CODE.size))
             return self._code
 

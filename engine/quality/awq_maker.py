@@ -17,14 +17,8 @@ from engine.jobs.job import Report
 from engine.jobs.progress import LoadCancelled, LoadProgress
 from engine.models.config import first_line, read_tokenizer, transformers_config
 from engine.models.weights import refuse_strays
-from engine.quality.awq_recipe import ORIGIN, AwqRecipe, calibration_ids
+from engine.quality.awq_recipe import ORIGIN, AwqRecipe, calibration_ids, copied_files
 from engine.quality.texts import read_text
-
-# What travels with the weights as it is; config.json is written anew.
-COPIED = (
-    "tokenizer* *vocab* merges.txt special_tokens_map.json added_tokens.json chat_template* generation_config.json "
-    "LICENSE* NOTICE*"
-).split()
 
 
 def work(arguments: dict[str, Any], report: Report) -> None:
@@ -80,9 +74,8 @@ def _quantize(recipe: AwqRecipe, folder: Path, part: Path, report: Report) -> No
         raise InvalidInput(f"cannot write the checkpoint: {error.strerror or error}") from error
     except Exception as error:  # its assertions have no words
         raise RuntimeError(f"autoawq stopped: {first_line(error)}") from error
-    for pattern in COPIED:
-        for path in folder.glob(pattern):
-            shutil.copyfile(path, part / path.name)
+    for path in copied_files(folder):
+        shutil.copyfile(path, part / path.name)
     origin: dict[str, Any] = {name: getattr(recipe, name) for name in ("source", "revision", "length", "group")}
     origin |= {"calibration": Path(recipe.calibration).name, "samples": len(ids)}
     origin["versions"] = {name: version(name) for name in ("autoawq", "transformers", "torch")}

@@ -17,6 +17,7 @@ from engine.checkpoints.hub.cache import in_units
 from engine.checkpoints.inspect import read_config, resolve, tokenizer_of
 from engine.checkpoints.safetensors import read_headers, weight_files
 from engine.config.checks import InvalidInput, one_of, whole
+from engine.config.files import read_file
 from engine.config.specs import ModelSpec
 from engine.jobs.job import Report, run_job
 from engine.quality.texts import Encode, read_text, samples, token_ids
@@ -24,6 +25,10 @@ from engine.quality.texts import Encode, read_text, samples, token_ids
 GROUPS = (32, 64, 128)
 REMEDY = "pip install 'batchscope[awq]'"
 ORIGIN = "quantized_from.json"  # beside a checkpoint that was made here: what it was made of
+COPIED = (  # what travels with the weights as it is; config.json is written anew
+    "tokenizer* *vocab* merges.txt special_tokens_map.json added_tokens.json chat_template* generation_config.json "
+    "LICENSE* NOTICE*"
+).split()
 PACKED, TOGETHER = 8, 64  # outputs that share an int32; outputs clipped together, but for queries' and keys'
 
 
@@ -52,6 +57,7 @@ def check_recipe(recipe: AwqRecipe) -> None:
         raise InvalidInput(f"AWQ checkpoints are made by autoawq, which is not installed: {REMEDY}")
     folder = model_folder(recipe)
     _check_architecture(folder)
+    copied_files(folder)
     _check_widths(folder, recipe.group)
     content = read_text(recipe.calibration)
     if (tokenizer := tokenizer_of(folder)) is not None:
@@ -132,6 +138,18 @@ def _check_widths(folder: Path, group: int) -> None:
             raise InvalidInput(f"{name} has {outputs} outputs, and autoawq does multiples of {multiple} only")
 
 
+def copied_files(folder: Path) -> list[Path]:
+    """What a checkpoint takes over from its original as it is. Raises InvalidInput for a link to elsewhere: whoever
+    gets the checkpoint would get what it points to. A snapshot's own blobs, in the hub's cache, are not elsewhere."""
+    files = [path for pattern in COPIED for path in sorted(folder.glob(pattern)) if path.is_file()]
+    home = folder.resolve()
+    homes = (home, home.parents[1] / "blobs") if home.parent.name == "snapshots" else (home,)
+    for path in files:
+        if not any(map(path.resolve().is_relative_to, homes)):
+            raise InvalidInput(f"{path} is a link to {path.resolve()}: remove it, or put a copy in its place")
+    return files
+
+
 def _check_out(out: Path, folder: Path) -> None:
     if out.exists() and not out.is_dir():
         raise InvalidInput(f"out={out}: is a file; name a folder that does not exist")
@@ -151,7 +169,7 @@ def _check_out(out: Path, folder: Path) -> None:
 def origin_of(folder: Path) -> ModelSpec | None:
     """What a checkpoint that was made here was made of, where its folder tells."""
     try:
-        told = json.loads((folder / ORIGIN).read_text(encoding="utf-8"))
+        told = json.loads(read_file(folder / ORIGIN).decode())
         return ModelSpec(str(told["source"]), revision=told.get("revision"))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import resources
 from engine.checkpoints.inspect import EMBEDDED
+from engine.config.files import read_file
 from engine.config.specs import InvalidInput
 
 TEXTS = {
@@ -31,7 +32,7 @@ def read_text(text: str) -> str:
     """A shipped text by its name, or a file's. Raises InvalidInput for what is not there, empty, or no UTF-8."""
     path = resources.path(f"texts/{text}.txt") if text in TEXTS else Path(text).expanduser()
     try:
-        content = path.read_bytes().removeprefix(b"\xef\xbb\xbf").decode("utf-8")
+        content = read_file(path).decode("utf-8")
     except UnicodeDecodeError as error:
         raise InvalidInput(
             f"{path}, byte {error.start + 1}: not UTF-8; save the file as UTF-8 and try again"

@@ -12,7 +12,7 @@ from pathlib import Path
 from engine.config.specs import InvalidInput
 from engine.jobs.progress import LoadCancelled
 from engine.trace.record_check import RecordCheck
-from engine.trace.records import VERSION, decode, encode
+from engine.trace.records import VERSION, Notice, decode, encode
 from engine.trace.trace import Trace
 
 SUFFIX = ".bsrun"
@@ -110,9 +110,12 @@ def load(
     try:
         with _opened(path) as db:
             db.set_progress_handler(lambda: cancelled is not None and cancelled.is_set(), 10_000)
-            _check_file(path, db)
+            parted = _parted(path)
+            _check_file(path, db, parted)
             (total,) = db.execute("select count(*) from records").fetchone()
             if not total:
+                if parted:
+                    raise InvalidInput(parted)
                 raise InvalidInput(f"{path} holds no record: its run ended before it began; delete it")
             rows = db.execute("select kind, data from records order by seq")
             while batch := rows.fetchmany(READ):
@@ -124,6 +127,8 @@ def load(
                     progress(len(trace.records), total)
                 if cancelled is not None and cancelled.is_set():
                     raise LoadCancelled(f"reading {path.name} was cancelled")
+            if parted:
+                trace.append(Notice(trace.records.times[-1], "warning", f"the end is missing: {parted}"))
     except (sqlite3.Error, OSError, ValueError, TypeError) as error:
         if cancelled is not None and cancelled.is_set():
             raise LoadCancelled(f"reading {path.name} was cancelled") from error
@@ -136,13 +141,14 @@ def load(
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """Read only. The file of a run that was killed has another beside it, which SQLite must be able to write to: where
-    it may not, on a read-only medium say, both are copied first."""
+    """Read only. The file of a run that was killed has another beside it, and SQLite must be able to write to that
+    folder: where it may not, on a read-only medium say, both are copied first."""
     with contextlib.ExitStack() as stack:
-        if not os.access(path.parent, os.W_OK) and path.with_name(f"{path.name}-wal").exists():
+        if _is_open(path) and not os.access(path.parent, os.W_OK):
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            for part in (path, path.with_name(f"{path.name}-wal")):
-                shutil.copyfile(part, folder / part.name)
+            for part in (path, _beside(path)):
+                with contextlib.suppress(FileNotFoundError):
+                    shutil.copyfile(part, folder / part.name)
             path = folder / path.name
         db = stack.enter_context(contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)))
         db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST)
@@ -150,7 +156,26 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
         yield db
 
 
-def _check_file(path: Path, db: sqlite3.Connection) -> None:
+def _beside(path: Path) -> Path:
+    """What was written last, until the run is over."""
+    return path.with_name(f"{path.name}-wal")
+
+
+def _is_open(path: Path) -> bool:
+    """It is written, or its writer was killed."""
+    with path.open("rb") as file:
+        return file.read(20)[18:] == b"\2\2"  # the two bytes of SQLite's header that tell of a log beside it
+
+
+def _parted(path: Path) -> str:
+    """Where a run that was killed has lost the file beside it: that, in words."""
+    name = _beside(path).name
+    if not _is_open(path) or _beside(path).exists():
+        return ""
+    return f"{path} was copied without {name}, which holds what was written last; put that beside it"
+
+
+def _check_file(path: Path, db: sqlite3.Connection, parted: str) -> None:
     """Raises InvalidInput unless it is a run of this version, and nothing but its one table."""
     (application,) = db.execute("pragma application_id").fetchone()
     (version,) = db.execute("pragma user_version").fetchone()
@@ -164,5 +189,7 @@ def _check_file(path: Path, db: sqlite3.Connection) -> None:
             "make the run again"
         )
     schema = db.execute("select sql from sqlite_master").fetchall()
+    if parted and not schema:
+        raise InvalidInput(parted)
     if schema != [(TABLE,)]:
         raise InvalidInput(f"{path} holds other tables than a run; choose a {SUFFIX} file that Batchscope wrote")

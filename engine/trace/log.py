@@ -142,14 +142,6 @@ class Log(Sequence[Record]):
             yield from batch
             place += len(batch)
 
-    def __eq__(self, other: object) -> bool:
-        """As lists are: the same records in the same order."""
-        if not isinstance(other, (Log, list)):
-            return NotImplemented
-        return len(self) == len(other) and all(a is b or a == b for a, b in zip(self, other))
-
-    __hash__ = None  # type: ignore[assignment]
-
     def _unpack(self, state: _State, place: int) -> Record:
         if place < state.first:
             raise IndexError(f"record {place} was let go; the first that is left is {state.first}")

@@ -9,14 +9,16 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from engine.config.checks import InvalidInput, known_keys, number, text
+from engine.config.checks import InvalidInput, known_keys, number, shown, text
+from engine.config.files import PROMPTS, read_file
 from engine.config.specs import Prompt, SamplingParams
-from engine.workloads.tokens import TokenCounter
+from engine.workloads.tokens import PIECE, TokenCounter
 from engine.workloads.workload import Arrival
 
 SHORTEST = 4  # ShareGPT's rules, as `vllm bench serve` has them, in tokens
 LONGEST_PROMPT = 1024
 LONGEST_TOTAL = 2048
+LONGEST_LINE = 16 << 20  # bytes
 _SAMPLING = tuple(f.name for f in fields(SamplingParams))
 _CONVERSATION = '{"conversations": [{"from": "human", "value": "…"}, {"from": "gpt", "value": "…"}]}'
 _PROMPTS = ("prompt", "messages", "text", "token_ids")
@@ -33,7 +35,9 @@ class PromptFile:
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Numbered lines that are not empty. Raises InvalidInput."""
-    for at, line in enumerate(_read(path).removeprefix(b"\xef\xbb\xbf").splitlines(), 1):
+    for at, line in enumerate(_read(path).splitlines(), 1):
+        if len(line) > LONGEST_LINE:
+            raise InvalidInput(f"{path}, line {at}: has {len(line):,} bytes, over {LONGEST_LINE:,}; shorten it")
         try:
             decoded = line.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -46,7 +50,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_file(path, PROMPTS)
     except OSError as error:
         raise InvalidInput(f"cannot read the prompt file {path}: {error.strerror}; check the path") from error
 
@@ -64,7 +68,7 @@ def _json(written: str) -> Any:
 
 def first_character(path: Path) -> bytes:
     """What a file begins with, white space left out. Raises InvalidInput."""
-    return _read(path).removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
+    return _read(path).lstrip()[:1]
 
 
 def as_prompt(text: str, chat: bool) -> Prompt:
@@ -103,12 +107,14 @@ def _arrivals(path: Path, counter: TokenCounter, read: Callable[[str], Arrival],
 
 def _check_fits(where: str, prompt: Prompt, counter: TokenCounter) -> None:
     """Refuses what is longer than the model's context by any count; a near miss is left to the engine."""
-    size = len(prompt) if not isinstance(prompt, str) and prompt and isinstance(prompt[0], int) else None
-    if size is None:
-        texts = [prompt] if isinstance(prompt, str) else [p["content"] for p in prompt if isinstance(p, dict)]
-        size = sum(map(counter.count, texts))
-    if counter.context and size >= counter.context:
-        about = "" if counter.exact else "about "
+    if not counter.context:
+        return
+    parts = [prompt] if isinstance(prompt, str) else prompt
+    texts = [part["content"] if isinstance(part, dict) else part for part in parts if not isinstance(part, int)]
+    size = sum(counter.count(text, counter.context) for text in texts) or len(parts)
+    if size >= counter.context:
+        exact = "" if counter.exact else "about "
+        about = "at least " if any(len(text) > PIECE for text in texts) else exact
         raise InvalidInput(
             f"{where}: prompt of {about}{size:,} tokens: the model has a context of {counter.context:,}; shorten it"
         )
@@ -162,7 +168,7 @@ def _prompt(key: str, value: Any, chat: bool) -> Prompt:
         "messages": 'must be messages such as {"role": "user", "content": "…"}',
         "token_ids": "must be whole numbers of at least 0",
     }
-    raise InvalidInput(f"{key}={value!r}: {must[key]}")
+    raise InvalidInput(f"{key}={shown(value)}: {must[key]}")
 
 
 def _is_message(value: Any) -> bool:
@@ -181,8 +187,9 @@ def read_sharegpt(
     one turn; prompts or answers under 4 tokens, prompts over 1,024, totals over 2,048; and what exceeds the model's
     context. Raises InvalidInput with the number of the entry that is wrong.
     """
+    content = _read(path)
     try:
-        entries = _json(_read(path).decode("utf-8-sig"))
+        entries = _json(content.decode())
     except ValueError as error:
         raise InvalidInput(f"{path}: not JSON: {error}; give ShareGPT's JSON, or JSON lines as .jsonl") from error
     if not isinstance(entries, list):
@@ -198,7 +205,7 @@ def read_sharegpt(
             dropped["of one turn"] += 1
             continue
         question, answer = turn
-        size, wanted = counter.count(question), counter.count(answer)
+        size, wanted = counter.count(question, LONGEST_PROMPT), counter.count(answer, LONGEST_TOTAL)
         prompt = as_prompt(question, chat)
         if size < SHORTEST or wanted < SHORTEST:
             dropped[f"under {SHORTEST} tokens"] += 1
@@ -227,5 +234,5 @@ def _first_turns(where: str, entry: Any) -> tuple[str, str] | None:
         return None
     for turn in conversation[:2]:
         if not isinstance(turn, dict) or not isinstance(turn.get("value"), str):
-            raise InvalidInput(f'{where}: the turn {turn!r} has no value; write {{"from": "human", "value": "…"}}')
+            raise InvalidInput(f'{where}: the turn {shown(turn)} has no value; write {{"from": "human", "value": "…"}}')
     return conversation[0]["value"], conversation[1]["value"]

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from engine.config.checks import InvalidInput, check, known_keys, number, text, whole
+from engine.config.files import read_file
 from engine.config.specs import Message, Prompt, SamplingParams
 from engine.workloads.distributions import MOST_TOKENS, Lengths, Times, read_lengths, tokens
 from engine.workloads.texts import asks, stories, text_of
@@ -15,6 +16,7 @@ from engine.workloads.tokens import TokenCounter
 from engine.workloads.workload import Arrival, Suggestion, Workload
 
 MOST_REQUESTS = 100_000
+LONGEST = 1 << 20  # bytes of a recipe
 MOST_SEED = 2**63
 _TOP = ("name", "title", "description", "seed", "concurrency", "race", "requests")
 _RACE = ("kv_tokens", "lanes")
@@ -65,7 +67,7 @@ class Recipe:
 def read_recipe(path: Path) -> Recipe:
     """The recipe of a TOML file. Raises InvalidInput naming the file, the key and the remedy."""
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(read_file(path, LONGEST).decode())
     except OSError as error:
         raise InvalidInput(f"cannot read the workload {path}: {error.strerror}; check the path") from error
     except ValueError as error:  # not UTF-8, or not TOML: that names line and column
@@ -91,10 +93,13 @@ def _recipe(table: dict[str, Any], stem: str) -> Recipe:
     groups = table.get("requests")
     if not isinstance(groups, list) or not groups:
         raise InvalidInput("has no requests; write a table [[requests]] with count, prompt_tokens and output_tokens")
+    made = tuple(_group(f"requests[{i}]", group) for i, group in enumerate(groups))
+    many = sum(group.count * group.turns for group in made)
+    check(many <= MOST_REQUESTS, "requests", many, f"are at most {MOST_REQUESTS:,} in all, each turn counting")
     kv_tokens = tokens("race.kv_tokens", race["kv_tokens"]) if "kv_tokens" in race else None
     return Recipe(
         text("name", table.get("name", stem)),
-        tuple(_group(f"requests[{i}]", group) for i, group in enumerate(groups)),
+        made,
         text("title", table.get("title", "")),
         text("description", table.get("description", "")),
         whole("seed", table.get("seed", 0), 0, MOST_SEED),
@@ -157,6 +162,16 @@ def _arrivals(group: Group, index: int, seed: int, counter: TokenCounter) -> Ite
         """A stream of its own for each thing that is drawn, so that changing one leaves the others as they are."""
         return Random(f"{seed}/{index}/{what}")
 
+    limit = counter.context or MOST_TOKENS
+
+    def refuse_over(size: int, output: int) -> None:
+        if size + output > limit:
+            raise InvalidInput(
+                f"requests[{index}]: a prompt of about {size:,} tokens and an output of {output:,} exceed the "
+                f"model's context of {limit:,}; lower prompt_tokens, output_tokens or turns"
+            )
+
+    refuse_over(group.system, 0)
     chat = counter.chat if group.chat is None else group.chat
     lengths, outputs, words = chance("prompt"), chance("output"), chance("words")
     system: list[Message] = []
@@ -167,23 +182,23 @@ def _arrivals(group: Group, index: int, seed: int, counter: TokenCounter) -> Ite
     openings = asks(group.count, seed + index)
     for opening, start in zip(openings, group.times.draw(group.count, chance("times")), strict=True):
         messages = list(system)
+        held = group.system  # tokens of the conversation so far, as they were asked for
         for turn in range(group.turns):
+            length, output = group.prompt.draw(lengths), group.output.draw(outputs)
+            held += length
+            refuse_over(held, output)  # before it is written
             if turn:
                 opening = stories().follow_ups[(turn - 1) % len(stories().follow_ups)]
-            messages.append({"role": "user", "content": text_of(group.prompt.draw(lengths), counter, words, opening)})
-            output = group.output.draw(outputs)
+            messages.append({"role": "user", "content": text_of(length, counter, words, opening)})
             prompt: Prompt = list(messages) if chat else "\n\n".join(m["content"] for m in messages)
-            size = counter.bound(prompt)
-            if counter.context and size + output > counter.context:
-                raise InvalidInput(
-                    f"requests[{index}]: a prompt of about {size:,} tokens and an output of {output:,} exceed the "
-                    f"model's context of {counter.context:,}; lower prompt_tokens, output_tokens or turns"
-                )
+            refuse_over(counter.bound(prompt), output)
             label = group.label if group.turns == 1 else f"{group.label} turn {turn + 1}".strip()
             yield Arrival(start + turn * group.pause, prompt, params.with_(max_tokens=output), label)
             if group.answer is not None:
-                answer = text_of(group.answer.draw(lengths), counter, words)
-                messages.append({"role": "assistant", "content": answer})
+                length = group.answer.draw(lengths)
+                held += length
+                refuse_over(held, 0)
+                messages.append({"role": "assistant", "content": text_of(length, counter, words)})
 
 
 def changed(recipe: Recipe, times: Callable[[Times], Times], count: int | None, chat: bool | None) -> Recipe:

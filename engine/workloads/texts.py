@@ -14,7 +14,8 @@ from engine.workloads.tokens import TokenCounter
 
 SENTENCES_A_CAST = 6
 LAST_SENTENCES = 30  # tokens in which an ending of whole sentences is looked for
-FAR, ALONE = 4 * LAST_SENTENCES, 16
+FAR = 4 * LAST_SENTENCES
+OFF = 4  # tokens that a sentence may have more in a text than alone, at most
 LAST_WORDS = 8  # tokens for which there are the short sentences
 TRIES = 50
 _CAST = ("creature", "thing", "name")
@@ -66,14 +67,16 @@ def text_of(tokens: int, counter: TokenCounter, rng: Random, opening: str = "") 
     told, text, size = _told(rng), opening, counter.count(opening)
     if size > tokens:
         return _fill("", opening, tokens, counter)
-    since = 0  # sentences that were counted alone: a whole text is counted where that matters, and now and then
+    parts, since = [text], 0  # sentences that were counted alone: a whole text is counted where that may matter
     while tokens - size > LAST_SENTENCES:
-        sentence = f" {next(told)}"
-        text, since = f"{text}{sentence}".lstrip(), since + 1
-        if tokens - size > FAR and since < ALONE:
-            size += counter.count(sentence)
+        parts.append(f" {next(told)}")
+        since += 1
+        if tokens - size > FAR + OFF * since:
+            size += counter.count(parts[-1])
         else:
-            size, since = counter.count(text), 0
+            parts = ["".join(parts).lstrip()]
+            size, since = counter.count(parts[0]), 0
+    text = "".join(parts).lstrip()
     base = counter.count(text)
     for _ in range(TRIES):
         ending, size = "", base

@@ -1,7 +1,9 @@
-"""Breaks inputs by the thousand and counts what came of them: `make harden`, or `python -m tests.hardening.harden`.
+"""Breaks inputs by the thousand, kills processes by the dozen and asks one engine for anything, and counts what came of
+it: `make harden`, or `python -m tests.hardening.harden`.
 
-A defect is a traceback, a wait of over five seconds (more where models are loaded and panels drawn), growth of over
-500 MB, a write or a process elsewhere, or the death of the reader. Each is printed with the number that makes it again.
+With a broken input, a defect is a traceback, a wait of over five seconds (more where models are loaded and panels drawn), growth of over
+500 MB, a write or a process elsewhere, or the death of the reader. Kills and the soak say themselves what they
+ask for. Each defect is printed with the number that makes it again.
 """
 
 import argparse
@@ -14,28 +16,16 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.hardening.found import Found
+from tests.hardening.kills import kill
+from tests.hardening.soak import soak
 from tests.hardening.targets import TARGETS
 
 ROOT = Path(__file__).parents[2]
 START = 60.0  # seconds that a worker may take to begin
-SHARES = {"runs": 0.5, "workloads": 0.33, "models": 0.12, "loads": 0.02, "views": 0.03}
-FINE = ("taken", "refused")
-
-
-@dataclass(slots=True)
-class Found:
-    """What came of the inputs of one kind; `defects` by what is wrong, each with where it was seen."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    defects: list[str] = field(default_factory=list)
-
-    def add(self, kind: str, number: int, outcome: str, words: str) -> None:
-        self.counts[outcome] += 1
-        if outcome not in FINE:
-            self.defects.append(f"{kind} {number}: {outcome}: {words}")
+SHARES = {"runs": 0.5, "workloads": 0.33, "models": 0.12, "loads": 0.02, "views": 0.03, "kills": 0.004, "soak": 0.3}
 
 
 def harden(kind: str, count: int, seed: int, wholes: Path, begin: int = 0, slack: float = 1.0) -> Found:
@@ -87,6 +77,22 @@ def _lines(worker: subprocess.Popen[str], seconds: float) -> Iterator[dict[str, 
         yield told
 
 
+def tried(kind: str, count: int, seed: int, folder: Path, pool: ThreadPoolExecutor, number: int | None) -> Found:
+    """So many trials of a kind, or one alone."""
+    if kind == "kills":
+        return kill(count if number is None else 1, seed, folder, number or 0)
+    if kind == "soak":
+        return soak(count if number is None else 1, seed, number or 0)
+    TARGETS[kind].make(folder)
+    half = count // 2
+    parts = ((half, 0), (count - half, half)) if number is None else ((1, number),)
+    found = Found()
+    for part in [pool.submit(harden, kind, size, seed, folder, at) for size, at in parts]:
+        found.counts += part.result().counts
+        found.defects += part.result().defects
+    return found
+
+
 def row(name: str, counts: Counter[str]) -> str:
     return f"{name:<10} {counts.total():6,}  " + "  ".join(f"{what} {n:,}" for what, n in sorted(counts.items()))
 
@@ -95,29 +101,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=10_000, help="inputs in all")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--kind", choices=list(TARGETS), help="this kind alone")
+    parser.add_argument("--kind", choices=list(SHARES), help="this kind alone")
     parser.add_argument("--number", type=int, help="this input of the kind alone")
     options = parser.parse_args()
-    kinds = [options.kind] if options.kind else list(TARGETS)
+    kinds = [options.kind] if options.kind else list(SHARES)
     total: Counter[str] = Counter()
     defects: list[str] = []
     with tempfile.TemporaryDirectory() as place, ThreadPoolExecutor(2) as pool:
         for kind in kinds:
             wholes = Path(place) / kind
             wholes.mkdir()
-            TARGETS[kind].make(wholes)
             count = options.count if options.kind else round(SHARES[kind] * options.count)
-            if options.number is not None:
-                jobs = [pool.submit(harden, kind, 1, options.seed, wholes, options.number)]
-            else:
-                half = count // 2
-                parts = ((half, 0), (count - half, half))
-                jobs = [pool.submit(harden, kind, size, options.seed, wholes, at) for size, at in parts]
-            found = [job.result() for job in jobs]
-            counts = found[0].counts + (found[1].counts if len(found) > 1 else Counter())
-            print(row(kind, counts), flush=True)
-            total += counts
-            defects += [defect for one in found for defect in one.defects]
+            found = tried(kind, count, options.seed, wholes, pool, options.number)
+            print(row(kind, found.counts), flush=True)
+            total += found.counts
+            defects += found.defects
     print(row("all", total))
     for defect in defects[:40]:
         print(f"\n{defect}")

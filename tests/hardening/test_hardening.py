@@ -1,10 +1,14 @@
-"""A few hundred broken inputs of each kind; `make harden` reads ten thousand, others with each seed."""
+"""A few hundred broken inputs of each kind, some kills and a short soak; `make harden` has thousands, others with each
+seed."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.hardening.harden import Found, harden
+from tests.hardening.found import Found
+from tests.hardening.harden import harden
+from tests.hardening.kills import kill
+from tests.hardening.soak import soak
 from tests.hardening.targets import TARGETS
 
 COUNTS = {"runs": 150, "workloads": 300, "models": 150, "loads": 10, "views": 10}
@@ -18,6 +22,20 @@ def test_whatever_a_file_holds_it_is_read_or_refused_in_words(kind: str, tmp_pat
     assert found.defects == []
     assert found.counts.total() == COUNTS[kind]
     assert min(found.counts["taken"], found.counts["refused"]) > 0.05 * COUNTS[kind], "both must be tried"
+
+
+@pytest.mark.timeout(240)
+def test_killed_at_any_moment_an_engine_ends_with_words_and_a_recording_opens_again(tmp_path: Path) -> None:
+    found = kill(4, 0, tmp_path)
+    assert found.defects == []
+    assert found.counts == {"ended": 3, "opened": 1}
+
+
+@pytest.mark.timeout(240)
+def test_after_hundreds_of_turns_an_engine_has_kept_its_blocks_and_left_nothing() -> None:
+    found = soak(250, 0)
+    assert found.defects == []
+    assert found.counts == {"kept": 250}
 
 
 def test_what_is_no_answer_is_counted_as_a_defect() -> None:

@@ -82,7 +82,7 @@ def measure_hour(steps: int, rows: int = 64, moments: int = 500) -> Hour:
     gc.collect()
     before = psutil.Process().memory_info().rss
     trace, index, clock = Trace(), RequestIndex(), time.thread_time  # so that what else runs here does not count
-    StreamRouter(trace, lambda request: None)
+    StreamRouter(trace)
     appending = feeding = most = 0.0
     slow = 0
     gc.disable()  # it takes its time whenever it likes; how long is measured below

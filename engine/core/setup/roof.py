@@ -158,7 +158,8 @@ def _keep(key: str, roof: Roof) -> None:
     path = cache_file()
     entry = asdict(roof) | {"measured": time.time()}
     with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        for folder in (path.parent.parent, path.parent):  # prompts are kept there too, for their owner alone
+            folder.mkdir(0o700, parents=True, exist_ok=True)
         new = path.with_name(f"{path.name}.{os.getpid()}")
         new.write_text(json.dumps({**_read(), key: entry}, indent=1), encoding="utf-8")
         new.replace(path)

@@ -40,7 +40,7 @@ def test_every_record_is_told_once_and_in_order(qtbot: QtBot, bridge: Bridge) ->
     for i in range(20):
         growing.append(step(i, 1))
         qtbot.waitUntil(lambda: bridge.behind == 0)
-    assert told == growing.records
+    assert told == growing.since(0)
 
 
 def test_a_flood_is_spread_over_frames_that_stay_short(qtbot: QtBot, bridge: Bridge) -> None:

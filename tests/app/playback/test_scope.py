@@ -60,6 +60,14 @@ def a_trace(seconds: float = 2.0) -> Trace:
     return Trace(synthetic_trace(streams=4, tokens_per_second=300, seconds=seconds, faults=0))
 
 
+def test_a_look_at_the_step_takes_nothing_in(scope: Scope) -> None:
+    scope.show(a_trace())
+    assert scope.step is None
+    assert scope.steps == 0
+    scope.catch_up()
+    assert scope.step is not None
+
+
 def test_the_step_at_a_moment_is_the_last_that_had_ended(scope: Scope) -> None:
     trace = a_trace()
     steps = trace.steps

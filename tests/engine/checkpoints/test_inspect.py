@@ -1,6 +1,7 @@
 """What is known of a model without loading it: told from config and headers, held against the modules themselves."""
 
 import json
+import os
 import struct
 from collections import Counter
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForCausalLM, PreTr
 
 import resources
 from engine.checkpoints.info import inspect_parts
-from engine.checkpoints.inspect import inspect_folder, inspect_model, licence_of, name_of, resolve
+from engine.checkpoints.inspect import fault, inspect_folder, inspect_model, licence_of, name_of, resolve
 from engine.checkpoints.safetensors import INDEX, read_headers, weight_files
 from engine.config.specs import InvalidInput, ModelSpec
 from tests.engine.tiny_models import TINY_MODELS, change_config
@@ -295,3 +296,37 @@ def test_without_a_model_card_the_licence_files_first_words_are_told(demo_copy: 
     assert inspect_folder(demo_copy, "demo").licence == "Apache License"
     (demo_copy / "README.md").write_text("---\nlicense: mit\n---\n")
     assert inspect_folder(demo_copy, "demo").licence == "mit"
+
+
+# Files without an end.
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("name", ["README.md", "tokenizer_config.json", "generation_config.json", "LICENSE"])
+@pytest.mark.parametrize("endless", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_a_pipe_or_device_among_a_models_files_is_refused_and_not_read(
+    demo_copy: Path, name: str, endless: Callable[[Path], None]
+) -> None:
+    (demo_copy / name).unlink(missing_ok=True)
+    endless(demo_copy / name)
+    with pytest.raises(InvalidInput, match=rf"has a pipe or a device among its files \({name}\): remove it"):
+        inspect_model(str(demo_copy))
+    assert inspect_folder(demo_copy, "demo").name == "demo"
+    assert f"({name})" in fault(demo_copy)
+
+
+@pytest.mark.timeout(30)
+def test_a_shard_must_be_a_file(demo_copy: Path) -> None:
+    (demo_copy / "model.safetensors").unlink()
+    os.mkfifo(demo_copy / "a.safetensors")
+    (demo_copy / INDEX).write_text(json.dumps({"weight_map": {"model.norm.weight": "a.safetensors"}}))
+    with pytest.raises(InvalidInput, match=r"1 of them is missing \(a.safetensors\)"):
+        weight_files(demo_copy)
+
+
+def test_a_text_beyond_all_measure_is_not_read(demo_copy: Path) -> None:
+    for name in ("README.md", "config.json"):
+        with (demo_copy / name).open("wb") as file:
+            file.truncate(20 << 30)
+    with pytest.raises(InvalidInput, match=r"config.json cannot be read: .*it has 21,474,836,480 bytes, over"):
+        inspect_folder(demo_copy, "demo")

@@ -6,6 +6,7 @@ import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from resource import RUSAGE_SELF, getrusage
 from typing import Any
 
 import pytest
@@ -528,3 +529,20 @@ def test_a_prompt_file_is_read_line_by_line(tmp_path: Path) -> None:
     path = tmp_path / "prompts.txt"
     path.write_bytes(b"\xef\xbb\xbfa fox\r\n\r\n a kite \n" + "日本".encode())
     assert [a.prompt for a in read_prompts(path)] == ["a fox", " a kite ", "日本"]
+
+
+def test_a_prompt_of_megabytes_is_refused_without_the_memory_for_its_tokens(demo: Engine) -> None:
+    before = getrusage(RUSAGE_SELF).ru_maxrss
+    for prompt in ("fox and kite " * 1_600_000, [{"role": "user", "content": "fox and kite " * 1_600_000}]):
+        with pytest.raises(InvalidInput, match="prompt of over 1,024 tokens: demo stories 5M has a context of 1,024"):
+            demo.submit(prompt)
+    with pytest.raises(InvalidInput) as caught:
+        demo.submit([{"role": "user", "text": "x" * 1_000_000}])
+    assert len(str(caught.value)) < 500
+    assert getrusage(RUSAGE_SELF).ru_maxrss - before < 500 << 10
+
+
+def test_a_request_that_is_no_number_is_refused_and_the_engine_goes_on(demo: Engine) -> None:
+    with pytest.raises(InvalidInput, match=r"request=\[1\]: must be a whole number"):
+        demo.cancel([[1]])  # type: ignore[list-item]
+    assert demo.submit(FOX, GREEDY).result(timeout=20).finish_reason is not FinishReason.ERROR

@@ -1,8 +1,10 @@
 """The engine as its callers meet it: streams, cancelling, ending, runs, failures."""
 
 import asyncio
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,21 @@ from typing import Any
 import pytest
 import torch
 
-from engine import Engine, EngineConfig, InvalidInput, ModelSpec, SamplingParams, Stream, Submission, Workload, measure
+from engine import (
+    Engine,
+    EngineConfig,
+    EngineProcess,
+    InvalidInput,
+    ModelSpec,
+    SamplingParams,
+    Stream,
+    Submission,
+    Workload,
+    measure,
+)
 from engine.trace import FinishReason, Header, Notice, State, Submitted, Telemetry
 from engine.workloads import Arrival, demo_workload
+from tests.children import children
 from tests.engine.conftest import SMALL, begin_when_idle
 from tests.engine.scheduler.told_blocks import ToldBlocks
 
@@ -271,7 +285,7 @@ def test_closing_ends_running_and_waiting_requests_as_cancelled() -> None:
 def test_a_prompt_that_comes_in_while_the_engine_closes_ends_as_cancelled() -> None:
     engine = Engine(ModelSpec("demo-draft"), SMALL, threads=1)
     [late] = engine.prepare([Submission(FOX, GREEDY)])
-    stream = late.router.open(late.ticket)
+    stream = late.router.open(late.ticket, engine)
     engine.close()
     engine.enqueue([late])
     assert stream.result(timeout=1).finish_reason is FinishReason.CANCELLED
@@ -279,7 +293,7 @@ def test_a_prompt_that_comes_in_while_the_engine_closes_ends_as_cancelled() -> N
 
 def test_a_prompt_that_comes_in_while_another_trace_begins_ends_as_cancelled(demo: Engine) -> None:
     [late] = demo.prepare([Submission(FOX, GREEDY)])
-    stream = late.router.open(late.ticket)
+    stream = late.router.open(late.ticket, demo)
     before = demo.trace
     after = demo.begin(SMALL)
     demo.enqueue([late], more=True)
@@ -495,3 +509,39 @@ def test_every_trace_counts_its_requests_from_zero_and_a_late_cancel_ends_nobody
     assert stream.request == 0
     demo.cancel([0], before)
     assert stream.result(timeout=20).finish_reason is FinishReason.LENGTH
+
+
+# One that is dropped.
+
+
+@pytest.mark.parametrize("kind", [Engine, EngineProcess])
+def test_an_engine_that_is_dropped_without_close_ends_its_threads_and_its_process(
+    kind: type[Engine] | type[EngineProcess],
+) -> None:
+    threads, before = set(threading.enumerate()), children()
+    engine = kind(ModelSpec("demo-draft"), SMALL, threads=1)
+    weak, trace = weakref.ref(engine), engine.trace
+    short = engine.submit("Once", SamplingParams(max_tokens=3))
+    assert len(short.result(timeout=20).token_ids) <= 3
+    stream = engine.submit("Once there was", SamplingParams(max_tokens=200, temperature=0, ignore_eos=True))
+    del engine
+    gc.collect()
+    assert weak() is not None, "a request runs"
+    assert len(stream.result(timeout=20).token_ids) == 200
+    deadline = time.monotonic() + 10
+    while weak() is not None or set(threading.enumerate()) - threads or children() - before:
+        assert time.monotonic() < deadline, (weak(), threading.enumerate(), children() - before)
+        gc.collect()
+        time.sleep(0.02)
+    stream.cancel()
+    assert len(trace.requests) == 2
+
+
+def test_an_engine_that_is_dropped_while_nothing_was_ever_asked_of_it_is_gone() -> None:
+    threads = set(threading.enumerate())
+    weak = weakref.ref(Engine(ModelSpec("demo-draft"), SMALL, threads=1))
+    gc.collect()
+    deadline = time.monotonic() + 10
+    while weak() is not None or set(threading.enumerate()) - threads:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

@@ -181,3 +181,18 @@ def test_nothing_but_the_server_stays() -> None:
     with asked() as child:
         assert child.child.pid in children()
     assert child.child.pid not in children()
+
+
+def test_a_stopped_server_holds_nobody_up_whose_child_has_ended() -> None:
+    asked = Asked()
+    pid = spawn.server_pid()
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        asked.child.kill()
+        begun = time.monotonic()
+        assert asked.child.wait(10) == spawn.UNTOLD
+        assert time.monotonic() - begun < 5
+    finally:
+        os.kill(pid, signal.SIGCONT)
+        asked.link.close()

@@ -22,7 +22,7 @@ from engine.checkpoints import inspect_model, why_unsupported
 from engine.jobs import JobDied, LoadCancelled, LoadProgress
 from engine.models.loading import load
 from engine.quality import AwqRecipe, check_recipe, origin_of, suited_calibration
-from engine.quality.awq_recipe import REFUSED, autoawq_types, calibration_ids
+from engine.quality.awq_recipe import REFUSED, autoawq_types, calibration_ids, copied_files
 from tests.engine.tiny_models import TinyModel, _llama_like, change_config, save_tiny_model
 
 QWEN: TinyModel = _llama_like("Qwen2", hidden_size=128, std=0.12)
@@ -202,6 +202,29 @@ def test_an_architecture_that_cannot_be_done_is_refused_with_the_reason(
     with pytest.raises(InvalidInput) as refusal:
         check_recipe(replace(recipe, source=str(folder)))
     assert all(word in str(refusal.value) for word in words)
+
+
+def test_a_link_to_elsewhere_is_not_copied_and_one_of_the_hubs_cache_is(
+    recipe: AwqRecipe, original: Path, tmp_path: Path
+) -> None:
+    private = tmp_path / "private.txt"
+    private.write_text("a secret")
+    snapshot, blobs = tmp_path / "models--a--b" / "snapshots" / "1234", tmp_path / "models--a--b" / "blobs"
+    shutil.copytree(original, snapshot)
+    blobs.mkdir()
+    (snapshot / "LICENSE").replace(blobs / "5678")
+    (snapshot / "LICENSE").symlink_to("../../blobs/5678")
+    cached = replace(recipe, source=str(snapshot))
+    check_recipe(cached)
+    assert [p.read_text() for p in copied_files(snapshot) if p.name == "LICENSE"] == ["ours"]
+    (snapshot / "NOTICE.txt").symlink_to(private)
+    with pytest.raises(InvalidInput, match=r"NOTICE.txt is a link to .*private.txt: remove it, or put a copy"):
+        check_recipe(cached)
+    (snapshot / "NOTICE.txt").unlink()
+    (snapshot / "LICENSE").unlink()
+    (snapshot / "LICENSE").symlink_to("../../../private.txt")
+    with pytest.raises(InvalidInput, match=r"LICENSE is a link to"):
+        copied_files(snapshot)
 
 
 def test_a_recipe_that_is_right_is_taken(recipe: AwqRecipe) -> None:

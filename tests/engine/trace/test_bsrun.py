@@ -50,7 +50,7 @@ def test_a_file_grows_with_its_trace_and_can_be_read_meanwhile(tmp_path: Path) -
             with contextlib.suppress(InvalidInput):
                 if len(load_trace(path).records) == 50:
                     break
-        assert load_trace(path).records == notices(50)
+        assert load_trace(path).since(0) == notices(50)
     finally:
         trace.append(Notice(99.0, "info", "the last"))
         writer.close()
@@ -65,7 +65,7 @@ def test_a_file_that_exists_is_not_written_into_and_only_its_owner_reads_a_new_o
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     with pytest.raises(InvalidInput, match="exists; choose another name"):
         TraceWriter(Trace(notices(2)), path)
-    assert load_trace(path).records == notices(5)
+    assert load_trace(path).since(0) == notices(5)
 
 
 def test_a_save_that_fails_says_so_and_leaves_what_was_there(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_save_that_fails_says_so_and_leaves_what_was_there(tmp_path: Path) -> 
             save_trace(Trace([*notices(2), long]), path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    assert load_trace(path).records == notices(5)
+    assert load_trace(path).since(0) == notices(5)
     assert os.listdir(tmp_path) == ["a.bsrun"]
 
 
@@ -96,21 +96,50 @@ def test_what_was_killed_is_read_where_nothing_can_be_written(tmp_path: Path, mo
         shutil.copyfile(part, copy / part.name)
     writer.close()
     monkeypatch.setattr(os, "access", lambda *_: False)  # a superuser may write anywhere
-    assert load_trace(copy / path.name).records == notices(50)
+    assert load_trace(copy / path.name).since(0) == notices(50)
     assert sorted(os.listdir(copy)) == ["killed.bsrun", "killed.bsrun-wal"], "nothing was written beside it"
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_a_killed_run_without_the_file_beside_it_says_what_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writable: bool
+) -> None:
+    trace, path, alone = Trace(notices(50)), tmp_path / "killed.bsrun", tmp_path / "alone"
+    alone.mkdir()
+    writer = TraceWriter(trace, path, interval=0.01)
+    while writer._written < 50:
+        time.sleep(0.01)
+    shutil.copyfile(path, alone / "early.bsrun")
+    long = [Notice(50.0 + i, "info", "x" * 1000) for i in range(8_000)]
+    trace.extend(long)  # SQLite moves them from the one file to the other, now and then
+    while writer._written < 8_050:
+        time.sleep(0.01)
+    trace.append(Notice(9_000.0, "info", "the last"))
+    while writer._written < 8_051:
+        time.sleep(0.01)
+    shutil.copyfile(path, alone / "late.bsrun")
+    writer.close()
+    monkeypatch.setattr(os, "access", lambda *_: writable)
+    with pytest.raises(InvalidInput, match=r"early.bsrun was copied without early.bsrun-wal, which holds what was"):
+        load_trace(alone / "early.bsrun")
+    *records, last = load_trace(alone / "late.bsrun").since(0)
+    assert 50 < len(records) <= 8_050, "without the last"
+    assert records == [*notices(50), *long][: len(records)]
+    assert isinstance(last, Notice)
+    assert "late.bsrun was copied without late.bsrun-wal" in last.text
 
 
 def test_saving_over_a_file_replaces_it(tmp_path: Path) -> None:
     path = tmp_path / "a.bsrun"
     save_trace(Trace(notices(5)), path)
     save_trace(Trace(notices(2)), path)
-    assert load_trace(path).records == notices(2)
+    assert load_trace(path).since(0) == notices(2)
 
 
 @pytest.mark.parametrize("name", ["a b.bsrun", "100%41.bsrun", "what?.bsrun", "no #1.bsrun", "größe.bsrun"])
 def test_any_name_will_do(name: str, tmp_path: Path) -> None:
     save_trace(Trace(notices(3)), tmp_path / name)
-    assert load_trace(tmp_path / name).records == notices(3)
+    assert load_trace(tmp_path / name).since(0) == notices(3)
 
 
 def test_after_a_crash_the_file_is_read_as_far_as_it_was_written(tmp_path: Path) -> None:
@@ -123,7 +152,7 @@ def test_after_a_crash_the_file_is_read_as_far_as_it_was_written(tmp_path: Path)
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     subprocess.run([sys.executable, "-c", program, str(path)], timeout=60, check=False)
-    records = load_trace(path).records
+    records = load_trace(path).since(0)
     assert 20 < len(records) <= 100
     assert records == notices(len(records))
 
@@ -135,7 +164,7 @@ def test_a_truncated_file_is_read_in_part_or_refused_by_name(tmp_path: Path) -> 
     for part in (0, 1, 100, 5000, len(whole) // 2, len(whole) - 4096, len(whole) - 10):
         path.write_bytes(whole[:part])
         try:
-            records = load_trace(path).records
+            records = load_trace(path).since(0)
         except InvalidInput as refused:
             message = str(refused)
             assert str(path) in message

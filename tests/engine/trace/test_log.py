@@ -103,7 +103,7 @@ def test_a_short_trace_keeps_its_objects() -> None:
     log = Log(records)
     assert log.packed_bytes == 0
     assert all(a is b for a, b in zip(log, records, strict=True))
-    assert log == records
+    assert list(log) == records
     assert log != records[:-1]
 
 
@@ -175,3 +175,11 @@ def test_readers_on_other_threads_never_miss_a_record(records: list[Record]) -> 
     for reader in readers:
         reader.join()
     assert not errors
+
+
+def test_logs_are_told_apart_without_comparing_their_arrays(records: list[Record]) -> None:
+    log = packed(records)
+    assert log == log
+    assert log != packed(records)
+    assert log != records
+    assert {log} == {log}

@@ -1,13 +1,19 @@
 """A person's own workloads: recipes, lines of text, JSON lines and ShareGPT, good and bad."""
 
 import json
+import os
 import re
+import time
 from pathlib import Path
+from random import Random
+from resource import RUSAGE_SELF, getrusage
 from typing import Any
 
 import pytest
 
 from engine import InvalidInput, SamplingParams, Workload, load_workload
+from engine.workloads.texts import text_of
+from engine.workloads.tokens import counter_for
 
 FIXED = SamplingParams(max_tokens=9, temperature=0)
 
@@ -327,6 +333,70 @@ def test_json_that_is_not_sharegpts_is_named_with_the_entry(tmp_path: Path, text
         load_workload(path)
     assert re.match(re.escape(str(path)), str(caught.value))
     assert message in str(caught.value)
+
+
+# Files and sizes without an end.
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("ending", ["toml", "txt", "jsonl", "json"])
+def test_a_pipe_or_device_is_refused_and_not_read(tmp_path: Path, ending: str) -> None:
+    os.mkfifo(tmp_path / f"pipe.{ending}")
+    (tmp_path / f"zeros.{ending}").symlink_to("/dev/zero")
+    for name in (f"pipe.{ending}", f"zeros.{ending}"):
+        with pytest.raises(InvalidInput, match=rf"^cannot read .*{name}: it is a pipe or a device, not a file"):
+            load_workload(tmp_path / name)
+
+
+def test_a_recipe_may_begin_with_the_mark_of_utf8(tmp_path: Path) -> None:
+    path = write_recipe(tmp_path)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert len(load_workload(path)) == 3
+
+
+def test_a_line_of_megabytes_is_refused_without_the_memory_for_its_tokens(tmp_path: Path) -> None:
+    text, long, share = tmp_path / "a.txt", tmp_path / "b.jsonl", tmp_path / "c.json"
+    text.write_text("ok\n" + "fox and kite " * 400_000)
+    long.write_text(json.dumps({"prompt": "fox and kite " * 1_600_000}))
+    share.write_text(json.dumps([conversation("fox and kite " * 1_600_000, ANSWER)]))
+    before = getrusage(RUSAGE_SELF).ru_maxrss
+    with pytest.raises(InvalidInput, match=r"a.txt, line 2: prompt of at least [\d,]+ tokens: the model has a context"):
+        load_workload(text)
+    with pytest.raises(InvalidInput, match=r"b.jsonl, line 1: has 20,800,014 bytes, over 16,777,216; shorten it"):
+        load_workload(long)
+    with pytest.raises(InvalidInput, match=r"1 with prompts over 1,024 tokens"):
+        load_workload(share)
+    assert getrusage(RUSAGE_SELF).ru_maxrss - before < 300 << 10
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "group",
+    [
+        {"prompt_tokens": 10_000_000},
+        {"system_tokens": 10_000_000},
+        {"turns": 2, "pause": 1, "answer_tokens": 10_000_000},
+        {"prompt_tokens": {"lognormal": {"median": 9_000_000, "sigma": 1.0, "max": 10_000_000}}},
+    ],
+)
+def test_sizes_that_no_context_holds_are_refused_before_they_are_written(tmp_path: Path, group: dict[str, Any]) -> None:
+    begun = time.perf_counter()
+    with pytest.raises(InvalidInput, match=r"exceed the model's context of 1,024; lower prompt_tokens"):
+        load_workload(write_recipe(tmp_path, **group))
+    assert time.perf_counter() - begun < 5
+
+
+def test_turns_count_towards_the_most_requests(tmp_path: Path) -> None:
+    path = write_recipe(tmp_path, count=60_000, turns=2, pause=1, answer_tokens=2, prompt_tokens=2, output_tokens=2)
+    with pytest.raises(InvalidInput, match=r"requests=120000: are at most 100,000 in all, each turn counting"):
+        load_workload(path)
+
+
+@pytest.mark.timeout(60)
+def test_a_long_text_is_exact_and_written_in_seconds() -> None:
+    counter, begun = counter_for(), time.perf_counter()
+    assert counter.count(text_of(30_000, counter, Random(1), "Once")) == 30_000
+    assert time.perf_counter() - begun < 5
 
 
 # The model.

@@ -1,0 +1,36 @@
+"""Ctrl+C, later than at once."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def interrupt_as_event() -> Iterator[threading.Event]:
+    """Ctrl+C sets the event; a second one is as it always was. Only the main thread hears signals."""
+    interrupted = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupted
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def stop(*_: object) -> None:
+        interrupted.set()
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, stop)
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl+C waits until the block is over: while Qt's libraries are imported, it would abort the process, or be lost.
+    Raises KeyboardInterrupt then."""
+    with interrupt_as_event() as interrupted:
+        yield
+    if interrupted.is_set():
+        raise KeyboardInterrupt

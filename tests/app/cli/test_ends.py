@@ -1,0 +1,126 @@
+"""However a command ends, it says why in a line, with the right status, and leaves no process behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).parents[3]
+DRAFT = ("--model", "demo-draft", "--threads", "1")
+pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+
+
+def begin(command: Sequence[str], **given: object) -> subprocess.Popen[str]:
+    """The command line in a process and a group of its own."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY", "PYTHONIOENCODING")}
+    environment |= given.pop("environment", {})  # type: ignore[operator]
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | given
+    line = [sys.executable, "-m", "app", *command]
+    return subprocess.Popen(line, cwd=ROOT, env=environment, text=True, start_new_session=True, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def left(group: int) -> list[psutil.Process]:
+    """What still runs of a group of processes."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except (ProcessLookupError, psutil.NoSuchProcess):
+            continue
+    return found
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, error = process.communicate(timeout=120)
+    deadline = time.monotonic() + 5
+    while left(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert left(process.pid) == []
+    assert "Traceback" not in error, error
+    assert "Exception ignored" not in error, error
+    return process.returncode, out, error
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> Path:
+    path = tmp_path / "prompts.txt"
+    path.write_text("Erzähl mir von einem Bären\n")
+    return path
+
+
+@pytest.mark.parametrize("command", [("fit", "demo"), ("doctor",), ("run", *DRAFT, "--max-tokens", "2")])
+def test_a_full_disk_is_told_and_a_reader_that_has_seen_enough_is_not(command: tuple[str, ...]) -> None:
+    with open("/dev/full", "w") as full:
+        status, _, error = ended(begin(command, stdout=full))
+    assert (status, error.splitlines()[-1]) == (1, "batchscope: No space left on device")
+    read, write = os.pipe()
+    os.close(read)
+    assert ended(begin(command, stdout=write))[::2] == (0, "")
+    os.close(write)
+
+
+def test_a_terminal_that_knows_no_more_than_ascii_is_printed_to_and_json_loses_nothing(prompts: Path) -> None:
+    ascii_only = {"PYTHONIOENCODING": "ascii"}
+    status, out, _ = ended(begin(["fit", "demo"], environment=ascii_only))
+    assert status == 0
+    assert "2 ? bytes ? layers" in out
+    command = ["run", *DRAFT, "--max-tokens", "2", "--prompts", str(prompts), "--json"]
+    status, out, _ = ended(begin(command, environment=ascii_only))
+    assert status == 0
+    assert json.loads(out)["answers"][0]["prompt"] == "Erzähl mir von einem Bären"
+
+
+def test_the_demo_says_where_it_cannot_write(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    status, _, error = ended(begin(DRAFT[:2], environment={"BATCHSCOPE_DATA": str(tmp_path / "file" / "data")}))
+    assert status == 2
+    assert f"batchscope: cannot write to the folder {tmp_path / 'file' / 'data' / 'demo'}" in error
+    assert error.endswith(": Not a directory; set BATCHSCOPE_DATA to another\n")
+
+
+def test_a_home_that_nothing_can_be_written_to_is_no_hindrance(prompts: Path) -> None:
+    nowhere = dict.fromkeys(("HOME", "HF_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "BATCHSCOPE_DATA"), "/proc/nowhere")
+    command = ["run", *DRAFT, "--max-tokens", "2", "--prompts", str(prompts)]
+    status, out, error = ended(begin(command, environment=nowhere))
+    assert (status, error) == (0, "")
+    assert "requests" in out
+
+
+ENDLESS = {  # commands, and the seconds in which they begin and do their work here
+    ("run", *DRAFT, "--max-tokens", "900", "--ignore-eos", "--repeat", "50", "--out", "OUT/a.bsrun"): 12.0,
+    ("compare", *DRAFT, "--lanes", "recompute,static:2", "--workload", "long-prompt"): 12.0,
+    ("sweep", *DRAFT, "--sizes", "1", "--workload", "long-prompt"): 12.0,
+    ("quantize", "demo", "--out", "OUT"): 12.0,
+    ("--model", "demo-draft"): 5.0,
+}
+
+
+@pytest.mark.parametrize("command", ENDLESS, ids=lambda command: command[0].strip("-"))
+def test_ctrl_c_at_any_moment_ends_a_command_with_a_line_and_no_process(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    rng = Random(command[0])
+    for turn in range(2):
+        folder = tmp_path / str(turn)
+        folder.mkdir()
+        given = [part.replace("OUT", str(folder)) for part in command]
+        process = begin(given, environment={"BATCHSCOPE_DATA": str(folder / "data")})
+        time.sleep(rng.uniform(0.15, ENDLESS[command]))
+        begun = time.monotonic()
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGINT)
+            status, _, error = ended(process)
+            assert status == 130, error
+            assert error.splitlines()[-1].startswith("batchscope: stopped")
+            assert time.monotonic() - begun < 20
+        else:
+            assert ended(process)[0] == 0

@@ -1,0 +1,117 @@
+"""Kills processes at random moments of a run: the engine's, which its parent must outlive with words, and the one that
+writes the run's file, which must open again with every record that was written."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from pathlib import Path
+from random import Random
+
+from engine import EngineConfig, EngineProcess, InvalidInput, ModelSpec, SamplingParams, load_trace
+from engine.core.process import EngineDied
+from engine.trace import Ended, FinishReason, Notice, TraceWriter
+from tests.engine.core.ending_processes import gone
+from tests.hardening.found import Found
+
+ROOT = Path(__file__).parents[2]
+DRAFT = ModelSpec("demo-draft")
+
+
+def kill(count: int, seed: int, folder: Path, begin: int = 0) -> Found:
+    """So many kills, from this number on: three engines for each writer, which takes longest to begin."""
+    found = Found()
+    for number in range(begin, begin + count):
+        rng = Random(f"kills/{seed}/{number}")
+        path = folder / f"{seed}-{number}.bsrun"
+        try:
+            if number % 4 == 3:
+                _kill_writer(rng, path)
+                found.add("kills", number, "opened", "")
+            else:
+                _kill_engine(rng, path)
+                found.add("kills", number, "ended", "")
+        except Exception:
+            found.add("kills", number, "defect", traceback.format_exc())
+    return found
+
+
+def busy(engine: EngineProcess, rng: Random, many: int) -> None:
+    """Some prompts of any kind, sent; some of them stopped."""
+    for _ in range(many):
+        params = SamplingParams(max_tokens=rng.choice((1, 3, 40, 900)), temperature=rng.choice((0.0, 1.0)), seed=1)
+        stream = engine.submit("Once there was " * rng.choice((1, 4, 40)), params)
+        if rng.random() < 0.2:
+            stream.cancel()
+
+
+def _kill_engine(rng: Random, path: Path) -> None:
+    config = EngineConfig(rng.choice(("continuous", "chunked", "static")), rng.choice((1, 4, 16)), 512)
+    engine = EngineProcess(DRAFT, config, threads=1)
+    writer = TraceWriter(engine.trace, path, interval=0.02)
+    try:
+        with contextlib.suppress(EngineDied, InvalidInput):
+            busy(engine, rng, rng.choice((0, 1, 5, 30)))
+            time.sleep(rng.choice((0.0, rng.uniform(0, 0.05), rng.uniform(0, 0.8))))
+        os.kill(engine.pid, signal.SIGKILL)
+        deadline = time.monotonic() + 10
+        while not engine.trace.complete:
+            assert time.monotonic() < deadline, "the trace of a dead engine does not end"
+            time.sleep(0.005)
+        assert gone(engine.pid)
+        assert engine.error == f"the engine's process {engine.pid} is gone (killed by signal SIGKILL)", engine.error
+        assert [r.text for r in engine.trace.records if isinstance(r, Notice)] == [engine.error]
+        views = engine.trace.requests.values()
+        assert all(view.reason is not None for view in views), "a request has no end"
+        broken = [view for view in views if view.reason is FinishReason.ERROR]
+        assert all(view.error == engine.error for view in broken), "a request does not say why it ended"
+        with contextlib.suppress(InvalidInput):
+            engine.submit("Once")
+            raise AssertionError("a dead engine takes a prompt")
+    finally:
+        engine.close()
+        writer.close()
+    assert not writer.error, writer.error
+    assert len(load_trace(path).records) == len(engine.trace.records)
+
+
+def _kill_writer(rng: Random, path: Path) -> None:
+    order = [sys.executable, "-m", "tests.hardening.kills", str(path), str(rng.randrange(1 << 30))]
+    with subprocess.Popen(order, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        engine = int(process.stdout.readline())
+        time.sleep(rng.uniform(0, 1.5))
+        process.kill()
+        written = [int(line) for line in process.stdout if line.endswith("\n")]
+    assert gone(engine), "the engine outlives its parent"
+    least = max(written, default=0)
+    try:
+        trace = load_trace(path)
+    except InvalidInput as refused:
+        if least:
+            raise AssertionError(f"{least} records are lost") from refused
+        return
+    records = trace.since(0)
+    assert len(records) >= least, f"{len(records)} of {least} records are there"
+    assert not any(isinstance(r, Notice) for r in records), "nothing is missing"
+    assert sum(isinstance(r, Ended) for r in records) <= len(trace.requests)
+
+
+def main(path: Path, seed: int) -> None:
+    """Runs an engine without an end and says after each turn how many of its records are in the file."""
+    rng = Random(seed)
+    engine = EngineProcess(DRAFT, EngineConfig(max_running=8, token_budget=512), threads=1)
+    print(engine.pid, flush=True)
+    writer = TraceWriter(engine.trace, path, interval=0.01)
+    while True:
+        if len(engine.trace.open) < 12:
+            busy(engine, rng, 4)
+        print(writer._written, flush=True)
+        time.sleep(0.01)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))
