@@ -8,6 +8,7 @@ from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Signal
 from PySide6.QtGui import QPainter
 
 from app.inside.timeline.axis import Axis, places_of
+from app.inside.timeline.breaks import draw_breaks
 from app.inside.timeline.layout import Bands, Part, Parts, parts_for
 from app.inside.timeline.marks import TimelineMarks
 from app.inside.timeline.paint import LABELLED, TimelinePaint
@@ -218,12 +219,13 @@ class TimelineView(Timeline):
         paint, area, bands = self._paints(), self.area(), self.bands()
         if not self._seen:
             self._seen, columns = True, max(1, round(area.width() * self._ratio()))
-            paint.see(self.steps, self.range(), self.axis, columns, bands, self.budget)
+            paint.see(self.steps, self.range(), self.axis, self.folds, columns, bands, self.budget)
         self._paint_rows(painter)
         self._paint_slots(painter, area)
         if bands.tokens.height:
             paint.tokens(painter, area, bands.tokens)
         paint.lanes(painter, area, bands.lanes, self._named_segments(), self.steps.clocked)
+        draw_breaks(painter, self._breaks(), area, bands.ticks.top)
         painter.save()
         painter.setClipRect(QRectF(area.left() - theme.px(4), 0, area.width() + theme.px(8), self.height()))
         self._paint_marks(painter, paint)
@@ -233,7 +235,7 @@ class TimelineView(Timeline):
             queued = marks.where(marks.queued)
             begin, end = self.range()
             middles = begin + (np.arange(area.width()) + 0.5) / area.width() * (end - begin)
-            waiting = self.steps.waiting_at(middles, self.axis)
+            waiting = self.steps.waiting_at(middles, self.axis, self.folds)
             paint.queue(painter, area, bands.queue, waiting, queued, self._xs(queued.time), self._selected)
         bottom = bands.ticks.top
         if self._cursor is not None:
@@ -272,7 +274,7 @@ class TimelineView(Timeline):
         begin, end = self.range()
         more = 8 * theme.zoom() / self.area().width() * (end - begin)
         if self.axis is Axis.TIME:
-            return begin - more, end + more
+            return self.moment_of(begin - more), self.moment_of(end + more)
         first = self.moment_of(begin - more) if begin > more else -math.inf
         return first, self.moment_of(end + more) if end + more < self.cells.steps else math.inf
 
@@ -281,6 +283,8 @@ class TimelineView(Timeline):
         (begin, end), area = self.range(), self.area()
         if self.axis is Axis.STEPS:
             times = places_of(self.cells.step_begins, self.cells.step_ends, times)
+        else:
+            times = self.folds.values(times)
         return np.asarray(area.left() + (times - begin) / (end - begin) * area.width())
 
     def _named_segments(self) -> list[tuple[str, float, float]]:
@@ -324,8 +328,12 @@ class TimelineView(Timeline):
         pixel = min(int(position.x()) - area.left(), area.width() - 1)
         slot = self.slot_at(y) if area.contains(position.toPoint()) else -1
         part = Part.SLOTS if area.contains(position.toPoint()) else bands.part_at(y)
-        return Point(part, self.time_at(position.x()), reach, self.value_at(area.left() + pixel + 0.5), slot)
+        value = self.value_at(area.left() + pixel + 0.5)
+        return Point(part, self.time_at(position.x()), reach, value, slot, self.folds)
 
     def tip(self, at: QPointF) -> str:
+        for each in self._breaks():
+            if each.left <= at.x() <= each.right and at.y() < self.bands().ticks.bottom:
+                return each.tip
         point = self._under(at)
         return self._tips.tip(point, self.axis, self.device, self.budget) if point is not None else ""

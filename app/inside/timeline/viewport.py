@@ -6,6 +6,7 @@ from PySide6.QtCore import QPointF, QRect, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QWheelEvent
 
 from app.inside.timeline.axis import Axis, places_of, times_of
+from app.inside.timeline.folds import NONE, Folds
 from app.inside.timeline.runs import TimelineCells
 from app.plot.scales import nice_end
 from app.ui import theme
@@ -18,7 +19,8 @@ PAN_STEP = 0.1
 class TimelineSpan(Painted):
     """The part of the axis that is in sight. Until one is set or chosen, it is all, from zero to a round number.
 
-    The axis counts seconds, or steps; `range` and what chooses it are in its unit, moments are always seconds.
+    The axis counts seconds, or steps; `range` and what chooses it are in its unit, moments are always seconds. Long
+    idle time takes little of it, but where the axis is shared.
     """
 
     range_changed = Signal(float, float)  # as the person chose it; `set_range` does not emit
@@ -30,6 +32,7 @@ class TimelineSpan(Painted):
         self.axis = Axis.TIME
         self.shared = False  # with others on a page that scrolls: the wheel is the page's, with Ctrl it zooms
         self.duration = 0.0  # seconds that there are to see, whatever was fed
+        self._folds = NONE
         self._range: tuple[float, float] | None = None
         self._drag: tuple[QPointF, tuple[float, float]] | None = None
         self._dragged = False
@@ -55,9 +58,19 @@ class TimelineSpan(Painted):
     # -- the range ------------------------------------------------------------------------------------------------
 
     @property
+    def folds(self) -> Folds:
+        """The idle time that the axis of seconds folds; lanes that share one clock fold none."""
+        return NONE if self.shared else self._folds
+
+    def set_folds(self, folds: Folds) -> None:
+        if len(folds) != len(self._folds):
+            self._folds = folds
+            self._stale()
+
+    @property
     def extent(self) -> float:
         """From zero to the last that there is to see."""
-        return max(self.cells.end, self.duration) if self.axis is Axis.TIME else float(self.cells.steps)
+        return self.value_of(max(self.cells.end, self.duration)) if self.axis is Axis.TIME else float(self.cells.steps)
 
     def range(self) -> tuple[float, float]:
         """What is in sight."""
@@ -91,13 +104,13 @@ class TimelineSpan(Painted):
     def value_of(self, time: float) -> float:
         """Where a moment lies on the axis."""
         if self.axis is Axis.TIME:
-            return time
+            return float(self.folds.values(time))
         return float(places_of(self.cells.step_begins, self.cells.step_ends, time))
 
     def moment_of(self, value: float) -> float:
         """The moment at which the axis has a value."""
         if self.axis is Axis.TIME:
-            return value
+            return float(self.folds.times(value))
         return float(times_of(self.cells.step_begins, self.cells.step_ends, value))
 
     # -- the person -----------------------------------------------------------------------------------------------
