@@ -6,6 +6,7 @@ rest to the next frame, so the window stays quick however many tokens a second c
 
 from collections import deque
 from collections.abc import Mapping
+from math import inf
 from time import perf_counter
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
@@ -13,7 +14,7 @@ from PySide6.QtCore import QObject, Qt, QTimer, Signal
 from app.playback.player import Playback
 from app.playback.scope import Scope
 from engine import Trace
-from engine.trace import Ended, Header, Record, RequestView, Step, Submitted, TallyIndex
+from engine.trace import Ended, Header, Record, RequestView, Step, Submitted, TallyIndex, time_of
 
 FRAMES_PER_SECOND = 30
 BUDGET = 0.008
@@ -144,6 +145,8 @@ class Bridge(QObject):
         for record in records:
             self._note(record)
         self.records_arrived.emit(records)
+        if records and time_of(records[0]) <= self.scope.moment < inf:  # what led to the moment on show still came in
+            self.scope.moved.emit()
         self._tell_busy()
 
     def _note(self, record: Record) -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from engine.trace import KvShares, Presence, Record, measure
+from engine.trace import KvShares, Presence, Record, busiest, measure
 from engine.trace.trace import Trace
-from tests.engine.trace.hand_made import D, P, step, submitted, two_sends
+from tests.engine.trace.hand_made import D, H, P, step, submitted, two_sends
 
 
 def presence(records: list[Record]) -> Presence:
@@ -37,3 +37,15 @@ def test_idle_time_does_not_count_in_what_the_kv_memory_held() -> None:
     # While requests were there: 1 s of the first's, then 2 s of it until the third step was over, and 1 s of FULL.
     kv = measure(Trace(two_sends())).kv
     assert kv == KvShares(pytest.approx((0.25 * 3 + 1) / 4), pytest.approx(0.75 * 3 / 4))  # type: ignore[arg-type]
+
+
+def test_the_busiest_moment_is_where_most_is_computed_and_then_where_the_cache_is_fullest() -> None:
+    one, two, held = [(0, 0, 2, P)], [(0, 0, 2, D), (1, 0, 2, D)], [(0, 0, 2, H), (1, 0, 2, D)]
+    rows = [(one, 9), (two, 4), (two, 7), (two, 7), (held, 9)]
+    steps = [step(i, 10.0 + i, 11.0 + i, told, kv=(kv, 0, 0, 0)) for i, (told, kv) in enumerate(rows)]
+    trace = Trace([submitted(10.0, 0, 2), submitted(10.0, 1, 2), *steps])
+    assert busiest([trace]) == 3.0
+    assert busiest([Trace()]) == 0.0
+    late = Trace([submitted(0.0, 0, 2), step(0, 2.5, 4.0, two), step(1, 4.0, 5.0, two), step(2, 5.0, 9.0, one)])
+    assert busiest([trace, late]) == 4.0, "each from its first submission; the first of the best"
+    assert busiest([late, Trace()]) == 4.0
