@@ -14,6 +14,7 @@ from app.inside.timeline.axis import Axis
 from app.inside.timeline.folds import LEAST, Folds
 from app.inside.timeline.marks import MARK_WORDS, Mark, TimelineMarks
 from app.inside.timeline.steps import PHASES, TimelineSteps
+from app.inside.timeline.stretch import stretch
 from app.inside.timeline.view import TimelineView
 from app.inside.timeline.words import length_words, step_words
 from app.playback.scope import Scope
@@ -50,6 +51,7 @@ class TimelinePanel(InsightPanel):
         self.view.step_clicked.connect(self._on_step)
         self.view.request_clicked.connect(scope.select)
         self.view.range_changed.connect(self.stale)
+        self.view.selection_changed.connect(self.stale)
         self.view.follow_changed.connect(self.stale)
 
     def _make_head(self) -> None:
@@ -182,6 +184,10 @@ class TimelinePanel(InsightPanel):
         place = len(self.steps) - 1 if scope.following else self.step_shown(len(self.steps))
         view.say(step_words(self.steps.row(place)) if 0 <= place < len(self.steps) else "")
         self.summary.say(self._sight_words())
+        if view.selection is not None:
+            begin, end = view.selection
+            there = self.presence.seconds(begin + self._origin, end + self._origin)
+            view.say_selection(stretch(self.steps, self.marks, begin, end, there).lines())
         view.update()
 
     def _sight_words(self) -> str:

@@ -79,12 +79,13 @@ class _Spent(Columns):
 
 
 class TimelineSteps(Columns):
-    """All steps of a trace, in order; about 183 bytes a step. `begin` and `end` are as the slots show them, `waits` is
+    """All steps of a trace, in order; about 187 bytes a step. `begin` and `end` are as the slots show them, `waits` is
     when wait begins, `computing` when the device may have begun, `measured` how long it computed by its own clock."""
 
     step, waiting, graph = Numbers(np.int64), Numbers(np.int32), Numbers(np.int32)
     begin, end, started, ended = (Numbers(np.float64) for _ in range(4))
     prefill_rows, decode_rows, held_rows = (Numbers(np.int32) for _ in Kind)
+    emitted = Numbers(np.int32)
     decode, prefill, wasted, padding = (Numbers(np.int32) for _ in TOKENS)
     waits, computing, measured = (Numbers(np.float64) for _ in range(3))
 
@@ -118,9 +119,8 @@ class TimelineSteps(Columns):
         if step.device:
             computing = max(computing, done - step.device)
         times = (begin, end, started, ended)
-        self.append(
-            step.step, step.waiting, step.graph, *times, *rows, *map(int, tokens), waits, computing, step.device
-        )
+        counts = (*rows, len(step.token), *map(int, tokens))
+        self.append(step.step, step.waiting, step.graph, *times, *counts, waits, computing, step.device)
         seconds |= {"attention": min(step.attention, seconds["forward"]), "device": done - computing}
         self._sums = [so_far + seconds[name] for so_far, name in zip(self._sums, _Spent.names)]
         self._spent.append(*self._sums)
