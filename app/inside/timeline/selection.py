@@ -3,15 +3,31 @@
 from PySide6.QtCore import QEvent, QRect, QRectF, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter
 
+from app.inside.timeline.keys import Key
 from app.inside.timeline.slots import Timeline
+from app.inside.timeline.viewport import VIEW_KEYS
 from app.ui import theme
 
 TINT = 0.16  # of the accent
 SHIFT = Qt.KeyboardModifier.ShiftModifier
 
 
+SELECTION_KEYS = (
+    Key("Select a stretch", ("Shift+Drag",)),
+    Key(
+        "Select step by step",
+        ("Shift+Left", "Shift+Right"),
+        (lambda view: view.grow_selection(-1), lambda view: view.grow_selection(1)),
+    ),
+    Key("Let the selection go", ("Esc",), (lambda view: view.set_selection(None),)),
+)
+KEYS = (*VIEW_KEYS, *SELECTION_KEYS)
+
+
 class SelectableTimeline(Timeline):
     """`selection` in seconds; it grows from where it was begun."""
+
+    keys = KEYS
 
     selection_changed = Signal()
 
@@ -88,16 +104,15 @@ class SelectableTimeline(Timeline):
             super().mouseReleaseEvent(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        by = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(Qt.Key(event.key()), 0)
-        if event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier == SHIFT and by and self.cells.steps:
-            self._grow_selection(by)
-        elif event.key() == Qt.Key.Key_Escape and self.selection is not None:
-            self.set_selection(None)
+        if event.key() == Qt.Key.Key_Escape and self.selection is None:
+            event.ignore()  # the window has a use for it
         else:
             super().keyPressEvent(event)
 
-    def _grow_selection(self, steps: int) -> None:
+    def grow_selection(self, steps: int) -> None:
         """Its edge goes on by so many steps, from the cursor where there is no selection yet."""
+        if not self.cells.steps:
+            return
         ends = self.cells.step_ends
         if self._anchor is None:
             self._anchor = self._edge = min(self.cells.end if self._cursor is None else self._cursor, self.cells.end)
@@ -109,8 +124,7 @@ class SelectableTimeline(Timeline):
 
     def event(self, event: QEvent) -> bool:
         """Esc is the window's key too: while something is selected, it lets that go first."""
-        override = isinstance(event, QKeyEvent) and event.type() is QEvent.Type.ShortcutOverride
-        if override and event.key() == Qt.Key.Key_Escape and self.selection is not None:
-            event.accept()
+        if isinstance(event, QKeyEvent) and event.type() is QEvent.Type.ShortcutOverride and self.selection is not None:
+            event.setAccepted(event.key() == Qt.Key.Key_Escape)
             return True
         return super().event(event)

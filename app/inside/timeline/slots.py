@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QSizePolicy
 from app.inside.timeline.axis import Axis
 from app.inside.timeline.breaks import Break, breaks_in, draw_breaks, with_breaks
 from app.inside.timeline.folds import NONE
+from app.inside.timeline.keys import told
 from app.inside.timeline.raster import raster
 from app.inside.timeline.runs import Cell
 from app.inside.timeline.shading import Bars, TimelineShading
@@ -295,7 +296,7 @@ class Timeline(TimelineSpan):
         if cells.steps:
             shown, more = self._told()
             said = f"{self.slots} slots, {cells.steps:,} steps in {cells.end:.1f} s. {shown}"
-            said += f"A and D pan, W and S zoom, 0 shows the selected request, or everything.{more}"
+            said += f"{told(self.keys)}{more}"
         self.setAccessibleDescription(said)
 
     def _told(self) -> tuple[str, str]:

@@ -315,7 +315,7 @@ class TimelineView(SelectableTimeline):
 
     def _told(self) -> tuple[str, str]:
         told = "; ".join(filter(None, self._words_of_selection)) if self.selection else self._words_at_foot
-        return f"{told}. ", " A click goes to its step. Shift and the arrow keys select, Escape lets go."
+        return f"{told}. ", " A click goes to its step."
 
     # -- the person -----------------------------------------------------------------------------------------------
 

@@ -469,7 +469,7 @@ def test_keys_of_the_page_pass_through(runs: dict[str, Trace], opened: Open, qtb
     for key in [*keys, Qt.Key.Key_W, Qt.Key.Key_0]:
         qtbot.keyClick(panel.view, key)
     assert passed == keys
-    assert "0 shows" in panel.view.accessibleDescription()
+    assert "0, Home: what is selected" in panel.view.accessibleDescription()
 
 
 # -- live -------------------------------------------------------------------------------------------------------------

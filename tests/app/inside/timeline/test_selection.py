@@ -7,11 +7,12 @@ from statistics import median
 
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtGui import QAction
+from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
 from app.inside.timeline.panel import TimelinePanel
+from app.inside.timeline.selection import KEYS
 from app.inside.timeline.stretch import stretch
 from app.inside.timeline.view import TimelineView
 from app.playback.scope import Scope
@@ -148,3 +149,16 @@ def test_where_there_is_room_for_one_line_only_the_tip_has_both(panel: TimelineP
     first, second = panel.view.tip(QPointF(area.left() + 20, panel.view.height() - 4)).splitlines()
     assert "rows a step" in first
     assert "finished, median TTFT" in second
+
+
+def test_every_key_that_the_list_tells_is_heard_and_described(panel: TimelinePanel) -> None:
+    view = panel.view
+    view.set_range(0.1, 0.2)
+    for key in KEYS:
+        assert f"{', '.join(key.keys)}: {key.words.lower()}." in view.accessibleDescription()
+        for name in key.keys[: len(key.acts)]:
+            view.set_range(0.1, 0.2)
+            view.set_selection(0.1, 0.15)
+            before = view.range(), view.selection
+            QTest.keySequence(view, QKeySequence(name))
+            assert (view.range(), view.selection) != before, name
