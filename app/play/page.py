@@ -10,6 +10,7 @@ from app import storage
 from app.inside.on_demand import InsightPlace
 from app.inside.panel import INSIGHTS, InsightPanel
 from app.play.composer import Composer
+from app.play.last_run import LastRun
 from app.play.layout import AREAS, RIGHT, PlayLayout, dock_host
 from app.play.setup.batching import BatchingPanel
 from app.play.setup.model import ModelPanel
@@ -50,6 +51,7 @@ class PlayPage(QWidget):
         self.sampling = SamplingPanel()
         self.run = RunSetup()
         self.wall = StreamWall(bridge)
+        self.last_run = LastRun(session, bridge, self)
         self.composer = Composer(session, bridge, self.sampling.params)
         self.docks: dict[str, Dock] = {}
         self.places: dict[str, InsightPlace] = {}

@@ -163,9 +163,10 @@ def timings(trace: Trace) -> Timings:
     return _timings(_Log(trace.records))
 
 
-def measure(trace: Trace, slo: Slo | None = None) -> Metrics:
-    """The metrics of all that a trace holds so far."""
-    log = _Log(trace.records)
+def measure(trace: Trace, slo: Slo | None = None, first: int = 0) -> Metrics:
+    """The metrics of all that a trace holds so far, or of what it holds from its record `first` on, a submission while
+    no request was there."""
+    log = _Log(trace.records[first:] if first else trace.records)
     times, steps = _timings(log), log.steps
     requests, output = len(times.request), int(times.output_tokens.sum())
     prompt, completed = int(times.prompt_tokens.sum()), int(times.completed.sum())
@@ -181,7 +182,7 @@ def measure(trace: Trace, slo: Slo | None = None) -> Metrics:
     for_nothing = int(((kind == Kind.HELD) | ((wasted >= count) & (count > 0))).sum())
     padded, thrown_away = int(padding.sum()), int(wasted.sum())
     computed = int(count.sum()) + padded
-    header = log.header
+    header = trace.header if first else log.header
     slots = header.config.slots if header is not None else int(log.column("slot").max(initial=-1)) + 1
     places = slots * len(steps)
     samples = sum(s.params.n for s in log.submitted)

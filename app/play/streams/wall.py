@@ -17,6 +17,7 @@ from app.words import duration, number
 from engine.trace import Record
 
 FIGURES_MS = 100
+RATES = "Output tokens of the last second, or of the last run over its whole time · frames the window painted"
 
 
 class StreamWall(Painted):
@@ -35,7 +36,7 @@ class StreamWall(Painted):
         self.newest.setCursor(Qt.CursorShape.PointingHandCursor)
         self.newest.setObjectName("follow_newest")
         self.newest.hide()
-        self.figures.setToolTip("Output tokens of the last second, as the engine gave them · frames the window painted")
+        self.figures.setToolTip(RATES)
         self.cards = StreamCards(bridge)
         head = zoomed(row(label("Streams", "brand"), (self.counts, 1), self.newest, self.figures), (2, 2, 2, 2), 12)
         self.setLayout(zoomed(column(head, (self.cards, 1)), spacing=6))
@@ -89,12 +90,15 @@ class StreamWall(Painted):
 
     def _tell_figures(self) -> None:
         rate, frames = self.bridge.live_rate, self.bridge.frames_per_second
+        words, run = f"{number(rate)} tok/s", self.bridge.over
+        if run is not None:
+            words = f"last run {number(run.output_throughput)} tok/s"
         live = self.cards.ids and self.bridge.scope.following
-        self.figures.say(f"{number(rate)} tok/s   {frames:.0f} fps" if live else f"{frames:.0f} fps")
+        self.figures.say(f"{words}   {frames:.0f} fps" if live else f"{frames:.0f} fps")
 
     def restyle(self) -> None:
         super().restyle()
-        self.figures.set_width(theme.px(150))
+        self.figures.set_width(theme.px(200))
         self.cards.refresh()
 
     def showEvent(self, event: QShowEvent) -> None:

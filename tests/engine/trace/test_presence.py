@@ -2,9 +2,10 @@
 
 import pytest
 
+from engine import EngineConfig
 from engine.trace import KvShares, Presence, Record, busiest, measure
 from engine.trace.trace import Trace
-from tests.engine.trace.hand_made import D, H, P, step, submitted, two_sends
+from tests.engine.trace.hand_made import D, H, P, header, step, submitted, two_sends
 
 
 def presence(records: list[Record]) -> Presence:
@@ -49,3 +50,10 @@ def test_the_busiest_moment_is_where_most_is_computed_and_then_where_the_cache_i
     late = Trace([submitted(0.0, 0, 2), step(0, 2.5, 4.0, two), step(1, 4.0, 5.0, two), step(2, 5.0, 9.0, one)])
     assert busiest([trace, late]) == 4.0, "each from its first submission; the first of the best"
     assert busiest([late, Trace()]) == 4.0
+
+
+def test_what_a_trace_holds_from_a_record_on_is_measured_alone() -> None:
+    trace = Trace([header(EngineConfig(max_running=4)), *two_sends()])
+    assert measure(trace).requests == 2
+    last = measure(trace, first=5)
+    assert (last.requests, last.steps, last.duration, last.slots) == (1, 2, 3.0, 4)
