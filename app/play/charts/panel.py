@@ -84,12 +84,12 @@ class Chart(Painted):
         self.top = drawing.top if not math.isnan(drawing.top) else nice_top(highest * 1.02)
         self.plot.draw(drawing, first, last, span, self.top, series.now)
         self.plot.point(span[0] + self.hair * (span[1] - span[0]) if self.hair >= 0 else None, self.moment)
-        last = self.measure.last(self.run) if self.run is not None else None
-        title, figure = last or (self.measure.title, self.measure.figure(series, self.place()))
+        over = self.measure.last(self.run) if self.run is not None else None
+        title, figure = over or (self.measure.title, self.measure.figure(series, self.place()))
         said = figure, self.top
         if (title, said) != (self._title, self._said):
             self._title, self._said = title, said
-            self.setAccessibleDescription(" ".join((f"{title}, last run:" if last else "", *figure)).strip())
+            self.setAccessibleDescription(" ".join((f"{title}, last run:" if over else "", *figure)).strip())
             self.update()
 
     def place(self) -> int:
