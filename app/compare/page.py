@@ -14,6 +14,7 @@ from app.compare.sweep.panel import SweepPanel
 from app.compare.sweep.session import SweepSession
 from app.inside.panel import Insight, InsightPanel
 from app.playback.cursor_bar import cursor_key
+from app.session.lessee import Phase
 from app.session.session import Session
 from app.ui import theme
 from app.ui.banner import Banner
@@ -99,6 +100,7 @@ class ComparePage(QWidget):
             lessee.phase_changed.connect(self._on_phase)
             lessee.refused.connect(self._on_refused)
         self.replay.view_chosen.connect(self._on_view)
+        race.phase_changed.connect(lambda phase: self._leave_end() if phase is Phase.ENDING else None)
         race.race_begun.connect(self._on_begun)
         race.clock_moved.connect(self._on_clock)
         race.span_changed.connect(self._on_span)
@@ -189,6 +191,14 @@ class ComparePage(QWidget):
     def _on_view(self, insight: Insight | None) -> None:
         for view in self.views:
             view.set_view(insight)
+        self._leave_end()
+
+    def _leave_end(self) -> None:
+        """At the end of a race nothing is held any more: what looks inside goes to where the most was happening."""
+        race = self.race
+        if self.replay.view.currentData() is not None and race.can_replay and race.clock >= race.longest:
+            race.pause()
+            race.seek(race.busiest)
 
     def _tell_of(self, exports: ExportMenu | InsightPanel) -> None:
         exports.failed.connect(lambda words: self.notice.tell("error", words, ""))

@@ -10,9 +10,11 @@ from app import storage
 from app.inside.on_demand import InsightPlace
 from app.inside.panel import INSIGHTS, InsightPanel
 from app.play.composer import Composer
+from app.play.last_run import LastRun
 from app.play.layout import AREAS, RIGHT, PlayLayout, dock_host
 from app.play.setup.batching import BatchingPanel
 from app.play.setup.model import ModelPanel
+from app.play.setup.run import RunSetup
 from app.play.setup.sampling import SamplingPanel
 from app.play.streams.wall import StreamWall
 from app.playback.bridge import Bridge
@@ -21,7 +23,8 @@ from app.session.session import Session
 from app.ui import theme
 from app.ui.dock import Dock
 from app.ui.labels import Hairline
-from app.ui.layouts import Scrolled, column
+from app.ui.layouts import Scrolled, column, held
+from engine.trace import Header
 
 LAYOUT_KEY, LAYOUT_VERSION = "play/layout", 2
 INSIDE_KEY = "play/inside"
@@ -46,7 +49,9 @@ class PlayPage(QWidget):
         self.model = ModelPanel(session)
         self.batching = BatchingPanel(session, bridge)
         self.sampling = SamplingPanel()
+        self.run = RunSetup()
         self.wall = StreamWall(bridge)
+        self.last_run = LastRun(session, bridge, self)
         self.composer = Composer(session, bridge, self.sampling.params)
         self.docks: dict[str, Dock] = {}
         self.places: dict[str, InsightPlace] = {}
@@ -113,6 +118,17 @@ class PlayPage(QWidget):
         self.cursor_bar.inside.setChecked(inside)
         storage.settings().setValue(INSIDE_KEY, inside)
 
+    def show_run(self, name: str, header: Header) -> None:
+        """At the left, what a saved run was made with."""
+        self.run.show_run(name, header)
+        self._engine_setup.hide()
+        self.run.show()
+
+    def show_engine(self) -> None:
+        """At the left, the settings of the engine again."""
+        self.run.hide()
+        self._engine_setup.show()
+
     def cursor_commands(self) -> list[tuple[str, str, Callable[[], object]]]:
         """What the cursor can be told: words, key, and what it does."""
         scope = self._bridge.scope
@@ -145,7 +161,8 @@ class PlayPage(QWidget):
 
     def _setup(self) -> Scrolled:
         panels = self.model, Hairline(), self.batching, Hairline(), self.sampling
-        scroll = Scrolled(column(*panels, None, spacing=0), "setup_scroll")
+        self._engine_setup = held(column(*panels, spacing=0))
+        scroll = Scrolled(column(self.run, self._engine_setup, None, spacing=0), "setup_scroll")
         scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         return scroll
 

@@ -6,6 +6,7 @@ rest to the next frame, so the window stays quick however many tokens a second c
 
 from collections import deque
 from collections.abc import Mapping
+from math import inf
 from time import perf_counter
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
@@ -13,7 +14,7 @@ from PySide6.QtCore import QObject, Qt, QTimer, Signal
 from app.playback.player import Playback
 from app.playback.scope import Scope
 from engine import Trace
-from engine.trace import Ended, Header, Record, RequestView, Step, Submitted, TallyIndex
+from engine.trace import Ended, Header, Metrics, Record, RequestView, Step, Submitted, TallyIndex, time_of
 
 FRAMES_PER_SECOND = 30
 BUDGET = 0.008
@@ -35,6 +36,8 @@ class Bridge(QObject):
         self._playback = Playback(self)
         self._playback.arrived.connect(self._on_arrived)
         self.open: set[int] = set()
+        self.begun = 0  # the record with which the latest requests began to come, when none was there
+        self.last_run: Metrics | None = None  # of these, told from outside once they are over
         self._next: Trace | None = None
         self._next_position = 0
         self._tokens: deque[tuple[float, int]] = deque()
@@ -69,6 +72,11 @@ class Bridge(QObject):
     @property
     def busy(self) -> bool:
         return bool(self.open)
+
+    @property
+    def over(self) -> Metrics | None:
+        """The measures of the last requests, where these are over and nothing earlier is on show."""
+        return self.last_run if self.scope.following and not self.busy else None
 
     @property
     def position(self) -> int:
@@ -122,6 +130,7 @@ class Bridge(QObject):
         self.trace, self._next = trace, None
         self._playback.show(trace)
         self.open.clear()
+        self.begun, self.last_run = 0, None
         self._tokens.clear()
         self._tokens_sum = 0
         self.scope.show(trace)
@@ -142,9 +151,13 @@ class Bridge(QObject):
 
     def _on_arrived(self, records: list[Record]) -> None:
         self.scope.take_in()
-        for record in records:
+        for place, record in enumerate(records, self.position - len(records)):
+            if isinstance(record, Submitted) and not self.open:
+                self.begun = place
             self._note(record)
         self.records_arrived.emit(records)
+        if records and time_of(records[0]) <= self.scope.moment < inf:  # what led to the moment on show still came in
+            self.scope.moved.emit()
         self._tell_busy()
 
     def _note(self, record: Record) -> None:

@@ -68,5 +68,10 @@ class Heading(QWidget):
 
     def __init__(self, text: str, control: QWidget | None = None) -> None:
         super().__init__()
-        title = label(text.upper(), "heading")
-        fill(QHBoxLayout(self), title, None, *([control] if control is not None else []))
+        self._title = label(text.upper(), "heading")
+        fill(QHBoxLayout(self), self._title, None, *([control] if control is not None else []))
+
+    def say(self, text: str) -> None:
+        """Another title."""
+        if text.upper() != self._title.text():
+            self._title.setText(text.upper())

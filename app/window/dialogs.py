@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QGridLayout, QWidget
 
@@ -10,11 +10,13 @@ from app import storage
 from app.ui import theme
 from app.ui.controls import DropDown
 from app.ui.dialog import Dialog
-from app.ui.labels import Row, label
+from app.ui.labels import Heading, Row, label
+from app.ui.layouts import Scrolled, row
 from app.window.command_palette import plain_name
 
 THEMES: list[tuple[str, object]] = [("as the system", "system"), ("dark", "dark"), ("light", "light")]
-MORE_KEYS = (("Walk through sent prompts", "Ctrl+Up  Ctrl+Down"), ("Undo in a text", "Ctrl+Z"))
+MORE_KEYS = (("Walk through sent prompts", ("Ctrl+Up", "Ctrl+Down")), ("Undo in a text", ("Ctrl+Z",)))
+TIMELINE = "Timeline, when it has the focus"
 
 
 class SettingsDialog(Dialog):
@@ -40,19 +42,22 @@ class ShortcutsDialog(Dialog):
     """What the keyboard does."""
 
     def __init__(self, parent: QWidget, actions: Sequence[QAction]) -> None:
+        from app.inside.timeline.selection import KEYS  # not before the window's first paint
+
         super().__init__(parent, "shortcuts_dialog", "Keyboard shortcuts")
         grid = QGridLayout()
         grid.setHorizontalSpacing(32)
         grid.setVerticalSpacing(6)
-        shown = [
-            (plain_name(a), "   ".join(s.toString(QKeySequence.SequenceFormat.NativeText) for s in a.shortcuts()[:1]))
-            for a in actions
-            if a.shortcuts()
-        ]
-        half = (len(shown) + len(MORE_KEYS) + 1) // 2
-        for i, (words, keys) in enumerate((*shown, *MORE_KEYS)):
-            column, row = 3 * (i // half), i % half
-            grid.addWidget(label(words, "secondary"), row, column)
-            grid.addWidget(label(keys, "key"), row, column + 1, Qt.AlignmentFlag.AlignRight)
-        self.column.addLayout(grid)
+        native = QKeySequence.SequenceFormat.NativeText
+        everywhere = [(plain_name(a), (a.shortcuts()[0].toString(native),)) for a in actions if a.shortcuts()]
+        for words, keys in (*everywhere, *MORE_KEYS, (TIMELINE, ()), *((key.words, key.keys) for key in KEYS)):
+            at = grid.rowCount()
+            grid.addWidget(label(words, "secondary") if keys else Heading(words), at, 0)
+            each = (label(key, "key") for key in keys)
+            grid.addLayout(row(None, *each, spacing=4), at, 1)
+        scroll = Scrolled(grid, "shortcuts_scroll")
+        self.column.addWidget(scroll)
         self.add_close()
+        bar, around = scroll.verticalScrollBar().sizeHint().width(), self.sizeHint() - scroll.sizeHint()
+        whole = scroll.sheet.sizeHint() + around + QSize(bar + 2, 2)
+        self.resize(whole.boundedTo(parent.size() * 0.9))

@@ -158,6 +158,7 @@ class MainWindow(QMainWindow):
         self.page.failed.connect(lambda words: self.banner.tell("error", words, ""))
         self.runs.opened.connect(self._on_run_opened)
         self.runs.closed.connect(self._on_run_closed)
+        self.page.run.back_asked.connect(self.runs.close)
         self.top_bar.search.clicked.connect(self.window_actions.search)
         self.top_bar.page_asked.connect(self.show_page)
 
@@ -238,12 +239,15 @@ class MainWindow(QMainWindow):
 
     def _on_run_opened(self) -> None:
         self.live_action.setEnabled(True)
+        if self.runs.path is not None:
+            self.page.show_run(self.runs.path.stem, self.bridge.trace.header)
         self.show_page(PLAY)
         self.page.setFocus()
         self._say_state()
 
     def _on_run_closed(self) -> None:
         self.live_action.setEnabled(False)
+        self.page.show_engine()
         self._say_state()
 
     def _on_inside(self) -> None:

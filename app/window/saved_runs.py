@@ -17,7 +17,7 @@ from app.ui.banner import Banner
 from app.words import sentence
 from engine import InvalidInput, Trace, load_trace
 from engine.jobs import LoadProgress
-from engine.trace import RUN_SUFFIX
+from engine.trace import RUN_SUFFIX, busiest
 
 
 def read(path: Path, report: Report, cancelled: threading.Event) -> Trace:
@@ -104,6 +104,7 @@ class SavedRuns(QObject):
     def _show(self, trace: Trace, path: Path) -> None:
         self.path, self._mentioned = path, []
         self._bridge.show(trace)
+        self._bridge.scope.seek((trace.origin or 0.0) + busiest([trace]))
         self._tell_run(path)
         self.opened.emit()
 
@@ -116,6 +117,7 @@ class SavedRuns(QObject):
     def _tell_run(self, path: Path) -> None:
         told = self._mentioned
         more = f" (and {len(told) - 1:,} more such words)" if len(told) > 1 else ""
-        words = ["Space plays it, comma and period step through it.", *([f"At {told[0]}{more}"] if told else [])]
+        keys = "It stands where most was running. Space plays it, comma and period step through it, F goes to its end."
+        words = [keys, *([f"At {told[0]}{more}"] if told else [])]
         back = ("Back to the engine", self.close)
         self._banner.tell("info", f"A saved run: {path.stem}", "\n".join(words), action=back)

@@ -8,6 +8,8 @@ from engine.trace.column import Array, Column
 from engine.trace.log import Log, time_of
 from engine.trace.measures import MEASURES, Measure, formulas, ratio_text
 from engine.trace.metrics import KvShares, Metrics, RequestMetrics, Spread, Timings, measure, request_metrics, timings
+from engine.trace.peak import busiest
+from engine.trace.presence import Presence
 from engine.trace.records import (
     BlockEvent,
     Ended,

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import overload
 
+import numpy as np
+
 from engine.trace.packing import Packing, Unpacked
-from engine.trace.records import Header, Record, Step
+from engine.trace.records import Header, Kind, Record, Step
 
 KEPT = 8_192  # records as objects: the last 40 seconds at 100 steps a second
 CHUNK = 128  # records that are packed together
@@ -56,13 +58,15 @@ class Log(Sequence[Record]):
 
     Columns that say where to look, so that a search unpacks nothing: `times`, when each record was known, which never
     falls (a record that was made before the one ahead of it counts from that one's time); of each step, `step_places`
-    (its index here), `step_begins` and `step_ends`. They are `array`s, for other threads perhaps one record behind.
-    Take slices, which are copies: an array that NumPy looks into cannot grow.
+    (its index here), `step_begins`, `step_ends`, `step_running` (rows that are not held) and `step_kv` (tokens in the
+    cache after it). They are `array`s, for other threads perhaps one record behind. Take slices, which are copies: an
+    array that NumPy looks into cannot grow.
     """
 
     def __init__(self, records: Iterable[Record] = (), kept: int = KEPT) -> None:
         self.times = array("d")
         self.step_places, self.step_begins, self.step_ends = array("I"), array("d"), array("d")
+        self.step_running, self.step_kv = array("I"), array("q")
         self._length = 0
         self._kept = kept
         self._state = _State(0, [], 0, [])
@@ -87,6 +91,8 @@ class Log(Sequence[Record]):
             self.step_places.append(place)
             self.step_begins.append(record.started)
             self.step_ends.append(record.ended)
+            self.step_running.append(int(np.count_nonzero(record.kind != Kind.HELD)))
+            self.step_kv.append(record.kv_used)
         if place - now.begin >= self._kept + CHUNK:
             self._pack()
 

@@ -82,8 +82,8 @@ reused_tokens | reused tokens |  | higher | tokens whose K and V were there alre
 preemptions | preemptions |  | lower | times a running request lost its KV blocks
 outside_forward | outside the forward | % | lower | 1 − time in the model's forward / time of all steps
 KV memory:
-kv.waste | KV waste | % | lower | mean over time of (reserved + internal + external) / (used + reserved + internal \
-    + external) tokens
+kv.waste | KV waste | % | lower | mean over the time in which requests are there, of (reserved + internal + \
+    external) / (used + reserved + internal + external) tokens
 kv.used | KV used | % | higher | mean over time of the share that holds computed tokens
 kv.reserved | KV reserved | % | lower | mean over time of the share kept for tokens still to come
 kv.internal | KV internal | % | lower | mean over time of the share that is held and can never be filled

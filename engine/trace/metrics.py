@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from engine.trace.presence import Presence
 from engine.trace.records import Array, Ended, FinishReason, Header, Kind, Record, Step, Submitted
 from engine.trace.requests import RequestView
 from engine.trace.slo import Slo
@@ -162,9 +163,10 @@ def timings(trace: Trace) -> Timings:
     return _timings(_Log(trace.records))
 
 
-def measure(trace: Trace, slo: Slo | None = None) -> Metrics:
-    """The metrics of all that a trace holds so far."""
-    log = _Log(trace.records)
+def measure(trace: Trace, slo: Slo | None = None, first: int = 0) -> Metrics:
+    """The metrics of all that a trace holds so far, or of what it holds from its record `first` on, a submission while
+    no request was there."""
+    log = _Log(trace.records[first:] if first else trace.records)
     times, steps = _timings(log), log.steps
     requests, output = len(times.request), int(times.output_tokens.sum())
     prompt, completed = int(times.prompt_tokens.sum()), int(times.completed.sum())
@@ -180,7 +182,7 @@ def measure(trace: Trace, slo: Slo | None = None) -> Metrics:
     for_nothing = int(((kind == Kind.HELD) | ((wasted >= count) & (count > 0))).sum())
     padded, thrown_away = int(padding.sum()), int(wasted.sum())
     computed = int(count.sum()) + padded
-    header = log.header
+    header = trace.header if first else log.header
     slots = header.config.slots if header is not None else int(log.column("slot").max(initial=-1)) + 1
     places = slots * len(steps)
     samples = sum(s.params.n for s in log.submitted)
@@ -221,7 +223,7 @@ def measure(trace: Trace, slo: Slo | None = None) -> Metrics:
         padding_share=padded / computed if computed else 0.0,
         useful_share=1 - (padded + thrown_away) / computed if computed else 0.0,
         reused_tokens=int(log.column("reused").sum()),
-        kv=_kv_shares(log.all_steps),
+        kv=_kv_shares(log.all_steps, np.array(log.present)),
     )
 
 
@@ -233,10 +235,14 @@ class _Log:
         self.submitted: list[Submitted] = []
         self.ended: list[Ended] = []
         self.all_steps: list[Step] = []
+        self.present: list[float] = []  # seconds with requests until each of them was over
+        presence = Presence()
         for record in records:
+            presence.feed(record)
             match record:
                 case Step():
                     self.all_steps.append(record)
+                    self.present.append(presence.total)
                 case Submitted():
                     self.submitted.append(record)
                 case Ended():
@@ -320,12 +326,12 @@ def _concatenated(parts: Sequence[Array]) -> Array:
     return np.concatenate(parts).astype(np.int64) if parts else np.zeros(0, np.int64)
 
 
-def _kv_shares(steps: Sequence[Step]) -> KvShares | None:
-    """Each step's shares last until the next one's end; the last counts only when it is alone."""
+def _kv_shares(steps: Sequence[Step], present: Array) -> KvShares | None:
+    """Each step's shares last until the next one's end, as long as requests are there; the last counts only when it is
+    alone."""
     tokens = np.array([(s.kv_used, s.kv_reserved, s.kv_internal, s.kv_external) for s in steps], float).reshape(-1, 4)
     total = tokens.sum(axis=1)
-    ended = np.array([s.ended for s in steps], float)
-    weight = np.append(np.diff(ended), 0.0) if len(steps) > 1 else np.ones(len(steps))
+    weight = np.append(np.diff(present), 0.0) if len(steps) > 1 else np.ones(len(steps))
     weight[total == 0] = 0
     if not weight.sum():
         return None

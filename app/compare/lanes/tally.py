@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.words import duration, number
-from engine.trace import Ended, FinishReason, Kind, Record, Step, Submitted
+from engine.trace import Ended, FinishReason, Kind, Presence, Record, Step, Submitted
 
 KINDS = ("reserved", "internal", "external")
 LEAST_SHARE = 0.0005  # a kind of KV waste below it is not worth a word
@@ -41,10 +41,12 @@ class LaneTally:
         self._ttft: dict[int, float] = {}
         self._shares = np.zeros(4)  # used and the three kinds of waste, times seconds
         self._weight = 0.0
-        self._before: tuple[float, np.ndarray] | None = None  # the last step's end and shares
+        self._presence = Presence()
+        self._before: tuple[float, np.ndarray] | None = None  # the last step: seconds with requests, and shares
 
     def feed(self, records: Iterable[Record]) -> None:
         for record in records:
+            self._presence.feed(record)
             match record:
                 case Step():
                     self._feed(record)
@@ -58,14 +60,15 @@ class LaneTally:
                     pass
 
     def _feed(self, step: Step) -> None:
+        present = self._presence.total
         if self._before is not None:
-            ended, shares = self._before
+            until, shares = self._before
             total = shares.sum()
             if total:
-                self._shares += shares / total * (step.ended - ended)
-                self._weight += step.ended - ended
+                self._shares += shares / total * (present - until)
+                self._weight += present - until
         held = (step.kv_used, step.kv_reserved, step.kv_internal, step.kv_external)
-        self._before = step.ended, np.array(held, float)
+        self._before = present, np.array(held, float)
         if not step.rows:
             return
         self._rows += step.rows

@@ -37,7 +37,7 @@ from engine.compare import (
     lane_sentence,
     lane_title,
 )
-from engine.trace import Slo
+from engine.trace import Slo, busiest
 
 BUDGET = 0.008
 FILL = 1.25  # how much longer the shown span gets when a lane runs out of it
@@ -332,6 +332,11 @@ class RaceSession(Lessee):
             self._move(min(max(clock, 0.0), self.longest))
             self.clock_moved.emit(self.clock)
             self._timer.start()
+
+    @property
+    def busiest(self) -> float:
+        """The clock at which the lanes computed most, all together."""
+        return busiest([lane.playback.trace for lane in self.lanes])
 
     def show_end(self) -> None:
         """Every lane as it was at its end."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.trace import Array, BlockEvent, Column, Ended, Header, Kind, KvShares, Record, Step, Submitted
+from engine.trace import Array, BlockEvent, Column, Ended, Header, Kind, KvShares, Presence, Record, Step, Submitted
 
 KINDS = ("used", "reserved", "internal", "external")
 DRAWN = (*KINDS, "to_limit", "to_context", "paged")
@@ -73,7 +73,8 @@ class MemorySeries:
         self._values = {name: Column(np.int64 if name in LARGE else np.int32) for name in FIELDS}
         self._integrals = {name: Column(np.float64) for name in (*DRAWN, *(f"{kind} share" for kind in KINDS), "time")}
         # newest steps, before they are columns: no objects that a garbage collector would have to look at
-        self._table, self._times, self._pending = np.zeros((PENDING, len(FIELDS)), np.int64), np.zeros(PENDING), 0
+        self._table, self._times, self._pending = np.zeros((PENDING, len(FIELDS)), np.int64), np.zeros((PENDING, 2)), 0
+        self._presence, self._present = Presence(), 0.0  # until the last step that is in columns
         self._base = np.zeros(256, np.int64)  # by request: where its branches begin in the arrays below
         self._reach = np.zeros(256, np.int64)  # by request: tokens of a strip for its prompt + max_tokens
         self._branches = 0
@@ -85,6 +86,7 @@ class MemorySeries:
     def take(self, records: Iterable[Record]) -> None:
         """The next records, in order."""
         for record in records:
+            self._presence.feed(record)
             match record:
                 case Step():
                     self._step(record)
@@ -131,7 +133,7 @@ class MemorySeries:
         computed = (self._to_limit, self._running * self.context, self._paged_blocks * size)
         over = (step.cached_blocks * size, self._running, self._done, self._done_tokens)
         self._table[self._pending] = (*kinds, *computed, *over, step.step)
-        self._times[self._pending] = step.ended
+        self._times[self._pending] = step.ended, self._presence.total
         self._pending += 1
 
     def _first_blocks(self, step: Step) -> list[tuple[int, int]]:
@@ -251,13 +253,16 @@ class MemorySeries:
         old, new, self._pending = self.ended.count, self._pending, 0
         for name, values in zip(FIELDS, self._table.T):
             self._values[name].extend(values[:new], new)
-        self.ended.extend(self._times[:new], new)
+        ended, present = self._times[:new].T
+        self.ended.extend(ended, new)
         begin = max(0, old - 1)
         seconds = np.diff(self.ended.values[begin:])
         for name in DRAWN:
             self._integrate(name, self._values[name].values[begin:-1] * seconds, old)
         kinds = np.stack([self._values[kind].values[begin:-1] for kind in KINDS]).astype(float)
         total = kinds.sum(axis=0)
+        seconds = np.diff(present, prepend=self._present)[0 if old else 1 :]
+        self._present = float(present[-1])
         self._integrate("time", np.where(total > 0, seconds, 0.0), old)
         shares = kinds / np.maximum(total, 1.0)
         for kind, share in zip(KINDS, shares):

@@ -57,6 +57,17 @@ class Stalls(Columns):
     slot, request = Numbers(np.int32), Numbers(np.int32)
 
 
+class _Waits(Columns):
+    """Seconds between two moments of which the later one is told, in order."""
+
+    time, seconds = Numbers(np.float64), Numbers(np.float32)
+
+    def between(self, begin: float, end: float) -> Array:
+        """The seconds of those that were over in `(begin, end]`."""
+        first, last = np.searchsorted(self.time, (begin, end), "right")
+        return np.asarray(self.seconds[first:last])
+
+
 class _Slots(Columns):
     """Which sample holds a slot, since when, and when it last emitted."""
 
@@ -80,11 +91,14 @@ class TimelineMarks:
         self._kinds = [0] * len(Mark)
         self._longest = 0.0
         self._bins = np.zeros(FINE * _OCTAVES, np.int64)
+        self._submitted: dict[int, float] = {}  # when, of requests that have no token yet
+        self._gaps, self._first = _Waits(), _Waits()  # between tokens, and until a request's first one
         self._away: dict[int, float] = {}  # the last emission of samples that hold no slot
 
     # -- what is told ---------------------------------------------------------------------------------------------
 
     def submit(self, record: Submitted, origin: float) -> None:
+        self._submitted[record.request] = record.time - origin
         self._mark(Mark.SUBMITTED, record.time - origin, -1, record.request)
 
     def step(self, step: Step, begin: float, end: float, origin: float) -> None:
@@ -142,6 +156,10 @@ class TimelineMarks:
         """Seconds: longer gaps are stalls."""
         return max(LEAST, MEDIANS * self.median) if self._chosen is None else self._chosen
 
+    def waits(self, begin: float, end: float) -> tuple[Array, Array]:
+        """The TTFTs and the gaps between tokens that were over in `(begin, end]`, in seconds."""
+        return self._first.between(begin, end), self._gaps.between(begin, end)
+
     def marks(self, begin: float = -np.inf, end: float = np.inf) -> Marks:
         """Those in `[begin, end)`."""
         first = int(np.searchsorted(self._marks.latest, begin))
@@ -196,8 +214,12 @@ class TimelineMarks:
         fresh = np.isnan(last)
         for i in np.flatnonzero(fresh).tolist():
             self._mark(Mark.FIRST_TOKEN, end, int(slot[i]), int(request[i]))
+            submitted = self._submitted.pop(int(request[i]), None)
+            if submitted is not None:
+                self._first.append(end, time - submitted)
         gaps = time - last[~fresh]
         if len(gaps):
+            self._gaps.extend(len(gaps), end, gaps)
             bins = np.floor(np.log2(np.maximum(gaps, _SHORTEST) / _SHORTEST) * FINE).astype(np.int64)
             np.add.at(self._bins, np.minimum(bins, len(self._bins) - 1), 1)
             long = np.flatnonzero(~fresh)[gaps > self._floor]

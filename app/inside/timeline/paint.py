@@ -8,6 +8,7 @@ from PySide6.QtCore import QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QPainter, QPen
 
 from app.inside.timeline.axis import Axis, times_of
+from app.inside.timeline.folds import Folds
 from app.inside.timeline.glyphs import APART, SIZE, Glyphs, draw_glyph, with_room
 from app.inside.timeline.layout import Band, Bands
 from app.inside.timeline.marks import MARK_WORDS, Mark, Marks
@@ -74,6 +75,7 @@ class TimelinePaint:
         steps: TimelineSteps,
         span: tuple[float, float],
         axis: Axis,
+        folds: Folds,
         columns: int,
         bands: Bands,
         budget: int | None,
@@ -85,7 +87,7 @@ class TimelinePaint:
         scale = theme.zoom() * self.ratio
         grain = Grain(max(4, round(6 * scale)), max(1.0, scale), round(begin * columns / (end - begin)))
         if tokens.height:
-            seen = steps.tokens(edges, axis)
+            seen = steps.tokens(edges, axis, folds)
             self.scale = token_scale(float(seen.most.max(initial=0.0)), budget)
             rim = self.face.height if self.scale.beyond and tokens.height >= 3 * self.face.height else 0.0
             self._rim = self.scale.top / (1 - rim / tokens.height)
@@ -94,8 +96,9 @@ class TimelinePaint:
             self._pictures["tokens"] = PixelImage(picture, self.ratio)
         if lanes:
             values = np.stack((edges[:-1], edges[1:]), axis=1)
-            times = values if axis is Axis.TIME else times_of(steps.begin, steps.end, values)
-            each = self._step_width(steps, span, axis, columns)
+            times = folds.times(values) if axis is Axis.TIME else times_of(steps.begin, steps.end, values)
+            seconds = float(times[0, 0]), float(times[-1, -1])
+            each = self._step_width(steps, seconds if axis is Axis.TIME else span, axis, columns)
             if each < NARROW:
                 times = steps.whole(times)
             height = max(1, round(lanes[0].height * self.ratio))

@@ -11,14 +11,16 @@ from PySide6.QtWidgets import QToolButton
 from app import storage
 from app.inside.panel import InsightPanel, tool_button
 from app.inside.timeline.axis import Axis
+from app.inside.timeline.folds import LEAST, Folds
 from app.inside.timeline.marks import MARK_WORDS, Mark, TimelineMarks
 from app.inside.timeline.steps import PHASES, TimelineSteps
+from app.inside.timeline.stretch import stretch
 from app.inside.timeline.view import TimelineView
 from app.inside.timeline.words import length_words, step_words
 from app.playback.scope import Scope
 from app.ui.facts import Cell, Facts
 from engine.config import PAGED_MODES
-from engine.trace import Ended, Header, Record, Step, Submitted
+from engine.trace import Ended, Header, Presence, Record, Step, Submitted
 
 THRESHOLDS = (None, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # seconds; None: from the median gap
 MOST_ROWS = 4000  # of the table
@@ -35,7 +37,7 @@ class TimelinePanel(InsightPanel):
 
     def __init__(self, scope: Scope) -> None:
         super().__init__(scope, "timeline", "Timeline")
-        self.steps, self.marks = TimelineSteps(), TimelineMarks()
+        self.presence, self.steps, self.marks = Presence(), TimelineSteps(), TimelineMarks()
         self.view = TimelineView(self.steps, self.marks)
         self.view.cells.step_reader = scope.step_at
         self._origin = 0.0
@@ -49,6 +51,7 @@ class TimelinePanel(InsightPanel):
         self.view.step_clicked.connect(self._on_step)
         self.view.request_clicked.connect(scope.select)
         self.view.range_changed.connect(self.stale)
+        self.view.selection_changed.connect(self.stale)
         self.view.follow_changed.connect(self.stale)
 
     def _make_head(self) -> None:
@@ -128,6 +131,7 @@ class TimelinePanel(InsightPanel):
     def take(self, records: Sequence[Record]) -> None:
         cells = self.view.cells
         for record in records:
+            self.presence.feed(record)
             match record:
                 case Step():
                     cells.feed((record,), self._origin)
@@ -146,13 +150,17 @@ class TimelinePanel(InsightPanel):
                     self.view.set_slots(1)
                 case _:
                     pass
+        begins, ends = self.presence.gaps(LEAST)
+        self.view.set_folds(Folds(begins - self._origin, ends - self._origin))
 
     def _restart(self) -> None:
         """Reads the trace again from its beginning."""
         self._position, self._origin, self._begun, self._drawn = 0, 0.0, False, 0
+        self.presence = Presence()
         self.steps.clear()
         self.marks.clear(self._threshold)
         self.view.cells.clear()
+        self.view.set_folds(Folds())
         self.stale()
 
     def forget(self) -> None:
@@ -176,17 +184,22 @@ class TimelinePanel(InsightPanel):
         place = len(self.steps) - 1 if scope.following else self.step_shown(len(self.steps))
         view.say(step_words(self.steps.row(place)) if 0 <= place < len(self.steps) else "")
         self.summary.say(self._sight_words())
+        if view.selection is not None:
+            begin, end = view.selection
+            there = self.presence.seconds(begin + self._origin, end + self._origin)
+            view.say_selection(stretch(self.steps, self.marks, begin, end, there).lines())
         view.update()
 
     def _sight_words(self) -> str:
-        """What of the seconds in sight was idle, and how many stalls are among them."""
+        """In what share of the seconds in sight with requests nothing was computed, and how many stalls there are."""
         view = self.view
         if not len(self.steps):
             return ""
         begin, end = view.moments()
-        idle = self.steps.idle_share(begin, end, view.device)
+        there = self.presence.seconds(begin + self._origin, end + self._origin)
         words = []
-        if idle is not None:
+        if there:
+            idle = max(0.0, 1 - self.steps.busy(begin, end, view.device) / there)
             least = "at least " if view.device and not self.steps.clocked else ""
             words.append(f"{least}{100 * idle:.0f} % of the time nothing was computed")
         stalls = len(self.marks.stalls(begin, end))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.inside.timeline.axis import Axis, places_of, run_places, times_of
+from app.inside.timeline.folds import NONE, Folds
 from app.inside.timeline.runs import SHADES, Shade, TimelineCells
 from engine.trace import Array
 
@@ -43,6 +44,7 @@ def raster(
     slots_a_row: int = 1,
     gap: int = 3,
     axis: Axis = Axis.TIME,
+    folds: Folds = NONE,
     left: int = 0,
 ) -> Raster:
     """What the axis has in `[begin, end)` in so many pixels, of what had happened at the moment `until`.
@@ -57,13 +59,18 @@ def raster(
     nothing = np.zeros(0, np.int64)
     empty = Raster(owner.reshape(rows, columns), nothing, np.zeros((SHARED, 0)), nothing)
     timed = axis is Axis.TIME or not cells.steps
-    stop = min(end, until if timed or until == np.inf else float(places_of(cells.step_begins, cells.step_ends, until)))
+    stop = end
+    if until < np.inf:
+        stop = min(end, float(folds.values(until) if timed else places_of(cells.step_begins, cells.step_ends, until)))
     if stop <= begin:
         return empty
-    moments = (begin, stop) if timed else times_of(cells.step_begins, cells.step_ends, (begin, stop))
+    sight = (begin, stop)
+    moments = folds.times(sight) if timed else times_of(cells.step_begins, cells.step_ends, sight)
     near = cells.near(float(moments[0]), np.nextafter(float(moments[1]), np.inf))
     begins, ends, slot = cells.begins[near], cells.ends[near], cells.slot[near]
-    if not timed:
+    if timed:
+        begins, ends = folds.values(begins), folds.values(ends)
+    else:
         begins, ends = (
             run_places(cells.step_begins, cells.step_ends, places[near], times)
             for places, times in ((cells.first_places, begins), (cells.last_places, ends))

@@ -18,12 +18,13 @@ LEAST = 0.4  # a pixel is at least so full, however short what ran in it
 EDGE = 0.4  # the border between two steps takes so much of the bar's colour away
 DIMMED = 0.55
 WAITING = 0.8
+BETWEEN, LINE = 0.34, 0.92  # a hatch's strength between its lines and in them: so strong that it is seen on low bars
 LOW = 5  # a bar of fewer pixels has no room for a line in its middle
 _AGAIN = SHADES - Shade.AGAIN
 
 # How much of the request's colour, and of the neutral one, each shade has: between its hatch lines and in them.
 _OWN = np.array([[1, 0.34, 0, 0, 0, *[0.14] * _AGAIN], [1, 0.92, 0, 0.8, 0, *[0.72] * _AGAIN]], np.float32)
-_NEUTRAL = np.array([[0, 0, 0.04, 0, 0, *[0] * _AGAIN], [0, 0, 0.5, 0, 0, *[0] * _AGAIN]], np.float32)
+_NEUTRAL = np.array([[0, 0, BETWEEN, 0, 0, *[0] * _AGAIN], [0, 0, LINE, 0, 0, *[0] * _AGAIN]], np.float32)
 _UP = np.arange(SHADES) == Shade.HATCH
 _DOWN = np.arange(SHADES) == Shade.GREY
 _CROSSED = (np.arange(SHADES) == Shade.CROSS) | (np.arange(SHADES) >= Shade.AGAIN)

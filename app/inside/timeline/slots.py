@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt, Signal
@@ -9,6 +10,9 @@ from PySide6.QtGui import QPainter, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy
 
 from app.inside.timeline.axis import Axis
+from app.inside.timeline.breaks import Break, breaks_in, draw_breaks, with_breaks
+from app.inside.timeline.folds import NONE
+from app.inside.timeline.keys import told
 from app.inside.timeline.raster import raster
 from app.inside.timeline.runs import Cell
 from app.inside.timeline.shading import Bars, TimelineShading
@@ -191,12 +195,13 @@ class Timeline(TimelineSpan):
         first = 0  # the columns before it are drawn already, and nothing in them has changed
         if key == self._drawn and self._pixels is not None and self.axis is Axis.TIME:
             # a run that grows to GAP pixels gets a head where it began
-            first = int(min(max((self.cells.changed - begin) * scale - GAP - 1, 0), columns))
+            first = int(min(max((self.value_of(self.cells.changed) - begin) * scale - GAP - 1, 0), columns))
         self._drawn, self.cells.changed = key, math.inf
         left = max(0, first - LEAD)
         if left < columns:
             gap = GAP if bars.pitch >= 5 else columns
-            seen = raster(self.cells, *sight, until=until, slots_a_row=each, gap=gap, axis=self.axis, left=left)
+            how = partial(raster, until=until, slots_a_row=each, gap=gap, axis=self.axis, folds=self.folds)
+            seen = how(self.cells, *sight, left=left)
             edges = self._edges(begin, end, columns, STEP_PIXELS * ratio * theme.zoom())
             origin = round(begin * scale) + left
             pixels = self._paint.paint(self.cells, seen, bars, origin, edges[edges >= left] - left)
@@ -218,12 +223,13 @@ class Timeline(TimelineSpan):
             meet = np.arange(max(0, math.ceil(begin)), min(self.cells.steps, math.floor(end)) + 1)
             return self._columns_of(meet, begin, scale, columns) if scale >= least else np.zeros(0, np.int64)
         begins, ends = self.cells.step_begins, self.cells.step_ends
-        first, last = np.searchsorted(ends, begin), np.searchsorted(begins, end)
+        first, last = np.searchsorted(ends, self.moment_of(begin)), np.searchsorted(begins, self.moment_of(end))
         widths = (ends[first:last] - begins[first:last]) * scale
         if len(widths) < 2 or len(widths) > columns or np.median(widths) < least:
             return np.zeros(0, np.int64)
         wide = widths >= least / 2
-        return self._columns_of(begins[np.flatnonzero(wide[1:] & wide[:-1]) + first + 1], begin, scale, columns)
+        meet = self.folds.values(begins[np.flatnonzero(wide[1:] & wide[:-1]) + first + 1])
+        return self._columns_of(meet, begin, scale, columns)
 
     def _columns_of(self, values: Array, begin: float, scale: float, columns: int) -> Array:
         x = np.floor((values - begin) * scale + 0.5).astype(np.int64)
@@ -237,6 +243,7 @@ class Timeline(TimelineSpan):
         self._paint_rows(painter)
         area = self.area()
         self._paint_slots(painter, area)
+        draw_breaks(painter, self._breaks(), area, area.bottom() + 1)
         self._paint_ticks(painter, area, area.bottom() + 1)
         if self._cursor is not None:
             self._paint_cursor(painter, self.x_at(self._cursor), area.top(), area.height() + theme.px(3))
@@ -264,11 +271,23 @@ class Timeline(TimelineSpan):
 
     def _ticks(self, count: float) -> list[tuple[float, str]]:
         """At most about so many values of the axis, with their words."""
-        return time_ticks(*self.range(), count)
+        begin, end = self.range()
+        ticks = [
+            tick
+            for low, high in self.folds.parts(begin, end)
+            for tick in time_ticks(low, low + (end - begin), count)
+            if tick[0] <= high
+        ]
+        return [(self.value_of(time), words) for time, words in ticks]
+
+    def _breaks(self) -> list[Break]:
+        """Where the axis is folded."""
+        return breaks_in(self.folds if self.axis is Axis.TIME else NONE, *self.range(), self.area())
 
     def _paint_ticks(self, painter: QPainter, area: QRect, top: int) -> None:
         """The axis' words."""
         ticks = [(self.value_x(value), words) for value, words in self._ticks(area.width() / theme.px(96))]
+        ticks = with_breaks(ticks, self._breaks(), area, self.face, theme.px(12))
         baseline, right = top + theme.px(5) + self.face.ascent, self.width() - theme.px(2)
         axes.foot(painter, self.face, ticks, baseline, area.left(), right, apart=theme.px(12), moved=False)
 
@@ -277,7 +296,7 @@ class Timeline(TimelineSpan):
         if cells.steps:
             shown, more = self._told()
             said = f"{self.slots} slots, {cells.steps:,} steps in {cells.end:.1f} s. {shown}"
-            said += f"A and D pan, W and S zoom, 0 shows the selected request, or everything.{more}"
+            said += f"{told(self.keys)}{more}"
         self.setAccessibleDescription(said)
 
     def _told(self) -> tuple[str, str]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from app.inside.columns import Columns, Numbers
 from app.inside.timeline.axis import Axis
+from app.inside.timeline.folds import NONE, Folds
 from engine.trace import Array, Kind, Step
 
 TOKENS = ("decode", "prefill", "wasted", "padding")
@@ -78,12 +79,13 @@ class _Spent(Columns):
 
 
 class TimelineSteps(Columns):
-    """All steps of a trace, in order; about 183 bytes a step. `begin` and `end` are as the slots show them, `waits` is
+    """All steps of a trace, in order; about 187 bytes a step. `begin` and `end` are as the slots show them, `waits` is
     when wait begins, `computing` when the device may have begun, `measured` how long it computed by its own clock."""
 
     step, waiting, graph = Numbers(np.int64), Numbers(np.int32), Numbers(np.int32)
     begin, end, started, ended = (Numbers(np.float64) for _ in range(4))
     prefill_rows, decode_rows, held_rows = (Numbers(np.int32) for _ in Kind)
+    emitted = Numbers(np.int32)
     decode, prefill, wasted, padding = (Numbers(np.int32) for _ in TOKENS)
     waits, computing, measured = (Numbers(np.float64) for _ in range(3))
 
@@ -117,9 +119,8 @@ class TimelineSteps(Columns):
         if step.device:
             computing = max(computing, done - step.device)
         times = (begin, end, started, ended)
-        self.append(
-            step.step, step.waiting, step.graph, *times, *rows, *map(int, tokens), waits, computing, step.device
-        )
+        counts = (*rows, len(step.token), *map(int, tokens))
+        self.append(step.step, step.waiting, step.graph, *times, *counts, waits, computing, step.device)
         seconds |= {"attention": min(step.attention, seconds["forward"]), "device": done - computing}
         self._sums = [so_far + seconds[name] for so_far, name in zip(self._sums, _Spent.names)]
         self._spent.append(*self._sums)
@@ -133,12 +134,13 @@ class TimelineSteps(Columns):
         of_row = {field.name: known[field.name] for field in fields(Row) if field.name in known}
         return Row(**of_row, tokens=tokens, attention=seconds.pop("attention"), seconds=seconds)
 
-    def waiting_at(self, values: Array, axis: Axis) -> Array:
+    def waiting_at(self, values: Array, axis: Axis, folds: Folds = NONE) -> Array:
         """How many waited after the last step before each value of the axis; nothing where none was before or is to
         come."""
         if axis is Axis.TIME:
-            places = np.searchsorted(self.end, values, "right") - 1
-            known = (places >= 0) & (values <= self.end[-1])
+            times = folds.times(values)
+            places = np.searchsorted(self.end, times, "right") - 1
+            known = (places >= 0) & (times <= self.end[-1])
         else:
             places = values.astype(np.int64)
             known = (places >= 0) & (places < len(self))
@@ -151,12 +153,12 @@ class TimelineSteps(Columns):
 
     # -- tokens ---------------------------------------------------------------------------------------------------
 
-    def tokens(self, edges: Array, axis: Axis) -> TokenColumns:
+    def tokens(self, edges: Array, axis: Axis, folds: Folds = NONE) -> TokenColumns:
         """What lies between each two of `edges` [columns + 1], values of the axis."""
         columns = len(edges) - 1
         if axis is Axis.TIME:
-            first, last = self.in_sight(float(edges[0]), float(edges[-1]))
-            begins, ends = self.begin[first:last], self.end[first:last]
+            first, last = self.in_sight(*folds.times((edges[0], edges[-1])).tolist())
+            begins, ends = (folds.values(times[first:last]) for times in (self.begin, self.end))
         else:
             first, last = max(0, int(edges[0])), min(len(self), int(np.ceil(edges[-1])))
             begins = np.arange(first, last, dtype=np.float64)
@@ -251,20 +253,12 @@ class TimelineSteps(Columns):
         took = columns[3] > columns[2]
         return Segments(*(column[took] for column in columns))
 
-    def idle_share(self, begin: float, end: float, on_device: bool) -> float | None:
-        """The share of these seconds in which nothing was computed (on a device: at least this share), as far as steps
-        go; None where there are none."""
-        if not len(self):
-            return None
-        begin, end = max(begin, 0.0), min(end, float(self.ended[-1]))
-        if end <= begin:
-            return None
+    def busy(self, begin: float, end: float, on_device: bool) -> float:
+        """How many seconds of these something was computed; on a device: at most so many."""
         times = np.array((begin, end))
         if on_device:
-            busy = float(np.diff(self.device(times))[0])
-        else:
-            busy = float(sum(np.diff(self._spent_until(name, times))[0] for name in COMPUTING))
-        return min(1.0, max(0.0, 1.0 - busy / (end - begin)))
+            return float(np.diff(self.device(times))[0])
+        return float(sum(np.diff(self._spent_until(name, times))[0] for name in COMPUTING))
 
 
 def _until(lengths: Array, tokens: Array, place: Array, into: Array) -> Array:

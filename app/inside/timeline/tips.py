@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.inside.timeline.axis import Axis
+from app.inside.timeline.folds import NONE, Folds
 from app.inside.timeline.layout import Part
 from app.inside.timeline.marks import Mark, Marks, TimelineMarks
 from app.inside.timeline.runs import TimelineCells
@@ -33,6 +34,7 @@ class Point:
     reach: tuple[float, float]
     value: float
     slot: int
+    folds: Folds = NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class Tips:
     def tip(self, point: Point, axis: Axis, device: bool, budget: int | None) -> str:
         """Its words, over several lines; nothing between the parts."""
         if point.part is Part.QUEUE:
-            waiting = int(self.steps.waiting_at(np.array([point.value]), axis)[0])
+            waiting = int(self.steps.waiting_at(np.array([point.value]), axis, point.folds)[0])
             return "\n".join([*self._of_marks(point)[-MOST_MARKS:], f"{waiting:,} waiting"])
         if point.part is Part.SLOTS:
             return self._of_slot(point)

@@ -9,7 +9,7 @@ from enum import Enum
 
 import numpy as np
 
-from app.inside.timeline.shading import DEPTHS, line_depths
+from app.inside.timeline.shading import BETWEEN, DEPTHS, LINE, line_depths
 from app.inside.timeline.steps import LAUNCH, TAIL, TOKENS, TokenColumns
 from app.plot.pixels import packed, stacked
 from app.plot.scales import nice_top
@@ -18,7 +18,6 @@ from engine.trace import Array
 TOPS = (1, 1.5, 2, 3, 5, 7.5, 10)
 NEAR_BUDGET = 2.5  # a budget further above the most in sight has its line at the rim, not at its height
 LAYERS = ("attention", "forward", "sample", "prepare", "plan", "commit", "record", "wait")  # of the host's lane
-BETWEEN, LINE = 0.34, 0.92  # a hatch's strength between its lines and in them
 
 
 class Hatch(Enum):

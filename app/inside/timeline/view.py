@@ -8,10 +8,11 @@ from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Signal
 from PySide6.QtGui import QPainter
 
 from app.inside.timeline.axis import Axis, places_of
+from app.inside.timeline.breaks import draw_breaks
 from app.inside.timeline.layout import Bands, Part, Parts, parts_for
 from app.inside.timeline.marks import TimelineMarks
 from app.inside.timeline.paint import LABELLED, TimelinePaint
-from app.inside.timeline.slots import Timeline
+from app.inside.timeline.selection import SelectableTimeline
 from app.inside.timeline.stalls import draw_stalls
 from app.inside.timeline.steps import PHASES, TimelineSteps
 from app.inside.timeline.tips import Point, Tips
@@ -26,7 +27,7 @@ MOST_TOKENS = 0.4  # of the height: the track of tokens grows no higher
 LEAPS = 8  # while the newest is followed, what is in sight moves on by this part of it
 
 
-class TimelineView(Timeline):
+class TimelineView(SelectableTimeline):
     """A timeline whose cursor hides nothing: what comes later is pale, so that one can go there.
 
     While it follows, the newest is at its right end. Zooming changes how much is in sight; panning ends following.
@@ -48,6 +49,7 @@ class TimelineView(Timeline):
             "Nothing has run yet. Send a prompt: its slots, steps and tokens show here as they are computed."
         )
         self._words_at_foot = ""
+        self._words_of_selection = ("", "")
         self._live, self._following = False, True
         self._last = dict(LAST)
         self._seen = False
@@ -72,6 +74,13 @@ class TimelineView(Timeline):
         """The words at the foot."""
         if words != self._words_at_foot:
             self._words_at_foot = words
+            self._describe()
+            self.update()
+
+    def say_selection(self, lines: tuple[str, str]) -> None:
+        """What happened in the stretch that is selected, in the place of the legend and the words at the foot."""
+        if lines != self._words_of_selection:
+            self._words_of_selection = lines
             self._describe()
             self.update()
 
@@ -218,12 +227,13 @@ class TimelineView(Timeline):
         paint, area, bands = self._paints(), self.area(), self.bands()
         if not self._seen:
             self._seen, columns = True, max(1, round(area.width() * self._ratio()))
-            paint.see(self.steps, self.range(), self.axis, columns, bands, self.budget)
+            paint.see(self.steps, self.range(), self.axis, self.folds, columns, bands, self.budget)
         self._paint_rows(painter)
         self._paint_slots(painter, area)
         if bands.tokens.height:
             paint.tokens(painter, area, bands.tokens)
         paint.lanes(painter, area, bands.lanes, self._named_segments(), self.steps.clocked)
+        draw_breaks(painter, self._breaks(), area, bands.ticks.top)
         painter.save()
         painter.setClipRect(QRectF(area.left() - theme.px(4), 0, area.width() + theme.px(8), self.height()))
         self._paint_marks(painter, paint)
@@ -233,9 +243,10 @@ class TimelineView(Timeline):
             queued = marks.where(marks.queued)
             begin, end = self.range()
             middles = begin + (np.arange(area.width()) + 0.5) / area.width() * (end - begin)
-            waiting = self.steps.waiting_at(middles, self.axis)
+            waiting = self.steps.waiting_at(middles, self.axis, self.folds)
             paint.queue(painter, area, bands.queue, waiting, queued, self._xs(queued.time), self._selected)
         bottom = bands.ticks.top
+        self.paint_selection(painter, area, bottom)
         if self._cursor is not None:
             x, right = self.x_at(self._cursor), area.right() + theme.px(5)
             left = max(x + 1, area.left())
@@ -260,19 +271,25 @@ class TimelineView(Timeline):
         paint.marks(painter, marks, self._xs(marks.time), middles(marks.slot), bar, self._selected)
 
     def _paint_foot(self, painter: QPainter, paint: TimelinePaint, bands: Bands) -> None:
-        if bands.legend.height:
+        left, baseline = self.area().left(), bands.words.top + theme.px(2) + self.face.ascent
+        told, words = self._words_of_selection if self.selection else ("", self._words_at_foot)
+        if told and bands.legend.height:
+            above = bands.legend.top + theme.px(4) + self.face.ascent
+            self.face.say(painter, left, above, self.face.cut(told, self.width() - left), theme.current().text)
+        elif bands.legend.height:
             stalls = f"stall: over {length_words(self.marks.threshold)}"
             paint.legend(painter, self.area().left(), self.width(), bands.legend, self.marks.kinds, stalls)
-        left, baseline = self.area().left(), bands.words.top + theme.px(2) + self.face.ascent
-        words = self.face.cut(self._words_at_foot, self.width() - left)
-        self.face.say(painter, left, baseline, words, theme.current().secondary)
+        elif told:
+            words = told
+        ink = theme.current().text if told else theme.current().secondary
+        self.face.say(painter, left, baseline, self.face.cut(words, self.width() - left), ink)
 
     def _span(self) -> tuple[float, float]:
         """The seconds in sight and a little more, so that what is cut by a rim is drawn."""
         begin, end = self.range()
         more = 8 * theme.zoom() / self.area().width() * (end - begin)
         if self.axis is Axis.TIME:
-            return begin - more, end + more
+            return self.moment_of(begin - more), self.moment_of(end + more)
         first = self.moment_of(begin - more) if begin > more else -math.inf
         return first, self.moment_of(end + more) if end + more < self.cells.steps else math.inf
 
@@ -281,6 +298,8 @@ class TimelineView(Timeline):
         (begin, end), area = self.range(), self.area()
         if self.axis is Axis.STEPS:
             times = places_of(self.cells.step_begins, self.cells.step_ends, times)
+        else:
+            times = self.folds.values(times)
         return np.asarray(area.left() + (times - begin) / (end - begin) * area.width())
 
     def _named_segments(self) -> list[tuple[str, float, float]]:
@@ -295,7 +314,8 @@ class TimelineView(Timeline):
         return list(zip(names, left[wide].tolist(), right[wide].tolist()))
 
     def _told(self) -> tuple[str, str]:
-        return f"{self._words_at_foot}. ", " A click goes to its step."
+        told = "; ".join(filter(None, self._words_of_selection)) if self.selection else self._words_at_foot
+        return f"{told}. ", " A click goes to its step."
 
     # -- the person -----------------------------------------------------------------------------------------------
 
@@ -324,8 +344,14 @@ class TimelineView(Timeline):
         pixel = min(int(position.x()) - area.left(), area.width() - 1)
         slot = self.slot_at(y) if area.contains(position.toPoint()) else -1
         part = Part.SLOTS if area.contains(position.toPoint()) else bands.part_at(y)
-        return Point(part, self.time_at(position.x()), reach, self.value_at(area.left() + pixel + 0.5), slot)
+        value = self.value_at(area.left() + pixel + 0.5)
+        return Point(part, self.time_at(position.x()), reach, value, slot, self.folds)
 
     def tip(self, at: QPointF) -> str:
+        if self.selection is not None and at.y() >= self.bands().legend.top:
+            return "\n".join(self._words_of_selection)
+        for each in self._breaks():
+            if each.left <= at.x() <= each.right and at.y() < self.bands().ticks.bottom:
+                return each.tip
         point = self._under(at)
         return self._tips.tip(point, self.axis, self.device, self.budget) if point is not None else ""

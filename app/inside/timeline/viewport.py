@@ -1,11 +1,14 @@
 """What of a timeline is in sight, and the ways in which a person chooses it: wheel, drag and keys."""
 
 from abc import abstractmethod
+from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QPointF, QRect, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QWheelEvent
 
 from app.inside.timeline.axis import Axis, places_of, times_of
+from app.inside.timeline.folds import NONE, Folds
+from app.inside.timeline.keys import Key, heard
 from app.inside.timeline.runs import TimelineCells
 from app.plot.scales import nice_end
 from app.ui import theme
@@ -15,12 +18,29 @@ ZOOM_STEP = 1.25
 PAN_STEP = 0.1
 
 
+def _pan(by: float) -> Callable[["TimelineSpan"], None]:
+    return lambda view: view.pan_by(by)
+
+
+def _zoom(factor: float) -> Callable[["TimelineSpan"], None]:
+    return lambda view: view.zoom_by(factor)
+
+
+VIEW_KEYS = (
+    Key("Earlier, later", ("A", "D", "Left", "Right"), 2 * (_pan(-PAN_STEP), _pan(PAN_STEP))),
+    Key("Closer, wider", ("W", "S", "Up", "Down"), 2 * (_zoom(1 / ZOOM_STEP), _zoom(ZOOM_STEP))),
+    Key("What is selected, or everything", ("0", "Home"), 2 * (lambda view: view.fit(),)),
+)
+
+
 class TimelineSpan(Painted):
     """The part of the axis that is in sight. Until one is set or chosen, it is all, from zero to a round number.
 
-    The axis counts seconds, or steps; `range` and what chooses it are in its unit, moments are always seconds.
+    The axis counts seconds, or steps; `range` and what chooses it are in its unit, moments are always seconds. Long
+    idle time takes little of it, but where the axis is shared.
     """
 
+    keys: Sequence[Key] = VIEW_KEYS
     range_changed = Signal(float, float)  # as the person chose it; `set_range` does not emit
 
     def __init__(self) -> None:
@@ -30,6 +50,7 @@ class TimelineSpan(Painted):
         self.axis = Axis.TIME
         self.shared = False  # with others on a page that scrolls: the wheel is the page's, with Ctrl it zooms
         self.duration = 0.0  # seconds that there are to see, whatever was fed
+        self._folds = NONE
         self._range: tuple[float, float] | None = None
         self._drag: tuple[QPointF, tuple[float, float]] | None = None
         self._dragged = False
@@ -55,9 +76,19 @@ class TimelineSpan(Painted):
     # -- the range ------------------------------------------------------------------------------------------------
 
     @property
+    def folds(self) -> Folds:
+        """The idle time that the axis of seconds folds; lanes that share one clock fold none."""
+        return NONE if self.shared else self._folds
+
+    def set_folds(self, folds: Folds) -> None:
+        if len(folds) != len(self._folds):
+            self._folds = folds
+            self._stale()
+
+    @property
     def extent(self) -> float:
         """From zero to the last that there is to see."""
-        return max(self.cells.end, self.duration) if self.axis is Axis.TIME else float(self.cells.steps)
+        return self.value_of(max(self.cells.end, self.duration)) if self.axis is Axis.TIME else float(self.cells.steps)
 
     def range(self) -> tuple[float, float]:
         """What is in sight."""
@@ -91,13 +122,13 @@ class TimelineSpan(Painted):
     def value_of(self, time: float) -> float:
         """Where a moment lies on the axis."""
         if self.axis is Axis.TIME:
-            return time
+            return float(self.folds.values(time))
         return float(places_of(self.cells.step_begins, self.cells.step_ends, time))
 
     def moment_of(self, value: float) -> float:
         """The moment at which the axis has a value."""
         if self.axis is Axis.TIME:
-            return value
+            return float(self.folds.times(value))
         return float(times_of(self.cells.step_begins, self.cells.step_ends, value))
 
     # -- the person -----------------------------------------------------------------------------------------------
@@ -154,22 +185,11 @@ class TimelineSpan(Painted):
         event.accept()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.modifiers() & ~(Qt.KeyboardModifier.ShiftModifier | Qt.KeyboardModifier.KeypadModifier):
+        act = heard(self.keys, event)
+        if act is not None:
+            act(self)
+        else:
             super().keyPressEvent(event)
-            return
-        match event.key():
-            case Qt.Key.Key_A | Qt.Key.Key_Left:
-                self.pan_by(-PAN_STEP)
-            case Qt.Key.Key_D | Qt.Key.Key_Right:
-                self.pan_by(PAN_STEP)
-            case Qt.Key.Key_W | Qt.Key.Key_Up:
-                self.zoom_by(1 / ZOOM_STEP)
-            case Qt.Key.Key_S | Qt.Key.Key_Down:
-                self.zoom_by(ZOOM_STEP)
-            case Qt.Key.Key_0 | Qt.Key.Key_Home:
-                self.fit()
-            case _:
-                super().keyPressEvent(event)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if event.button() is Qt.MouseButton.LeftButton:

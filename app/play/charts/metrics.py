@@ -11,7 +11,7 @@ from app.plot.scales import tick_words
 from app.ui import theme
 from app.ui.theme import Theme
 from app.words import bytes_words, duration, number
-from engine.trace import Array
+from engine.trace import Array, Metrics
 
 Line = tuple[Array, Array]  # the lowest and highest value of each bin
 
@@ -45,6 +45,10 @@ class Metric:
         """The value at a bin as a number and its unit; empty when there is none."""
         raise NotImplementedError
 
+    def last(self, run: Metrics) -> tuple[str, tuple[str, str]] | None:
+        """A title, and a figure with its unit, for a run that is over; None leaves them as they are."""
+        return None
+
     def tick(self, value: float) -> str:
         return tick_words(value)
 
@@ -68,6 +72,9 @@ class Throughput(Metric):
         value = series.live_rate if latest else at(rate, place) if place < len(rate) + 4 else 0.0
         return ("", "") if not len(rate) or math.isnan(value) else (number(value), "tok/s")
 
+    def last(self, run: Metrics) -> tuple[str, tuple[str, str]] | None:
+        return self.title, (number(run.output_throughput), "tok/s")
+
 
 class Latency(Metric):
     """A median line with the band up to p95; p99 is in the tooltip."""
@@ -90,6 +97,11 @@ class Latency(Metric):
         text, _, unit = duration(float(self.source(series)[0][last])).partition(" ") if last >= 0 else ("", "", "")
         return text, unit
 
+    def last(self, run: Metrics) -> tuple[str, tuple[str, str]] | None:
+        spread = run.ttft if self.name == "ttft" else run.itl
+        text, _, unit = duration(spread.p50).partition(" ")
+        return (f"{self.name.upper()}  p50 · p99 {duration(spread.p99)}", (text, unit)) if spread.p99 else None
+
     def percentiles(self, series: ChartSeries, place: int) -> str:
         last, source = self._last(series, place), self.source(series)
         quantiles = enumerate(source.QUANTILES) if last >= 0 else ()
@@ -107,6 +119,9 @@ class Requests(Metric):
         running, waiting = at(series.running[2], place), at(series.waiting[2], place)
         return ("", "") if math.isnan(running) else (f"{running:,.0f} · {waiting:,.0f}", "")
 
+    def last(self, run: Metrics) -> tuple[str, tuple[str, str]] | None:
+        return self.title, (f"{100 * run.wasted_row_share:.3g}", "% of rows wasted")
+
 
 class Blocks(Metric):
     def drawing(self, series: ChartSeries) -> Drawing:
@@ -117,6 +132,9 @@ class Blocks(Metric):
         if math.isnan(used):
             return "", ""
         return f"{used:,.0f}", f"of {series.blocks:,}" if series.blocks else ""
+
+    def last(self, run: Metrics) -> tuple[str, tuple[str, str]] | None:
+        return (self.title, (f"{100 * run.kv.waste:.3g}", "% waste")) if run.kv is not None else None
 
 
 class Load(Metric):

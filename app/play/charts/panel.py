@@ -18,6 +18,7 @@ from app.ui.labels import Heading
 from app.ui.layouts import column
 from app.ui.painted import Painted
 from app.words import duration
+from engine.trace import Metrics
 
 WINDOW = 60.0
 TICK_MS = 33
@@ -47,6 +48,8 @@ class Chart(Painted):
         self.span = (0.0, WINDOW)
         self.hair = -1.0
         self.moment = math.inf
+        self.run: Metrics | None = None  # that is over, and whose figure is shown
+        self._title = measure.title
         self._said = ("", ""), 1.0  # figure and unit, and the top of the axis
         self._drawn: tuple[object, ...] = ()
 
@@ -69,7 +72,7 @@ class Chart(Painted):
             self.restyle()
             self.plot.view.show()
         series = self.series
-        key = (series.now, series.live_rate, span, self.width(), self.height(), self.hair, self.moment)
+        key = (series.now, series.live_rate, span, self.width(), self.height(), self.hair, self.moment, self.run)
         if key == self._drawn:
             return
         self._drawn, self.span = key, span
@@ -81,10 +84,12 @@ class Chart(Painted):
         self.top = drawing.top if not math.isnan(drawing.top) else nice_top(highest * 1.02)
         self.plot.draw(drawing, first, last, span, self.top, series.now)
         self.plot.point(span[0] + self.hair * (span[1] - span[0]) if self.hair >= 0 else None, self.moment)
-        said = self.measure.figure(series, self.place()), self.top
-        if said != self._said:
-            self._said = said
-            self.setAccessibleDescription(" ".join(said[0]))
+        over = self.measure.last(self.run) if self.run is not None else None
+        title, figure = over or (self.measure.title, self.measure.figure(series, self.place()))
+        said = figure, self.top
+        if (title, said) != (self._title, self._said):
+            self._title, self._said = title, said
+            self.setAccessibleDescription(" ".join((f"{title}, last run:" if over else "", *figure)).strip())
             self.update()
 
     def place(self) -> int:
@@ -111,7 +116,7 @@ class Chart(Painted):
             x -= self.small.width(unit) + px(4)
         x -= self.big.width(number)
         self.big.say(painter, x, baseline, number, t.text)
-        self.small.say(painter, 0, baseline, self.small.cut(self.measure.title, x - px(8)), t.secondary)
+        self.small.say(painter, 0, baseline, self.small.cut(self._title, x - px(8)), t.secondary)
         painter.fillRect(QRectF(0, area.bottom(), area.width(), 1), t.hairline)
         if number:
             self._ticks(painter, area)
@@ -164,7 +169,8 @@ class LiveCharts(QWidget):
         self.span_button.clicked.connect(self._on_span)
         self.charts = [Chart(metric, self.series) for metric in all_metrics()]
         charts = ((chart, 1) for chart in self.charts)
-        self.setLayout(column(Heading("Live", self.span_button), *charts, spacing=0))
+        self.heading = Heading("Live", self.span_button)
+        self.setLayout(column(self.heading, *charts, spacing=0))
         for chart in self.charts:
             chart.hovered.connect(self._on_hovered)
             chart.sought.connect(self._on_sought)
@@ -212,7 +218,7 @@ class LiveCharts(QWidget):
 
     def refresh(self) -> None:
         """Draws every chart now."""
-        self.series.live_rate = self.bridge.live_rate
+        self._look()
         for chart in self.charts:
             chart.refresh(self.span())
 
@@ -222,8 +228,18 @@ class LiveCharts(QWidget):
         for chart in self.charts:
             chart.setVisible(chart.measure.shown(self.series))
 
-    def _on_tick(self) -> None:
+    def _look(self) -> None:
+        """What the records do not tell: the rate by the window's clock, or the figures of a run that is over."""
         self.series.live_rate = self.bridge.live_rate
+        run = self.bridge.over if self._hair < 0 else None
+        for chart in self.charts:
+            chart.run = run
+        self.heading.say("Last run" if run is not None else "Live")
+        words = f"{run.completed:,} of {run.requests:,} requests in {duration(run.duration)}" if run is not None else ""
+        self.heading.setToolTip(words)
+
+    def _on_tick(self) -> None:
+        self._look()
         shown = [chart for chart in self.charts if chart.measure.shown(self.series)]
         count = len(shown) if self._moved and not self.bridge.scope.playing else CHARTS_A_TICK
         self._moved = False
@@ -236,6 +252,7 @@ class LiveCharts(QWidget):
 
     def _on_hovered(self, share: float) -> None:
         self._hair = share
+        self._look()
         for chart in self.charts:
             chart.hair = share
             chart.refresh(self.span())

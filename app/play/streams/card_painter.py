@@ -6,6 +6,7 @@ from PySide6.QtCore import QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 
 from app.play.states import state_color
+from app.play.streams.density import Plan
 from app.play.streams.wrapped_tail import WrappedTail, columns_of
 from app.ui import theme
 from app.ui.font_face import Face, FontFace, wrapped
@@ -29,26 +30,19 @@ def head_numbers(view: RequestView) -> tuple[str, str]:
 
 
 class CardPainter:
-    """Draws cards of one width. Make a new one when theme, zoom or width change."""
+    """Draws cards of one plan. Make a new one when theme, zoom or plan change."""
 
-    strong, small, mono = Face(12.5, 600), Face(12), Face(12.5, mono=True)
+    strong, small = Face(12.5, 600), Face(12)
 
-    def __init__(self, width: float, lines: int) -> None:
-        self.theme = theme.current()
-        px = theme.px
-        self.pad, self.radius, self.width, self.lines = px(12), px(6), width, lines
-        self.columns = columns_of(self.mono.font, width - 2 * self.pad)
-        self.line_height = max(px(17), round(self.mono.metrics.lineSpacing() * 1.1))
-        self.head = px(9) + max(px(17), round(self.small.height))
-        self.text_top = self.head + px(5)
-        self.height = self.height_of(lines)
+    def __init__(self, plan: Plan) -> None:
+        self.theme, self.plan, look = theme.current(), plan, plan.look
+        self.pad, self.radius, self.width, self.lines = theme.px(look.pad), theme.px(6), plan.width, plan.lines
+        self.mono, self.line_height, self.head, self.text_top = look.text, look.line_height, look.head, look.text_top
+        self.columns = columns_of(self.mono.font, self.width - 2 * self.pad)
+        self.height = look.height_of(self.lines)
         self.hovered = theme.over(theme.faded(self.theme.hover, 0.3), self.theme.panel)
         self._tails: dict[int, WrappedTail] = {}
         self._prompts: dict[tuple[int, int], list[str]] = {}
-
-    def height_of(self, lines: int) -> int:
-        """A card's height for so many lines of text."""
-        return self.text_top + lines * self.line_height + theme.px(12)
 
     def tail(self, view: RequestView) -> list[str]:
         """The wrapped end of a request's text."""
@@ -115,6 +109,9 @@ class CardPainter:
         small.say(painter, x, baseline, words, t.faint if quiet else state_color(view, t))
 
     def _body(self, painter: QPainter, box: QRectF, view: RequestView, why: str) -> None:
+        if self.plan.look.from_top:
+            self._page(painter, box, view, why)
+            return
         t, x = self.theme, box.left() + self.pad
         bottom = box.top() + self.text_top + self.lines * self.line_height
         baseline = bottom - (self.line_height - self.mono.height) / 2 - self.mono.descent
@@ -127,6 +124,18 @@ class CardPainter:
         if len(shown) <= room - 2:
             asked = self._asked(view, 2 if len(shown) <= room - 3 else 1)
             self._write(painter, self.small, t.faint, x, baseline - (room - 1) * self.line_height, asked)
+
+    def _page(self, painter: QPainter, box: QRectF, view: RequestView, why: str) -> None:
+        """The prompt, and the answer under it from its beginning, or as much of its end as there is room for."""
+        t, x, high = self.theme, box.left() + self.pad, self.line_height
+        first = box.top() + self.text_top + (high + self.mono.height) / 2 - self.mono.descent
+        lines, asked = self.tail(view), self._asked(view, 2)
+        words = "" if lines else why or SAYS[view.state]
+        room = self.lines - self._small_print(painter, x, first + (self.lines - 1) * high, view, words)
+        self._write(painter, self.small, t.secondary, x, first, asked)
+        fits = max(1, room - len(asked) - 1)
+        shown = [line.lstrip() for line in lines[:1]] + lines[1:] if len(lines) <= fits else lines[-fits:]
+        self._write(painter, self.mono, t.text, x, first + (len(asked) + 1) * high, shown)
 
     def _small_print(self, painter: QPainter, x: float, baseline: float, view: RequestView, words: str) -> int:
         """Why it ended, or these words; returns the lines it took from the foot."""

@@ -17,6 +17,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QScrollBar, QToolTip, QWidget
 
 from app.play.streams.card_painter import CardPainter
+from app.play.streams.density import Density, planned
 from app.playback.bridge import Bridge
 from app.refusals import refusals
 from app.ui import theme
@@ -25,10 +26,8 @@ from app.ui.painted import write_middle
 from app.words import request_tooltip, state_words
 from engine.trace import RequestView, State
 
-NARROWEST, WIDEST, GAP = 240, 360, 8
 BACK = {Qt.Key.Key_Left: Qt.Key.Key_Right, Qt.Key.Key_Up: Qt.Key.Key_Down}  # keys that go back, and their opposites
 BACK |= {Qt.Key.Key_PageUp: Qt.Key.Key_PageDown, Qt.Key.Key_Home: Qt.Key.Key_End}
-FEWEST_LINES, MOST_LINES = 4, 12
 EMPTY = "No streams yet: write a prompt below and send it, or many at once with × 32."
 
 
@@ -61,8 +60,8 @@ class StreamCards(QAbstractScrollArea):
         self._place: dict[int, int] = {}
         self._newest = -1  # place of the latest request that has started
         self._hovered: int | None = None
-        self._columns, self._placing = 1, False
-        self._painter = CardPainter(NARROWEST, FEWEST_LINES)
+        self._density, self._placing = Density.AUTO, False
+        self._painter = CardPainter(planned(Density.AUTO, 0, self.viewport().size()))
         # a bar over the cards' edge, so that it takes no column's room and nothing moves when it comes
         self._bar, bar = QScrollBar(Qt.Orientation.Vertical, self), self.verticalScrollBar()
         self._bar.hide()
@@ -121,6 +120,11 @@ class StreamCards(QAbstractScrollArea):
         if self.current in requests:
             self._describe()
 
+    def set_density(self, density: Density) -> None:
+        """How close the cards stand."""
+        self._density = density
+        self.refresh()
+
     def refresh(self) -> None:
         """Lays out and paints anew: theme, zoom or width changed."""
         self._lay_out(anew=True)
@@ -162,21 +166,15 @@ class StreamCards(QAbstractScrollArea):
     # -- geometry -------------------------------------------------------------------------------------------------
 
     def _lay_out(self, anew: bool = False) -> None:
-        """Columns as fit, and as many lines a card as let every card be in sight, within limits."""
-        px, gap = theme.px, theme.px(GAP)
+        """As its density has it for all requests that there are, so that nothing moves where an earlier moment is on
+        show."""
         size = self.viewport().size()
         top = None if self.following else self._in_sight()[0]
-        self._columns = max(1, (size.width() + gap) // (px(NARROWEST) + gap))
-        width = min(px(WIDEST), (size.width() - gap * (self._columns - 1)) // self._columns)
+        plan = planned(self._density, max(len(self.ids), len(self.bridge.tally.ids)), size)
+        if anew or plan != self._painter.plan:
+            self._painter = CardPainter(plan)
+        bar, pitch, gap = self.verticalScrollBar(), self._pitch, theme.px(plan.look.gap)
         rows = -(-len(self.ids) // self._columns) or 1
-        lines = FEWEST_LINES
-        if rows * self._pitch <= size.height() * 2 or anew:
-            room = (size.height() + gap) // rows - gap
-            spare = room - self._painter.height_of(FEWEST_LINES)
-            lines = min(MOST_LINES, max(FEWEST_LINES, FEWEST_LINES + spare // self._painter.line_height))
-        if anew or width != self._painter.width or lines != self._painter.lines:
-            self._painter = CardPainter(width, lines)
-        bar, pitch = self.verticalScrollBar(), self._pitch
         self._placing = True
         for each in (bar, self._bar):
             each.setRange(0, max(0, rows * pitch - gap - size.height()))
@@ -187,14 +185,18 @@ class StreamCards(QAbstractScrollArea):
         self._scroll(max(bar.value(), self._end()) if top is None else top // self._columns * pitch)
 
     @property
+    def _columns(self) -> int:
+        return self._painter.plan.columns
+
+    @property
     def _pitch(self) -> int:
         """From one row of cards to the next."""
-        return self._painter.height + theme.px(GAP)
+        return self._painter.plan.pitch
 
     def _rect(self, place: int) -> QRect:
         row, column = divmod(place, self._columns)
-        width, y = int(self._painter.width), row * self._pitch - self.verticalScrollBar().value()
-        return QRect(column * (width + theme.px(GAP)), y, width, self._painter.height)
+        plan, y = self._painter.plan, row * self._pitch - self.verticalScrollBar().value()
+        return QRect(column * (plan.width + theme.px(plan.look.gap)), y, plan.width, self._painter.height)
 
     def _in_sight(self) -> tuple[int, int]:
         """The half-open range of places whose rows touch the viewport."""
@@ -212,7 +214,7 @@ class StreamCards(QAbstractScrollArea):
     def _end(self) -> int:
         """The scroll value that shows the newest started request with one row after it."""
         row = max(self._newest, 0) // self._columns + 2
-        value = row * self._pitch - theme.px(GAP) - self.viewport().height()
+        value = row * self._pitch - theme.px(self._painter.plan.look.gap) - self.viewport().height()
         return min(max(0, value), self.verticalScrollBar().maximum())
 
     def follow(self) -> None:

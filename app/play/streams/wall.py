@@ -1,22 +1,26 @@
 """The wall of streams: a line of counts, and a card for every request of the trace on show."""
 
 from PySide6.QtCore import QRect, Qt, QTimer
-from PySide6.QtGui import QPainter, QShowEvent
-from PySide6.QtWidgets import QToolButton, QWidget
+from PySide6.QtGui import QAction, QActionGroup, QPainter, QShowEvent
+from PySide6.QtWidgets import QMenu, QToolButton, QWidget
 
+from app import storage
 from app.play.streams.cards import StreamCards
+from app.play.streams.density import Density
 from app.playback.bridge import Bridge
 from app.playback.player import touched_by
 from app.ui import theme
 from app.ui.labels import label
-from app.ui.layouts import column, row
+from app.ui.layouts import column, named, row
 from app.ui.line import Line, Parts
 from app.ui.painted import Painted
 from app.ui.zoomed import zoomed
-from app.words import duration, number
+from app.words import duration, number, sentence
 from engine.trace import Record
 
 FIGURES_MS = 100
+LAYOUT = "play/stream layout"
+RATES = "Output tokens of the last second, or of the last run over its whole time · frames the window painted"
 
 
 class StreamWall(Painted):
@@ -35,9 +39,11 @@ class StreamWall(Painted):
         self.newest.setCursor(Qt.CursorShape.PointingHandCursor)
         self.newest.setObjectName("follow_newest")
         self.newest.hide()
-        self.figures.setToolTip("Output tokens of the last second, as the engine gave them · frames the window painted")
+        self.figures.setToolTip(RATES)
         self.cards = StreamCards(bridge)
-        head = zoomed(row(label("Streams", "brand"), (self.counts, 1), self.newest, self.figures), (2, 2, 2, 2), 12)
+        self.layout_button = self._layout_button()
+        ends = self.newest, self.figures, self.layout_button
+        head = zoomed(row(label("Streams", "brand"), (self.counts, 1), *ends), (2, 2, 2, 2), 12)
         self.setLayout(zoomed(column(head, (self.cards, 1)), spacing=6))
         self._timer = QTimer(self, interval=FIGURES_MS)
         self._timer.timeout.connect(self._tell_figures)
@@ -50,6 +56,28 @@ class StreamWall(Painted):
         bridge.scope.selected.connect(self.cards.select)
         self._on_reset()
         self.restyle()
+
+    def _layout_button(self) -> QToolButton:
+        """How close the cards stand; remembered."""
+        tip = "How close the streams stand"
+        button = named(QToolButton(), "stream_layout", said="Layout of the streams", tip=tip)
+        button.setText("⋯")
+        button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        menu, group = QMenu(button), QActionGroup(button)
+        kept = str(storage.settings().value(LAYOUT, ""))
+        chosen = Density(kept) if kept in list(Density) else Density.AUTO
+        for density in Density:
+            action = QAction(sentence(density), group, checkable=True, checked=density is chosen)
+            action.triggered.connect(lambda checked=False, density=density: self.set_density(density))
+            menu.addAction(action)
+        button.setMenu(menu)
+        self.cards.set_density(chosen)
+        return button
+
+    def set_density(self, density: Density) -> None:
+        """How close the cards stand; remembered."""
+        storage.settings().setValue(LAYOUT, str(density))
+        self.cards.set_density(density)
 
     def _on_reset(self, trace: object = None) -> None:
         self.cards.clear()
@@ -89,6 +117,10 @@ class StreamWall(Painted):
 
     def _tell_figures(self) -> None:
         rate, frames = self.bridge.live_rate, self.bridge.frames_per_second
+        run = self.bridge.over
+        if run is not None:
+            self.figures.say(f"last run {number(run.output_throughput)} tok/s")
+            return
         live = self.cards.ids and self.bridge.scope.following
         self.figures.say(f"{number(rate)} tok/s   {frames:.0f} fps" if live else f"{frames:.0f} fps")
 

@@ -164,8 +164,12 @@ def test_lanes_stand_on_one_clock_whichever_is_zoomed(qtbot: QtBot, ready: MainW
     assert not plain.isAccepted(), "it scrolls the page"
     QApplication.sendEvent(second, wheel(second, Qt.KeyboardModifier.ControlModifier))
     assert first.range() == second.range() != whole
+    assert page.race.clock == page.race.longest, "streams and figures stand at the end"
     page.replay.view.setCurrentIndex(1)
     qtbot.waitUntil(lambda: len(page.findChildren(TimelineView)) == 2, timeout=WAIT)
+    assert 0 < page.race.clock < page.race.longest, "what looks inside, where most was running"
+    steps = [view.lane.scope.step for view in page.views]
+    assert [step.rows for step in steps if step is not None] == [4, 1]
     views = [first, second, *page.findChildren(TimelineView)]
 
     def shown() -> tuple[float, float]:

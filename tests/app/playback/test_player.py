@@ -10,6 +10,7 @@ from app.compare.lanes.tally import LaneTally, waste_words
 from app.playback.player import Playback, span_of
 from engine import Trace, measure
 from engine.trace import Ended, Step, time_of
+from tests.engine.trace.hand_made import two_sends
 
 SOON = inf
 
@@ -90,6 +91,13 @@ def test_the_figures_beside_a_lane_are_those_of_the_table(mode: str) -> None:
     assert figures.ttft == pytest.approx(metrics.ttft.p95)
     assert figures.finished == metrics.completed == sum(isinstance(r, Ended) for r in trace.records)
     assert figures.waste is None or sum(figures.waste.values()) == pytest.approx(metrics.kv.waste)
+
+
+def test_idle_time_between_two_sends_counts_for_nothing_in_a_lanes_waste() -> None:
+    tally, metrics = LaneTally(), measure(Trace(two_sends()))
+    tally.feed(two_sends())
+    assert metrics.kv is not None
+    assert sum((tally.figures().waste or {}).values()) == pytest.approx(metrics.kv.waste) == pytest.approx(0.5625)
 
 
 def test_a_lane_that_has_not_begun_has_no_figures() -> None:

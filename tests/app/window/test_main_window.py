@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QAbstractButton, QComboBox, QDialog, QLabel, QLine
 from pytestqt.qtbot import QtBot
 
 from app import storage
+from app.inside.timeline.selection import KEYS as TIMELINE_KEYS
 from app.playback.bridge import Bridge
 from app.session.session import Session, SessionState
 from app.ui import theme
@@ -195,7 +196,9 @@ def test_dialogs_open_and_change_what_they_say(qtbot: QtBot, window: MainWindow)
     action(window, "Keyboard shortcuts").trigger()
     keys = window.findChild(QDialog, "shortcuts_dialog")
     assert keys is not None
-    assert any(label.text() == "F11" for label in keys.findChildren(QLabel))
+    said = [label.text() for label in keys.findChildren(QLabel)]
+    assert "F11" in said
+    assert {name for key in TIMELINE_KEYS for name in (key.words, *key.keys)} <= set(said)
     keys.accept()
     action(window, "Larger").trigger()
     assert theme.zoom() == 1.1

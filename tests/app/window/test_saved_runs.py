@@ -2,16 +2,18 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
 from app.bench.synthetic import synthetic_trace
 from app.window import saved_runs
 from app.window.main_window import MainWindow
-from engine import Trace, load_trace, save_trace
+from engine import EngineConfig, Trace, load_trace, save_trace
 from engine.trace import RUN_SUFFIX
 
 WAIT = 30_000
@@ -47,6 +49,7 @@ def test_a_saved_run_is_shown_stepped_through_and_put_away(qtbot: QtBot, window:
     assert window.banner.isVisible()
     assert "saved run" in window.top_bar.status.accessibleName()
     qtbot.waitUntil(lambda: scope.steps == len(window.bridge.trace.steps), timeout=WAIT)
+    qtbot.keyClick(window.page, Qt.Key.Key_F)
     qtbot.keyClick(window.page, Qt.Key.Key_Comma)
     assert scope.place == scope.steps - 2
     qtbot.keyClick(window.page, Qt.Key.Key_Period)
@@ -64,6 +67,37 @@ def test_a_saved_run_is_shown_stepped_through_and_put_away(qtbot: QtBot, window:
     assert window.runs.path is None
     assert not window.bridge.requests
     assert not window.banner.isVisible()
+
+
+def test_a_run_opens_where_most_was_running_with_its_own_settings_at_the_left(
+    qtbot: QtBot, window: MainWindow, tmp_path: Path
+) -> None:
+    config = EngineConfig(mode="chunked", max_running=9, token_budget=333, prefix_caching=True)
+    head, *records = synthetic_trace(streams=8, tokens_per_second=500, seconds=3)
+    trace = Trace([replace(head, config=config), *records])
+    path = tmp_path / f"busy{RUN_SUFFIX}"
+    save_trace(trace, path)
+    window.open_path(path)
+    qtbot.waitUntil(lambda: window.runs.path == path, timeout=WAIT)
+    step = window.bridge.scope.step
+    assert step is not None
+    assert step.rows == max(each.rows for each in trace.steps)
+    qtbot.waitUntil(lambda: not window.bridge.behind, timeout=WAIT)
+    assert f"{step.rows} running" in window.page.wall.counts.accessibleName()
+    assert window.bridge.scope.now < trace.end, "and not at its end, where nothing is held any more"
+    page = window.page
+    assert page.run.isVisible()
+    assert not page.batching.isVisible()
+    shown = {words.objectName().removeprefix("run_"): words.text() for words in page.run.findChildren(QLabel)}
+    assert shown["name"] == "busy"
+    assert shown["mode"] == "chunked"
+    assert shown["running"] == "9"
+    assert shown["budget"] == "333 tokens"
+    assert shown["prefix_caching"] == "on"
+    page.run.back.click()
+    assert window.runs.path is None
+    assert page.batching.isVisible()
+    assert not page.run.isVisible()
 
 
 def test_a_file_that_is_no_run_is_named_and_what_was_shown_stays(

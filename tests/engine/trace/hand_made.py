@@ -3,7 +3,7 @@
 import numpy as np
 
 from engine.config.specs import EngineConfig, SamplingParams
-from engine.trace.records import Ended, FinishReason, Header, Kind, Machine, ModelCard, Step, Submitted
+from engine.trace.records import Ended, FinishReason, Header, Kind, Machine, ModelCard, Record, Step, Submitted
 from engine.trace.step_builder import built_step
 from engine.trace.trace import Trace
 
@@ -80,3 +80,19 @@ def static_batch(prompts: list[int], new: list[int]) -> Trace:
             if new[i] == number + 1:
                 trace.append(ended(number + 1.0, i))
     return trace
+
+
+def two_sends() -> list[Record]:
+    """A request from 1 to 3 s, one with two samples from 63 to 66 s: 60 s idle."""
+    held, full = (10, 30, 0, 0), (40, 0, 0, 0)
+    return [
+        submitted(1.0, 0, 2),
+        step(0, 1.0, 2.0, [(0, 0, 2, P)], {0: 1}, kv=held),
+        step(1, 2.0, 3.0, [(0, 2, 1, D)], {0: 1}, kv=held),
+        ended(3.0, 0),
+        submitted(63.0, 1, 2, n=2),
+        step(2, 63.0, 65.0, [(1, 0, 2, P), (1, 0, 2, P)], {0: 1, 1: 1}, branches=(0, 1), kv=full),
+        ended(65.0, 1),
+        step(3, 65.0, 66.0, [(1, 2, 1, D)], {0: 1}, branches=(1,), kv=full),
+        ended(66.0, 1, branch=1),
+    ]

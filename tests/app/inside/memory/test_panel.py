@@ -24,6 +24,7 @@ from app.ui import theme
 from engine import Engine, EngineConfig, SamplingParams, Trace, load_trace, load_workload, measure, save_trace
 from engine.trace import Ended, FinishReason, Kind, KvShares, MemoryBreakdown, Step, Submitted, Telemetry
 from tests.app.made_up_gpu import on_gpu
+from tests.engine.trace.hand_made import header, two_sends
 
 Show = Callable[..., MemoryBill]
 BATCHED = ("static", "sequential")
@@ -208,6 +209,13 @@ def test_shares_of_the_run_are_those_of_the_measures(traces, name) -> None:
     assert wanted is not None
     for kind in (*KINDS, "waste"):
         assert getattr(told, kind) == pytest.approx(getattr(wanted, kind))
+
+
+def test_idle_time_between_two_sends_counts_for_nothing_in_the_shares() -> None:
+    series = fed(Trace([header(EngineConfig()), *two_sends()]))
+    told = series.shares_until(series.count - 1)
+    assert told is not None
+    assert told.waste == pytest.approx(0.5625)
 
 
 @pytest.mark.parametrize("columns", [7, 100, 3000])

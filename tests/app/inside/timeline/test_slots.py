@@ -64,6 +64,21 @@ def distance(one: QColor | str, other: QColor) -> int:
 
 
 @pytest.mark.parametrize("name", ["dark", "light"])
+@pytest.mark.parametrize("height", [60, 96, 160])
+def test_held_and_padded_rows_stand_out_on_bars_as_low_as_those_of_a_lane(shown: Show, name: str, height: int) -> None:
+    theme.set_theme(name)
+    timeline = shown("static", height=height, slots=12, requests=24)
+    _, y, left, right = place(timeline, Shade.GREY)
+    image, half = picture(timeline), timeline._bars().bar // 2
+    xs, ys = range(int(left) + 3, int(right) - 3), range(int(y) - half, int(y) + max(1, half))
+    colors = [image.pixelColor(x, y) for x in xs for y in ys]
+    mean = QColor(*(sum(channel) // len(colors) for channel in zip(*(color.getRgb()[:3] for color in colors))))
+    ground = theme.current().panel
+    assert contrast(mean, ground) > 1.9, "the bar against what is empty"
+    assert max(contrast(color, mean) for color in colors) > 1.6, "the lines against the bar"
+
+
+@pytest.mark.parametrize("name", ["dark", "light"])
 def test_decode_is_solid_prefill_is_hatched_and_held_rows_are_grey(shown: Show, name: str) -> None:
     theme.set_theme(name)
     timeline = shown("static")

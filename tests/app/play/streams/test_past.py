@@ -10,6 +10,7 @@ from pytestqt.qtbot import QtBot
 from app.bench.synthetic import synthetic_trace
 from app.play.charts.panel import LiveCharts
 from app.play.requests.table import RequestTable
+from app.play.streams.density import Density
 from app.play.streams.wall import StreamWall
 from app.playback.bridge import Bridge
 from engine import Trace, load_trace, save_trace
@@ -206,6 +207,7 @@ def test_what_can_be_done_is_what_can_be_done_now(bridge, tell, story, wall) -> 
 
 def test_the_wall_replays_from_its_beginning_and_follows(bridge, show, wall) -> None:
     show(busy())
+    wall.set_density(Density.USUAL)
     bar, tops = wall.cards.verticalScrollBar(), []
     for i in range(1, 20):
         bridge.scope.show_at(bridge.scope.end * i / 20)

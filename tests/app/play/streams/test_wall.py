@@ -5,6 +5,7 @@ from pytestqt.qtbot import QtBot
 
 from app.bench.synthetic import synthetic_trace
 from app.play.streams.card_painter import CardPainter
+from app.play.streams.density import LOOKS, Density
 from app.play.streams.wall import StreamWall
 from app.playback.bridge import Bridge
 from app.ui import theme
@@ -194,21 +195,92 @@ def test_the_menu_offers_what_can_be_done_now(tell, story, wall) -> None:
 
 def test_few_cards_grow_and_many_stay_readable(tell, story, wall) -> None:
     tell([story.submitted(1)])
+    wall.set_density(Density.USUAL)
     few = wall.cards._painter.lines
     tell([story.submitted(r) for r in range(2, 100)])
     assert few > wall.cards._painter.lines == 4
 
 
+def rects(wall: StreamWall) -> list[QRect]:
+    return [card_rect(wall, request) for request in wall.cards.ids]
+
+
+@pytest.mark.parametrize(("count", "columns"), [(1, 1), (2, 2), (3, 3), (4, 2)])
+def test_up_to_four_answers_stand_in_columns_to_be_read(tell, story, wall, count, columns) -> None:
+    tell([story.submitted(r) for r in range(1, count + 1)])
+    plan, room = wall.cards._painter.plan, wall.cards.viewport().rect()
+    assert plan.look.text.font.pointSizeF() > LOOKS[Density.USUAL].text.font.pointSizeF()
+    assert plan.columns == columns
+    cards = rects(wall)
+    assert all(room.contains(card) for card in cards)
+    assert sum(card.height() for card in cards[::columns]) > 0.85 * room.height(), "they take the height there is"
+
+
+@pytest.mark.parametrize("count", [3, 9, 20])
+def test_where_there_is_less_room_all_that_can_be_are_in_sight(qtbot, tell, story, wall, count) -> None:
+    wall.resize(632, 250)
+    qtbot.waitUntil(lambda: wall.width() == 632)
+    tell([story.submitted(r) for r in range(1, count + 1)])
+    room, cards = wall.cards.viewport().rect(), rects(wall)
+    assert all(room.contains(card) for card in cards) == (count < 20)
+    assert count > 3 or sum(card.height() for card in cards[:: wall.cards._columns]) > 0.8 * room.height()
+
+
+def test_an_answer_to_be_read_begins_under_its_prompt_and_then_shows_its_end(tell, story, wall, monkeypatch) -> None:
+    written: list[list[str]] = []
+    write = CardPainter._write
+    monkeypatch.setattr(
+        CardPainter, "_write", lambda self, *given: (written.append(list(given[-1])), write(self, *given))[1]
+    )
+    tell([story.submitted(1), story.step({1: " Once upon"})])
+    wall.grab()
+    assert ["Once upon"] in written
+    tell([story.step({1: f" line{i:04d}"}) for i in range(600)])
+    written.clear()
+    wall.grab()
+    assert written[-1][-1].endswith("line0599")
+    assert len(written[-1]) == wall.cards._painter.lines - 2, "a line for the prompt, and one between"
+
+
+def test_the_layout_that_a_person_chooses_is_remembered(qtbot, bridge, tell, story, wall) -> None:
+    tell([story.submitted(r) for r in range(1, 4)])
+    actions = {action.text(): action for action in wall.layout_button.menu().actions()}
+    assert actions["By their number"].isChecked()
+    actions["Many at a glance"].trigger()
+    assert wall.cards._painter.plan.look is LOOKS[Density.DENSE]
+    again = StreamWall(bridge)
+    qtbot.addWidget(again)
+    assert [action.text() for action in again.layout_button.menu().actions() if action.isChecked()] == [
+        "Many at a glance"
+    ]
+    assert again.cards._painter.plan.look is LOOKS[Density.DENSE]
+    actions["By their number"].trigger()
+    assert wall.cards._painter.plan.look is LOOKS[Density.READING]
+
+
+def test_the_window_shows_32_streams_at_once(qtbot, bridge, window, tell, story) -> None:
+    window.resize(1600, 1000)
+    tell([story.submitted(r) for r in range(1, 33)])
+    cards = window.page.wall.cards
+    qtbot.waitUntil(lambda: len(cards.ids) == 32)
+    room = cards.viewport().rect()
+    assert all(room.contains(card) for card in rects(window.page.wall))
+    assert cards._painter.lines >= 2
+    tell([story.submitted(r) for r in range(33, 200)])
+    assert cards._painter.lines == 2, "beyond that they scroll"
+
+
 @pytest.mark.parametrize("width", [200, 260, 500, 1000, 1900])
 def test_cards_are_240_to_360_wide_and_fit(qtbot, tell, story, wall, width) -> None:
     tell([story.submitted(r) for r in range(1, 30)])
+    wall.set_density(Density.USUAL)
     wall.resize(width, 500)
     qtbot.waitUntil(lambda: wall.width() == width)
-    rects = [card_rect(wall, r) for r in range(1, 30)]
-    assert max(r.right() for r in rects) < wall.cards.viewport().width()
-    assert all(r.width() <= 360 for r in rects)
-    assert all(r.width() >= 240 for r in rects) or width < 260
-    assert not any(a.intersects(b) for i, a in enumerate(rects) for b in rects[i + 1 :])
+    cards = rects(wall)
+    assert max(r.right() for r in cards) < wall.cards.viewport().width()
+    assert all(r.width() <= 360 for r in cards)
+    assert all(r.width() >= 240 for r in cards) or width < 260
+    assert not any(a.intersects(b) for i, a in enumerate(cards) for b in cards[i + 1 :])
 
 
 def test_a_new_trace_begins_with_no_cards(qtbot, bridge, tell, story, wall) -> None:

@@ -1,0 +1,107 @@
+"""Idle time folded on the timeline's axis of seconds, in a real run of two sends with time between them."""
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QPointF
+from pytestqt.qtbot import QtBot
+
+from app.inside.timeline.axis import Axis
+from app.inside.timeline.folds import WIDTH, Folds
+from app.inside.timeline.panel import TimelinePanel
+from app.playback.scope import Scope
+from engine import Engine, EngineConfig, SamplingParams, Trace
+from engine.trace import Step, Submitted
+
+IDLE = 1.6  # seconds between the sends
+HALF = SamplingParams(max_tokens=12, temperature=0.0, ignore_eos=True)
+
+
+@pytest.fixture(scope="module")
+def trace(engine: Engine) -> Trace:
+    found = engine.begin(EngineConfig(max_running=4))
+    for wait in (IDLE, 0.0):
+        for stream in [engine.submit(f"Once upon a time {i}", HALF) for i in range(2)]:
+            stream.result()
+        time.sleep(wait)
+    found.complete = True
+    return found
+
+
+@pytest.fixture
+def panel(trace: Trace, qtbot: QtBot) -> Iterator[TimelinePanel]:
+    scope = Scope()
+    scope.show(trace)
+    shown = TimelinePanel(scope)
+    qtbot.addWidget(shown)
+    shown.resize(1000, 420)
+    shown.show()
+    scope.catch_up()
+    shown.axes[Axis.TIME].click()
+    yield shown
+    scope.stop()
+
+
+def test_a_fold_is_narrow_and_every_other_second_keeps_its_width() -> None:
+    folds = Folds(np.array([1.0, 20.0]), np.array([11.0, 25.0]))
+    times = np.array([-1.0, 0.5, 1.0, 6.0, 11.0, 12.0, 20.0, 25.0, 30.0])
+    first, second = 2 + WIDTH, 10 + 2 * WIDTH
+    wanted = [-1.0, 0.5, 1.0, 1 + WIDTH / 2, 1 + WIDTH, first, second - WIDTH, second, second + 5]
+    assert folds.values(times).tolist() == pytest.approx(wanted)
+    assert folds.times(folds.values(times)).tolist() == pytest.approx(times.tolist())
+    assert folds.parts(0.5, second + 1) == [pytest.approx(part) for part in ((0.5, 1.0), (11.0, 20.0), (25.0, 26.0))]
+
+
+def test_idle_time_between_two_sends_is_folded_and_said(panel: TimelinePanel, trace: Trace) -> None:
+    view, gap = panel.view, panel.presence.gaps(1.0)
+    begin, end = (float(times[0]) - panel._origin for times in gap)
+    assert IDLE <= end - begin < IDLE + 2
+    computed = trace.duration - (end - begin)
+    assert view.extent == pytest.approx(computed + WIDTH, abs=0.01), "the axis ends where the work does"
+    (broken,) = view._breaks()
+    middle = QPointF((broken.left + broken.right) / 2, view.area().center().y())
+    assert "s idle" in view.tip(middle)
+    assert "no request was waiting or running" in view.tip(middle)
+    assert view.x_at(begin) <= (broken.left + broken.right) / 2 <= view.x_at(end)
+
+
+def test_bars_and_tokens_are_where_the_folded_axis_has_their_steps(panel: TimelinePanel) -> None:
+    view = panel.view
+    view.grab()
+    image = view._pixels
+    assert image is not None
+    busy = ~np.isin(image, (view._paint._empty, view._paint._rule)).all(axis=0)
+    drawn = np.flatnonzero(busy) / view._ratio() + view.area().left()
+    begins, ends = view.cells.step_begins, view.cells.step_ends
+    assert drawn[0] == pytest.approx(view.x_at(float(begins[0])), abs=2)
+    assert drawn[-1] == pytest.approx(view.x_at(float(ends[-1])), abs=2)
+    tokens = view.steps.tokens(np.linspace(*view.range(), 501), Axis.TIME, view.folds)
+    last = np.flatnonzero(tokens.busy)[-1] / 500 * view.area().width() + view.area().left()
+    assert last == pytest.approx(view.x_at(float(ends[-1])), abs=5)
+
+
+def test_idle_time_is_not_time_in_which_nothing_was_computed(panel: TimelinePanel, trace: Trace) -> None:
+    view = panel.view
+    submits = [record.time for record in trace.records if isinstance(record, Submitted)]
+    steps = [record for record in trace.records if isinstance(record, Step)]
+    half = next(i for i, step in enumerate(steps) if step.started >= submits[2])
+    spans = (submits[0], steps[half - 1].ended), (submits[2], steps[-1].ended)
+    busy = sum(step.seconds["forward"] + step.seconds["sample"] for step in steps)
+    share = 100 * (1 - busy / sum(end - begin for begin, end in spans))
+    view.see_all()
+    panel.draw()
+    said = panel.summary.accessibleName()
+    told = float(said.split(" %")[0].split()[-1])
+    assert told == pytest.approx(share, abs=4), said
+
+
+def test_lanes_on_one_clock_and_the_axis_of_steps_fold_nothing(panel: TimelinePanel, trace: Trace) -> None:
+    view = panel.view
+    panel.axes[Axis.STEPS].click()
+    assert not view._breaks()
+    panel.axes[Axis.TIME].click()
+    view.shared = True
+    assert not view._breaks()
+    assert view.extent == pytest.approx(trace.duration, abs=0.01)
