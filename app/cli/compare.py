@@ -61,6 +61,9 @@ def _print(result: RaceResult, options: argparse.Namespace, slo: Slo) -> None:
     if agreement:
         first = next(name for name, trace in zip(result.names, played) if trace is not None)
         agreement.insert(0, f"tokens compared with {first}")
+    if any(comparison.disturbances):
+        again = "repeat the race when they are done" + ("" if options.repeats > 1 else "; --repeats 3 shows the spread")
+        agreement = [again, "", *agreement]
     if options.markdown:
         print("\n\n".join([*head, comparison.markdown(), *agreement]))
         return

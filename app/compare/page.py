@@ -25,7 +25,7 @@ from app.ui.zoomed import sized
 from app.words import sentence
 from engine.compare import RaceResult
 
-NARROW, FOUR_CHARTS = 1280, 920  # pixels of the design
+FOUR_CHARTS = 920  # pixels of the design
 EMPTY_WORDS = "The same prompts through every lane, one lane after another, then all side by side on one clock."
 
 
@@ -104,6 +104,7 @@ class ComparePage(QWidget):
         race.span_changed.connect(self._on_span)
         race.race_over.connect(self._on_over)
         race.reported.connect(self.result.set_report)
+        self.result.widened.connect(self._place)
         self.setup.choice_changed.connect(self._on_choice)
         self._tell_of(self.export)
         theme.changes.theme_changed.connect(self._place)
@@ -206,13 +207,14 @@ class ComparePage(QWidget):
         self._slo = slo
 
     def _place(self) -> None:
-        """The table beside the charts, or below them where the page is narrow."""
-        narrow = self.width() < theme.px(NARROW)
-        self._bottom.removeWidget(self.result)
-        self._bottom.addWidget(self.result, 1 if narrow else 0, 0 if narrow else 1)
+        """The table beside the charts, or below them where both have no room on a line: nothing is ever cut off."""
         queue = self.charts.queue.parentWidget()
         if queue is not None:
             queue.setVisible(self.width() >= theme.px(FOUR_CHARTS))
+        needed = self.charts.minimumSizeHint().width() + self._bottom.spacing() + self.result.width()
+        narrow = needed > self._scroll.viewport().width()
+        self._bottom.removeWidget(self.result)
+        self._bottom.addWidget(self.result, 1 if narrow else 0, 0 if narrow else 1)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from math import inf
+from statistics import median
 from time import perf_counter
 
 from PySide6.QtCore import QObject, Signal
@@ -101,10 +102,20 @@ class LaneShow(QObject):
         self.repeat = 0
         self.traces: dict[int, Trace] = {}  # finished repeats
         self.span = 0.0  # seconds of the trace on show, once it is finished
+        self.disturbance = ""  # what of its figures is not to be trusted
 
     def set_state(self, state: LaneState, error: str = "") -> None:
         self.state, self.error = state, error
         self.changed.emit()
+
+    @property
+    def spread(self) -> str:
+        """ "median of 3 runs, ±6 %"; "" for one run."""
+        spans = sorted(map(span_of, self.traces.values()))
+        if len(spans) < 2:
+            return ""
+        half = 50 * (spans[-1] - spans[0]) / median(spans)
+        return f"median of {len(spans)} runs, ±{half:.0f} %"
 
     def finish(self, repeat: int, trace: Trace) -> None:
         self.traces[repeat] = trace
@@ -170,6 +181,12 @@ class RaceSession(Lessee):
 
         self._play(prepare, self._begin)
 
+    def run_again(self, lane: int) -> None:
+        """Plays a lane's disturbed runs once more, each in the place of the one before it."""
+        result = self.result
+        if result is not None:
+            self._play(lambda: Race.again(result, lane), lambda race: self._begin_again(self.lanes[lane]))
+
     def judge(self, slo: Slo) -> None:
         """Reckons the finished race anew, against other limits."""
         self._slo = slo
@@ -198,6 +215,12 @@ class RaceSession(Lessee):
         self._live_lane, self.clock = None, 0.0
         self._set_span(SHORTEST_SPAN)
         self.race_begun.emit()
+
+    def _begin_again(self, lane: LaneShow) -> None:
+        self.pause()
+        self._live_lane, self.clock = None, 0.0
+        lane.disturbance = ""
+        lane.set_state(LaneState.STARTING)
 
     async def _after(self) -> None:
         await self._judge()
@@ -267,6 +290,7 @@ class RaceSession(Lessee):
     def _finish(self, result: RaceResult) -> None:
         self.result, self._live_lane = result, None
         for lane in self.lanes:
+            lane.disturbance = result.disturbance(lane.index)
             if lane.state is LaneState.RUNNING:
                 lane.span = span_of(lane.playback.trace)
             if lane.state in (LaneState.RUNNING, *UNDER_WAY):

@@ -15,6 +15,7 @@ from PySide6.QtWidgets import (
     QComboBox,
     QLineEdit,
     QPushButton,
+    QScrollArea,
     QSlider,
     QSpinBox,
     QWidget,
@@ -35,7 +36,7 @@ from app.session.session import LEASED_WORDS, SessionState
 from app.ui import theme
 from app.window.main_window import COMPARE, PLAY, MainWindow
 from engine import EngineConfig, load_trace
-from engine.compare import Agreement, Parting
+from engine.compare import Agreement, Parting, lane_run
 from engine.trace import FinishReason
 
 pytestmark = pytest.mark.slow
@@ -290,6 +291,36 @@ def test_repeats_are_in_the_table_and_the_replay_shows_the_median(qtbot: QtBot, 
     assert goodput.cells[0].value == 0
 
 
+def test_a_lane_that_other_programs_disturbed_says_so_and_can_be_run_again(
+    qtbot: QtBot, ready: MainWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lane_run, "DISTURBED", 0.0)
+    page = compare_page(ready, "continuous:4", "continuous:2", repeats=2)
+    page.start()
+    over(qtbot, page)
+    first, second = page.views
+    report, before = page.race.report, [dict(lane.traces) for lane in page.race.lanes]
+    assert report is not None
+    assert "other programs used" in report.comparison.disturbances[1]
+    assert second.sentence.accessibleName().startswith("Other programs used")
+    assert page.result.disturbed.text() == "Other programs disturbed continuous · 4, continuous · 2."
+    qtbot.waitUntil(lambda: "median of 2 runs, ±" in second.status.text(), timeout=WAIT)
+    monkeypatch.setattr(lane_run, "DISTURBED", 1.1)
+    page.race.result = replace(
+        page.race.result, lane_runs=tuple(replace(r, others=1.2 * r.lane) for r in page.race.result.lane_runs)
+    )
+    second.again.click()
+    assert not second.again.isVisible()
+    over(qtbot, page)
+    qtbot.waitUntil(lambda: page.race.report is not report, timeout=WAIT)
+    assert not second.again.isVisible()
+    assert second.sentence.accessibleName() == second.lane.sentence
+    assert not page.result.disturbed.isVisible()
+    now = [lane.traces for lane in page.race.lanes]
+    assert [[now[lane][run] is before[lane][run] for run in (0, 1)] for lane in (0, 1)] == [[True] * 2, [False] * 2]
+    assert not first.again.isVisible()
+
+
 def test_closing_the_window_in_mid_race_leaves_nothing(qtbot: QtBot, ready: MainWindow) -> None:
     page = compare_page(ready, "continuous:2", "continuous:4", count=32)
     page.start()
@@ -339,6 +370,20 @@ def test_the_page_can_be_drawn_at_every_size_and_in_both_themes(
         page.setup.show_sweep(sweeps)
         picture = window.grab().toImage()
         assert picture.pixelColor(2, picture.height() // 2).name() == theme.current().window.name()
+
+
+def test_four_lanes_are_never_cut_off_at_the_right(qtbot: QtBot, ready: MainWindow) -> None:
+    page = compare_page(ready, "static:8", "continuous-padded", "continuous", "chunked")
+    ready.resize(1280, 720)
+    page.start()
+    over(qtbot, page)
+    scroll = page.result.window().findChild(QScrollArea, "race_scroll")
+    assert scroll is not None
+    for zoom in (1.0, 1.1, 1.25, 1.5, 1.0, 0.75, 1.0):
+        theme.set_zoom(zoom)
+        ready.resize(1280, 720)
+        qtbot.waitUntil(lambda: ready.width() == 1280, timeout=WAIT)
+        qtbot.waitUntil(lambda: scroll.widget().width() <= scroll.viewport().width(), timeout=WAIT)
 
 
 def test_the_bench_measures_the_frames_of_a_race(qtbot: QtBot, window: MainWindow) -> None:
