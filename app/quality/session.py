@@ -169,9 +169,8 @@ class QualitySession(QObject):
         specs = [way.spec for way in subject.ways if way.key in plan.ways]
         self.measured, self._progress = subject, _Progress(1 + len(specs))
         self._share, self._begun, self._part = 0.0, perf_counter(), None
-        given = {"text": plan.text, "tokens": plan.tokens, "came": self._came.emit}
-        work = partial(measure_quality, specs, subject.original, **given)
-        self._work.start(lambda report, cancelled: work(report=report, cancelled=cancelled))
+        work = partial(measure_quality, specs, subject.original, text=plan.text, tokens=plan.tokens)
+        self._work.start(lambda report, cancelled: work(report=report, came=self._came.emit, cancelled=cancelled))
         self.phase_changed.emit()
         self.progressed.emit("starting a process that loads the models", 0.0)
 

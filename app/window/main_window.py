@@ -24,6 +24,7 @@ from app.window.saved_runs import SavedRuns
 from app.window.top_bar import TopBar
 from app.words import held_words, model_words, run_words, sentence
 from engine import EngineConfig, ModelSpec, Trace
+from engine.compare import RACE_SUFFIX
 from engine.trace import RUN_SUFFIX, ModelCard
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class MainWindow(QMainWindow):
             if kept in names[COMPARE:]:
                 self.show_page(names.index(kept))
             if run is not None:
-                self.runs.open(run)
+                self.open_path(run)
             else:
                 self.session.start(self.session.load(spec, config))
 
@@ -109,7 +110,7 @@ class MainWindow(QMainWindow):
         add("Search for a model …", self._on_find_model)
         add("Stop, or cancel the load", self._on_escape, "Esc")
         self.open_action = add("Open a model, a run, a prompt file or a workload …", self._on_open, "Ctrl+O")
-        self.run_action = add("Open a saved run …", lambda: self.runs.ask(self))
+        self.run_action = add("Open a saved run or race …", lambda: self.runs.ask(self, self.open_path))
         self.live_action = add("Back from the saved run to the engine", self.runs.close)
         self.live_action.setEnabled(False)
         add("Open a model folder …", model.choose_folder)
@@ -208,13 +209,17 @@ class MainWindow(QMainWindow):
     # -- slots ----------------------------------------------------------------------------------------------------
 
     def open_path(self, path: str | Path) -> None:
-        """Loads a model folder (or that of its config.json), shows a saved run, or takes prompts from a file.
+        """Loads a model folder (or that of its config.json), shows a saved run or race, or takes prompts from a file.
 
         On the Compare page, a file of prompts is a workload; on the Models page, a folder is listed and looked at.
         """
         path = Path(path)
         if path.suffix == RUN_SUFFIX:
             self.runs.open(path)
+            return
+        if path.suffix == RACE_SUFFIX:
+            self.show_page(COMPARE)
+            self._build_compare().open_race(path)
             return
         if path.is_dir() or path.name == "config.json" or path.suffix == ".safetensors":
             folder = path if path.is_dir() else path.parent
@@ -230,10 +235,13 @@ class MainWindow(QMainWindow):
 
     def _on_open(self) -> None:
         if self.compare is not None and self.compare.isVisible():
-            self.compare.setup.choose_file()
+            self.compare.setup.choose_file(self.open_path)
             return
-        title = "Open a model (its config.json), a run or a file of prompts"
-        filters = f"Models, runs and prompts (config.json *{RUN_SUFFIX} *.txt *.text *.md)", "All files (*)"
+        title = "Open a model (its config.json), a run, a race or a file of prompts"
+        filters = (
+            f"Models, runs and prompts (config.json *{RUN_SUFFIX} *{RACE_SUFFIX} *.txt *.text *.md)",
+            "All files (*)",
+        )
         ask_path(self, "open_dialog", title, Path(), self.open_path, filters)
 
     def _on_run_opened(self) -> None:
@@ -253,6 +261,8 @@ class MainWindow(QMainWindow):
     def _on_escape(self) -> None:
         if self.runs.reading:
             self.runs.cancel()
+        elif self.compare is not None and self.compare.reading:
+            self.compare.close_file()
         elif self.session.state is SessionState.LOADING:
             self.session.cancel_load()
         elif self.compare is not None and self.compare.isVisible() and self.compare.running:

@@ -1,6 +1,7 @@
 """Saved runs on the Play page: read off the window's thread, shown in the engine's place, and put away again."""
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
@@ -16,6 +17,7 @@ from app.ui.ask_path import ask_path
 from app.ui.banner import Banner
 from app.words import sentence
 from engine import InvalidInput, Trace, load_trace
+from engine.compare import RACE_SUFFIX
 from engine.jobs import LoadProgress
 from engine.trace import RUN_SUFFIX
 
@@ -51,10 +53,10 @@ class SavedRuns(QObject):
         """Whether requests of the engine run: a saved run may have ended in the midst of its own."""
         return self.path is None and self._bridge.busy
 
-    def ask(self, parent: QWidget) -> None:
-        """Lets a person choose one."""
-        filters = f"Runs (*{RUN_SUFFIX})", "All files (*)"
-        ask_path(parent, "run_dialog", "Open a saved run", storage.runs(), lambda path: self.open(Path(path)), filters)
+    def ask(self, parent: QWidget, take: Callable[[str], object]) -> None:
+        """Lets a person choose one, or a race."""
+        filters = f"Runs and races (*{RUN_SUFFIX} *{RACE_SUFFIX})", "All files (*)"
+        ask_path(parent, "run_dialog", "Open a saved run or race", storage.runs(), take, filters)
 
     def open(self, path: Path) -> None:
         """Reads a run and shows it; one that is being read is given up. Not while requests run."""

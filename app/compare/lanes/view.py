@@ -186,12 +186,11 @@ class LaneView(QFrame):
         The precision is known once they are loaded. In its place what disturbed the lane."""
         self.sentence.warns = bool(self.lane.disturbance)
         self.again.setVisible(self.sentence.warns and not self._race.busy)
-        if self.lane.disturbance:
-            self.sentence.say(f"{sentence(self.lane.disturbance)}: it may be faster than it looks")
-            return
         spec, trace = self.lane.lane.spec, self.lane.playback.trace
         specs = {each.lane.spec for each in self._race.lanes}
         words = [self.lane.sentence]
+        if self.lane.disturbance:
+            words = [f"{sentence(self.lane.disturbance)}: it may be faster than it looks"]
         if len(specs) > 1:
             words.insert(0, held_words(trace.header.model) if trace.records else SCHEMES[spec.quantization].title)
         if len({(each.source, each.revision) for each in specs}) > 1:

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtGui import QGuiApplication, QWheelEvent
+from PySide6.QtGui import QGuiApplication, QPixmap, QWheelEvent
 from PySide6.QtWidgets import (
     QAbstractButton,
     QApplication,
@@ -31,12 +31,13 @@ from app.compare.race.agreement_light import AgreementLight, light_words
 from app.compare.race.session import LaneState
 from app.inside.timeline.axis import Axis
 from app.inside.timeline.view import TimelineView
+from app.playback.bridge import Bridge
 from app.session.lessee import Phase
-from app.session.session import LEASED_WORDS, SessionState
+from app.session.session import LEASED_WORDS, Session, SessionState
 from app.ui import theme
 from app.window.main_window import COMPARE, PLAY, MainWindow
-from engine import EngineConfig, load_trace
-from engine.compare import Agreement, Parting, lane_run
+from engine import EngineConfig, ModelSpec
+from engine.compare import Agreement, Parting, lane_run, load_race
 from engine.trace import FinishReason
 
 pytestmark = pytest.mark.slow
@@ -102,9 +103,43 @@ def test_two_lanes_are_raced_stopped_half_way_raced_again_and_the_table_is_expor
         page.export.save(tmp_path / f"race.{kind}")
     assert (tmp_path / "race.csv").read_text(encoding="utf-8").startswith("measure,")
     assert (tmp_path / "race.json").read_text(encoding="utf-8").startswith("{")
-    runs = sorted(storage.runs().glob("*.bsrun"))
-    assert len(runs) == 3, "every finished lane is kept as a run"
-    assert {len(load_trace(run).requests) for run in runs} == {8}
+    kept = [load_race(file)[0] for file in sorted(storage.runs().glob("*.bsrace"))]
+    assert [[len(race.traces(i)) for i in range(2)] for race in kept] == [[1, 0], [1, 1]], "also one that was stopped"
+    assert {len(trace.requests) for race in kept for i in range(2) for trace in race.traces(i)} == {8}
+
+
+def test_a_race_is_saved_and_opened_again_in_a_fresh_window(qtbot: QtBot, ready: MainWindow, tmp_path: Path) -> None:
+    page = compare_page(ready, "continuous:4", f"continuous:2:model={tmp_path}", "continuous:2", repeats=2)
+    page.start()
+    over(qtbot, page)
+    qtbot.waitUntil(lambda: page.race.file is not None, timeout=WAIT)
+    for kind in ("bsrace", "png", "svg"):
+        page.export.save(tmp_path / f"mine.{kind}")
+    assert not QPixmap(str(tmp_path / "mine.png")).isNull()
+    assert "<svg" in (tmp_path / "mine.svg").read_text(encoding="utf-8")
+    fresh = MainWindow(Session(), Bridge())
+    try:
+        fresh.show()
+        fresh.start(ModelSpec("demo"), EngineConfig(), tmp_path / "mine.bsrace")
+        qtbot.waitUntil(lambda: fresh.compare is not None and fresh.compare.race.report is not None, timeout=WAIT)
+        again = fresh.compare
+        assert again is not None
+        assert fresh.session.state is SessionState.EMPTY, "nothing is loaded for it"
+        assert again.result.comparison == page.result.comparison
+        assert again.setup.choice == page.setup.choice
+        assert states(again) == states(page) == [LaneState.DONE, LaneState.FAILED, LaneState.DONE]
+        assert str(tmp_path) in again.views[1].error.text()
+        assert again.race.span == page.race.span
+        again.race.seek(0.05 * again.race.longest)
+        qtbot.waitUntil(lambda: again.views[0].status.text().startswith("replay"), timeout=WAIT)
+        again.export.save(tmp_path / "copy.bsrace")
+        assert (tmp_path / "copy.bsrace").read_bytes() == (tmp_path / "mine.bsrace").read_bytes()
+        fresh.open_path(tmp_path / "gone.bsrace")
+        qtbot.waitUntil(lambda: again.notice.title.text() == "The race was not opened", timeout=WAIT)
+    finally:
+        with qtbot.waitSignal(fresh.closed, timeout=WAIT):
+            fresh.close()
+        fresh.deleteLater()
 
 
 def test_quantizations_are_told_apart_and_their_other_tokens_are_no_fault(qtbot: QtBot, ready: MainWindow) -> None:
