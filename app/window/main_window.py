@@ -109,6 +109,7 @@ class MainWindow(QMainWindow):
         self.models_action = add(f"{PAGES[MODELS][0]} page", lambda: self.show_page(MODELS), PAGES[MODELS][1])
         add("Search for a model …", self._on_find_model)
         add("Stop, or cancel the load", self._on_escape, "Esc")
+        self.new_action = add("New session", self._on_new, "Ctrl+Shift+N")
         self.open_action = add("Open a model, a run, a prompt file or a workload …", self._on_open, "Ctrl+O")
         self.run_action = add("Open a saved run or race …", lambda: self.runs.ask(self, self.open_path))
         self.live_action = add("Back from the saved run to the engine", self.runs.close)
@@ -131,7 +132,14 @@ class MainWindow(QMainWindow):
         shared = self.window_actions
         self.menu.clear()
         self.menu.addActions(
-            [self.models_action, self.open_action, self.run_action, self.live_action, self.unload_action]
+            [
+                self.new_action,
+                self.models_action,
+                self.open_action,
+                self.run_action,
+                self.live_action,
+                self.unload_action,
+            ]
         )
         self.menu.addSeparator()
         panels = self.menu.addMenu("Panels")
@@ -243,6 +251,28 @@ class MainWindow(QMainWindow):
             "All files (*)",
         )
         ask_path(self, "open_dialog", title, Path(), self.open_path, filters)
+
+    def _on_new(self) -> None:
+        if self.runs.running:
+            stop = ("Stop them", self.session.stop)
+            self.banner.tell("warning", "Requests are running", "A new session begins when they are done.", action=stop)
+        else:
+            self.session.start(self._begin_anew())
+
+    async def _begin_anew(self) -> None:
+        """Streams, transcript and charts are empty, on a fresh trace with the model there is; what was on show can be
+        brought back."""
+        session, trace, saved = self.session, self.bridge.trace, self.runs.path
+        file, texts = session.run_file or Path("the session before"), bool(self.bridge.requests)
+        self.runs.cancel()
+        if not await session.begin(session.config):
+            return
+        self.runs.close()
+        self.bridge.show(session.trace if session.ready and session.trace is not None else Trace())
+        self.show_page(PLAY)
+        if saved is None and texts:
+            undo = ("Undo", lambda: self.runs.show(trace, file))
+            self.banner.tell("info", "A new session", "The one before is kept among the saved runs.", action=undo)
 
     def _on_run_opened(self) -> None:
         self.live_action.setEnabled(True)

@@ -93,7 +93,7 @@ class SavedRuns(QObject):
         if outcome.error:
             self._banner.tell("error", "The run was not opened", sentence(outcome.error))
         elif not outcome.cancelled:
-            self._show(outcome.result, path)
+            self.show(outcome.result, path)
 
     def _on_submitted(self) -> None:
         self.cancel()  # a run that is still being read would take the place of the requests that run now
@@ -103,7 +103,8 @@ class SavedRuns(QObject):
         words = f"{status.done:,} of {status.total:,} records"
         self._banner.tell("info", f"Reading {path.stem}", words, action=("Cancel", self.cancel))
 
-    def _show(self, trace: Trace, path: Path) -> None:
+    def show(self, trace: Trace, path: Path) -> None:
+        """Shows a run that is in memory; `path` is where it is kept."""
         self.path, self._mentioned = path, []
         self._bridge.show(trace)
         self._tell_run(path)

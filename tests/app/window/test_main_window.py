@@ -56,6 +56,37 @@ def test_prompts_stream_to_their_end_and_follow_ups_open(qtbot: QtBot, ready: Ma
     assert len(bridge.requests) == 9, "texts stay until the next prompt"
 
 
+def test_a_new_session_is_empty_and_can_be_undone(qtbot: QtBot, ready: MainWindow) -> None:
+    window, bridge, page = ready, ready.bridge, ready.page
+    new = action(window, "New session")
+    write(window, "Tell me a story.", 2, max_tokens=400)
+    page.sampling.form["ignore_eos"].set(True)
+    page.composer.send()
+    qtbot.waitUntil(lambda: bridge.busy, timeout=WAIT)
+    new.trigger()
+    assert window.banner.title.text() == "Requests are running"
+    assert bridge.busy
+    window.banner.action.click()
+    qtbot.waitUntil(lambda: not bridge.busy, timeout=WAIT)
+    texts, before = [view.text for view in bridge.requests.values()], window.session.trace
+    page.wall.cards.request_opened.emit(1)
+    new.trigger()
+    qtbot.waitUntil(lambda: window.session.trace is not before and not bridge.requests, timeout=WAIT)
+    qtbot.waitUntil(lambda: not page.wall.cards.ids and page.transcript.request is None, timeout=WAIT)
+    assert bridge.trace is window.session.trace
+    assert window.session.ready
+    assert window.banner.title.text() == "A new session"
+    window.banner.action.click()
+    qtbot.waitUntil(lambda: [view.text for view in bridge.requests.values()] == texts, timeout=WAIT)
+    assert window.runs.path is not None
+    assert window.runs.path.exists()
+    new.trigger()
+    qtbot.waitUntil(lambda: not bridge.requests, timeout=WAIT)
+    write(window, "Another one.", 1)
+    page.composer.send()
+    qtbot.waitUntil(lambda: len(bridge.requests) == 1 and not bridge.busy, timeout=WAIT)
+
+
 def test_a_change_of_limits_waits_for_the_running_requests(qtbot: QtBot, ready: MainWindow) -> None:
     window, bridge = ready, ready.bridge
     write(window, "Tell me a story.", 4, 400)
