@@ -2,8 +2,10 @@
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from app.cli import bench, compare, doctor, fit, models, quality, quantize, replay, run, sweep
 from app.cli.options import config_of, engine_options, has_display, model_options, spec_of
@@ -23,6 +25,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Stopped as why:
         print(f"batchscope: {why}", file=sys.stderr)
         return why.status
+    except ImportError as error:
+        if "cannot open shared object file" not in str(error):
+            raise
+        print(f"batchscope: {doctor.qt_failure(str(error)).words}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader of a pipe, `head` say, has seen enough
@@ -30,8 +37,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
 
 
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, as all bad input is told."""
+
+    def error(self, message: str) -> NoReturn:
+        unknown = re.search(r"invalid choice: (\S+) \(choose from (.*)\)$", message)
+        if unknown and message.startswith("argument : "):
+            message = f"there is no command {unknown[1]}; commands are {unknown[2].replace(chr(39), '')}"
+        self.exit(2, f"batchscope: {message}; see {self.prog} --help\n")
+
+
 def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="batchscope",
         description="See how LLM inference works: batching, paging and streaming, live. "
         "Without a command the window opens; without a display the demo plays offscreen.",
@@ -58,6 +75,8 @@ def open_window(options: argparse.Namespace) -> int:
         from app.window.offscreen import play_demo
 
         return play_demo(spec, config)
+    if lost := doctor.lost_libraries():  # Qt would end the process without naming the packages
+        print(f"batchscope: {doctor.qt_failure(lost).words}", file=sys.stderr)
     from app.window.application import open_window as show
 
     return show(spec, config, in_process=options.in_process)
