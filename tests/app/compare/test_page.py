@@ -269,7 +269,7 @@ def test_play_is_refused_during_a_race_and_has_its_texts_and_config_after_it(qtb
     assert not play.composer.send_button.isEnabled()
     assert play.composer.send_button.toolTip() == LEASED_WORDS
     play.composer.send()
-    qtbot.waitUntil(lambda: play.composer.message.text() == LEASED_WORDS)
+    qtbot.waitUntil(lambda: play.composer.message.accessibleName() == LEASED_WORDS)
     play.batching.form["max_running"].set(5)
     qtbot.waitUntil(lambda: session.config.max_running == 5)
     over(qtbot, page)
