@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QByteArray, QTimer, Signal
+from PySide6.QtCore import QByteArray, QSize, QTimer, Signal
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QMainWindow, QMenu, QStackedWidget, QWidget
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from app.models.page import ModelsPage
 
 FIRST_SIZE = (1600, 1000)
+FRAME = 40  # pixels that a desktop's title bar takes
 PAGE_KEY = "window/page"
 PLAY, COMPARE, MODELS = range(3)
 PAGES = (("Play", "Ctrl+1"), ("Compare", "Ctrl+2"), ("Models", "Ctrl+3"))
@@ -76,6 +77,11 @@ class MainWindow(QMainWindow):
         if isinstance(geometry, QByteArray):  # else the file was written by something else
             self.restoreGeometry(geometry)
         self.page.composer.prompt.setFocus()
+
+    def fit_screen(self) -> None:
+        """No larger than the screen it will be on, with room for the frame around it."""
+        there = self.screen().availableGeometry().size()
+        self.resize(self.size().boundedTo(there - QSize(0, FRAME)))
 
     def start(self, spec: ModelSpec, config: EngineConfig, run: Path | None = None) -> None:
         """Completes the page after the first paint, then loads the model, or shows a saved run and loads none."""

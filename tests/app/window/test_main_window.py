@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import psutil
@@ -15,7 +16,7 @@ from app import storage
 from app.playback.bridge import Bridge
 from app.session.session import Session, SessionState
 from app.ui import theme
-from app.window.main_window import COMPARE, PLAY, MainWindow
+from app.window.main_window import COMPARE, FIRST_SIZE, PLAY, MainWindow
 from engine import EngineConfig, ModelSpec, load_trace
 from engine.trace import FinishReason
 
@@ -100,6 +101,34 @@ def test_a_change_of_limits_waits_for_the_running_requests(qtbot: QtBot, ready: 
     qtbot.waitUntil(lambda: window.session.config.max_running == 2, timeout=WAIT)
     assert {view.reason for view in bridge.requests.values()} == {FinishReason.CANCELLED}
     assert not window.page.batching.note.isVisible()
+
+
+def test_what_was_said_of_one_load_is_gone_in_the_next(qtbot: QtBot, ready: MainWindow) -> None:
+    ready.banner.tell("info", "demo stories is loaded", "float32 on the CPU.")
+    ready.session.start(ready.session.load(ModelSpec("demo-draft")))
+    qtbot.waitUntil(lambda: ready.session.state is SessionState.LOADING)
+    assert not ready.banner.isVisible()
+    ready.session.cancel_load()
+    qtbot.waitUntil(lambda: ready.session.state is SessionState.READY, timeout=WAIT)
+
+
+def test_a_load_is_timed_from_when_it_was_asked_for(qtbot: QtBot, window: MainWindow) -> None:
+    begun = time.perf_counter()
+    with qtbot.waitSignal(window.session.config_changed, timeout=WAIT):
+        window.session.start(window.session.load(ModelSpec("demo")))
+    took, card = time.perf_counter() - begun, window.session.card
+    assert card is not None
+    assert max(card.load_seconds, 0.8 * took) <= window.session.load_seconds <= took
+    assert f"loaded in {window.session.load_seconds:.1f} s" in window.page.model.facts.text()
+
+
+def test_the_first_window_is_no_larger_than_its_screen(qtbot: QtBot, window: MainWindow) -> None:
+    there = window.screen().availableGeometry()
+    assert (there.width(), there.height()) < FIRST_SIZE, "the screen of these tests is small"
+    window.resize(*FIRST_SIZE)
+    window.fit_screen()
+    assert window.width() <= there.width()
+    assert window.height() < there.height(), "its frame needs room too"
 
 
 def test_escape_cancels_a_load_and_the_panel_says_so(qtbot: QtBot, window: MainWindow) -> None:
