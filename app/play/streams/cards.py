@@ -29,7 +29,7 @@ NARROWEST, WIDEST, GAP = 240, 360, 8
 BACK = {Qt.Key.Key_Left: Qt.Key.Key_Right, Qt.Key.Key_Up: Qt.Key.Key_Down}  # keys that go back, and their opposites
 BACK |= {Qt.Key.Key_PageUp: Qt.Key.Key_PageDown, Qt.Key.Key_Home: Qt.Key.Key_End}
 FEWEST_LINES, MOST_LINES = 4, 12
-EMPTY = "No streams yet: write a prompt below and send it, or many at once with × 32."
+EMPTY = "No streams yet: write a prompt below and send it, or many at once with the number beside Send."
 
 
 class StreamCards(QAbstractScrollArea):

@@ -9,7 +9,17 @@ import psutil
 import pytest
 from PySide6.QtCore import QMimeData, QPoint, QPointF, QRect, Qt, QUrl
 from PySide6.QtGui import QAction, QDropEvent
-from PySide6.QtWidgets import QAbstractButton, QComboBox, QDialog, QLabel, QLineEdit, QPushButton, QSlider, QSpinBox
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QComboBox,
+    QDialog,
+    QLabel,
+    QLineEdit,
+    QPushButton,
+    QSlider,
+    QSpinBox,
+    QTabBar,
+)
 from pytestqt.qtbot import QtBot
 
 from app import storage
@@ -300,6 +310,22 @@ def test_a_small_screen_is_enough(qtbot: QtBot, window: MainWindow, zoom: float)
         send = window.page.composer.send_button
         assert window.rect().contains(QRect(send.mapTo(window, QPoint(0, 0)), send.size()))
         assert window.page.wall.height() > theme.px(60)
+
+
+def test_no_tab_and_no_choice_is_cut_at_a_projectors_size(qtbot: QtBot, window: MainWindow) -> None:
+    window.resize(1280, 720)
+    bars = [bar for bar in window.page.area.findChildren(QTabBar) if bar.count() > 1 and bar.isVisible()]
+    assert sorted(bar.count() for bar in bars) == [4, 4]
+    window.show_page(COMPARE)
+    assert window.compare is not None
+    view = window.compare.replay.view
+    window.show_page(PLAY)
+    for zoom in (1.0, 1.25, 1.5, 1.0, 1.25):
+        theme.set_zoom(zoom)
+        qtbot.waitUntil(lambda: all(bar.width() >= bar.sizeHint().width() for bar in bars), timeout=5000)
+        view.ensurePolished()
+        room = view.sizeHint().width() - theme.px(24 + 8)
+        assert view.fontMetrics().horizontalAdvance("Slots and streams") <= room
 
 
 def test_no_model_is_loaded_before_the_window_is_complete(qtbot: QtBot, window: MainWindow) -> None:
