@@ -107,6 +107,8 @@ def test_a_change_of_limits_waits_for_the_running_requests(qtbot: QtBot, ready: 
     window.page.batching.form["max_running"].set(2)
     assert "Takes effect when the 4 running requests end" in window.page.batching.note.text()
     assert window.session.config.max_running == 16
+    window.session.stop([0])
+    qtbot.waitUntil(lambda: "when the 3 running requests end" in window.page.batching.note.text(), timeout=WAIT)
     action(window, "Stop, or cancel the load").trigger()
     qtbot.waitUntil(lambda: window.session.config.max_running == 2, timeout=WAIT)
     assert {view.reason for view in bridge.requests.values()} == {FinishReason.CANCELLED}
