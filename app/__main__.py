@@ -7,9 +7,11 @@ import argparse
 import contextlib
 import io
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from app.cli.interrupts import uninterrupted
 
@@ -68,13 +70,29 @@ def _run(arguments: Sequence[str] | None) -> int:
         return _ended(str(error), 2)
     except Stopped as why:
         return _ended(str(why), why.status)
+    except ImportError as error:
+        if "cannot open shared object file" not in str(error):
+            raise
+        from app.cli import doctor
+
+        return _ended(doctor.qt_failure(str(error)).words, 2)
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, as all bad input is told."""
+
+    def error(self, message: str) -> NoReturn:
+        unknown = re.search(r"invalid choice: (\S+) \(choose from (.*)\)$", message)
+        if unknown and message.startswith("argument : "):
+            message = f"there is no command {unknown[1]}; commands are {unknown[2].replace(chr(39), '')}"
+        self.exit(2, f"batchscope: {message}; see {self.prog} --help\n")
 
 
 def parser() -> argparse.ArgumentParser:
     from app.cli import bench, compare, doctor, fit, models, quality, quantize, replay, run, sweep
     from app.cli.options import engine_options, model_options
 
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="batchscope",
         description="See how LLM inference works: batching, paging and streaming, live. "
         "Without a command the window opens; without a display the demo plays offscreen.",
@@ -105,7 +123,10 @@ def open_window(options: argparse.Namespace) -> int:
             from app.window.offscreen import play_demo
         return play_demo(spec, config)
     with uninterrupted():
+        from app.cli import doctor
         from app.window.application import open_window as show
+    if lost := doctor.lost_libraries():  # Qt would end the process without naming the packages
+        print(f"batchscope: {doctor.qt_failure(lost).words}", file=sys.stderr)
     return show(spec, config, in_process=options.in_process)
 
 

@@ -47,13 +47,13 @@ def runs() -> Path:
     return data() / "runs"
 
 
-def new_run_file(source: str) -> Path:
-    """A name that tells when and with which model, and that no other file has."""
+def new_run_file(source: str, suffix: str = RUN_SUFFIX) -> Path:
+    """A name that tells when and with which model, or of what, and that no other file has."""
     model = re.sub(r"[^\w.-]+", "-", Path(source).name or source).strip("-.") or "model"
     stem = f"{time.strftime('%Y-%m-%d %H.%M.%S')} {model}"
-    path, count = runs() / f"{stem}{RUN_SUFFIX}", 2
+    path, count = runs() / f"{stem}{suffix}", 2
     while path.exists():
-        path, count = runs() / f"{stem} {count}{RUN_SUFFIX}", count + 1
+        path, count = runs() / f"{stem} {count}{suffix}", count + 1
     return path
 
 

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import Any
 
 from app.cli.lane_commands import Asked, add_lanes, lane_options, played, status
 from app.cli.options import whole, workload_options
 from app.cli.progress import terminal_width
-from engine import Race
-from engine.compare import RACE_ORDERS, RaceResult, agreements, compare_race, lane_names, lane_text
+from engine import InvalidInput, Race
+from engine.compare import (
+    RACE_ORDERS,
+    RACE_SUFFIX,
+    RaceResult,
+    agreements,
+    compare_race,
+    lane_names,
+    lane_text,
+    save_race,
+)
 from engine.trace import Slo
 
 WORKLOAD = "mixed-lengths"
@@ -25,16 +35,23 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     compare.add_argument("--lanes", metavar="LANE,LANE…", help=lanes)
     compare.add_argument("--repeats", type=whole, default=1, metavar="N", help="play every lane N times")
     compare.add_argument("--order", default="as listed", help=orders)
+    compare.add_argument(
+        "--out", type=Path, metavar="FILE", help=f"keep the race in FILE ({RACE_SUFFIX}), to replay it"
+    )
     seed = "of the workload, the order and the sampling"
     lane_options(compare, kv="what the workload suggests, else 8192", seed=seed)
     compare.set_defaults(command=run_compare)
 
 
 def run_compare(options: argparse.Namespace) -> int:
+    if options.out is not None and options.out.exists():
+        raise InvalidInput(f"{options.out} exists; choose another name, or delete it first")
     asked = Asked.of(options, options.lanes, LANES)
     pool = {"kv_tokens": options.kv_tokens, "kv_memory": options.kv_memory}
     race = Race(asked.workload, asked.lanes, repeats=options.repeats, order=options.order, seed=asked.seed, **pool)
     result, interrupted = played(race.play, lane_names(race.lanes), options)
+    if options.out is not None:
+        save_race(result, options.out)
     _print(result, options, asked.slo)
     failed = any(result.error(i) for i in range(len(asked.lanes)))
     return status(cancelled=result.cancelled, interrupted=interrupted, failed=failed)
@@ -61,6 +78,9 @@ def _print(result: RaceResult, options: argparse.Namespace, slo: Slo) -> None:
     if agreement:
         first = next(name for name, trace in zip(result.names, played) if trace is not None)
         agreement.insert(0, f"tokens compared with {first}")
+    if any(comparison.disturbances):
+        again = "repeat the race when they are done" + ("" if options.repeats > 1 else "; --repeats 3 shows the spread")
+        agreement = [again, "", *agreement]
     if options.markdown:
         print("\n\n".join([*head, comparison.markdown(), *agreement]))
         return

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import json
 import os
 import platform
@@ -44,6 +45,11 @@ class Finding:
     detail: str
     cost: str = ""
     remedy: str = ""
+
+    @property
+    def words(self) -> str:
+        """ "Qt finds no libEGL.so.1: sudo apt-get install libegl1"."""
+        return f"{self.topic} {self.detail}: {self.remedy}" if self.remedy else f"{self.topic}: {self.detail}"
 
 
 def missing(topic: str, detail: str, cost: str = "", remedy: str = "") -> Finding:
@@ -292,10 +298,26 @@ def qt_finding() -> Finding:
     return qt_failure(done.stderr)
 
 
+def qt_packages() -> dict[str, str]:
+    """The libraries that Qt loads for a window on a screen, each with its Debian package."""
+    groups: dict[str, dict[str, str]] = json.loads(resources.path("qt_libraries.json").read_text(encoding="utf-8"))
+    return {soname: package for group in groups.values() for soname, package in group.items()}
+
+
+def lost_libraries() -> str:
+    """What the dynamic loader says of those of Qt's libraries that it does not find, a line each."""
+    said = []
+    for soname in qt_packages() if sys.platform == "linux" else ():
+        try:
+            ctypes.CDLL(soname)
+        except OSError as error:
+            said.append(str(error))
+    return "\n".join(said)
+
+
 def qt_failure(errors: str) -> Finding:
     """What kept Qt from starting, read from what it printed: the library, and the Debian package that brings it."""
-    groups: dict[str, dict[str, str]] = json.loads(resources.path("qt_libraries.json").read_text(encoding="utf-8"))
-    packages = {soname: package for group in groups.values() for soname, package in group.items()}
+    packages = qt_packages()
     absent = list(dict.fromkeys(re.findall(r"(lib[\w.+-]+\.so[.\d]*): cannot open shared object file", errors)))
     if not absent:
         last = errors.strip().splitlines()[-1] if errors.strip() else "Qt ended without a word"

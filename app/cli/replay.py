@@ -8,13 +8,16 @@ from pathlib import Path
 from app.cli.interrupts import uninterrupted
 from app.cli.options import has_display
 from engine import EngineConfig, InvalidInput, ModelSpec
+from engine.compare import RACE_SUFFIX
 from engine.jobs import warm_up
 from engine.trace import RUN_SUFFIX
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    replay = commands.add_parser("replay", help="show a saved run; --pictures: its panels as PNG files")
-    replay.add_argument("run", type=Path, metavar="RUN", help=f"a {RUN_SUFFIX} file, as every run leaves one")
+    replay = commands.add_parser("replay", help="show a saved run or race; --pictures: a run's panels as PNG files")
+    replay.add_argument(
+        "run", type=Path, metavar="RUN", help=f"a {RUN_SUFFIX} or {RACE_SUFFIX} file, as every run and race leaves one"
+    )
     replay.add_argument("--pictures", type=Path, metavar="FOLDER", help="write pictures there and open no window")
     replay.add_argument("--at", type=seconds, metavar="SECONDS", help="the moment on show (default: the end)")
     replay.add_argument("--request", type=int, default=-1, metavar="ID", help="the request that is selected")
@@ -37,7 +40,9 @@ def seconds(text: str) -> float:
 def show(options: argparse.Namespace) -> int:
     """Opens the window on the run; where there is no display, pictures are asked for."""
     if not options.run.is_file():
-        raise InvalidInput(f"no run at {options.run}; runs are kept as *{RUN_SUFFIX} files")
+        raise InvalidInput(f"no run at {options.run}; runs are kept as *{RUN_SUFFIX} files, races as *{RACE_SUFFIX}")
+    if options.run.suffix == RACE_SUFFIX and options.pictures is not None:
+        raise InvalidInput(f"--pictures is for a run: open {options.run} in the window, Export saves its picture")
     if options.pictures is not None:
         with uninterrupted():
             from app.window.pictures import run_pictures

@@ -8,7 +8,7 @@ from typing import Any
 
 from app import storage
 from engine import InvalidInput, Lane, ModelSpec
-from engine.compare import RACE_ORDERS, lane_text, parse_lane
+from engine.compare import RACE_ORDERS, RaceResult, lane_text, parse_lane
 from engine.trace import Slo
 
 KEY = "compare/race"
@@ -93,6 +93,16 @@ class RaceChoice:
         if choice.order not in RACE_ORDERS or not choice.lanes:
             raise ValueError("no choice of a race")
         return choice
+
+
+def choice_of(result: RaceResult, asked: str, otherwise: RaceChoice) -> RaceChoice:
+    """What a race that was read back was begun with: as it was `asked` for, or its lanes and repeats alone."""
+    try:
+        return RaceChoice.from_json(asked)
+    except (ValueError, InvalidInput):  # raced on the command line, or by another version
+        lanes = tuple(LaneChoice(lane, own_model=True) for lane in result.lanes[:MOST_LANES])
+        repeats = 1 + max((run.repeat for run in result.lane_runs), default=0)
+        return replace(otherwise, lanes=lanes, repeats=repeats)
 
 
 def recall() -> RaceChoice:

@@ -1,9 +1,14 @@
 """The Compare page: the same prompts through several ways of batching, lane above lane on one clock."""
 
+import shutil
+from functools import partial
+from pathlib import Path
+
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QKeyEvent, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QSizePolicy, QStackedWidget, QWidget
 
+from app.compare.choice import choice_of
 from app.compare.lanes.view import LaneView
 from app.compare.race.charts import RaceCharts
 from app.compare.race.replay_bar import ReplayBar
@@ -14,20 +19,27 @@ from app.compare.sweep.panel import SweepPanel
 from app.compare.sweep.session import SweepSession
 from app.inside.panel import Insight, InsightPanel
 from app.playback.cursor_bar import cursor_key
+from app.session.engine_lease import Report
 from app.session.lessee import Phase
+from app.session.long_work import LongWork, Outcome
 from app.session.session import Session
 from app.ui import theme
 from app.ui.banner import Banner
 from app.ui.controls import button
-from app.ui.export import ExportMenu, Table, table_menu
+from app.ui.export import Entry, ExportMenu, Table, table_entries, table_menu, write_drawing, write_picture
 from app.ui.labels import label
 from app.ui.layouts import Scrolled, column, discard, held, named
 from app.ui.zoomed import sized
 from app.words import sentence
-from engine.compare import RaceResult
+from engine.compare import RACE_SUFFIX, RaceResult, load_race
+from engine.jobs import LoadProgress
 
-NARROW, FOUR_CHARTS = 1280, 920  # pixels of the design
+FOUR_CHARTS = 920  # pixels of the design
 EMPTY_WORDS = "The same prompts through every lane, one lane after another, then all side by side on one clock."
+
+
+def _report(report: Report, done: int, total: int) -> None:
+    report(LoadProgress("reading", done, total))
 
 
 class ComparePage(QWidget):
@@ -42,7 +54,15 @@ class ComparePage(QWidget):
         self.charts = sized(RaceCharts(), least_height=236, most_height=320)
         self.result = sized(ResultTable(), least_height=236, most_height=320)
         self.sweep = SweepSession(session, self)
-        self.export = table_menu(self, self._table, "race")
+        self._work: LongWork | None = None  # that reads a race's file
+        file = Entry("Race", RACE_SUFFIX, self._save_race)
+        png = Entry("Picture", ".png", lambda path: write_picture(self._scroll.sheet, path, theme.current().window))
+        drawn = partial(write_drawing, title="A race")
+        svg = Entry("Drawing", ".svg", lambda path: drawn(self._scroll.sheet, path, ground=theme.current().window))
+        entries = [file, png, svg, *table_entries(self._table)]
+        said = partial(ExportMenu, title="Save the race", what="The race", stem="race", each="Save as")
+        self.export = said(self, entries, ready=lambda: self.race.file is not None and self._table() is not None)
+        self.sweep_export = table_menu(self, lambda: self.sweep.result, "sweep")
         self.setup = RaceSetup(self.export)
         self.notice = Banner()
         self.replay = ReplayBar(self.race)
@@ -106,8 +126,10 @@ class ComparePage(QWidget):
         race.span_changed.connect(self._on_span)
         race.race_over.connect(self._on_over)
         race.reported.connect(self.result.set_report)
+        self.result.widened.connect(self._place)
         self.setup.choice_changed.connect(self._on_choice)
-        self._tell_of(self.export)
+        for menu in (self.export, self.sweep_export):
+            self._tell_of(menu)
         theme.changes.theme_changed.connect(self._place)
         self._place()
         self._on_phase()
@@ -119,6 +141,11 @@ class ComparePage(QWidget):
     def running(self) -> bool:
         """Whether a race or a sweep is under way."""
         return self.race.running or self.sweep.running
+
+    @property
+    def reading(self) -> bool:
+        """Whether the file of a race is being read."""
+        return self._work is not None
 
     def start(self) -> None:
         """Begins what is on show, the race or the sweep."""
@@ -133,12 +160,52 @@ class ComparePage(QWidget):
 
     def close_down(self) -> None:
         """The window closes: what runs is ended, no frame follows."""
+        self.close_file()
         self.race.close()
         self.sweep.close()
 
+    def open_race(self, path: Path) -> None:
+        """Reads a race that was kept and shows it as if it had just ended; one that is being read is given up."""
+        if self.race.busy or self.sweep.busy:
+            self.notice.tell("warning", "A race is running", "A saved one can be shown when it is over.")
+            return
+        self.close_file()
+        work = self._work = LongWork(self._session, self)
+        say = partial(self.notice.tell, "info", f"Reading {path.stem}", action=("Cancel", self.close_file))
+        work.progressed.connect(lambda status: say(f"{status.done:,} of {status.total:,} runs"))
+        work.ended.connect(lambda outcome: self._on_read(work, path, outcome))
+        work.ended.connect(work.deleteLater)
+        work.start(lambda report, cancelled: load_race(path, partial(_report, report), cancelled))
+
+    def close_file(self) -> None:
+        """Ends the reading under way."""
+        if self._work is not None:
+            self._work.close()
+            self._work = None
+            self.notice.hide()
+
+    def _on_read(self, work: LongWork, path: Path, outcome: Outcome) -> None:
+        if work is not self._work:
+            return  # it was given up
+        self._work = None
+        self.notice.hide()
+        if outcome.error:
+            self.notice.tell("error", "The race was not opened", sentence(outcome.error))
+        elif not outcome.cancelled and not (self.race.busy or self.sweep.busy):
+            result, asked = outcome.result
+            self.setup.show_sweep(False)
+            self.setup.take(choice_of(result, asked, self.setup.choice))
+            self.race.open(result, asked, path)
+            self.notice.tell("info", f"A saved race: {path.stem}", "Space plays it; Race runs it once more.")
+
+    def _save_race(self, path: Path) -> None:
+        """A copy of the file in which the race on show is kept. Raises OSError."""
+        if self.race.file is not None and path != self.race.file:
+            shutil.copyfile(self.race.file, path)
+
     def _table(self) -> Table | None:
-        """What is exported."""
-        return self.sweep.result if self.setup.sweeps else self.result.comparison
+        """What is exported of the race."""
+        return self.result.comparison
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Space plays and pauses all lanes; comma and period go by the steps of the first, F to the end."""
@@ -158,6 +225,7 @@ class ComparePage(QWidget):
         self.setup.say_running(self.running, ending)
 
     def _show_body(self) -> None:
+        self.setup.export.setMenu(self.sweep_export if self.setup.sweeps else self.export)
         race = self._scroll if self.views else self.empty
         self._body.setCurrentWidget(self.sweep_panel if self.setup.sweeps else race)
 
@@ -216,13 +284,14 @@ class ComparePage(QWidget):
         self._slo = slo
 
     def _place(self) -> None:
-        """The table beside the charts, or below them where the page is narrow."""
-        narrow = self.width() < theme.px(NARROW)
-        self._bottom.removeWidget(self.result)
-        self._bottom.addWidget(self.result, 1 if narrow else 0, 0 if narrow else 1)
+        """The table beside the charts, or below them where both have no room on a line: nothing is ever cut off."""
         queue = self.charts.queue.parentWidget()
         if queue is not None:
             queue.setVisible(self.width() >= theme.px(FOUR_CHARTS))
+        needed = self.charts.minimumSizeHint().width() + self._bottom.spacing() + self.result.width()
+        narrow = needed > self._scroll.viewport().width()
+        self._bottom.removeWidget(self.result)
+        self._bottom.addWidget(self.result, 1 if narrow else 0, 0 if narrow else 1)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -1,5 +1,6 @@
 """The bar over the lanes: which prompts, which lanes, by which rules; begin, stop, export."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from app.ui.labels import label, set_role
 from app.ui.layouts import held, named, row
 from app.ui.zoomed import sized
 from engine import list_workloads
+from engine.compare import RACE_SUFFIX
 from engine.workloads import PROMPT_FILES, WorkloadCard
 
 OPEN = "open a file …"
@@ -99,11 +101,12 @@ class RaceSetup(QFrame):
         storage.settings().setValue("compare/folder", str(path.parent))
         self.take(replace(self.choice, workload=str(path), count=0, kv_tokens=0))
 
-    def choose_file(self) -> None:
-        """Asks for a file of prompts or a recipe."""
-        endings = " ".join(f"*{ending}" for ending in (".toml", *PROMPT_FILES))
-        filters = [f"Workloads ({endings})", "All files (*)"]
-        ask_path(self, "workload_dialog", "Open a workload", "compare/folder", self.open_file, filters)
+    def choose_file(self, take: Callable[[str], object] | None = None) -> None:
+        """Asks for a file of prompts or a recipe, or, where someone else will `take` it, for a race too."""
+        endings = " ".join(f"*{ending}" for ending in (".toml", *PROMPT_FILES, *([RACE_SUFFIX] if take else [])))
+        title, what = ("Open a workload or a race", "Workloads and races") if take else ("Open a workload", "Workloads")
+        filters = [f"{what} ({endings})", "All files (*)"]
+        ask_path(self, "workload_dialog", title, "compare/folder", take or self.open_file, filters)
 
     # -- inside ---------------------------------------------------------------------------------------------------
 

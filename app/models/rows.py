@@ -25,10 +25,10 @@ class ModelRows(ColumnModel[Section | Item]):
         self._sections: dict[Section, list[Item]] = {section: [] for section in Section}
 
     def loaded(self, item: Item) -> bool:
-        """Whether its model is the loaded one."""
-        session = self._session
-        there = session.state in (SessionState.READY, SessionState.LEASED)
-        return there and item.model == (session.spec.source, session.spec.revision)
+        """Whether its model is the loaded one: a recent one only as it was loaded then."""
+        spec, state = self._session.spec, self._session.state
+        same = item.settings == spec if item.section is Section.RECENT else item.model == (spec.source, spec.revision)
+        return same and state in (SessionState.READY, SessionState.LEASED)
 
     def set_section(self, section: Section, items: Sequence[Item]) -> None:
         """Other rows in a section; where the same models are in it, only their words change."""

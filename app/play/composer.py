@@ -5,23 +5,24 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QAction, QKeySequence
+from PySide6.QtGui import QAction, QColor, QKeySequence
 from PySide6.QtWidgets import QFrame, QPushButton
 
 from app import storage
-from app.play.prompts import CHARACTERS_A_TOKEN, Draft
+from app.play.prompts import Draft, guessed
 from app.playback.bridge import Bridge
 from app.session.session import Session, SessionState
+from app.ui import theme
 from app.ui.ask_path import ask_path
 from app.ui.controls import Number, button
-from app.ui.labels import Hairline, Note, label, set_role
+from app.ui.labels import Hairline, label, set_role
 from app.ui.layouts import column, held, panel, row
 from app.ui.line import Line
 from app.ui.prompt_edit import PromptEdit
 from app.words import sentence
 from engine import InvalidInput, SamplingParams
-from engine.trace import ModelCard, Record, Submitted
-from engine.workloads import Arrival, read_prompts
+from engine.trace import ModelCard
+from engine.workloads import Arrival, counter_for, read_prompts
 
 DEFAULT_PROMPT = "Tell me a story about a {fox|whale|dragon|robot} and a {lantern|violin|kite|piano}."
 DEFAULT_COUNT = 16
@@ -38,6 +39,11 @@ def toggle(name: str, text: str, tip: str) -> QPushButton:
     return made
 
 
+class Mistake(Line):
+    def color(self) -> QColor:
+        return theme.current().bad
+
+
 class Composer(QFrame):
     """Turns what is written into submissions and sends them through the session. The text stays after sending."""
 
@@ -49,7 +55,7 @@ class Composer(QFrame):
         self.setProperty("role", "panel")
         self._session, self._bridge, self._params = session, bridge, params
         self._file: tuple[Arrival, ...] = ()
-        self._ratio = CHARACTERS_A_TOKEN
+        self._count: Callable[[str], float] = guessed  # tokens of a text, as the loaded model has them
         self.prompt = PromptEdit("composer_prompt")
         self.prompt.setAccessibleName("Prompt")
         self.prompt.setPlaceholderText("Write a prompt. {fox|owl} stands for either word.")
@@ -57,7 +63,8 @@ class Composer(QFrame):
         self.system.setAccessibleName("System prompt")
         self.system.setPlaceholderText("How the model should behave")
         self.summary = Line("composer_summary", size=12)
-        self.message = Note("composer_message", "error")
+        self.message = Mistake("composer_message", size=12)
+        self.message.hide()
         self.use_system = toggle("composer_use_system", "System prompt", "Begin every chat with these instructions")
         self.chat = toggle("composer_chat", "Chat", "Put the prompt into the model's chat template; off: as it stands")
         self.each_line = toggle("composer_each_line", "One a line", "Every line is a prompt of its own")
@@ -86,14 +93,13 @@ class Composer(QFrame):
         system = row((name, 0, Qt.AlignmentFlag.AlignTop), (self.system, 1), spacing=8)
         self.system_row = held(column(system, Hairline(), margins=(0, 0, 0, 4), spacing=4))
         quiet = self.use_system, self.chat, self.each_line, self.file
-        foot = row(self.drop_file, (self.summary, 1), *quiet, spacing=2)
+        foot = row(self.drop_file, (self.summary, 1), (self.message, 1), *quiet, spacing=2)
         self.field = panel(column(self.system_row, self.prompt, foot, margins=(12, 8, 8, 6), spacing=4), "field")
         self.field.setFocusPolicy(Qt.FocusPolicy.ClickFocus)  # wherever it is clicked
         self.field.setFocusProxy(self.prompt)
         middle = Qt.AlignmentFlag.AlignVCenter
         beside = ((widget, 0, middle) for widget in (self.count, self.stop_button, self.send_button))
-        written = column(self.field, self.message, spacing=4)
-        self.setLayout(row((written, 1), 4, *beside, margins=(12, 12, 12, 12), spacing=8))
+        self.setLayout(row((self.field, 1), 4, *beside, margins=(12, 12, 12, 12), spacing=8))
 
     def _connect(self) -> None:
         self._telling = QTimer(self, singleShot=True, interval=30)
@@ -110,10 +116,9 @@ class Composer(QFrame):
         self.stop_action.triggered.connect(self.stop_button.click)
         self._session.state_changed.connect(self._on_state)
         self._session.model_loaded.connect(self._on_loaded)
-        self._session.submit_failed.connect(lambda message: self.message.say(sentence(message)))
-        self._session.submitted.connect(lambda ids: self.message.say(""))
+        self._session.submit_failed.connect(lambda message: self._complain(sentence(message)))
+        self._session.submitted.connect(lambda ids: self._complain(""))
         self._bridge.busy_changed.connect(self._on_busy)
-        self._bridge.records_arrived.connect(self._on_records)
 
     # -- what is written ------------------------------------------------------------------------------------------
 
@@ -133,9 +138,9 @@ class Composer(QFrame):
         try:
             submissions = draft.submissions(self._params())
         except InvalidInput as error:
-            self.message.say(sentence(str(error)))
+            self._complain(sentence(str(error)))
             return
-        self.message.say("")
+        self._complain("")
         self.prompt.remember(draft.text)
         self._keep()
         self._session.send(submissions)
@@ -151,7 +156,7 @@ class Composer(QFrame):
             card = self._session.card
             prompts = read_prompts(path, chat=True, model_folder=card.source if card else None)
         except InvalidInput as error:
-            self.message.say(sentence(str(error)))
+            self._complain(sentence(str(error)))
             return
         storage.settings().setValue("composer/folder", str(path.parent))
         self.take(path.name, prompts)
@@ -181,11 +186,18 @@ class Composer(QFrame):
         self._on_edited()
 
     def _on_edited(self) -> None:
-        self.message.say("")
+        self._complain("")
         self._telling.start()
 
+    def _complain(self, words: str) -> None:
+        """In the place of the summary: nothing moves."""
+        self.message.say(words)
+        self.message.setVisible(bool(words))
+        self.summary.setVisible(not words)
+
     def _tell(self) -> None:
-        self.summary.say(self.draft().summary(self._ratio))
+        words = self.draft().summary(self._count)
+        self.summary.say(f"Sends the file's prompts, not the text: {words}" if self._file else words)
 
     def _on_use_system(self, on: bool) -> None:
         self.system_row.setVisible(on)
@@ -202,9 +214,19 @@ class Composer(QFrame):
         waiting[SessionState.DIED] = "The engine has died: restart it first"
         self.send_button.setToolTip(waiting.get(state, "Send (Ctrl+Enter)"))
         if state is SessionState.READY:
-            self.message.say("")
+            self._complain("")
+
+    async def _learn_to_count(self, source: str) -> None:
+        """With the model's own tokenizer, where it is at hand."""
+        try:
+            counter = await self._session.off_thread(lambda: counter_for(source))
+        except InvalidInput:
+            counter = None
+        self._count = counter.count if counter is not None and counter.exact else guessed
+        self._telling.start()
 
     def _on_loaded(self, card: ModelCard) -> None:
+        self._session.start(self._learn_to_count(card.source))
         self.chat.setEnabled(card.chat)
         if not card.chat:
             self.chat.setChecked(False)
@@ -215,13 +237,6 @@ class Composer(QFrame):
     def _on_busy(self, busy: bool) -> None:
         self.stop_button.setEnabled(busy)
         self.stop_action.setEnabled(busy)
-
-    def _on_records(self, records: list[Record]) -> None:
-        last = next((r for r in reversed(records) if isinstance(r, Submitted)), None)
-        if last is not None and len(last.token_ids):
-            written = sum(len(m["content"]) for m in last.messages) or len(last.text)
-            self._ratio = max(0.5, written / len(last.token_ids))
-            self._telling.start()
 
     # -- remembered between starts --------------------------------------------------------------------------------
 

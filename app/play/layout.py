@@ -10,6 +10,8 @@ from app.ui.layouts import steady
 LEFT, RIGHT = Qt.DockWidgetArea.LeftDockWidgetArea, Qt.DockWidgetArea.RightDockWidgetArea
 FOOT = Qt.DockWidgetArea.BottomDockWidgetArea
 AREAS = {"setup": LEFT} | dict.fromkeys(("timeline", "step", "requests", "transcript"), FOOT)  # all others at the right
+SETUP, LIVE = 264, 316  # pixels of the design
+SIDES = 0.64  # of the width, for both sides at most: the tabs at the right are whole at 150 % on 1280 pixels
 ACROSS, DOWN = Qt.Orientation.Horizontal, Qt.Orientation.Vertical
 
 
@@ -33,7 +35,7 @@ class PlayLayout:
     """Arranges docks by name; all of them must have been added to the area."""
 
     def __init__(self, area: QMainWindow, docks: dict[str, Dock]) -> None:
-        self._area, self._docks = area, docks
+        self._area, self._docks, self._zoom = area, docks, theme.zoom()
 
     def prompt(self) -> None:
         """To prompt: the timeline at the foot, the map of blocks under the live figures, the rest one tab away."""
@@ -41,7 +43,7 @@ class PlayLayout:
         self._beside("live", "kv_map", DOWN)
         self._behind("kv_map", "memory", "roofline", "machine")
         self._behind("timeline", "step", "requests", "transcript")
-        self._size([("setup", 264), ("live", 316)], ACROSS, 0.5)
+        self._size([("setup", SETUP), ("live", LIVE)], ACROSS, SIDES)
         self._size([("timeline", 264)], DOWN, 0.5)
         self._size([("live", 440), ("kv_map", 360)], DOWN)
 
@@ -67,6 +69,18 @@ class PlayLayout:
         self._size([("setup", 240), ("kv_map", 290), ("live", 290)], ACROSS)
         self._size([("timeline", 480), ("step", 340)], ACROSS)
         self._size([("memory", 290), ("roofline", 290)], ACROSS)
+
+    def follow_zoom(self) -> None:
+        """The columns at both sides are as wide in pixels of the design as they were, and as at first at least."""
+        before, self._zoom = self._zoom, theme.zoom()
+        shown = [name for name, dock in self._docks.items() if dock.isVisible() and not dock.isFloating()]
+        right = [name for name in shown if AREAS.get(name, RIGHT) is RIGHT][:1]
+        first = [("setup", SETUP), *((name, LIVE) for name in right)]
+        sides = [
+            (name, max(least, round(self._docks[name].width() / before))) for name, least in first if name in shown
+        ]
+        if sides and before != self._zoom:
+            self._size(sides, ACROSS, SIDES)
 
     def _gather(self) -> None:
         """Every dock in its area, in sight."""

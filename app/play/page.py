@@ -169,6 +169,7 @@ class PlayPage(QWidget):
     def _on_theme(self) -> None:
         bar = self._setup_scroll.verticalScrollBar().sizeHint().width()
         self._setup_scroll.setMinimumWidth(self._setup_scroll.sheet.minimumSizeHint().width() + bar)
+        self.layout_of.follow_zoom()
 
     def _on_opened(self, request: int) -> None:
         self._bridge.scope.select(request)

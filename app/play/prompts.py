@@ -1,16 +1,26 @@
 """What the composer's text stands for: which prompts, how many, and about how long. No Qt."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from engine import InvalidInput, SamplingParams, Submission
 from engine.config import Prompt
 from engine.workloads import Arrival, as_prompt, expand_template, template_size, unwrapped
 
-CHARACTERS_A_TOKEN = 4.0
+CHARACTERS_A_TOKEN = 4.0  # of a model whose tokenizer is not at hand
+COUNTED = 2000  # characters of a prompt that are counted; what follows is taken to be like them
 MOST = 100_000
 _UNSAID = SamplingParams()
+
+
+def guessed(text: str) -> float:
+    """Tokens of a text, as far as its length tells."""
+    return len(text) / CHARACTERS_A_TOKEN
+
+
+def _tokens(text: str, count: Callable[[str], float]) -> float:
+    return count(text[:COUNTED]) * max(1.0, len(text) / COUNTED) if text else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +88,14 @@ class Draft:
             told.append(Submission(arrival.prompt, sampled, label=arrival.label))
         return told
 
-    def summary(self, characters_a_token: float = CHARACTERS_A_TOKEN) -> str:
-        """The draft in words: "16 different prompts · about 24 tokens each"."""
+    def summary(self, count: Callable[[str], float] = guessed) -> str:
+        """The draft in words: "16 different prompts · about 24 tokens each". `count` tells the tokens of a text."""
         total, different, sample = self.total, self.different, self.sources[:50]
         if not total:
             return ""
-        characters = sum(len(expand_template(s, 1)[0]) if not self.file else len(s) for s in sample) / len(sample)
-        characters += len(self.system) if self.chat else 0
-        tokens = max(1, round(characters / characters_a_token))
+        texts = [source if self.file else expand_template(source, 1)[0] for source in sample]
+        tokens = sum(_tokens(text, count) for text in texts) / len(texts)
+        tokens = max(1, round(tokens + (_tokens(self.system, count) if self.chat else 0)))
         if total == 1:
             return f"about {tokens:,} tokens"
         which = f"{total:,} times the same prompt" if different == 1 else f"{different:,} different prompts"

@@ -28,7 +28,7 @@ EMPTY_WORDS = (
     "Perplexity, divergence from the original, speed, load time and bytes of each quantization, measured on a text: "
     "tick some, then measure."
 )
-BUSY_WORDS = "The table and the charts come when all are measured."
+BUSY_WORDS = "Each row comes as soon as it is measured, the original's first."
 NO_MODEL_WORDS = "Choose a model to compare its quantizations."
 TITLE = "Quality of quantizations"
 SAVE = f"Save: {TITLE}"
@@ -182,7 +182,7 @@ class QualityPanel(QWidget):
         self._on_phase()
 
     def _show_report(self) -> None:
-        report = self.quality.report
+        report, chosen = self.quality.report, self.charts.memory.selected
         for widget in (self.picture, self._rule, self._head, self.facts):
             widget.setVisible(report is not None)
         self.empty.setVisible(report is None)
@@ -191,6 +191,8 @@ class QualityPanel(QWidget):
         self.table.show_report(report)
         self.facts.say("Choose a row or a point: all of its facts are said here.")
         self.on.say(measured_words(report) if report is not None else "")
+        if self.quality.running and 0 <= chosen < self.table.facts.rowCount():  # rows were added behind it
+            self._select(chosen)
         self._show_buttons()
 
     def _say_empty(self) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, Qt, Signal
 
 from app.quality.subject import Subject, examine
 from app.session.load_progress import LoadStatus
@@ -60,6 +60,7 @@ class QualitySession(QObject):
     progressed = Signal(str, float)  # in words, and the share of the whole
     report_changed = Signal()
     told = Signal(str, str)  # what came of it, in words, and its level: error, warning, note
+    _came = Signal(object)  # QualityReport, from the thread that measures
 
     def __init__(self, session: Session, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -72,6 +73,8 @@ class QualitySession(QObject):
         session.measuring = self
         self._reports: dict[tuple[str, str | None], list[QualityReport | None]] = defaultdict(list)  # of each model
         self.measured: Subject | None = None  # what is being measured; it need not be what is on show
+        self._part: QualityReport | None = None  # what is measured so far
+        self._came.connect(self._on_came, Qt.ConnectionType.QueuedConnection)
         self._progress = _Progress(1)
         self._share = 0.0
         self._begun = 0.0
@@ -104,7 +107,15 @@ class QualitySession(QObject):
 
     @property
     def report(self) -> QualityReport | None:
+        """Of the model on show; while it is measured, as far as that is."""
+        if self._part is not None and self._measures_shown:
+            return self._part
         return self._kept[-1] if self._kept else None
+
+    @property
+    def _measures_shown(self) -> bool:
+        one, other = self.measured, self.subject
+        return one is not None and other is not None and one.key == other.key
 
     @property
     def can_undo(self) -> bool:
@@ -157,9 +168,9 @@ class QualitySession(QObject):
             return
         specs = [way.spec for way in subject.ways if way.key in plan.ways]
         self.measured, self._progress = subject, _Progress(1 + len(specs))
-        self._share, self._begun = 0.0, perf_counter()
+        self._share, self._begun, self._part = 0.0, perf_counter(), None
         work = partial(measure_quality, specs, subject.original, text=plan.text, tokens=plan.tokens)
-        self._work.start(lambda report, cancelled: work(report=report, cancelled=cancelled))
+        self._work.start(lambda report, cancelled: work(report=report, came=self._came.emit, cancelled=cancelled))
         self.phase_changed.emit()
         self.progressed.emit("starting a process that loads the models", 0.0)
 
@@ -182,18 +193,28 @@ class QualitySession(QObject):
             words += f"  ·  ~{left_words(left)} left"
         self.progressed.emit(words, self._share)
 
+    def _on_came(self, part: QualityReport) -> None:
+        if self.running:
+            self._part = part
+            self.report_changed.emit()
+
     def _on_ended(self, outcome: Outcome) -> None:
+        """What was measured is kept, however it ended."""
+        on_show = self._measures_shown
         subject, self.measured = self.measured, None
+        found, self._part = outcome.result or self._part, None
         self.phase_changed.emit()
         if subject is None:
             return
-        if outcome.cancelled:
-            self.told.emit("Cancelled: nothing of it is kept. What was measured before stays.", "note")
+        if found is not None:
+            kept = self._reports[subject.key]
+            kept[:] = [*(report for report in kept if report is not None), found]
+            self.report_changed.emit()
+        if outcome.cancelled and found is not None:
+            self.told.emit("Cancelled: what is measured so far is kept.", "note")
+        elif outcome.cancelled:
+            self.told.emit("Cancelled: nothing was measured yet. What was measured before stays.", "note")
         elif outcome.error:
             self.told.emit(outcome.error, "error")
         else:
-            kept = self._reports[subject.key]
-            kept[:] = [*(report for report in kept if report is not None), outcome.result]
-            self.report_changed.emit()
-            on_show = self.subject is not None and self.subject.key == subject.key
             self.told.emit("" if on_show else f"{model_words(subject.spec.source)} is measured.", "note")

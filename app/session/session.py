@@ -74,6 +74,7 @@ class Session(QObject):
         self.config = EngineConfig()
         self.trace: Trace | None = None
         self.state = SessionState.EMPTY
+        self.load_seconds = 0.0  # of the last load, from when it was asked for to when prompts could be sent
         self.requests: Running | None = None  # what shows the trace, and knows whether its requests run
         self.measuring: Running | None = None  # what loads other models to measure their quality
         self._loader = EngineLoader(in_process, self)
@@ -147,7 +148,7 @@ class Session(QObject):
         if self.state is SessionState.LEASED:
             self.load_failed.emit(LEASED_WORDS)
             return False
-        before = self.spec, self.config
+        before, asked = (self.spec, self.config), time.perf_counter()
         self.spec, self.config = spec, config or self.config
         self._loader.expect()
         self._set_state(SessionState.LOADING)
@@ -163,6 +164,7 @@ class Session(QObject):
             return await self._load_failed(failure_words(error), before, gave_back)
         cut = self._engine is not None and self._engine.alive and self.busy
         await self._give_back()
+        self.load_seconds = time.perf_counter() - asked
         self._take(engine, loaded=True)
         if cut:
             self.notice_raised.emit(

@@ -26,7 +26,7 @@ class Entry(NamedTuple):
 
     @property
     def short(self) -> str:
-        return self.kind if self.ending == ".md" else self.ending[1:].upper()
+        return self.kind if self.ending in (".md", ".bsrace") else self.ending[1:].upper()
 
 
 class Table(Protocol):

@@ -26,6 +26,9 @@ def style_sheet(tokens: Theme | None = None) -> str:
     values["rim"] = _css(t.panel if t.dark else t.hairline)  # on white, panels need an edge
     values["knob"] = "#ffffff" if t.dark else _css(t.accent)
     values |= {f"s{n}": px(n) for n in (2, 3, 4, 5, 6, 8, 10, 12, 14, 15, 18, 20, 24, 86)}
+    handle = 3 * px(4)  # of a slider: its groove and as much above and below
+    values |= {"handle": handle, "handle_within": handle - 4}  # a border of 2
+    values |= {"r4": px(4) // 2, "handle_round": handle // 2}  # Qt draws corners square whose radius is more than half
     values |= {f"f{n}": f"{max(theme.SMALLEST, n * theme.zoom()):g}" for n in (11, 12, 14, 15)}
     return Template(resources.path("style.qss").read_text(encoding="utf-8")).substitute(values)
 

@@ -102,6 +102,7 @@ def open_window(
         window.closed.connect(lambda: None if done.done() else done.set_result(None))
         if on_made is not None:
             on_made(window)
+        window.fit_screen()
         window.show()
         window.start(spec, config, run)
         QTimer.singleShot(SETTLED_MS, window, settle)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QByteArray, QTimer, Signal
+from PySide6.QtCore import QByteArray, QSize, QTimer, Signal
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QMainWindow, QMenu, QStackedWidget, QWidget
 
@@ -24,6 +24,7 @@ from app.window.saved_runs import SavedRuns
 from app.window.top_bar import TopBar
 from app.words import held_words, model_words, run_words, sentence
 from engine import EngineConfig, ModelSpec, Trace
+from engine.compare import RACE_SUFFIX
 from engine.trace import RUN_SUFFIX, ModelCard
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from app.models.page import ModelsPage
 
 FIRST_SIZE = (1600, 1000)
+FRAME = 40  # pixels that a desktop's title bar takes
 PAGE_KEY = "window/page"
 PLAY, COMPARE, MODELS = range(3)
 PAGES = (("Play", "Ctrl+1"), ("Compare", "Ctrl+2"), ("Models", "Ctrl+3"))
@@ -76,6 +78,11 @@ class MainWindow(QMainWindow):
             self.restoreGeometry(geometry)
         self.page.composer.prompt.setFocus()
 
+    def fit_screen(self) -> None:
+        """No larger than the screen it will be on, with room for the frame around it."""
+        there = self.screen().availableGeometry().size()
+        self.resize(self.size().boundedTo(there - QSize(0, FRAME)))
+
     def start(self, spec: ModelSpec, config: EngineConfig, run: Path | None = None) -> None:
         """Completes the page after the first paint, then loads the model, or shows a saved run and loads none."""
         self.page.model.set_spec(spec)
@@ -89,7 +96,7 @@ class MainWindow(QMainWindow):
             if kept in names[COMPARE:]:
                 self.show_page(names.index(kept))
             if run is not None:
-                self.runs.open(run)
+                self.open_path(run)
             else:
                 self.session.start(self.session.load(spec, config))
 
@@ -108,8 +115,9 @@ class MainWindow(QMainWindow):
         self.models_action = add(f"{PAGES[MODELS][0]} page", lambda: self.show_page(MODELS), PAGES[MODELS][1])
         add("Search for a model …", self._on_find_model)
         add("Stop, or cancel the load", self._on_escape, "Esc")
+        self.new_action = add("New session", self._on_new, "Ctrl+Shift+N")
         self.open_action = add("Open a model, a run, a prompt file or a workload …", self._on_open, "Ctrl+O")
-        self.run_action = add("Open a saved run …", lambda: self.runs.ask(self))
+        self.run_action = add("Open a saved run or race …", lambda: self.runs.ask(self, self.open_path))
         self.live_action = add("Back from the saved run to the engine", self.runs.close)
         self.live_action.setEnabled(False)
         add("Open a model folder …", model.choose_folder)
@@ -130,7 +138,14 @@ class MainWindow(QMainWindow):
         shared = self.window_actions
         self.menu.clear()
         self.menu.addActions(
-            [self.models_action, self.open_action, self.run_action, self.live_action, self.unload_action]
+            [
+                self.new_action,
+                self.models_action,
+                self.open_action,
+                self.run_action,
+                self.live_action,
+                self.unload_action,
+            ]
         )
         self.menu.addSeparator()
         panels = self.menu.addMenu("Panels")
@@ -209,13 +224,17 @@ class MainWindow(QMainWindow):
     # -- slots ----------------------------------------------------------------------------------------------------
 
     def open_path(self, path: str | Path) -> None:
-        """Loads a model folder (or that of its config.json), shows a saved run, or takes prompts from a file.
+        """Loads a model folder (or that of its config.json), shows a saved run or race, or takes prompts from a file.
 
         On the Compare page, a file of prompts is a workload; on the Models page, a folder is listed and looked at.
         """
         path = Path(path)
         if path.suffix == RUN_SUFFIX:
             self.runs.open(path)
+            return
+        if path.suffix == RACE_SUFFIX:
+            self.show_page(COMPARE)
+            self._build_compare().open_race(path)
             return
         if path.is_dir() or path.name == "config.json" or path.suffix == ".safetensors":
             folder = path if path.is_dir() else path.parent
@@ -231,11 +250,36 @@ class MainWindow(QMainWindow):
 
     def _on_open(self) -> None:
         if self.compare is not None and self.compare.isVisible():
-            self.compare.setup.choose_file()
+            self.compare.setup.choose_file(self.open_path)
             return
-        title = "Open a model (its config.json), a run or a file of prompts"
-        filters = f"Models, runs and prompts (config.json *{RUN_SUFFIX} *.txt *.text *.md)", "All files (*)"
+        title = "Open a model (its config.json), a run, a race or a file of prompts"
+        filters = (
+            f"Models, runs and prompts (config.json *{RUN_SUFFIX} *{RACE_SUFFIX} *.txt *.text *.md)",
+            "All files (*)",
+        )
         ask_path(self, "open_dialog", title, Path(), self.open_path, filters)
+
+    def _on_new(self) -> None:
+        if self.runs.running:
+            stop = ("Stop them", self.session.stop)
+            self.banner.tell("warning", "Requests are running", "A new session begins when they are done.", action=stop)
+        else:
+            self.session.start(self._begin_anew())
+
+    async def _begin_anew(self) -> None:
+        """Streams, transcript and charts are empty, on a fresh trace with the model there is; what was on show can be
+        brought back."""
+        session, trace, saved = self.session, self.bridge.trace, self.runs.path
+        file, texts = session.run_file or Path("the session before"), bool(self.bridge.requests)
+        self.runs.cancel()
+        if not await session.begin(session.config):
+            return
+        self.runs.close()
+        self.bridge.show(session.trace if session.ready and session.trace is not None else Trace())
+        self.show_page(PLAY)
+        if saved is None and texts:
+            undo = ("Undo", lambda: self.runs.show(trace, file))
+            self.banner.tell("info", "A new session", "The one before is kept among the saved runs.", action=undo)
 
     def _on_run_opened(self) -> None:
         self.live_action.setEnabled(True)
@@ -257,6 +301,8 @@ class MainWindow(QMainWindow):
     def _on_escape(self) -> None:
         if self.runs.reading:
             self.runs.cancel()
+        elif self.compare is not None and self.compare.reading:
+            self.compare.close_file()
         elif self.session.state is SessionState.LOADING:
             self.session.cancel_load()
         elif self.compare is not None and self.compare.isVisible() and self.compare.running:

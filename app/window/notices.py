@@ -27,7 +27,9 @@ class Notices(QObject):
         bridge.records_arrived.connect(self._on_records)
 
     def _on_state(self, state: SessionState) -> None:
-        if state in (SessionState.LOADING, SessionState.READY) and self._banner.property("level") == "error":
+        begins = state is SessionState.LOADING and not self._restarts  # what was said is of the model before
+        mended = state is SessionState.READY and self._banner.property("level") == "error"
+        if (begins or mended) and self._runs.path is None and not self._runs.reading:
             self._banner.hide()
         if self._makes_room and state is not SessionState.LOADING:
             self._makes_room = False

@@ -1,6 +1,7 @@
 """Saved runs on the Play page: read off the window's thread, shown in the engine's place, and put away again."""
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
@@ -16,6 +17,7 @@ from app.ui.ask_path import ask_path
 from app.ui.banner import Banner
 from app.words import sentence
 from engine import InvalidInput, Trace, load_trace
+from engine.compare import RACE_SUFFIX
 from engine.jobs import LoadProgress
 from engine.trace import RUN_SUFFIX, busiest
 
@@ -51,10 +53,10 @@ class SavedRuns(QObject):
         """Whether requests of the engine run: a saved run may have ended in the midst of its own."""
         return self.path is None and self._bridge.busy
 
-    def ask(self, parent: QWidget) -> None:
-        """Lets a person choose one."""
-        filters = f"Runs (*{RUN_SUFFIX})", "All files (*)"
-        ask_path(parent, "run_dialog", "Open a saved run", storage.runs(), lambda path: self.open(Path(path)), filters)
+    def ask(self, parent: QWidget, take: Callable[[str], object]) -> None:
+        """Lets a person choose one, or a race."""
+        filters = f"Runs and races (*{RUN_SUFFIX} *{RACE_SUFFIX})", "All files (*)"
+        ask_path(parent, "run_dialog", "Open a saved run or race", storage.runs(), take, filters)
 
     def open(self, path: Path) -> None:
         """Reads a run and shows it; one that is being read is given up. Not while requests run."""
@@ -91,7 +93,7 @@ class SavedRuns(QObject):
         if outcome.error:
             self._banner.tell("error", "The run was not opened", sentence(outcome.error))
         elif not outcome.cancelled:
-            self._show(outcome.result, path)
+            self.show(outcome.result, path)
 
     def _on_submitted(self) -> None:
         self.cancel()  # a run that is still being read would take the place of the requests that run now
@@ -101,7 +103,8 @@ class SavedRuns(QObject):
         words = f"{status.done:,} of {status.total:,} records"
         self._banner.tell("info", f"Reading {path.stem}", words, action=("Cancel", self.cancel))
 
-    def _show(self, trace: Trace, path: Path) -> None:
+    def show(self, trace: Trace, path: Path) -> None:
+        """Shows a run that is in memory; `path` is where it is kept."""
         self.path, self._mentioned = path, []
         self._bridge.show(trace)
         self._bridge.scope.seek((trace.origin or 0.0) + busiest([trace]))

@@ -6,6 +6,7 @@ from engine.compare.lane import Lane, lane_sentence, lane_title
 from engine.compare.lane_grammar import LANE_GRAMMAR, lane_name, lane_names, lane_text, parse_lane, parse_lanes
 from engine.compare.lane_run import LaneEvent, LaneFailed, LaneFinished, LaneLoading, LaneRun, LaneStarted
 from engine.compare.race import RACE_ORDERS, Race, RaceEvent, RaceFinished, RaceResult
+from engine.compare.race_file import RACE_SUFFIX, load_race, save_race
 from engine.compare.sweep import (
     Recommendation,
     Sweep,

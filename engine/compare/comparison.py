@@ -13,6 +13,15 @@ from engine.trace.measures import MEASURES, Measure, ratio_text
 from engine.trace.metrics import Metrics, measure
 from engine.trace.slo import Slo, seconds_text
 
+OTHERS = Measure(
+    "others",
+    "CPU of other programs",
+    "their share of the cores this engine may use, during the run",
+    "%",
+    "",
+    "machine",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class MeasureCell:
@@ -72,18 +81,35 @@ class MeasureRow:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`names` of the lanes, each lane's `error` ("" where it was played), and a row for every measure there is."""
+    """`names` of the lanes, each lane's `error` ("" where it was played) and what disturbed it ("" where nothing did),
+    and a row for every measure there is."""
 
     names: tuple[str, ...]
     rows: tuple[MeasureRow, ...]
     errors: tuple[str, ...]
+    disturbances: tuple[str, ...]
+
+    @property
+    def disturbed(self) -> list[str]:
+        """The names of lanes during which other programs took much of the CPU."""
+        return [name for name, disturbance in zip(self.names, self.disturbances) if disturbance]
+
+    @property
+    def remarks(self) -> list[str]:
+        """What is to be said below the table: "quick failed: no such model"."""
+        lanes = list(zip(self.names, self.errors, self.disturbances))
+        failed = [f"{name} failed: {error}" for name, error, _ in lanes if error]
+        return failed + [f"{name}: {disturbance}" for name, _, disturbance in lanes if disturbance]
 
     def row(self, key: str) -> MeasureRow | None:
         return next((row for row in self.rows if row.measure.key == key), None)
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "lanes": [{"name": n, "error": e} for n, e in zip(self.names, self.errors)],
+            "lanes": [
+                {"name": name, "error": error, "disturbance": disturbance}
+                for name, error, disturbance in zip(self.names, self.errors, self.disturbances)
+            ],
             "measures": [
                 {**row.words(), "lanes": [cell.figures() | {"repeats": list(cell.values)} for cell in row.cells]}
                 for row in self.rows
@@ -110,7 +136,7 @@ class Comparison:
             best = row.best
             cells = [f"**{t}**" if i == best else t for i, t in enumerate(cells)]
             lines.append(f"| {escaped(row.measure.name)} | " + " | ".join(cells) + " |")
-        return "\n".join([*lines, *(f"\n{n} failed: {e}" for n, e in zip(self.names, self.errors) if e)])
+        return "\n".join([*lines, *(f"\n{remark}" for remark in self.remarks)])
 
     def text(self, width: int | None = None) -> str:
         """The table in columns, for a terminal; lanes that do not fit in `width` stand below."""
@@ -121,8 +147,7 @@ class Comparison:
             if not parts or (width and names + sum(len(c[0]) for c in [*parts[-1], column]) > width):
                 parts.append([])
             parts[-1].append(column)
-        failed = [f"{n} failed: {e}" for n, e in zip(self.names, self.errors) if e]
-        return "\n\n".join([*(self._lines(part, names) for part in parts), *failed])
+        return "\n\n".join([*(self._lines(part, names) for part in parts), *self.remarks])
 
     def _lines(self, columns: Sequence[Sequence[str]], width: int) -> str:
         """Columns behind the measures' names, groups of measures apart."""
@@ -160,24 +185,37 @@ def _column(name: str, cells: Sequence[tuple[str, str, str]]) -> list[str]:
 
 
 def compare(
-    names: Sequence[str], metrics: Sequence[Sequence[Metrics]], errors: Sequence[str] | None = None
+    names: Sequence[str],
+    metrics: Sequence[Sequence[Metrics]],
+    errors: Sequence[str] | None = None,
+    others: Sequence[Sequence[float]] = (),
+    disturbances: Sequence[str] | None = None,
 ) -> Comparison:
-    """The table of lanes with the metrics of their repeats; a lane without any has empty cells."""
+    """The table of lanes with the metrics of their repeats, and the share of the CPU that `others` took in each; a lane
+    without any has empty cells."""
+    told = {
+        m: [tuple(v for each in lane if (v := m.read(each)) is not None) for lane in metrics] for m in MEASURES.values()
+    }
+    told[OTHERS] = list(map(tuple, others))
     rows = []
-    for m in MEASURES.values():
-        values = [tuple(v for each in lane if (v := m.read(each)) is not None) for lane in metrics]
+    for m, values in told.items():
         if not any(values):
             continue
-        base = median(values[0]) if values[0] else 0.0
+        base = median(values[0]) if values[0] and m is not OTHERS else 0.0
         rows.append(MeasureRow(m, tuple(MeasureCell(v, median(v) / base if v and base else None) for v in values)))
-    return Comparison(tuple(names), tuple(rows), tuple(errors or [""] * len(names)))
+    nothing = [""] * len(names)
+    return Comparison(tuple(names), tuple(rows), tuple(errors or nothing), tuple(disturbances or nothing))
 
 
 def compare_race(result: RaceResult, slo: Slo | None = None) -> Comparison:
     """The table of a race: each lane over its finished repeats."""
     lanes = range(len(result.lanes))
     metrics = [[measure(trace, slo) for trace in result.traces(i)] for i in lanes]
-    return compare(result.names, metrics, [result.error(i) for i in lanes])
+    others = [
+        [r.others for r in result.lane_runs if r.lane == i and r.finished and r.others is not None] for i in lanes
+    ]
+    errors, disturbances = [result.error(i) for i in lanes], [result.disturbance(i) for i in lanes]
+    return compare(result.names, metrics, errors, others, disturbances)
 
 
 def table(metrics: Metrics, name: str = "") -> str:

@@ -9,6 +9,7 @@ from engine.compare.lane import Lane
 from engine.config.checks import InvalidInput, check
 from engine.config.specs import EngineConfig
 from engine.core.face import EngineFace
+from engine.core.others import OthersMeter
 from engine.core.run import Run
 from engine.jobs.progress import LoadCancelled, LoadProgress
 from engine.trace.records import Ended, FinishReason
@@ -16,6 +17,10 @@ from engine.trace.trace import Trace
 from engine.workloads.workload import Workload
 
 DEFAULT_KV_TOKENS = 8192
+DISTURBED = 0.1
+"""Share of the CPU that other programs took, from which a run is not to be trusted: about what the repeats of a lane
+differ by on a quiet machine, so that more of it would be taken for a difference between lanes. An engine that computes
+on every core waits in each step for the core that was taken from it, and loses more than this share."""
 GLANCE = 0.02  # seconds between looks at whether a run is over, was cancelled or lost its engine
 REHEARSED_PROMPTS, REHEARSED_TOKENS = 16, 8
 
@@ -42,7 +47,10 @@ class LaneStarted(_OfLane):
 
 @dataclass(frozen=True, slots=True)
 class LaneFinished(_OfLane):
+    """`others` as in `LaneRun`."""
+
     trace: Trace
+    others: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +66,17 @@ Tell = Callable[[LaneEvent], None]
 
 @dataclass(frozen=True, slots=True)
 class LaneRun(_OfLane):
-    """What became of one run. `trace` holds what was recorded, also where it was cut short; `error` is for people."""
+    """What became of one run. `trace` holds what was recorded, also where it was cut short; `error` is for people.
+    `others`: the share of the CPU, from 0 to 1, that other programs took meanwhile; None where nobody knows."""
 
     trace: Trace | None = None
     error: str = ""
     cancelled: bool = False
+    others: float | None = None
+
+    @property
+    def disturbed(self) -> bool:
+        return self.others is not None and self.others >= DISTURBED
 
     @property
     def finished(self) -> bool:
@@ -93,15 +107,16 @@ class Track:
             engine = self._open(index, repeat, lane)
             if not self._rehearse(engine, lane, workload):
                 return LaneRun(index, repeat, cancelled=True)
+            meter = OthersMeter()
             run = self._start(engine, lane, workload)
             trace = run.trace
             self._tell(LaneStarted(index, repeat, run))
             if not self._finish(run, engine):
                 return LaneRun(index, repeat, trace, cancelled=True)
-            error = _failure(trace)
+            error, others = _failure(trace), meter.read()
             if not error:
-                self._tell(LaneFinished(index, repeat, trace))
-                return LaneRun(index, repeat, trace)
+                self._tell(LaneFinished(index, repeat, trace, others))
+                return LaneRun(index, repeat, trace, others=others)
         except LoadCancelled:
             return LaneRun(index, repeat, cancelled=True)
         except Exception as failure:  # the lane says so in its place, and the others are played

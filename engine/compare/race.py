@@ -4,6 +4,7 @@ import random
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from engine.compare.host import EngineHost
 from engine.compare.lane import Lane
@@ -39,6 +40,20 @@ class RaceResult:
     def traces(self, lane: int) -> tuple[Trace, ...]:
         """A lane's finished repeats."""
         return tuple(r.trace for r in self.lane_runs if r.lane == lane and r.finished and r.trace is not None)
+
+    def disturbed(self, lane: int) -> tuple[LaneRun, ...]:
+        """A lane's finished repeats during which other programs took much of the CPU."""
+        return tuple(r for r in self.lane_runs if r.lane == lane and r.finished and r.disturbed)
+
+    def disturbance(self, lane: int) -> str:
+        """What of a lane's figures is not to be trusted, for people; "" where all is."""
+        runs, played = self.disturbed(lane), len(self.traces(lane))
+        if not runs:
+            return ""
+        shares = sorted({f"{100 * (r.others or 0.0):.0f}" for r in runs}, key=int)
+        often = "each" if len(runs) == played else f"{len(runs)}"
+        during = "this lane" if played == 1 else f"{often} of its {played} runs"
+        return f"other programs used {'–'.join(dict.fromkeys((shares[0], shares[-1])))} % of the CPU during {during}"
 
     def error(self, lane: int) -> str:
         """Why the lane failed: no repeat of it was finished. "" where one was, or where it was not played."""
@@ -80,6 +95,18 @@ class Race:
         self.workload, self.lanes, self.repeats, self.order, self.seed = workload, tuple(lanes), repeats, order, seed
         self.kv_tokens = kv_tokens or workload.suggested.kv_tokens or DEFAULT_KV_TOKENS
         self.kv_memory = kv_memory
+        self._plan = [(repeat, lane) for repeat, lanes in enumerate(self.rounds()) for lane in lanes]
+        self._before: RaceResult | None = None  # a race in whose runs' places those that are played come
+
+    @classmethod
+    def again(cls, result: RaceResult, lane: int) -> Self:
+        """A lane's disturbed runs once more, under the same rules: each takes the place of the one before it if it
+        comes to its end. All other runs stay as they were."""
+        repeats = 1 + max((run.repeat for run in result.lane_runs), default=0)
+        race = cls(result.workload, result.lanes, repeats=repeats, kv_memory=result.kv_memory)
+        race._plan = [(run.repeat, lane) for run in result.disturbed(lane)]
+        race._before = result
+        return race
 
     def rounds(self) -> list[list[int]]:
         """Which lanes are played in each repeat, in order."""
@@ -98,11 +125,14 @@ class Race:
         Setting `cancelled` ends the lane under way; what was finished is in the result. The host stays open."""
         track = Track(host, tell, cancelled, self.kv_tokens, self.kv_memory)
         lane_runs: list[LaneRun] = []
-        for repeat, order in enumerate(self.rounds()):
-            for index in order:
-                if not cancelled.is_set():
-                    lane_runs.append(track.play(index, repeat, self.lanes[index], self.workload))
-        cut_short = len(lane_runs) < self.repeats * len(self.lanes) or any(r.cancelled for r in lane_runs)
+        for repeat, index in self._plan:
+            if not cancelled.is_set():
+                lane_runs.append(track.play(index, repeat, self.lanes[index], self.workload))
+        cut_short = len(lane_runs) < len(self._plan) or any(r.cancelled for r in lane_runs)
+        if self._before is not None:
+            fresh = {(r.lane, r.repeat): r for r in lane_runs if r.finished}
+            lane_runs = [fresh.get((r.lane, r.repeat), r) for r in self._before.lane_runs]
+            cut_short = self._before.cancelled
         result = RaceResult(self.workload, self.lanes, tuple(lane_runs), track.kv_memory, cut_short)
         tell(RaceFinished(result))
         return result

@@ -170,8 +170,14 @@ def work(arguments: dict[str, Any], report: Report) -> dict[str, Any]:
     with tempfile.TemporaryFile() as file:
         yardstick = Yardstick(read_text(arguments["text"]), arguments["tokens"], arguments["window"], file)
         original, place = _measured(ModelSpec(**arguments["original"]), yardstick, "original", report, True)
-        rows = []
+        rows: list[QualityRow] = []
+
+        def found() -> dict[str, Any]:
+            windows = yardstick.tokens, yardstick.window
+            return QualityReport(original, tuple(rows), arguments["text"], *windows, place, yardstick.note).to_json()
+
         for i, spec in enumerate(specs, 1):
+            report(LoadProgress("", part=found()))
             name = f"{spec.quantization if spec.quantization != 'none' else spec.dtype} ({i} of {len(specs)})"
             try:
                 rows.append(_measured(spec, yardstick, name, report, False)[0])
@@ -183,10 +189,7 @@ def work(arguments: dict[str, Any], report: Report) -> dict[str, Any]:
             give_back()
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
-    found = QualityReport(
-        original, tuple(rows), arguments["text"], yardstick.tokens, yardstick.window, place, yardstick.note
-    )
-    return found.to_json()
+        return found()
 
 
 def _measured(

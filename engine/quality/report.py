@@ -4,13 +4,14 @@ measuring is done by `engine.quality.measure` in a child process."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from engine.config.checks import InvalidInput, whole
 from engine.config.specs import ModelSpec
 from engine.jobs.job import Report, run_job
+from engine.jobs.progress import LoadProgress
 from engine.quality.texts import read_text, suited_text
 
 DEFAULT_TOKENS, DEFAULT_WINDOW = 2048, 512
@@ -82,17 +83,26 @@ def measure_quality(
     tokens: int = DEFAULT_TOKENS,
     window: int = DEFAULT_WINDOW,
     report: Report | None = None,
+    came: Callable[[QualityReport], None] | None = None,
     cancelled: threading.Event | None = None,
 ) -> QualityReport:
     """Loads the original, then each of `specs` in turn, in a child process, and measures them on `text` (a file's
     path or the name of a shipped text; None: the one that suits the model). Of a shipped text of chats, what the
     assistant says is predicted, which is what chat models learn. Blocks. Raises InvalidInput, LoadCancelled, JobDied;
     a spec that cannot be loaded is a row with `error`. Each stage that `report` hears begins with what is measured and
-    a colon."""
+    a colon; `came` hears what there is as soon as the original is measured, and after each of `specs` but the last."""
     whole("tokens", tokens)
     whole("window", window, 2)
     text = text or suited_text(original.source)
     read_text(text)  # a mistake costs no wait
     models = {"specs": [asdict(spec) for spec in specs], "original": asdict(original)}
     arguments = {**models, "text": text, "tokens": tokens, "window": window}
-    return QualityReport.from_json(run_job("engine.quality.measure:work", arguments, report, cancelled))
+
+    def hear(progress: LoadProgress) -> None:
+        if progress.part is None:
+            if report is not None:
+                report(progress)
+        elif came is not None:
+            came(QualityReport.from_json(progress.part))
+
+    return QualityReport.from_json(run_job("engine.quality.measure:work", arguments, hear, cancelled))

@@ -11,4 +11,5 @@ from engine.workloads.library import (
 )
 from engine.workloads.prompt_files import as_prompt, unwrapped
 from engine.workloads.templates import expand_template, template_size
+from engine.workloads.tokens import counter_for
 from engine.workloads.workload import Arrival, Suggestion, Workload

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QWidget
 
 from app import storage
@@ -27,6 +28,7 @@ class LaneEditor(Popover):
     edited = Signal(object)  # LaneChoice
     moved = Signal(int)  # by so many places
     removed = Signal()
+    escaped = Signal()  # it was closed by Esc
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent, "lane_editor", "Lane", width=320)
@@ -130,6 +132,12 @@ class LaneEditor(Popover):
             self.note.say("")
             self.edited.emit(self._choice)
         self._show_rows()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        super().keyPressEvent(event)
+        if event.key() == Qt.Key.Key_Escape:
+            self.hide()
+            self.escaped.emit()
 
     def _on_browse(self) -> None:
         ask_path(self._host, "lane_folder_dialog", "Choose a model folder", "model/folder", self._on_folder)

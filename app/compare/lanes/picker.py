@@ -76,6 +76,7 @@ class LanePicker(QWidget):
         self.lanes: tuple[LaneChoice, ...] = ()
         self.chips: list[LaneChip] = []
         self._edited = 0
+        self._adding = False  # the lane that is edited was added for it: Esc takes it away again
         self._dragging = False
         self._dropped: int | None = None
         self.editor = LaneEditor(self)
@@ -87,6 +88,7 @@ class LanePicker(QWidget):
         self.editor.edited.connect(self._on_edited)
         self.editor.moved.connect(lambda step: self.move_lane(self._edited, self._edited + step))
         self.editor.removed.connect(lambda: self.remove_lane(self._edited))
+        self.editor.escaped.connect(self._on_escaped)
         theme.changes.theme_changed.connect(self._show)
 
     def set_lanes(self, lanes: tuple[LaneChoice, ...]) -> None:
@@ -98,6 +100,7 @@ class LanePicker(QWidget):
         if len(self.lanes) < MOST_LANES:
             self._take((*self.lanes, choice))
             self.edit(len(self.lanes) - 1)
+            self._adding = True
 
     def remove_lane(self, index: int) -> None:
         """A race keeps at least one lane."""
@@ -120,7 +123,7 @@ class LanePicker(QWidget):
             self.chips[to].name.setFocus()
 
     def edit(self, index: int) -> None:
-        self._edited = index
+        self._edited, self._adding = index, False
         self._fill_editor()
         layout = self.layout()
         if layout is not None:
@@ -135,6 +138,10 @@ class LanePicker(QWidget):
         self.lanes = lanes
         self._show()
         self.lanes_changed.emit()
+
+    def _on_escaped(self) -> None:
+        if self._adding:
+            self.remove_lane(self._edited)
 
     def _on_edited(self, choice: LaneChoice) -> None:
         i = self._edited

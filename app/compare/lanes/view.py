@@ -6,7 +6,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtGui import QColor, QResizeEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QSizePolicy, QStackedWidget
 
 from app.compare.lanes.figures import LaneFigures
@@ -22,6 +22,7 @@ from app.inside.timeline.slots import Timeline
 from app.inside.timeline.viewport import TimelineSpan
 from app.playback.player import touched_by
 from app.ui import theme
+from app.ui.controls import button
 from app.ui.labels import Note, label, set_role
 from app.ui.layouts import column, named, row
 from app.ui.line import Line
@@ -33,9 +34,19 @@ from engine.trace import Notice, Record, Step
 if TYPE_CHECKING:
     from app.compare.race.session import RaceSession
 
+AGAIN = "Repeats the lane's disturbed runs, each in the place of the one before"
 FIGURES_MS = 100
 MOST_EMPTY_SLOTS = 16  # rows a lane has before they are used; more come as they are
 STRIP_FROM = 168  # pixels of the design: a lane this tall has room for its streams
+
+
+class LaneSentence(Line):
+    """What the lane does, or, in the colour of a warning, why its figures are not to be trusted."""
+
+    warns = False
+
+    def color(self) -> QColor:
+        return theme.current().warn if self.warns else super().color()
 
 
 class LaneView(QFrame):
@@ -57,7 +68,8 @@ class LaneView(QFrame):
         self._base: Figures | None = None
         self._stale = True
         self.title = label(show.title, "brand")
-        self.sentence = Line("lane_sentence")
+        self.sentence = LaneSentence("lane_sentence")
+        self.again = button("lane_again", "Run again", lambda: race.run_again(show.index), role="quiet", tip=AGAIN)
         self._say_what()
         self.status = label("", "secondary", "lane_status")
         self._notice = ""  # what the lane's trace told a person to know last
@@ -74,6 +86,7 @@ class LaneView(QFrame):
         playback.recorded.connect(self._on_recorded)
         playback.rewound.connect(self._on_rewound)
         playback.arrived.connect(self._on_arrived)
+        race.phase_changed.connect(self._say_what)
         show.changed.connect(self._on_changed)
         show.scope.driver = self
         self._timer = QTimer(self, interval=FIGURES_MS)
@@ -84,7 +97,7 @@ class LaneView(QFrame):
         self._tell()
 
     def _lay_out(self) -> None:
-        head = row(LaneMark(self.lane.index), self.title, 4, (self.sentence, 1), self.status, spacing=8)
+        head = row(LaneMark(self.lane.index), self.title, 4, (self.sentence, 1), self.again, self.status, spacing=8)
         self.body = QStackedWidget()
         self.body.addWidget(self.timeline)
         left = column((self.body, 1), self.strip, (self.error, 0, Qt.AlignmentFlag.AlignTop), spacing=4)
@@ -120,7 +133,8 @@ class LaneView(QFrame):
             self.status.setText(f"running {clock:.1f} s" + self._repeat())
         elif self.lane.state in (LaneState.DONE, LaneState.STOPPED) and self.lane.span:
             word = "done in" if self.lane.state is LaneState.DONE else "stopped after"
-            self.status.setText(f"{word} {duration(self.lane.span)}" if ended else f"replay {clock:.1f} s")
+            words = "  ·  ".join(filter(None, (f"{word} {duration(self.lane.span)}", self.lane.spread)))
+            self.status.setText(words if ended else f"replay {clock:.1f} s")
         return cursor
 
     def show_range(self, begin: float, end: float, span: float) -> None:
@@ -169,10 +183,14 @@ class LaneView(QFrame):
 
     def _say_what(self) -> None:
         """What the mode does; before it how the weights are held, and of which model, where the lanes differ in that.
-        The precision is known once they are loaded."""
+        The precision is known once they are loaded. In its place what disturbed the lane."""
+        self.sentence.warns = bool(self.lane.disturbance)
+        self.again.setVisible(self.sentence.warns and not self._race.busy)
         spec, trace = self.lane.lane.spec, self.lane.playback.trace
         specs = {each.lane.spec for each in self._race.lanes}
         words = [self.lane.sentence]
+        if self.lane.disturbance:
+            words = [f"{sentence(self.lane.disturbance)}: it may be faster than it looks"]
         if len(specs) > 1:
             words.insert(0, held_words(trace.header.model) if trace.records else SCHEMES[spec.quantization].title)
         if len({(each.source, each.revision) for each in specs}) > 1:
@@ -222,6 +240,7 @@ class LaneView(QFrame):
 
     def _on_changed(self) -> None:
         lane = self.lane
+        self._say_what()
         failed = lane.state is LaneState.FAILED
         self.error.say(sentence(lane.error) if failed else self._notice, "error" if failed else "warning")
         self.panel.setVisible(not failed)

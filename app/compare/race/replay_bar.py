@@ -32,6 +32,7 @@ class ReplayBar(QFrame):
         self.speed = DropDown("replay_speed", speeds, "Speed of the replay")
         views = [("Slots and streams", None), *((insight.title, insight) for insight in INSIGHTS)]
         self.view = DropDown("lane_views", views, "What the lanes show")
+        self.view.setSizeAdjustPolicy(DropDown.SizeAdjustPolicy.AdjustToContents)
         self.view.setToolTip("What every lane shows of its run")
         self.view.currentIndexChanged.connect(lambda: self.view_chosen.emit(self.view.currentData()))
         line = self.button, (self.slider, 1), self.time, self.speed, self.view

@@ -1,6 +1,6 @@
 """The result of a race: a row a measure, a column a lane, each beside its ratio to the first."""
 
-from PySide6.QtCore import QRectF, Qt
+from PySide6.QtCore import QRectF, Qt, Signal
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QFrame, QHeaderView
 
@@ -10,7 +10,7 @@ from app.plot.marks import lane_color
 from app.ui import theme
 from app.ui.column_model import ACROSS, Column, ColumnModel, Role
 from app.ui.controls import button
-from app.ui.labels import Heading, label
+from app.ui.labels import Heading, Note, label
 from app.ui.layouts import column, named
 from app.ui.table_view import Cells, TableView
 from engine.compare import Comparison, MeasureRow
@@ -31,7 +31,7 @@ class ResultModel(ColumnModel[MeasureRow]):
             self.show_rows((), ())
             return
         name: Column[MeasureRow] = Column("", lambda row: row.measure.name)
-        lanes = enumerate(zip(comparison.names, comparison.errors, strict=True))
+        lanes = enumerate(zip(comparison.names, comparison.errors, comparison.disturbances, strict=True))
         rows = comparison.rows
         if few:
             found = {row.measure.key: row for row in rows if any(cell.value for cell in row.cells)}
@@ -50,8 +50,9 @@ class ResultModel(ColumnModel[MeasureRow]):
         return super().headerData(section, orientation, role)
 
 
-def _lane_column(lane: int, name: str, error: str) -> Column[MeasureRow]:
-    return Column(name, lambda row: row.measure.text(row.cells[lane].value), tip=error or name, right=True)
+def _lane_column(lane: int, name: str, error: str, disturbance: str) -> Column[MeasureRow]:
+    tip = error or disturbance or name
+    return Column(name, lambda row: row.measure.text(row.cells[lane].value), tip=tip, right=True)
 
 
 def _quiet(row: MeasureRow, lane: int) -> str:
@@ -87,6 +88,8 @@ class ResultCells(Cells[MeasureRow]):
 class ResultTable(QFrame):
     """A panel: the table, and below it whether all lanes gave the same tokens."""
 
+    widened = Signal()
+
     def __init__(self) -> None:
         super().__init__()
         named(self, "result_panel", "panel")
@@ -103,7 +106,8 @@ class ResultTable(QFrame):
         self.all = button("result_all", "all measures", role="quiet", checkable=True)
         self.all.toggled.connect(self._show)
         self.light = AgreementLight()
-        parts = Heading("Result", self.all), (self.table, 1), (self.empty, 1), self.light
+        self.disturbed = Note("result_disturbed", "warning")
+        parts = Heading("Result", self.all), (self.table, 1), (self.empty, 1), self.disturbed, self.light
         self.setLayout(column(*parts, margins=(12, 10, 12, 8), spacing=4))
         theme.changes.theme_changed.connect(self._stretch)
         self._show()
@@ -120,6 +124,8 @@ class ResultTable(QFrame):
         report = self._report
         self.model.show(self.comparison, not self.all.isChecked())
         self.empty.setVisible(report is None)
+        names = report.comparison.disturbed if report is not None else []
+        self.disturbed.say(f"Other programs disturbed {', '.join(names)}." if names else "")
         for widget in (self.table, self.all):
             widget.setVisible(report is not None)
         if report is None:
@@ -138,7 +144,10 @@ class ResultTable(QFrame):
             self.table.setColumnWidth(i, width)
         bar = self.table.verticalScrollBar().sizeHint().width()
         wanted = sum(widths) + bar + 2 * theme.px(12) + 2
-        self.setFixedWidth(min(max(wanted, theme.px(320)), theme.px(600)))
+        fixed = min(max(wanted, theme.px(320)), theme.px(600))
+        if fixed != self.width():
+            self.setFixedWidth(fixed)
+            self.widened.emit()
         spare = self.width() - wanted
         if columns and spare > 0:
             self.table.setColumnWidth(0, widths[0] + spare)

@@ -5,10 +5,13 @@ A frame tells the lanes what is new, as much as its time allows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from math import inf
+from pathlib import Path
+from statistics import median
 from time import perf_counter
 
 from PySide6.QtCore import QObject, Signal
@@ -17,11 +20,12 @@ from app import storage
 from app.compare.choice import RaceChoice
 from app.playback.player import Playback, span_of
 from app.playback.scope import Scope
-from app.session.lessee import Lessee
+from app.session.lessee import Lessee, Phase
 from app.session.load_progress import LoadMeter, LoadStatus
 from app.session.session import Session
-from engine import InvalidInput, Lane, Race, Trace, load_workload, save_trace
+from engine import InvalidInput, Lane, Race, Trace, Workload, load_workload
 from engine.compare import (
+    RACE_SUFFIX,
     Agreement,
     Comparison,
     LaneFailed,
@@ -36,6 +40,7 @@ from engine.compare import (
     lane_names,
     lane_sentence,
     lane_title,
+    save_race,
 )
 from engine.trace import Slo, busiest
 
@@ -101,10 +106,20 @@ class LaneShow(QObject):
         self.repeat = 0
         self.traces: dict[int, Trace] = {}  # finished repeats
         self.span = 0.0  # seconds of the trace on show, once it is finished
+        self.disturbance = ""  # what of its figures is not to be trusted
 
     def set_state(self, state: LaneState, error: str = "") -> None:
         self.state, self.error = state, error
         self.changed.emit()
+
+    @property
+    def spread(self) -> str:
+        """ "median of 3 runs, ±6 %"; "" for one run."""
+        spans = sorted(map(span_of, self.traces.values()))
+        if len(spans) < 2:
+            return ""
+        half = 50 * (spans[-1] - spans[0]) / median(spans)
+        return f"median of {len(spans)} runs, ±{half:.0f} %"
 
     def finish(self, repeat: int, trace: Trace) -> None:
         self.traces[repeat] = trace
@@ -139,6 +154,8 @@ class RaceSession(Lessee):
         self.repeats = 1
         self.result: RaceResult | None = None
         self.report: Report | None = None
+        self.file: Path | None = None  # where the race on show is kept
+        self._asked = ""  # the choice it was begun with, as JSON
         self.clock = 0.0
         self.span = 0.0
         self.speed = 1.0
@@ -168,7 +185,34 @@ class RaceSession(Lessee):
             kv_tokens = choice.kv_tokens or None
             return Race(workload, lanes, repeats=choice.repeats, order=choice.order, kv_tokens=kv_tokens)
 
-        self._play(prepare, self._begin)
+        def begin(race: Race) -> None:
+            self._asked, self.file = choice.to_json(), None
+            self._begin(race.lanes, race.workload, race.repeats)
+
+        self._play(prepare, begin)
+
+    def open(self, result: RaceResult, asked: str, file: Path) -> None:
+        """Shows a race that was read from a file, as if it had just ended."""
+        self._asked, self.file = asked, file
+        self._begin(result.lanes, result.workload, 1 + max((run.repeat for run in result.lane_runs), default=0))
+        for run in result.lane_runs:
+            lane = self.lanes[run.lane]
+            if run.finished and run.trace is not None:
+                lane.finish(run.repeat, run.trace)
+            elif run.error:
+                lane.set_state(LaneState.FAILED, run.error)
+            elif run.trace is not None:
+                lane.playback.show(run.trace)
+                lane.set_state(LaneState.RUNNING)
+        self._finish(result)
+        self._set_phase(Phase.OVER)
+        self._session.start(self._judge())
+
+    def run_again(self, lane: int) -> None:
+        """Plays a lane's disturbed runs once more, each in the place of the one before it."""
+        result = self.result
+        if result is not None:
+            self._play(lambda: Race.again(result, lane), lambda race: self._begin_again(self.lanes[lane]))
 
     def judge(self, slo: Slo) -> None:
         """Reckons the finished race anew, against other limits."""
@@ -187,32 +231,38 @@ class RaceSession(Lessee):
         for lane in self.lanes:
             lane.scope.stop()
 
-    def _begin(self, race: Race) -> None:
+    def _begin(self, lanes: Sequence[Lane], workload: Workload, repeats: int) -> None:
         self.pause()
-        self.repeats, self.result, self.report = race.repeats, None, None
-        names, total = lane_names(race.lanes), sum(a.params.n for a in race.workload.arrivals)
+        self.repeats, self.result, self.report = repeats, None, None
+        names, total = lane_names(lanes), sum(a.params.n for a in workload.arrivals)
         for lane in self.lanes:
             lane.scope.stop()
             lane.deleteLater()
-        self.lanes = [LaneShow(i, lane, names[i], total) for i, lane in enumerate(race.lanes)]
+        self.lanes = [LaneShow(i, lane, names[i], total) for i, lane in enumerate(lanes)]
         self._live_lane, self.clock = None, 0.0
         self._set_span(SHORTEST_SPAN)
         self.race_begun.emit()
 
+    def _begin_again(self, lane: LaneShow) -> None:
+        self.pause()
+        self._live_lane, self.clock, self.file = None, 0.0, None
+        lane.disturbance = ""
+        lane.set_state(LaneState.STARTING)
+
     async def _after(self) -> None:
         await self._judge()
-        await self._keep_traces()
+        await self._keep()
 
-    async def _keep_traces(self) -> None:
-        """Writes finished lanes as run files, as the Play page's runs are; a full disk costs only the file."""
-        for lane in self.lanes:
-            for trace in lane.traces.values():
-                try:
-                    file = storage.new_run_file(f"{lane.lane.spec.source} {lane.name}")
-                    await self._session.off_thread(partial(save_trace, trace, file))
-                except InvalidInput as error:
-                    self._session.notice_raised.emit(str(error))
-                    return
+    async def _keep(self) -> None:
+        """Writes the race as a file, as the Play page's runs are; a full disk costs only the file."""
+        result = self.result
+        if result is not None and any(lane.traces for lane in self.lanes):
+            file = storage.new_run_file(f"race of {result.workload.title or result.workload.name}", RACE_SUFFIX)
+            try:
+                await self._session.off_thread(partial(save_race, result, file, self._asked))
+                self.file = file
+            except InvalidInput as error:
+                self._session.notice_raised.emit(str(error))
 
     # -- frames ---------------------------------------------------------------------------------------------------
 
@@ -267,6 +317,7 @@ class RaceSession(Lessee):
     def _finish(self, result: RaceResult) -> None:
         self.result, self._live_lane = result, None
         for lane in self.lanes:
+            lane.disturbance = result.disturbance(lane.index)
             if lane.state is LaneState.RUNNING:
                 lane.span = span_of(lane.playback.trace)
             if lane.state in (LaneState.RUNNING, *UNDER_WAY):

@@ -22,6 +22,7 @@ class BatchingPanel(QWidget):
         self._session, self._bridge = session, bridge
         self.form = ConfigForm("batching", pool=True)
         self.note = Note("batching_note")
+        self._waits = False  # a change takes effect when the running requests end
         self._slow = QTimer(self, singleShot=True, interval=SLOW_MS)
         self._slow.timeout.connect(lambda: self.note.say("The engine gets ready for this …", "note"))
         self.setLayout(column(Heading("Batching"), self.form, self.note, margins=(12, 12, 12, 12), spacing=8))
@@ -29,6 +30,7 @@ class BatchingPanel(QWidget):
         session.config_changed.connect(self.set_config)
         session.config_refused.connect(lambda message: self.note.say(message, "error"))
         bridge.busy_changed.connect(self._on_busy)
+        bridge.records_arrived.connect(self._say_waits)
 
     def config(self) -> EngineConfig:
         """The config as chosen. Raises InvalidInput when its values do not go together."""
@@ -42,6 +44,7 @@ class BatchingPanel(QWidget):
 
     def _on_edited(self) -> None:
         self.note.say("")
+        self._waits = False
         try:
             config = self.config()
         except InvalidInput as error:
@@ -50,12 +53,17 @@ class BatchingPanel(QWidget):
         if config == self._session.config:
             return
         if self._bridge.busy:
-            count = len(self._bridge.open)
-            which = "the running request ends" if count == 1 else f"the {count:,} running requests end"
-            self.note.say(f"Fixed while requests run. Takes effect when {which}.", "warning")
+            self._waits = True
+            self._say_waits()
         else:
             self._slow.start()
             self._session.start(self._session.begin(config)).add_done_callback(lambda task: self._slow.stop())
+
+    def _say_waits(self) -> None:
+        count = len(self._bridge.open)
+        if self._waits and count:
+            which = "the running request ends" if count == 1 else f"the {count:,} running requests end"
+            self.note.say(f"Fixed while requests run. Takes effect when {which}.", "warning")
 
     def _on_busy(self, busy: bool) -> None:
         if not busy:

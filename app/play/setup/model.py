@@ -225,7 +225,7 @@ class ModelPanel(QWidget):
         self.bill.show_loaded(header)
         kv = f"KV {bytes_words(card.kv_token_bytes)} a token"
         kv += f" · context {card.context:,}" if card.context else ""
-        loaded = f"{count_words(card.parameters)} parameters · loaded in {card.load_seconds:.1f} s"
+        loaded = f"{count_words(card.parameters)} parameters · loaded in {self._session.load_seconds:.1f} s"
         self.facts.say("\n".join(filter(None, (kv, captured_words(header), loaded))))
 
     def _mark(self, bills: tuple[Fit, ...]) -> None:

@@ -28,7 +28,7 @@ from engine.trace import RequestView, State
 
 BACK = {Qt.Key.Key_Left: Qt.Key.Key_Right, Qt.Key.Key_Up: Qt.Key.Key_Down}  # keys that go back, and their opposites
 BACK |= {Qt.Key.Key_PageUp: Qt.Key.Key_PageDown, Qt.Key.Key_Home: Qt.Key.Key_End}
-EMPTY = "No streams yet: write a prompt below and send it, or many at once with × 32."
+EMPTY = "No streams yet: write a prompt below and send it, or many at once with the number beside Send."
 
 
 class StreamCards(QAbstractScrollArea):

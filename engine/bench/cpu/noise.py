@@ -1,9 +1,11 @@
 """What else the machine did while we measured."""
 
-import time
 from dataclasses import dataclass
 
 import psutil
+
+from engine.core.machine import usable_cores
+from engine.core.others import OthersMeter
 
 BUSY_SHARE = 0.05  # of all cores, by others, from which a run is not to be trusted
 
@@ -30,24 +32,10 @@ class Noise:
 
 
 class NoiseMeter:
-    """Counts from its making on. Time stolen by a hypervisor counts as others'."""
+    """Counts from its making on."""
 
     def __init__(self) -> None:
-        self._load = psutil.getloadavg()[0]
-        self._begun, self._busy, self._own = time.perf_counter(), _busy_seconds(), _own_seconds()
+        self._load, self._others = psutil.getloadavg()[0], OthersMeter()
 
     def read(self) -> Noise:
-        cores = psutil.cpu_count() or 1
-        wall = time.perf_counter() - self._begun
-        others = (_busy_seconds() - self._busy) - (_own_seconds() - self._own)
-        return Noise(min(1.0, max(0.0, others / (wall * cores))), self._load, cores)
-
-
-def _busy_seconds() -> float:
-    times = psutil.cpu_times()
-    return sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0)
-
-
-def _own_seconds() -> float:
-    times = psutil.Process().cpu_times()
-    return times.user + times.system
+        return Noise(self._others.read() or 0.0, self._load, usable_cores())

@@ -117,6 +117,25 @@ def test_bad_input_ends_with_status_2_and_one_line_that_names_it(
         assert word in captured.err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["foo"], "batchscope: there is no command 'foo'; commands are run, compare, sweep, "),
+        (["run", "--bogus"], "batchscope: unrecognized arguments: --bogus; see batchscope --help"),
+        (["replay"], "batchscope: the following arguments are required: RUN; see batchscope replay --help"),
+    ],
+)
+def test_a_command_that_cannot_be_read_is_told_in_one_line(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith(words)
+    assert said.count("\n") == 1
+
+
 def test_a_prompt_file_that_is_not_utf8_is_named_with_line_and_byte(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

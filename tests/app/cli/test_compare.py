@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from app.__main__ import main, parser
 from app.cli.options import workload_of
 from app.cli.progress import LanesBar
 from engine import ModelSpec, load_workload, parse_lanes
-from engine.compare import LaneStarted, RaceEvent, SweepEvent
+from engine.compare import LaneStarted, RaceEvent, SweepEvent, compare_race, lane_run, load_race
 
 SMALL = ["--workload", "burst", "--count", "4", "--max-tokens", "6", "--temperature", "0", "--threads", "1"]
 COMPARE = ["compare", *SMALL, "--lanes", "static:2,continuous:4", "--kv-tokens", "2048"]
@@ -29,6 +30,28 @@ def test_compare_prints_one_table_and_whether_the_tokens_agree(capsys: pytest.Ca
     ):  # fmt: skip
         assert words in captured.out
     assert captured.err == "", "no progress where stderr is no terminal"
+
+
+def test_compare_tells_which_lanes_other_programs_disturbed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lane_run, "DISTURBED", 0.0)
+    assert main(COMPARE) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"^CPU of other programs +\d+\.\d % +\d+\.\d %$", out, re.MULTILINE)
+    assert re.search(r"^static · 2: other programs used \d+ % of the CPU during this lane$", out, re.MULTILINE)
+    assert "--repeats 3 shows the spread" in out
+
+
+def test_compare_keeps_its_race_in_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "mine.bsrace"
+    assert main([*COMPARE, "--out", str(file)]) == 0
+    out = capsys.readouterr().out
+    assert compare_race(load_race(file)[0]).text() in out
+    assert main([*COMPARE, "--out", str(file)]) == 2
+    assert f"{file} exists" in capsys.readouterr().err
+    assert main(["replay", str(file), "--pictures", str(tmp_path)]) == 2
+    assert "Export saves its picture" in capsys.readouterr().err
 
 
 def test_compare_as_json_holds_lanes_measures_and_agreement(capsys: pytest.CaptureFixture[str]) -> None:

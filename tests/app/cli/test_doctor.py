@@ -1,7 +1,10 @@
 """`app.cli.doctor`: what it says of this machine, and of machines that lack something."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -9,6 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 
 import resources
+from app.cli import doctor
 from app.cli.doctor import (
     Finding,
     Status,
@@ -146,6 +150,26 @@ def test_a_missing_qt_library_is_named_with_its_debian_package() -> None:
     finding = qt_failure(f"Traceback (most recent call last):\n{errors}\n")
     assert finding.detail == "finds no libEGL.so.1"
     assert finding.remedy == "sudo apt-get install libegl1"
+
+
+@pytest.mark.parametrize("command", [[], ["replay", "RUN"]])
+def test_a_command_without_qts_libraries_names_their_packages(tmp_path: Path, command: list[str]) -> None:
+    """A PySide6 that ends as the real one does where libEGL is not installed."""
+    words = "libEGL.so.1: cannot open shared object file: No such file or directory"
+    (tmp_path / "PySide6").mkdir()
+    (tmp_path / "PySide6" / "__init__.py").write_text(f"raise ImportError({words!r})")
+    (tmp_path / "RUN").touch()
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.getcwd()}", "DISPLAY": ":7"}
+    run = [sys.executable, "-m", "app", *(str(tmp_path / part) if part == "RUN" else part for part in command)]
+    done = subprocess.run(run, env=environment, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == "batchscope: Qt finds no libEGL.so.1: sudo apt-get install libegl1"
+    assert "Traceback" not in done.stderr
+
+
+def test_libraries_that_the_loader_does_not_find_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "qt_packages", lambda: {"libc.so.6": "libc6", "libnowhere-77.so.1": "libnowhere"})
+    assert doctor.qt_failure(doctor.lost_libraries()).remedy == "sudo apt-get install libnowhere"
 
 
 def test_a_qt_failure_without_a_library_keeps_its_own_words() -> None:

@@ -8,13 +8,14 @@ from pathlib import Path
 import psutil
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtGui import QGuiApplication, QWheelEvent
+from PySide6.QtGui import QGuiApplication, QPixmap, QWheelEvent
 from PySide6.QtWidgets import (
     QAbstractButton,
     QApplication,
     QComboBox,
     QLineEdit,
     QPushButton,
+    QScrollArea,
     QSlider,
     QSpinBox,
     QWidget,
@@ -30,12 +31,13 @@ from app.compare.race.agreement_light import AgreementLight, light_words
 from app.compare.race.session import LaneState
 from app.inside.timeline.axis import Axis
 from app.inside.timeline.view import TimelineView
+from app.playback.bridge import Bridge
 from app.session.lessee import Phase
-from app.session.session import LEASED_WORDS, SessionState
+from app.session.session import LEASED_WORDS, Session, SessionState
 from app.ui import theme
 from app.window.main_window import COMPARE, PLAY, MainWindow
-from engine import EngineConfig, load_trace
-from engine.compare import Agreement, Parting
+from engine import EngineConfig, ModelSpec
+from engine.compare import Agreement, Parting, lane_run, load_race
 from engine.trace import FinishReason
 
 pytestmark = pytest.mark.slow
@@ -101,9 +103,43 @@ def test_two_lanes_are_raced_stopped_half_way_raced_again_and_the_table_is_expor
         page.export.save(tmp_path / f"race.{kind}")
     assert (tmp_path / "race.csv").read_text(encoding="utf-8").startswith("measure,")
     assert (tmp_path / "race.json").read_text(encoding="utf-8").startswith("{")
-    runs = sorted(storage.runs().glob("*.bsrun"))
-    assert len(runs) == 3, "every finished lane is kept as a run"
-    assert {len(load_trace(run).requests) for run in runs} == {8}
+    kept = [load_race(file)[0] for file in sorted(storage.runs().glob("*.bsrace"))]
+    assert [[len(race.traces(i)) for i in range(2)] for race in kept] == [[1, 0], [1, 1]], "also one that was stopped"
+    assert {len(trace.requests) for race in kept for i in range(2) for trace in race.traces(i)} == {8}
+
+
+def test_a_race_is_saved_and_opened_again_in_a_fresh_window(qtbot: QtBot, ready: MainWindow, tmp_path: Path) -> None:
+    page = compare_page(ready, "continuous:4", f"continuous:2:model={tmp_path}", "continuous:2", repeats=2)
+    page.start()
+    over(qtbot, page)
+    qtbot.waitUntil(lambda: page.race.file is not None, timeout=WAIT)
+    for kind in ("bsrace", "png", "svg"):
+        page.export.save(tmp_path / f"mine.{kind}")
+    assert not QPixmap(str(tmp_path / "mine.png")).isNull()
+    assert "<svg" in (tmp_path / "mine.svg").read_text(encoding="utf-8")
+    fresh = MainWindow(Session(), Bridge())
+    try:
+        fresh.show()
+        fresh.start(ModelSpec("demo"), EngineConfig(), tmp_path / "mine.bsrace")
+        qtbot.waitUntil(lambda: fresh.compare is not None and fresh.compare.race.report is not None, timeout=WAIT)
+        again = fresh.compare
+        assert again is not None
+        assert fresh.session.state is SessionState.EMPTY, "nothing is loaded for it"
+        assert again.result.comparison == page.result.comparison
+        assert again.setup.choice == page.setup.choice
+        assert states(again) == states(page) == [LaneState.DONE, LaneState.FAILED, LaneState.DONE]
+        assert str(tmp_path) in again.views[1].error.text()
+        assert again.race.span == page.race.span
+        again.race.seek(0.05 * again.race.longest)
+        qtbot.waitUntil(lambda: again.views[0].status.text().startswith("replay"), timeout=WAIT)
+        again.export.save(tmp_path / "copy.bsrace")
+        assert (tmp_path / "copy.bsrace").read_bytes() == (tmp_path / "mine.bsrace").read_bytes()
+        fresh.open_path(tmp_path / "gone.bsrace")
+        qtbot.waitUntil(lambda: again.notice.title.text() == "The race was not opened", timeout=WAIT)
+    finally:
+        with qtbot.waitSignal(fresh.closed, timeout=WAIT):
+            fresh.close()
+        fresh.deleteLater()
 
 
 def test_quantizations_are_told_apart_and_their_other_tokens_are_no_fault(qtbot: QtBot, ready: MainWindow) -> None:
@@ -237,7 +273,7 @@ def test_play_is_refused_during_a_race_and_has_its_texts_and_config_after_it(qtb
     assert not play.composer.send_button.isEnabled()
     assert play.composer.send_button.toolTip() == LEASED_WORDS
     play.composer.send()
-    qtbot.waitUntil(lambda: play.composer.message.text() == LEASED_WORDS)
+    qtbot.waitUntil(lambda: play.composer.message.accessibleName() == LEASED_WORDS)
     play.batching.form["max_running"].set(5)
     qtbot.waitUntil(lambda: session.config.max_running == 5)
     over(qtbot, page)
@@ -294,6 +330,36 @@ def test_repeats_are_in_the_table_and_the_replay_shows_the_median(qtbot: QtBot, 
     assert goodput.cells[0].value == 0
 
 
+def test_a_lane_that_other_programs_disturbed_says_so_and_can_be_run_again(
+    qtbot: QtBot, ready: MainWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lane_run, "DISTURBED", 0.0)
+    page = compare_page(ready, "continuous:4", "continuous:2", repeats=2)
+    page.start()
+    over(qtbot, page)
+    first, second = page.views
+    report, before = page.race.report, [dict(lane.traces) for lane in page.race.lanes]
+    assert report is not None
+    assert "other programs used" in report.comparison.disturbances[1]
+    assert second.sentence.accessibleName().startswith("Other programs used")
+    assert page.result.disturbed.text() == "Other programs disturbed continuous · 4, continuous · 2."
+    qtbot.waitUntil(lambda: "median of 2 runs, ±" in second.status.text(), timeout=WAIT)
+    monkeypatch.setattr(lane_run, "DISTURBED", 1.1)
+    page.race.result = replace(
+        page.race.result, lane_runs=tuple(replace(r, others=1.2 * r.lane) for r in page.race.result.lane_runs)
+    )
+    second.again.click()
+    assert not second.again.isVisible()
+    over(qtbot, page)
+    qtbot.waitUntil(lambda: page.race.report is not report, timeout=WAIT)
+    assert not second.again.isVisible()
+    assert second.sentence.accessibleName() == second.lane.sentence
+    assert not page.result.disturbed.isVisible()
+    now = [lane.traces for lane in page.race.lanes]
+    assert [[now[lane][run] is before[lane][run] for run in (0, 1)] for lane in (0, 1)] == [[True] * 2, [False] * 2]
+    assert not first.again.isVisible()
+
+
 def test_closing_the_window_in_mid_race_leaves_nothing(qtbot: QtBot, ready: MainWindow) -> None:
     page = compare_page(ready, "continuous:2", "continuous:4", count=32)
     page.start()
@@ -343,6 +409,20 @@ def test_the_page_can_be_drawn_at_every_size_and_in_both_themes(
         page.setup.show_sweep(sweeps)
         picture = window.grab().toImage()
         assert picture.pixelColor(2, picture.height() // 2).name() == theme.current().window.name()
+
+
+def test_four_lanes_are_never_cut_off_at_the_right(qtbot: QtBot, ready: MainWindow) -> None:
+    page = compare_page(ready, "static:8", "continuous-padded", "continuous", "chunked")
+    ready.resize(1280, 720)
+    page.start()
+    over(qtbot, page)
+    scroll = page.result.window().findChild(QScrollArea, "race_scroll")
+    assert scroll is not None
+    for zoom in (1.0, 1.1, 1.25, 1.5, 1.0, 0.75, 1.0):
+        theme.set_zoom(zoom)
+        ready.resize(1280, 720)
+        qtbot.waitUntil(lambda: ready.width() == 1280, timeout=WAIT)
+        qtbot.waitUntil(lambda: scroll.widget().width() <= scroll.viewport().width(), timeout=WAIT)
 
 
 def test_the_bench_measures_the_frames_of_a_race(qtbot: QtBot, window: MainWindow) -> None:

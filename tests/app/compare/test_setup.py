@@ -81,6 +81,21 @@ def test_lanes_are_added_edited_moved_and_removed(qtbot: QtBot, setup: RaceSetup
     assert len({lane.split(" ")[0] for lane in names(setup)}) == choice.MOST_LANES, "each adds another mode"
 
 
+def test_esc_takes_a_lane_that_was_just_added_away_again(qtbot: QtBot) -> None:
+    setup = RaceSetup(QMenu())
+    qtbot.addWidget(setup)
+    setup.show()
+    before, picker = names(setup), setup.picker
+    picker.add.click()
+    assert len(names(setup)) == len(before) + 1
+    qtbot.keyClick(picker.editor, Qt.Key.Key_Escape)
+    assert names(setup) == before
+    assert not picker.editor.isVisible()
+    picker.edit(0)
+    qtbot.keyClick(picker.editor, Qt.Key.Key_Escape)
+    assert names(setup) == before, "a lane that was there stays"
+
+
 def test_graphs_switched_off_stay_so_until_they_are_switched_on(qtbot: QtBot, setup: RaceSetup) -> None:
     setup.picker.set_lanes((LaneChoice.parse("continuous:graphs=no"), LaneChoice.parse("static:8")))
     setup.picker.lanes_changed.emit()

@@ -296,6 +296,11 @@ def test_a_load_shows_itself_goes_to_play_and_is_remembered(qtbot: QtBot, window
     recent = page.rows.items(Section.RECENT)
     assert [item.settings for item in recent] == [ModelSpec("demo", "torchao-int8")]
     assert recent[0].detail == "int8, torchao  ·  just now"
+    assert page.rows.loaded(recent[0])
+    window.recents.add(ModelSpec("demo", "nf4"))  # as if it had been loaded like this since
+    other = page.rows.items(Section.RECENT)
+    assert [(item.settings, page.rows.loaded(item)) for item in other] == [(ModelSpec("demo", "nf4"), False)]
+    window.recents.add(ModelSpec("demo", "torchao-int8"))
     choose(qtbot, page, Section.RECENT, "demo")
     qtbot.waitUntil(lambda: page.fit.rows["torchao-int8"].last)
     assert page.fit.best == "torchao-int8"

@@ -5,9 +5,14 @@ from PySide6.QtCore import QMimeData, QPoint, Qt, QUrl
 from pytestqt.qtbot import QtBot
 
 from app.play.composer import DEFAULT_COUNT, DEFAULT_PROMPT, Composer
+from app.play.prompts import guessed
 from app.playback.bridge import Bridge
 from app.session.session import Session, SessionState
+from app.window.main_window import MainWindow
 from engine import SamplingParams, Submission
+from engine.workloads import Arrival, counter_for
+
+WAIT = 60_000
 
 
 class Sent:
@@ -43,6 +48,39 @@ def test_the_summary_follows_what_is_typed(qtbot: QtBot, composer: Composer) -> 
     qtbot.waitUntil(lambda: composer.summary.accessibleName().startswith("2 different prompts"))
 
 
+def test_the_same_text_has_the_same_tokens_before_and_after_it_was_sent(qtbot: QtBot, ready: MainWindow) -> None:
+    """They are counted with the model's own tokenizer."""
+    composer, bridge = ready.page.composer, ready.bridge
+    composer.prompt.setPlainText("The extraordinary hippopotamus {sings|swims}.")
+    composer.count.setValue(1)
+    counted = round(counter_for("demo").count("The extraordinary hippopotamus sings."))
+    assert counted != round(guessed("The extraordinary hippopotamus sings."))
+    words = f"about {counted} tokens"
+    qtbot.waitUntil(lambda: composer.summary.accessibleName() == words, timeout=WAIT)
+    composer.send()
+    qtbot.waitUntil(lambda: len(bridge.requests) == 1 and not bridge.busy, timeout=WAIT)
+    qtbot.wait(100)
+    assert composer.summary.accessibleName() == words
+
+
+def test_a_mistake_is_told_without_moving_anything(qtbot: QtBot, window: MainWindow) -> None:
+    composer = window.page.composer
+    window.resize(1280, 720)
+    composer.prompt.setPlainText("  ")
+    qtbot.wait(50)
+    before = composer.sizeHint(), composer.field.geometry(), composer.prompt.geometry()
+    composer.send()
+    qtbot.wait(50)
+    assert composer.message.isVisible()
+    assert (composer.sizeHint(), composer.field.geometry(), composer.prompt.geometry()) == before
+
+
+def test_it_says_that_a_files_prompts_are_sent_and_the_text_is_not(qtbot: QtBot, composer: Composer) -> None:
+    composer.take("mine.txt", [Arrival(0.0, "one"), Arrival(0.0, "two")])
+    words = "Sends the file's prompts, not the text: 2 different prompts"
+    qtbot.waitUntil(lambda: composer.summary.accessibleName().startswith(words))
+
+
 def test_sending_takes_the_text_and_leaves_it(qtbot: QtBot, composer: Composer, sent: Sent) -> None:
     composer.prompt.setPlainText("hello {a|b}")
     composer.count.setValue(2)
@@ -58,14 +96,14 @@ def test_an_empty_prompt_is_told_below_the_text_until_it_is_edited(
     composer.send()
     assert not sent.submissions
     assert composer.message.isVisible()
-    assert "write a prompt first" in composer.message.text()
+    assert "write a prompt first" in composer.message.accessibleName()
     composer.prompt.setPlainText("hello")
     assert not composer.message.isVisible()
 
 
 def test_a_refusal_of_the_engine_is_told_with_the_text_kept(qtbot: QtBot, composer: Composer, session: Session) -> None:
     session.submit_failed.emit("prompt: 9,000 tokens are more than the context of 512")
-    assert "9,000 tokens" in composer.message.text()
+    assert "9,000 tokens" in composer.message.accessibleName()
     assert composer.prompt.toPlainText() == DEFAULT_PROMPT
 
 
@@ -126,7 +164,7 @@ def test_a_broken_file_is_told_with_its_line(qtbot: QtBot, composer: Composer, t
     path = tmp_path / "prompts.txt"
     path.write_bytes(b"good\n\xff\xfe bad\n")
     composer.open_file(path)
-    assert "line 2" in composer.message.text()
+    assert "line 2" in composer.message.accessibleName()
     assert not composer.drop_file.isVisible()
 
 

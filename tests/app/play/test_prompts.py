@@ -85,4 +85,4 @@ def test_far_too_many_requests_are_refused_before_they_are_made() -> None:
 
 def test_the_summary_says_how_many_and_how_long() -> None:
     assert Draft("Tell me a story about it.", 1).summary() == "about 6 tokens"
-    assert Draft("hello", 32).summary(5.0) == "32 times the same prompt · about 1 tokens each"
+    assert Draft("hello", 32).summary(lambda text: len(text) / 5) == "32 times the same prompt · about 1 tokens each"

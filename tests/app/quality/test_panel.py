@@ -167,6 +167,31 @@ def test_what_was_measured_is_shown_kept_cleared_and_brought_back(qtbot: QtBot, 
     assert panel.quality.report is report
 
 
+def test_rows_come_as_they_are_measured_and_a_cancel_keeps_them(qtbot: QtBot, panel: QualityPanel) -> None:
+    tick(panel, "nf4", "awq")
+    panel.setup.tokens.setValue(128)
+    seen: list[int] = []
+    panel.quality.report_changed.connect(lambda: seen.append(panel.table.facts.rowCount()))
+    panel.begin.click()
+    qtbot.waitUntil(lambda: panel.quality.report is not None, timeout=WAIT)
+    assert panel.quality.running
+    assert panel.picture.isVisible()
+    assert not panel.empty.isVisible()
+    panel.table.select(0)
+    qtbot.waitUntil(lambda: panel.table.facts.rowCount() == 2, timeout=WAIT)
+    assert panel.quality.running
+    assert panel.charts.speed.selected == 0, "a choice stays while rows come"
+    panel.begin.click()
+    qtbot.waitUntil(lambda: not panel.quality.running, timeout=WAIT)
+    assert seen[:2] == [1, 2]
+    assert panel.table.facts.rowCount() in (2, 3), "the last may have come meanwhile"
+    assert panel.note.text().startswith("Cancelled: what is measured") or panel.table.facts.rowCount() == 3
+    put(qtbot, panel, ModelSpec("demo-draft"))
+    assert panel.empty.isVisible()
+    put(qtbot, panel, ModelSpec("demo"))
+    assert panel.table.facts.rowCount() >= 2
+
+
 def test_a_measurement_is_cancelled_and_keeps_what_was_there(qtbot: QtBot, panel: QualityPanel) -> None:
     panel.quality._kept.append(REPORT)
     panel.quality.report_changed.emit()

@@ -5,13 +5,14 @@ from dataclasses import replace
 import pytest
 from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtGui import QAction, QColor, QGuiApplication, QPainter
-from PySide6.QtWidgets import QLineEdit, QWidget
+from PySide6.QtWidgets import QLineEdit, QStyle, QStyleOptionSlider, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.play.setup.batching import BatchingPanel
 from app.play.setup.sampling import OWN, PRESETS, SamplingPanel, stop_strings, stop_text
 from app.playback.bridge import Bridge
 from app.session.session import Session
+from app.ui import theme
 from app.ui.banner import Banner
 from app.ui.controls import PowerOfTwo, Slider, SliderValue
 from app.ui.labels import Note
@@ -35,6 +36,30 @@ def test_a_note_takes_no_room_while_it_has_nothing_to_say(qtbot: QtBot) -> None:
     assert note.isVisible()
     note.say("")
     assert not note.isVisible()
+
+
+@pytest.mark.parametrize("focused", [False, True])
+def test_the_handle_of_a_slider_is_round_at_every_zoom(qtbot: QtBot, focused: bool) -> None:
+    slider = Slider("slider", "a slider", 100)
+    qtbot.addWidget(slider)
+    slider.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+    slider.setValue(50)
+    slider.show()
+    if focused:
+        slider.activateWindow()
+        slider.setFocus()
+        qtbot.waitUntil(slider.hasFocus)
+    for zoom in theme.ZOOMS:
+        theme.set_zoom(zoom)
+        slider.resize(theme.px(200), theme.px(24))
+        option = QStyleOptionSlider()
+        slider.initStyleOption(option)
+        parts, part = slider.style(), QStyle.SubControl.SC_SliderHandle
+        box = parts.subControlRect(QStyle.ComplexControl.CC_Slider, option, part, slider)
+        picture = slider.grab().toImage()
+        bare = picture.pixelColor(0, 0)
+        for corner in (box.topLeft(), box.topRight(), box.bottomLeft(), box.bottomRight()):
+            assert picture.pixelColor(corner) == bare, f"square at {zoom:.0%}"
 
 
 def test_a_power_of_two_doubles_and_halves(qtbot: QtBot) -> None:

@@ -2,13 +2,24 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import psutil
 import pytest
 from PySide6.QtCore import QMimeData, QPoint, QPointF, QRect, Qt, QUrl
 from PySide6.QtGui import QAction, QDropEvent
-from PySide6.QtWidgets import QAbstractButton, QComboBox, QDialog, QLabel, QLineEdit, QPushButton, QSlider, QSpinBox
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QComboBox,
+    QDialog,
+    QLabel,
+    QLineEdit,
+    QPushButton,
+    QSlider,
+    QSpinBox,
+    QTabBar,
+)
 from pytestqt.qtbot import QtBot
 
 from app import storage
@@ -16,7 +27,7 @@ from app.inside.timeline.selection import KEYS as TIMELINE_KEYS
 from app.playback.bridge import Bridge
 from app.session.session import Session, SessionState
 from app.ui import theme
-from app.window.main_window import COMPARE, PLAY, MainWindow
+from app.window.main_window import COMPARE, FIRST_SIZE, PLAY, MainWindow
 from engine import EngineConfig, ModelSpec, load_trace
 from engine.trace import FinishReason
 
@@ -57,6 +68,37 @@ def test_prompts_stream_to_their_end_and_follow_ups_open(qtbot: QtBot, ready: Ma
     assert len(bridge.requests) == 9, "texts stay until the next prompt"
 
 
+def test_a_new_session_is_empty_and_can_be_undone(qtbot: QtBot, ready: MainWindow) -> None:
+    window, bridge, page = ready, ready.bridge, ready.page
+    new = action(window, "New session")
+    write(window, "Tell me a story.", 2, max_tokens=400)
+    page.sampling.form["ignore_eos"].set(True)
+    page.composer.send()
+    qtbot.waitUntil(lambda: bridge.busy, timeout=WAIT)
+    new.trigger()
+    assert window.banner.title.text() == "Requests are running"
+    assert bridge.busy
+    window.banner.action.click()
+    qtbot.waitUntil(lambda: not bridge.busy, timeout=WAIT)
+    texts, before = [view.text for view in bridge.requests.values()], window.session.trace
+    page.wall.cards.request_opened.emit(1)
+    new.trigger()
+    qtbot.waitUntil(lambda: window.session.trace is not before and not bridge.requests, timeout=WAIT)
+    qtbot.waitUntil(lambda: not page.wall.cards.ids and page.transcript.request is None, timeout=WAIT)
+    assert bridge.trace is window.session.trace
+    assert window.session.ready
+    assert window.banner.title.text() == "A new session"
+    window.banner.action.click()
+    qtbot.waitUntil(lambda: [view.text for view in bridge.requests.values()] == texts, timeout=WAIT)
+    assert window.runs.path is not None
+    assert window.runs.path.exists()
+    new.trigger()
+    qtbot.waitUntil(lambda: not bridge.requests, timeout=WAIT)
+    write(window, "Another one.", 1)
+    page.composer.send()
+    qtbot.waitUntil(lambda: len(bridge.requests) == 1 and not bridge.busy, timeout=WAIT)
+
+
 def test_a_change_of_limits_waits_for_the_running_requests(qtbot: QtBot, ready: MainWindow) -> None:
     window, bridge = ready, ready.bridge
     write(window, "Tell me a story.", 4, 400)
@@ -66,10 +108,40 @@ def test_a_change_of_limits_waits_for_the_running_requests(qtbot: QtBot, ready: 
     window.page.batching.form["max_running"].set(2)
     assert "Takes effect when the 4 running requests end" in window.page.batching.note.text()
     assert window.session.config.max_running == 16
+    window.session.stop([0])
+    qtbot.waitUntil(lambda: "when the 3 running requests end" in window.page.batching.note.text(), timeout=WAIT)
     action(window, "Stop, or cancel the load").trigger()
     qtbot.waitUntil(lambda: window.session.config.max_running == 2, timeout=WAIT)
     assert {view.reason for view in bridge.requests.values()} == {FinishReason.CANCELLED}
     assert not window.page.batching.note.isVisible()
+
+
+def test_what_was_said_of_one_load_is_gone_in_the_next(qtbot: QtBot, ready: MainWindow) -> None:
+    ready.banner.tell("info", "demo stories is loaded", "float32 on the CPU.")
+    ready.session.start(ready.session.load(ModelSpec("demo-draft")))
+    qtbot.waitUntil(lambda: ready.session.state is SessionState.LOADING)
+    assert not ready.banner.isVisible()
+    ready.session.cancel_load()
+    qtbot.waitUntil(lambda: ready.session.state is SessionState.READY, timeout=WAIT)
+
+
+def test_a_load_is_timed_from_when_it_was_asked_for(qtbot: QtBot, window: MainWindow) -> None:
+    begun = time.perf_counter()
+    with qtbot.waitSignal(window.session.config_changed, timeout=WAIT):
+        window.session.start(window.session.load(ModelSpec("demo")))
+    took, card = time.perf_counter() - begun, window.session.card
+    assert card is not None
+    assert max(card.load_seconds, 0.8 * took) <= window.session.load_seconds <= took
+    assert f"loaded in {window.session.load_seconds:.1f} s" in window.page.model.facts.text()
+
+
+def test_the_first_window_is_no_larger_than_its_screen(qtbot: QtBot, window: MainWindow) -> None:
+    there = window.screen().availableGeometry()
+    assert (there.width(), there.height()) < FIRST_SIZE, "the screen of these tests is small"
+    window.resize(*FIRST_SIZE)
+    window.fit_screen()
+    assert window.width() <= there.width()
+    assert window.height() < there.height(), "its frame needs room too"
 
 
 def test_escape_cancels_a_load_and_the_panel_says_so(qtbot: QtBot, window: MainWindow) -> None:
@@ -243,6 +315,22 @@ def test_a_small_screen_is_enough(qtbot: QtBot, window: MainWindow, zoom: float)
         send = window.page.composer.send_button
         assert window.rect().contains(QRect(send.mapTo(window, QPoint(0, 0)), send.size()))
         assert window.page.wall.height() > theme.px(60)
+
+
+def test_no_tab_and_no_choice_is_cut_at_a_projectors_size(qtbot: QtBot, window: MainWindow) -> None:
+    window.resize(1280, 720)
+    bars = [bar for bar in window.page.area.findChildren(QTabBar) if bar.count() > 1 and bar.isVisible()]
+    assert sorted(bar.count() for bar in bars) == [4, 4]
+    window.show_page(COMPARE)
+    assert window.compare is not None
+    view = window.compare.replay.view
+    window.show_page(PLAY)
+    for zoom in (1.0, 1.25, 1.5, 1.0, 1.25):
+        theme.set_zoom(zoom)
+        qtbot.waitUntil(lambda: all(bar.width() >= bar.sizeHint().width() for bar in bars), timeout=5000)
+        view.ensurePolished()
+        room = view.sizeHint().width() - theme.px(24 + 8)
+        assert view.fontMetrics().horizontalAdvance("Slots and streams") <= room
 
 
 def test_no_model_is_loaded_before_the_window_is_complete(qtbot: QtBot, window: MainWindow) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from engine import Engine, EngineConfig, EngineProcess, InvalidInput, ModelSpec, Run, SamplingParams, Workload, measure
 from engine.compare import Verdict, agreement
+from engine.compare.comparison import compare_race
 from engine.compare.host import LocalHost
 from engine.compare.lane import Lane
 from engine.compare.lane_grammar import parse_lanes
@@ -201,6 +202,34 @@ def test_a_host_in_this_process_keeps_the_model_it_has() -> None:
         again = host.open(spec, EngineConfig(max_running=2), lambda progress: None, never)
         assert again.alive
     assert not again.alive
+
+
+def test_a_lane_that_other_programs_disturbed_is_told_and_run_again_in_its_place(demo: Engine) -> None:
+    lanes = "continuous:2,continuous:4"
+    first = race(lanes, repeats=2, kv_tokens=1024).play(Lender(demo), lambda event: None, threading.Event())
+    assert all(0 <= (run.others or 0) <= 1 for run in first.lane_runs)
+    calm = [replace(run, others=0.01) for run in first.lane_runs]
+    calm[2] = replace(calm[2], others=0.6)  # the second run of the first lane
+    disturbed = replace(first, lane_runs=tuple(calm))
+    words = "other programs used 60 % of the CPU during 1 of its 2 runs"
+    assert (disturbed.disturbance(0), disturbed.disturbance(1)) == (words, "")
+    again = Race.again(disturbed, 0)
+    told: list[RaceEvent] = []
+    result = again.play(Lender(demo), told.append, threading.Event())
+    assert [(e.lane, e.repeat) for e in told if isinstance(e, LaneFinished)] == [(0, 1)]
+    assert [a is b for a, b in zip(result.lane_runs, disturbed.lane_runs)] == [True, True, False, True]
+    assert result.kv_memory == first.kv_memory
+    found = compare_race(disturbed)
+    assert found.remarks == [f"continuous · 2: {words}"]
+    assert words in found.text()
+    assert words in found.markdown()
+    assert found.to_json()["lanes"][0]["disturbance"] == words
+    others = found.row("others")
+    assert others is not None
+    assert (others.cells[0].low, others.cells[0].high) == (0.01, 0.6)
+    stopped = threading.Event()
+    stopped.set()
+    assert again.play(Lender(demo), told.append, stopped).lane_runs == disturbed.lane_runs, "what was there stays"
 
 
 def test_rounds_follow_the_order() -> None:

@@ -63,7 +63,7 @@ def test_a_sweep_fills_its_table_and_charts_and_says_what_to_take(
     assert sum("recommended" in row[-1] for row in panel.model.rows) == 2
     assert panel.status.text() == "4 of 4 points"
     assert ready.session.state is SessionState.READY
-    page.export.copy("CSV")
+    page.sweep_export.copy("CSV")
     assert QGuiApplication.clipboard().text().startswith("lane,batch")
     page.setup.show_sweep(False)
     assert page.empty.isVisible(), "the race has a place of its own"
