@@ -50,16 +50,19 @@ class JoinedProduct:
         self.widths = [linear.out_features for linear in linears]
         self._input: Tensor | None = None
         self._parts: list[Tensor | None] = []
+        self._left = 0  # parts that were not taken yet
 
     def part(self, index: int, x: Tensor) -> Tensor:
         """`[..., widths[index]]`, a view with gaps between its rows."""
         out = self._parts[index] if x is self._input else None
         if out is None:
-            self._input, self._parts = x, list(self.multiply(x).split(self.widths, -1))
+            self._input, self._left = x, len(self.widths)
+            self._parts = [*torch.split_with_sizes(self.multiply(x), self.widths, -1)]
             out = self._parts[index]
             assert out is not None
         self._parts[index] = None
-        if not any(part is not None for part in self._parts):
+        self._left -= 1
+        if not self._left:
             self._input = None
         return out
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from engine.config.specs import SamplingParams
+from engine.kernels.cpu import calls as native
 from engine.runner.launched_step import Sampled, to_device
 from engine.scheduler.request import Branch
 
@@ -69,8 +70,10 @@ class Sampler(SlotSampler):
 
     def __call__(self, logits: Tensor, branches: Sequence[Branch]) -> Sampled:
         """logits `[rows, vocabulary]` of the branches' last tokens, in_flight counting the tokens drawn here."""
-        logits = logits.float()
         params = [b.request.params for b in branches]
+        if self._compiled(logits) and all(p.temperature == 0 and p.repetition_penalty == 1.0 for p in params):
+            return with_alternatives(*native.greedy(logits), logits, params)
+        logits = logits.float()
         penalized = [i for i, p in enumerate(params) if p.repetition_penalty != 1.0]
         adjusted = logits
         if penalized:
@@ -88,6 +91,9 @@ class Sampler(SlotSampler):
             self._seen[slots, tokens[torch.tensor(penalized, device=logits.device)]] = 1
         logprobs = -cross_entropy(logits, tokens, reduction="none")  # in one pass, without logits' exponentials
         return with_alternatives(tokens, logprobs, logits, params)
+
+    def _compiled(self, logits: Tensor) -> bool:
+        return logits.device.type == "cpu" and native.computes(logits.dtype)
 
     def _penalize(self, logits: Tensor, rows: list[int], slots: Tensor, params: Sequence[SamplingParams]) -> Tensor:
         assert self._seen is not None

@@ -1,10 +1,11 @@
 """Calls of the compiled kernels; each structure is one of `native.c`."""
 
 import ctypes
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import c_float, c_int, c_long, c_void_p
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -60,16 +61,33 @@ class _Rotation(ctypes.Structure):
     ]
 
 
-def _call(name: str, values: ctypes.Structure) -> int:
+class _Greedy(ctypes.Structure):
+    _fields_ = [
+        *((name, c_void_p) for name in ("tokens", "logprobs", "logits")),
+        *(("rows", c_long), ("vocabulary", c_long), ("half", c_int), ("threads", c_int)),
+    ]
+
+
+@cache
+def _function(name: str) -> Callable[[Any], int]:
     library = native().library
     assert library is not None
-    status: int = library[name](ctypes.byref(values))
-    return status
+    function: Callable[[Any], int] = library[name]
+    return function
+
+
+def _call(name: str, values: ctypes.Structure) -> int:
+    return _function(name)(ctypes.byref(values))
+
+
+def computes(dtype: torch.dtype) -> bool:
+    """Whether there are compiled kernels of this dtype."""
+    return dtype in DTYPES and native().library is not None
 
 
 def serves(dtype: torch.dtype, block_size: int, head_dim: int) -> bool:
     """Whether there are compiled kernels for a cache of this kind."""
-    return native().library is not None and dtype in DTYPES and not (block_size % LANES or head_dim % LANES)
+    return computes(dtype) and not (block_size % LANES or head_dim % LANES)
 
 
 def kernels_in_words(dtype: torch.dtype) -> str:
@@ -77,7 +95,7 @@ def kernels_in_words(dtype: torch.dtype) -> str:
     found = native()
     if found.library is None:
         return f"torch's: {found.why}"
-    return f"compiled: {found.why}" if dtype in DTYPES else f"torch's: there are none of {dtype}"
+    return f"compiled: {found.why}" if computes(dtype) else f"torch's: there are none of {dtype}"
 
 
 def allocate_keys(blocks: int, block_size: int, kv_heads: int, head_dim: int, dtype: torch.dtype) -> Tensor:
@@ -146,7 +164,7 @@ def rms_norm(x: Tensor, weight: Tensor | None, eps: float, rounding: Rounding) -
     """The normed rows of `x` [..., width], of its dtype, contiguous; `weight` [width] or None."""
     x = x.contiguous()
     out = torch.empty_like(x)
-    if weight is not None:
+    if weight is not None and (weight.dtype is not x.dtype or not weight.is_contiguous()):
         weight = weight.to(x.dtype).contiguous()
     width = x.shape[-1]
     held = out.data_ptr(), x.data_ptr(), None if weight is None else weight.data_ptr()
@@ -201,5 +219,18 @@ def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return out.transpose(1, 2)
 
 
+def greedy(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """The first of the highest of each row of logits `[rows, vocabulary]`, int64, and its log-probability, float32; NaN
+    where a logit is."""
+    logits = logits.contiguous()
+    rows, vocabulary = logits.shape
+    tokens, logprobs = torch.empty(rows, dtype=torch.long), torch.empty(rows)
+    places = (x.data_ptr() for x in (tokens, logprobs, logits))
+    sizes = rows, vocabulary, logits.dtype is torch.bfloat16, _threads(logits.numel())
+    _call("greedy", _Greedy(*places, *sizes))
+    return tokens, logprobs
+
+
 def _threads(values: int) -> int:
-    return max(1, min(torch.get_num_threads(), math.ceil(values / A_THREAD)))
+    """As many as have enough to do."""
+    return 1 if values < A_THREAD else min(torch.get_num_threads(), values // A_THREAD + 1)

@@ -15,6 +15,7 @@ extern int omp_get_thread_num(void);
 extern int omp_get_num_threads(void);
 
 #define LANES 16
+#define MOST 4 /* queries that are answered together */
 #define ALWAYS static inline __attribute__((always_inline))
 
 typedef float vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
@@ -87,18 +88,26 @@ ALWAYS void attend(const struct attention *a, long row, long head, const int hea
     const long dim = a->head_dim, block = a->block, length = a->lengths[row], kv_head = head / a->group;
     const long first = a->window && length > a->window ? length - a->window : 0;
     const long from = first / block, to = (length + block - 1) / block, bytes = half ? 2 : 4;
+    const long size = dim * block * bytes; /* of one head's part of a block */
     const int32_t *table = a->tables + a->starts[row];
     const long at = (row * a->kv_heads * a->group + head) * dim;
-    float total[heads], peak[heads];
+    float total[MOST], peak[MOST];
 
     for (int h = 0; h < heads; h++)
         for (long d = 0; d < dim; d++) query[h * dim + d] = get(a->q, at + h * dim + d, half) * a->scale;
     for (long b = from; b < to; b++) {
-        const char *keys = (const char *)a->k + (table[b] * a->kv_heads + kv_head) * dim * block * bytes;
+        const char *keys = (const char *)a->k + (table[b] * a->kv_heads + kv_head) * size;
+        /* The processor's own guesses end with a block: what is read next is fetched while this one is computed. */
+        const char *next = (const char *)a->k + (table[b + 1 < to ? b + 1 : b] * a->kv_heads + kv_head) * size;
+        const char *values = (const char *)a->v + (table[b] * a->kv_heads + kv_head) * size;
         for (long lane = 0; lane < block; lane += LANES) {
-            vec even[heads], odd[heads];
+            vec even[MOST], odd[MOST];
             for (int h = 0; h < heads; h++) even[h] = odd[h] = (vec){0};
             for (long d = 0; d < dim; d += 2) {
+                for (long line = d; line < d + 2 && !lane; line++) {
+                    __builtin_prefetch(next + line * block * bytes);
+                    __builtin_prefetch(values + line * block * bytes);
+                }
                 vec one = get_lanes(keys, d * block + lane, half), two = get_lanes(keys, (d + 1) * block + lane, half);
                 for (int h = 0; h < heads; h++) {
                     even[h] += query[h * dim + d] * one;
@@ -126,12 +135,15 @@ ALWAYS void attend(const struct attention *a, long row, long head, const int hea
         peak[h] = high;
         total[h] = sum + (a->sinks ? exponential(a->sinks[head + h] - peak[h]) : 0.0f);
     }
+    if (kv_head + 1 < a->kv_heads)
+        for (long line = 0; line < size; line += 64)
+            __builtin_prefetch((const char *)a->k + (table[from] * a->kv_heads + kv_head + 1) * size + line);
     for (long d = 0; d < dim;) {
         const int wide = dim - d >= 4 * LANES ? 4 : 1;
-        vec sum[heads][4];
+        vec sum[MOST][4];
         for (int h = 0; h < heads; h++) for (int i = 0; i < 4; i++) sum[h][i] = (vec){0};
         for (long b = from; b < to; b++) {
-            const char *values = (const char *)a->v + (table[b] * a->kv_heads + kv_head) * dim * block * bytes;
+            const char *values = (const char *)a->v + (table[b] * a->kv_heads + kv_head) * size;
             const long low = b == from ? begin : 0, high = b == to - 1 ? length - b * block : block;
             const float *s = scores + (b - from) * block;
             if (wide == 4) {
@@ -173,11 +185,15 @@ static void attention_of_thread(void *of) {
         a->failed = 1;
         return;
     }
-    for (long task; (task = __atomic_fetch_add(&a->next, 1, __ATOMIC_RELAXED)) < a->rows * a->kv_heads;)
-        for (long done = 0, heads; done < a->group; done += heads) {
-            heads = a->group - done >= 4 ? 4 : a->group - done >= 2 ? 2 : 1;
-            attend_some(a, task / a->kv_heads, task % a->kv_heads * a->group + done, heads, scores, a->width, query);
-        }
+    /* Whole rows where there are many, so that what is fetched ahead is for this thread. */
+    const long all = a->rows * a->kv_heads, some = a->rows >= 4 * a->threads ? a->kv_heads : 1;
+    for (long begin; (begin = __atomic_fetch_add(&a->next, some, __ATOMIC_RELAXED)) < all;)
+        for (long task = begin; task < begin + some; task++)
+            for (long done = 0, heads; done < a->group; done += heads) {
+                const long row = task / a->kv_heads, head = task % a->kv_heads * a->group + done;
+                heads = a->group - done >= 4 ? 4 : a->group - done >= 2 ? 2 : 1;
+                attend_some(a, row, head, heads, scores, a->width, query);
+            }
     free(scores);
 }
 
@@ -342,3 +358,39 @@ static void rotation_of_thread(void *of) {
 
 /* Turns the pairs (i, i + head_dim / 2) of each head by the angles of its token. */
 void rotate(struct rotation *r) { share(rotation_of_thread, r, r->threads); }
+
+struct greedy {
+    int64_t *tokens;
+    float *logprobs;
+    const void *logits; /* [rows, vocabulary] */
+    long rows, vocabulary;
+    int half, threads;
+};
+
+ALWAYS void greedy_rows(const struct greedy *g, const int half) {
+    long from, to;
+    my_part(g->rows, &from, &to);
+    for (long r = from; r < to; r++) {
+        const long at = r * g->vocabulary;
+        float high = -INFINITY, sum = 0;
+#pragma omp simd reduction(max : high)
+        for (long i = 0; i < g->vocabulary; i++) {
+            float x = get(g->logits, at + i, half);
+            high = x > high ? x : high;
+        }
+#pragma omp simd reduction(+ : sum)
+        for (long i = 0; i < g->vocabulary; i++) sum += exponential(get(g->logits, at + i, half) - high);
+        long token = 0;
+        while (token < g->vocabulary - 1 && get(g->logits, at + token, half) != high) token++;
+        g->tokens[r] = token;
+        g->logprobs[r] = get(g->logits, at + token, half) - high - logf(sum);
+    }
+}
+
+static void greedy_of_thread(void *of) {
+    const struct greedy *g = of;
+    if (g->half) greedy_rows(g, 1); else greedy_rows(g, 0);
+}
+
+/* The highest logit of each row, the first of equals, and the logarithm of its probability. */
+void greedy(struct greedy *g) { share(greedy_of_thread, g, g->threads); }

@@ -32,8 +32,7 @@ def kernels_for(device: str, dtype: torch.dtype) -> Kernels | None:
 
         return Kernels(rms_norm, rotate, act_mul)
     from engine.kernels.cpu import calls
-    from engine.kernels.cpu.library import native
 
-    if device != "cpu" or dtype not in calls.DTYPES or native().library is None:
+    if device != "cpu" or not calls.computes(dtype):
         return None
     return Kernels(calls.rms_norm, calls.rotate, calls.act_mul)

@@ -114,6 +114,24 @@ def test_small_operations_round_as_torch_does(dtype, rows) -> None:
 
 
 @needs_compiler
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_greedy_choice_is_torchs(dtype) -> None:
+    torch.manual_seed(0)
+    logits = (torch.randn(70, 1003) * 5).to(dtype)
+    logits[3, 900] = logits[3, 17] = 99.0  # of equals the first
+    logits[4] = 0.0
+    logits[5, 1:] = -float("inf")
+    tokens, logprobs = calls.greedy(logits)
+    expected = logits.float().log_softmax(-1)
+    assert torch.equal(tokens, torch.from_numpy(expected.numpy().argmax(-1)))
+    torch.testing.assert_close(logprobs, expected.max(-1).values, rtol=1e-5, atol=1e-5)
+    logits[0, 7] = float("nan")
+    tokens, logprobs = calls.greedy(logits)
+    assert logprobs.isnan().tolist() == [True] + [False] * 69
+    assert 0 <= tokens.min() <= tokens.max() < 1003
+
+
+@needs_compiler
 def test_structures_are_those_of_the_source() -> None:
     source = re.sub(r"/\*.*?\*/", "", library.SOURCE.read_text(), flags=re.DOTALL)
     ours = {
@@ -123,7 +141,7 @@ def test_structures_are_those_of_the_source() -> None:
     }
     theirs = {}
     for name, body in re.findall(r"^struct (\w+) \{(.*?)^\};", source, re.DOTALL | re.MULTILINE):
-        declared = re.sub(r"\b(const|void|float|int32_t|long|int)\b|[\s*]", "", body)
+        declared = re.sub(r"\b(const|void|float|int32_t|int64_t|long|int)\b|[\s*]", "", body)
         theirs[name] = [field for line in declared.split(";") for field in line.split(",") if field]
     assert ours == theirs
 
