@@ -9,13 +9,14 @@ from app.plot.marks import lane_color
 from app.ui import theme
 from app.ui.font_face import Face
 from app.ui.painted import Painted
+from engine.trace import MEASURES
 
 WIDTH = 292
 TIPS = (
     ("useful tok/s", "Σ output tokens / D, D from the first submit to the last token so far"),
     ("row-steps wasted", "(held rows + rows whose every token was thrown away) / row-steps"),
     ("TTFT p95", "95th percentile of first token − submit, over requests"),
-    ("KV waste", "mean over time of (reserved + internal + external) / (used + reserved + internal + external) tokens"),
+    ("KV waste", MEASURES["kv.waste"].formula),
 )
 KIND_WORDS = (
     "reserved: kept for tokens still to come · internal: held, can never be filled · "

@@ -88,6 +88,12 @@ def test_the_figures_of_a_stretch_are_those_of_its_steps(panel: TimelinePanel, t
     assert f"{prompt:,} prompt + {decoded:,} decoded tokens" in whole
 
 
+def test_rows_that_waited_alike_are_kept_once(panel: TimelinePanel, trace: Trace) -> None:
+    gaps = sum(len(view.token_times) - 1 for view in trace.requests.values())
+    assert len(panel.marks.waits(-1.0, trace.duration + 1)[1]) == gaps
+    assert len(panel.marks._gaps) < gaps / 2
+
+
 def test_shift_and_drag_selects_and_escape_lets_go(panel: TimelinePanel, qtbot: QtBot) -> None:
     view = panel.view
     area, shown = view.area(), view.range()

@@ -268,6 +268,7 @@ def test_dragging_moves_the_time_under_the_pointer(shown: Show, qtbot: QtBot) ->
     assert timeline.time_at(300.0) == pytest.approx(at)
     assert not clicked
     qtbot.mouseDClick(timeline, button, pos=QPoint(300, 44))
+    qtbot.mouseRelease(timeline, button, pos=QPoint(300, 44))  # else it is held down in all tests that follow
     assert timeline.range() == (0.0, nice_end(timeline.extent))
 
 
