@@ -76,10 +76,17 @@ class ComparePage(QWidget):
         self._connect()
 
     def _make_actions(self) -> None:
-        names = "Start the race or sweep", "Stop the race or sweep", "Replay the race", "Race or sweep"
+        names = (
+            "Start the race or sweep",
+            "Stop the race or sweep",
+            "Replay the race",
+            "Race or sweep",
+            "Save the race …",
+        )
         actions = [QAction(name, self) for name in names]
         self.addActions(actions)
-        self.race_action, self.stop_action, self.replay_action, self.sweep_action = actions
+        self.race_action, self.stop_action, self.replay_action, self.sweep_action, self.save_action = actions
+        self.save_action.setShortcut(QKeySequence("Ctrl+S"))
         self.race_action.setShortcuts([QKeySequence("Ctrl+Return"), QKeySequence("Ctrl+Enter")])
 
     def _lay_out(self) -> None:
@@ -116,6 +123,7 @@ class ComparePage(QWidget):
         self.stop_action.triggered.connect(self.stop)
         self.sweep_action.triggered.connect(lambda: self.setup.show_sweep(not self.setup.sweeps))
         self.replay_action.triggered.connect(race.toggle)
+        self.save_action.triggered.connect(lambda: self.export.ask("Race"))
         for lessee in (race, self.sweep):
             lessee.phase_changed.connect(self._on_phase)
             lessee.refused.connect(self._on_refused)
@@ -222,6 +230,7 @@ class ComparePage(QWidget):
         self.race_action.setEnabled(not (self.running or ending))
         self.stop_action.setEnabled(self.running)
         self.replay_action.setEnabled(self.race.can_replay)
+        self.save_action.setEnabled(self.race.file is not None)
         self.setup.say_running(self.running, ending)
 
     def _show_body(self) -> None:
@@ -248,6 +257,7 @@ class ComparePage(QWidget):
             first.figures_changed.connect(lambda view=view: view.set_base(first.figures))
         self._on_span(self.race.span)
         self._show_body()
+        self._on_phase()
         self.setFocus()
 
     def _chart(self, lane: LaneShow) -> None:

@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -27,6 +28,7 @@ FORMAT = 1
 INDEX = "race.json"
 LARGEST_INDEX = 256 << 20  # bytes
 MOST_RUNS = 1024
+_WRONG = ValueError, LookupError, TypeError, AttributeError, RecursionError  # what is read is not what is written
 
 
 def save_race(result: RaceResult, path: Path, asked: str = "") -> None:
@@ -78,9 +80,9 @@ def load_race(
             return _read(archive, Path(folder), progress, cancelled)
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error}") from error
-    except (zipfile.BadZipFile, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ArithmeticError, *_WRONG) as error:
         raise InvalidInput(f"{path} cannot be read as a race of this version: {error}; run the race again") from error
-    except (NotImplementedError, RuntimeError) as error:  # a way of packing, or a password, that we do not write
+    except RuntimeError as error:  # a way of packing, or a password, that we do not write
         raise InvalidInput(f"{path} is packed in another way than Batchscope does: {error}") from error
 
 
@@ -102,8 +104,10 @@ def _read(
         if cancelled is not None and cancelled.is_set():
             raise LoadCancelled("reading the race was cancelled")
         runs.append(_run(archive, folder, each, len(lanes), cancelled))
-    workload = _workload(index["workload"])
-    return RaceResult(workload, lanes, tuple(runs), index["kv_memory"], bool(index["cancelled"])), str(index["asked"])
+    workload, kv_memory = _workload(index["workload"]), index["kv_memory"]
+    if not (kv_memory is None or (type(kv_memory) is int and kv_memory > 0)):
+        raise InvalidInput(f"kv_memory={kv_memory!r} is no number of bytes")
+    return RaceResult(workload, lanes, tuple(runs), kv_memory, bool(index["cancelled"])), str(index["asked"])
 
 
 def _run(archive: zipfile.ZipFile, folder: Path, told: dict[str, Any], lanes: int, cancelled: Event | None) -> LaneRun:

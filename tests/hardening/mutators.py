@@ -3,6 +3,7 @@
 import contextlib
 import json
 import sqlite3
+import zipfile
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -139,6 +140,20 @@ def _break_tables(db: sqlite3.Connection, rng: Random) -> None:
 
 
 # Folders and files.
+
+
+def break_race(path: Path, rng: Random) -> None:
+    """Changes a race's file in place: what it says of itself, one of its runs, or its bytes."""
+    if rng.random() < 0.2:
+        path.write_bytes(broken_bytes(path.read_bytes(), rng))
+        return
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    name = "race.json" if rng.random() < 0.8 else rng.choice(list(parts))
+    parts[name] = broken_text(parts[name].decode(), rng) if name == "race.json" else broken_bytes(parts[name], rng)
+    with zipfile.ZipFile(path, "w") as archive:
+        for each, data in parts.items():
+            archive.writestr(each, data)
 
 
 def break_folder(folder: Path, rng: Random) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 import resources
-from tests.hardening.mutators import break_folder, break_run, break_workload
+from tests.hardening.mutators import break_folder, break_race, break_run, break_workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,24 @@ def _draw_run(path: Path) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         run_pictures(path, Path(folder))
+
+
+def _races(folder: Path) -> None:
+    from engine import Lane, Trace
+    from engine.bench.trace.synthetic import made_up_hour
+    from engine.compare import LaneRun, RaceResult, save_race
+    from engine.workloads import demo_workload
+
+    runs = tuple(LaneRun(lane, 0, Trace(made_up_hour(40, 4)), others=0.2) for lane in range(2))
+    save_race(RaceResult(demo_workload(4), (Lane(), Lane()), runs, 1 << 20), folder / "made-up.bsrace", "{}")
+
+
+def _read_race(path: Path) -> None:
+    """As the Compare page does, up to the table."""
+    from engine.compare import compare_race, load_race
+
+    result, _ = load_race(path)
+    compare_race(result).text()
 
 
 def _models(folder: Path) -> None:
@@ -114,6 +132,7 @@ def _read_workload(path: Path) -> None:
 TARGETS = {
     "runs": Target(_runs, break_run, _read_run),
     "views": Target(_runs, break_run, _draw_run, 40.0),
+    "races": Target(_races, break_race, _read_race),
     "models": Target(_models, break_folder, _read_model),
     "loads": Target(_models, break_folder, _load_model, 20.0),
     "workloads": Target(_workloads, break_workload, _read_workload),

@@ -11,7 +11,7 @@ from tests.hardening.kills import kill
 from tests.hardening.soak import soak
 from tests.hardening.targets import TARGETS
 
-COUNTS = {"runs": 150, "workloads": 300, "models": 150, "loads": 10, "views": 10}
+COUNTS = {"runs": 150, "workloads": 300, "models": 150, "loads": 10, "views": 10, "races": 200}
 
 
 @pytest.mark.timeout(240)

@@ -13,6 +13,7 @@ from PySide6.QtWidgets import (
     QAbstractButton,
     QApplication,
     QComboBox,
+    QFileDialog,
     QLineEdit,
     QPushButton,
     QScrollArea,
@@ -112,7 +113,12 @@ def test_a_race_is_saved_and_opened_again_in_a_fresh_window(qtbot: QtBot, ready:
     page = compare_page(ready, "continuous:4", f"continuous:2:model={tmp_path}", "continuous:2", repeats=2)
     page.start()
     over(qtbot, page)
-    qtbot.waitUntil(lambda: page.race.file is not None, timeout=WAIT)
+    assert page.save_action.isEnabled()
+    page.save_action.trigger()
+    dialog = page.findChild(QFileDialog, "export_dialog")
+    assert dialog is not None
+    assert "*.bsrace" in dialog.selectedNameFilter()
+    dialog.reject()
     for kind in ("bsrace", "png", "svg"):
         page.export.save(tmp_path / f"mine.{kind}")
     assert not QPixmap(str(tmp_path / "mine.png")).isNull()

@@ -72,6 +72,7 @@ RUN = {"lane": 0, "repeat": 0, "error": "", "cancelled": False, "others": None, 
         ({"runs": [RUN | {"others": 7}]}, "others 7"),
         ({"runs": [RUN | {"file": "../../etc/passwd"}]}, "cannot be read as a race"),
         ({"runs": [RUN | {"file": "race.json"}]}, "cannot be read as a Batchscope run"),
+        ({"runs": [], "kv_memory": "much"}, "kv_memory='much'"),
         ({"workload": {}}, "cannot be read as a race"),
     ],
 )
