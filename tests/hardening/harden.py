@@ -1,9 +1,9 @@
 """Breaks inputs by the thousand, kills processes by the dozen and asks one engine for anything, and counts what came of
 it: `make harden`, or `python -m tests.hardening.harden`.
 
-With a broken input, a defect is a traceback, a wait of over five seconds (more where models are loaded and panels drawn), growth of over
-500 MB, a write or a process elsewhere, or the death of the reader. Kills and the soak say themselves what they
-ask for. Each defect is printed with the number that makes it again.
+With a broken input, a defect is a traceback, a wait of over five seconds (more where models are loaded and panels
+drawn), growth of over 500 MB, a write or a process elsewhere, or the death of the reader. Kills and the soak say
+themselves what they ask for. Each defect is printed with the number that makes it again.
 """
 
 import argparse
