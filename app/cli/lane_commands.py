@@ -80,7 +80,7 @@ def lane_options(to: argparse.ArgumentParser, *, kv: str, seed: str) -> None:
 
 def played(play: Play[Result], names: tuple[str, ...], options: argparse.Namespace) -> tuple[Result, bool]:
     """The result of a race or sweep, and whether Ctrl+C cut it short; `names` are those of the bar."""
-    import engine.core.engine  # noqa: F401 - takes seconds, in which Ctrl+C need not wait for a load to stop
+    from engine import Engine  # noqa: F401 - takes seconds, in which Ctrl+C need not wait for a load to stop
 
     bar = LanesBar(quiet(options), names, options.repeats)
     with interrupt_as_event() as interrupted, LocalHost(options.threads) as host, bar:
