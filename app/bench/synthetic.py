@@ -20,6 +20,7 @@ import numpy as np
 
 import resources
 from engine import EngineConfig, SamplingParams
+from engine.bench.trace.step_builder import Given
 from engine.core.step_record import ended_record, step_record
 from engine.decoding.output import Output
 from engine.scheduler import BlockPool, Branch, Emission, Request, Scheduler, StepPlan
@@ -36,7 +37,6 @@ from engine.trace import (
     Telemetry,
 )
 from engine.trace.records import freeze
-from engine.trace.step_builder import Given
 
 if TYPE_CHECKING:
     from engine.runner.launched_step import LaunchedStep

@@ -8,6 +8,7 @@ from typing import Any
 
 from engine.checkpoints.awq_settings import awq_settings, check_group, check_names
 from engine.checkpoints.weight_names import sort_weights
+from engine.config.checks import shown
 from engine.config.specs import InvalidInput
 
 DTYPE_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
@@ -101,7 +102,7 @@ def inspect_parts(
             if value is not None:
                 if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                     raise InvalidInput(
-                        f"{place}: {name}={value!r} is not a whole number of at least 1; fetch the model again"
+                        f"{place}: {name}={shown(value)} is not a whole number of at least 1; fetch the model again"
                     )
                 return value
         return 0

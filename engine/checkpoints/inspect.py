@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import resources
 from engine.checkpoints.info import ModelInfo, inspect_parts
 from engine.checkpoints.safetensors import INDEX, read_headers, read_json, weight_files
-from engine.config.files import read_file
+from engine.config.checks import shown
+from engine.config.files import parse_json, read_file
 from engine.config.specs import InvalidInput, ModelSpec
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise InvalidInput(f"{path} names no model_type: it is not a transformers model")
     stored = config.get("quantization_config")
     if stored is not None and not isinstance(stored, dict):
-        raise InvalidInput(f"{path}: quantization_config={stored!r} does not say how; fetch the model again")
+        raise InvalidInput(f"{path}: quantization_config={shown(stored)} does not say how; fetch the model again")
     return config
 
 
@@ -205,7 +205,7 @@ def fault(folder: Path) -> str:
 
 def _base(adapter: Path) -> str:
     try:
-        base = json.loads(read_file(adapter).decode())["base_model_name_or_path"]
+        base = parse_json(read_file(adapter).decode())["base_model_name_or_path"]
     except (OSError, ValueError, KeyError, TypeError):
         return ""
     return f" of {base}"

@@ -1,11 +1,10 @@
 """The safetensors of a model folder: which they are, and what their headers say. No torch, and no weights read."""
 
-import json
 import struct
 from pathlib import Path
 from typing import Any
 
-from engine.config.files import read_file
+from engine.config.files import parse_json, read_file
 from engine.config.specs import InvalidInput
 
 INDEX = "model.safetensors.index.json"
@@ -14,8 +13,8 @@ INDEX = "model.safetensors.index.json"
 def read_json(path: Path) -> Any:
     """A JSON file. Raises InvalidInput for one that cannot be read."""
     try:
-        return json.loads(read_file(path).decode())
-    except (OSError, ValueError, RecursionError) as error:
+        return parse_json(read_file(path).decode())
+    except (OSError, ValueError) as error:
         raise InvalidInput(f"{path} cannot be read: {error}; fetch the model again") from error
 
 
@@ -62,7 +61,7 @@ def read_headers(files: list[Path]) -> dict[str, tuple[tuple[int, ...], str]]:
                 (length,) = struct.unpack("<Q", file.read(8))
                 if length > 100_000_000:
                     raise ValueError(f"a header of {length} bytes")
-                header = json.loads(file.read(length))
+                header = parse_json(file.read(length))
             header.pop("__metadata__", None)
             end = 8 + length
             for name, entry in header.items():

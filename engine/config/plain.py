@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from engine.config.checks import InvalidInput
+from engine.config.checks import InvalidInput, shown
 
 PLAIN = (int, str, float, bool, type(None))
 
@@ -26,4 +26,4 @@ def plain(name: str, value: Any) -> Any:
         return str.__str__(value)
     if isinstance(value, (int, float)):
         return int(value) if isinstance(value, int) else float(value)
-    raise InvalidInput(f"{name}={value!r}: must be text, numbers, lists and mappings of them")
+    raise InvalidInput(f"{name}={shown(value)}: must be text, numbers, lists and mappings of them")

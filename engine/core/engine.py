@@ -86,7 +86,7 @@ class Engine(EngineFace):
 
     def submit_many(self, submissions: Sequence[Submission], more: bool = False) -> list[Stream]:
         prepared = self.prepare(submissions)
-        streams = [p.router.open(p.ticket, self) for p in prepared]
+        streams = [p.router.open(p.ticket, self.cancel) for p in prepared]
         self.enqueue(prepared, more)
         return streams
 

@@ -176,7 +176,7 @@ class EngineProcess(EngineFace):
                 self._of(session)[0].extend(records)
             case ("submitted", call, session, tickets):
                 router = self._of(session)[1]
-                self._answer(call, [router.open(ticket, self) for ticket in tickets])
+                self._answer(call, [router.open(ticket, self.cancel) for ticket in tickets])
             case ("begun", call, session):
                 self._sessions.pop(self._session)[0].complete = True  # whoever wants to keep it has it
                 self._session, self.trace = session, self._of(session)[0]

@@ -9,8 +9,8 @@ from engine.config.checks import shown
 from engine.config.specs import InvalidInput, Message, Prompt
 from engine.core.time_limit import time_limit
 from engine.trace.records import ModelCard
+from engine.workloads.tokens import PIECE, count_up_to
 
-PIECE = 1 << 16  # characters that are counted at once
 LONG = 8  # characters for each token of the context, beyond which a text is counted in pieces first
 SEAM = 4  # tokens that a piece may have for itself alone
 PATIENCE = 5.0  # seconds that a chat template may take for one conversation
@@ -55,14 +55,12 @@ class PromptEncoder:
         return Encoded(self._tokens(prompt), prompt)
 
     def _tokens(self, text: str, **options: bool) -> list[int]:
-        """Those of a text that is far too long are counted in pieces first: whole, it would take 150 bytes of memory
-        for each character."""
-        context, size = self._card.context, 0
+        """Those of a text that may be far too long are counted in pieces first."""
+        context = self._card.context
         if context and len(text) > max(PIECE, LONG * context):
-            for begin in range(0, len(text), PIECE):
-                size += len(self._encoded(text[begin : begin + PIECE], add_special_tokens=False)) - SEAM
-                if size > context:
-                    self._refuse_long(f"over {context:,}")
+            size = count_up_to(context, text, lambda piece: len(self._encoded(piece, add_special_tokens=False)) - SEAM)
+            if size > context:
+                self._refuse_long(f"over {context:,}")
         return self._encoded(text, **options)
 
     def _refuse_long(self, tokens: str) -> NoReturn:

@@ -2,13 +2,15 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from engine.trace.metrics import RequestMetrics
 from engine.trace.records import Ended, FinishReason, Record, Step
 from engine.trace.trace import Trace
+
+Cancel = Callable[[list[int], Trace], None]  # an engine's: ends requests of that trace
 
 
 class Delta(NamedTuple):  # made by the hundred in every step
@@ -45,12 +47,6 @@ class Ticket:
     samples: int = 1
 
 
-class Canceller(Protocol):
-    """An engine, as a stream of its knows it."""
-
-    def cancel(self, requests: Iterable[int] | None = None, trace: Trace | None = None) -> None: ...
-
-
 class Stream:
     """Iterate it, `async for` it, or wait for `result()`; `cancel()` ends it. Any number of readers, each from the
     beginning.
@@ -58,10 +54,10 @@ class Stream:
     The deltas of several samples come mixed; each says whose it is.
     """
 
-    def __init__(self, ticket: Ticket, trace: Trace, engine: Canceller) -> None:
+    def __init__(self, ticket: Ticket, trace: Trace, cancel: Cancel) -> None:
         self.request, self.submitted, self.prompt_tokens = ticket.request, ticket.submitted, ticket.prompt_tokens
         self.samples, self._trace = ticket.samples, trace
-        self._engine: Canceller | None = engine  # which lives until this is over, whoever lets go of it
+        self._cancel: Cancel | None = cancel  # whose engine lives until this is over, whoever lets go of it
         self.deltas: list[Delta] = []
         self._ended: dict[int, Ended] = {}
         self._changed = threading.Condition()
@@ -75,8 +71,8 @@ class Stream:
     def cancel(self) -> None:
         """Ends the request, with all its samples, at the next step's border; it keeps the text it has by then. Returns
         at once, from any thread. Does nothing where it is over."""
-        if (engine := self._engine) is not None:
-            engine.cancel([self.request], self._trace)
+        if (cancel := self._cancel) is not None:
+            cancel([self.request], self._trace)
 
     def push(self, delta: Delta) -> None:
         self.deltas.append(delta)
@@ -88,7 +84,7 @@ class Stream:
             self.deltas.append(Delta(ended.text, tokens, logprobs, ended.time, ended.branch))
         self._ended[ended.branch] = ended
         if self.done:
-            self._engine = None
+            self._cancel = None
         self._wake()
 
     def _wake(self) -> None:
@@ -165,8 +161,8 @@ class StreamRouter:
         self.streams: dict[int, Stream] = {}
         trace.listen(self)
 
-    def open(self, ticket: Ticket, engine: Canceller) -> Stream:
-        stream = self.streams[ticket.request] = Stream(ticket, self.trace, engine)
+    def open(self, ticket: Ticket, cancel: Cancel) -> Stream:
+        stream = self.streams[ticket.request] = Stream(ticket, self.trace, cancel)
         return stream
 
     def end_unknown(self, time: float, reason: FinishReason, error: str) -> None:

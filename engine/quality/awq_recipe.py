@@ -1,7 +1,6 @@
 """Making AWQ checkpoints, by autoawq in a child process (`engine.quality.awq_maker`). No torch here."""
 
 import ast
-import json
 import os
 import re
 import shutil
@@ -17,7 +16,7 @@ from engine.checkpoints.hub.cache import in_units
 from engine.checkpoints.inspect import read_config, resolve, tokenizer_of
 from engine.checkpoints.safetensors import read_headers, weight_files
 from engine.config.checks import InvalidInput, one_of, whole
-from engine.config.files import read_file
+from engine.config.files import parse_json, read_file
 from engine.config.specs import ModelSpec
 from engine.jobs.job import Report, run_job
 from engine.quality.texts import Encode, read_text, samples, token_ids
@@ -169,7 +168,7 @@ def _check_out(out: Path, folder: Path) -> None:
 def origin_of(folder: Path) -> ModelSpec | None:
     """What a checkpoint that was made here was made of, where its folder tells."""
     try:
-        told = json.loads(read_file(folder / ORIGIN).decode())
+        told = parse_json(read_file(folder / ORIGIN).decode())
         return ModelSpec(str(told["source"]), revision=told.get("revision"))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -8,7 +8,7 @@ from itertools import accumulate
 from random import Random
 from typing import Any
 
-from engine.config.checks import InvalidInput, number, one_of, whole
+from engine.config.checks import InvalidInput, number, one_of, shown, whole
 
 MOST_TOKENS = 10_000_000
 ARRIVALS = {
@@ -66,7 +66,7 @@ def read_lengths(key: str, value: Any) -> Lengths:
     kind, table = next(iter(value.items())) if len(value) == 1 else ("", None)
     if kind not in ("uniform", "lognormal") or not isinstance(table, dict):
         raise InvalidInput(
-            f"{key}={value!r}: give a number of tokens, {{uniform = {{mean = 64, spread = 0.5}}}} or "
+            f"{key}={shown(value)}: give a number of tokens, {{uniform = {{mean = 64, spread = 0.5}}}} or "
             "{lognormal = {median = 40, sigma = 1.0, min = 4, max = 400}}"
         )
     known = _LENGTH_KEYS[kind]

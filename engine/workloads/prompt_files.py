@@ -10,9 +10,9 @@ from random import Random
 from typing import Any
 
 from engine.config.checks import InvalidInput, known_keys, number, shown, text
-from engine.config.files import PROMPTS, read_file
+from engine.config.files import PROMPTS, parse_json, read_file
 from engine.config.specs import Prompt, SamplingParams
-from engine.workloads.tokens import PIECE, TokenCounter
+from engine.workloads.tokens import PIECE, TokenCounter, count_up_to
 from engine.workloads.workload import Arrival
 
 SHORTEST = 4  # ShareGPT's rules, as `vllm bench serve` has them, in tokens
@@ -57,10 +57,7 @@ def _read(path: Path) -> bytes:
 
 def _json(written: str) -> Any:
     """What is written. Raises ValueError, also for texts with half a character, which no tokenizer takes."""
-    try:
-        value = json.loads(written)
-    except RecursionError as error:
-        raise ValueError("it is nested too deep") from error
+    value = parse_json(written)
     if "\\u" in written:
         json.dumps(value, ensure_ascii=False).encode()
     return value
@@ -111,7 +108,7 @@ def _check_fits(where: str, prompt: Prompt, counter: TokenCounter) -> None:
         return
     parts = [prompt] if isinstance(prompt, str) else prompt
     texts = [part["content"] if isinstance(part, dict) else part for part in parts if not isinstance(part, int)]
-    size = sum(counter.count(text, counter.context) for text in texts) or len(parts)
+    size = sum(count_up_to(counter.context, text, counter.count) for text in texts) or len(parts)
     if size >= counter.context:
         exact = "" if counter.exact else "about "
         about = "at least " if any(len(text) > PIECE for text in texts) else exact
@@ -204,8 +201,8 @@ def read_sharegpt(
         if turn is None:
             dropped["of one turn"] += 1
             continue
-        question, answer = turn
-        size, wanted = counter.count(question, LONGEST_PROMPT), counter.count(answer, LONGEST_TOTAL)
+        question, _ = turn
+        size, wanted = (count_up_to(LONGEST_TOTAL, part, counter.count) for part in turn)
         prompt = as_prompt(question, chat)
         if size < SHORTEST or wanted < SHORTEST:
             dropped[f"under {SHORTEST} tokens"] += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,17 @@ PIECE = 1 << 16  # characters of a long text that are counted at once
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
+def count_up_to(most: int, text: str, count: Callable[[str], int]) -> int:
+    """Tokens of a text as `count` says; of a long one in pieces, and no more than `most` and some: a tokenizer takes
+    150 bytes of memory for each character that it is given."""
+    total = 0
+    for begin in range(0, len(text), PIECE):
+        total += count(text[begin : begin + PIECE])
+        if total > most:
+            break
+    return total
+
+
 class TokenCounter:
     """Counts tokens with a tokenizer, or words and signs where it is None: then `exact` is False. `context` is the
     model's, 0 where it is not known; `chat` says whether it has a chat template."""
@@ -28,16 +40,8 @@ class TokenCounter:
     def exact(self) -> bool:
         return self._tokenizer is not None
 
-    def count(self, text: str, most: int | None = None) -> int:
-        """Tokens of the text alone, without those that begin or end a prompt. Of a long text no more than `most` and
-        some are counted: a tokenizer takes 150 bytes for each character that it is given."""
-        if most is not None and len(text) > PIECE:
-            total = 0
-            for begin in range(0, len(text), PIECE):
-                total += self.count(text[begin : begin + PIECE])
-                if total > most:
-                    break
-            return total
+    def count(self, text: str) -> int:
+        """Tokens of the text alone, without those that begin or end a prompt."""
         if self._tokenizer is None:
             return len(_WORD.findall(text))
         return len(self._tokenizer.encode(text, add_special_tokens=False))

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from app.bench.synthetic import BLOCK, header
+from engine.bench.trace.step_builder import Given
 from engine.trace import Header, Kind, MemoryBreakdown, Record, Step
-from engine.trace.step_builder import Given
 
 GRAPHS = (1, 2, 4, *range(8, 257, 8))  # rows for which decode steps are captured
 GPU_MEMORY, GRAPH_BYTES = 80 << 30, 420 << 20

@@ -10,8 +10,8 @@ from pytestqt.qtbot import QtBot
 
 from app.playback.bridge import Bridge
 from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Submission, Trace
+from engine.bench.trace.step_builder import built_step
 from engine.trace import Ended, FinishReason, Kind, Record, Step, Submitted
-from engine.trace.step_builder import built_step
 
 Tell = Callable[[Sequence[Record]], None]
 

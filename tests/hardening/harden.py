@@ -25,7 +25,7 @@ from tests.hardening.targets import TARGETS
 
 ROOT = Path(__file__).parents[2]
 START = 60.0  # seconds that a worker may take to begin
-SHARES = {"runs": 0.5, "workloads": 0.33, "models": 0.12, "loads": 0.02, "views": 0.03, "kills": 0.004, "soak": 0.3}
+SHARES = {"runs": 0.5, "workloads": 0.33, "models": 0.12, "loads": 0.02, "views": 0.03, "kills": 0.004, "soak": 0.6}
 
 
 def harden(kind: str, count: int, seed: int, wholes: Path, begin: int = 0, slack: float = 1.0) -> Found:

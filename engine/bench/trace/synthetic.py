@@ -5,6 +5,7 @@ from itertools import count
 
 import numpy as np
 
+from engine.bench.trace.step_builder import Given, built_step
 from engine.config.specs import EngineConfig, SamplingParams
 from engine.trace.records import (
     BlockEvent,
@@ -21,7 +22,6 @@ from engine.trace.records import (
     Telemetry,
     freeze,
 )
-from engine.trace.step_builder import Given, built_step
 
 BLOCK = 16
 PERIOD = 0.010  # seconds a step: 100 a second

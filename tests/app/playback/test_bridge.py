@@ -6,8 +6,8 @@ from pytestqt.qtbot import QtBot
 from app.bench.synthetic import header
 from app.playback.bridge import BUDGET, Bridge
 from engine import SamplingParams, Trace
+from engine.bench.trace.step_builder import built_step
 from engine.trace import Ended, FinishReason, Record, Step, Submitted
-from engine.trace.step_builder import built_step
 
 
 def submitted(request: int) -> Submitted:

@@ -17,6 +17,7 @@ from engine.checkpoints.info import inspect_parts
 from engine.checkpoints.inspect import fault, inspect_folder, inspect_model, licence_of, name_of, resolve
 from engine.checkpoints.safetensors import INDEX, read_headers, weight_files
 from engine.config.specs import InvalidInput, ModelSpec
+from engine.quality.awq_recipe import ORIGIN, origin_of
 from tests.engine.tiny_models import TINY_MODELS, change_config
 
 SHIPPED_AWQ = resources.path("models/stories-5m-awq")
@@ -330,3 +331,28 @@ def test_a_text_beyond_all_measure_is_not_read(demo_copy: Path) -> None:
             file.truncate(20 << 30)
     with pytest.raises(InvalidInput, match=r"config.json cannot be read: .*it has 21,474,836,480 bytes, over"):
         inspect_folder(demo_copy, "demo")
+
+
+def test_what_is_nested_too_deep_is_refused_wherever_it_stands(demo_copy: Path) -> None:
+    deep = b"[" * 100_000
+    whole = (demo_copy / "model.safetensors").read_bytes()
+    (demo_copy / "model.safetensors").write_bytes(len(deep).to_bytes(8, "little") + deep)
+    with pytest.raises(InvalidInput, match=r"is not a safetensors file: it is nested too deep; fetch the model again"):
+        inspect_folder(demo_copy, "demo")
+    (demo_copy / "model.safetensors").write_bytes(whole)
+    (demo_copy / ORIGIN).write_bytes(deep)
+    assert origin_of(demo_copy) is None
+    (demo_copy / "config.json").replace(demo_copy / "kept.json")
+    (demo_copy / "adapter_config.json").write_bytes(deep)
+    assert fault(demo_copy).startswith("an adapter, no model of its own")
+    (demo_copy / "config.json").write_bytes(deep)
+    with pytest.raises(InvalidInput, match=r"config.json cannot be read: it is nested too deep; fetch the model again"):
+        inspect_folder(demo_copy, "demo")
+
+
+@pytest.mark.parametrize("key", ["hidden_size", "quantization_config"])
+def test_of_a_value_of_any_length_the_message_shows_a_part(key: str, demo_copy: Path) -> None:
+    change_config(demo_copy, **{key: "x" * 70_000})
+    with pytest.raises(InvalidInput, match=f"{key}='xxx") as caught:
+        inspect_folder(demo_copy, "demo")
+    assert len(str(caught.value)) < 500

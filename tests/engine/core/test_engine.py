@@ -285,7 +285,7 @@ def test_closing_ends_running_and_waiting_requests_as_cancelled() -> None:
 def test_a_prompt_that_comes_in_while_the_engine_closes_ends_as_cancelled() -> None:
     engine = Engine(ModelSpec("demo-draft"), SMALL, threads=1)
     [late] = engine.prepare([Submission(FOX, GREEDY)])
-    stream = late.router.open(late.ticket, engine)
+    stream = late.router.open(late.ticket, engine.cancel)
     engine.close()
     engine.enqueue([late])
     assert stream.result(timeout=1).finish_reason is FinishReason.CANCELLED
@@ -293,7 +293,7 @@ def test_a_prompt_that_comes_in_while_the_engine_closes_ends_as_cancelled() -> N
 
 def test_a_prompt_that_comes_in_while_another_trace_begins_ends_as_cancelled(demo: Engine) -> None:
     [late] = demo.prepare([Submission(FOX, GREEDY)])
-    stream = late.router.open(late.ticket, demo)
+    stream = late.router.open(late.ticket, demo.cancel)
     before = demo.trace
     after = demo.begin(SMALL)
     demo.enqueue([late], more=True)

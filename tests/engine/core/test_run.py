@@ -212,7 +212,7 @@ def test_requests_that_an_engine_forgets_do_not_keep_a_run_from_ending(demo: Eng
     trace = Trace([demo.trace.header])
 
     def submit_many(submissions: Sequence[Submission], more: bool = False) -> list[Stream]:
-        return [Stream(Ticket(i, 0.0, 1), trace, demo) for i in range(len(submissions))]
+        return [Stream(Ticket(i, 0.0, 1), trace, demo.cancel) for i in range(len(submissions))]
 
     run = Run(workload([0.0, 0.0]), trace, submit_many, lambda ids: None)
     assert not run.wait(0.1)

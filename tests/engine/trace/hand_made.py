@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from engine.bench.trace.step_builder import built_step
 from engine.config.specs import EngineConfig, SamplingParams
 from engine.trace.records import Ended, FinishReason, Header, Kind, Machine, ModelCard, Record, Step, Submitted
-from engine.trace.step_builder import built_step
 from engine.trace.trace import Trace
 
 P, D, H = Kind.PREFILL, Kind.DECODE, Kind.HELD

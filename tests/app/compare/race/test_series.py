@@ -13,8 +13,8 @@ from app.bench.synthetic_lanes import MODES, lane_trace
 from app.compare.race.series import LaneSeries, jitter, ratio_axis, round_ratio, stairs, thinned
 from app.plot.plot import apart
 from engine import Trace
+from engine.bench.trace.step_builder import built_step
 from engine.trace import Record, Step, Submitted
-from engine.trace.step_builder import built_step
 
 
 def fed(records: Sequence[Record], origin: float = 0.0) -> LaneSeries:

@@ -15,8 +15,8 @@ from app.inside.timeline.raster import SHARED, raster
 from app.inside.timeline.runs import Shade, TimelineCells, shades
 from app.inside.timeline.words import cell_words
 from app.plot.scales import nice_end, time_ticks
+from engine.bench.trace.step_builder import built_step
 from engine.trace import Kind, Record, Step
-from engine.trace.step_builder import built_step
 
 Rows = Sequence[tuple[int, int, Kind, int, int, int]]
 Run = tuple[int, int, Shade, float, float]
