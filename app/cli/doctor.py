@@ -250,16 +250,21 @@ def no_gpu(detail: str) -> Finding:
 
 
 def torch_findings(has_gpu: bool) -> list[Finding]:
-    """Whether torch can be imported and reaches the GPU, and whether Triton finds the compiler it needs there."""
+    """Whether torch can be imported and reaches the GPU, and whether there is a compiler: Triton needs one there, and
+    the CPU's kernels are made with it."""
     try:
         import torch
     except Exception as error:  # a broken build raises OSError, a missing one ImportError
         return [missing("CUDA", f"torch cannot be imported: {error}", NO_MODEL, "install torch again")]
     usable = torch.cuda.is_available()
     findings = [cuda_finding(torch.__version__, torch.version.cuda, usable, has_gpu)]
-    if usable and not any(map(shutil.which, ("cc", "gcc", "clang"))):
-        remedy = "sudo apt-get install gcc libc6-dev"
-        findings.append(missing("C compiler", "none found", "Triton cannot start its kernels", remedy))
+    compilers = (os.environ.get("CC", ""), "cc", "gcc", "clang")
+    if compiler := next(filter(None, map(shutil.which, compilers)), None):
+        findings.append(Finding("C compiler", Status.OK, compiler))
+    else:
+        slow = "on a CPU attention and the small operations stay torch's, and a step takes up to twice as long"
+        cost = "Triton cannot start its kernels" if usable else slow
+        findings.append(missing("C compiler", "none found", cost, "sudo apt-get install gcc libc6-dev"))
     return findings
 
 
