@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from app import storage
-from engine import InvalidInput, Lane, ModelSpec
+from engine import InvalidInput, Lane, ModelSpec, list_workloads
 from engine.compare import RACE_ORDERS, RaceResult, lane_text, parse_lane
 from engine.trace import Slo
 
@@ -102,6 +102,10 @@ def choice_of(result: RaceResult, asked: str, otherwise: RaceChoice) -> RaceChoi
     except (ValueError, InvalidInput):  # raced on the command line, or by another version
         lanes = tuple(LaneChoice(lane, own_model=True) for lane in result.lanes[:MOST_LANES])
         repeats = 1 + max((run.repeat for run in result.lane_runs), default=0)
+        shipped = {card.name: card.requests for card in list_workloads()}
+        name, count = result.workload.name, len(result.workload)
+        if name in shipped:
+            otherwise = replace(otherwise, workload=name, count=0 if count == shipped[name] else count, kv_tokens=0)
         return replace(otherwise, lanes=lanes, repeats=repeats)
 
 

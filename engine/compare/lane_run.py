@@ -18,9 +18,9 @@ from engine.workloads.workload import Workload
 
 DEFAULT_KV_TOKENS = 8192
 DISTURBED = 0.1
-"""Share of the CPU that other programs took, from which a run is not to be trusted: about what the repeats of a lane
-differ by on a quiet machine, so that more of it would be taken for a difference between lanes. An engine that computes
-on every core waits in each step for the core that was taken from it, and loses more than this share."""
+"""Share of the CPU that other programs took, from which a run is not to be trusted. An engine that computes on every
+core waits in each step for the core that was taken from it, and so loses this share of its speed or more: from a tenth
+on, that is as much as the differences between lanes that a race is run to see."""
 GLANCE = 0.02  # seconds between looks at whether a run is over, was cancelled or lost its engine
 REHEARSED_PROMPTS, REHEARSED_TOKENS = 16, 8
 

@@ -11,13 +11,13 @@ from pytestqt.qtbot import QtBot
 
 from app import storage
 from app.compare import choice
-from app.compare.choice import KEY, LaneChoice, Limits, RaceChoice
+from app.compare.choice import KEY, LaneChoice, Limits, RaceChoice, choice_of
 from app.compare.lanes.editor import DEMO, FOLDER, PLAYS
 from app.compare.lanes.picker import MIME
 from app.compare.rules import rules_words
 from app.compare.setup import OPEN, RaceSetup
-from engine import ModelSpec, list_workloads
-from engine.compare import RACE_ORDERS, lane_name
+from engine import EngineConfig, Lane, ModelSpec, list_workloads, load_workload
+from engine.compare import RACE_ORDERS, LaneRun, RaceResult, lane_name
 
 
 @pytest.fixture
@@ -81,10 +81,17 @@ def test_lanes_are_added_edited_moved_and_removed(qtbot: QtBot, setup: RaceSetup
     assert len({lane.split(" ")[0] for lane in names(setup)}) == choice.MOST_LANES, "each adds another mode"
 
 
-def test_esc_takes_a_lane_that_was_just_added_away_again(qtbot: QtBot) -> None:
-    setup = RaceSetup(QMenu())
-    qtbot.addWidget(setup)
-    setup.show()
+def test_a_race_of_the_command_line_is_set_up_with_its_own_workload_and_lanes() -> None:
+    lanes = (Lane(EngineConfig("static", 2)), Lane(EngineConfig("continuous", 4)))
+    run = LaneRun(1, 2)
+    found = choice_of(RaceResult(load_workload("burst", count=5), lanes, (run,)), "", RaceChoice(kv_tokens=77))
+    assert (found.workload, found.count, found.kv_tokens, found.repeats) == ("burst", 5, 0, 3)
+    assert [each.resolved(ModelSpec("/other")) for each in found.lanes] == list(lanes)
+    assert choice_of(RaceResult(load_workload("burst"), lanes, ()), "", found).count == 0
+    assert choice_of(RaceResult(load_workload("burst"), lanes, ()), RaceChoice().to_json(), found) == RaceChoice()
+
+
+def test_esc_takes_a_lane_that_was_just_added_away_again(qtbot: QtBot, setup: RaceSetup) -> None:
     before, picker = names(setup), setup.picker
     picker.add.click()
     assert len(names(setup)) == len(before) + 1
