@@ -39,11 +39,26 @@ ALWAYS float get(const void *from, long i, int half) {
 ALWAYS void put(void *to, long i, float x, int half) {
     if (half) ((uint16_t *)to)[i] = narrow(x); else ((float *)to)[i] = x;
 }
+/* From its i-th value on. Loops read through such pointers of their own: one that a structure holds is read anew for
+ * every value, and the values are then gathered one by one. */
+ALWAYS void *part(const void *from, long i, int half) { return (char *)from + i * (half ? 2 : 4); }
 ALWAYS float rounded(float x, int half) { return half ? widen(narrow(x)) : x; }
 ALWAYS vec get_lanes(const void *from, long i, int half) {
     if (!half) return *(const vec *)((const float *)from + i);
     words bits = __builtin_convertvector(*(const halves *)((const uint16_t *)from + i), words) << 16;
     vec x; memcpy(&x, &bits, sizeof x); return x;
+}
+
+ALWAYS void put_lanes(void *to, long i, vec x, int half) {
+    if (!half) {
+        *(vec *)((float *)to + i) = x;
+        return;
+    }
+    words bits, strange = (words)(x != x);
+    memcpy(&bits, &x, sizeof x);
+    bits = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    bits = (bits & ~strange) | (strange & 0x7fc0);
+    *(halves *)((uint16_t *)to + i) = __builtin_convertvector(bits, halves);
 }
 
 /* exp by 2^n * p(f), to 2 units in the last place; NaN stays NaN. */
@@ -94,7 +109,7 @@ ALWAYS void attend(const struct attention *a, long row, long head, const int hea
     float total[MOST], peak[MOST];
 
     for (int h = 0; h < heads; h++)
-        for (long d = 0; d < dim; d++) query[h * dim + d] = get(a->q, at + h * dim + d, half) * a->scale;
+        for (long d = 0; d < dim; d++) query[h * dim + d] = get(part(a->q, at + h * dim, half), d, half) * a->scale;
     for (long b = from; b < to; b++) {
         const char *keys = (const char *)a->k + (table[b] * a->kv_heads + kv_head) * size;
         /* The processor's own guesses end with a block: what is read next is fetched while this one is computed. */
@@ -159,8 +174,9 @@ ALWAYS void attend(const struct attention *a, long row, long head, const int hea
                 }
             }
         }
-        for (int h = 0; h < heads; h++) for (int i = 0; i < wide; i++) for (int l = 0; l < LANES; l++)
-            put(a->out, at + h * dim + d + i * LANES + l, sum[h][i][l] / total[h], half);
+        for (int h = 0; h < heads; h++)
+            for (int i = 0; i < wide; i++)
+                put_lanes(a->out, at + h * dim + d + i * LANES, sum[h][i] / total[h], half);
         d += wide * LANES;
     }
 }
@@ -243,24 +259,26 @@ struct norm {
 
 ALWAYS void norm_rows(const struct norm *n, const int half, const int rounding) {
     const long width = n->width;
+    const void *weight = n->weight;
     long from, to;
     my_part(n->rows, &from, &to);
     for (long r = from; r < to; r++) {
-        const long at = r * width;
+        const void *row = part(n->x, r * width, half);
+        void *out = part(n->out, r * width, half);
         float squares = 0;
 #pragma omp simd reduction(+ : squares)
         for (long i = 0; i < width; i++) {
-            float x = get(n->x, at + i, half);
+            float x = get(row, i, half);
             squares += x * x;
         }
         const float by = 1.0f / sqrtf(squares / width + n->eps);
 #pragma omp simd
         for (long i = 0; i < width; i++) {
-            float x = get(n->x, at + i, half) * by;
-            if (rounding == 1) x = rounded(x, half) * get(n->weight, i, half);
-            if (rounding == 2) x = x * get(n->weight, i, half);
-            if (rounding == 3) x = x * (1.0f + get(n->weight, i, half));
-            put(n->out, at + i, x, half);
+            float x = get(row, i, half) * by;
+            if (rounding == 1) x = rounded(x, half) * get(weight, i, half);
+            if (rounding == 2) x = x * get(weight, i, half);
+            if (rounding == 3) x = x * (1.0f + get(weight, i, half));
+            put(out, i, x, half);
         }
     }
 }
@@ -293,14 +311,15 @@ ALWAYS void gate_rows(const struct gate *g, const int half, const int by_tanh) {
     for (long i = from; i < to;) {
         const long r = i / g->columns, c = i % g->columns, left = to - i;
         const long count = g->columns - c < left ? g->columns - c : left;
-        const long gate = r * g->gate_stride + c, up = r * g->up_stride + c;
+        const void *gate = part(g->gate, r * g->gate_stride + c, half), *up = part(g->up, r * g->up_stride + c, half);
+        void *out = part(g->out, i, half);
 #pragma omp simd
         for (long j = 0; j < count; j++) {
-            float x = get(g->gate, gate + j, half);
+            float x = get(gate, j, half);
             /* gelu by tanh is x * sigmoid(2 * sqrt(2 / pi) * (x + 0.044715 x^3)) */
             float z = by_tanh ? 1.59576912f * (x + 0.044715f * x * x * x) : x;
             float acted = x / (1.0f + exponential(-z));
-            put(g->out, i + j, rounded(acted, half) * get(g->up, up + j, half), half);
+            put(out, j, rounded(acted, half) * get(up, j, half), half);
         }
         i += count;
     }
@@ -332,18 +351,20 @@ ALWAYS void rotate_rows(const struct rotation *r, const int half, const int tabl
     for (long row = from; row < to; row++) {
         const long batch = row / r->tokens, token = row % r->tokens;
         const long table = batch * r->table_batch + token * r->table_token, other = table + r->second;
+        const void *cos = part(r->cos, table, table_half), *cos_b = part(r->cos, other, table_half);
+        const void *sin = part(r->sin, table, table_half), *sin_b = part(r->sin, other, table_half);
         for (long h = 0; h < r->heads; h++) {
-            const long at = batch * r->x_batch + h * r->x_head + token * r->x_token;
-            const long out = (row * r->heads + h) * r->head_dim;
+            const void *x = part(r->x, batch * r->x_batch + h * r->x_head + token * r->x_token, half);
+            const void *second = part(x, pairs, half);
+            void *out = part(r->out, (row * r->heads + h) * r->head_dim, half), *out_b = part(out, pairs, half);
 #pragma omp simd
             for (long i = 0; i < pairs; i++) {
-                float a = get(r->x, at + i, half), b = get(r->x, at + pairs + i, half);
-                float x = rounded(a * get(r->cos, table + i, table_half), half)
-                          - rounded(b * get(r->sin, table + i, table_half), half);
-                float y = rounded(b * get(r->cos, other + i, table_half), half)
-                          + rounded(a * get(r->sin, other + i, table_half), half);
-                put(r->out, out + i, x, half);
-                put(r->out, out + pairs + i, y, half);
+                float a = get(x, i, half), b = get(second, i, half);
+                float turned = rounded(a * get(cos, i, table_half), half) - rounded(b * get(sin, i, table_half), half);
+                float other_turned =
+                    rounded(b * get(cos_b, i, table_half), half) + rounded(a * get(sin_b, i, table_half), half);
+                put(out, i, turned, half);
+                put(out_b, i, other_turned, half);
             }
         }
     }
@@ -370,20 +391,21 @@ struct greedy {
 ALWAYS void greedy_rows(const struct greedy *g, const int half) {
     long from, to;
     my_part(g->rows, &from, &to);
+    const long vocabulary = g->vocabulary;
     for (long r = from; r < to; r++) {
-        const long at = r * g->vocabulary;
+        const void *row = part(g->logits, r * vocabulary, half);
         float high = -INFINITY, sum = 0;
 #pragma omp simd reduction(max : high)
-        for (long i = 0; i < g->vocabulary; i++) {
-            float x = get(g->logits, at + i, half);
+        for (long i = 0; i < vocabulary; i++) {
+            float x = get(row, i, half);
             high = x > high ? x : high;
         }
 #pragma omp simd reduction(+ : sum)
-        for (long i = 0; i < g->vocabulary; i++) sum += exponential(get(g->logits, at + i, half) - high);
+        for (long i = 0; i < vocabulary; i++) sum += exponential(get(row, i, half) - high);
         long token = 0;
-        while (token < g->vocabulary - 1 && get(g->logits, at + token, half) != high) token++;
+        while (token < vocabulary - 1 && get(row, token, half) != high) token++;
         g->tokens[r] = token;
-        g->logprobs[r] = get(g->logits, at + token, half) - high - logf(sum);
+        g->logprobs[r] = get(row, token, half) - high - logf(sum);
     }
 }
 
