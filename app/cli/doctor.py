@@ -25,6 +25,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 import resources
+from app.cli.interrupts import heard
 
 GIB = 1024**3
 
@@ -246,7 +247,8 @@ def no_gpu(detail: str) -> Finding:
 def torch_findings(has_gpu: bool) -> list[Finding]:
     """Whether torch can be imported and reaches the GPU, and whether Triton finds the compiler it needs there."""
     try:
-        import torch
+        with heard():
+            import torch
     except Exception as error:  # a broken build raises OSError, a missing one ImportError
         return [missing("CUDA", f"torch cannot be imported: {error}", NO_MODEL, "install torch again")]
     usable = torch.cuda.is_available()
