@@ -26,6 +26,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 import resources
+from app.cli.interrupts import heard
 
 GIB = 1024**3
 
@@ -253,7 +254,8 @@ def torch_findings(has_gpu: bool) -> list[Finding]:
     """Whether torch can be imported and reaches the GPU, and whether there is a compiler: Triton needs one there, and
     the CPU's kernels are made with it."""
     try:
-        import torch
+        with heard():
+            import torch
     except Exception as error:  # a broken build raises OSError, a missing one ImportError
         return [missing("CUDA", f"torch cannot be imported: {error}", NO_MODEL, "install torch again")]
     usable = torch.cuda.is_available()

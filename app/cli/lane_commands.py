@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from app.cli.interrupts import interrupt_as_event
+from app.cli.interrupts import heard, interrupt_as_event
 from app.cli.options import (
     check_model,
     kv_memory_option,
@@ -80,7 +80,8 @@ def lane_options(to: argparse.ArgumentParser, *, kv: str, seed: str) -> None:
 
 def played(play: Play[Result], names: tuple[str, ...], options: argparse.Namespace) -> tuple[Result, bool]:
     """The result of a race or sweep, and whether Ctrl+C cut it short; `names` are those of the bar."""
-    from engine import Engine  # noqa: F401 - takes seconds, in which Ctrl+C need not wait for a load to stop
+    with heard():
+        from engine import Engine  # noqa: F401 - here, since below Ctrl+C would wait for a whole load
 
     bar = LanesBar(quiet(options), names, options.repeats)
     with interrupt_as_event() as interrupted, LocalHost(options.threads) as host, bar:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from app.cli import memory
+from app.cli.interrupts import heard
 from app.cli.options import (
     config_of,
     engine_options,
@@ -69,7 +70,8 @@ def run_prompts(options: argparse.Namespace) -> int:
     if options.out is not None and options.out.exists():
         raise InvalidInput(f"{options.out} exists; choose another name, or delete it first")
     with Bar(quiet(options)) as bar:
-        from engine import Engine
+        with heard():
+            from engine import Engine
 
         with Engine(spec, config, progress=bar.loading, threads=options.threads) as engine:
             if workload is None:

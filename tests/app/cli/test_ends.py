@@ -1,5 +1,6 @@
 """However a command ends, it says why in a line, with the right status, and leaves no process behind."""
 
+import contextlib
 import json
 import os
 import signal
@@ -12,6 +13,8 @@ from random import Random
 
 import psutil
 import pytest
+
+from app.cli.interrupts import heard, uninterrupted
 
 ROOT = Path(__file__).parents[3]
 DRAFT = ("--model", "demo-draft", "--threads", "1")
@@ -124,3 +127,29 @@ def test_ctrl_c_at_any_moment_ends_a_command_with_a_line_and_no_process(
             assert time.monotonic() - begun < 20
         else:
             assert ended(process)[0] == 0
+
+
+def swallows(reached: list[str]) -> None:
+    """As a library does that is interrupted in the midst of its import."""
+    with heard():
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+            reached.append("too far")
+        reached.append("after it was swallowed")
+
+
+def waits(reached: list[str]) -> None:
+    with uninterrupted():
+        signal.raise_signal(signal.SIGINT)
+        reached.append("while it waits")
+
+
+def test_ctrl_c_is_heard_after_what_took_no_notice_of_it_or_must_not() -> None:
+    reached: list[str] = []
+    for do in (swallows, waits):
+        with pytest.raises(KeyboardInterrupt):
+            do(reached)
+    with heard(), uninterrupted():
+        reached.append("without any")
+    assert reached == ["after it was swallowed", "while it waits", "without any"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
