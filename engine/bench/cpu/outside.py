@@ -40,7 +40,8 @@ class OutsidePeer:
         """Saves the model for it, and returns once it has loaded it: a minute where it compiles. `rows` run at once."""
         self._folder = tempfile.TemporaryDirectory()
         module.save_pretrained(self._folder.name)
-        order = [self.python, str(WORKERS[self.kind]), self._folder.name, str(rows), str(context)]
+        dtype = str(module.dtype).removeprefix("torch.")
+        order = [self.python, str(WORKERS[self.kind]), self._folder.name, dtype, str(rows), str(context)]
         log = open(Path(self._folder.name) / "log", "w")  # noqa: SIM115  (the process holds it)
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(order, stdin=pipe, stdout=pipe, stderr=log, text=True)

@@ -1,4 +1,4 @@
-"""Run by the Python of an environment with vLLM: `vllm_worker.py MODEL ROWS CONTEXT`. It answers each line of JSON with
+"""Run by the Python of an environment with vLLM: `vllm_worker.py MODEL DTYPE ROWS CONTEXT`. It answers each line of JSON with
 how long its prompts took; it knows nothing of this project."""
 
 import json
@@ -14,16 +14,17 @@ os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 def main() -> None:
     from vllm import LLM, SamplingParams, __version__  # type: ignore[import-not-found]
 
-    folder, rows, context = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    folder, dtype, rows, context = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     llm = LLM(
         folder,
+        dtype=dtype,  # its "auto" turns float32 into bfloat16
         skip_tokenizer_init=True,
         max_model_len=context,
         max_num_seqs=rows,
         enable_prefix_caching=False,
         disable_log_stats=True,
     )
-    print(json.dumps({"settings": f"{__version__}, its own choice of threads, prefix caching off"}), flush=True)
+    print(json.dumps({"settings": f"{__version__}, {dtype}, its own choice of threads, prefix caching off"}), flush=True)
     for line in sys.stdin:
         order = json.loads(line)
         prompts = [{"prompt_token_ids": ids} for ids in order["prompts"]]
