@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from app.cli.interrupts import uninterrupted
+from app.interrupts import uninterrupted
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

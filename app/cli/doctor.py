@@ -26,7 +26,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 import resources
-from app.cli.interrupts import heard
+from app.interrupts import heard
 
 GIB = 1024**3
 

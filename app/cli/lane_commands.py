@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from app.cli.interrupts import heard, interrupt_as_event
 from app.cli.options import (
     check_model,
     kv_memory_option,
@@ -27,6 +26,7 @@ from app.cli.options import (
     workload_of,
 )
 from app.cli.progress import LanesBar
+from app.interrupts import heard, interrupt_as_event
 from engine import Lane, ModelSpec, Workload, parse_lanes
 from engine.compare import LANE_GRAMMAR, EngineHost, LocalHost, RaceEvent, RaceResult, SweepEvent, SweepResult
 from engine.trace import Slo, formulas

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
-from app.cli.interrupts import interrupt_as_event
+from app.interrupts import interrupt_as_event
 from app.session.load_progress import COUNTED
 from engine import Run
 from engine.compare import LaneFailed, LaneFinished, LaneLoading, LaneStarted, RaceEvent, SweepEvent

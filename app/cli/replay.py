@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from app.cli.interrupts import uninterrupted
 from app.cli.options import has_display
+from app.interrupts import uninterrupted
 from engine import EngineConfig, InvalidInput, ModelSpec
 from engine.compare import RACE_SUFFIX
 from engine.jobs import warm_up

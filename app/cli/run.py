@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from app.cli import memory
-from app.cli.interrupts import heard
 from app.cli.options import (
     config_of,
     engine_options,
@@ -28,6 +27,7 @@ from app.cli.options import (
     workload_options,
 )
 from app.cli.progress import Bar
+from app.interrupts import heard
 from engine import InvalidInput, Lane, ModelSpec, Trace, Workload, measure
 from engine.compare import compare, lane_name, table
 from engine.trace import RUN_SUFFIX, RequestView, SampleView, Slo, TraceWriter, formulas

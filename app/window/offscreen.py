@@ -16,6 +16,7 @@ import qasync
 from app import storage
 from app.compare.choice import FIRST_WORKLOAD, LaneChoice, RaceChoice
 from app.compare.race.session import LaneState
+from app.interrupts import uninterrupted
 from app.session.lessee import Phase
 from app.ui import theme
 from app.window.application import POLL, make_application, unattended_window, until
@@ -49,9 +50,11 @@ def play_race(spec: ModelSpec, choice: RaceChoice, out: Path, dark: bool = True)
 
 def _show(spec: ModelSpec, config: EngineConfig, act: Act, dark: bool = True) -> int:
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
-    make_application()
-    theme.set_theme("dark" if dark else "light")
-    return int(qasync.run(_live(spec, config, act)))
+    with uninterrupted():  # what Qt makes on first use would swallow a Ctrl+C, and be half made
+        loop = qasync.QEventLoop(make_application())
+        theme.set_theme("dark" if dark else "light")
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        return runner.run(_live(spec, config, act))
 
 
 async def _live(spec: ModelSpec, config: EngineConfig, act: Act) -> int:

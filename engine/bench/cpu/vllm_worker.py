@@ -1,5 +1,5 @@
-"""Run by the Python of an environment with vLLM: `vllm_worker.py MODEL DTYPE ROWS CONTEXT`. It answers each line of JSON with
-how long its prompts took; it knows nothing of this project."""
+"""Run by the Python of an environment with vLLM: `vllm_worker.py MODEL DTYPE ROWS CONTEXT`. It answers each line of
+JSON with how long its prompts took; it knows nothing of this project."""
 
 import json
 import os
@@ -24,7 +24,8 @@ def main() -> None:
         enable_prefix_caching=False,
         disable_log_stats=True,
     )
-    print(json.dumps({"settings": f"{__version__}, {dtype}, its own choice of threads, prefix caching off"}), flush=True)
+    settings = f"{__version__}, {dtype}, its own choice of threads, prefix caching off"
+    print(json.dumps({"settings": settings}), flush=True)
     for line in sys.stdin:
         order = json.loads(line)
         prompts = [{"prompt_token_ids": ids} for ids in order["prompts"]]

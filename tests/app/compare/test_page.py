@@ -210,8 +210,8 @@ def test_lanes_stand_on_one_clock_whichever_is_zoomed(qtbot: QtBot, ready: MainW
     page.replay.view.setCurrentIndex(1)
     qtbot.waitUntil(lambda: len(page.findChildren(TimelineView)) == 2, timeout=WAIT)
     assert 0 < page.race.clock < page.race.longest, "what looks inside, where most was running"
-    steps = [view.lane.scope.step for view in page.views]
-    assert [step.rows for step in steps if step is not None] == [4, 1]
+    scopes = [view.lane.scope for view in page.views]
+    qtbot.waitUntil(lambda: [scope.step and scope.step.rows for scope in scopes] == [4, 1], timeout=WAIT)
     views = [first, second, *page.findChildren(TimelineView)]
 
     def shown() -> tuple[float, float]:
