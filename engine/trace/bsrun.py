@@ -5,6 +5,7 @@ import os
 import shutil
 import sqlite3
 import tempfile
+import time
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -156,6 +157,9 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
         yield db
 
 
+BEGINNING = 0.2  # seconds that a writer may take between its first write and the file beside it
+
+
 def _beside(path: Path) -> Path:
     """What was written last, until the run is over."""
     return path.with_name(f"{path.name}-wal")
@@ -171,6 +175,9 @@ def _parted(path: Path) -> str:
     """Where a run that was killed has lost the file beside it: that, in words."""
     name = _beside(path).name
     if not _is_open(path) or _beside(path).exists():
+        return ""
+    time.sleep(BEGINNING)
+    if _beside(path).exists():
         return ""
     return f"{path} was copied without {name}, which holds what was written last; put that beside it"
 
