@@ -5,8 +5,8 @@ import os
 import shutil
 import sqlite3
 import tempfile
-import time
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
