@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from engine.kernels.cpu.library import find_compiler
+from engine.kernels.cpu.library import native
 from engine.models.fusion.fuse import fuse
 from tests.engine.fusing_case import FUSED, by_kernel, check_fused, served
 
-pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
+pytestmark = pytest.mark.skipif(native().library is None, reason=native().why)
 
 
 @pytest.mark.parametrize("name", FUSED)
