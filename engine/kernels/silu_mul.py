@@ -55,7 +55,7 @@ def act_mul_kernel(
 def act_mul(gate: Tensor, up: Tensor, activation: Activation) -> Tensor:
     """act(gate) * up, contiguous; both [..., columns], one shape and dtype. Halves of one product are read where they
     lie. Nothing waits for the device."""
-    gate, up = _in_rows(gate), _in_rows(up)
+    gate, up = in_rows(gate), in_rows(up)
     out = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)
     if not out.numel():
         return out
@@ -63,14 +63,14 @@ def act_mul(gate: Tensor, up: Tensor, activation: Activation) -> Tensor:
     rows = gate.numel() // columns
     block_columns = min(TILE, next_power_of_two(columns))
     block_rows = TILE // block_columns
-    sizes = _row_stride(gate), _row_stride(up), rows, columns, activation.value, block_rows, block_columns
+    sizes = row_stride(gate), row_stride(up), rows, columns, activation.value, block_rows, block_columns
     grid = -(-rows // block_rows), -(-columns // block_columns)
     # Without fusion: torch rounds each product by itself.
     launch(act_mul_kernel, grid, (out, gate, up, *sizes), fused=False)
     return out
 
 
-def _in_rows(x: Tensor) -> Tensor:
+def in_rows(x: Tensor) -> Tensor:
     """`x`, or a copy where its rows do not lie evenly."""
     if x.is_contiguous():
         return x
@@ -78,7 +78,7 @@ def _in_rows(x: Tensor) -> Tensor:
     return x if x.stride(-1) == 1 and found is not None and found[0] == 1 else x.contiguous()
 
 
-def _row_stride(x: Tensor) -> int:
+def row_stride(x: Tensor) -> int:
     """Elements from a row to the next. That of a single row is its length, or the kernel would be compiled for it."""
     found = None if x.is_contiguous() else two_levels(x)
     return found[3] if found is not None and found[1] > 1 else x.shape[-1]

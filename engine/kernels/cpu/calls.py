@@ -13,7 +13,7 @@ from torch import Tensor
 from engine.kernels.cpu.library import native
 from engine.kernels.options import Options
 from engine.kernels.rms_norm import Rounding
-from engine.kernels.silu_mul import Activation
+from engine.kernels.silu_mul import Activation, in_rows, row_stride
 
 LANES = 16  # block sizes and head dimensions are multiples of it
 DTYPES = (torch.float32, torch.bfloat16)
@@ -179,20 +179,12 @@ def act_mul(gate: Tensor, up: Tensor, activation: Activation) -> Tensor:
     if activation is Activation.GELU:
         raise NotImplementedError("gelu by the error function is torch's")
     columns = gate.shape[-1]
-    gate, up = (_in_rows(x) for x in (gate, up))
+    gate, up = (in_rows(x) for x in (gate, up))
     out = torch.empty(gate.shape, dtype=gate.dtype)
-    sizes = out.numel() // max(columns, 1), columns, gate.stride(-2), up.stride(-2)
+    sizes = out.numel() // max(columns, 1), columns, row_stride(gate), row_stride(up)
     kind = activation is Activation.GELU_TANH, gate.dtype is torch.bfloat16
     _call("act_mul", _Gate(*(x.data_ptr() for x in (out, gate, up)), *sizes, *kind, _threads(out.numel())))
     return out
-
-
-def _in_rows(x: Tensor) -> Tensor:
-    """`x` where its rows lie evenly, or a copy; of two dimensions or more."""
-    if x.dim() < 2:
-        x = x[None]
-    flat = x.stride(-1) == 1 and all(x.stride(i) == x.stride(i + 1) * x.shape[i + 1] for i in range(x.dim() - 2))
-    return x if flat else x.contiguous()
 
 
 def rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
