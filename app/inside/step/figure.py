@@ -109,7 +109,7 @@ class StepFigure:
         line = round(self.face.height * 1.15)
         for (title, words), head in zip(self._titles(), self._heads):
             y = head.top() + self.title.ascent
-            self.title.say(painter, head.left(), y, title, theme.current().text)
+            self.title.say(painter, head.left(), y, self.title.cut(title, head.width()), theme.current().text)
             x = head.left() if self._two_lines else head.left() + self.title.width(title) + theme.px(6)
             words = self.tiny.cut(words, head.width())
             self.tiny.say(painter, x, y + (line if self._two_lines else 0), words, theme.current().secondary)

@@ -39,7 +39,7 @@ class StepBar:
         return y + theme.px(HIGH) - top
 
     def _lay_table(self, left: float, top: float, width: float) -> float:
-        """One row of all phases over three lines, or where that is too wide two rows over two lines."""
+        """One row of all phases over three lines, or where that is too wide, rows of as many as fit over two lines."""
         line, key = round(self.tiny.height * 1.08), theme.px(KEY) + theme.px(2)
         texts = [self._lines(name) for name in NAMES]
         widths = [max(map(self.tiny.width, lines)) for lines in texts]
@@ -51,13 +51,15 @@ class StepBar:
                 self._cells.append(Cell(name, lines, QRectF(x, top, wide, key + 3 * line)))
                 x += wide + gap
             return key + 3 * line
-        across = len(NAMES) // 2
-        high, pitch = key + 2 * line, (width + theme.px(APART)) / across
-        for at, (name, (title, *amount)) in enumerate(zip(NAMES, texts)):
-            place = QRectF(left + at % across * pitch, top + at // across * (high + theme.px(5)), 0, high)
-            place.setWidth(pitch - theme.px(APART))
-            self._cells.append(Cell(name, (title, " · ".join(part for part in amount if part)), place))
-        return 2 * high + theme.px(5)
+        pairs = [(title, " · ".join(part for part in amount if part)) for title, *amount in texts]
+        apart, below = theme.px(APART), theme.px(5)
+        needed = max(self.tiny.width(text) for pair in pairs for text in pair) + apart
+        across = next((count for count in (4, 2) if count * needed <= width + apart), 1)
+        high, pitch = key + 2 * line, (width + apart) / across
+        for at, (name, pair) in enumerate(zip(NAMES, pairs)):
+            x, y = left + at % across * pitch, top + at // across * (high + below)
+            self._cells.append(Cell(name, pair, QRectF(x, y, pitch - apart, high)))
+        return -(-len(NAMES) // across) * (high + below) - below
 
     def _name(self, name: str) -> str:
         return "launch" if name == "forward" and self._times.launched else name

@@ -20,6 +20,7 @@ from app.inside.step.history import StepHistory
 from app.inside.step.marks import mark_of
 from app.inside.step.panel import BEFORE, NOTHING, StepInspector
 from app.inside.step.story import StepStory, Waste, millis
+from app.inside.step.time_bar import StepBar
 from app.inside.step.times import step_times
 from app.playback.scope import Scope
 from app.plot.patterns import Mark
@@ -641,3 +642,13 @@ def test_header_alone_is_no_step(show: Show, traces) -> None:
     assert isinstance(header, Header)
     panel = show(Trace([header]))
     assert panel.view.accessibleDescription() == NOTHING
+
+
+@pytest.mark.parametrize("width", [90, 175, 260, 420, 900])
+def test_no_figure_of_the_time_table_runs_into_its_neighbour(traces: dict[str, Trace], width: int, qapp) -> None:
+    trace = next(iter(traces.values()))
+    bar = StepBar()
+    bar.lay(step_times(trace.steps[-1], trace.header), 0.0, 0.0, width, 0)
+    boxes = [cell.box for cell in bar._cells]
+    assert not any(one.intersects(other) for one, other in itertools.combinations(boxes, 2))
+    assert all(bar.tiny.width(line) <= cell.box.width() for cell in bar._cells for line in cell.lines)

@@ -1,17 +1,14 @@
 """Idle time folded on the timeline's axis of seconds, in a real run of two sends with time between them."""
 
 import time
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from PySide6.QtCore import QPointF
-from pytestqt.qtbot import QtBot
 
 from app.inside.timeline.axis import Axis
 from app.inside.timeline.folds import WIDTH, Folds
 from app.inside.timeline.panel import TimelinePanel
-from app.playback.scope import Scope
 from engine import Engine, EngineConfig, SamplingParams, Trace
 from engine.trace import Step, Submitted
 
@@ -31,17 +28,9 @@ def trace(engine: Engine) -> Trace:
 
 
 @pytest.fixture
-def panel(trace: Trace, qtbot: QtBot) -> Iterator[TimelinePanel]:
-    scope = Scope()
-    scope.show(trace)
-    shown = TimelinePanel(scope)
-    qtbot.addWidget(shown)
-    shown.resize(1000, 420)
-    shown.show()
-    scope.catch_up()
-    shown.axes[Axis.TIME].click()
-    yield shown
-    scope.stop()
+def panel(panel: TimelinePanel) -> TimelinePanel:
+    panel.axes[Axis.TIME].click()
+    return panel
 
 
 def test_a_fold_is_narrow_and_every_other_second_keeps_its_width() -> None:

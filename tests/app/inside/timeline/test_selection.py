@@ -1,7 +1,6 @@
 """A stretch of the timeline: selected with mouse and keys, its figures against the records in plain arithmetic."""
 
 import re
-from collections.abc import Iterator
 from itertools import pairwise
 from statistics import median
 
@@ -15,7 +14,6 @@ from app.inside.timeline.panel import TimelinePanel
 from app.inside.timeline.selection import KEYS
 from app.inside.timeline.stretch import stretch
 from app.inside.timeline.view import TimelineView
-from app.playback.scope import Scope
 from engine import Engine, EngineConfig, Trace, load_workload
 from engine.trace import Ended, Kind, Step
 
@@ -28,20 +26,6 @@ def trace(engine: Engine) -> Trace:
     found = engine.run(load_workload("mixed-lengths", count=8), config).result()
     found.complete = True
     return found
-
-
-@pytest.fixture
-def panel(trace: Trace, qtbot: QtBot) -> Iterator[TimelinePanel]:
-    scope = Scope()
-    scope.show(trace)
-    shown = TimelinePanel(scope)
-    qtbot.addWidget(shown)
-    shown.resize(1000, 420)
-    shown.show()
-    qtbot.waitExposed(shown)
-    scope.catch_up()
-    yield shown
-    scope.stop()
 
 
 def drag(view: TimelineView, begin: int, end: int, modifier: Qt.KeyboardModifier = SHIFT) -> None:
