@@ -66,7 +66,8 @@ class TimelineView(SelectableTimeline):
 
     def clear(self) -> None:
         self._following, self._live = True, False
-        self._range = None
+        if not self.shared:
+            self._range = None
         self._last = dict(LAST)
         super().clear()
 
@@ -125,7 +126,9 @@ class TimelineView(SelectableTimeline):
         self._describe()
 
     def follow(self) -> None:
-        """Keeps the newest in sight from now on."""
+        """Keeps the newest in sight from now on. What a shared axis shows is not its own to choose."""
+        if self.shared:
+            return
         self._following, self._range = True, None
         self._stale()
         self.follow_changed.emit()

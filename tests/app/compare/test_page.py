@@ -234,6 +234,15 @@ def test_lanes_stand_on_one_clock_whichever_is_zoomed(qtbot: QtBot, ready: MainW
     shown()
     first.see_all()
     assert shown() == whole
+    race.seek(0.5 * race.lanes[0].span)
+    qtbot.waitUntil(lambda: not scopes[0].following, timeout=WAIT)
+    qtbot.wait(300)
+    second.zoom_by(0.9)
+    before = shown()
+    race.seek(0.9 * race.longest)  # in sight, and the first lane was over before
+    qtbot.waitUntil(lambda: scopes[0].following and not scopes[1].following, timeout=WAIT)
+    qtbot.wait(300)
+    assert shown() == before
 
 
 def test_a_lane_that_fails_says_so_in_its_place_and_the_other_finishes(
