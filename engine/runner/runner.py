@@ -42,8 +42,8 @@ class Runner(ABC):
     """One model and its KV cache. A sampled token is also kept on the device by slot, so that the next step can be
     launched before it is read.
 
-    `graphs` are the numbers of rows for which decode steps are captured as CUDA graphs, `graphs_off` says why there are
-    none; empty where there are, or where there could not be any.
+    `graphs` are the numbers of rows for which decode steps are captured, as CUDA graphs or, on a CPU, as one program
+    for all of them; `graphs_off` says why there are none; empty where there are, or where there could not be any.
     """
 
     def __init__(self, model: LoadedModel, config: EngineConfig) -> None:
