@@ -213,8 +213,8 @@ class Step:
 
     `seconds` a phase: plan, prepare, forward, sample, wait, commit, record; launched at `started` one after another up
     to sample, and read back with wait and commit up to `ended`. `attention`: those of `forward` that were spent in
-    attention; 0 where that is not known, as on a GPU, which the host only launches. `graph`: the rows of the graph that was
-    replayed, those of the step and dummies; 0 where none was. `device`: seconds of the step by the GPU's own
+    attention; 0 where that is not known, as on a GPU, which the host only launches. `graph`: the rows of the graph
+    that was replayed, those of the step and dummies; 0 where none was. `device`: seconds of the step by the GPU's own
     clock, 0 without one.
     `running`, `waiting` count branches after the step; `free_blocks` and `cached_blocks` likewise. The pool's tokens
     of four kinds: `kv_used`; `kv_reserved` (not used yet, still reachable under max_tokens); `kv_internal` (held,
