@@ -109,7 +109,12 @@ class PagedRunner(Runner):
         rows = plan.rows
         recorded = self._recorded
         if recorded is not None and len(rows) <= recorded.rows and all(row.kind is Kind.DECODE for row in rows):
-            return Inputs(list(rows), lambda timer: self._replay(recorded, rows, timer), graph=len(rows))
+            return Inputs(
+                list(rows),
+                lambda timer: self._replay(recorded, rows, timer),
+                graph=len(rows),
+                greedy=recorded.greedy,
+            )
         ids: list[int] = []
         positions: list[int] = []
         fed: list[tuple[int, int]] = []

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.kernels.cpu.calls import NativeDecode
+from engine.kernels.cpu.calls import NativeDecode, greedy
 from engine.kernels.cpu.program import Program
 from engine.kernels.cpu.recorder import Unrecordable
 from engine.scheduler.plan import Row
@@ -57,19 +57,25 @@ class DecodeInputs:
 
 
 class RecordedDecode:
-    """The decode steps of a model, proved to give the logits that `forward` gives over the same inputs, which is what
-    was recorded: of `inputs.rows` rows, `[rows, vocabulary]`. Raises Unrecordable."""
+    """The decode steps of a model, proved to give the logits `[rows, vocabulary]` that `forward` gives over the same
+    inputs, of which those of `inputs.rows` rows were recorded, and the greedy choice of them. Raises Unrecordable."""
 
     def __init__(self, forward: Callable[[int], Tensor], inputs: DecodeInputs, slots: int, blocks: int) -> None:
         self._inputs, self._slots = inputs, slots
         rows = inputs.rows
         self._rehearse(rows, blocks)
-        self._program = Program(lambda: forward(rows), inputs.all, rows)
+        self._greedy: list[Tensor] = []
+
+        def step() -> tuple[Tensor, ...]:
+            logits = forward(rows)
+            return logits, *greedy(logits)
+
+        self._program = Program(step, inputs.all, rows)
         for count in sorted({1, -(-rows // 2), rows}):
             self._rehearse(count, blocks)
             expected = forward(count)
             difference, largest = (
-                (self._program(count).float() - expected.float()).abs().max(),
+                (self._program(count)[0].float() - expected.float()).abs().max(),
                 expected.float().abs().max(),
             )
             off = difference / largest.clamp_min(1e-6)
@@ -104,4 +110,10 @@ class RecordedDecode:
             for row, branch in zip(rows, branches, strict=True)
         ]
         self._inputs.fill(ids, at, [branch.blocks for branch in branches], [row.slot for row in rows])
-        return self._program(len(rows))
+        logits, *self._greedy = self._program(len(rows))
+        return logits
+
+    def greedy(self) -> tuple[Tensor, Tensor]:
+        """The likeliest tokens of the last step and their log-probabilities, as the kernel of that name gives them."""
+        tokens, logprobs = self._greedy
+        return tokens.clone(), logprobs.clone()

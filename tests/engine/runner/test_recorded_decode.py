@@ -63,11 +63,11 @@ def test_a_program_runs_over_fewer_tokens_and_sees_what_its_inputs_hold_now() ->
     part = model.module.model.layers[0]
     x = torch.randn(5, 64)
     with torch.inference_mode():
-        program = Program(lambda: part.input_layernorm(x) + part.mlp(x) * 3.0, [x], 5)
+        program = Program(lambda: [part.input_layernorm(x) + part.mlp(x) * 3.0], [x], 5)
         for tokens in (5, 2):
             x.copy_(torch.randn(5, 64))
             expected = part.input_layernorm(x) + part.mlp(x) * 3.0
-            assert torch.equal(program(tokens), expected[:tokens])
+            assert torch.equal(*program(tokens), expected[:tokens])
     assert Counter(call.work for call in program._parts) == {
         "rms_norm": 1, "product": 2, "act_mul": 1, "pointwise": 2
     }  # fmt: skip
@@ -80,9 +80,9 @@ def test_what_depends_on_values_or_on_unknown_operations_is_refused() -> None:
         pytest.raises(Unrecordable, match=r"aten.sin.default has no compiled kernel|made by aten.sin"),
         torch.no_grad(),
     ):
-        Program(lambda: x.sin() + x, [x], 4)
+        Program(lambda: [x.sin() + x], [x], 4)
     with pytest.raises(Unrecordable, match="reads a value"), torch.no_grad():
-        Program(lambda: x + float(x.sum()), [x], 4)
+        Program(lambda: [x + float(x.sum())], [x], 4)
 
 
 def test_tables_are_sent_as_they_change() -> None:
