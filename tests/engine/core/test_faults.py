@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from engine import Engine, EngineConfig, EngineProcess, InvalidInput, ModelSpec, SamplingParams
+from engine import Engine, EngineConfig, EngineProcess, InvalidInput, ModelSpec, SamplingParams, Submission
 from engine.compare import LocalHost
 from engine.core.faults import Fault, fault_of, first_line, memory_asked
 from engine.trace import FinishReason, Notice
@@ -63,7 +63,7 @@ def test_an_engine_whose_device_is_lost_says_so_and_ends() -> None:
 
         engine.begin(engine.config)
         Watched(engine, after=lose)
-        streams = [engine.submit(FOX, LONG) for _ in range(2)]
+        streams = engine.submit_many([Submission(FOX, LONG)] * 2)
         for stream in streams:
             completion = stream.result(timeout=20)
             assert completion.finish_reason is FinishReason.ERROR
