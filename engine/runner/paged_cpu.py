@@ -99,7 +99,7 @@ class PagedRunner(Runner):
 
         try:
             with torch.inference_mode():
-                self._recorded = RecordedDecode(forward, inputs, self._slots, self._blocks)
+                self._recorded = RecordedDecode(forward, inputs, self._slots, self._blocks, report)
             self.graphs = tuple(range(1, rows + 1))
         except Unrecordable as error:
             self.graphs_off = str(error)
@@ -110,10 +110,7 @@ class PagedRunner(Runner):
         recorded = self._recorded
         if recorded is not None and len(rows) <= recorded.rows and all(row.kind is Kind.DECODE for row in rows):
             return Inputs(
-                list(rows),
-                lambda timer: self._replay(recorded, rows, timer),
-                graph=len(rows),
-                greedy=recorded.greedy,
+                list(rows), lambda timer: self._replay(recorded, rows, timer), graph=len(rows), greedy=recorded.greedy
             )
         ids: list[int] = []
         positions: list[int] = []
