@@ -1,5 +1,5 @@
-"""Run by the Python of an environment with llama-cpp-python, built for this machine, and gguf: `llamacpp_worker.py
-MODEL DTYPE ROWS CONTEXT`. It answers each line of JSON with how long its prompts took; it knows nothing of this project.
+"""Run by the Python of an environment with llama-cpp-python, built for this machine, and gguf, as `llamacpp_worker.py
+MODEL DTYPE ROWS CONTEXT`. It answers each line of JSON with how long its prompts took; it knows nothing of us.
 
 llama.cpp has the step and leaves batching to its caller: here all prompts in batches, then a step for all answers that
 are not over yet, greedily.
