@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from ctypes import byref
 from dataclasses import dataclass
+from itertools import chain
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -70,7 +72,7 @@ def allocate_values(blocks: int, block_size: int, kv_heads: int, head_dim: int, 
 
 @dataclass(slots=True)
 class NativeDecode:
-    """What a step's decode rows attend to: row r owns the blocks `tables[starts[r]:]`, and sees `lengths[r]` keys. All
+    """What a step's queries attend to: query r reads the blocks `tables[starts[r]:]`, and sees `lengths[r]` keys. All
     int32."""
 
     rows: int
@@ -79,7 +81,7 @@ class NativeDecode:
     lengths: Tensor
 
     def attend(self, q: Tensor, k_cache: Tensor, v_cache: Tensor, options: Options) -> Tensor:
-        """One query a row: q and out `[rows, heads, head_dim]`. Caches as made here."""
+        """q and out `[rows, heads, head_dim]`. Caches as made here."""
         q = q.contiguous()
         rows, heads, head_dim = q.shape
         block, kv_heads = k_cache.shape[1:3]
@@ -97,14 +99,15 @@ class NativeDecode:
         return out
 
 
-def plan_decode(tables: Sequence[Sequence[int]], lengths: Sequence[int]) -> NativeDecode:
-    """From each row's block table and its context length, this step's token included."""
-    flat: list[int] = []
-    starts: list[int] = []
-    for table in tables:
-        starts.append(len(flat))
-        flat += table
-    return NativeDecode(len(tables), *(torch.tensor(x, dtype=torch.int32) for x in (flat, starts, lengths)))
+def plan_decode(tables: Sequence[Sequence[int]], firsts: Sequence[int], counts: Sequence[int]) -> NativeDecode:
+    """From each row's block table, the position of the first of its tokens in this step, and how many it has: every
+    token is a query of its own, that sees the tokens before it and itself."""
+    sizes = [len(table) for table in tables]
+    begins = np.cumsum([0, *sizes[:-1]]) if sizes else np.zeros(0)
+    lengths = np.concatenate([np.arange(first, first + count) for first, count in zip(firsts, counts)]) + 1
+    flat = np.fromiter(chain.from_iterable(tables), np.int32, sum(sizes))
+    held = (flat, np.repeat(begins, counts), lengths)
+    return NativeDecode(len(lengths), *(torch.from_numpy(x.astype(np.int32, copy=False)) for x in held))
 
 
 def store_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, blocks: Tensor, offsets: Tensor) -> None:

@@ -55,7 +55,9 @@ def test_decode_attention_equals_the_oracle(dtype, group, head_dim, block, optio
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        out = calls.plan_decode(tables, lengths).attend(q, k_cache, v_cache, options)
+        out = calls.plan_decode(tables, [n - 1 for n in lengths], [1] * len(lengths)).attend(
+            q, k_cache, v_cache, options
+        )
     finally:
         torch.set_num_threads(before)
     widest = max(map(len, tables))
@@ -70,7 +72,7 @@ def test_what_is_not_finite_stays_so() -> None:
     shape = 2, 16, 1, 16, torch.float32
     k_cache, v_cache = calls.allocate_keys(*shape), calls.allocate_values(*shape)
     k_cache[0, 3, 0, 5] = float("nan")
-    out = calls.plan_decode([[0], [1]], [9, 9]).attend(torch.ones(2, 1, 16), k_cache, v_cache, Options(1.0))
+    out = calls.plan_decode([[0], [1]], [8, 8], [1, 1]).attend(torch.ones(2, 1, 16), k_cache, v_cache, Options(1.0))
     assert out[0].isnan().all()
     assert not out[1].isnan().any()
     assert calls.rms_norm(torch.full((1, 16), float("nan")), None, 1e-6, Rounding.NONE).isnan().all()

@@ -12,6 +12,7 @@ from engine.kernels.cpu.library import native
 from engine.kernels.cpu.program import Program
 from engine.kernels.cpu.recorder import Unrecordable
 from engine.models.loading import LoadedModel, wrap
+from engine.runner import paged_cpu
 from engine.runner.paged_cpu import PagedRunner
 from engine.runner.recorded_decode import DecodeInputs, rows_to_record
 from engine.trace import Kind, measure
@@ -123,3 +124,16 @@ def test_an_engine_gives_the_same_tokens_with_and_without(name: str) -> None:
                 assert trace.header.graphs == (tuple(range(1, 6)) if graphs else ())
                 assert measure(trace).preemptions > 0
     assert told[0] == told[1] == told[2] == told[3]
+
+
+def test_a_long_prompt_is_answered_as_a_short_one_would_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some rows of a step by torch, because their contexts are long, the others by the compiled kernel."""
+    model = loaded("mistral")
+    prompts = [[7, *range(30, 30 + n)] for n in (3, 40, 100, 17)]
+    told, greedy = [], SamplingParams(max_tokens=9, temperature=0)
+    for longest in (paged_cpu.LONG_CONTEXT, 30, 1):
+        monkeypatch.setattr(paged_cpu, "LONG_CONTEXT", longest)
+        with Engine(model, EngineConfig(mode="chunked", token_budget=50, max_running=4), threads=1) as engine:
+            streams = engine.submit_many([Submission(ids, greedy) for ids in prompts])
+            told.append([stream.result(timeout=60).token_ids for stream in streams])
+    assert told[0] == told[1] == told[2]

@@ -9,7 +9,7 @@ struct attention {
     const void *q;      /* as out */
     const void *k;      /* [blocks, kv_heads, head_dim, block] */
     const void *v;      /* [blocks, kv_heads, block, head_dim] */
-    const int32_t *tables, *starts, *lengths; /* row r owns tables[starts[r] ...], and sees lengths[r] keys */
+    const int32_t *tables, *starts, *lengths; /* row r owns tables[starts[r] ...], and sees lengths[r] keys; 0: its out is left alone */
     const float *sinks; /* [heads], or NULL */
     long kv_heads, group, head_dim, block, window; /* window 0: none */
     float scale, softcap; /* softcap 0: none */
@@ -19,6 +19,7 @@ struct attention {
 ALWAYS void attend(const struct attention *a, long row, long head, const int heads, const int half, float *scores,
                    long width, float *query) {
     const long dim = a->head_dim, block = a->block, length = a->lengths[row], kv_head = head / a->group;
+    if (!length) return; /* it is answered elsewhere */
     const long first = a->window && length > a->window ? length - a->window : 0;
     const long from = first / block, to = (length + block - 1) / block, bytes = half ? 2 : 4;
     const long size = dim * block * bytes; /* of one head's part of a block */

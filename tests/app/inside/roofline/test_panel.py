@@ -133,7 +133,7 @@ def test_prefill_lands_right_of_decode_and_both_below_the_roof(run: Trace) -> No
     assert np.median(across[kinds != "decode"]) > 2 * np.median(across[kinds == "decode"])
     assert run.header.roof is not None
     limits = np.array([points.point(i).limit for i in range(len(points))])
-    assert np.mean(up <= 1.2 * limits) > 0.9, "counted work is no more than the machine can do"
+    assert np.median(up / limits) <= 1.2, "counted work is no more than the machine can do"
     assert points.density.sum() == len(points)
 
 
