@@ -93,6 +93,7 @@ def parser() -> argparse.ArgumentParser:
     from app.cli.options import engine_options, model_options
 
     top = Parser(
+        allow_abbrev=False,  # it sorts a command's options too, and would find --n to be short for several
         prog="batchscope",
         description="See how LLM inference works: batching, paging and streaming, live. "
         "Without a command the window opens; without a display the demo plays offscreen.",
