@@ -9,6 +9,7 @@ from transformers import PreTrainedModel
 
 from engine.models.card import serve_with_paged_attention
 from engine.models.fusion.fuse import Causal, Fusion, fuse
+from engine.models.fusion.kernels import kernels_for
 from tests.engine.tiny_models import TINY_MODELS, VOCABULARY, make_tiny_model
 
 FUSED: dict[str, dict[str, int]] = {
@@ -33,6 +34,9 @@ FUSED: dict[str, dict[str, int]] = {
     "gpt-neox": {},
     "opt": {},
 }
+# Layers whose product is joined with others' on a GPU: all in float32 and halves.
+JOINED = dict.fromkeys("llama|llama wide heads|qwen2|qwen3|mistral|gemma2|olmo2|granite|smollm3|cohere".split("|"), 10)
+JOINED |= dict.fromkeys(("mixtral", "qwen3 moe", "starcoder2", "gpt-oss", "glm4", "opt"), 6) | {"gemma3": 15}
 LOGITS = {torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 5e-2}  # of their spread
 
 
@@ -58,7 +62,12 @@ def by_kernel(fusion: Fusion) -> Counter[str]:
     count: Counter[str] = Counter()
     for (_, kernel), parts in fusion.fused.items():
         count[kernel] += parts
+    del count["product"]
     return count
+
+
+def joined(fusion: Fusion) -> int:
+    return sum(parts for (_, kernel), parts in fusion.fused.items() if kernel == "product")
 
 
 def difference(after: Tensor, before: Tensor) -> float:
@@ -74,8 +83,10 @@ def check_fused(name: str, dtype: torch.dtype, device: str = "cpu") -> None:
 
     fusion = fuse(module)
     assert by_kernel(fusion) == FUSED[name], fusion.text
+    kernels = kernels_for(device, dtype)
+    assert joined(fusion) == (JOINED.get(name, 0) if kernels is not None and kernels.joins else 0), fusion.text
     assert not fusion.undone
-    assert (classes(module) != own) == bool(FUSED[name])
+    assert (classes(module) != own) == bool(fusion.fused)
     assert difference(logits(module), before) <= LOGITS[dtype]
 
     assert {key: value for key, value in vars(code).items() if value is not held.get(key)} == {}

@@ -1,4 +1,5 @@
-"""Fuses the small operations of a loaded model: norms, the gates of its MLPs, rotary embeddings, each one launch.
+"""Fuses the small operations of a loaded model: norms, the gates of its MLPs, rotary embeddings, each one launch; and
+joins the products of one input.
 
 It knows no model's name. Every distinct part is proved by itself on random inputs, then the whole model on a short
 prompt; what is not proved stays as transformers computes it.
@@ -17,6 +18,7 @@ from transformers import PreTrainedModel
 from engine.models.attention import Options, current_device
 from engine.models.fusion.kernels import kernels_for
 from engine.models.fusion.parts import FusedPart, LeftAlone, Setting, fuse_part
+from engine.models.fusion.products import join, joinable
 
 PROMPT = 8  # tokens of the whole model's proof
 # Root mean square of a token's logits' difference, relative, its median over the tokens: one that a mixture of experts
@@ -85,6 +87,8 @@ def fuse(module: PreTrainedModel) -> Fusion:
         try:
             before = _logits(module)
             _swap_all(module, setting, fusion)
+            if setting.kernels.joins:
+                _join_all(module, setting, fusion)
             if fusion.fused:
                 # NaN where either is not finite.
                 difference = float(((_logits(module) - before).norm(dim=-1) / before.norm(dim=-1)).median())
@@ -114,6 +118,16 @@ def _swap_all(module: nn.Module, setting: Setting, fusion: Fusion) -> None:
             fusion.swap(part, found)
         elif found is not None:
             fusion.left[type(part).__name__, found] += 1
+
+
+def _join_all(module: nn.Module, setting: Setting, fusion: Fusion) -> None:
+    for part in list(module.modules()):
+        for linears in joinable(part, setting):
+            try:
+                for linear, fused in zip(linears, join(linears, setting)):
+                    fusion.swap(linear, fused)
+            except LeftAlone as why:
+                fusion.left[type(part).__name__, str(why)] += 1
 
 
 def _likeness(part: nn.Module) -> Hashable:

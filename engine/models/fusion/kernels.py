@@ -15,11 +15,12 @@ from engine.kernels.silu_mul import Activation
 @dataclass(frozen=True, slots=True)
 class Kernels:
     """Shapes as in `engine.kernels.rms_norm`, `rotary` and `silu_mul`. Each may raise NotImplementedError for what it
-    does not compute."""
+    does not compute. `joins`: plain products of one input are joined too; on a CPU they are packed so already."""
 
     rms_norm: Callable[[Tensor, Tensor | None, float, Rounding], Tensor]
     rotate: Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
     act_mul: Callable[[Tensor, Tensor, Activation], Tensor]
+    joins: bool = False
 
 
 @cache
@@ -30,7 +31,7 @@ def kernels_for(device: str, dtype: torch.dtype) -> Kernels | None:
         from engine.kernels.rotary import rotate
         from engine.kernels.silu_mul import act_mul
 
-        return Kernels(rms_norm, rotate, act_mul)
+        return Kernels(rms_norm, rotate, act_mul, joins=True)
     from engine.kernels.cpu import calls
 
     if device != "cpu" or not calls.computes(dtype):

@@ -110,7 +110,8 @@ def _maker(part: nn.Module) -> Callable[[nn.Module, Setting], FusedPart] | None:
     return None
 
 
-def _subclass(part: nn.Module, forward: Callable[..., Any], kernel: str, use: Use) -> FusedPart:
+def subclass(part: nn.Module, forward: Callable[..., Any], kernel: str, use: Use) -> FusedPart:
+    """`forward` in a class of the part's own kind."""
     own = type(part)
     names = {"forward": forward, MARK: True, "__module__": own.__module__, "__qualname__": own.__qualname__}
     return FusedPart(own, type(own.__name__, (own,), names), kernel, use)
@@ -145,7 +146,7 @@ def fused_norm(norm: nn.Module, setting: Setting) -> FusedPart:
         use.served = True
         return kernels.rms_norm(x, getattr(self, "weight", None), getattr(self, epsilon), rounding)
 
-    return _subclass(norm, forward, "norm", use)
+    return subclass(norm, forward, "norm", use)
 
 
 def _rounding(x: Tensor, weight: Tensor | None, eps: float, expected: Tensor) -> Rounding:
@@ -204,7 +205,7 @@ def fused_mlp(mlp: nn.Module, setting: Setting) -> FusedPart:
     if (out.float() - expected.float()).abs().max() > TOLERANCE[out.dtype] * expected.float().abs().max():
         raise LeftAlone("it is no plain gated MLP")
     use.served = False
-    return _subclass(mlp, forward, "gate", use)
+    return subclass(mlp, forward, "gate", use)
 
 
 def _activation(act: Callable[[Tensor], Tensor], setting: Setting) -> Activation:
@@ -300,4 +301,4 @@ def fused_attention(attention: nn.Module, setting: Setting) -> FusedPart:
     forward.__annotations__ = own.__annotations__
     forward.__qualname__ = own.__qualname__
     forward.__doc__ = own.__doc__
-    return _subclass(attention, forward, "rotation", use)
+    return subclass(attention, forward, "rotation", use)

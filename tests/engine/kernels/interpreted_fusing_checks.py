@@ -18,8 +18,9 @@ from engine.models.fusion import parts as fused_parts
 from engine.models.fusion.fuse import Causal, fuse
 from engine.models.fusion.kernels import kernels_for
 from engine.models.fusion.parts import LeftAlone, Setting, fuse_part
+from engine.models.fusion.products import DenseProduct
 from engine.models.loading import load
-from tests.engine.fusing_case import FUSED, by_kernel, check_fused, classes, difference, logits, served
+from tests.engine.fusing_case import FUSED, by_kernel, check_fused, classes, difference, joined, logits, served
 from tests.engine.tiny_models import TINY_MODELS, save_tiny_model
 
 SETTING = Setting(torch.float16, torch.device("cpu"))
@@ -96,6 +97,36 @@ def test_a_part_whose_kernel_disagrees_or_fails_stays_as_it_is(kernel: str, monk
         assert by_kernel(fusion) == {key: count for key, count in FUSED["llama"].items() if key != noun}
         assert sum(fusion.left.values()) == FUSED["llama"][noun]
         assert difference(logits(module), before) < 1e-5
+
+
+def test_products_that_disagree_or_find_no_memory_are_not_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("full")
+
+    right = DenseProduct.multiply
+    ways = {"computes something else": ("multiply", lambda self, x: right(self, x) * 1.01), "memory": ("_join", full)}
+    for why, (name, broken) in ways.items():
+        module = served("qwen2")
+        before = logits(module)
+        with monkeypatch.context() as patch:
+            patch.setattr(DenseProduct, name, broken)
+            fusion = fuse(module)
+        assert joined(fusion) == 0
+        assert sum(count for (_, told), count in fusion.left.items() if why in told) == 4
+        assert by_kernel(fusion) == FUSED["qwen2"]
+        fusion.undo()
+        assert torch.equal(logits(module), before)
+
+
+def test_a_joined_layers_weight_is_still_its_own() -> None:
+    module = served("llama")
+    assert joined(fuse(module))
+    linear = module.model.layers[0].self_attn.k_proj
+    x = torch.randn(3, 64)
+    with torch.inference_mode():
+        torch.testing.assert_close(linear(x), x @ linear.weight.T)
+        linear.weight.zero_()
+        assert not linear(x.clone()).any()
 
 
 def test_a_gate_that_is_wrong_far_out_alone_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
