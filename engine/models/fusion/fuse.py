@@ -19,6 +19,7 @@ from engine.models.attention import Options, current_device
 from engine.models.fusion.kernels import kernels_for
 from engine.models.fusion.parts import FusedPart, LeftAlone, Setting, fuse_part
 from engine.models.fusion.products import join, joinable
+from engine.models.fusion.residuals import fused_layers
 
 PROMPT = 8  # tokens of the whole model's proof
 # Root mean square of a token's logits' difference, relative, its median over the tokens: one that a mixture of experts
@@ -90,15 +91,14 @@ def fuse(module: PreTrainedModel) -> Fusion:
             if setting.kernels.joins:
                 _join_all(module, setting, fusion)
             if fusion.fused:
-                # NaN where either is not finite.
-                difference = float(((_logits(module) - before).norm(dim=-1) / before.norm(dim=-1)).median())
-                if not difference <= TOLERANCE[setting.dtype]:
-                    fusion.undone = f"the model's logits differ by {difference:.2g} of their spread"
+                fusion.undone = _difference(module, setting, before)
                 fusion.put_back_unused()
         except Exception as error:  # a model's own code ran: whatever it raises, it runs unfused as before
             fusion.undone = f"the model's proof failed: {type(error).__name__}: {error}"[:300]
         if fusion.undone:
             fusion.undo()
+        elif fusion.fused and setting.kernels.add_norm is not None:
+            _add_in_norms(module, setting, fusion, before)
     if setting.device.type == "cuda":
         torch.cuda.empty_cache()
     return fusion
@@ -128,6 +128,31 @@ def _join_all(module: nn.Module, setting: Setting, fusion: Fusion) -> None:
                     fusion.swap(linear, fused)
             except LeftAlone as why:
                 fusion.left[type(part).__name__, str(why)] += 1
+
+
+def _add_in_norms(module: nn.Module, setting: Setting, fusion: Fusion, before: Tensor) -> None:
+    """All layers or none, proved by the whole model."""
+    layers = list(fused_layers(module, setting))
+    for layer, fused in layers:
+        layer.__class__ = fused.cls
+    try:
+        why = layers and _difference(module, setting, before)
+    except Exception as error:  # a model's own code
+        why = f"the proof failed: {type(error).__name__}: {error}"[:300]
+    for layer, fused in layers:
+        layer.__class__ = fused.own
+        if why:
+            fusion.left[fused.own.__name__, why] += 1
+        else:
+            fusion.swap(layer, fused)
+
+
+def _difference(module: PreTrainedModel, setting: Setting, before: Tensor) -> str:
+    """How far the model's logits are from those before it was fused, where that is too far; else ""."""
+    # NaN where either is not finite.
+    difference = float(((_logits(module) - before).norm(dim=-1) / before.norm(dim=-1)).median())
+    near = difference <= TOLERANCE[setting.dtype]
+    return "" if near else f"the model's logits differ by {difference:.2g} of their spread"
 
 
 def _likeness(part: nn.Module) -> Hashable:

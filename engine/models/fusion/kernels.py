@@ -21,17 +21,18 @@ class Kernels:
     rotate: Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
     act_mul: Callable[[Tensor, Tensor, Activation], Tensor]
     joins: bool = False
+    add_norm: Callable[..., tuple[Tensor, Tensor]] | None = None
 
 
 @cache
 def kernels_for(device: str, dtype: torch.dtype) -> Kernels | None:
     """What runs on devices of this type, or None. With Triton's interpreter on, the GPU's run on CPU tensors."""
     if device == "cuda" or os.environ.get("TRITON_INTERPRET") == "1":
-        from engine.kernels.rms_norm import rms_norm
+        from engine.kernels.rms_norm import add_norm, rms_norm
         from engine.kernels.rotary import rotate
         from engine.kernels.silu_mul import act_mul
 
-        return Kernels(rms_norm, rotate, act_mul, joins=True)
+        return Kernels(rms_norm, rotate, act_mul, joins=True, add_norm=add_norm)
     from engine.kernels.cpu import calls
 
     if device != "cpu" or not calls.computes(dtype):

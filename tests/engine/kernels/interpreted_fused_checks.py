@@ -11,7 +11,7 @@ import torch
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("run by test_interpreted.py", allow_module_level=True)
 
-from engine.kernels.rms_norm import WIDEST, Rounding, rms_norm
+from engine.kernels.rms_norm import WIDEST, Rounding, add_norm, rms_norm
 from engine.kernels.rotary import rotate
 from engine.kernels.silu_mul import Activation, act_mul
 from tests.engine.kernels.fused_case import LAYOUTS, acted, check, normed, rotated
@@ -54,6 +54,22 @@ def test_each_rounding_is_that_of_torch_bit_for_bit_where_sums_are_exact() -> No
     assert torch.equal(rms_norm(x, weight, 0.3, Rounding.ONE_PLUS), (unit * (1 + weight.float())).half())
     assert torch.equal(rms_norm(x, None, 0.3, Rounding.NONE), unit.half())
     assert not torch.equal(weight * unit.half(), (weight * unit).half())
+
+
+@DTYPES
+@pytest.mark.parametrize("rounding", [Rounding.TWICE, Rounding.ONCE, Rounding.ONE_PLUS])
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("width", [64, 200, 1152])
+def test_a_sum_and_its_norm_are_those_of_torch_and_the_norm(
+    width: int, wide: bool, rounding: Rounding, dtype: torch.dtype
+) -> None:
+    for rows in (1, 17):
+        x, residual = (draw(1, rows, width, seed=seed).to(dtype) for seed in (rows, rows + 50))
+        weight, before = (draw(width, seed=seed).to(dtype) for seed in (1, 2))
+        total, out = add_norm(x, residual, before if wide else None, weight, 1e-6, rounding)
+        expected = residual + (rms_norm(x, before, 1e-6, rounding) if wide else x)
+        assert torch.equal(total, expected)
+        assert torch.equal(out, rms_norm(expected, weight, 1e-6, rounding))
 
 
 @DTYPES

@@ -20,7 +20,7 @@ from engine.models.fusion.kernels import kernels_for
 from engine.models.fusion.parts import LeftAlone, Setting, fuse_part
 from engine.models.fusion.products import DenseProduct
 from engine.models.loading import load
-from tests.engine.fusing_case import FUSED, by_kernel, check_fused, classes, difference, joined, logits, served
+from tests.engine.fusing_case import FUSED, all_kernels, by_kernel, check_fused, classes, difference, logits, served
 from tests.engine.tiny_models import TINY_MODELS, save_tiny_model
 
 SETTING = Setting(torch.float16, torch.device("cpu"))
@@ -99,6 +99,28 @@ def test_a_part_whose_kernel_disagrees_or_fails_stays_as_it_is(kernel: str, monk
         assert difference(logits(module), before) < 1e-5
 
 
+@pytest.mark.parametrize("broken", ["wrong", "failing"])
+def test_layers_whose_sums_disagree_or_fail_stay_as_they_are(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = kernels_for("cpu", torch.float32)
+    assert right is not None
+    assert right.add_norm is not None
+
+    def ours(x: torch.Tensor, residual: torch.Tensor, *rest: object) -> tuple[torch.Tensor, torch.Tensor]:
+        if broken == "failing":
+            raise RuntimeError("no compiler")
+        return right.add_norm(x, residual * 0.9, *rest)
+
+    monkeypatch.setattr(fused_parts, "kernels_for", lambda *_: replace(right, add_norm=ours))
+    module = served("gemma3")
+    before = logits(module)
+    fusion = fuse(module)
+    why = {"wrong": "logits differ", "failing": "no compiler"}[broken]
+    assert [(count, why in told) for (_, told), count in fusion.left.items()] == [(3, True)]
+    assert by_kernel(fusion) == FUSED["gemma3"]
+    assert "residual" not in all_kernels(fusion)
+    assert difference(logits(module), before) < 1e-5
+
+
 def test_products_that_disagree_or_find_no_memory_are_not_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise torch.OutOfMemoryError("full")
@@ -111,7 +133,7 @@ def test_products_that_disagree_or_find_no_memory_are_not_joined(monkeypatch: py
         with monkeypatch.context() as patch:
             patch.setattr(DenseProduct, name, broken)
             fusion = fuse(module)
-        assert joined(fusion) == 0
+        assert "product" not in all_kernels(fusion)
         assert sum(count for (_, told), count in fusion.left.items() if why in told) == 4
         assert by_kernel(fusion) == FUSED["qwen2"]
         fusion.undo()
@@ -120,7 +142,7 @@ def test_products_that_disagree_or_find_no_memory_are_not_joined(monkeypatch: py
 
 def test_a_joined_layers_weight_is_still_its_own() -> None:
     module = served("llama")
-    assert joined(fuse(module))
+    assert all_kernels(fuse(module))["product"] == 10
     linear = module.model.layers[0].self_attn.k_proj
     x = torch.randn(3, 64)
     with torch.inference_mode():

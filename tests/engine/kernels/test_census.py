@@ -20,7 +20,7 @@ from engine.kernels.jit import Launch, launched
 from engine.kernels.options import Options
 from engine.kernels.packed_rows import SHORT, PackedRows
 from engine.kernels.paged_attention import paged_attention
-from engine.kernels.rms_norm import Rounding
+from engine.kernels.rms_norm import Rounding, add_norm
 from engine.kernels.rotary import rotate
 from engine.kernels.sampling import WORDS, sample
 from engine.kernels.silu_mul import Activation, act_mul
@@ -76,7 +76,9 @@ def small_kernels(model: Model, gpu: Gpu, tokens: int) -> Iterator[Launch]:
     """Of a step of so many tokens: norms, rotations, gates, what is stored, whether products are joined or not."""
     new = partial(empty, dtype=gpu.dtype)
     heads, kv_heads, dim = model.heads, model.kv_heads, model.head_dim
-    yield norm(new(1, tokens, model.hidden), model.rounding)
+    x = new(1, tokens, model.hidden)
+    yield norm(x, model.rounding)
+    yield from launched(add_norm, x, x, None, new(model.hidden), 1e-6, model.rounding)
     tables = empty(2, 1, tokens, dim, dtype=gpu.dtype)
     joined = new(1, tokens, heads + 2 * kv_heads, dim).split((heads, kv_heads, kv_heads), dim=2)
     apart = tuple(new(1, tokens, count * dim).view(1, tokens, count, dim) for count in (heads, kv_heads, kv_heads))
