@@ -27,8 +27,7 @@ def as_text(header: Header) -> str:
         parts += [f"{count:,} × {length:,}" for length, count in others]
         context = " (context)" if card.context else ""
         lines.append(f"  fits {' · '.join(parts)}{context}; KV {bytes_words(card.kv_token_bytes)} a token")
-    if words := captured_words(header):
-        lines.append(f"  {words[:1].lower()}{words[1:]}")
+    lines += [f"  {words[:1].lower()}{words[1:]}" for words in captured_words(header).splitlines()]
     lines += [f"    {why}" for why in (header.machine.threads_why, header.machine.kernels) if why]
     return "\n".join(lines)
 

@@ -123,14 +123,17 @@ def lengths(context: int) -> tuple[int, ...]:
 
 
 def captured_words(header: Header) -> str:
-    """ "Decode graphs: 1–256 rows (35)", or why there are none; on a CPU "2 threads, compiled kernels"."""
-    graphs = header.graphs
+    """ "Decode graphs: 1–256 rows (35)", or why there are none; on a CPU "2 threads, compiled kernels" in a line
+    before it."""
+    graphs, words = header.graphs, []
+    if not header.model.device.startswith("cuda"):
+        machine = header.machine
+        threads = f"{machine.threads:,} thread{'s' if machine.threads != 1 else ''}"
+        words.append(", ".join((threads, *(f"{kind} kernels" for kind in machine.kernels.split(":")[:1] if kind))))
     if graphs:
         low, high = min(graphs), max(graphs)
         rows = f"{low:,}–{high:,} rows" if low < high else f"{low:,} row{'s' if low > 1 else ''}"
-        return f"Decode graphs: {rows} ({len(graphs):,})"
-    if header.model.device.startswith("cuda"):
-        return f"Decode graphs: off, {header.graphs_off}" if header.graphs_off else ""
-    machine = header.machine
-    threads = f"{machine.threads:,} thread{'s' if machine.threads != 1 else ''}"
-    return ", ".join((threads, *(f"{kind} kernels" for kind in machine.kernels.split(":")[:1] if kind)))
+        words.append(f"Decode graphs: {rows} ({len(graphs):,})")
+    elif header.graphs_off:
+        words.append(f"Decode graphs: off, {header.graphs_off}")
+    return "\n".join(words)

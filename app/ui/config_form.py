@@ -27,7 +27,7 @@ JOIN = "At every step, or only at every second, third …"
 BUDGET = "How many tokens one step may compute, prompts and new tokens together"
 TEXT = "Token by token, or held back until the whole batch is done"
 PREFIX = "Prompts that begin alike share their blocks"
-GRAPHS = "Decode steps are captured at load and replayed, not launched anew"
+GRAPHS = "Decode steps are recorded at load and replayed by one call, not computed kernel by kernel"
 BLOCK = "How many tokens one KV block holds: a power of two"
 MEMORY = "The size of the KV cache; automatic takes a share of what is free"
 
@@ -50,7 +50,7 @@ def mode_fields(name: str) -> list[Field]:
     join.setPrefix("every ")
     budget = Number(f"{name}_budget", 1, 1_048_576, 2048, " tokens", 256)
     delivery, prefix = DropDown(f"{name}_delivery", DELIVERY), Switch(f"{name}_prefix", "Prefix caching")
-    graphs = Switch(f"{name}_graphs", "CUDA graphs")
+    graphs = Switch(f"{name}_graphs", "Decode graphs")
     return [
         Field("mode", "Mode", mode, MODE),
         Field("max_running", "Running", running, RUNNING, modes=SHARED),
@@ -61,7 +61,7 @@ def mode_fields(name: str) -> list[Field]:
         Field("token_budget", "Budget", budget, BUDGET, modes=JOINING, idle=0),
         Field("delivery", "Text comes", delivery, TEXT, modes=GATHERED, idle="stream"),
         Field("prefix_caching", "Prefix caching", prefix, PREFIX, modes=PAGED_MODES, idle=False),
-        Field("cuda_graphs", "CUDA graphs", graphs, GRAPHS, modes=PAGED_MODES, idle=True),
+        Field("cuda_graphs", "Decode graphs", graphs, GRAPHS, modes=PAGED_MODES, idle=True),
     ]
 
 
@@ -82,7 +82,6 @@ class ConfigForm(QWidget):
 
     def __init__(self, name: str, *, pool: bool = False) -> None:
         super().__init__()
-        self._on_gpu = nvidia_driver()  # elsewhere nothing can be captured, whatever is chosen
         self._form = Form([*mode_fields(name), *(pool_fields(name) if pool else ())], self)
         self.sentence = Note(f"{name}_sentence")
         first, *others = self._form.rows.values()
@@ -109,8 +108,6 @@ class ConfigForm(QWidget):
         self._mode = mode = self["mode"].get()
         for name, row in self._form.rows.items():
             row.setVisible(self[name].counts(mode))
-        if not self._on_gpu and self["cuda_graphs"].get():
-            self._form.rows["cuda_graphs"].hide()
         self._form.rows["max_running"].label.setText("Batch size" if mode in GATHERED else "Running")
         self.sentence.say(f"{sentence(MODES[mode])}.")
 

@@ -70,7 +70,8 @@ class EngineConfig:
     done. KV blocks hold `block_size` tokens; `kv_memory` is the pool's size in bytes (None: from what is free).
     `prefix_caching` (paged modes) shares full blocks between prompts that begin alike. `depth` is how many steps are
     launched ahead of the one whose tokens are being read (None: 1 on a GPU, 0 on a CPU). `cuda_graphs` (paged modes):
-    decode steps are captured at load and replayed, where there is a GPU and the model can be captured.
+    decode steps are captured at load and replayed (on a CPU as one program of its compiled kernels), where the model
+    can be captured.
     """
 
     mode: str = "continuous"

@@ -319,6 +319,7 @@ class Engine(EngineFace):
         """Measured once, and the same for every mode."""
         config, blocks = EngineConfig(max_running=ROWS, block_size=16), 2 * ROWS
         runner = PagedRunner(self.model, config, blocks)
+        runner.capture(lambda done, total: None)
         return Rehearsal(runner, config, blocks, self.card.context, self._detokenizers).fastest_threads()
 
     def _open_trace(self) -> None:

@@ -1,6 +1,6 @@
 """Runs a step over the paged KV cache on a CPU, all its rows packed into one sequence. Owns the cache's tensors."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Protocol
@@ -11,10 +11,13 @@ from torch import Tensor
 from engine.config.specs import EngineConfig
 from engine.kernels.cpu import blocks as by_blocks
 from engine.kernels.cpu import calls as native
-from engine.models.attention import Options
+from engine.kernels.cpu.recorder import Unrecordable
+from engine.models.attention import Options, Timer
 from engine.models.loading import LoadedModel
+from engine.runner.recorded_decode import DecodeInputs, RecordedDecode, rows_to_record
 from engine.runner.runner import Inputs, Runner, known_ids
-from engine.scheduler.plan import Row, StepPlan
+from engine.scheduler.block_pool import blocks_for
+from engine.scheduler.plan import Kind, Row, StepPlan
 
 
 class Decode(Protocol):
@@ -74,10 +77,41 @@ class PagedRunner(Runner):
         caches = native if self.compiled else by_blocks
         self.k_caches = [caches.allocate_keys(blocks, size, *shape, dtype) for shape in model.layer_kv]
         self.v_caches = [caches.allocate_values(blocks, size, *shape, dtype) for shape in model.layer_kv]
+        self._blocks, self._slots, self._recorded = blocks, config.max_running, None
+        self.graphs_off = "" if config.cuda_graphs else "switched off"
+
+    _recorded: RecordedDecode | None
+
+    def capture(self, report: Callable[[int, int], None]) -> None:
+        if self.graphs_off or not self.compiled:
+            return
+        card = self.model.card
+        width = blocks_for(card.context, self.block_size) if card.context else self._blocks
+        rows = rows_to_record(self._slots, card.vocabulary, self.model.dtype)
+        inputs = DecodeInputs(rows, self._slots, min(width, self._blocks), self.block_size)
+        caches = self.k_caches, self.v_caches
+
+        def forward(count: int) -> Tensor:
+            seen = inputs.seen
+            seen = native.NativeDecode(count, seen.tables, seen.starts, seen.lengths)
+            batch = CpuBatch(*caches, seen, [], inputs.blocks[:count], inputs.offsets[:count], True)
+            return self._logits(inputs.ids[None, :count], inputs.positions[None, :count], 0, batch, None)
+
+        try:
+            with torch.inference_mode():
+                self._recorded = RecordedDecode(forward, inputs, self._slots, self._blocks)
+            self.graphs = tuple(range(1, rows + 1))
+        except Unrecordable as error:
+            self.graphs_off = str(error)
 
     def _prepare(self, plan: StepPlan) -> Inputs:
         self._copy_blocks(plan.copies, *self.k_caches, *self.v_caches)
         rows = plan.rows
+        recorded = self._recorded
+        if recorded is not None and len(rows) <= recorded.rows and all(row.kind is Kind.DECODE for row in rows):
+            return Inputs(
+                list(rows), lambda timer: self._replay(recorded, rows, timer), graph=len(rows), greedy=recorded.greedy
+            )
         ids: list[int] = []
         positions: list[int] = []
         fed: list[tuple[int, int]] = []
@@ -93,6 +127,12 @@ class PagedRunner(Runner):
         batch, keep = self._batch(rows, positions), self._tensor(last)
         sampling = [row for row in rows if row.samples]
         return Inputs(sampling, lambda timer: self._logits(token_ids, at, keep, batch, timer))
+
+    def _replay(self, recorded: RecordedDecode, rows: Sequence[Row], timer: Timer | None) -> Tensor:
+        logits = recorded(rows, self._last_token)
+        if timer is not None:
+            timer.seconds += recorded.attention
+        return logits
 
     def _batch(self, rows: Sequence[Row], positions: list[int]) -> CpuBatch:
         decode = list(takewhile(lambda row: row.count == 1, rows))

@@ -15,7 +15,7 @@ from engine.config.specs import EngineConfig
 from engine.models.attention import Batch, Timer, current_device
 from engine.models.loading import LoadedModel
 from engine.runner.launched_step import Clock, LaunchedStep, Sampled, to_device
-from engine.runner.sampler import Sampler
+from engine.runner.sampler import Greedy, Sampler
 from engine.scheduler.plan import Row, StepPlan
 from engine.scheduler.request import Branch
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # its kernels need Triton, which a CPU's path leaves alone
 class Inputs:
     """A step laid out: `compute` gives the logits `[sampling rows, vocabulary]` of the `sampling` rows, in their order.
 
+    `greedy` tells the tokens that would be chosen greedily and their log-probabilities, where that is known by then.
     `slots` and `drawn_at` int32 `[sampling rows]` are the rows' slots and the positions of the tokens drawn, where the
     device has them already. `graph` is the number of rows of the graph that `compute` replays.
     """
@@ -36,14 +37,15 @@ class Inputs:
     slots: Tensor | None = None
     drawn_at: Tensor | None = None
     graph: int = 0
+    greedy: Greedy | None = None
 
 
 class Runner(ABC):
     """One model and its KV cache. A sampled token is also kept on the device by slot, so that the next step can be
     launched before it is read.
 
-    `graphs` are the numbers of rows for which decode steps are captured as CUDA graphs, `graphs_off` says why there are
-    none; empty where there are, or where there could not be any.
+    `graphs` are the numbers of rows for which decode steps are captured, as CUDA graphs or, on a CPU, as one program
+    for all of them; `graphs_off` says why there are none; empty where there are, or where there could not be any.
     """
 
     def __init__(self, model: LoadedModel, config: EngineConfig) -> None:
@@ -122,8 +124,8 @@ class Runner(ABC):
     def _sample(self, logits: Tensor, inputs: Inputs) -> Sampled:
         branches = [row.branch for row in inputs.sampling]
         if isinstance(self._sampler, Sampler):
-            sampled = self._sampler(logits, branches)
-            self._last_token.index_copy_(0, self._tensor([row.slot for row in inputs.sampling]), sampled.tokens)
+            sampled = self._sampler(logits, branches, inputs.greedy)
+            self._last_token.numpy()[[row.slot for row in inputs.sampling]] = sampled.tokens.numpy()
             return sampled
         slots, drawn_at = inputs.slots, inputs.drawn_at
         if slots is None or drawn_at is None:

@@ -8,7 +8,7 @@ is a function of (seed, branch, position), so batch mates and preemption change 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,7 @@ from engine.kernels.cpu import calls as native
 from engine.runner.launched_step import Sampled, to_device
 from engine.scheduler.request import Branch
 
+Greedy = Callable[[], tuple[Tensor, Tensor]]  # tokens and log-probabilities `[rows]`, int64 and float32
 CANDIDATES = 128  # enough for most top-p nuclei; where they are not, more are looked at
 LOWEST_TEMPERATURE = 1e-8  # below it float32 overflows, and the choice is greedy long before
 _MASK = (1 << 64) - 1
@@ -68,11 +69,12 @@ class SlotSampler:
 class Sampler(SlotSampler):
     """Samples the rows of a step on a CPU."""
 
-    def __call__(self, logits: Tensor, branches: Sequence[Branch]) -> Sampled:
-        """logits `[rows, vocabulary]` of the branches' last tokens, in_flight counting the tokens drawn here."""
+    def __call__(self, logits: Tensor, branches: Sequence[Branch], greedy: Greedy | None = None) -> Sampled:
+        """logits `[rows, vocabulary]` of the branches' last tokens, in_flight counting the tokens drawn here. `greedy`
+        tells what a greedy choice would be, where that was computed with them."""
         params = [b.request.params for b in branches]
         if self._compiled(logits) and all(p.temperature == 0 and p.repetition_penalty == 1.0 for p in params):
-            return with_alternatives(*native.greedy(logits), logits, params)
+            return with_alternatives(*(greedy() if greedy else native.greedy(logits)), logits, params)
         logits = logits.float()
         penalized = [i for i, p in enumerate(params) if p.repetition_penalty != 1.0]
         adjusted = logits

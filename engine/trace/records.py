@@ -154,7 +154,8 @@ class MemoryBreakdown:
 @dataclass(frozen=True, slots=True)
 class Header:
     """The first record. `created` is Unix time in seconds; `blocks` is the KV pool's size. `graphs` are the numbers of
-    rows for which a decode step was captured as a CUDA graph, `graphs_off` why there are none."""
+    rows for which a decode step was captured, as a CUDA graph or, on a CPU, as one program; `graphs_off` why there are
+    none."""
 
     model: ModelCard
     config: EngineConfig
@@ -214,7 +215,7 @@ class Step:
 
     `seconds` a phase: plan, prepare, forward, sample, wait, commit, record; launched at `started` one after another up
     to sample, and read back with wait and commit up to `ended`. `attention`: those of `forward` that were spent in
-    attention; 0 where that is not known, as on a GPU, which the host only launches. `graph`: the rows of the CUDA graph
+    attention; 0 where that is not known, as on a GPU, which the host only launches. `graph`: the rows of the graph
     that was replayed, those of the step and dummies; 0 where none was. `device`: seconds of the step by the GPU's own
     clock, 0 without one.
     `running`, `waiting` count branches after the step; `free_blocks` and `cached_blocks` likewise. The pool's tokens

@@ -88,7 +88,7 @@ def rows_words(row: Row) -> str:
 
 
 def replayed_words(row: Row) -> str:
-    """A line of its own on the CUDA graph that was replayed; empty where none was."""
+    """A line of its own on the graph that was replayed; empty where none was."""
     words = graph_words(row.graph, row.rows)
     return f"\n{words}" if words else ""
 

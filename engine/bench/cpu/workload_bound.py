@@ -93,7 +93,7 @@ class _Product(NamedTuple):
 def _product(part: nn.Module) -> _Product | None:
     if isinstance(part, JoinedLinear):
         product = part.product
-        return None if part.index else _Product(part.in_features, sum(product.widths), product.multiply)
+        return None if part.index else _Product(part.in_features, sum(product.widths), product.packed.multiply)
     if isinstance(part, (PackedLinear, nn.Linear)):
         return _Product(part.in_features, part.out_features, part)
     return None

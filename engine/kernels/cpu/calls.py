@@ -1,16 +1,17 @@
-"""Calls of the compiled kernels; each structure is one of `native.c`."""
+"""Calls of the compiled kernels."""
 
-import ctypes
-from collections.abc import Callable, Sequence
-from ctypes import c_float, c_int, c_long, c_void_p
+from collections.abc import Sequence
+from ctypes import byref
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from engine.kernels.cpu.library import native
+from engine.kernels.cpu import structures as held
+from engine.kernels.cpu.library import function, native, work
+from engine.kernels.cpu.recorder import recording
+from engine.kernels.cpu.spread import spread
+from engine.kernels.cpu.structures import Part, Structure
 from engine.kernels.options import Options
 from engine.kernels.rms_norm import Rounding
 from engine.kernels.silu_mul import Activation, in_rows, row_stride
@@ -20,64 +21,17 @@ DTYPES = (torch.float32, torch.bfloat16)
 A_THREAD = 16_384  # values a thread must have to do, or waking it takes longer
 
 
-class _Attention(ctypes.Structure):
-    _fields_ = [
-        *((name, c_void_p) for name in ("out", "q", "k", "v", "tables", "starts", "lengths", "sinks")),
-        *((name, c_long) for name in ("rows", "kv_heads", "group", "head_dim", "block", "window")),
-        *(("scale", c_float), ("softcap", c_float), ("half", c_int), ("threads", c_int)),
-        *(("next", c_long), ("width", c_long), ("failed", c_int)),
-    ]
+def _run(values: Structure, threads: int) -> None:
+    """Raises MemoryError where there was none for it."""
+    if function("run_part")(work(values.work), byref(values), threads):
+        raise MemoryError(f"no memory for {values.work}")
+    recorder = recording.get()
+    if recorder is not None:
+        recorder.called(values)
 
 
-class _Store(ctypes.Structure):
-    _fields_ = [
-        *((name, c_void_p) for name in ("k_cache", "v_cache", "k", "v", "blocks", "offsets")),
-        *((name, c_long) for name in ("tokens", "kv_heads", "head_dim", "block", "k_stride", "v_stride")),
-        ("half", c_int),
-    ]
-
-
-class _Norm(ctypes.Structure):
-    _fields_ = [
-        *(("out", c_void_p), ("x", c_void_p), ("weight", c_void_p), ("rows", c_long), ("width", c_long)),
-        *(("eps", c_float), ("rounding", c_int), ("half", c_int), ("threads", c_int)),
-    ]
-
-
-class _Gate(ctypes.Structure):
-    _fields_ = [
-        *((name, c_void_p) for name in ("out", "gate", "up")),
-        *((name, c_long) for name in ("rows", "columns", "gate_stride", "up_stride")),
-        *((name, c_int) for name in ("tanh", "half", "threads")),
-    ]
-
-
-class _Rotation(ctypes.Structure):
-    _fields_ = [
-        *((name, c_void_p) for name in ("out", "x", "cos", "sin")),
-        *((name, c_long) for name in ("batch", "heads", "tokens", "head_dim", "x_batch", "x_head", "x_token")),
-        *(("table_batch", c_long), ("table_token", c_long)),
-        *((name, c_int) for name in ("second", "table_half", "half", "threads")),
-    ]
-
-
-class _Greedy(ctypes.Structure):
-    _fields_ = [
-        *((name, c_void_p) for name in ("tokens", "logprobs", "logits")),
-        *(("rows", c_long), ("vocabulary", c_long), ("half", c_int), ("threads", c_int)),
-    ]
-
-
-@cache
-def _function(name: str) -> Callable[[Any], int]:
-    library = native().library
-    assert library is not None
-    function: Callable[[Any], int] = library[name]
-    return function
-
-
-def _call(name: str, values: ctypes.Structure) -> int:
-    return _function(name)(ctypes.byref(values))
+def _part(rows: int, x: Tensor) -> Part:
+    return Part(rows, 0, 0, x.dtype is torch.bfloat16, 0)
 
 
 def computes(dtype: torch.dtype) -> bool:
@@ -88,6 +42,11 @@ def computes(dtype: torch.dtype) -> bool:
 def serves(dtype: torch.dtype, block_size: int, head_dim: int) -> bool:
     """Whether there are compiled kernels for a cache of this kind."""
     return computes(dtype) and not (block_size % LANES or head_dim % LANES)
+
+
+def multiplies(weight: Tensor) -> bool:
+    """Whether `pack` and `product` serve it: of two values of bfloat16 at a time, so its depth must be even."""
+    return weight.dim() == 2 and weight.shape[1] % 2 == 0 and computes(weight.dtype)
 
 
 def kernels_in_words(dtype: torch.dtype) -> str:
@@ -127,17 +86,14 @@ class NativeDecode:
         out = torch.empty_like(q)
         sinks = None if options.sinks is None else options.sinks.float().contiguous()
         seen = (self.tables, self.starts, self.lengths)
-        failed = _call(
-            "decode_attention",
-            _Attention(
-                *(x.data_ptr() for x in (out, q, k_cache, v_cache, *seen)),
-                None if sinks is None else sinks.data_ptr(),
-                *(rows, kv_heads, heads // kv_heads, head_dim, block, options.window or 0),
-                *(options.scale, options.softcap or 0.0, q.dtype is torch.bfloat16, torch.get_num_threads()),
-            ),
+        values = held.Attention(
+            _part(rows, q),
+            *(x.data_ptr() for x in (out, q, k_cache, v_cache, *seen)),
+            None if sinks is None else sinks.data_ptr(),
+            *(kv_heads, heads // kv_heads, head_dim, block, options.window or 0),
+            *(options.scale, options.softcap or 0.0),
         )
-        if failed:
-            raise MemoryError(f"no memory for the scores of {int(self.lengths.max()):,} keys")
+        _run(values, torch.get_num_threads())
         return out
 
 
@@ -156,20 +112,27 @@ def store_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, blocks: Ten
     k, v = (x if x.stride()[1:] == (x.shape[2], 1) else x.contiguous() for x in (k, v))
     tokens, kv_heads, head_dim = k.shape
     places = (x.data_ptr() for x in (k_cache, v_cache, k, v, blocks, offsets))
-    sizes = tokens, kv_heads, head_dim, k_cache.shape[1], k.stride(0), v.stride(0)
-    _call("store_kv", _Store(*places, *sizes, k.dtype is torch.bfloat16))
+    sizes = kv_heads, head_dim, k_cache.shape[1], k.stride(0), v.stride(0)
+    _run(held.Store(_part(tokens, k), *places, *sizes), _threads(k.numel()))
 
 
 def rms_norm(x: Tensor, weight: Tensor | None, eps: float, rounding: Rounding) -> Tensor:
     """The normed rows of `x` [..., width], of its dtype, contiguous; `weight` [width] or None."""
-    x = x.contiguous()
-    out = torch.empty_like(x)
+    if spread(x) is None:
+        order = sorted(range(x.dim() - 1), key=x.stride, reverse=True) + [x.dim() - 1]
+        if order != [*range(x.dim())]:  # heads before tokens, say: as they lie, and back
+            back = sorted(range(x.dim()), key=order.__getitem__)
+            return rms_norm(x.permute(order), weight, eps, rounding).permute(back)
+        x = x.contiguous()
+    out = torch.empty(x.shape, dtype=x.dtype)
     if weight is not None and (weight.dtype is not x.dtype or not weight.is_contiguous()):
         weight = weight.to(x.dtype).contiguous()
     width = x.shape[-1]
-    held = out.data_ptr(), x.data_ptr(), None if weight is None else weight.data_ptr()
-    sizes = x.numel() // max(width, 1), width, eps, rounding.value
-    _call("rms_norm", _Norm(*held, *sizes, x.dtype is torch.bfloat16, _threads(x.numel())))
+    places = out.data_ptr(), x.data_ptr(), None if weight is None else weight.data_ptr()
+    rows = x.numel() // max(width, 1)
+    side_by_side, stride = spread(x) or (width, width)
+    sizes = width, max(side_by_side // max(width, 1), 1), stride
+    _run(held.Norm(_part(rows, x), *places, *sizes, eps, rounding.value), _threads(x.numel()))
     return out
 
 
@@ -181,9 +144,11 @@ def act_mul(gate: Tensor, up: Tensor, activation: Activation) -> Tensor:
     columns = gate.shape[-1]
     gate, up = (in_rows(x) for x in (gate, up))
     out = torch.empty(gate.shape, dtype=gate.dtype)
-    sizes = out.numel() // max(columns, 1), columns, row_stride(gate), row_stride(up)
-    kind = activation is Activation.GELU_TANH, gate.dtype is torch.bfloat16
-    _call("act_mul", _Gate(*(x.data_ptr() for x in (out, gate, up)), *sizes, *kind, _threads(out.numel())))
+    places = (x.data_ptr() for x in (out, gate, up))
+    sizes = columns, row_stride(gate), row_stride(up)
+    rows = out.numel() // max(columns, 1)
+    by_tanh = activation is Activation.GELU_TANH
+    _run(held.Gate(_part(rows, gate), *places, *sizes, by_tanh), _threads(out.numel()))
     return out
 
 
@@ -205,9 +170,8 @@ def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     places = (t.data_ptr() for t in (out, x, cos, sin))
     table = cos.stride(0) if cos.shape[0] > 1 else 0, cos.stride(1)
     second = head_dim // 2 if cos.shape[-1] == head_dim else 0
-    kinds = cos.dtype is torch.bfloat16, x.dtype is torch.bfloat16
-    sizes = batch, heads, tokens, head_dim, *x.stride()[:3], *table, second, *kinds, _threads(x.numel())
-    _call("rotate", _Rotation(*places, *sizes))
+    sizes = heads, tokens, head_dim, *x.stride()[:3], *table, second, cos.dtype is torch.bfloat16
+    _run(held.Rotation(_part(batch * tokens, x), *places, *sizes), _threads(x.numel()))
     return out.transpose(1, 2)
 
 
@@ -218,9 +182,45 @@ def greedy(logits: Tensor) -> tuple[Tensor, Tensor]:
     rows, vocabulary = logits.shape
     tokens, logprobs = torch.empty(rows, dtype=torch.long), torch.empty(rows)
     places = (x.data_ptr() for x in (tokens, logprobs, logits))
-    sizes = rows, vocabulary, logits.dtype is torch.bfloat16, _threads(logits.numel())
-    _call("greedy", _Greedy(*places, *sizes))
+    _run(held.Greedy(_part(rows, logits), *places, vocabulary), _threads(logits.numel()))
     return tokens, logprobs
+
+
+def angles(
+    positions: Tensor, frequencies: Tensor, scale: float, twice: bool, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """Cosines and sines `[..., width]` of a rotary embedding, times `scale`: of positions `[...]` int64 times
+    `frequencies` `[width]`; where `twice`, `[..., 2 * width]`, all of them once more beside them."""
+    positions, frequencies = positions.contiguous(), frequencies.float().contiguous()
+    width = len(frequencies)
+    cos, sin = (torch.empty(*positions.shape, width * (1 + twice), dtype=dtype) for _ in range(2))
+    places = (x.data_ptr() for x in (cos, sin, positions, frequencies))
+    _run(held.Angles(_part(positions.numel(), cos), *places, width, scale, twice), 1)
+    return cos, sin
+
+
+def pack(weight: Tensor) -> Tensor:
+    """A weight `[columns, depth]` of a dtype that is computed, depth even, in the layout that `product` reads."""
+    columns, depth = weight.shape
+    panel, side = function("panel_width")(), 2 if weight.dtype is torch.bfloat16 else 1
+    weight = torch.nn.functional.pad(weight, (0, 0, 0, -columns % panel))
+    return weight.view(-1, panel, depth // side, side).transpose(1, 2).contiguous()
+
+
+def unpack(packed: Tensor, columns: int) -> Tensor:
+    """The weight `[columns, depth]` that was packed."""
+    panels, depth, panel, side = packed.shape
+    return packed.transpose(1, 2).reshape(panels * panel, depth * side)[:columns]
+
+
+def product(x: Tensor, packed: Tensor, bias: Tensor | None, columns: int) -> Tensor:
+    """x `[..., depth]` times a packed weight, plus a bias `[columns]` in float32: `[..., columns]`."""
+    x = in_rows(x)
+    out = torch.empty(*x.shape[:-1], columns, dtype=x.dtype)
+    places = out.data_ptr(), x.data_ptr(), packed.data_ptr(), None if bias is None else bias.data_ptr()
+    depth = x.shape[-1]
+    _run(held.Product(_part(x.numel() // depth, x), *places, columns, depth, row_stride(x)), torch.get_num_threads())
+    return out
 
 
 def _threads(values: int) -> int:

@@ -1,4 +1,4 @@
-"""The CPU's kernels (`native.c`), compiled for this processor once and kept in the user's cache folder."""
+"""The CPU's kernels (`native/`), compiled for this processor once and kept in the user's cache folder."""
 
 import ctypes
 import hashlib
@@ -8,10 +8,11 @@ import subprocess
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 
-SOURCE = Path(__file__).with_name("native.c")
+SOURCES = sorted(Path(__file__).with_name("native").glob("*.[ch]"))
 COMPILERS = ("cc", "gcc", "clang")
 FLAGS = "-O3 -march=native -fno-math-errno -fno-trapping-math -fopenmp-simd -shared -fPIC".split()
 SECONDS = 60.0  # that compiling may take: two, where nothing else runs
@@ -49,6 +50,22 @@ def native() -> Native:
         return Native(None, f"{compiler}: {error}")
 
 
+@cache
+def function(name: str) -> Any:
+    """A function of the library, which must be there."""
+    library = native().library
+    assert library is not None
+    found = library[name]
+    found.restype = ctypes.c_long if name == "panel_width" else ctypes.c_int
+    return found
+
+
+@cache
+def work(name: str) -> ctypes.c_void_p:
+    """The address of a kernel, for `run_part` and `run_program`."""
+    return ctypes.cast(function(name), ctypes.c_void_p)
+
+
 def find_compiler() -> str | None:
     """As Triton looks for one."""
     return next(filter(None, map(shutil.which, (os.environ.get("CC", ""), *COMPILERS))), None)
@@ -56,7 +73,14 @@ def find_compiler() -> str | None:
 
 def _place(compiler: str, openmp: Path) -> Path:
     """Where the library of these sources, made by this compiler for this processor, is kept."""
-    made_of = [SOURCE.read_text(), *FLAGS, compiler, str(os.stat(compiler).st_mtime_ns), str(openmp), _processor()]
+    made_of = [
+        *(source.read_text() for source in SOURCES),
+        *FLAGS,
+        compiler,
+        str(os.stat(compiler).st_mtime_ns),
+        str(openmp),
+        _processor(),
+    ]
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "batchscope"
     return folder / f"native-{hashlib.sha256(chr(0).join(made_of).encode()).hexdigest()[:20]}.so"
 
@@ -70,7 +94,8 @@ def _compile(compiler: str, openmp: Path, kept: Path) -> None:
     kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     made = kept.with_suffix(f".{os.getpid()}")
     try:
-        order = [compiler, *FLAGS, "-o", str(made), str(SOURCE), str(openmp), "-lm"]
+        sources = [str(source) for source in SOURCES if source.suffix == ".c"]
+        order = [compiler, *FLAGS, "-o", str(made), *sources, str(openmp), "-lm"]
         subprocess.run(order, check=True, capture_output=True, timeout=SECONDS, stdin=subprocess.DEVNULL)
         made.replace(kept)
     finally:

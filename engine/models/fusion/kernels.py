@@ -20,6 +20,7 @@ class Kernels:
     rms_norm: Callable[[Tensor, Tensor | None, float, Rounding], Tensor]
     rotate: Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
     act_mul: Callable[[Tensor, Tensor, Activation], Tensor]
+    angles: Callable[[Tensor, Tensor, float, bool, torch.dtype], tuple[Tensor, Tensor]] | None = None
     joins: bool = False
     add_norm: Callable[..., tuple[Tensor, Tensor]] | None = None
 
@@ -37,4 +38,4 @@ def kernels_for(device: str, dtype: torch.dtype) -> Kernels | None:
 
     if device != "cpu" or not calls.computes(dtype):
         return None
-    return Kernels(calls.rms_norm, calls.rotate, calls.act_mul)
+    return Kernels(calls.rms_norm, calls.rotate, calls.act_mul, calls.angles)

@@ -88,7 +88,7 @@ class FusedPart:
 def fuse_part(part: nn.Module, setting: Setting) -> FusedPart | None:
     """The class to give `part`, or None where it is nothing that we have a kernel for. Raises LeftAlone for a part that
     looks like one, but is not proved to be."""
-    make = _maker(part)
+    make = _maker(part, setting)
     if make is None:
         return None
     if "forward" in vars(part) or hasattr(type(part), MARK):
@@ -102,7 +102,11 @@ def fuse_part(part: nn.Module, setting: Setting) -> FusedPart | None:
         raise LeftAlone(f"the proof failed: {type(error).__name__}: {words[0][:200]}") from error
 
 
-def _maker(part: nn.Module) -> Callable[[nn.Module, Setting], FusedPart] | None:
+def _maker(part: nn.Module, setting: Setting) -> Callable[[nn.Module, Setting], FusedPart] | None:
+    if type(part).__name__.endswith("RotaryEmbedding"):
+        from engine.models.fusion.angles import fused_angles  # which is built on what is here
+
+        return fused_angles if setting.kernels.angles is not None else None
     if type(part).__name__.endswith("Norm") and not type(part).__module__.startswith("torch."):
         return fused_norm
     if any(all(isinstance(getattr(part, name, None), nn.Module) for name in names) for names in GATED):

@@ -4,6 +4,7 @@ A layer keeps its weight, as rows of the joined one, so what reads or writes wei
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,6 +16,24 @@ from engine.models.packed_linear import SAME_INPUT, JoinedProduct
 KERNEL = "product"
 
 
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """A joined weight `[columns, depth]` and its bias as they are, of which the layers' own are views."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+    @property
+    def held(self) -> dict[str, Tensor]:
+        return {}  # the layers tell
+
+    def plain(self) -> Tensor:
+        return self.weight
+
+    def multiply(self, x: Tensor) -> Tensor:
+        return nn.functional.linear(x, self.weight, self.bias)
+
+
 class DenseProduct(JoinedProduct):
     """Of plain layers, whose weights become views of the joined one."""
 
@@ -22,18 +41,15 @@ class DenseProduct(JoinedProduct):
         self.widths = [linear.out_features for linear in linears]
         self._input, self._parts, self._left = None, [], 0
         with torch.inference_mode(False), torch.no_grad():  # gradients may be asked for later
-            self.weight = self._join([linear.weight for linear in linears])
+            weight = self._join([linear.weight for linear in linears])
             biases = [linear.bias for linear in linears if linear.bias is not None]
-            self.bias = self._join(biases) if biases else None
+            self.packed = Dense(weight, self._join(biases) if biases else None)
 
     def _join(self, parts: Sequence[Tensor]) -> Tensor:
         joined = torch.cat([part.detach() for part in parts])
         for part, view in zip(parts, joined.split(self.widths)):
             part.data = view
         return joined
-
-    def multiply(self, x: Tensor) -> Tensor:
-        return nn.functional.linear(x, self.weight, self.bias)
 
 
 def joinable(part: nn.Module, setting: Setting) -> list[list[nn.Linear]]:

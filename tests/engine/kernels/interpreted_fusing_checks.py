@@ -18,7 +18,7 @@ from engine.models.fusion import parts as fused_parts
 from engine.models.fusion.fuse import Causal, fuse
 from engine.models.fusion.kernels import kernels_for
 from engine.models.fusion.parts import LeftAlone, Setting, fuse_part
-from engine.models.fusion.products import DenseProduct
+from engine.models.fusion.products import Dense, DenseProduct
 from engine.models.loading import load
 from tests.engine.fusing_case import FUSED, all_kernels, by_kernel, check_fused, classes, difference, logits, served
 from tests.engine.tiny_models import TINY_MODELS, save_tiny_model
@@ -125,13 +125,16 @@ def test_products_that_disagree_or_find_no_memory_are_not_joined(monkeypatch: py
     def full(*_: object) -> None:
         raise torch.OutOfMemoryError("full")
 
-    right = DenseProduct.multiply
-    ways = {"computes something else": ("multiply", lambda self, x: right(self, x) * 1.01), "memory": ("_join", full)}
-    for why, (name, broken) in ways.items():
+    right = Dense.multiply
+    ways = {
+        "computes something else": (Dense, "multiply", lambda self, x: right(self, x) * 1.01),
+        "memory": (DenseProduct, "_join", full),
+    }
+    for why, (cls, name, broken) in ways.items():
         module = served("qwen2")
         before = logits(module)
         with monkeypatch.context() as patch:
-            patch.setattr(DenseProduct, name, broken)
+            patch.setattr(cls, name, broken)
             fusion = fuse(module)
         assert "product" not in all_kernels(fusion)
         assert sum(count for (_, told), count in fusion.left.items() if why in told) == 4

@@ -1,6 +1,5 @@
 """The CPU's compiled kernels equal the oracle and torch; without a compiler there are none, and it is said why."""
 
-import ctypes
 import re
 
 import pytest
@@ -9,6 +8,7 @@ from torch.nn.functional import gelu, silu
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from engine.kernels.cpu import calls, library
+from engine.kernels.cpu.structures import Call, Part, Program, Structure
 from engine.kernels.options import Options
 from engine.kernels.rms_norm import Rounding
 from engine.kernels.silu_mul import Activation
@@ -133,15 +133,13 @@ def test_the_greedy_choice_is_torchs(dtype) -> None:
 
 @needs_compiler
 def test_structures_are_those_of_the_source() -> None:
-    source = re.sub(r"/\*.*?\*/", "", library.SOURCE.read_text(), flags=re.DOTALL)
-    ours = {
-        cls.__name__.strip("_").lower(): [name for name, *_ in cls._fields_]
-        for cls in ctypes.Structure.__subclasses__()
-        if cls.__module__ == calls.__name__
-    }
+    source = re.sub(r"/\*.*?\*/", "", "".join(source.read_text() for source in library.SOURCES), flags=re.DOTALL)
+    kinds = [Structure, *Structure.__subclasses__(), Part, Call, Program]
+    ours = {cls.__name__.lower(): [name for name, *_ in cls._fields_] for cls in kinds if cls is not Structure}
     theirs = {}
     for name, body in re.findall(r"^struct (\w+) \{(.*?)^\};", source, re.DOTALL | re.MULTILINE):
-        declared = re.sub(r"\b(const|void|float|int32_t|int64_t|long|int)\b|[\s*]", "", body)
+        types = r"\b(struct \w+|const|void|float|double|int32_t|int64_t|long|int|Work)\b|[\s*]"
+        declared = re.sub(types, "", body)
         theirs[name] = [field for line in declared.split(";") for field in line.split(",") if field]
     assert ours == theirs
 

@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from engine.kernels.cpu import calls
+from engine.kernels.cpu.library import native
 from engine.models.packed_linear import PackedLinear, pack_linears
 
 
@@ -22,16 +24,42 @@ def test_its_weight_can_be_read_back_exactly():
     assert torch.equal(PackedLinear(plain).weight, plain.weight)
 
 
+@pytest.mark.skipif(native().library is None, reason=native().why)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("depth", "columns"), [(96, 160), (64, 8), (14_000, 100)])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_our_product_equals_torchs(dtype, depth, columns, threads):
+    torch.manual_seed(depth)
+    weight, bias = torch.randn(columns, depth).to(dtype) / depth**0.5, torch.randn(columns)
+    packed = calls.pack(weight)
+    assert torch.equal(calls.unpack(packed, columns), weight)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for rows in [0, 1, 2, 3, 4, 5, 6, 7, 13, 64, 200]:
+            x = torch.randn(rows, 2 * depth).to(dtype)[:, :depth]  # rows with gaps between them
+            made, expected = calls.product(x, packed, bias, columns), x.double() @ weight.double().T + bias.double()
+            tolerance = 2e-5 if dtype is torch.float32 else 1e-2
+            torch.testing.assert_close(made.double(), expected, rtol=tolerance, atol=tolerance)
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("ours", [False, True])
 @pytest.mark.parametrize("halves", [False, True])
-def test_only_plain_layers_of_a_dtype_that_the_processor_multiplies_are_packed(monkeypatch, halves):
+def test_only_plain_layers_of_a_dtype_that_is_multiplied_here_are_packed(monkeypatch, halves, ours):
     monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: halves)
+    if ours and native().library is None:
+        pytest.skip(native().why)
+    if not ours:
+        monkeypatch.setattr(calls, "multiplies", lambda weight: False)
 
     class Special(nn.Linear):
         pass
 
     module = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8, dtype=torch.bfloat16), Special(8, 8), nn.LayerNorm(8))
     pack_linears(module)
-    second = PackedLinear if halves else nn.Linear
+    second = PackedLinear if halves or ours else nn.Linear
     assert [type(layer) for layer in module] == [PackedLinear, second, Special, nn.LayerNorm]
 
 

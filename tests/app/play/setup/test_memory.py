@@ -138,7 +138,7 @@ def test_the_panel_shows_the_bill_of_a_real_load_and_the_estimate_before_it(qtbo
     assert told.bill is not None
     assert sum(item.count for item in panel.bill.bar.items) == told.bill.total
     assert f"context {told.model.context:,}" in panel.facts.text()
-    assert "graphs" not in panel.facts.text(), "nothing is captured on a CPU"
+    assert ("Decode graphs: 1–" in panel.facts.text()) == bool(told.graphs)
     panel.set_spec(ModelSpec("demo-draft"))
     qtbot.waitUntil(lambda: panel.bill.memory.text().startswith("~"), timeout=WAIT)
     assert "~" in panel.bill.bar.accessibleName()

@@ -1,0 +1,94 @@
+/* What a step on a CPU does, each part in one pass over its data.
+ *
+ * Values are float32, or bfloat16 (`half`), which is computed in float32 and rounded where torch rounds it. Tensors are
+ * contiguous, but where a stride is named (in elements).
+ *
+ * A part is a function that every thread of a team calls with the same structure; each does some of it, and gives back
+ * how many things there are to do in all. `program.c` runs one part, or a whole step of them.
+ */
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of GNU's OpenMP; other runtimes have them too. Called by name, so that any C compiler will do. */
+extern int omp_get_thread_num(void);
+extern int omp_get_num_threads(void);
+
+#define LANES 16
+#define ALWAYS static inline __attribute__((always_inline))
+
+typedef float vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef uint32_t words __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef uint16_t halves __attribute__((vector_size(2 * LANES), aligned(2), may_alias));
+
+ALWAYS float as_float(uint32_t bits) { float x; memcpy(&x, &bits, 4); return x; }
+ALWAYS uint32_t as_bits(float x) { uint32_t bits; memcpy(&bits, &x, 4); return bits; }
+
+/* bfloat16 is the upper half of a float32; ties are rounded to even. */
+ALWAYS uint16_t narrow(float x) {
+    uint32_t bits = as_bits(x);
+    uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    return x != x ? 0x7fc0 : rounded;
+}
+ALWAYS float widen(uint16_t x) { return as_float((uint32_t)x << 16); }
+
+ALWAYS float get(const void *from, long i, int half) {
+    return half ? widen(((const uint16_t *)from)[i]) : ((const float *)from)[i];
+}
+ALWAYS void put(void *to, long i, float x, int half) {
+    if (half) ((uint16_t *)to)[i] = narrow(x); else ((float *)to)[i] = x;
+}
+/* From its i-th value on. Loops read through such pointers of their own: one that a structure holds is read anew for
+ * every value, and the values are then gathered one by one. */
+ALWAYS void *part(const void *from, long i, int half) { return (char *)from + i * (half ? 2 : 4); }
+ALWAYS float rounded(float x, int half) { return half ? widen(narrow(x)) : x; }
+ALWAYS vec get_lanes(const void *from, long i, int half) {
+    if (!half) return *(const vec *)((const float *)from + i);
+    words bits = __builtin_convertvector(*(const halves *)((const uint16_t *)from + i), words) << 16;
+    vec x; memcpy(&x, &bits, sizeof x); return x;
+}
+
+ALWAYS void put_lanes(void *to, long i, vec x, int half) {
+    if (!half) {
+        *(vec *)((float *)to + i) = x;
+        return;
+    }
+    words bits, strange = (words)(x != x);
+    memcpy(&bits, &x, sizeof x);
+    bits = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    bits = (bits & ~strange) | (strange & 0x7fc0);
+    *(halves *)((uint16_t *)to + i) = __builtin_convertvector(bits, halves);
+}
+
+/* exp by 2^n * p(f), to 2 units in the last place; NaN stays NaN. */
+ALWAYS float exponential(float x) {
+    float within = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
+    float n = (within * 1.44269504f + 12582912.0f) - 12582912.0f;
+    float f = within - n * 0.693145752f - n * 1.42860677e-6f;
+    float p = 1.0f + f * (1.0f + f * (0.5f + f * (0.166666672f + f * (0.0416664891f + f * (0.00833360072f
+              + f * 0.00139304355f)))));
+    float made = p * as_float((uint32_t)((int32_t)n + 127) << 23);
+    return x != x ? x : made;
+}
+
+/* Every part's structure begins with it. */
+struct part {
+    long rows;          /* how many there are of what a step has more of with every token */
+    long next, done;    /* of its things: the first that no thread has yet, and how many are done */
+    int half, failed;   /* of bfloat16; whether there was no memory for it */
+};
+
+/* Gives this thread the next `some` of so many things, as long as there are any. None is dealt out beforehand: where
+ * another program has a thread's processor, the other threads do its share. */
+ALWAYS int take(struct part *part, long things, long some, long *from, long *to) {
+    *from = __atomic_fetch_add(&part->next, some, __ATOMIC_RELAXED);
+    *to = *from + some < things ? *from + some : things;
+    return *from < things;
+}
+
+/* What was taken is done. */
+ALWAYS void done(struct part *part, long from, long to) { __atomic_fetch_add(&part->done, to - from, __ATOMIC_RELEASE); }
+
+/* How many rows are taken at once, where each has so many values: enough not to meet at every one. */
+ALWAYS long some_rows(long values) { return values < 4096 ? 4096 / values : 1; }

@@ -1,0 +1,125 @@
+/* Products of few rows with a weight that was laid out for them: [panels][depth][PANEL] of float32, or, of bfloat16,
+ * [panels][depth / 2][PANEL][2]. A tile of the result, some rows by a panel's columns, stays in registers while the
+ * panel passes by once.
+ */
+#include "common.h"
+#ifdef __AVX512BF16__
+#include <immintrin.h>
+#endif
+
+#ifdef __AVX512F__
+#define WIDE 4 /* vectors of a panel: with ROWS times as many sums they fill the registers */
+#else
+#define WIDE 1
+#endif
+#define ROWS 6
+#define PANEL (WIDE * LANES)
+#define TILES 16          /* of one thing to do: a panel is read from memory for so many */
+#define DEEP (512 * 1024) /* bytes of a panel that stay near a core while the tiles read them */
+
+struct product {
+    struct part part;
+    void *out;          /* [rows, columns] */
+    const void *x;      /* [rows, depth], rows x_stride apart */
+    const void *weight; /* as above */
+    const float *bias;  /* [columns], or NULL */
+    long columns, depth, x_stride;
+};
+
+long panel_width(void) { return PANEL; }
+
+/* Adds to `sums` what `pairs` (of bfloat16) or so many values of x give, for `rows` rows of x. */
+ALWAYS void multiply(vec sums[ROWS][WIDE], const char *weight, const char *x, long count, long stride, const int rows,
+                     const int half) {
+    for (long k = 0; k < count; k++) {
+        words w[WIDE];
+        for (int i = 0; i < WIDE; i++) w[i] = *((const words *)weight + k * WIDE + i);
+        for (int r = 0; r < rows; r++) {
+            uint32_t bits;
+            memcpy(&bits, x + r * stride + 4 * k, 4);
+            for (int i = 0; i < WIDE; i++) {
+#ifdef __AVX512BF16__
+                if (half) {
+                    sums[r][i] = (vec)_mm512_dpbf16_ps((__m512)sums[r][i], (__m512bh)_mm512_set1_epi32(bits), (__m512bh)w[i]);
+                    continue;
+                }
+#endif
+                if (half) {
+                    sums[r][i] += as_float(bits << 16) * (vec)(w[i] << 16);
+                    sums[r][i] += as_float(bits & 0xffff0000) * (vec)(w[i] & 0xffff0000);
+                } else {
+                    sums[r][i] += as_float(bits) * (vec)w[i];
+                }
+            }
+        }
+    }
+}
+
+/* A tile: the rows from `row` on, of one panel, the depth from `begin` to `end`, which is all of it or a part; between
+ * two parts the sums lie in `kept`. */
+ALWAYS void tile(const struct product *p, long row, long panel, long begin, long end, float *kept, const int rows,
+                 const int half) {
+    const long bytes = half ? 2 : 4, column = panel * PANEL, columns = p->columns;
+    vec sums[ROWS][WIDE];
+    for (int r = 0; r < rows; r++)
+        for (int i = 0; i < WIDE; i++) sums[r][i] = begin ? *(vec *)(kept + r * PANEL + i * LANES) : (vec){0};
+    multiply(sums, (const char *)p->weight + (panel * p->depth + begin) * PANEL * bytes,
+             (const char *)p->x + (row * p->x_stride + begin) * bytes, (end - begin) * bytes / 4, p->x_stride * bytes,
+             rows, half);
+    if (end < p->depth) {
+        for (int r = 0; r < rows; r++)
+            for (int i = 0; i < WIDE; i++) *(vec *)(kept + r * PANEL + i * LANES) = sums[r][i];
+        return;
+    }
+    for (int i = 0; i < WIDE; i++) {
+        const long at = column + i * LANES;
+        if (at + LANES <= columns) {
+            vec bias = p->bias ? *(const vec *)(p->bias + at) : (vec){0};
+            for (int r = 0; r < rows; r++) put_lanes(p->out, (row + r) * columns + at, sums[r][i] + bias, half);
+        } else {
+            for (int r = 0; r < rows; r++)
+                for (long c = at; c < columns; c++)
+                    put(p->out, (row + r) * columns + c, sums[r][i][c - at] + (p->bias ? p->bias[c] : 0.0f), half);
+        }
+    }
+}
+
+ALWAYS void tile_of(const struct product *p, long row, long panel, long begin, long end, float *kept, int rows,
+                    const int half) {
+    switch (rows) {
+    case 1: tile(p, row, panel, begin, end, kept, 1, half); break;
+    case 2: tile(p, row, panel, begin, end, kept, 2, half); break;
+    case 3: tile(p, row, panel, begin, end, kept, 3, half); break;
+    case 4: tile(p, row, panel, begin, end, kept, 4, half); break;
+    case 5: tile(p, row, panel, begin, end, kept, 5, half); break;
+    default: tile(p, row, panel, begin, end, kept, 6, half);
+    }
+}
+
+ALWAYS void some_tiles(const struct product *p, long panel, long row, long rows, const int half) {
+    float kept[TILES * ROWS * PANEL] __attribute__((aligned(64)));
+    const long deep = DEEP / (PANEL * (half ? 2 : 4)), tiles = (rows + ROWS - 1) / ROWS;
+    for (long begin = 0; begin < p->depth; begin += deep) {
+        const long end = begin + deep < p->depth ? begin + deep : p->depth;
+        for (long t = 0; t < tiles; t++) {
+            const long first = rows * t / tiles, next = rows * (t + 1) / tiles;
+            tile_of(p, row + first, panel, begin, end, kept + first * PANEL, next - first, half);
+        }
+    }
+}
+
+/* out = x * weight + bias. */
+long product(void *of) {
+    struct product *p = of;
+    const long rows = p->part.rows, panels = (p->columns + PANEL - 1) / PANEL, team = omp_get_num_threads();
+    const long tiles = (rows + ROWS - 1) / ROWS;
+    long groups = (tiles + TILES - 1) / TILES;
+    while (groups < tiles && panels * groups < 4 * team) groups++; /* something to do for every thread */
+    for (long task, end; take(&p->part, panels * groups, 1, &task, &end); done(&p->part, task, end)) {
+        const long panel = task / groups, group = task % groups;
+        const long first = tiles * group / groups * ROWS, last = tiles * (group + 1) / groups * ROWS;
+        const long count = (last < rows ? last : rows) - first;
+        if (p->part.half) some_tiles(p, panel, first, count, 1); else some_tiles(p, panel, first, count, 0);
+    }
+    return panels * groups;
+}

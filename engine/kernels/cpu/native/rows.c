@@ -1,0 +1,128 @@
+/* What is done to each row of activations. */
+#include "common.h"
+
+struct norm {
+    struct part part;
+    void *out;
+    const void *x, *weight; /* rows of `width`, `together` of them side by side, and so many x_stride apart; or NULL */
+    long width, together, x_stride;
+    float eps;
+    int rounding; /* `Rounding` */
+};
+
+ALWAYS void norm_rows(const struct norm *n, long from, long to, const int half, const int rounding) {
+    const long width = n->width;
+    const void *weight = n->weight;
+    for (long r = from; r < to; r++) {
+        const void *row = part(n->x, r / n->together * n->x_stride + r % n->together * width, half);
+        void *out = part(n->out, r * width, half);
+        float squares = 0;
+#pragma omp simd reduction(+ : squares)
+        for (long i = 0; i < width; i++) {
+            float x = get(row, i, half);
+            squares += x * x;
+        }
+        const float by = 1.0f / sqrtf(squares / width + n->eps);
+#pragma omp simd
+        for (long i = 0; i < width; i++) {
+            float x = get(row, i, half) * by;
+            if (rounding == 1) x = rounded(x, half) * get(weight, i, half);
+            if (rounding == 2) x = x * get(weight, i, half);
+            if (rounding == 3) x = x * (1.0f + get(weight, i, half));
+            put(out, i, x, half);
+        }
+    }
+}
+
+ALWAYS void norm_as(const struct norm *n, long from, long to, const int half) {
+    if (n->rounding == 0) norm_rows(n, from, to, half, 0);
+    else if (n->rounding == 1) norm_rows(n, from, to, half, 1);
+    else if (n->rounding == 2) norm_rows(n, from, to, half, 2);
+    else norm_rows(n, from, to, half, 3);
+}
+
+/* Root mean square norm of each row. */
+long rms_norm(void *of) {
+    struct norm *n = of;
+    for (long from, to; take(&n->part, n->part.rows, some_rows(n->width), &from, &to); done(&n->part, from, to))
+        if (n->part.half) norm_as(n, from, to, 1); else norm_as(n, from, to, 0);
+    return n->part.rows;
+}
+
+struct gate {
+    struct part part;
+    void *out;             /* [rows, columns] */
+    const void *gate, *up; /* as out, rows gate_stride and up_stride apart */
+    long columns, gate_stride, up_stride;
+    int tanh; /* gelu by its tanh, or silu */
+};
+
+ALWAYS void gate_rows(const struct gate *g, long from, long to, const int half, const int by_tanh) {
+    for (long r = from; r < to; r++) {
+        const void *gate = part(g->gate, r * g->gate_stride, half), *up = part(g->up, r * g->up_stride, half);
+        void *out = part(g->out, r * g->columns, half);
+#pragma omp simd
+        for (long j = 0; j < g->columns; j++) {
+            float x = get(gate, j, half);
+            /* gelu by tanh is x * sigmoid(2 * sqrt(2 / pi) * (x + 0.044715 x^3)) */
+            float z = by_tanh ? 1.59576912f * (x + 0.044715f * x * x * x) : x;
+            float acted = x / (1.0f + exponential(-z));
+            put(out, j, rounded(acted, half) * get(up, j, half), half);
+        }
+    }
+}
+
+/* act(gate) * up. */
+long act_mul(void *of) {
+    struct gate *g = of;
+    for (long from, to; take(&g->part, g->part.rows, some_rows(g->columns), &from, &to); done(&g->part, from, to))
+        if (g->part.half && g->tanh) gate_rows(g, from, to, 1, 1);
+        else if (g->part.half) gate_rows(g, from, to, 1, 0);
+        else if (g->tanh) gate_rows(g, from, to, 0, 1);
+        else gate_rows(g, from, to, 0, 0);
+    return g->part.rows;
+}
+
+struct rotation {
+    struct part part;     /* rows: of the whole batch */
+    void *out;            /* [batch, tokens, heads, head_dim] */
+    const void *x;        /* [batch, heads, tokens, head_dim] by its strides */
+    const void *cos, *sin; /* [batch or 1, tokens, head_dim or half of it] by its strides */
+    long heads, tokens, head_dim, x_batch, x_head, x_token, table_batch, table_token; /* tokens: of a sequence */
+    int second, table_half; /* where in a table the second half of a head begins */
+};
+
+ALWAYS void rotate_rows(const struct rotation *r, long from, long to, const int half, const int table_half) {
+    const long pairs = r->head_dim / 2;
+    for (long row = from; row < to; row++) {
+        const long batch = row / r->tokens, token = row % r->tokens;
+        const long table = batch * r->table_batch + token * r->table_token, other = table + r->second;
+        const void *cos = part(r->cos, table, table_half), *cos_b = part(r->cos, other, table_half);
+        const void *sin = part(r->sin, table, table_half), *sin_b = part(r->sin, other, table_half);
+        for (long h = 0; h < r->heads; h++) {
+            const void *x = part(r->x, batch * r->x_batch + h * r->x_head + token * r->x_token, half);
+            const void *second = part(x, pairs, half);
+            void *out = part(r->out, (row * r->heads + h) * r->head_dim, half), *out_b = part(out, pairs, half);
+#pragma omp simd
+            for (long i = 0; i < pairs; i++) {
+                float a = get(x, i, half), b = get(second, i, half);
+                float turned = rounded(a * get(cos, i, table_half), half) - rounded(b * get(sin, i, table_half), half);
+                float other_turned =
+                    rounded(b * get(cos_b, i, table_half), half) + rounded(a * get(sin_b, i, table_half), half);
+                put(out, i, turned, half);
+                put(out_b, i, other_turned, half);
+            }
+        }
+    }
+}
+
+/* Turns the pairs (i, i + head_dim / 2) of each head by the angles of its token. */
+long rotate(void *of) {
+    struct rotation *r = of;
+    const long some = some_rows(r->heads * r->head_dim);
+    for (long from, to; take(&r->part, r->part.rows, some, &from, &to); done(&r->part, from, to))
+        if (!r->part.half) rotate_rows(r, from, to, 0, 0);
+        else if (r->table_half) rotate_rows(r, from, to, 1, 1);
+        else rotate_rows(r, from, to, 1, 0);
+    return r->part.rows;
+}

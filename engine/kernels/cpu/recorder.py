@@ -1,0 +1,178 @@
+"""Hears what a forward over some tokens computes, and keeps it as calls of the compiled kernels.
+
+Most of a forward is such calls already. What torch computes between them is translated, where there is a kernel for it;
+views and allocations compute nothing; anything else is let pass as long as no call reads what it made.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from engine.kernels.cpu.spread import spread
+from engine.kernels.cpu.structures import Lookup, Part, Pointwise, Structure
+
+recording: ContextVar[Recorder | None] = ContextVar("recording", default=None)
+aten = torch.ops.aten
+ALLOCATIONS = {aten.empty, aten.empty_like, aten.empty_strided, aten.new_empty, aten.new_empty_strided}
+SUM, PRODUCT, SCALED, TANH, COPY = range(5)  # of a `Pointwise`
+
+
+class Unrecordable(Exception):
+    """A forward cannot be kept as calls of kernels; the message says why, for a person."""
+
+
+@dataclass(slots=True)
+class Made:
+    """Memory that the forward allocated: `bytes` from `begin` on. `by` is the operation of torch that filled it, where
+    no kernel of ours does the same."""
+
+    begin: int
+    bytes: int
+    by: str
+    held: Tensor
+
+
+class Recorder(TorchDispatchMode):
+    """While it is entered, this thread's forward is recorded. `inputs` are the tensors that differ from step to step;
+    what is computed from others alone, weights say, is computed once and kept."""
+
+    def __init__(self, inputs: Sequence[Tensor]) -> None:
+        super().__init__()
+        self.calls: list[Structure] = []
+        self.kept: list[Tensor] = []  # constants that the forward made
+        self._inputs = {_base(x) for x in inputs}
+        self._made: dict[int, Made] = {}
+
+    def __enter__(self) -> Recorder:
+        self._token = recording.set(self)
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        recording.reset(self._token)
+
+    def called(self, values: Structure) -> None:
+        """A kernel was called with these values."""
+        self.calls.append(values)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        packet, name = func.overloadpacket, str(func)
+        read = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
+        if packet in ALLOCATIONS:
+            self._keep(out, "")
+        elif func is aten._local_scalar_dense.default:
+            raise Unrecordable("the model reads a value while it computes")
+        elif func._schema.is_mutable:
+            for x in read[:1]:
+                self._keep(x, name)
+        else:
+            known = {_base(x) for x in read}
+            fresh = [x for x in tree_leaves(out) if isinstance(x, Tensor) and _base(x) not in known]
+            constant = bool(read) and not any(base in self._made or base in self._inputs for base in known)
+            for x in fresh:
+                if constant:
+                    self.kept.append(x)
+                else:
+                    self._keep(x, "" if self._translate(packet, args, kwargs or {}, x) else name)
+        return out
+
+    def _keep(self, x: Tensor, by: str) -> None:
+        storage = x.untyped_storage()
+        self._made[storage.data_ptr()] = Made(storage.data_ptr(), storage.nbytes(), by, x)
+
+    def _translate(self, packet: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Tensor) -> bool:
+        """Records a kernel for what torch has computed, where there is one."""
+        make = TRANSLATIONS.get(packet)
+        call = make(out, *args) if make is not None and not kwargs and _plain(out) else None
+        if call is not None:
+            self.calls.append(call)
+        return call is not None
+
+    def made(self) -> list[Made]:
+        """In the order of their addresses. Raises Unrecordable where a call reads what only torch computes."""
+        made = sorted(self._made.values(), key=lambda one: one.begin)
+        for call in self.calls:
+            for name in call.places()[call.writes :]:
+                place = place_of(made, getattr(call, name))
+                if place is not None and made[place].by:
+                    raise Unrecordable(f"{made[place].by} has no compiled kernel")
+        return made
+
+
+def place_of(made: Sequence[Made], address: int | None) -> int | None:
+    """Which of them an address lies in; None for what the forward did not make."""
+    at = bisect_right(made, address or 0, key=lambda one: one.begin) - 1
+    return at if at >= 0 and (address or 0) < made[at].begin + made[at].bytes else None
+
+
+def _base(x: Tensor) -> int:
+    return x.untyped_storage().data_ptr()
+
+
+def _plain(x: Tensor) -> bool:
+    return x.is_contiguous() and x.dtype in (torch.float32, torch.bfloat16) and x.dim() > 0
+
+
+def _pointwise(out: Tensor, a: Tensor, b: Tensor | None, by: float, kind: int) -> Pointwise | None:
+    alike = all(x.shape == out.shape and x.dtype is out.dtype for x in (a, b) if x is not None)
+    rows = spread(a)
+    if not alike or rows is None or not (b is None or b.is_contiguous()):
+        return None
+    columns, stride = rows
+    part = Part(out.numel() // columns, 0, 0, out.dtype is torch.bfloat16, 0)
+    return Pointwise(part, out.data_ptr(), a.data_ptr(), None if b is None else b.data_ptr(), columns, stride, by, kind)
+
+
+def _sum(out: Tensor, a: Any, b: Any) -> Pointwise | None:
+    return _pointwise(out, a, b, 0.0, SUM) if isinstance(a, Tensor) and isinstance(b, Tensor) else None
+
+
+def _times(out: Tensor, a: Any, b: Any) -> Pointwise | None:
+    if not isinstance(a, Tensor):
+        return None
+    if isinstance(b, Tensor) and b.dim():
+        return _pointwise(out, a, b, 0.0, PRODUCT)
+    return _pointwise(out, a, None, float(b), SCALED)
+
+
+def _over(out: Tensor, a: Any, b: Any) -> Pointwise | None:
+    return _pointwise(out, a, None, 1.0 / b, SCALED) if isinstance(a, Tensor) and isinstance(b, (int, float)) else None
+
+
+def _tanh(out: Tensor, a: Tensor) -> Pointwise | None:
+    return _pointwise(out, a, None, 0.0, TANH)
+
+
+def _copied(out: Tensor, a: Tensor) -> Pointwise | None:
+    return _pointwise(out, a, None, 0.0, COPY)
+
+
+def _looked_up(out: Tensor, table: Tensor, ids: Tensor, *_: Any) -> Lookup | None:
+    if not (table.is_contiguous() and ids.is_contiguous() and ids.dtype is torch.long and table.dtype is out.dtype):
+        return None
+    part = Part(ids.numel(), 0, 0, out.dtype is torch.bfloat16, 0)
+    return Lookup(part, out.data_ptr(), table.data_ptr(), ids.data_ptr(), table.shape[-1])
+
+
+TRANSLATIONS: dict[Any, Callable[..., Structure | None]] = {
+    aten.add: _sum,
+    aten.mul: _times,
+    aten.div: _over,
+    aten.tanh: _tanh,
+    aten.contiguous: _copied,
+    aten.clone: _copied,
+    aten.embedding: _looked_up,
+}

@@ -1,0 +1,114 @@
+"""The structures of the compiled kernels: each is one of `native/`, named in the file that its kernel is in."""
+
+from ctypes import Structure as CStructure
+from ctypes import c_double, c_float, c_int, c_long, c_void_p
+from typing import ClassVar
+
+
+def _places(*names: str) -> list[tuple[str, type]]:
+    return [(name, c_void_p) for name in names]
+
+
+def _sizes(*names: str) -> list[tuple[str, type]]:
+    return [(name, c_long) for name in names]
+
+
+class Part(CStructure):
+    _fields_ = [*_sizes("rows", "next", "done"), ("half", c_int), ("failed", c_int)]
+
+
+class Structure(CStructure):
+    """What one call of a kernel gets. `work` is the kernel's name, `writes` are the places that it writes to, the first
+    of its fields after `part`; the other places are read."""
+
+    work: ClassVar[str]
+    writes: ClassVar[int] = 1
+    part: Part
+
+    @classmethod
+    def places(cls) -> list[str]:
+        """The names of what points to tensors, those that are written to first."""
+        return [name for name, kind, *_ in cls._fields_ if kind is c_void_p]
+
+
+class Attention(Structure):
+    work = "decode_attention"
+    _fields_ = [
+        ("part", Part),
+        *_places("out", "q", "k", "v", "tables", "starts", "lengths", "sinks"),
+        *_sizes("kv_heads", "group", "head_dim", "block", "window"),
+        *(("scale", c_float), ("softcap", c_float)),
+    ]
+
+
+class Store(Structure):
+    work, writes = "store_kv", 2
+    _fields_ = [
+        ("part", Part),
+        *_places("k_cache", "v_cache", "k", "v", "blocks", "offsets"),
+        *_sizes("kv_heads", "head_dim", "block", "k_stride", "v_stride"),
+    ]
+
+
+class Norm(Structure):
+    work = "rms_norm"
+    _fields_ = [
+        *(("part", Part), *_places("out", "x", "weight")),
+        *(*_sizes("width", "together", "x_stride"), ("eps", c_float), ("rounding", c_int)),
+    ]
+
+
+class Gate(Structure):
+    work = "act_mul"
+    _fields_ = [
+        *(("part", Part), *_places("out", "gate", "up")),
+        *(*_sizes("columns", "gate_stride", "up_stride"), ("tanh", c_int)),
+    ]
+
+
+class Rotation(Structure):
+    work = "rotate"
+    _fields_ = [
+        *(("part", Part), *_places("out", "x", "cos", "sin")),
+        *_sizes("heads", "tokens", "head_dim", "x_batch", "x_head", "x_token", "table_batch", "table_token"),
+        *(("second", c_int), ("table_half", c_int)),
+    ]
+
+
+class Angles(Structure):
+    work, writes = "angles", 2
+    _fields_ = [
+        *(("part", Part), *_places("cos", "sin", "positions", "frequencies")),
+        *(*_sizes("width"), ("scale", c_float), ("twice", c_int)),
+    ]
+
+
+class Greedy(Structure):
+    work, writes = "greedy", 2
+    _fields_ = [("part", Part), *_places("tokens", "logprobs", "logits"), *_sizes("vocabulary")]
+
+
+class Product(Structure):
+    work = "product"
+    _fields_ = [*(("part", Part), *_places("out", "x", "weight", "bias")), *_sizes("columns", "depth", "x_stride")]
+
+
+class Pointwise(Structure):
+    work = "pointwise"
+    _fields_ = [
+        *(("part", Part), *_places("out", "a", "b")),
+        *(*_sizes("columns", "a_stride"), ("by", c_float), ("kind", c_int)),
+    ]
+
+
+class Lookup(Structure):
+    work = "lookup"
+    _fields_ = [("part", Part), *_places("out", "table", "ids"), *_sizes("width")]
+
+
+class Call(CStructure):
+    _fields_ = [*_places("work", "part"), *_sizes("each", "timed", "begun", "ended")]
+
+
+class Program(CStructure):
+    _fields_ = [*(*_places("calls"), *_sizes("count", "tokens"), ("threads", c_int)), ("attention", c_double)]

@@ -1,0 +1,99 @@
+"""Decode steps that are recorded and replayed give what the model gives, or it is said why there are none."""
+
+from collections import Counter
+
+import pytest
+import torch
+
+from engine.bench.subject import plain_tokenizer
+from engine.config.specs import EngineConfig
+from engine.kernels.cpu.library import native
+from engine.kernels.cpu.program import Program
+from engine.kernels.cpu.recorder import Unrecordable
+from engine.models.loading import LoadedModel, wrap
+from engine.runner.paged_cpu import PagedRunner
+from engine.runner.recorded_decode import DecodeInputs, rows_to_record
+from tests.engine.tiny_models import TINY_MODELS, VOCABULARY, make_tiny_model
+
+pytestmark = pytest.mark.skipif(native().library is None, reason=native().why)
+DTYPES = [torch.float32, torch.bfloat16]
+# What torch computes, and no kernel of ours: experts, norms that subtract the mean, other rotations, other layers.
+LEFT = {
+    "mixtral": "aten.", "qwen3 moe": "aten.", "gpt-oss": "aten.", "starcoder2": "aten.layer_norm", "cohere": "aten.",
+    "glm4": "aten.", "gpt2": "aten.addmm", "gpt-neox": "aten.layer_norm", "opt": "aten.",
+}  # fmt: skip
+
+
+def loaded(name: str, dtype: torch.dtype = torch.float32) -> LoadedModel:
+    return wrap(make_tiny_model(TINY_MODELS[name]).to(dtype), plain_tokenizer(VOCABULARY), name)
+
+
+def captured(model: LoadedModel, rows: int = 7, **config: object) -> PagedRunner:
+    runner = PagedRunner(model, EngineConfig(max_running=rows, **config), 20)
+    runner.capture(lambda done, of: None)
+    return runner
+
+
+@pytest.mark.parametrize("name", TINY_MODELS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_families_of_llama_are_recorded_and_others_say_what_is_in_the_way(name, dtype) -> None:
+    runner = captured(loaded(name, dtype))  # proved against the model as it is recorded
+    if name in LEFT:
+        assert runner.graphs == ()
+        assert runner.graphs_off.startswith(LEFT[name])
+        assert runner.graphs_off.endswith("has no compiled kernel")
+    else:
+        assert runner.graphs == tuple(range(1, 8)), runner.graphs_off
+
+
+def test_switched_off_nothing_is_recorded() -> None:
+    runner = captured(loaded("llama"), cuda_graphs=False)
+    assert (runner.graphs, runner.graphs_off) == ((), "switched off")
+
+
+def test_rows_whose_logits_would_take_too_much_are_not_recorded() -> None:
+    assert rows_to_record(64, 8192, torch.float32) == 64
+    assert rows_to_record(1000, 8192, torch.bfloat16) == 256
+    assert rows_to_record(64, 262_144, torch.float32) == 64
+    assert rows_to_record(1000, 262_144, torch.float32) == 64
+
+
+def test_a_program_runs_over_fewer_tokens_and_sees_what_its_inputs_hold_now() -> None:
+    model = loaded("llama")
+    part = model.module.model.layers[0]
+    x = torch.randn(5, 64)
+    with torch.inference_mode():
+        program = Program(lambda: [part.input_layernorm(x) + part.mlp(x) * 3.0], [x], 5)
+        for tokens in (5, 2):
+            x.copy_(torch.randn(5, 64))
+            expected = part.input_layernorm(x) + part.mlp(x) * 3.0
+            assert torch.equal(*program(tokens), expected[:tokens])
+    assert Counter(call.work for call in program._parts) == {
+        "rms_norm": 1, "product": 2, "act_mul": 1, "pointwise": 2
+    }  # fmt: skip
+    assert program.bytes < 5 * (64 + 256 + 128 + 64) * 4 + 1000, "memory is used again"
+
+
+def test_what_depends_on_values_or_on_unknown_operations_is_refused() -> None:
+    x = torch.randn(4, 8)
+    with (
+        pytest.raises(Unrecordable, match=r"aten.sin.default has no compiled kernel|made by aten.sin"),
+        torch.no_grad(),
+    ):
+        Program(lambda: [x.sin() + x], [x], 4)
+    with pytest.raises(Unrecordable, match="reads a value"), torch.no_grad():
+        Program(lambda: [x + float(x.sum())], [x], 4)
+
+
+def test_tables_are_sent_as_they_change() -> None:
+    inputs = DecodeInputs(3, 4, 5, 16)
+    inputs.fill([5, 6], [17, 3], [[9, 2], [7]], [3, 0])
+    assert inputs.tables[3, :2].tolist() == [9, 2]
+    assert inputs.seen.starts[:2].tolist() == [15, 0]
+    assert inputs.seen.lengths[:2].tolist() == [18, 4]
+    assert (inputs.blocks[:2].tolist(), inputs.offsets[:2].tolist()) == ([2, 7], [1, 3])
+    table = [9, 2]
+    table[1] = 4  # copied on write
+    inputs.fill([1], [18], [table], [3])
+    assert inputs.tables[3, :2].tolist() == [9, 4]
+    assert inputs.blocks[0] == 4
