@@ -42,6 +42,9 @@ LAYERS = dict.fromkeys("llama|llama wide heads|qwen2|qwen3|mistral|gemma2|smollm
 LAYERS |= dict.fromkeys(("mixtral", "qwen3 moe", "gpt-oss"), 2) | {"gemma3": 3}
 # Whose cosines and sines a kernel computes on a CPU.
 ANGLES = {name for name in FUSED if name not in ("cohere", "gpt-oss", "gpt2", "opt")}
+# Attentions, and norms of heads, that are put off there to where keys are kept.
+PLACED = {name: of["rotation"] for name, of in FUSED.items() if "rotation" in of}
+PLACED |= {"qwen3": 6, "qwen3 moe": 6, "gemma3": 9}
 LOGITS = {torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 5e-2}  # of their spread
 
 
@@ -66,7 +69,7 @@ def classes(module: PreTrainedModel) -> list[type]:
 def by_kernel(fusion: Fusion) -> Counter[str]:
     """Those that CPUs have too."""
     count = all_kernels(fusion)
-    del count["product"], count["residual"]
+    del count["product"], count["residual"], count["placing"]
     return count
 
 
@@ -91,8 +94,8 @@ def check_fused(name: str, dtype: torch.dtype, device: str = "cpu", more: dict[s
     fusion = fuse(module)
     assert by_kernel(fusion) == FUSED[name] | (more or {}), fusion.text
     kernels = kernels_for(device, dtype)
-    if kernels is not None and kernels.joins:
-        on_gpu = {"product": JOINED.get(name, 0), "residual": LAYERS.get(name, 0)}
+    if kernels is not None and kernels.on_gpu:
+        on_gpu = {"product": JOINED.get(name, 0), "residual": LAYERS.get(name, 0), "placing": PLACED.get(name, 0)}
         assert all_kernels(fusion) == FUSED[name] | {kernel: count for kernel, count in on_gpu.items() if count}
     assert not fusion.undone
     assert (classes(module) != own) == bool(fusion.fused)

@@ -246,7 +246,7 @@ class Rotation:
     """Stands in the place of `apply_rotary_pos_emb` of one kind of attention."""
 
     def __init__(self, own: Callable[..., Any], heads: int, head_dim: int, setting: Setting, use: Use) -> None:
-        self._own, self._heads, self._head_dim, self._setting, self._use = own, heads, head_dim, setting, use
+        self._own, self._heads, self.head_dim, self._setting, self._use = own, heads, head_dim, setting, use
         self._rotate = setting.kernels.rotate
         # Tables may be as wide as a head or half of it, and stay float32 (OLMo 2).
         possible = product((head_dim, head_dim // 2), {setting.dtype, torch.float32})
@@ -255,12 +255,12 @@ class Rotation:
             raise LeftAlone("its rotary embedding turns other pairs than ours")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if kwargs or len(args) != 4 or not self._fits(*args):
+        if kwargs or len(args) != 4 or not self.fits(*args):
             return self._own(*args, **kwargs)
         self._use.served = True
         return self._rotate(*args)
 
-    def _fits(self, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> bool:
+    def fits(self, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> bool:
         return (
             q.dim() == k.dim() == 4
             and cos.dim() == 3
@@ -269,15 +269,15 @@ class Rotation:
             and (cos.shape[-1], cos.dtype) in self._tables
             and sin.shape == cos.shape
             and sin.dtype is cos.dtype
-            and q.shape[-1] == k.shape[-1] == self._head_dim
+            and q.shape[-1] == k.shape[-1] == self.head_dim
             and q.shape[2] == k.shape[2] == cos.shape[1]
             and q.shape[0] == k.shape[0]
             and cos.shape[0] in (1, q.shape[0])
         )
 
     def _proved(self, width: int, dtype: torch.dtype) -> bool:
-        q = self._setting.draw(2, 5, self._heads, self._head_dim, seed=3).transpose(1, 2)
-        k = self._setting.draw(2, 5, 2, self._head_dim, seed=4).transpose(1, 2)
+        q = self._setting.draw(2, 5, self._heads, self.head_dim, seed=3).transpose(1, 2)
+        k = self._setting.draw(2, 5, 2, self.head_dim, seed=4).transpose(1, 2)
         cos, sin = (self._setting.draw(2, 5, width, seed=seed).to(dtype) for seed in (5, 6))
         try:
             expected = self._own(q, k, cos, sin)
@@ -304,11 +304,15 @@ def fused_attention(attention: nn.Module, setting: Setting) -> FusedPart:
     heads = getattr(getattr(attention, "config", None), "num_attention_heads", 4)
     use = Use()
     ours = Rotation(rotation, heads, head_dim, setting, use)
-    forward = FunctionType(
-        own.__code__, {**own.__globals__, ROTATE: ours}, own.__name__, own.__defaults__, own.__closure__
-    )
+    return subclass(attention, with_rotation(own, ours), "rotation", use)
+
+
+def with_rotation(own: FunctionType, rotation: Callable[..., Any]) -> FunctionType:
+    """The same code, which calls `rotation` to rotate."""
+    told = {**own.__globals__, ROTATE: rotation}
+    forward = FunctionType(own.__code__, told, own.__name__, own.__defaults__, own.__closure__)
     forward.__kwdefaults__ = own.__kwdefaults__
     forward.__annotations__ = own.__annotations__
     forward.__qualname__ = own.__qualname__
     forward.__doc__ = own.__doc__
-    return subclass(attention, forward, "rotation", use)
+    return forward

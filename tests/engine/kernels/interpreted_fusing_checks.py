@@ -121,6 +121,43 @@ def test_layers_whose_sums_disagree_or_fail_stay_as_they_are(broken: str, monkey
     assert difference(logits(module), before) < 1e-5
 
 
+@pytest.mark.parametrize("name", ["llama", "qwen3", "gemma3"])
+def test_under_another_attention_nothing_is_put_off(name: str) -> None:
+    module = served(name)
+    fusion = fuse(module)
+    assert all_kernels(fusion)["placing"]
+    ids = torch.arange(5, 12)[None]
+    found = []
+    for _ in range(2):
+        module.set_attn_implementation("eager")
+        with torch.inference_mode():
+            found.append(module(input_ids=ids, use_cache=False).logits)
+        fusion.undo()
+    assert difference(*found) < 1e-5
+
+
+@pytest.mark.parametrize("broken", ["wrong", "failing"])
+def test_keys_that_are_placed_wrongly_are_not_put_off(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = kernels_for("cpu", torch.float32)
+    assert right is not None
+    assert right.place_kv is not None
+
+    def ours(q: torch.Tensor, k: torch.Tensor, *rest: object) -> torch.Tensor:
+        if broken == "failing":
+            raise RuntimeError("no compiler")
+        return right.place_kv(q, k.flip(0), *rest)
+
+    monkeypatch.setattr(fused_parts, "kernels_for", lambda *_: replace(right, place_kv=ours))
+    module = served("qwen3")
+    before = logits(module)
+    fusion = fuse(module)
+    why = {"wrong": "logits differ", "failing": "no compiler"}[broken]
+    assert {count: why in told for (_, told), count in fusion.left.items()} == {2: True, 4: True}
+    assert "placing" not in all_kernels(fusion)
+    assert by_kernel(fusion) == FUSED["qwen3"]
+    assert difference(logits(module), before) < 1e-5
+
+
 def test_products_that_disagree_or_find_no_memory_are_not_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise torch.OutOfMemoryError("full")

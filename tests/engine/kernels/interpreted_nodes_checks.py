@@ -29,7 +29,7 @@ MODELS = {
     ),
 }
 # A layer's, with the merge of contexts that were split (a window's are not); and those of a step beside its layers.
-MOST = {"Llama": (11, 11), "Qwen3": (13, 11), "Gemma3Text": (12.5, 19)}
+MOST = {"Llama": (10, 11), "Qwen3": (10, 11), "Gemma3Text": (9.5, 19)}
 
 
 class Computed(TorchDispatchMode):

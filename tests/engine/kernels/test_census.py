@@ -20,6 +20,7 @@ from engine.kernels.jit import Launch, launched
 from engine.kernels.options import Options
 from engine.kernels.packed_rows import SHORT, PackedRows
 from engine.kernels.paged_attention import paged_attention
+from engine.kernels.place_kv import HeadNorms, place_kv
 from engine.kernels.rms_norm import Rounding, add_norm
 from engine.kernels.rotary import rotate
 from engine.kernels.sampling import WORDS, sample
@@ -83,14 +84,16 @@ def small_kernels(model: Model, gpu: Gpu, tokens: int) -> Iterator[Launch]:
     joined = new(1, tokens, heads + 2 * kv_heads, dim).split((heads, kv_heads, kv_heads), dim=2)
     apart = tuple(new(1, tokens, count * dim).view(1, tokens, count, dim) for count in (heads, kv_heads, kv_heads))
     for q, k, v in (joined, apart):
+        cache, slots = new(1000, BLOCK, kv_heads, dim), empty(3, tokens, dtype=torch.int64)[2]
+        norms = HeadNorms(new(dim), new(dim), 1e-6, model.rounding) if model.head_norms else None
+        given = *(x[0] for x in (q, k, v)), (tables[0, 0], tables[1, 0]), norms, (cache, cache), slots
+        yield from launched(place_kv, *given)
         if model.head_norms:
             yield norm(q, model.rounding)
             yield norm(k, model.rounding)
         q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
         yield from launched(rotate, q, k, *tables)
-        cache = new(1000, BLOCK, kv_heads, dim)
         for keys in (new(1, tokens, kv_heads, dim).transpose(1, 2), k * tables[0][:, None] + k * tables[1][:, None]):
-            slots = empty(3, tokens, dtype=torch.int64)[2]
             yield from launched(store_kv, keys[0].transpose(0, 1), v[0].transpose(0, 1), cache, cache, slots)
     for gate, up in (new(1, tokens, 2 * model.intermediate).chunk(2, -1), new(2, 1, tokens, model.intermediate)):
         yield from launched(act_mul, gate, up, model.activation)
