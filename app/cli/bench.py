@@ -17,7 +17,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     bench.add_argument("--threads", type=whole, help="torch threads (default: the best for each)")
     dtypes = ("float32", "bfloat16")
     bench.add_argument("--dtype", choices=dtypes, default="float32", help="of the model that is measured")
-    what = "an engine of another environment too, by its Python: vllm=/path/to/python"
+    what = "an engine of another environment too, by its Python: vllm=/path/to/python, llamacpp=..."
     bench.add_argument("--peer", action="append", default=[], metavar="NAME=PYTHON", help=what)
     names = ("all", *QUANTIZATIONS)
     what = f"measure a model of 100 M parameters in these instead: all, or of {', '.join(QUANTIZATIONS)}"

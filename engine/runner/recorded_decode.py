@@ -1,5 +1,6 @@
 """Decode steps on a CPU, recorded once for every number of rows: what CUDA graphs are to a GPU."""
 
+import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -11,6 +12,7 @@ from engine.kernels.cpu.program import Program
 from engine.kernels.cpu.recorder import Unrecordable
 from engine.scheduler.plan import Row
 
+LONG = 0.3  # seconds of a step of one row, in which what Python takes is not to be seen
 MOST_ROWS = 256
 LOGITS = 64 << 20  # bytes that the logits of a recorded step may take
 PROVED = 4  # positions of the rows that prove a program
@@ -58,11 +60,24 @@ class DecodeInputs:
 
 class RecordedDecode:
     """The decode steps of a model, proved to give the logits `[rows, vocabulary]` that `forward` gives over the same
-    inputs, of which those of `inputs.rows` rows were recorded, and the greedy choice of them. Raises Unrecordable."""
+    inputs, of which those of `inputs.rows` rows were recorded, and the greedy choice of them. `report` hears how much
+    of it is done, of how much, and may raise. Raises Unrecordable."""
 
-    def __init__(self, forward: Callable[[int], Tensor], inputs: DecodeInputs, slots: int, blocks: int) -> None:
+    def __init__(
+        self,
+        forward: Callable[[int], Tensor],
+        inputs: DecodeInputs,
+        slots: int,
+        blocks: int,
+        report: Callable[[int, int], None],
+    ) -> None:
         self._inputs, self._slots = inputs, slots
         rows = inputs.rows
+        counts = sorted({1, -(-rows // 2), rows})
+        report(0, 1 + len(counts))
+        self._rehearse(1, blocks)
+        if (seconds := min(self._seconds(forward) for _ in range(2))) > LONG:
+            raise Unrecordable(f"a step of {seconds:.1f} s gains nothing by it")
         self._rehearse(rows, blocks)
         self._greedy: list[Tensor] = []
 
@@ -71,7 +86,8 @@ class RecordedDecode:
             return logits, *greedy(logits)
 
         self._program = Program(step, inputs.all, rows)
-        for count in sorted({1, -(-rows // 2), rows}):
+        for done, count in enumerate(counts, 1):
+            report(done, 1 + len(counts))
             self._rehearse(count, blocks)
             expected = forward(count)
             difference, largest = (
@@ -81,6 +97,11 @@ class RecordedDecode:
             off = difference / largest.clamp_min(1e-6)
             if not off <= TOLERANCE[expected.dtype]:
                 raise Unrecordable(f"replayed over {count} rows, its logits are off by {float(off):.2g}")
+
+    def _seconds(self, forward: Callable[[int], Tensor]) -> float:
+        begun = time.perf_counter()
+        forward(1)
+        return time.perf_counter() - begun
 
     def _rehearse(self, count: int, blocks: int) -> None:
         """Rows of some tokens at some positions, each in a block of its own where there are as many."""

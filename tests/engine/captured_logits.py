@@ -11,6 +11,7 @@ from torch import Tensor
 
 from engine import Engine, EngineConfig, Trace
 from engine.trace import Kind, Step, StepStarted
+from tests.engine.forwards import Watched
 
 
 class CapturedLogits:
@@ -23,10 +24,10 @@ class CapturedLogits:
         self.trace: Trace = engine.begin(config)
         self._steps: list[Tensor] = []
         self._on_step = on_step
-        self._handle = engine.model.module.register_forward_hook(self._keep)
+        self._handle = Watched(engine, after=self._keep)
 
-    def _keep(self, module: torch.nn.Module, args: Any, outputs: Any) -> None:
-        self._steps.append(outputs.logits[0].float().clone())
+    def _keep(self, logits: Tensor) -> None:
+        self._steps.append(logits.float().clone())
         if self._on_step is not None:
             self._on_step(len(self._steps))
 

@@ -11,8 +11,8 @@ from transformers import LlamaForCausalLM
 from engine.bench.subject import Case
 from engine.config.specs import InvalidInput
 
-WORKERS = {"vllm": Path(__file__).with_name("vllm_worker.py")}
-NAMES = {"vllm": "vLLM, its CPU build"}
+WORKERS = {name: Path(__file__).with_name(f"{name}_worker.py") for name in ("vllm", "llamacpp")}
+NAMES = {"vllm": "vLLM, its CPU build", "llamacpp": "llama.cpp, batched by its caller"}
 
 
 class OutsidePeer:

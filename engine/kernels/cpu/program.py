@@ -64,8 +64,8 @@ class Program:
         return held.Call(work(part.work), addressof(part), each, part.work == "decode_attention")
 
     def __call__(self, tokens: int) -> list[Tensor]:
-        """Runs it over the first `tokens` of its inputs. Results `[tokens, ...]` are overwritten by the next run. Raises
-        MemoryError."""
+        """Runs it over the first `tokens` of its inputs. Results `[tokens, ...]` are overwritten by the next run.
+        Raises MemoryError."""
         program = self._program
         program.tokens, program.threads = tokens, torch.get_num_threads()
         if function("run_program")(byref(program)):

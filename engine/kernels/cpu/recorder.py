@@ -52,6 +52,11 @@ class Recorder(TorchDispatchMode):
         self._inputs = {_base(x) for x in inputs}
         self._made: dict[int, Made] = {}
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """No compiler is here to be told to skip it, and telling it would import it: three seconds of every load."""
+        return False
+
     def __enter__(self) -> Recorder:
         self._token = recording.set(self)
         super().__enter__()

@@ -28,6 +28,7 @@ from engine.trace import FinishReason, Header, Notice, State, Submitted, Telemet
 from engine.workloads import Arrival, demo_workload
 from tests.children import children
 from tests.engine.conftest import SMALL, begin_when_idle
+from tests.engine.forwards import Watched
 from tests.engine.scheduler.told_blocks import ToldBlocks
 
 FOX: list[Any] = [{"role": "user", "content": "Tell me a story about a fox and a kite."}]
@@ -39,13 +40,13 @@ def at_forward(engine: Engine, count: int, do: Callable[[], None]) -> Any:
     """Calls `do` on the engine's thread within its n-th forward from now; returns the hook's handle."""
     forwards = 0
 
-    def hook(module: torch.nn.Module, args: Any, outputs: Any) -> None:
+    def hook(_: torch.Tensor) -> None:
         nonlocal forwards
         forwards += 1
         if forwards == count:
             do()
 
-    return engine.model.module.register_forward_hook(hook)
+    return Watched(engine, after=hook)
 
 
 # Streams.
@@ -403,13 +404,13 @@ def test_text_said_before_a_failure_is_kept(demo: Engine, depth: int) -> None:
     expected = demo.submit(FOX, GREEDY).result(timeout=20).text
     forwards = 0
 
-    def fail(module: torch.nn.Module, args: Any) -> None:
+    def fail(_: torch.Tensor) -> None:
         nonlocal forwards
         forwards += 1
         if forwards == 12:
             raise RuntimeError("the device is gone")
 
-    handle = demo.model.module.register_forward_pre_hook(fail)
+    handle = Watched(demo, fail)
     completion = demo.submit(FOX, GREEDY).result(timeout=20)
     handle.remove()
     assert completion.finish_reason is FinishReason.ERROR

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 import torch
 
-from engine import Engine, EngineConfig, EngineProcess, InvalidInput, ModelSpec, SamplingParams
+from engine import Engine, EngineConfig, EngineProcess, InvalidInput, ModelSpec, SamplingParams, Submission
 from engine.compare import LocalHost
 from engine.core.faults import Fault, fault_of, first_line, memory_asked
 from engine.trace import FinishReason, Notice
 from tests.engine.core.ending_processes import FOX, LONG, gone
+from tests.engine.forwards import Watched
 from tests.engine.tiny_models import change_config
 
 CPU = torch.device("cpu")
@@ -54,14 +55,15 @@ def test_an_engine_whose_device_is_lost_says_so_and_ends() -> None:
     with Engine(ModelSpec("demo-draft"), EngineConfig(max_running=4, depth=1), threads=1) as engine:
         forwards = 0
 
-        def lose(module: torch.nn.Module, args: Any, outputs: Any) -> None:
+        def lose(_: torch.Tensor) -> None:
             nonlocal forwards
             forwards += 1
             if forwards == 5:
                 raise torch.AcceleratorError(ILLEGAL + HINTS)
 
-        engine.model.module.register_forward_hook(lose)
-        streams = [engine.submit(FOX, LONG) for _ in range(2)]
+        engine.begin(engine.config)
+        Watched(engine, after=lose)
+        streams = engine.submit_many([Submission(FOX, LONG)] * 2)
         for stream in streams:
             completion = stream.result(timeout=20)
             assert completion.finish_reason is FinishReason.ERROR

@@ -231,12 +231,12 @@ def test_chunks_of_a_prompt_share_their_steps_with_decodes(demo: Engine) -> None
 def test_new_requests_join_only_every_so_many_steps(demo: Engine) -> None:
     for mode in ("continuous-padded", "continuous", "chunked"):
         demo.begin(EngineConfig(mode, 8, join_every=6))
-        first = demo.submit(chat("Hello"), SHORT.with_(max_tokens=80))
+        first = demo.submit(chat("Hello"), SHORT.with_(max_tokens=400))
         next(iter(first))
         streams = [first]
         for _ in range(4):
             streams.append(demo.submit(chat("Hello"), SHORT.with_(max_tokens=3)))
-            time.sleep(0.03)
+            time.sleep(0.02)
         for stream in streams:
             stream.result(timeout=60)
         joins = [i for i, s in enumerate(steps(demo.trace)) if (s.kind == Kind.PREFILL).any()]

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 import torch
 
 from engine import Engine, EngineConfig, SamplingParams, Stream, Submission
 from engine.trace import FinishReason, Notice
+from tests.engine.forwards import Watched
 from tests.engine.scheduler.told_blocks import ToldBlocks
 
 ABSURD = 1 << 44  # floats: the allocator refuses 64 TiB
@@ -27,12 +27,12 @@ def memory_for(engine: Engine, fits: Callable[[torch.Tensor], bool]) -> Iterator
     """Within, steps whose `input_ids` do not fit ask for more memory than there is; gives their tokens."""
     refused: list[int] = []
 
-    def take(module: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
-        if not fits(kwargs["input_ids"]):
-            refused.append(kwargs["input_ids"].numel())
+    def take(ids: torch.Tensor) -> None:
+        if not fits(ids):
+            refused.append(ids.numel())
             torch.empty(ABSURD)
 
-    handle = engine.model.module.register_forward_pre_hook(take, with_kwargs=True)
+    handle = Watched(engine, take)
     try:
         yield refused
     finally:

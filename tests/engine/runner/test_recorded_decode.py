@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 import torch
 
+from engine import Engine, SamplingParams, Submission
 from engine.bench.subject import plain_tokenizer
 from engine.config.specs import EngineConfig
 from engine.kernels.cpu.library import native
@@ -13,6 +14,7 @@ from engine.kernels.cpu.recorder import Unrecordable
 from engine.models.loading import LoadedModel, wrap
 from engine.runner.paged_cpu import PagedRunner
 from engine.runner.recorded_decode import DecodeInputs, rows_to_record
+from engine.trace import Kind, measure
 from tests.engine.tiny_models import TINY_MODELS, VOCABULARY, make_tiny_model
 
 pytestmark = pytest.mark.skipif(native().library is None, reason=native().why)
@@ -97,3 +99,27 @@ def test_tables_are_sent_as_they_change() -> None:
     inputs.fill([1], [18], [table], [3])
     assert inputs.tables[3, :2].tolist() == [9, 4]
     assert inputs.blocks[0] == 4
+
+
+@pytest.mark.parametrize("name", ["qwen3", "gemma3", "granite", "olmo2"])
+def test_an_engine_gives_the_same_tokens_with_and_without(name: str) -> None:
+    """Among requests that come and go, preempted in a small pool, sharing prefixes, several samples of one, a step
+    ahead or not, greedy and drawn."""
+    model, told = loaded(name), []
+    pool = 8 * 16 * model.card.kv_token_bytes
+    drawn = SamplingParams(max_tokens=30, seed=4, ignore_eos=True)
+    changes = [{"temperature": i % 2, "n": 1 + (i == 3), "max_tokens": 9 * i + 2} for i in range(6)]
+    work = [Submission([5 + i % 2, *range(20, 44), 60 + i], drawn.with_(**change)) for i, change in enumerate(changes)]
+    for graphs in (True, False):
+        for depth in (0, 1):
+            config = EngineConfig(max_running=5, kv_memory=pool, prefix_caching=True, depth=depth, cuda_graphs=graphs)
+            with Engine(model, config, threads=1) as engine:
+                trace = engine.begin(config)
+                streams = engine.submit_many(work)
+                told.append([[c.token_ids for c in stream.results(timeout=60)] for stream in streams])
+                decodes = [step for step in trace.steps if len(step.kind) and (step.kind == Kind.DECODE).all()]
+                assert decodes
+                assert all(step.graph == (len(step.kind) if graphs else 0) for step in decodes)
+                assert trace.header.graphs == (tuple(range(1, 6)) if graphs else ())
+                assert measure(trace).preemptions > 0
+    assert told[0] == told[1] == told[2] == told[3]
