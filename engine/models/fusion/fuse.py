@@ -17,7 +17,8 @@ from transformers import PreTrainedModel
 
 from engine.models.attention import Options, current_device
 from engine.models.fusion.kernels import kernels_for
-from engine.models.fusion.parts import FusedPart, LeftAlone, Setting, fuse_part
+from engine.models.fusion.kinds import fuse_part
+from engine.models.fusion.parts import FusedPart, LeftAlone, Setting
 from engine.models.fusion.placing import PutOff, put_off
 from engine.models.fusion.products import join, joinable
 from engine.models.fusion.residuals import fused_layers

@@ -17,7 +17,8 @@ from engine.bench.cpu.rounded_awq import save_rounded_awq
 from engine.models.fusion import parts as fused_parts
 from engine.models.fusion.fuse import Causal, fuse
 from engine.models.fusion.kernels import kernels_for
-from engine.models.fusion.parts import LeftAlone, Setting, fuse_part
+from engine.models.fusion.kinds import fuse_part
+from engine.models.fusion.parts import LeftAlone, Setting
 from engine.models.fusion.products import Dense, DenseProduct
 from engine.models.loading import load
 from tests.engine.fusing_case import FUSED, all_kernels, by_kernel, check_fused, classes, difference, logits, served
