@@ -149,7 +149,7 @@ def inspect_parts(
         head_dim=head_dim,
         hidden=hidden,
         vocabulary=number("vocab_size"),
-        context=number("max_position_embeddings", "n_positions"),
+        context=min(filter(None, (number("max_position_embeddings", "n_positions"), unstretched(text))), default=0),
         dtype=TORCH_NAMES[max(sorted(set(stored)), key=stored.count)] if stored else "float32",
         chat=chat,
         tensors=tensors,
@@ -164,6 +164,16 @@ def inspect_parts(
         quantized=quantized,
         licence=licence,
     )
+
+
+def unstretched(config: Mapping[str, Any]) -> int:
+    """The tokens up to which a model with LongRoPE keeps its short factors; 0 for any other. One row beyond them would
+    turn its whole batch by the long ones, and what it has in the cache no longer fits: so it is served up to there."""
+    rope = config.get("rope_parameters") or config.get("rope_scaling")
+    for each in (rope, *rope.values()) if isinstance(rope, Mapping) else ():  # of all layers, or by their kind
+        if isinstance(each, Mapping) and each.get("rope_type", each.get("type")) in ("longrope", "su"):
+            return max(_largest(told.get("original_max_position_embeddings")) for told in (each, config))
+    return 0
 
 
 def _largest(value: object) -> int:

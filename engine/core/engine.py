@@ -29,7 +29,7 @@ from engine.core.step_record import ended_record, step_record
 from engine.core.stream import Stream, StreamRouter
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.kernels.cpu.calls import kernels_in_words
-from engine.memory.allocator import keep_freed_memory, release_references
+from engine.memory.allocator import give_back, keep_freed_memory, release_references
 from engine.models.loading import LoadedModel, Report, load
 from engine.models.weights import Reporter
 from engine.runner.launched_step import LaunchedStep
@@ -357,11 +357,9 @@ def _live(weak: weakref.ref[Engine], inbox: Inbox, loads: list[Callable[[], None
     try:
         loads.pop()()
     except BaseException as error:
-        engine = weak()
-        if engine is not None and vars(engine).pop("model", None) is not None:  # who keeps the error keeps the engine
-            for name in ("runner", "recovery", "prepared", "_prepare_runner"):
-                vars(engine).pop(name, None)
-            release_references(error)
+        if (engine := weak()) is not None:  # who keeps the error keeps the engine
+            _give_back(engine)
+        release_references(error)
         ready.set_exception(error)
         return
     ready.set_result(None)
@@ -370,7 +368,18 @@ def _live(weak: weakref.ref[Engine], inbox: Inbox, loads: list[Callable[[], None
         asked, closed = inbox.take(*waits)
         engine = weak()
         waits = engine._turn(asked, closed) if engine is not None else None
+        if engine is not None and waits is None:
+            _give_back(engine)
         del asked, engine
+
+
+def _give_back(engine: Engine) -> None:
+    """Whoever keeps an engine that has ended keeps none of its memory: another model may be loaded next."""
+    for name in ("model", "runner", "recovery", "prepared", "_prepare_runner", "in_flight"):
+        vars(engine).pop(name, None)
+    give_back()
+    if torch.cuda.is_initialized() and not engine.lost:
+        torch.cuda.empty_cache()
 
 
 def _watch(weak: weakref.ref[Engine], stop: threading.Event, gpu: int | None) -> None:

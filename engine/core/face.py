@@ -40,7 +40,7 @@ class EngineFace(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Ends all requests as cancelled, then the engine; the trace stays. Idempotent."""
+        """Ends all requests as cancelled, then the engine and its hold on memory; the trace stays. Idempotent."""
 
     def submit(self, prompt: Prompt, params: SamplingParams | None = None, label: str = "") -> Stream:
         """Queues one prompt: text, token ids or chat messages. Never waits for the model; safe from any thread."""

@@ -64,8 +64,9 @@ class PromptEncoder:
         return self._encoded(text, **options)
 
     def _refuse_long(self, tokens: str) -> NoReturn:
-        name, context = self._card.name, self._card.context
-        raise InvalidInput(f"prompt of {tokens} tokens: {name} has a context of {context:,}; shorten it")
+        name, context, stretched = self._card.name, self._card.context, self._card.stretched
+        why = f" here: up to {stretched:,}, LongRoPE would turn the other requests' tokens too" if stretched else ""
+        raise InvalidInput(f"prompt of {tokens} tokens: {name} has a context of {context:,}{why}; shorten it")
 
     def _encoded(self, text: str, **options: bool) -> list[int]:
         try:

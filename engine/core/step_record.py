@@ -22,7 +22,9 @@ OF_ROW = {name: attrgetter(name) for name in ("slot", "first", "count", "padding
 OF_BLOCK = ("block", "block_request", "block_branch", "block_place")  # after the event, as `BlockChange` has them
 
 
-NONE = {dtype: freeze(np.empty(0, dtype)) for dtype in (np.int32, np.uint8, np.float32)}  # most columns of most steps
+NONE: dict[type, np.ndarray[Any, Any]] = {  # most columns of most steps
+    dtype: freeze(np.empty(0, dtype)) for dtype in (np.int32, np.uint8, np.float32)
+}
 
 
 def _column(values: Sequence[Any], dtype: type) -> np.ndarray[Any, Any]:

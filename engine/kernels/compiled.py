@@ -30,7 +30,8 @@ from engine.kernels.jit import Launch, launched
 from engine.kernels.options import Options
 from engine.kernels.packed_rows import SHORT, PackedRows
 from engine.kernels.paged_attention import paged_attention
-from engine.kernels.rms_norm import Rounding, rms_norm
+from engine.kernels.place_kv import HeadNorms, place_kv
+from engine.kernels.rms_norm import Rounding, add_norm, rms_norm
 from engine.kernels.rotary import rotate
 from engine.kernels.sampling import WORDS, sample
 from engine.kernels.silu_mul import Activation, act_mul
@@ -207,12 +208,21 @@ def small(shape: Shape, dtype: torch.dtype) -> Iterator[tuple[str, Launch]]:
     heads = empty(1, 64, shape.heads + 2 * shape.kv_heads, shape.head_dim, dtype=dtype).transpose(1, 2)
     q, k = heads[:, : shape.heads], heads[:, shape.heads : shape.heads + shape.kv_heads]
     gates, up = empty(1, 64, 2 * shape.intermediate, dtype=dtype).chunk(2, dim=-1)
-    yield "rms_norm", norm(empty(1, 64, shape.hidden, dtype=dtype), shape.rounding)
+    x = empty(1, 64, shape.hidden, dtype=dtype)
+    yield "rms_norm", norm(x, shape.rounding)
+    before = x[0, 0] if shape.rounding is Rounding.ONE_PLUS else None
+    yield "add_norm", launched(add_norm, x, x, before, x[0, 0], 1e-6, shape.rounding)[0]
     if shape.head_norms:
         yield "rms_norm q", norm(q, shape.rounding)
         yield "rms_norm k", norm(k, shape.rounding)
     yield f"act_mul {shape.activation.name.lower()}", launched(act_mul, gates, up, shape.activation)[0]
-    yield "rotary", launched(rotate, q, k, *empty(2, 1, 64, shape.head_dim, dtype=dtype))[0]
+    cos, sin = empty(2, 1, 64, shape.head_dim, dtype=dtype)
+    yield "rotary", launched(rotate, q, k, cos, sin)[0]
+    weight = empty(shape.head_dim, dtype=dtype)
+    norms = HeadNorms(weight, weight, 1e-6, shape.rounding) if shape.head_norms else None
+    cache = empty(1000, 16, shape.kv_heads, shape.head_dim, dtype=dtype)
+    given = *(x[0].transpose(0, 1) for x in (q, k, heads[:, -shape.kv_heads :])), (cos[0], sin[0])
+    yield "place_kv", launched(place_kv, *given, norms, (cache, cache), empty(64, dtype=torch.int64))[0]
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from importlib.metadata import version
 from typing import Any, NamedTuple, NoReturn
 
 try:
@@ -23,6 +24,20 @@ except ImportError:
 
     def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
         return _Missing if fn is None else _Missing(fn)
+
+
+def interpreter_fault(triton: str | None = None, numpy: str | None = None) -> str:
+    """Why Triton's interpreter cannot run kernels with these versions, by default those that are installed; "" where
+    it can. Triton 3.6 reads a number out of an array of one element, as NumPy allowed up to 2.3; a GPU is as it was."""
+    if tl is None:
+        return "Triton is not installed: pip install triton (Linux only)"
+    triton, numpy = triton or version("triton"), numpy or version("numpy")
+    older, newer = (tuple(map(int, each.split(".")[:2])) for each in (triton, numpy))
+    if older >= (3, 7) or newer < (2, 4):
+        return ""
+    return (
+        f"the interpreter of Triton {triton} fails with NumPy {numpy}: pip install 'numpy<2.4', or Triton from 3.7 on"
+    )
 
 
 class Launch(NamedTuple):
@@ -62,4 +77,4 @@ def next_power_of_two(n: int) -> int:
     return 1 << (n - 1).bit_length()
 
 
-__all__ = ["Launch", "constant", "jit", "launch", "launched", "next_power_of_two", "tl"]
+__all__ = ["Launch", "constant", "interpreter_fault", "jit", "launch", "launched", "next_power_of_two", "tl"]

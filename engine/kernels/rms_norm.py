@@ -1,5 +1,6 @@
-"""Triton kernel of RMSNorm (https://arxiv.org/abs/1910.07467): y = x / sqrt(mean(x²) + eps), times a weight, in one
-launch. Sums and quotients are float32; where a result is rounded to the dtype is told by `Rounding`."""
+"""Triton kernels of RMSNorm (https://arxiv.org/abs/1910.07467): y = x / sqrt(mean(x²) + eps), times a weight, in one
+launch; and of a layer's end, where its output is added to the residual stream and the sum normed for the next one.
+Sums and quotients are float32; where a result is rounded to the dtype is told by `Rounding`."""
 
 from __future__ import annotations
 
@@ -26,6 +27,24 @@ class Rounding(Enum):
     ONE_PLUS = 3  # round(normed * (1 + weight)): Gemma 1 to 3
 
 
+@jit
+def normed_rows(  # type: ignore[no-untyped-def]
+    values, weight, column, eps, dtype: tl.constexpr, ROUNDING: tl.constexpr, WIDTH: tl.constexpr
+):
+    """Rows of float32 `values`, normed; of the products with a weight what `ROUNDING` says is rounded to `dtype`."""
+    mean = tl.sum(values * values, axis=1) / WIDTH
+    normed = values * tl.rsqrt(mean + eps)[:, None]
+    if ROUNDING != 0:
+        scale = tl.load(weight + column, mask=column < WIDTH, other=0.0).to(tl.float32)[None, :]
+        if ROUNDING == 1:  # `Rounding.TWICE`
+            normed = normed.to(dtype).to(tl.float32) * scale
+        elif ROUNDING == 2:
+            normed = normed * scale
+        else:
+            normed = normed * (1.0 + scale)
+    return normed.to(dtype)
+
+
 @jit(do_not_specialize=["rows", "inner"])
 def rms_norm_kernel(
     out: tl.tensor,  # row r lies at r * out_stride
@@ -47,17 +66,62 @@ def rms_norm_kernel(
     inside = (row < rows)[:, None] & (column < WIDTH)[None, :]
     at = row // inner * outer_stride + row % inner * inner_stride
     values = tl.load(x + at[:, None] + column[None, :], mask=inside, other=0.0).to(tl.float32)
-    mean = tl.sum(values * values, axis=1) / WIDTH
-    normed = values * tl.rsqrt(mean + eps)[:, None]
-    if ROUNDING != 0:
-        scale = tl.load(weight + column, mask=column < WIDTH, other=0.0).to(tl.float32)[None, :]
-        if ROUNDING == 1:  # `Rounding.TWICE`
-            normed = normed.to(out.dtype.element_ty).to(tl.float32) * scale
-        elif ROUNDING == 2:
-            normed = normed * scale
-        else:
-            normed = normed * (1.0 + scale)
-    tl.store(out + row[:, None] * out_stride + column[None, :], normed.to(out.dtype.element_ty), mask=inside)
+    normed = normed_rows(values, weight, column, eps, out.dtype.element_ty, ROUNDING, WIDTH)
+    tl.store(out + row[:, None] * out_stride + column[None, :], normed, mask=inside)
+
+
+@jit(do_not_specialize=["rows"])
+def add_norm_kernel(
+    total: tl.tensor,  # [rows, WIDTH], contiguous, as are all
+    out: tl.tensor,
+    x: tl.tensor,
+    residual: tl.tensor,
+    before: tl.tensor,  # the weight of a norm of x, before it is added; or None
+    weight: tl.tensor,
+    rows: tl.tensor,
+    eps: tl.tensor,
+    ROUNDING: tl.constexpr,
+    WIDTH: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_WIDTH: tl.constexpr,
+) -> None:
+    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    column = tl.arange(0, BLOCK_WIDTH)
+    inside = (row < rows)[:, None] & (column < WIDTH)[None, :]
+    at = row[:, None] * WIDTH + column[None, :]
+    dtype: tl.constexpr = out.dtype.element_ty
+    values = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
+    if before is not None:
+        values = normed_rows(values, before, column, eps, dtype, ROUNDING, WIDTH).to(tl.float32)
+    summed = (tl.load(residual + at, mask=inside, other=0.0).to(tl.float32) + values).to(dtype)
+    tl.store(total + at, summed, mask=inside)
+    normed = normed_rows(summed.to(tl.float32), weight, column, eps, dtype, ROUNDING, WIDTH)
+    tl.store(out + at, normed, mask=inside)
+
+
+def add_norm(
+    x: Tensor, residual: Tensor, before: Tensor | None, weight: Tensor, eps: float, rounding: Rounding
+) -> tuple[Tensor, Tensor]:
+    """residual + x, and its rows normed; with `before`, x is normed by that weight first. All [..., width], of one
+    dtype. Nothing waits for the device."""
+    x, residual = x.contiguous(), residual.contiguous()
+    total, out = torch.empty_like(residual), torch.empty_like(residual)
+    width = x.shape[-1]
+    assert width <= WIDEST
+    rows, block_rows, block_width, warps = cut(x)
+    if rows:
+        values = total, out, x, residual, before, weight, rows, eps, rounding.value, width, block_rows, block_width
+        launch(add_norm_kernel, (-(-rows // block_rows),), values, fused=False, num_warps=warps)
+    return total, out
+
+
+def cut(x: Tensor) -> tuple[int, int, int, int]:
+    """Rows; rows and padded width of a program, and its warps."""
+    width = x.shape[-1]
+    block_width = next_power_of_two(width)
+    block_rows = max(1, TILE // block_width)
+    warps = max(1, min(MOST_WARPS, block_rows * block_width // (32 * A_THREAD)))
+    return x.numel() // max(1, width), block_rows, block_width, warps
 
 
 def rms_norm(x: Tensor, weight: Tensor | None, eps: float, rounding: Rounding) -> Tensor:
@@ -70,7 +134,7 @@ def rms_norm(x: Tensor, weight: Tensor | None, eps: float, rounding: Rounding) -
         return out
     width = x.shape[-1]
     assert width <= WIDEST
-    rows = x.numel() // width
+    rows, block_rows, block_width, warps = cut(x)
     found: tuple[int, int, int, int] | None = (1, rows, 0, width)  # dense: rows lie one after another in any order
     if out.stride() != x.stride():  # a view with gaps
         out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
@@ -79,11 +143,8 @@ def rms_norm(x: Tensor, weight: Tensor | None, eps: float, rounding: Rounding) -
         x, found = x.contiguous(), (1, rows, 0, width)
     outer, inner, outer_stride, inner_stride = found
     assert outer * inner == rows
-    block_width = next_power_of_two(width)
-    block_rows = max(1, TILE // block_width)
     sizes = rounding.value, width, block_rows, block_width
     strides = rows, inner, outer_stride, inner_stride, width
-    warps = max(1, min(MOST_WARPS, block_rows * block_width // (32 * A_THREAD)))
     values = out, x, weight, *strides, eps, *sizes
     # Without fusion: torch rounds each product by itself.
     launch(rms_norm_kernel, (-(-rows // block_rows),), values, fused=False, num_warps=warps)

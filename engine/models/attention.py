@@ -12,6 +12,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from engine.kernels.options import Options
 
 NAME = "batchscope"
+LATER = "_later"  # an attribute of keys: what of them and of the queries was put off (`engine.models.fusion.placing`)
 
 
 class Batch(Protocol):
@@ -48,7 +49,14 @@ def attend(
     layer: int = module.layer_idx  # type: ignore[assignment]
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     begun = time.perf_counter()
-    out = batch.attend(layer, query, key, value, Options(scale, sliding_window, softcap, s_aux))
+    options, later = Options(scale, sliding_window, softcap, s_aux), getattr(key, LATER, None)
+    place = getattr(batch, "place", None)
+    if later is not None and place is None:
+        query, key = later.done(query, key)
+    if later is not None and place is not None:
+        out = place(layer, query, key, value, options, later)
+    else:
+        out = batch.attend(layer, query, key, value, options)
     if timer is not None:
         timer.seconds += time.perf_counter() - begun
     return out, None

@@ -8,6 +8,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from engine.checkpoints.architectures import INSTEAD
+from engine.checkpoints.info import unstretched
 from engine.config.specs import InvalidInput
 from engine.models import attention
 from engine.models.weight_count import count_weights, held_bytes
@@ -54,6 +55,14 @@ def serve_with_paged_attention(
     return [shapes[i] for i in range(layers)], tuple(windows[i] for i in range(layers))
 
 
+def hold_rotation(module: PreTrainedModel) -> None:
+    """Keeps the angles that the model was loaded with: transformers would choose them anew for the longest row of each
+    step, and wait for the GPU to know it. What a card's context holds needs no others."""
+    for part in module.modules():
+        if kinds := vars(part).get("rope_type"):
+            part.rope_type = dict.fromkeys(kinds, "default") if isinstance(kinds, dict) else "default"
+
+
 def end_tokens(module: PreTrainedModel, tokenizer: Any) -> frozenset[int]:
     """Every EOS id: of the generation config, the model's config and the tokenizer."""
     ids: set[int] = set()
@@ -78,6 +87,7 @@ def describe(
     config = module.config.get_text_config()
     item = module.dtype.itemsize
     kv_heads, head_dim = layer_kv[0]
+    context, limit = int(getattr(config, "max_position_embeddings", 0) or 0), unstretched(config.to_dict())
     return ModelCard(
         name=name,
         source=source,
@@ -88,7 +98,8 @@ def describe(
         head_dim=head_dim,
         hidden=int(config.hidden_size),
         vocabulary=int(config.vocab_size),
-        context=int(getattr(config, "max_position_embeddings", 0) or 0),
+        context=min(context, limit or context),
+        stretched=context if limit else 0,
         dtype=str(module.dtype).removeprefix("torch."),
         device=str(module.device),
         quantization=quantization,

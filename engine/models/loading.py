@@ -15,7 +15,7 @@ from engine.checkpoints.inspect import check_files, inspect_folder, name_of, res
 from engine.config.specs import InvalidInput, ModelSpec
 from engine.memory.allocator import give_back, release_references
 from engine.memory.fit import load_dtype
-from engine.models.card import describe, end_tokens, serve_with_paged_attention
+from engine.models.card import describe, end_tokens, hold_rotation, serve_with_paged_attention
 from engine.models.config import quantization_of, read_tokenizer, transformers_config
 from engine.models.fusion.fuse import Fusion, fuse
 from engine.models.packed_linear import pack_linears
@@ -91,6 +91,7 @@ def wrap(
 
 def _served(module: PreTrainedModel, tokenizer: Any, source: str, name: str, quantization: str) -> LoadedModel:
     """A module with our attention and its linear layers packed; the card says what it holds then."""
+    hold_rotation(module)
     layer_kv, windows = serve_with_paged_attention(module, module.device)
     card = describe(module, tokenizer, source, name, quantization, layer_kv, windows)
     pack_linears(module)

@@ -21,7 +21,7 @@ from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, SamplingP
 from engine.core.engine import Engine
 from engine.jobs.job import Report
 from engine.jobs.progress import LoadCancelled, LoadProgress
-from engine.memory.allocator import give_back
+from engine.memory.allocator import release_references
 from engine.models import attention
 from engine.models.config import first_line
 from engine.models.loading import LoadedModel
@@ -186,9 +186,7 @@ def work(arguments: dict[str, Any], report: Report) -> dict[str, Any]:
             except Exception as error:  # each library raises its own: one that fails keeps no other from its row
                 words = str(error) if isinstance(error, InvalidInput) else first_line(error)
                 rows.append(QualityRow(spec, spec.quantization, spec.dtype, agreement=0.0, error=words))
-            give_back()
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
+                release_references(error)
         return found()
 
 
@@ -207,13 +205,9 @@ def _measured(
     cache = BATCH * (PROMPT + MOST + EngineConfig().block_size) * token_bytes
     config = EngineConfig(max_running=BATCH, token_budget=BATCH * PROMPT, kv_memory=cache or None)
     with Engine(spec, config, progress=lambda p: report(replace(p, stage=f"{name}: {p.stage}"))) as engine:
-        model = engine.model
-        if original:
-            yardstick.prepare(model)
-        else:
-            yardstick.check(model)
+        (yardstick.prepare if original else yardstick.check)(engine.model)
         with ThreadPoolExecutor(1, "text") as pool:  # it ends: its OpenMP team would slow the engine's down
-            figures = pool.submit(yardstick.read, model, say, original).result()
+            figures = pool.submit(yardstick.read, engine.model, say, original).result()
         say("decoding")
         tokens = [token for window in yardstick.windows for token in window.ids]
         prompts = [[tokens[(i * PROMPT + j) % len(tokens)] for j in range(PROMPT)] for i in range(BATCH)]

@@ -2,12 +2,19 @@
 
 import warnings
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
 Step = Callable[[int], Tensor]  # computes so many rows from what lies at fixed places, and returns their logits
+
+
+@cache
+def capture_stream(device: torch.device) -> torch.cuda.Stream:
+    """One for the process: cuBLAS keeps a workspace of up to 32 MiB for every stream that it ever saw."""
+    return torch.cuda.Stream(device)
 
 
 class DecodeGraphs:
@@ -38,14 +45,18 @@ class DecodeGraphs:
             logits = step(sizes[-1])
             self._logits = torch.empty_like(logits, memory_format=torch.contiguous_format)
             del logits
-            pool, stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream(self._device)
+            pool = torch.cuda.graph_pool_handle()
             for done, size in enumerate(reversed(sizes), 1):
-                self._graphs[size] = self._captured(step, size, pool, stream)
+                self._capture(step, size, pool)
                 report(done, len(sizes))
-        except RuntimeError as error:  # torch's own: what `report` raises is none
+        except BaseException as error:
             torch.cuda.set_stream(before)  # a capture that cannot be ended leaves its own in place
+            for graph in self._graphs.values():  # at once, that under way too: they share their memory
+                graph.reset()
             self._graphs.clear()
             self._logits = torch.empty(0)
+            if not isinstance(error, RuntimeError):  # torch's own: what `report` raises is none
+                raise
             torch.cuda.synchronize(self._device)  # raises again where the GPU itself has failed
             torch.cuda.empty_cache()
             self.off = _reason(error)
@@ -76,16 +87,16 @@ class DecodeGraphs:
         finally:
             torch.cuda.set_sync_debug_mode(before)
 
-    def _captured(self, step: Step, size: int, pool: Any, stream: torch.cuda.Stream) -> torch.cuda.CUDAGraph:
+    def _capture(self, step: Step, size: int, pool: Any) -> None:
         step(size)  # what a kernel does when it first sees a size is not captured
         torch.cuda.synchronize(self._device)
-        graph = torch.cuda.CUDAGraph()
+        graph = self._graphs[size] = torch.cuda.CUDAGraph()
+        stream = capture_stream(self._device)
         # Other threads may use CUDA meanwhile (memory gauges, another engine).
         with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
             # Copied, as each graph's own would stay in the pool for good: of 256 rows 1.3 GB in all, to spare 1 % of
             # the step's reads.
             self._logits[:size].copy_(step(size))
-        return graph
 
 
 def _reason(error: BaseException) -> str:

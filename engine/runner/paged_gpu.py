@@ -10,11 +10,13 @@ from torch import Tensor
 from engine.config.specs import EngineConfig
 from engine.kernels.packed_rows import SHORT, PackedRows
 from engine.kernels.paged_attention import paged_attention
+from engine.kernels.place_kv import place_kv
 from engine.kernels.sampling import WORDS
 from engine.kernels.step_inputs import StepInputs, decode_inputs, packed_inputs
 from engine.kernels.store_kv import store_kv
 from engine.memory.rules import bucket_sizes
 from engine.models.attention import Options, Timer, current_device
+from engine.models.fusion.placing import PutOff
 from engine.models.loading import LoadedModel
 from engine.runner.cuda_graphs import DecodeGraphs
 from engine.runner.device_rows import DeviceRows
@@ -41,6 +43,13 @@ class GpuBatch:
         k_cache, v_cache = self.k_caches[layer], self.v_caches[layer]
         store_kv(k, v, k_cache, v_cache, self.cache_slots)
         return paged_attention(q, k_cache, v_cache, self.rows, options)[None]
+
+    def place(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: Options, later: PutOff) -> Tensor:
+        """`attend` with queries and keys whose norms and rotation were put off."""
+        q, k, v = query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
+        caches = self.k_caches[layer], self.v_caches[layer]
+        q = place_kv(q, k, v, (later.cos[0], later.sin[0]), later.norms, caches, self.cache_slots)
+        return paged_attention(q, *caches, self.rows, options)[None]
 
 
 class GpuRunner(Runner):

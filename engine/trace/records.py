@@ -69,7 +69,8 @@ class ModelCard:
     What a step costs is counted from: `body_parameters`, the weights that the layers multiply tokens with, all experts
     counted; `expert_parameters`, those of them that belong to experts, of whom a token is sent to `active_experts` of
     `experts`; `head_parameters`, of the output layer; `bytes_per_weight`, as the body is stored; `windows`, each
-    layer's sliding window in tokens, 0 for none. All are 0 or empty where nobody counted.
+    layer's sliding window in tokens, 0 for none. All are 0 or empty where nobody counted. `stretched`: the context that
+    LongRoPE is said to reach, where `context` ends with its short factors.
     """
 
     name: str
@@ -97,6 +98,7 @@ class ModelCard:
     head_parameters: int = 0
     bytes_per_weight: float = 0.0
     windows: tuple[int, ...] = ()
+    stretched: int = 0
 
 
 @dataclass(frozen=True, slots=True)

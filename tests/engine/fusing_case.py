@@ -9,6 +9,7 @@ from transformers import PreTrainedModel
 
 from engine.models.card import serve_with_paged_attention
 from engine.models.fusion.fuse import Causal, Fusion, fuse
+from engine.models.fusion.kernels import kernels_for
 from tests.engine.tiny_models import TINY_MODELS, VOCABULARY, make_tiny_model
 
 FUSED: dict[str, dict[str, int]] = {
@@ -33,8 +34,17 @@ FUSED: dict[str, dict[str, int]] = {
     "gpt-neox": {},
     "opt": {},
 }
+# Layers whose product is joined with others' on a GPU: all in float32 and halves.
+JOINED = dict.fromkeys("llama|llama wide heads|qwen2|qwen3|mistral|gemma2|olmo2|granite|smollm3|cohere".split("|"), 10)
+JOINED |= dict.fromkeys(("mixtral", "qwen3 moe", "starcoder2", "gpt-oss", "glm4", "opt"), 6) | {"gemma3": 15}
+# Layers whose additions are fused with norms there.
+LAYERS = dict.fromkeys("llama|llama wide heads|qwen2|qwen3|mistral|gemma2|smollm3".split("|"), 2)
+LAYERS |= dict.fromkeys(("mixtral", "qwen3 moe", "gpt-oss"), 2) | {"gemma3": 3}
 # Whose cosines and sines a kernel computes on a CPU.
 ANGLES = {name for name in FUSED if name not in ("cohere", "gpt-oss", "gpt2", "opt")}
+# Attentions, and norms of heads, that are put off there to where keys are kept.
+PLACED = {name: of["rotation"] for name, of in FUSED.items() if "rotation" in of}
+PLACED |= {"qwen3": 6, "qwen3 moe": 6, "gemma3": 9}
 LOGITS = {torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 5e-2}  # of their spread
 
 
@@ -57,6 +67,13 @@ def classes(module: PreTrainedModel) -> list[type]:
 
 
 def by_kernel(fusion: Fusion) -> Counter[str]:
+    """Those that CPUs have too."""
+    count = all_kernels(fusion)
+    del count["product"], count["residual"], count["placing"]
+    return count
+
+
+def all_kernels(fusion: Fusion) -> Counter[str]:
     count: Counter[str] = Counter()
     for (_, kernel), parts in fusion.fused.items():
         count[kernel] += parts
@@ -76,8 +93,12 @@ def check_fused(name: str, dtype: torch.dtype, device: str = "cpu", more: dict[s
 
     fusion = fuse(module)
     assert by_kernel(fusion) == FUSED[name] | (more or {}), fusion.text
+    kernels = kernels_for(device, dtype)
+    if kernels is not None and kernels.on_gpu:
+        on_gpu = {"product": JOINED.get(name, 0), "residual": LAYERS.get(name, 0), "placing": PLACED.get(name, 0)}
+        assert all_kernels(fusion) == FUSED[name] | {kernel: count for kernel, count in on_gpu.items() if count}
     assert not fusion.undone
-    assert (classes(module) != own) == bool(FUSED[name] or more)
+    assert (classes(module) != own) == bool(fusion.fused)
     assert difference(logits(module), before) <= LOGITS[dtype]
 
     assert {key: value for key, value in vars(code).items() if value is not held.get(key)} == {}

@@ -29,6 +29,7 @@ from engine.bench.gpu.report import MARK, Bench, OutOfTime, Section, note, read,
 from engine.bench.gpu.stopwatch import CpuStopwatch, GpuStopwatch
 from engine.bench.gpu.tests import run_tests
 from engine.core import machine
+from engine.kernels.jit import interpreter_fault
 
 # What is measured, the most valuable first: a section's name, its seconds, where it is.
 SECTIONS: dict[str, tuple[float, str]] = {
@@ -86,6 +87,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def rehearse(sections: Sequence[str]) -> int:
     """All sections on a CPU, in a process in which Triton interprets: it decides that when it is imported."""
+    if fault := interpreter_fault():
+        print(f"Nothing can be rehearsed here: {fault}")
+        return 2
     if os.environ.get("TRITON_INTERPRET") != "1":
         command = [sys.executable, "-m", "engine.bench.gpu.run", "--rehearsal", "--only", ",".join(sections)]
         environment = {**os.environ, "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}

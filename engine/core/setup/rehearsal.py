@@ -84,11 +84,13 @@ class Rehearsal:
         return requests, min(self._blocks // requests * self._config.block_size, self._context)
 
     def meet_all_kernels(self) -> None:
-        """Plays what makes the GPU path compile every kernel that a run could ask for, which would halt it: prompts
-        short and long, of the numbers of rows at which tiles of packed weights change, and tokens drawn with limits."""
+        """Plays what makes the GPU path compile every kernel that a run could ask for, which would halt it: tokens
+        drawn with limits, and prompts of lengths between which tiles of packed weights change (16, 32, 64 and 128
+        tokens) or contexts under a window of 128 begin to be split. A census in the tests holds that none is left out.
+        """
         self.play(1, 1, LIMITED)
         _, room = self._fit(1)
-        for length in (PROMPT + 1, 24, 48, self._config.token_budget):
+        for length in (PROMPT + 1, 24, 48, 96, 136, self._config.token_budget):
             if room > 1:
                 self.prefill(1, min(length, room - 1))
 

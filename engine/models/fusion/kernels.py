@@ -15,23 +15,31 @@ from engine.kernels.silu_mul import Activation
 @dataclass(frozen=True, slots=True)
 class Kernels:
     """Shapes as in `engine.kernels.rms_norm`, `rotary` and `silu_mul`. Each may raise NotImplementedError for what it
-    does not compute."""
+    does not compute. Those of a GPU alone
+    are None on a CPU, which packs products of one input as one already."""
 
     rms_norm: Callable[[Tensor, Tensor | None, float, Rounding], Tensor]
     rotate: Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
     act_mul: Callable[[Tensor, Tensor, Activation], Tensor]
     angles: Callable[[Tensor, Tensor, float, bool, torch.dtype], tuple[Tensor, Tensor]] | None = None
+    add_norm: Callable[..., tuple[Tensor, Tensor]] | None = None
+    place_kv: Callable[..., Tensor] | None = None
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.add_norm is not None
 
 
 @cache
 def kernels_for(device: str, dtype: torch.dtype) -> Kernels | None:
     """What runs on devices of this type, or None. With Triton's interpreter on, the GPU's run on CPU tensors."""
     if device == "cuda" or os.environ.get("TRITON_INTERPRET") == "1":
-        from engine.kernels.rms_norm import rms_norm
+        from engine.kernels.place_kv import place_kv
+        from engine.kernels.rms_norm import add_norm, rms_norm
         from engine.kernels.rotary import rotate
         from engine.kernels.silu_mul import act_mul
 
-        return Kernels(rms_norm, rotate, act_mul)
+        return Kernels(rms_norm, rotate, act_mul, add_norm=add_norm, place_kv=place_kv)
     from engine.kernels.cpu import calls
 
     if device != "cpu" or not calls.computes(dtype):

@@ -26,6 +26,8 @@ EPSILONS = ("variance_epsilon", "eps", "epsilon", "norm_eps")
 ACTIVATIONS = ("act_fn", "activation_fn", "act")
 GATED = (("gate_proj", "up_proj", "down_proj"), ("gate_up_proj", "down_proj"))
 MARK = "_fused"  # an attribute of the classes made here
+NORM = "_fused_norm"  # another, of norms: the name of the epsilon, and the rounding
+READY = "_ready"  # an attribute of tensors: a norm, and what it gives for them
 ANY_WIDTH = 128  # that a norm without a weight is proved with
 ACTED = 1024  # gates that an activation is proved with: as many compile the kernel that a model of any width uses
 MAGNITUDES = (1e-3, 3e-2, 1.0, 30.0, 1e3)  # from where epsilon rules to where squares leave float16
@@ -83,38 +85,8 @@ class FusedPart:
     use: Use
 
 
-def fuse_part(part: nn.Module, setting: Setting) -> FusedPart | None:
-    """The class to give `part`, or None where it is nothing that we have a kernel for. Raises LeftAlone for a part that
-    looks like one, but is not proved to be."""
-    make = _maker(part)
-    if make is None:
-        return None
-    if "forward" in vars(part) or hasattr(type(part), MARK):
-        raise LeftAlone("its forward was replaced already")
-    try:
-        return make(part, setting)
-    except LeftAlone:
-        raise
-    except Exception as error:  # a model's own code and a compiler ran: whatever they raise, eager code remains
-        words = str(error).strip().splitlines() or [""]
-        raise LeftAlone(f"the proof failed: {type(error).__name__}: {words[0][:200]}") from error
-
-
-def _maker(part: nn.Module) -> Callable[[nn.Module, Setting], FusedPart] | None:
-    if type(part).__name__.endswith("RotaryEmbedding"):
-        from engine.models.fusion.angles import fused_angles  # which is built on what is here
-
-        return fused_angles
-    if type(part).__name__.endswith("Norm") and not type(part).__module__.startswith("torch."):
-        return fused_norm
-    if any(all(isinstance(getattr(part, name, None), nn.Module) for name in names) for names in GATED):
-        return fused_mlp
-    if ROTATE in getattr(getattr(type(part).forward, "__code__", None), "co_names", ()):
-        return fused_attention
-    return None
-
-
 def subclass(part: nn.Module, forward: Callable[..., Any], kernel: str, use: Use) -> FusedPart:
+    """`forward` in a class of the part's own kind."""
     own = type(part)
     names = {"forward": forward, MARK: True, "__module__": own.__module__, "__qualname__": own.__qualname__}
     return FusedPart(own, type(own.__name__, (own,), names), kernel, use)
@@ -147,9 +119,13 @@ def fused_norm(norm: nn.Module, setting: Setting) -> FusedPart:
         if args or kwargs or not setting.serves(x) or x.shape[-1] > WIDEST:
             return own(self, x, *args, **kwargs)
         use.served = True
+        if (ready := getattr(x, READY, None)) is not None and ready[0] is self:
+            return ready[1]
         return kernels.rms_norm(x, getattr(self, "weight", None), getattr(self, epsilon), rounding)
 
-    return subclass(norm, forward, "norm", use)
+    fused = subclass(norm, forward, "norm", use)
+    setattr(fused.cls, NORM, (epsilon, rounding))
+    return fused
 
 
 def _rounding(x: Tensor, weight: Tensor | None, eps: float, expected: Tensor) -> Rounding:
@@ -239,7 +215,7 @@ class Rotation:
     """Stands in the place of `apply_rotary_pos_emb` of one kind of attention."""
 
     def __init__(self, own: Callable[..., Any], heads: int, head_dim: int, setting: Setting, use: Use) -> None:
-        self._own, self._heads, self._head_dim, self._setting, self._use = own, heads, head_dim, setting, use
+        self._own, self._heads, self.head_dim, self._setting, self._use = own, heads, head_dim, setting, use
         self._rotate = setting.kernels.rotate
         # Tables may be as wide as a head or half of it, and stay float32 (OLMo 2).
         possible = product((head_dim, head_dim // 2), {setting.dtype, torch.float32})
@@ -248,12 +224,12 @@ class Rotation:
             raise LeftAlone("its rotary embedding turns other pairs than ours")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if kwargs or len(args) != 4 or not self._fits(*args):
+        if kwargs or len(args) != 4 or not self.fits(*args):
             return self._own(*args, **kwargs)
         self._use.served = True
         return self._rotate(*args)
 
-    def _fits(self, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> bool:
+    def fits(self, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> bool:
         return (
             q.dim() == k.dim() == 4
             and cos.dim() == 3
@@ -262,15 +238,15 @@ class Rotation:
             and (cos.shape[-1], cos.dtype) in self._tables
             and sin.shape == cos.shape
             and sin.dtype is cos.dtype
-            and q.shape[-1] == k.shape[-1] == self._head_dim
+            and q.shape[-1] == k.shape[-1] == self.head_dim
             and q.shape[2] == k.shape[2] == cos.shape[1]
             and q.shape[0] == k.shape[0]
             and cos.shape[0] in (1, q.shape[0])
         )
 
     def _proved(self, width: int, dtype: torch.dtype) -> bool:
-        q = self._setting.draw(2, 5, self._heads, self._head_dim, seed=3).transpose(1, 2)
-        k = self._setting.draw(2, 5, 2, self._head_dim, seed=4).transpose(1, 2)
+        q = self._setting.draw(2, 5, self._heads, self.head_dim, seed=3).transpose(1, 2)
+        k = self._setting.draw(2, 5, 2, self.head_dim, seed=4).transpose(1, 2)
         cos, sin = (self._setting.draw(2, 5, width, seed=seed).to(dtype) for seed in (5, 6))
         try:
             expected = self._own(q, k, cos, sin)
@@ -297,11 +273,15 @@ def fused_attention(attention: nn.Module, setting: Setting) -> FusedPart:
     heads = getattr(getattr(attention, "config", None), "num_attention_heads", 4)
     use = Use()
     ours = Rotation(rotation, heads, head_dim, setting, use)
-    forward = FunctionType(
-        own.__code__, {**own.__globals__, ROTATE: ours}, own.__name__, own.__defaults__, own.__closure__
-    )
+    return subclass(attention, with_rotation(own, ours), "rotation", use)
+
+
+def with_rotation(own: FunctionType, rotation: Callable[..., Any]) -> FunctionType:
+    """The same code, which calls `rotation` to rotate."""
+    told = {**own.__globals__, ROTATE: rotation}
+    forward = FunctionType(own.__code__, told, own.__name__, own.__defaults__, own.__closure__)
     forward.__kwdefaults__ = own.__kwdefaults__
     forward.__annotations__ = own.__annotations__
     forward.__qualname__ = own.__qualname__
     forward.__doc__ = own.__doc__
-    return subclass(attention, forward, "rotation", use)
+    return forward

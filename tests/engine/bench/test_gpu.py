@@ -18,6 +18,7 @@ from engine.bench.gpu.stopwatch import CpuStopwatch, idle_share
 from engine.bench.gpu.yardstick import INPUT, OUTPUT, bound, idle_between, yardstick
 from engine.bench.subject import Case
 from engine.config.specs import EngineConfig
+from engine.kernels.jit import interpreter_fault
 from engine.trace.records import Kind
 from engine.trace.trace import Trace
 from tests.engine.trace.hand_made import CARD, header, step
@@ -42,8 +43,14 @@ LACKING = "accelerate awq bitsandbytes datasets psutil pynvml pyqtgraph PySide6 
 
 
 @pytest.mark.timeout(300)
-def test_a_rehearsal_prints_rows_in_every_section_and_none_fails_where_only_torch_transformers_and_triton_are(tmp_path):
+def test_a_rehearsal_prints_rows_in_every_section_and_none_fails_where_only_torch_transformers_and_triton_are(
+    tmp_path, capsys
+):
     pytest.importorskip("triton")
+    if fault := interpreter_fault():
+        assert gpu.main(["--rehearsal"]) == 2
+        assert fault in capsys.readouterr().out
+        return
     program = (
         f"import runpy, sys; sys.modules |= dict.fromkeys({LACKING}); sys.argv[1:] = ['--rehearsal', '--out', '.']"
     )

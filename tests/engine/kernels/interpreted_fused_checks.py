@@ -11,9 +11,11 @@ import torch
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("run by test_interpreted.py", allow_module_level=True)
 
-from engine.kernels.rms_norm import WIDEST, Rounding, rms_norm
+from engine.kernels.place_kv import HeadNorms, place_kv
+from engine.kernels.rms_norm import WIDEST, Rounding, add_norm, rms_norm
 from engine.kernels.rotary import rotate
 from engine.kernels.silu_mul import Activation, act_mul
+from engine.kernels.store_kv import store_kv
 from tests.engine.kernels.fused_case import LAYOUTS, acted, check, normed, rotated
 
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=["fp32", "fp16"])
@@ -54,6 +56,47 @@ def test_each_rounding_is_that_of_torch_bit_for_bit_where_sums_are_exact() -> No
     assert torch.equal(rms_norm(x, weight, 0.3, Rounding.ONE_PLUS), (unit * (1 + weight.float())).half())
     assert torch.equal(rms_norm(x, None, 0.3, Rounding.NONE), unit.half())
     assert not torch.equal(weight * unit.half(), (weight * unit).half())
+
+
+@DTYPES
+@pytest.mark.parametrize("rounding", [Rounding.TWICE, Rounding.ONCE, Rounding.ONE_PLUS])
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("width", [64, 200, 1152])
+def test_a_sum_and_its_norm_are_those_of_torch_and_the_norm(
+    width: int, wide: bool, rounding: Rounding, dtype: torch.dtype
+) -> None:
+    for rows in (1, 17):
+        x, residual = (draw(1, rows, width, seed=seed).to(dtype) for seed in (rows, rows + 50))
+        weight, before = (draw(width, seed=seed).to(dtype) for seed in (1, 2))
+        total, out = add_norm(x, residual, before if wide else None, weight, 1e-6, rounding)
+        expected = residual + (rms_norm(x, before, 1e-6, rounding) if wide else x)
+        assert torch.equal(total, expected)
+        assert torch.equal(out, rms_norm(expected, weight, 1e-6, rounding))
+
+
+@DTYPES
+@pytest.mark.parametrize("rounding", [None, Rounding.TWICE, Rounding.ONCE, Rounding.ONE_PLUS])
+@pytest.mark.parametrize(("tokens", "heads", "kv_heads", "dim"), [(1, 4, 2, 32), (9, 7, 1, 80), (20, 3, 3, 64)])
+def test_heads_are_normed_turned_and_placed_as_by_the_kernels_of_each(
+    tokens: int, heads: int, kv_heads: int, dim: int, rounding: Rounding | None, dtype: torch.dtype
+) -> None:
+    q, k, v = draw(tokens, heads + 2 * kv_heads, dim).to(dtype).split((heads, kv_heads, kv_heads), dim=1)
+    slots = torch.randperm(48, generator=torch.Generator().manual_seed(2))[:tokens]
+    slots[tokens // 2] = -1 if tokens > 1 else 7
+    norms = None if rounding is None else HeadNorms(*draw(2, dim, seed=4).to(dtype), 1e-6, rounding)
+    for width, table in ((dim, dtype), (dim // 2, torch.float32)):
+        tables = draw(2, 1, tokens, width, seed=5).to(table)
+        made, expected = (torch.zeros(2, 3, 16, kv_heads, dim, dtype=dtype) for _ in range(2))
+        out = place_kv(q, k, v, (tables[0, 0], tables[1, 0]), norms, (made[0], made[1]), slots)
+        a, b = (q, k) if norms is None else (rms_norm(x, norms[i], 1e-6, norms.rounding) for i, x in enumerate((q, k)))
+        turned = rotate(*(x.transpose(0, 1)[None] for x in (a, b)), *tables)
+        q_turned, k_turned = (x[0].transpose(0, 1) for x in turned)
+        store_kv(k_turned, v, *expected, slots)
+        near = 4e-3 if dtype is torch.float16 else 1e-5
+        torch.testing.assert_close(out, q_turned, rtol=near, atol=near)
+        torch.testing.assert_close(made, expected, rtol=near, atol=near)
+        assert torch.equal(made[1], expected[1])
+        assert made.any()
 
 
 @DTYPES

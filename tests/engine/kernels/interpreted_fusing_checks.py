@@ -17,9 +17,11 @@ from engine.bench.cpu.rounded_awq import save_rounded_awq
 from engine.models.fusion import parts as fused_parts
 from engine.models.fusion.fuse import Causal, fuse
 from engine.models.fusion.kernels import kernels_for
-from engine.models.fusion.parts import LeftAlone, Setting, fuse_part
+from engine.models.fusion.kinds import fuse_part
+from engine.models.fusion.parts import LeftAlone, Setting
+from engine.models.fusion.products import Dense, DenseProduct
 from engine.models.loading import load
-from tests.engine.fusing_case import FUSED, by_kernel, check_fused, classes, difference, logits, served
+from tests.engine.fusing_case import FUSED, all_kernels, by_kernel, check_fused, classes, difference, logits, served
 from tests.engine.tiny_models import TINY_MODELS, save_tiny_model
 
 SETTING = Setting(torch.float16, torch.device("cpu"))
@@ -96,6 +98,98 @@ def test_a_part_whose_kernel_disagrees_or_fails_stays_as_it_is(kernel: str, monk
         assert by_kernel(fusion) == {key: count for key, count in FUSED["llama"].items() if key != noun}
         assert sum(fusion.left.values()) == FUSED["llama"][noun]
         assert difference(logits(module), before) < 1e-5
+
+
+@pytest.mark.parametrize("broken", ["wrong", "failing"])
+def test_layers_whose_sums_disagree_or_fail_stay_as_they_are(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = kernels_for("cpu", torch.float32)
+    assert right is not None
+    assert right.add_norm is not None
+
+    def ours(x: torch.Tensor, residual: torch.Tensor, *rest: object) -> tuple[torch.Tensor, torch.Tensor]:
+        if broken == "failing":
+            raise RuntimeError("no compiler")
+        return right.add_norm(x, residual * 0.9, *rest)
+
+    monkeypatch.setattr(fused_parts, "kernels_for", lambda *_: replace(right, add_norm=ours))
+    module = served("gemma3")
+    before = logits(module)
+    fusion = fuse(module)
+    why = {"wrong": "logits differ", "failing": "no compiler"}[broken]
+    assert [(count, why in told) for (_, told), count in fusion.left.items()] == [(3, True)]
+    assert by_kernel(fusion) == FUSED["gemma3"]
+    assert "residual" not in all_kernels(fusion)
+    assert difference(logits(module), before) < 1e-5
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen3", "gemma3"])
+def test_under_another_attention_nothing_is_put_off(name: str) -> None:
+    module = served(name)
+    fusion = fuse(module)
+    assert all_kernels(fusion)["placing"]
+    ids = torch.arange(5, 12)[None]
+    found = []
+    for _ in range(2):
+        module.set_attn_implementation("eager")
+        with torch.inference_mode():
+            found.append(module(input_ids=ids, use_cache=False).logits)
+        fusion.undo()
+    assert difference(*found) < 1e-5
+
+
+@pytest.mark.parametrize("broken", ["wrong", "failing"])
+def test_keys_that_are_placed_wrongly_are_not_put_off(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = kernels_for("cpu", torch.float32)
+    assert right is not None
+    assert right.place_kv is not None
+
+    def ours(q: torch.Tensor, k: torch.Tensor, *rest: object) -> torch.Tensor:
+        if broken == "failing":
+            raise RuntimeError("no compiler")
+        return right.place_kv(q, k.flip(0), *rest)
+
+    monkeypatch.setattr(fused_parts, "kernels_for", lambda *_: replace(right, place_kv=ours))
+    module = served("qwen3")
+    before = logits(module)
+    fusion = fuse(module)
+    why = {"wrong": "logits differ", "failing": "no compiler"}[broken]
+    assert {count: why in told for (_, told), count in fusion.left.items()} == {2: True, 4: True}
+    assert "placing" not in all_kernels(fusion)
+    assert by_kernel(fusion) == FUSED["qwen3"]
+    assert difference(logits(module), before) < 1e-5
+
+
+def test_products_that_disagree_or_find_no_memory_are_not_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("full")
+
+    right = Dense.multiply
+    ways = {
+        "computes something else": (Dense, "multiply", lambda self, x: right(self, x) * 1.01),
+        "memory": (DenseProduct, "_join", full),
+    }
+    for why, (cls, name, broken) in ways.items():
+        module = served("qwen2")
+        before = logits(module)
+        with monkeypatch.context() as patch:
+            patch.setattr(cls, name, broken)
+            fusion = fuse(module)
+        assert "product" not in all_kernels(fusion)
+        assert sum(count for (_, told), count in fusion.left.items() if why in told) == 4
+        assert by_kernel(fusion) == FUSED["qwen2"]
+        fusion.undo()
+        assert torch.equal(logits(module), before)
+
+
+def test_a_joined_layers_weight_is_still_its_own() -> None:
+    module = served("llama")
+    assert all_kernels(fuse(module))["product"] == 10
+    linear = module.model.layers[0].self_attn.k_proj
+    x = torch.randn(3, 64)
+    with torch.inference_mode():
+        torch.testing.assert_close(linear(x), x @ linear.weight.T)
+        linear.weight.zero_()
+        assert not linear(x.clone()).any()
 
 
 def test_a_gate_that_is_wrong_far_out_alone_is_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,16 @@
-"""How many rows the captured decode steps have; what they compute is in `interpreted_engine_checks.py`."""
+"""How many rows the captured decode steps have, and what becomes of graphs and streams, where torch's CUDA calls are
+noted; what is computed is in `interpreted_engine_checks.py`."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 import torch
 
+from engine.jobs.progress import LoadCancelled
 from engine.memory.rules import APART, MOST, bucket_sizes
-from engine.runner.cuda_graphs import DecodeGraphs
+from engine.runner.cuda_graphs import DecodeGraphs, capture_stream
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 4, 5, 8, 9, 64, 255, 256, 257, 600, MOST, MOST + 1, 5000])
@@ -33,3 +39,62 @@ def test_without_a_gpu_a_replay_is_the_step_itself() -> None:
     assert graphs.sizes == (1, 4)
     assert not graphs.off
     assert torch.equal(graphs.replay(step, 4), torch.full((4, 1), 3.0))
+
+
+@pytest.fixture
+def noted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """What torch is asked to make, capture on and take apart, as on a GPU."""
+    said: list[str] = []
+
+    class Graph:
+        def __init__(self) -> None:
+            said.append("graph")
+
+        def reset(self) -> None:
+            said.append("reset")
+
+    @contextmanager
+    def capturing(graph: Graph, pool: Any, stream: str, capture_error_mode: str) -> Iterator[None]:
+        said.append(f"capture on {stream}")
+        yield
+
+    def stream(device: torch.device) -> str:
+        said.append("stream")
+        return f"stream {said.count('stream')}"
+
+    calls = ("current_stream", "set_stream", "graph_pool_handle", "synchronize", "empty_cache")
+    calls += ("get_sync_debug_mode", "set_sync_debug_mode")
+    for name in calls:
+        monkeypatch.setattr(torch.cuda, name, lambda *_: None)
+    for name, fake in {"CUDAGraph": Graph, "graph": capturing, "Stream": stream}.items():
+        monkeypatch.setattr(torch.cuda, name, fake)
+    capture_stream.cache_clear()
+    yield said
+    capture_stream.cache_clear()
+
+
+def test_every_set_is_captured_on_the_one_stream_of_the_process(noted: list[str]) -> None:
+    for _ in range(2):
+        graphs = DecodeGraphs((1, 4), torch.device("cuda"))
+        graphs.capture(lambda rows: torch.zeros(rows, 2), lambda done, total: None)
+        assert graphs.sizes == (1, 4)
+    assert noted == ["graph", "stream", "capture on stream 1"] + ["graph", "capture on stream 1"] * 3
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no capture"), LoadCancelled("stop")])
+def test_graphs_of_a_set_go_together_the_one_under_way_too(noted: list[str], error: Exception) -> None:
+    def step(rows: int) -> torch.Tensor:
+        if noted.count("graph") == 2:
+            raise error
+        return torch.zeros(rows, 2)
+
+    graphs = DecodeGraphs((1, 2, 4), torch.device("cuda"))
+    if isinstance(error, RuntimeError):
+        graphs.capture(step, lambda done, total: None)
+        assert graphs.off == "they could not be captured: no capture"
+    else:
+        with pytest.raises(LoadCancelled):
+            graphs.capture(step, lambda done, total: None)
+    assert noted[-3:] == ["capture on stream 1", "reset", "reset"]
+    assert noted.count("graph") == 2
+    assert graphs.sizes == ()

@@ -1,0 +1,173 @@
+"""Triton kernel of what lies between an attention layer's products and its attention: norms of queries and keys where a
+model has them, rotation, and the writing of keys and values into the paged cache, in one launch."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from engine.kernels.jit import jit, launch, next_power_of_two, tl
+from engine.kernels.rms_norm import Rounding
+from engine.kernels.rotary import PAIRS
+
+
+class HeadNorms(NamedTuple):
+    """The weights `[head_dim]` of the norms of each query's and key's heads, and how they norm."""
+
+    q_weight: Tensor
+    k_weight: Tensor
+    eps: float
+    rounding: Rounding
+
+
+@jit
+def scaled(normed, weight, inside, dtype: tl.constexpr, ROUNDING: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Normed values times their weights, rounded as `Rounding` says; float32."""
+    scale = tl.load(weight, mask=inside, other=0.0).to(tl.float32)
+    if ROUNDING == 1:
+        normed = normed.to(dtype).to(tl.float32) * scale
+    elif ROUNDING == 2:
+        normed = normed * scale
+    else:
+        normed = normed * (1.0 + scale)
+    return normed.to(dtype).to(tl.float32)
+
+
+@jit
+def turned(  # type: ignore[no-untyped-def]
+    x, at, inside, dim, weight, eps, tables, ROUNDING: tl.constexpr, HALF: tl.constexpr
+):
+    """Both halves of heads [tokens, heads, dims] that begin at `x + at`, normed and turned, in x's dtype. A product is
+    rounded to the dtype of the tables, which is the wider one."""
+    low_cos, low_sin, high_cos, high_sin = tables
+    dtype: tl.constexpr = x.dtype.element_ty
+    low = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
+    high = tl.load(x + at + HALF, mask=inside, other=0.0).to(tl.float32)
+    if weight is not None:
+        mean = (tl.sum(low * low, axis=2) + tl.sum(high * high, axis=2)) / (2 * HALF)
+        by = tl.rsqrt(mean + eps)[:, :, None]
+        low = scaled(low * by, weight + dim, dim < HALF, dtype, ROUNDING)
+        high = scaled(high * by, weight + HALF + dim, dim < HALF, dtype, ROUNDING)
+    wide: tl.constexpr = high_sin.dtype
+    turned_low = (low * low_cos.to(tl.float32)).to(wide).to(tl.float32)
+    turned_low -= (high * low_sin.to(tl.float32)).to(wide).to(tl.float32)
+    turned_high = (high * high_cos.to(tl.float32)).to(wide).to(tl.float32)
+    turned_high += (low * high_sin.to(tl.float32)).to(wide).to(tl.float32)
+    return turned_low.to(dtype), turned_high.to(dtype)
+
+
+@jit(do_not_specialize=["slots", "tokens", "q_heads", "kv_heads", "q_programs"])
+def place_kv_kernel(
+    q_out: tl.tensor,  # [tokens, q_heads, head_dim], contiguous
+    k_cache: tl.tensor,
+    v_cache: tl.tensor,
+    q: tl.tensor,
+    k: tl.tensor,
+    v: tl.tensor,
+    cos: tl.tensor,
+    sin: tl.tensor,
+    q_weight: tl.tensor,  # or None
+    k_weight: tl.tensor,
+    slots: tl.tensor,
+    tokens: tl.tensor,
+    q_heads: tl.tensor,
+    kv_heads: tl.tensor,
+    q_programs: tl.tensor,  # that some tokens' queries take; their keys and values take those after
+    q_token_stride: tl.tensor,
+    q_head_stride: tl.tensor,
+    k_token_stride: tl.tensor,
+    k_head_stride: tl.tensor,
+    v_token_stride: tl.tensor,
+    v_head_stride: tl.tensor,
+    cos_stride: tl.tensor,
+    sin_stride: tl.tensor,
+    k_block_stride: tl.tensor,
+    k_slot_stride: tl.tensor,
+    k_cache_head_stride: tl.tensor,
+    v_block_stride: tl.tensor,
+    v_slot_stride: tl.tensor,
+    v_cache_head_stride: tl.tensor,
+    eps: tl.tensor,
+    ROUNDING: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr,
+    HALF: tl.constexpr,  # half of head_dim
+    HIGH: tl.constexpr,  # where the tables' second half begins: HALF, or 0 where it is the first
+    BLOCK_TOKENS: tl.constexpr,
+    BLOCK_HEADS: tl.constexpr,
+    BLOCK_HALF: tl.constexpr,
+) -> None:
+    token = (tl.program_id(0).to(tl.int64) * BLOCK_TOKENS + tl.arange(0, BLOCK_TOKENS))[:, None, None]
+    program = tl.program_id(1)
+    lane = tl.arange(0, BLOCK_HEADS)[None, :, None]
+    dim = tl.arange(0, BLOCK_HALF)[None, None, :]
+    there = (token < tokens) & (dim < HALF)
+    cos_at, sin_at = cos + token * cos_stride + dim, sin + token * sin_stride + dim
+    low_cos, high_cos = tl.load(cos_at, mask=there, other=0.0), tl.load(cos_at + HIGH, mask=there, other=0.0)
+    low_sin, high_sin = tl.load(sin_at, mask=there, other=0.0), tl.load(sin_at + HIGH, mask=there, other=0.0)
+    tables = low_cos, low_sin, high_cos, high_sin
+    if program < q_programs:
+        head = (program * BLOCK_HEADS + lane).to(tl.int64)
+        inside = there & (head < q_heads)
+        at = token * q_token_stride + head * q_head_stride + dim
+        low, high = turned(q, at, inside, dim, q_weight, eps, tables, ROUNDING, HALF)
+        to = q_out + (token * q_heads + head) * (HALF * 2) + dim
+        tl.store(to, low, mask=inside)
+        tl.store(to + HALF, high, mask=inside)
+    else:
+        head = ((program - q_programs) * BLOCK_HEADS + lane).to(tl.int64)
+        slot = tl.load(slots + token, mask=token < tokens, other=-1)
+        inside = there & (head < kv_heads) & (slot >= 0)
+        block, offset = slot // BLOCK_SIZE, slot % BLOCK_SIZE
+        at = token * k_token_stride + head * k_head_stride + dim
+        low, high = turned(k, at, inside, dim, k_weight, eps, tables, ROUNDING, HALF)
+        to = k_cache + block * k_block_stride + offset * k_slot_stride + head * k_cache_head_stride + dim
+        tl.store(to, low, mask=inside)
+        tl.store(to + HALF, high, mask=inside)
+        read = v + token * v_token_stride + head * v_head_stride + dim
+        to = v_cache + block * v_block_stride + offset * v_slot_stride + head * v_cache_head_stride + dim
+        tl.store(to, tl.load(read, mask=inside), mask=inside)
+        tl.store(to + HALF, tl.load(read + HALF, mask=inside), mask=inside)
+
+
+def place_kv(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    tables: tuple[Tensor, Tensor],
+    norms: HeadNorms | None,
+    caches: tuple[Tensor, Tensor],
+    slots: Tensor,
+) -> Tensor:
+    """The queries, normed and turned, contiguous; keys, normed and turned, and values go to the caches.
+
+    q `[tokens, heads, head_dim]`, k and v `[tokens, kv_heads, head_dim]`; `tables`, cosines and sines `[tokens,
+    head_dim]` or half as wide, as in `engine.kernels.rotary`; caches and slots as in `engine.kernels.store_kv`. Nothing
+    waits for the device.
+    """
+    q, k, v, cos, sin = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v, *tables))
+    tokens, q_heads, head_dim = q.shape
+    out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+    if not tokens:
+        return out
+    (k_cache, v_cache), kv_heads, half = caches, k.shape[1], head_dim // 2
+    block_half = next_power_of_two(half)
+    block_heads = min(next_power_of_two(q_heads), max(1, PAIRS // block_half))
+    block_tokens = max(1, PAIRS // (block_half * block_heads))
+    q_programs, kv_programs = -(-q_heads // block_heads), -(-kv_heads // block_heads)
+
+    def strides(x: Tensor) -> list[int]:
+        """0 where there is one: its stride says nothing, and must not choose what is compiled."""
+        return [stride if size > 1 else 0 for size, stride in zip(x.shape[:-1], x.stride())]
+
+    q_weight, k_weight, eps, rounding = norms or (None, None, 0.0, Rounding.NONE)
+    read = q, k, v, cos, sin, q_weight, k_weight, slots, tokens, q_heads, kv_heads, q_programs
+    laid = *strides(q), *strides(k), *strides(v), *strides(cos), *strides(sin)
+    cached = *k_cache.stride()[:3], *v_cache.stride()[:3]
+    high = half if cos.shape[-1] == head_dim else 0
+    sizes = eps, rounding.value, k_cache.shape[1], half, high, block_tokens, block_heads, block_half
+    grid = -(-tokens // block_tokens), q_programs + kv_programs
+    # torch rounds each product by itself.
+    launch(place_kv_kernel, grid, (out, k_cache, v_cache, *read, *laid, *cached, *sizes), fused=False)
+    return out

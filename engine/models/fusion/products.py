@@ -1,0 +1,96 @@
+"""Linear layers of one input as one product: queries, keys and values, gate and up, on a GPU.
+
+A layer keeps its weight, as rows of the joined one, so what reads or writes weights finds them where they were.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from engine.models.fusion.parts import TOLERANCE, FusedPart, LeftAlone, Setting, Use, subclass
+from engine.models.packed_linear import SAME_INPUT, JoinedProduct
+
+KERNEL = "product"
+
+
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """A joined weight `[columns, depth]` and its bias as they are, of which the layers' own are views."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+    @property
+    def held(self) -> dict[str, Tensor]:
+        return {}  # the layers tell
+
+    def plain(self) -> Tensor:
+        return self.weight
+
+    def multiply(self, x: Tensor) -> Tensor:
+        return nn.functional.linear(x, self.weight, self.bias)
+
+
+class DenseProduct(JoinedProduct):
+    """Of plain layers, whose weights become views of the joined one."""
+
+    def __init__(self, linears: Sequence[nn.Linear]) -> None:
+        self.widths = [linear.out_features for linear in linears]
+        self._input, self._parts, self._left = None, [], 0
+        with torch.inference_mode(False), torch.no_grad():  # gradients may be asked for later
+            weight = self._join([linear.weight for linear in linears])
+            biases = [linear.bias for linear in linears if linear.bias is not None]
+            self.packed = Dense(weight, self._join(biases) if biases else None)
+
+    def _join(self, parts: Sequence[Tensor]) -> Tensor:
+        joined = torch.cat([part.detach() for part in parts])
+        for part, view in zip(parts, joined.split(self.widths)):
+            part.data = view
+        return joined
+
+
+def joinable(part: nn.Module, setting: Setting) -> list[list[nn.Linear]]:
+    """The plain layers of a module that take the same input, by product."""
+    found: Iterator[list[Any]] = ([getattr(part, name, None) for name in names] for names in SAME_INPUT)
+    return [linears for linears in found if all(_is_plain(each, setting) for each in linears) and _alike(linears)]
+
+
+def _is_plain(linear: Any, setting: Setting) -> bool:
+    """A quantizer may leave the layer as it is and put a tensor of its own kind in the place of its weight."""
+    plain = type(linear) is nn.Linear and type(linear.weight) is nn.Parameter and "forward" not in vars(linear)
+    return plain and linear.weight.dtype is setting.dtype and linear.weight.device.type == setting.device.type
+
+
+def _alike(linears: Sequence[Any]) -> bool:
+    alike = {(linear.in_features, linear.bias is None) for linear in linears}
+    return len(alike) == 1 and len(set(map(id, linears))) == len(linears)
+
+
+def join(linears: Sequence[nn.Linear], setting: Setting) -> list[FusedPart]:
+    """A class for each layer. Raises LeftAlone where the product is not what the layers compute."""
+    x = setting.draw(1, 3, linears[0].in_features)
+    expected = [linear(x) for linear in linears]
+    try:
+        product = DenseProduct(linears)
+    except torch.OutOfMemoryError as error:  # a layer's weights lie there twice meanwhile
+        raise LeftAlone("no memory is left to join them") from error
+    for index, own in enumerate(expected):
+        made = product.part(index, x)
+        if (made.float() - own.float()).abs().max() > TOLERANCE[setting.dtype] * own.float().abs().max():
+            raise LeftAlone("their product computes something else")
+    return [_part(linear, product, index, setting) for index, linear in enumerate(linears)]
+
+
+def _part(linear: nn.Linear, product: DenseProduct, index: int, setting: Setting) -> FusedPart:
+    use = Use()
+
+    def forward(self: nn.Linear, x: Tensor) -> Tensor:
+        if not setting.serves(x):
+            return nn.functional.linear(x, self.weight, self.bias)
+        use.served = True
+        return product.part(index, x)
+
+    return subclass(linear, forward, KERNEL, use)

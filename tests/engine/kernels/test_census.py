@@ -1,0 +1,211 @@
+"""A census of what Triton compiles: every specialization that a run can launch was met at its load, so that no step
+waits for a compiler. Told by the launches themselves, over meta tensors as the models' layers leave them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from engine.config.specs import EngineConfig
+from engine.core.setup.rehearsal import Rehearsal
+from engine.kernels.awq_matmul import awq_matmul
+from engine.kernels.compiled import awq_weights, empty, norm, specialization
+from engine.kernels.jit import Launch, launched
+from engine.kernels.options import Options
+from engine.kernels.packed_rows import SHORT, PackedRows
+from engine.kernels.paged_attention import paged_attention
+from engine.kernels.place_kv import HeadNorms, place_kv
+from engine.kernels.rms_norm import Rounding, add_norm
+from engine.kernels.rotary import rotate
+from engine.kernels.sampling import WORDS, sample
+from engine.kernels.silu_mul import Activation, act_mul
+from engine.kernels.store_kv import store_kv
+from engine.memory.rules import bucket_sizes
+from engine.scheduler.plan import StepPlan
+from tests.engine.scheduler.simulated_device import Letters
+
+BLOCK = 16
+MOST = 2048  # tokens of a step
+
+
+@dataclass(frozen=True)
+class Model:
+    hidden: int
+    intermediate: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocabulary: int
+    windows: tuple[int | None, ...] = (None,)
+    head_norms: bool = False
+    rounding: Rounding = Rounding.TWICE
+    activation: Activation = Activation.SILU
+    bias: bool = False
+    softcap: float | None = None
+    sinks: bool = False
+    group: int = 128  # of its AWQ weights
+
+
+MODELS = {
+    "Llama 3.1 8B": Model(4096, 14_336, 32, 8, 128, 128_256),
+    "Llama 3.2 1B": Model(2048, 8192, 32, 8, 64, 128_256),
+    "Qwen2.5 7B": Model(3584, 18_944, 28, 4, 128, 152_064, bias=True),
+    "Qwen3 0.6B": Model(1024, 3072, 16, 8, 128, 151_936, head_norms=True),
+    "Gemma 2 9B": Model(3584, 14_336, 16, 8, 256, 256_000, (None, 4096), False, Rounding.ONE_PLUS,
+                        Activation.GELU_TANH, softcap=50.0),
+    "Gemma 3 1B": Model(1152, 6912, 4, 1, 256, 262_144, (None, 512), True, Rounding.ONE_PLUS, Activation.GELU_TANH),
+    "GPT-OSS 20B": Model(2880, 2880, 64, 8, 64, 201_088, (None, 128), False, Rounding.ONCE, bias=True, sinks=True,
+                         group=32),
+    "Phi-3 mini": Model(3072, 8192, 32, 32, 96, 32_064, (2047,)),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Gpu:
+    sm: int
+    processors: int
+    dtype: torch.dtype = torch.bfloat16
+
+
+def small_kernels(model: Model, gpu: Gpu, tokens: int) -> Iterator[Launch]:
+    """Of a step of so many tokens: norms, rotations, gates, what is stored, whether products are joined or not."""
+    new = partial(empty, dtype=gpu.dtype)
+    heads, kv_heads, dim = model.heads, model.kv_heads, model.head_dim
+    x = new(1, tokens, model.hidden)
+    yield norm(x, model.rounding)
+    yield from launched(add_norm, x, x, None, new(model.hidden), 1e-6, model.rounding)
+    tables = empty(2, 1, tokens, dim, dtype=gpu.dtype)
+    joined = new(1, tokens, heads + 2 * kv_heads, dim).split((heads, kv_heads, kv_heads), dim=2)
+    apart = tuple(new(1, tokens, count * dim).view(1, tokens, count, dim) for count in (heads, kv_heads, kv_heads))
+    for q, k, v in (joined, apart):
+        cache, slots = new(1000, BLOCK, kv_heads, dim), empty(3, tokens, dtype=torch.int64)[2]
+        norms = HeadNorms(new(dim), new(dim), 1e-6, model.rounding) if model.head_norms else None
+        given = *(x[0] for x in (q, k, v)), (tables[0, 0], tables[1, 0]), norms, (cache, cache), slots
+        yield from launched(place_kv, *given)
+        if model.head_norms:
+            yield norm(q, model.rounding)
+            yield norm(k, model.rounding)
+        q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+        yield from launched(rotate, q, k, *tables)
+        for keys in (new(1, tokens, kv_heads, dim).transpose(1, 2), k * tables[0][:, None] + k * tables[1][:, None]):
+            yield from launched(store_kv, keys[0].transpose(0, 1), v[0].transpose(0, 1), cache, cache, slots)
+    for gate, up in (new(1, tokens, 2 * model.intermediate).chunk(2, -1), new(2, 1, tokens, model.intermediate)):
+        yield from launched(act_mul, gate, up, model.activation)
+
+
+def packed_products(model: Model, gpu: Gpu, tokens: int) -> Iterator[Launch]:
+    """Of a step of an AWQ checkpoint."""
+    q, kv = model.heads * model.head_dim, model.kv_heads * model.head_dim
+    layers = {(model.hidden, q), (model.hidden, kv), (q, model.hidden), (model.hidden, model.intermediate)}
+    for inputs, outputs in layers | {(model.intermediate, model.hidden)}:
+        x, weights = empty(1, tokens, inputs, dtype=gpu.dtype), awq_weights(inputs, outputs, model.group)
+        bias = empty(outputs, dtype=gpu.dtype) if model.bias else None
+        yield from launched(awq_matmul, x, *weights, bias, processors=gpu.processors)
+
+
+def attention(model: Model, gpu: Gpu, counts: list[int]) -> Iterator[Launch]:
+    """Of a step whose rows have so many tokens."""
+    tokens, rows = sum(counts), len(counts)
+    short = next((i for i, count in enumerate(counts) if count > SHORT), rows)
+    packed = PackedRows(empty(rows + 1), empty(rows), empty(65, 4096), empty(rows), short)
+    q = empty(tokens, model.heads, model.head_dim, dtype=gpu.dtype)
+    cache = empty(1000, BLOCK, model.kv_heads, model.head_dim, dtype=gpu.dtype)
+    sinks = empty(model.heads, dtype=gpu.dtype) if model.sinks else None
+    for window in model.windows:
+        options = Options(0.1, window, model.softcap, sinks)
+        yield from launched(paged_attention, q, cache, cache, packed, options, sm=gpu.sm, processors=gpu.processors)
+
+
+def drawing(model: Model, gpu: Gpu, rows: int, limited: bool) -> list[Launch]:
+    logits, slots = empty(256, model.vocabulary, dtype=gpu.dtype)[:rows], empty(rows)
+    state = empty(257, WORDS), empty(257, model.vocabulary, dtype=torch.uint8), empty(257, dtype=torch.int64)
+    return launched(sample, logits, slots, slots, *state, limited=limited)
+
+
+def step(model: Model, gpu: Gpu, counts: list[int], limited: bool = False) -> Iterator[Launch]:
+    tokens = sum(counts)
+    yield from small_kernels(model, gpu, tokens)
+    yield from packed_products(model, gpu, tokens)
+    yield from attention(model, gpu, counts)
+    yield from drawing(model, gpu, len(counts), limited)
+
+
+class Noted:
+    """Notes the rows of what is rehearsed."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[list[int], bool]] = []
+
+    def launch(self, plan: StepPlan) -> Any:
+        limited = any(row.branch.request.params.top_k for row in plan.rows)
+        self.steps.append(([row.count for row in plan.rows], limited))
+        drawn = SimpleNamespace(tokens=[0] * sum(row.samples for row in plan.rows))
+        return SimpleNamespace(read=lambda: drawn)
+
+
+def met_at_load(model: Model, gpu: Gpu, config: EngineConfig, graphs: bool) -> Iterator[Launch]:
+    """What a load launches: `engine.core.setup.runner_factory` plays these."""
+    noted = Noted()
+    rehearsal = Rehearsal(noted, config, 10_000, 8192, Letters)  # type: ignore[arg-type]
+    rehearsal.play(2, 2)
+    rehearsal.meet_all_kernels()
+    rehearsal.prefill(*rehearsal.fill(config.token_budget))
+    for counts, limited in noted.steps:
+        yield from step(model, gpu, counts, limited)
+    for size in bucket_sizes(config.max_running) if graphs else ():
+        yield from step(model, gpu, [1] * size)
+
+
+def of_a_run(model: Model, gpu: Gpu, config: EngineConfig, graphs: bool) -> Iterator[tuple[str, Launch]]:
+    """Every kind of launch of steps of 1 to `token_budget` tokens: all of them up to 140 (small kernels: 40), then
+    those beside multiples of 64, and of 16 in attention, whose bounds lie at multiples of a tile's tokens."""
+    most = config.token_budget
+
+    def told(name: str, launches: Iterator[Launch] | list[Launch]) -> Iterator[tuple[str, Launch]]:
+        return ((name, each) for each in launches)
+
+    for tokens in range(1, most + 1):
+        beside = tokens % 64 in (63, 0, 1)
+        if tokens <= 40 or beside:
+            yield from told(f"{tokens} tokens", small_kernels(model, gpu, tokens))
+        if tokens <= 140 or beside:
+            yield from told(f"{tokens} tokens", packed_products(model, gpu, tokens))
+        if SHORT < tokens <= 140 or tokens % 16 < 2 < tokens:
+            yield from told(f"a prompt of {tokens}", attention(model, gpu, [tokens]))
+        if tokens <= config.max_running:
+            yield from told(f"{tokens} drawn", drawing(model, gpu, tokens, tokens % 2 == 0))
+    for rows in {1, 2, 3, min(16, config.max_running), config.max_running}:
+        for count in range(1, min(SHORT, most // rows) + 1):
+            yield from told(f"{rows} rows of {count}", attention(model, gpu, [count] * rows))
+            if rows * count + 9 <= most:
+                yield from told(f"a prompt beside {rows} of {count}", attention(model, gpu, [count] * rows + [9]))
+
+
+def named(launch: Launch) -> str:
+    return launch.kernel.fn.__name__
+
+
+CONFIGS = {
+    "as it comes": (EngineConfig(), True),
+    "one at a time": (EngineConfig(max_running=1, token_budget=700), True),
+    "without graphs": (EngineConfig(max_running=256), False),
+    "in small steps": (EngineConfig(max_running=8, token_budget=100), True),
+}
+
+
+@pytest.mark.parametrize("gpu", [Gpu(90, 132), Gpu(89, 24)], ids=["H100", "RTX 4060"])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_run_launches_nothing_that_its_load_has_not_met(name: str, gpu: Gpu) -> None:
+    model = MODELS[name]
+    for kind, (config, graphs) in list(CONFIGS.items())[: None if gpu.sm == 90 else 1]:
+        met = {specialization(launch) for launch in met_at_load(model, gpu, config, graphs)}
+        new = {}
+        for where, launch in of_a_run(model, gpu, config, graphs):
+            new.setdefault(specialization(launch), f"{named(launch)}: {where}")
+        assert not [where for key, where in new.items() if key not in met], kind
