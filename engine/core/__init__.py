@@ -7,6 +7,7 @@ from engine.core.machine import nvidia_driver, processor_name, usable_cores
 from engine.core.process import EngineProcess
 from engine.core.run import Run
 from engine.core.stream import Completion, Delta, Stream
+from engine.kernels.needs import Toolchain, too_old
 
 if TYPE_CHECKING:
     from engine.core.engine import Engine

@@ -209,6 +209,8 @@ class Engine(EngineFace):
         say = Reporter(progress, cancelled)
         self._build(config, lambda done, total: say("capturing graphs", done, total))
         self._open_trace()
+        if self.model.notice:
+            self._notice("warning", self.model.notice)
 
     def _stop(self, error: str) -> None:
         """Nobody may wait for an engine that is gone."""

@@ -1,0 +1,76 @@
+"""What a machine must have before the first Triton kernel runs there: a card new enough, and what Triton builds its
+launcher with. No torch."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+# Compute capability. An sm_75 has no bfloat16 and 64 KB of shared memory: prefill's tiles spill there or do not fit.
+LEAST_CAPABILITY = (8, 0)
+LDCONFIG = Path("/sbin/ldconfig")  # Triton calls it by this name
+PACKAGES = "gcc libc6-dev python3-dev"
+
+
+class Lack(NamedTuple):
+    """What is missing, and what to do about it."""
+
+    what: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Toolchain:
+    """Where Triton looks: `cc` is $CC, `path` is $PATH, `include` the folder of Python.h."""
+
+    cc: str | None
+    path: str | None
+    include: Path
+    ldconfig: Path = LDCONFIG
+
+    @classmethod
+    def here(cls) -> Toolchain:
+        # Triton too: Debian's own scheme names a folder below /usr/local, where Python.h is not.
+        scheme = sysconfig.get_default_scheme().replace("posix_local", "posix_prefix")
+        include = Path(sysconfig.get_path("include", scheme))
+        return cls(os.environ.get("CC"), os.environ.get("PATH"), include)
+
+    def compiler(self) -> str | None:
+        """The C compiler that Triton would call: $CC and no other where that is set."""
+        names = ("gcc", "clang") if self.cc is None else (self.cc,)
+        return next(filter(None, (shutil.which(name, path=self.path) for name in names)), None)
+
+    def lacks(self) -> list[Lack]:
+        found = []
+        if self.compiler() is None:
+            sought = "gcc or clang" if self.cc is None else f"CC={self.cc}"
+            remedy = "sudo apt-get install gcc libc6-dev"
+            found.append(Lack(f"no C compiler ({sought})", remedy if self.cc is None else f"unset CC, or {remedy}"))
+        if not (self.include / "Python.h").exists():
+            found.append(Lack(f"no Python.h in {self.include}", "sudo apt-get install python3-dev"))
+        if not self.ldconfig.exists():
+            found.append(Lack(f"no {self.ldconfig}", "sudo apt-get install libc-bin"))
+        return found
+
+
+def too_old(name: str, capability: tuple[int, int]) -> str:
+    """Why no kernel runs on a card of this compute capability; "" where they do."""
+    if capability >= LEAST_CAPABILITY:
+        return ""
+    had, needed = (f"{major}.{minor}" for major, minor in (capability, LEAST_CAPABILITY))
+    return f"{name} has compute capability {had}, and the GPU kernels need {needed} or newer"
+
+
+def why_not(error: Exception, lacks: list[Lack]) -> str:
+    """Why a first launch failed: by what the machine lacks, else in the error's own words, with what to install."""
+    if lacks:
+        what, remedies = zip(*lacks)
+        return (
+            f"Triton cannot start a kernel here: it finds {' and '.join(what)}. To use the GPU: {'; '.join(remedies)}"
+        )
+    said = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+    return f"Triton cannot start a kernel here ({said}). What it builds with: sudo apt-get install {PACKAGES}"
