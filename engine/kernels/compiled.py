@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,9 @@ from engine.kernels.step_inputs import SlotState, StepInputs, apply_changes, dec
 from engine.kernels.store_kv import store_kv
 from engine.kernels.tilings import Rows
 
-SHARED_MEMORY = {80: 163 * 1024, 89: 99 * 1024, 90: 227 * 1024, 100: 227 * 1024}  # bytes a block may have, by sm
-WARPS = {80: 64, 89: 48, 90: 64, 100: 64}  # of a multiprocessor; it holds half as many blocks
+_KIB = {80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 120: 99}
+SHARED_MEMORY = {sm: kib * 1024 for sm, kib in _KIB.items()}  # bytes a block may have, by sm
+WARPS = {80: 64, 86: 48, 89: 48, 90: 64, 100: 64, 120: 48}  # of a multiprocessor; it holds half as many blocks
 REGISTERS = 65536  # of a multiprocessor
 _DTYPES = torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8
 TYPES = dict(zip(_DTYPES, "fp32 fp16 bf16 i32 i64 u8".split()))
@@ -253,14 +255,29 @@ def shipped(sm: int) -> dict[str, Launch]:
     return {name: launch for name, launch in found if once[specialization(launch)] == name}
 
 
+GROUPS, BLOCK_SIZES, HEAD_DIMS = (*range(1, 9), 16), (16, 32, 64), (64, 80, 96, 128, 192, 256)
+
+
+@cache
+def matrix(sm: int) -> dict[str, Launch]:
+    """Attention of bfloat16 models of every group, block size and head size, decode and prefill, by name."""
+    return {
+        f"{kind.value} group {group} block {block} head {head_dim}": attention(
+            sm, kind, torch.bfloat16, head_dim, group=group, queries=queries, block_size=block, every_option=True
+        )[1]
+        for head_dim, group, block in product(HEAD_DIMS, GROUPS, BLOCK_SIZES)
+        for kind, queries in ((Rows.SHORT, 1), (Rows.LONG, 512))
+    }
+
+
 def _name(launch: Launch) -> str:
     return str(launch.kernel.fn.__name__).removesuffix("_kernel")
 
 
 def measured(sm: int, name: str) -> Usage | str:
-    """What a shipped kernel takes; where it does not compile, the traceback."""
+    """What a kernel that is shipped or of the matrix takes; where it does not compile, the traceback."""
     try:
-        return usage(compile_launch(shipped(sm)[name], sm))
+        return usage(compile_launch(shipped(sm).get(name) or matrix(sm)[name], sm))
     except Exception:  # of any kind: Triton's, LLVM's or ptxas's
         return traceback.format_exc()
 
@@ -288,11 +305,13 @@ def main(arguments: list[str] | None = None) -> int:
     """Prints the table of some architectures, 1 where a kernel fails."""
     parser = argparse.ArgumentParser(prog="python -m engine.kernels.compiled", description=__doc__)
     parser.add_argument("sm", nargs="*", type=int, help="architectures, 90 being sm_90; without any, all")
-    sms = parser.parse_args(arguments).sm or list(SHARED_MEMORY)
+    parser.add_argument("--matrix", action="store_true", help="attention of every group, block and head size: an hour")
+    options = parser.parse_args(arguments)
+    sms = options.sm or list(SHARED_MEMORY)
     if unknown := set(sms) - set(SHARED_MEMORY):
         parser.error(f"sm is one of {', '.join(map(str, SHARED_MEMORY))}, not {', '.join(map(str, unknown))}")
 
-    rows = [(sm, name) for sm in sms for name in shipped(sm)]
+    rows = [(sm, name) for sm in sms for name in (matrix if options.matrix else shipped)(sm)]
     # Spawned: a fork would lose threads that LLVM or torch may have.
     with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as processes:
         took = processes.map(measured, *zip(*rows))

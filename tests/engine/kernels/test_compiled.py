@@ -21,6 +21,8 @@ from engine.kernels.compiled import (
     drawing,
     empty,
     main,
+    matrix,
+    measured,
     norm,
     print_table,
     shipped,
@@ -92,7 +94,7 @@ def test_the_table_tells_what_spills_does_not_fit_or_does_not_compile(capsys: py
 def test_an_unknown_architecture_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["91"])
-    assert "sm is one of 80, 89, 90, 100, not 91" in capsys.readouterr().err
+    assert "sm is one of 80, 86, 89, 90, 100, 120, not 91" in capsys.readouterr().err
 
 
 def test_a_kernel_that_spills_is_told() -> None:
@@ -124,10 +126,18 @@ def test_prefill_attention_multiplies_by_wgmma_on_hopper() -> None:
         (90, Rows.SHORT, 128, 71, 1),  # wider than a tile of short rows
         (90, Rows.LONG, 256, 1, 10),  # the whole step is one small tile
         (80, Rows.LONG, 128, 4, 12),
+        (120, Rows.SHORT, 80, 2, 1),
     ],
 )
 def test_attention_of_odd_sizes_spills_nothing(sm: int, kind: Rows, head_dim: int, group: int, queries: int) -> None:
     check(attention(sm, kind, BF16, head_dim, group=group, queries=queries, every_option=True)[1], sm)
+
+
+def test_the_matrix_has_every_group_block_and_head_size() -> None:
+    assert len(matrix(86)) == 9 * 3 * 6 * 2
+    took = measured(86, "long group 7 block 32 head 80")
+    assert isinstance(took, Usage), took
+    assert took.fits(86)
 
 
 def test_unknown_gpus_get_the_tilings_of_the_least_shared_memory() -> None:
