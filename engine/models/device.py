@@ -8,7 +8,6 @@ import torch
 from engine.config.specs import InvalidInput
 from engine.kernels.needs import Toolchain, too_old, why_not
 from engine.kernels.store_kv import store_kv
-from engine.models.attention import current_device
 
 CPU = torch.device("cpu")
 
@@ -53,12 +52,11 @@ def trial(device: torch.device) -> str:
     """Launches a small kernel and reads what it wrote: "" where that works, else why it does not. The first launch on a
     machine builds Triton's launcher with a C compiler, which a load would else find missing halfway."""
     try:
-        with current_device(device):
-            k, slots = torch.ones(1, 1, 32, device=device), torch.zeros(1, dtype=torch.int64, device=device)
-            cache = torch.zeros(1, 1, 1, 32, device=device)
-            store_kv(k, k, cache, cache, slots)
-            if not bool((cache == 1).all()):
-                raise RuntimeError("a kernel ran and wrote nothing")
+        k, slots = torch.ones(1, 1, 32, device=device), torch.zeros(1, dtype=torch.int64, device=device)
+        cache = torch.zeros(1, 1, 1, 32, device=device)
+        store_kv(k, k, cache, cache, slots)
+        if not bool((cache == 1).all()):
+            raise RuntimeError("a kernel ran and wrote nothing")
     except Exception as error:  # Triton's, the compiler's, the linker's, the driver's
         return why_not(error, Toolchain.here().lacks())
     return ""
