@@ -241,12 +241,26 @@ def gpu_findings() -> list[Finding]:
                 memory = f"{pynvml.nvmlDeviceGetMemoryInfo(handle).total / GIB:.0f} GiB"
             except pynvml.NVMLError as error:
                 memory = f"memory not told ({error})"
-            found.append(Finding(f"GPU {index}", Status.OK, f"{name}, {memory}, driver {driver}"))
+            capability = (99, 0)  # where it is not told, a load will
+            with contextlib.suppress(pynvml.NVMLError):
+                capability = tuple(pynvml.nvmlDeviceGetCudaComputeCapability(handle))
+            found.append(gpu_finding(index, name, f"{memory}, driver {driver}", capability))
         return found or [no_gpu("the NVIDIA driver is there, but shows no GPU")]
     except pynvml.NVMLError as error:
         return [no_gpu(f"the NVIDIA driver does not answer ({error})")]
     finally:
         pynvml.nvmlShutdown()
+
+
+def gpu_finding(index: int, name: str, facts: str, capability: tuple[int, int]) -> Finding:
+    old = ""
+    with contextlib.suppress(ImportError):  # a library that is missing is told of as such
+        from engine.core import too_old
+
+        old = too_old(name, capability)
+    if old:
+        return missing(f"GPU {index}", f"{old}; {facts}", "models run on the CPU", "a GPU of 2020 or newer")
+    return Finding(f"GPU {index}", Status.OK, f"{name}, {facts}")
 
 
 def no_gpu(detail: str) -> Finding:

@@ -131,6 +131,13 @@ def test_torch_without_cuda_matters_only_beside_a_gpu(
     assert bool(finding.remedy) is (status is Status.MISSING)
 
 
+def test_a_card_that_is_too_old_counts_as_none() -> None:
+    old, new = (doctor.gpu_finding(0, "Tesla T4", "15 GiB", capability) for capability in ((7, 5), (8, 9)))
+    assert (old.status, new.status) == (Status.MISSING, Status.OK)
+    assert "compute capability 7.5" in old.detail
+    assert "on the CPU" in old.cost
+
+
 @pytest.mark.parametrize(
     ("lost", "has_gpu", "said"),
     [
