@@ -66,11 +66,9 @@ def too_old(name: str, capability: tuple[int, int]) -> str:
 
 
 def why_not(error: Exception, lacks: list[Lack]) -> str:
-    """Why a first launch failed: by what the machine lacks, else in the error's own words, with what to install."""
-    if lacks:
-        what, remedies = zip(*lacks)
-        return (
-            f"Triton cannot start a kernel here: it finds {' and '.join(what)}. To use the GPU: {'; '.join(remedies)}"
-        )
+    """Why a first launch failed: what the machine lacks, the error's own words, and what to install."""
     said = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
-    return f"Triton cannot start a kernel here ({said}). What it builds with: sudo apt-get install {PACKAGES}"
+    what = " and ".join(lack.what for lack in lacks)
+    remedy = "; ".join(lack.remedy for lack in lacks) or f"sudo apt-get install {PACKAGES}"
+    cause = f"it finds {what} ({said})" if what else said
+    return f"Triton cannot start a kernel here: {cause}. To use the GPU: {remedy}"

@@ -47,9 +47,10 @@ def test_as_triton_does_clang_serves_without_gcc_and_cc_comes_before_both(whole:
 
 
 def test_another_failure_is_told_in_its_own_words_of_one_line() -> None:
-    assert "(no kernel image)" in why_not(RuntimeError("no kernel image\nand hints"), [])
-    assert "(ValueError)" in why_not(ValueError(), [])
-    assert "gcc libc6-dev python3-dev" in why_not(ValueError(), [])
+    assert "here: no kernel image. To use" in why_not(RuntimeError("no kernel image\nand hints"), [])
+    assert "here: ValueError. To use the GPU: sudo apt-get install gcc libc6-dev python3-dev" in why_not(
+        ValueError(), []
+    )
 
 
 def test_cards_below_8_0_are_too_old() -> None:
@@ -94,5 +95,5 @@ def test_triton_fails_where_something_is_lacking_and_only_there(tmp_path: Path, 
 
 
 def test_lacks_are_joined_in_one_sentence() -> None:
-    words = why_not(OSError(), [Lack("no a", "get a"), Lack("no b", "get b")])
-    assert "it finds no a and no b. To use the GPU: get a; get b" in words
+    words = why_not(OSError("it said"), [Lack("no a", "get a"), Lack("no b", "get b")])
+    assert "it finds no a and no b (it said). To use the GPU: get a; get b" in words
