@@ -60,7 +60,7 @@ _SHORT = {
 # of four warps are wgmma's shape.
 _LONG = {**dict.fromkeys((32, 64, 128), Tiling(128, 64, 8, 3, 1)), 256: Tiling(64, 32, 8, 2, 1)}
 _AMPERE = {
-    Rows.SHORT: _SHORT,
+    Rows.SHORT: _SHORT | {128: Tiling(32, 32, 4, 3, 4)},  # 64 keys spill in blocks of 32 and 64
     Rows.LONG: _LONG | {128: Tiling(128, 32, 8, 3, 1)},  # 64 keys spill where a group is no power of two
 }
 _ADA = {  # 99 KB of shared memory, and less bandwidth to keep busy: smaller tiles, so that two programs fit
