@@ -119,13 +119,14 @@ def usage(compiled: Any) -> Usage:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(compiled.asm["cubin"])
         file.flush()
-        options = "-res-usage", "-sass"
-        told = [
-            subprocess.run([cuobjdump, each, file.name], capture_output=True, text=True, check=True) for each in options
-        ]
-    found = {name: int(value) for name, value in re.findall(r"(REG|STACK|LOCAL):(\d+)", told[0].stdout)}
-    metadata, stack = compiled.metadata, found["STACK"] + found["LOCAL"]
-    return Usage(found["REG"], metadata.shared, stack, metadata.num_warps, spills_in_loops(told[1].stdout))
+
+        def told(option: str) -> str:
+            return subprocess.run([cuobjdump, option, file.name], capture_output=True, text=True, check=True).stdout
+
+        found = {name: int(value) for name, value in re.findall(r"(REG|STACK|LOCAL):(\d+)", told("-res-usage"))}
+        stack = found["STACK"] + found["LOCAL"]
+        looped = spills_in_loops(told("-sass")) if stack else 0
+    return Usage(found["REG"], compiled.metadata.shared, stack, compiled.metadata.num_warps, looped)
 
 
 def spills_in_loops(sass: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,7 +68,9 @@ def too_old(name: str, capability: tuple[int, int]) -> str:
 
 def why_not(error: Exception, lacks: list[Lack]) -> str:
     """Why a first launch failed: what the machine lacks, the error's own words, and what to install."""
-    said = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+    said = next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")
+    if isinstance(error, subprocess.CalledProcessError):  # a compiler's command is a line of many folders
+        said = f"{error.cmd[0]} failed with exit status {error.returncode}"
     what = " and ".join(lack.what for lack in lacks)
     remedy = "; ".join(lack.remedy for lack in lacks) or f"sudo apt-get install {PACKAGES}"
     cause = f"it finds {what} ({said})" if what else said

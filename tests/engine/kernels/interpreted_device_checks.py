@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +21,9 @@ if os.environ.get("TRITON_INTERPRET") != "1":
 
 from triton.runtime import interpreter
 
+from engine.config.specs import ModelSpec
 from engine.kernels.store_kv import store_kv
+from engine.models import loading
 from engine.models.device import trial
 from engine.models.fusion.fuse import fuse
 from tests.engine.fusing_case import logits, served
@@ -86,6 +89,15 @@ def test_a_thread_of_its_own_launches_where_the_tensors_are(launched_on: list[in
 def test_the_first_launch_of_a_load_is_where_the_model_will_be(launched_on: list[int]) -> None:
     assert elsewhere(lambda: trial(SECOND)) == ""
     assert launched_on == [1]
+
+
+def test_a_model_is_loaded_with_its_device_as_the_threads(
+    launched_on: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "device_for", lambda asked: (SECOND, ""))
+    monkeypatch.setattr(loading, "_load", lambda *_: SimpleNamespace(on=torch.cuda.current_device()))
+    assert loading.load(ModelSpec()).on == 1
+    assert torch.cuda.current_device() == 0
 
 
 def test_a_fused_model_is_proved_and_read_where_it_is_in_any_thread(launched_on: list[int]) -> None:
