@@ -14,6 +14,7 @@ from typing import NamedTuple
 # Compute capability. An sm_75 has no bfloat16 and 64 KB of shared memory: prefill's tiles spill there or do not fit.
 LEAST_CAPABILITY = (8, 0)
 LDCONFIG = Path("/sbin/ldconfig")  # Triton calls it by this name
+LIBRARY = "libcuda.so.1"
 PACKAGES = "gcc libc6-dev python3-dev"
 
 
@@ -26,19 +27,23 @@ class Lack(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Toolchain:
-    """Where Triton looks: `cc` is $CC, `path` is $PATH, `include` the folder of Python.h."""
+    """Where Triton looks: `cc` is $CC, `path` is $PATH, `include` the folder of Python.h; `libraries` are folders that
+    it is told the driver's library may be in."""
 
     cc: str | None
     path: str | None
     include: Path
     ldconfig: Path = LDCONFIG
+    libraries: tuple[Path, ...] = ()
 
     @classmethod
     def here(cls) -> Toolchain:
         # Triton too: Debian's own scheme names a folder below /usr/local, where Python.h is not.
         scheme = sysconfig.get_default_scheme().replace("posix_local", "posix_prefix")
         include = Path(sysconfig.get_path("include", scheme))
-        return cls(os.environ.get("CC"), os.environ.get("PATH"), include)
+        told = ":".join(os.environ.get(name, "") for name in ("TRITON_LIBCUDA_PATH", "LD_LIBRARY_PATH")).split(":")
+        folders = tuple(Path(folder) for folder in told if folder)
+        return cls(os.environ.get("CC"), os.environ.get("PATH"), include, libraries=folders)
 
     def compiler(self) -> str | None:
         """The C compiler that Triton would call: $CC and no other where that is set."""
@@ -53,8 +58,12 @@ class Toolchain:
             found.append(Lack(f"no C compiler ({sought})", remedy if self.cc is None else f"unset CC, or {remedy}"))
         if not (self.include / "Python.h").exists():
             found.append(Lack(f"no Python.h in {self.include}", "sudo apt-get install python3-dev"))
+        if any((folder / LIBRARY).exists() for folder in self.libraries):
+            return found
         if not self.ldconfig.exists():
             found.append(Lack(f"no {self.ldconfig}", "sudo apt-get install libc-bin"))
+        elif LIBRARY not in subprocess.run([self.ldconfig, "-p"], capture_output=True, text=True, check=False).stdout:
+            found.append(Lack(f"no {LIBRARY} by ldconfig", "sudo ldconfig, once NVIDIA's driver is installed"))
         return found
 
 

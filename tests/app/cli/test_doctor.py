@@ -152,7 +152,8 @@ def test_what_triton_builds_with_is_looked_for_beside_a_gpu(
     tmp_path: Path, lost: tuple[str, ...], has_gpu: bool, said: list[tuple[str, str, str]]
 ) -> None:
     for name in {"gcc", "Python.h", "ldconfig"} - set(lost):
-        (tmp_path / name).touch(0o755)
+        (tmp_path / name).write_text("#!/bin/sh\necho libcuda.so.1\n")
+        (tmp_path / name).chmod(0o755)
     told = doctor.toolchain_findings(Toolchain(None, str(tmp_path), tmp_path, tmp_path / "ldconfig"), has_gpu)
     for finding, (topic, what, package) in zip(told, said, strict=True):
         assert topic in finding.topic

@@ -16,6 +16,7 @@ def whole(tmp_path: Path) -> Toolchain:
     """A machine that has everything."""
     for name in ("gcc", "Python.h", "ldconfig"):
         (tmp_path / name).touch(0o755)
+    (tmp_path / "ldconfig").write_text("#!/bin/sh\necho '\tlibcuda.so.1 (libc6,x86-64) => /lib/libcuda.so.1'\n")
     return Toolchain(None, str(tmp_path), tmp_path, tmp_path / "ldconfig")
 
 
@@ -35,6 +36,14 @@ def test_each_lack_is_named_with_its_package(whole: Toolchain, name: str, said: 
     assert lack.remedy == f"sudo apt-get install {package}"
     assert lack.what in why_not(OSError("anything"), [lack])
     assert lack.remedy in why_not(OSError("anything"), [lack])
+
+
+def test_a_driver_that_ldconfig_does_not_list_is_told(whole: Toolchain) -> None:
+    whole.ldconfig.write_text("#!/bin/sh\necho none\n")
+    [lack] = whole.lacks()
+    assert lack.what == "no libcuda.so.1 by ldconfig"
+    (whole.include / "libcuda.so.1").touch()
+    assert replace(whole, libraries=(whole.include,)).lacks() == []
 
 
 def test_as_triton_does_clang_serves_without_gcc_and_cc_comes_before_both(whole: Toolchain) -> None:
@@ -79,11 +88,16 @@ PyMODINIT_FUNC PyInit_x(void) { return PyModule_Create(&told); }
 
 
 @pytest.mark.parametrize("broken", ["nothing", "no compiler", "no such CC", "no Python.h"])
-def test_triton_fails_where_something_is_lacking_and_only_there(tmp_path: Path, broken: str) -> None:
+def test_triton_fails_where_something_is_lacking_and_only_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
     pytest.importorskip("triton")
+    (tmp_path / "libcuda.so.1").touch()
+    monkeypatch.setenv("TRITON_LIBCUDA_PATH", str(tmp_path))  # only the link of the driver's own module needs it
+    monkeypatch.delenv("CC", raising=False)
     if Toolchain.here().lacks():
         pytest.skip("this machine lacks what Triton builds with")
-    environment = {k: v for k, v in os.environ.items() if k != "CC"} | {"TRITON_CACHE_DIR": str(tmp_path)}
+    environment = os.environ | {"TRITON_CACHE_DIR": str(tmp_path)}
     if broken == "no compiler":
         environment["PATH"] = str(tmp_path)
     if broken == "no such CC":
