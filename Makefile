@@ -33,7 +33,7 @@ check: system-offscreen $(VENV)/.installed-dev  ## lint, format, types, and who 
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
-kernels: $(VENV)/.installed-dev  ## compile every GPU kernel and fail where one spills registers (ARGS="80 90")
+kernels: $(VENV)/.installed-dev  ## compile every GPU kernel and fail where one spills registers in a loop (ARGS="80 90", ARGS="--matrix")
 	@$(BIN)/python -m engine.kernels.compiled $(ARGS)
 
 harden: export QT_QPA_PLATFORM := offscreen

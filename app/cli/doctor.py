@@ -21,12 +21,16 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 from packaging.version import Version
 
 import resources
 from app.interrupts import heard
+
+if TYPE_CHECKING:
+    from engine.core import Toolchain
 
 GIB = 1024**3
 
@@ -237,12 +241,26 @@ def gpu_findings() -> list[Finding]:
                 memory = f"{pynvml.nvmlDeviceGetMemoryInfo(handle).total / GIB:.0f} GiB"
             except pynvml.NVMLError as error:
                 memory = f"memory not told ({error})"
-            found.append(Finding(f"GPU {index}", Status.OK, f"{name}, {memory}, driver {driver}"))
+            capability = (99, 0)  # where it is not told, a load will
+            with contextlib.suppress(pynvml.NVMLError):
+                capability = tuple(pynvml.nvmlDeviceGetCudaComputeCapability(handle))
+            found.append(gpu_finding(index, name, f"{memory}, driver {driver}", capability))
         return found or [no_gpu("the NVIDIA driver is there, but shows no GPU")]
     except pynvml.NVMLError as error:
         return [no_gpu(f"the NVIDIA driver does not answer ({error})")]
     finally:
         pynvml.nvmlShutdown()
+
+
+def gpu_finding(index: int, name: str, facts: str, capability: tuple[int, int]) -> Finding:
+    old = ""
+    with contextlib.suppress(ImportError):  # a library that is missing is told of as such
+        from engine.core import too_old
+
+        old = too_old(name, capability)
+    if old:
+        return missing(f"GPU {index}", f"{old}; {facts}", "models run on the CPU", "a GPU of 2020 or newer")
+    return Finding(f"GPU {index}", Status.OK, f"{name}, {facts}")
 
 
 def no_gpu(detail: str) -> Finding:
@@ -251,23 +269,32 @@ def no_gpu(detail: str) -> Finding:
 
 
 def torch_findings(has_gpu: bool) -> list[Finding]:
-    """Whether torch can be imported and reaches the GPU, and whether there is a compiler: Triton needs one there, and
-    the CPU's kernels are made with it."""
+    """Whether torch can be imported and reaches the GPU, and what the kernels are built with."""
     try:
         with heard():
             import torch
     except Exception as error:  # a broken build raises OSError, a missing one ImportError
         return [missing("CUDA", f"torch cannot be imported: {error}", NO_MODEL, "install torch again")]
     usable = torch.cuda.is_available()
-    findings = [cuda_finding(torch.__version__, torch.version.cuda, usable, has_gpu)]
-    compilers = (os.environ.get("CC", ""), "cc", "gcc", "clang")
-    if compiler := next(filter(None, map(shutil.which, compilers)), None):
-        findings.append(Finding("C compiler", Status.OK, compiler))
-    else:
-        slow = "on a CPU attention and the small operations stay torch's, and a step takes up to twice as long"
-        cost = "Triton cannot start its kernels" if usable else slow
-        findings.append(missing("C compiler", "none found", cost, "sudo apt-get install gcc libc6-dev"))
-    return findings
+    found = cuda_finding(torch.__version__, torch.version.cuda, usable, has_gpu)
+    try:
+        from engine.core import Toolchain
+    except ImportError:  # a library that is missing is told of as such
+        return [found]
+    return [found, *toolchain_findings(Toolchain.here(), has_gpu)]
+
+
+def toolchain_findings(tools: Toolchain, has_gpu: bool) -> list[Finding]:
+    """What Triton starts its kernels with on a GPU; without one the compiler alone, for the CPU's kernels."""
+    compiler = tools.compiler() or shutil.which("cc", path=tools.path)
+    slow = "on a CPU attention and the small operations stay torch's, and a step takes up to twice as long"
+    if has_gpu and (lacks := tools.lacks()):
+        cost = "Triton cannot start its kernels: models run on the CPU although there is a GPU"
+        costs = (cost if compiler else f"{cost}; {slow}" for _ in lacks)
+        return [missing("Triton's tools", what, cost, remedy) for (what, remedy), cost in zip(lacks, costs)]
+    if compiler is None:
+        return [missing("C compiler", "none found", slow, "sudo apt-get install gcc libc6-dev")]
+    return [Finding("C compiler", Status.OK, compiler)]
 
 
 def cuda_finding(version: str, built_for: str | None, usable: bool, has_gpu: bool) -> Finding:

@@ -30,7 +30,7 @@ from app.cli.progress import Bar
 from app.interrupts import heard
 from engine import InvalidInput, Lane, ModelSpec, Trace, Workload, measure
 from engine.compare import compare, lane_name, table
-from engine.trace import RUN_SUFFIX, RequestView, SampleView, Slo, TraceWriter, formulas
+from engine.trace import RUN_SUFFIX, Notice, RequestView, SampleView, Slo, TraceWriter, formulas
 from engine.workloads import demo_workload, read_prompts, unwrapped
 
 
@@ -74,6 +74,9 @@ def run_prompts(options: argparse.Namespace) -> int:
             from engine import Engine
 
         with Engine(spec, config, progress=bar.loading, threads=options.threads) as engine:
+            for record in engine.trace.since(0):
+                if isinstance(record, Notice):  # of the load
+                    print(f"batchscope: {record.text}", file=sys.stderr)
             if workload is None:
                 workload = demo_workload(64 * options.repeat).with_params(params)
             if options.prompts and (options.raw or not engine.card.chat):

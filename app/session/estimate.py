@@ -1,12 +1,11 @@
 """What a model would take of a memory, told from its files before it is loaded. No torch, no Qt; may block on disk."""
 
-import contextlib
 from dataclasses import dataclass
 
 from app.words import bytes_words, count_words, sentence
 from engine import EngineConfig, InvalidInput, ModelSpec
 from engine.checkpoints import inspect_model
-from engine.core import nvidia_driver
+from engine.core import Card, cards, nvidia_driver
 from engine.memory import DeviceMemory, Fit, fits
 
 RUNTIME = 600 << 20  # bytes that an engine's process takes besides weights and pool
@@ -33,36 +32,32 @@ class Estimate:
 
 def on_gpu(device: str) -> bool:
     """Whether a model on this device lies in a GPU's memory."""
-    return device.startswith("cuda") or (device == "auto" and nvidia_driver())
-
-
-def free_memory(gpu: bool) -> tuple[int, int]:
-    """Free and total bytes, of the first GPU or of the machine."""
-    if gpu:
-        with contextlib.suppress(Exception):  # no driver, card or library: the machine's memory then
-            import pynvml
-
-            pynvml.nvmlInit()
-            try:
-                held = pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(0))
-                return int(held.free), int(held.total)
-            finally:
-                pynvml.nvmlShutdown()
-    import psutil
-
-    memory = psutil.virtual_memory()
-    return memory.available, memory.total
+    return device.startswith("cuda") or (device == "auto" and nvidia_driver() and _card(device) is not None)
 
 
 def room(device: str) -> DeviceMemory:
-    """The memory that a model on this device would lie in, as it is now."""
+    """The memory that a model on this device would lie in, as it is now; the machine's where a GPU does not tell."""
     gpu = on_gpu(device)
-    return DeviceMemory("cuda" if gpu else "cpu", *free_memory(gpu))
+    card = _card(device) if gpu else None
+    if card is not None and (memory := card.memory()) is not None:
+        return DeviceMemory("cuda", *memory, card.drives_display())
+    import psutil
+
+    memory = psutil.virtual_memory()
+    return DeviceMemory("cuda" if gpu else "cpu", memory.available, memory.total)
+
+
+def _card(device: str) -> Card | None:
+    """The GPU that "auto" or "cuda:N" would take, where NVML knows it."""
+    found = [card for card in cards() if device != "auto" or not card.too_old()]
+    index = int(device.partition(":")[2] or 0)
+    return found[index] if index < len(found) else None
 
 
 def empty(device: str) -> Estimate:
     """The memory without a model."""
-    return Estimate(0, *free_memory(on_gpu(device)), ())
+    memory = room(device)
+    return Estimate(0, memory.free, memory.total, ())
 
 
 def estimate(spec: ModelSpec, config: EngineConfig | None = None) -> Estimate:

@@ -3,10 +3,12 @@
 from typing import TYPE_CHECKING, Any
 
 from engine.core.face import EngineFace
-from engine.core.machine import nvidia_driver, processor_name, usable_cores
+from engine.core.machine import processor_name, usable_cores
+from engine.core.nvml import Card, cards, nvidia_driver
 from engine.core.process import EngineProcess
 from engine.core.run import Run
 from engine.core.stream import Completion, Delta, Stream
+from engine.kernels.needs import Toolchain, too_old
 
 if TYPE_CHECKING:
     from engine.core.engine import Engine

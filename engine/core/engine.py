@@ -20,7 +20,9 @@ from engine.core.face import EngineFace
 from engine.core.faults import DeviceLost
 from engine.core.inbox import Ask, Inbox
 from engine.core.intake import Intake, Prepared
+from engine.core.nvml import Card
 from engine.core.recovery import Recovery
+from engine.core.setup.card import card_of
 from engine.core.setup.memory_breakdown import bill_of
 from engine.core.setup.rehearsal import ROWS, Rehearsal, ThreadChoice
 from engine.core.setup.roof import roof_of
@@ -76,8 +78,7 @@ class Engine(EngineFace):
         self._thread = threading.Thread(target=_live, args=given, name="engine", daemon=True)
         self._thread.start()
         ready.result()
-        gpu = (self.model.device.index or 0) if self.model.device.type == "cuda" else None
-        watched = weak, self._stop_gauge, gpu
+        watched = weak, self._stop_gauge, card_of(self.model.device)
         self._gauge = threading.Thread(target=_watch, args=watched, name="engine-telemetry", daemon=True)
         self._gauge.start()
         weakref.finalize(self, _let_go, self._inbox, self._stop_gauge)
@@ -209,6 +210,8 @@ class Engine(EngineFace):
         say = Reporter(progress, cancelled)
         self._build(config, lambda done, total: say("capturing graphs", done, total))
         self._open_trace()
+        if self.model.notice:
+            self._notice("warning", self.model.notice)
 
     def _stop(self, error: str) -> None:
         """Nobody may wait for an engine that is gone."""
@@ -382,9 +385,9 @@ def _give_back(engine: Engine) -> None:
         torch.cuda.empty_cache()
 
 
-def _watch(weak: weakref.ref[Engine], stop: threading.Event, gpu: int | None) -> None:
+def _watch(weak: weakref.ref[Engine], stop: threading.Event, card: Card | None) -> None:
     """The thread that measures the machine."""
-    gauge = machine.Gauge(gpu)
+    gauge = machine.Gauge(card)
     while not stop.wait(TELEMETRY_INTERVAL) and (engine := weak()) is not None:
         engine.trace.append(gauge.read(time.perf_counter() - engine._origin))
         del engine

@@ -5,8 +5,8 @@ import importlib.metadata
 import os
 import platform
 from pathlib import Path
-from typing import Any
 
+from engine.core.nvml import Card
 from engine.trace.records import Machine, Telemetry
 
 try:
@@ -50,28 +50,6 @@ def resident() -> int:
     return 0
 
 
-def nvidia_driver() -> bool:
-    """Whether a GPU could be used: told without loading any of its libraries."""
-    return Path("/proc/driver/nvidia/version").exists() or Path("/dev/nvidiactl").exists()
-
-
-def gpu_memory_of_process(gpu: int) -> int:
-    """Bytes of a GPU's memory that this process holds, the driver's part included; 0 where NVML does not say."""
-    with contextlib.suppress(Exception):
-        nvml, handle = _nvml(gpu)
-        running = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
-        return sum(int(each.usedGpuMemory or 0) for each in running if each.pid == os.getpid())
-    return 0
-
-
-def _nvml(gpu: int) -> tuple[Any, Any]:
-    """NVML and its handle of a GPU. It raises errors of its own where driver or card are missing."""
-    import pynvml
-
-    pynvml.nvmlInit()
-    return pynvml, pynvml.nvmlDeviceGetHandleByIndex(gpu)
-
-
 def versions() -> dict[str, str]:
     """Versions of what the numbers depend on."""
     found = {"python": platform.python_version()}
@@ -82,31 +60,17 @@ def versions() -> dict[str, str]:
 
 
 class Gauge:
-    """Reads the load of this process and of a GPU, where NVML finds one."""
+    """Reads the load of this process and of a GPU, where NVML knows one."""
 
-    def __init__(self, gpu: int | None = None) -> None:
+    def __init__(self, card: Card | None = None) -> None:
         self._process = psutil.Process() if psutil is not None else None
         if self._process is not None:
             self._process.cpu_percent()  # the first reading begins the interval
-        self._nvml: Any = None
-        self._handle: Any = None
-        if gpu is not None:
-            with contextlib.suppress(Exception):
-                self._nvml, self._handle = _nvml(gpu)
+        self._card = card
 
     def read(self, time: float) -> Telemetry:
         """`cpu_percent` is of this process, 100 a core; `memory` its resident bytes."""
-        gpu: dict[str, float] = {}
-        if self._nvml is not None:
-            with contextlib.suppress(self._nvml.NVMLError):
-                held = self._nvml.nvmlDeviceGetMemoryInfo(self._handle)
-                gpu = {
-                    "gpu_percent": float(self._nvml.nvmlDeviceGetUtilizationRates(self._handle).gpu),
-                    "gpu_memory": int(held.used),
-                    "gpu_memory_total": int(held.total),
-                    "gpu_watts": self._nvml.nvmlDeviceGetPowerUsage(self._handle) / 1000,
-                    "gpu_celsius": float(self._nvml.nvmlDeviceGetTemperature(self._handle, 0)),
-                }
+        gpu = self._card.load() if self._card is not None else {}
         total, free = memory()
         return Telemetry(
             time,

@@ -192,7 +192,7 @@ class Tiling:
     num_stages: int
 
 
-# By the most rows. A warp of the first covers 8 words, 64 columns; none spills registers on sm_80, 89, 90 and 100.
+# By the most rows. A warp of the first covers 8 words, 64 columns; none spills registers where `make kernels` looks.
 TILINGS = {SINGLE_ROWS: Tiling(16, 32, 128, 4, 4), 32: Tiling(32, 16, 128, 4, 3), FUSED_ROWS: Tiling(64, 16, 64, 4, 3)}
 UNPACK_N, UNPACK_K = 256, 32
 

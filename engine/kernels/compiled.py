@@ -1,7 +1,7 @@
 """What the kernels need of a GPU, read from machine code that Triton makes without one.
 
 `python -m engine.kernels.compiled` prints registers, shared memory and spills of every kernel that is shipped, on each
-architecture, and fails where something does not compile, spills or does not fit.
+architecture, and fails where something does not compile, spills in a loop or does not fit.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -39,8 +40,9 @@ from engine.kernels.step_inputs import SlotState, StepInputs, apply_changes, dec
 from engine.kernels.store_kv import store_kv
 from engine.kernels.tilings import Rows
 
-SHARED_MEMORY = {80: 163 * 1024, 89: 99 * 1024, 90: 227 * 1024, 100: 227 * 1024}  # bytes a block may have, by sm
-WARPS = {80: 64, 89: 48, 90: 64, 100: 64}  # of a multiprocessor; it holds half as many blocks
+_KIB = {80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 120: 99}
+SHARED_MEMORY = {sm: kib * 1024 for sm, kib in _KIB.items()}  # bytes a block may have, by sm
+WARPS = {80: 64, 86: 48, 89: 48, 90: 64, 100: 64, 120: 48}  # of a multiprocessor; it holds half as many blocks
 REGISTERS = 65536  # of a multiprocessor
 _DTYPES = torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8
 TYPES = dict(zip(_DTYPES, "fp32 fp16 bf16 i32 i64 u8".split()))
@@ -48,12 +50,15 @@ TYPES = dict(zip(_DTYPES, "fp32 fp16 bf16 i32 i64 u8".split()))
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a kernel takes: registers a thread, bytes of shared memory a block, bytes of stack a thread: spills."""
+    """What a kernel takes: registers a thread, bytes of shared memory a block, bytes of stack a thread: spills.
+    `looped`: instructions within loops that reach for the stack. Others do so once a program, as for addresses that are
+    wanted at its end: ptxas chooses that where another program then fits."""
 
     registers: int
     shared: int
     stack: int
     warps: int
+    looped: int = 0
 
     def resident(self, sm: int) -> int:
         """Blocks that a multiprocessor holds at once; 1 KB of shared memory a block is its own."""
@@ -62,7 +67,7 @@ class Usage:
         return min(by_registers, by_memory, WARPS[sm] // max(2, self.warps))
 
     def fits(self, sm: int) -> bool:
-        return self.stack == 0 and self.shared <= SHARED_MEMORY[sm]
+        return self.looped == 0 and self.shared <= SHARED_MEMORY[sm]
 
 
 Pairs = tuple[tuple[str, Any], ...]
@@ -115,10 +120,23 @@ def usage(compiled: Any) -> Usage:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(compiled.asm["cubin"])
         file.flush()
-        told = subprocess.run([cuobjdump, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
-    found = {name: int(value) for name, value in re.findall(r"(REG|STACK|LOCAL):(\d+)", told)}
-    metadata = compiled.metadata
-    return Usage(found["REG"], metadata.shared, found["STACK"] + found["LOCAL"], metadata.num_warps)
+
+        def told(option: str) -> str:
+            return subprocess.run([cuobjdump, option, file.name], capture_output=True, text=True, check=True).stdout
+
+        found = {name: int(value) for name, value in re.findall(r"(REG|STACK|LOCAL):(\d+)", told("-res-usage"))}
+        stack = found["STACK"] + found["LOCAL"]
+        looped = spills_in_loops(told("-sass")) if stack else 0
+    return Usage(found["REG"], compiled.metadata.shared, stack, compiled.metadata.num_warps, looped)
+
+
+def spills_in_loops(sass: str) -> int:
+    """Instructions that read or write a thread's local memory between the target of a branch back and that branch."""
+    code = [(int(at, 16), words) for at, words in re.findall(r"/\*([0-9a-f]{4,})\*/\s+(.*?);", sass)]
+    branches = [(int(to[1], 16), at) for at, words in code if (to := re.search(r"\bBRA\b.*?0x([0-9a-f]+)", words))]
+    loops = [(first, last) for first, last in branches if first < last]  # the last one waits for the end, at itself
+    spills = [at for at, words in code if re.search(r"\b(LDL|STL)\b", words)]
+    return sum(any(first <= at <= last for first, last in loops) for at in spills)
 
 
 def empty(*shape: int, dtype: torch.dtype = torch.int32) -> Tensor:
@@ -263,20 +281,36 @@ def shipped(sm: int) -> dict[str, Launch]:
     return {name: launch for name, launch in found if once[specialization(launch)] == name}
 
 
+GROUPS, BLOCK_SIZES, HEAD_DIMS = (*range(1, 9), 16), (16, 32, 64), (64, 80, 96, 128, 192, 256)
+
+
+@cache
+def matrix(sm: int) -> dict[str, Launch]:
+    """Attention of bfloat16 models of every group, block size and head size, decode and prefill, by name."""
+    return {
+        f"{kind.value} group {group} block {block} head {head_dim}": attention(
+            sm, kind, torch.bfloat16, head_dim, group=group, queries=queries, block_size=block, every_option=True
+        )[1]
+        for head_dim, group, block in product(HEAD_DIMS, GROUPS, BLOCK_SIZES)
+        for kind, queries in ((Rows.SHORT, 1), (Rows.LONG, 512))
+    }
+
+
 def _name(launch: Launch) -> str:
     return str(launch.kernel.fn.__name__).removesuffix("_kernel")
 
 
 def measured(sm: int, name: str) -> Usage | str:
-    """What a shipped kernel takes; where it does not compile, the traceback."""
+    """What a kernel that is shipped or of the matrix takes; where it does not compile, the traceback."""
     try:
-        return usage(compile_launch(shipped(sm)[name], sm))
+        return usage(compile_launch(shipped(sm).get(name) or matrix(sm)[name], sm))
     except Exception:  # of any kind: Triton's, LLVM's or ptxas's
         return traceback.format_exc()
 
 
 def print_table(measurements: Iterable[tuple[int, str, Usage | str]]) -> list[str]:
-    """Prints a line for each architecture's kernel as it comes; those that do not compile, spill or do not fit."""
+    """Prints a line for each architecture's kernel as it comes; those that do not compile, spill in a loop or do not
+    fit."""
     failed: list[str] = []
     print(f"{'kernel':36}{'sm':>5}{'registers':>11}{'shared':>9}{'stack':>7}{'warps':>7}{'resident':>10}")
     for sm, name, took in measurements:
@@ -298,18 +332,20 @@ def main(arguments: list[str] | None = None) -> int:
     """Prints the table of some architectures, 1 where a kernel fails."""
     parser = argparse.ArgumentParser(prog="python -m engine.kernels.compiled", description=__doc__)
     parser.add_argument("sm", nargs="*", type=int, help="architectures, 90 being sm_90; without any, all")
-    sms = parser.parse_args(arguments).sm or list(SHARED_MEMORY)
+    parser.add_argument("--matrix", action="store_true", help="attention of every group, block and head size: an hour")
+    options = parser.parse_args(arguments)
+    sms = options.sm or list(SHARED_MEMORY)
     if unknown := set(sms) - set(SHARED_MEMORY):
         parser.error(f"sm is one of {', '.join(map(str, SHARED_MEMORY))}, not {', '.join(map(str, unknown))}")
 
-    rows = [(sm, name) for sm in sms for name in shipped(sm)]
+    rows = [(sm, name) for sm in sms for name in (matrix if options.matrix else shipped)(sm)]
     # Spawned: a fork would lose threads that LLVM or torch may have.
     with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as processes:
         took = processes.map(measured, *zip(*rows))
         failed = print_table((sm, name, usage) for (sm, name), usage in zip(rows, took))
-    verdict = "none spills, all fit"
+    verdict = "none spills in a loop, all fit"
     if failed:
-        verdict = f"{len(failed)} do not compile, spill or do not fit: {', '.join(failed)}"
+        verdict = f"{len(failed)} do not compile, spill in a loop or do not fit: {', '.join(failed)}"
     print(f"{len(rows)} kernels compiled for sm_{', '.join(map(str, sms))}: {verdict}")
     return 1 if failed else 0
 

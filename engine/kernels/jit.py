@@ -7,6 +7,9 @@ from contextvars import ContextVar
 from importlib.metadata import version
 from typing import Any, NamedTuple, NoReturn
 
+import torch
+from torch import Tensor
+
 try:
     import triton.language as tl
     from triton import jit
@@ -52,14 +55,19 @@ _kept: ContextVar[list[Launch] | None] = ContextVar("kept", default=None)
 
 
 def launch(kernel: Any, grid: tuple[int, ...], values: Sequence[Any], *, fused: bool = True, **options: Any) -> None:
-    """Launches a kernel with a value for each of its parameters, in their order, and Triton's options. `fused`:
-    products may be added unrounded; said outright, since Triton's default changes in 3.10."""
+    """Launches a kernel with a value for each of its parameters, in their order, and Triton's options, on the GPU where
+    its tensors are. `fused`: products may be added unrounded; said outright, since Triton's default changes in 3.10."""
     arguments = dict(zip(kernel.arg_names, values, strict=True), enable_fp_fusion=fused, **options)
     kept = _kept.get()
-    if kept is None:
-        kernel[grid](**arguments)
-    else:
+    if kept is not None:
         kept.append(Launch(kernel, grid, arguments))
+        return
+    device = next(value.device for value in values if isinstance(value, Tensor))
+    if device.type == "cuda" and device.index != torch.cuda.current_device():
+        with torch.cuda.device(device):  # Triton launches on the thread's, where these tensors' addresses mean nothing
+            kernel[grid](**arguments)
+    else:
+        kernel[grid](**arguments)
 
 
 def launched(call: Callable[..., object], *values: Any, **options: Any) -> list[Launch]:

@@ -18,11 +18,13 @@ USUAL = EngineConfig()
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
-    """A device and its memory: `kind` is "cpu" or "cuda", `free` and `total` are bytes."""
+    """A device and its memory: `kind` is "cpu" or "cuda", `free` and `total` are bytes; whether a GPU drives a
+    `display`."""
 
     kind: str
     free: int
     total: int
+    display: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,7 @@ def _fit(info: ModelInfo, memory: DeviceMemory, name: str, dtype: str, slots: in
     shape = info.hidden, info.head_dim, info.mlp, info.vocabulary, item
     activations = step_bytes(rows * length, rows, *shape)
     needed = activations + gpu_needs(slots, info.layers, info.vocabulary, step_bytes(rows, rows, *shape))
-    share = pool_share(max(0, memory.free - weights), memory.kind, needed)
+    share = pool_share(max(0, memory.free - weights), memory.kind, needed, memory.display)
     blocks = pool_size(share, max(1, kv_token * block), slots, info.context, block)
     return Fit(
         quantization=name,

@@ -5,6 +5,7 @@ from engine.scheduler.block_pool import blocks_for
 
 CPU_SHARE = 0.25  # of the memory that is free once the weights are there
 GPU_RESERVE, LEAST_RESERVE = 0.02, 256 << 20  # of a GPU's free memory, what stays free
+DISPLAY_RESERVE = 1 << 30  # bytes, where a desktop draws with the GPU: its windows and browsers come and go
 SEGMENT = 2 << 20  # to which CUDA's allocator rounds large tensors up
 CAPTURE = 16 << 20  # what one captured graph takes beside its activations, at most
 UNKNOWN_CONTEXT = 4096  # tokens that a request may have where the model does not say
@@ -13,12 +14,13 @@ MOST = 1024  # rows of a captured decode step
 LOGITS = 3  # float32 copies of the logits that sampling holds at a time
 
 
-def pool_share(free: int, kind: str, needed: int = 0) -> int:
+def pool_share(free: int, kind: str, needed: int = 0, display: bool = False) -> int:
     """Bytes of `free` that a KV pool may take on a device of this kind ("cpu" or "cuda"): on a GPU all but what else is
-    `needed` and a reserve."""
+    `needed` and a reserve, larger where it drives a `display`."""
     if kind != "cuda":
         return int(free * CPU_SHARE)
-    return max(0, free - needed - max(int(free * GPU_RESERVE), LEAST_RESERVE))
+    least = DISPLAY_RESERVE if display else LEAST_RESERVE
+    return max(0, free - needed - max(int(free * GPU_RESERVE), least))
 
 
 def bucket_sizes(most: int) -> tuple[int, ...]:

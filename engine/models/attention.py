@@ -63,7 +63,7 @@ def attend(
 
 
 def current_device(device: torch.device) -> AbstractContextManager[object]:
-    """Triton launches on the thread's current GPU, which need not be the model's."""
+    """The thread's current GPU becomes the model's: other libraries' kernels, events and streams go there."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 

@@ -12,11 +12,13 @@ from transformers import PreTrainedModel
 
 from engine.checkpoints.hub import download
 from engine.checkpoints.inspect import check_files, inspect_folder, name_of, resolve
-from engine.config.specs import InvalidInput, ModelSpec
+from engine.config.specs import ModelSpec
 from engine.memory.allocator import give_back, release_references
 from engine.memory.fit import load_dtype
+from engine.models.attention import current_device
 from engine.models.card import describe, end_tokens, hold_rotation, serve_with_paged_attention
 from engine.models.config import quantization_of, read_tokenizer, transformers_config
+from engine.models.device import device_for
 from engine.models.fusion.fuse import Fusion, fuse
 from engine.models.packed_linear import pack_linears
 from engine.models.weight_count import held_bytes
@@ -36,13 +38,18 @@ class LoadedModel:
     eos: frozenset[int]
     layer_kv: list[tuple[int, int]]  # (kv_heads, head_dim) of each layer's cache
     fusion: Fusion | None = None
+    notice: str = ""  # why it is not on the device that "auto" would have taken
 
 
 def load(spec: ModelSpec, report: Report | None = None, cancelled: threading.Event | None = None) -> LoadedModel:
-    """Loads `spec`. Raises InvalidInput for what a person can mend, LoadCancelled when `cancelled` is set; memory is
-    then as it was."""
+    """Loads `spec`, its device tried before anything is read. Raises InvalidInput for what a person can mend,
+    LoadCancelled when `cancelled` is set; memory is then as it was."""
+    device, notice = device_for(spec.device)
     try:
-        return _load(spec, Reporter(report, cancelled))
+        with current_device(device):
+            loaded = _load(spec, Reporter(report, cancelled), device)
+        loaded.notice = notice
+        return loaded
     except BaseException as error:
         release_references(error)
         if torch.cuda.is_initialized():
@@ -50,9 +57,8 @@ def load(spec: ModelSpec, report: Report | None = None, cancelled: threading.Eve
         raise
 
 
-def _load(spec: ModelSpec, say: Reporter) -> LoadedModel:
+def _load(spec: ModelSpec, say: Reporter, device: torch.device) -> LoadedModel:
     begun = time.perf_counter()
-    device = _device(spec)
     say("looking at the model")
     folder = resolve(spec)
     if folder is None:
@@ -98,18 +104,3 @@ def _served(module: PreTrainedModel, tokenizer: Any, source: str, name: str, qua
     card = replace(card, weight_bytes=held_bytes(module))
     eos = end_tokens(module, tokenizer)
     return LoadedModel(module, tokenizer, card, module.device, module.dtype, eos, layer_kv)
-
-
-def _device(spec: ModelSpec) -> torch.device:
-    if spec.device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if spec.device.startswith("cuda"):
-        if not torch.cuda.is_available():
-            raise InvalidInput(
-                f"device={spec.device!r}: no CUDA GPU is usable here; use cpu, or ask `batchscope doctor` why"
-            )
-        device = torch.device(spec.device)
-        if (device.index or 0) >= torch.cuda.device_count():
-            raise InvalidInput(f"device={spec.device!r}: this machine has {torch.cuda.device_count()} GPU(s)")
-        return device
-    return torch.device("cpu")

@@ -107,7 +107,7 @@ class Yardstick:
         for window in self.windows:
             say(READING, int(done), self.tokens)
             ids = torch.tensor([window.ids], device=model.device)
-            with _ordinary_attention(model), torch.inference_mode():
+            with attention.current_device(model.device), _ordinary_attention(model), torch.inference_mode():
                 logits = model.module(input_ids=ids, use_cache=False).logits[0, :-1]
             at = torch.tensor(window.scored, device=model.device).nonzero()[:, 0]
             for rows in at.split(ROWS):

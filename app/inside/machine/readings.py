@@ -74,10 +74,13 @@ class MachineReadings(Columns):
         return np.asarray(getattr(self, reading.field))
 
     def known(self) -> list[Reading]:
-        """Those that were read: a GPU's only where there is one, and only what old traces had."""
-        on_gpu = bool((self.gpu_percent >= 0).any())
-        found = [reading for reading in READINGS if on_gpu or not reading.of_gpu]
-        return [r for r in found if r.field != "memory_free" or self.memory_free.any()] if len(self) else []
+        """Those that were read: of a GPU only what it tells, and only what old traces had."""
+
+        def told(reading: Reading) -> bool:
+            values = self.values(reading)
+            return bool((values >= 0 if reading.field == "gpu_percent" else values > 0).any())
+
+        return [r for r in READINGS if r.field in ("cpu_percent", "memory") or told(r)] if len(self) else []
 
     def place_at(self, moment: float) -> int:
         """The last reading at a moment; -1 before the first."""

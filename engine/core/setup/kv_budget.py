@@ -1,4 +1,8 @@
-"""How many blocks of KV cache there is memory for."""
+"""How many blocks of KV cache there is memory for.
+
+torch's `expandable_segments` stay off: they save what is lost between blocks of changing sizes, and here the pool is
+taken once, in whole segments as `gpu_needs` counts them, after steps took theirs and what was free was given back.
+"""
 
 import gc
 
@@ -6,6 +10,7 @@ import torch
 
 from engine.config.specs import EngineConfig, InvalidInput
 from engine.core import machine
+from engine.core.setup.card import card_of
 from engine.memory.rules import pool_share, pool_size
 from engine.models.loading import LoadedModel
 from engine.scheduler.block_pool import blocks_for
@@ -25,7 +30,8 @@ def pool_blocks(model: LoadedModel, config: EngineConfig, needed: int = 0) -> in
     if wanted is not None and model.device.type != "cuda":
         return wanted // block_bytes
     free = free_memory(model.device)
-    share = pool_share(free, model.device.type, needed)
+    card = card_of(model.device)
+    share = pool_share(free, model.device.type, needed, card is not None and card.drives_display())
     if wanted is not None:
         return check_wanted(wanted, share, free, needed) // block_bytes
     blocks = pool_size(share, block_bytes, config.slots, model.card.context, config.block_size)

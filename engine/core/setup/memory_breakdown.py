@@ -1,8 +1,11 @@
 """The itemised bill of the device's memory."""
 
+import os
+
 import torch
 
 from engine.core import machine
+from engine.core.setup.card import card_of
 from engine.models.loading import LoadedModel
 from engine.trace.records import MemoryBreakdown
 
@@ -17,7 +20,8 @@ def bill_of(model: LoadedModel, kv_pool: int, activations: int, runtime: int, gr
     if model.device.type == "cuda":
         torch.cuda.empty_cache()  # what steps took: `activations` counts it
         free, total = torch.cuda.mem_get_info(model.device)
-        ours = machine.gpu_memory_of_process(model.device.index or 0) or torch.cuda.memory_reserved(model.device)
+        card = card_of(model.device)
+        ours = (card.held_by(os.getpid()) if card else 0) or torch.cuda.memory_reserved(model.device)
         runtime = max(0, ours - model.card.weight_bytes - kv_pool - graphs)
     else:
         total, free = machine.memory()

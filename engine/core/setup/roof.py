@@ -15,6 +15,8 @@ import torch
 from torch import nn
 
 from engine.core import machine
+from engine.core.faults import Fault, fault_of
+from engine.memory.allocator import release_references
 from engine.models.loading import LoadedModel
 from engine.models.packed_linear import pack_linears
 from engine.models.weight_count import widest_matrix
@@ -46,8 +48,9 @@ def cache_file() -> Path:
     return home / "batchscope" / "cache" / "roofs.json"
 
 
-def roof_of(model: LoadedModel, threads: int) -> Roof:
-    """The roof for a model on its device, from the cache where it was measured within the last week."""
+def roof_of(model: LoadedModel, threads: int) -> Roof | None:
+    """The roof for a model on its device, from the cache where it was measured within the last week; None where the
+    memory has no room to measure it."""
     cpu = model.device.type == "cpu"
     inputs, outputs = widest_matrix(model.module)
     widest = CPU_WIDEST if cpu else GPU_WIDEST
@@ -61,7 +64,13 @@ def roof_of(model: LoadedModel, threads: int) -> Roof:
             sets, bandwidths = tuple(map(int, kept["working_sets"])), tuple(map(float, kept["bandwidths"]))
             if sets and len(sets) == len(bandwidths):
                 return Roof(sets, bandwidths, float(kept["operations"]), float(kept["seconds"]))
-    roof = measure_roof(model.device, model.dtype, inputs, outputs)
+    try:
+        roof = measure_roof(model.device, model.dtype, inputs, outputs)
+    except Exception as error:
+        if fault_of(error, model.device) is not Fault.MEMORY:
+            raise
+        release_references(error)
+        return None
     _keep(key, roof)
     return roof
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from engine.models.attention import Options, current_device
+from engine.models.attention import Options
 from engine.models.fusion.kernels import kernels_for
 from engine.models.fusion.kinds import fuse_part
 from engine.models.fusion.parts import FusedPart, LeftAlone, Setting
@@ -102,7 +102,7 @@ def fuse(module: PreTrainedModel) -> Fusion:
     fusion = Fusion()
     if kernels_for(setting.device.type, setting.dtype) is None:
         return fusion
-    with torch.inference_mode(), current_device(setting.device):
+    with torch.inference_mode():
         try:
             before = _logits(module)
             _swap_all(module, setting, fusion)

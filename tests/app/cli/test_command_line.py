@@ -5,6 +5,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import torch
 
 from app.__main__ import main, parser
 from engine import load_trace, measure
@@ -33,15 +34,19 @@ def test_run_prints_the_metrics_table_and_the_texts(prompts: Path, capsys: pytes
 
 
 def test_run_as_json_holds_metrics_and_answers_and_the_file_holds_the_run(
-    prompts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    prompts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    why = "the model runs on the CPU: no C compiler"
+    monkeypatch.setattr("engine.models.loading.device_for", lambda asked: (torch.device("cpu"), why))
     out = tmp_path / "a.bsrun"
     status = main(
         ["run", "--prompts", str(prompts), "--repeat", "2", "--max-tokens", "9", "--json", "--out", str(out)]
         + ["--threads", "1", "--ignore-eos"]
     )
     assert status == 0
-    printed = json.loads(capsys.readouterr().out)
+    said = capsys.readouterr()
+    assert f"batchscope: {why}" in said.err
+    printed = json.loads(said.out)
     assert [a["finish_reason"] for a in printed["answers"]] == ["length"] * 4
     assert printed["metrics"]["output_tokens"] == 36
     memory = printed["memory"]

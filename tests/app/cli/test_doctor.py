@@ -27,6 +27,7 @@ from app.cli.doctor import (
     render,
     requirements,
 )
+from engine.core import Toolchain
 
 QT = Requirement("PySide6-Essentials>=6.9,!=6.11.0,!=6.11.1,<6.12")
 
@@ -128,6 +129,37 @@ def test_torch_without_cuda_matters_only_beside_a_gpu(
     finding = cuda_finding("2.13.0", built_for, usable, has_gpu)
     assert finding.status is status
     assert bool(finding.remedy) is (status is Status.MISSING)
+
+
+def test_a_card_that_is_too_old_counts_as_none() -> None:
+    old, new = (doctor.gpu_finding(0, "Tesla T4", "15 GiB", capability) for capability in ((7, 5), (8, 9)))
+    assert (old.status, new.status) == (Status.MISSING, Status.OK)
+    assert "compute capability 7.5" in old.detail
+    assert "on the CPU" in old.cost
+
+
+@pytest.mark.parametrize(
+    ("lost", "has_gpu", "said"),
+    [
+        ((), True, [("C compiler", "", "")]),
+        (("gcc",), True, [("Triton's tools", "no C compiler", "gcc libc6-dev")]),
+        (("Python.h", "ldconfig"), True, [("Triton's tools", "Python.h", "python3-dev"), ("", "ldconfig", "libc-bin")]),
+        (("Python.h", "ldconfig"), False, [("C compiler", "", "")]),
+        (("gcc",), False, [("C compiler", "none", "gcc libc6-dev")]),
+    ],
+)
+def test_what_triton_builds_with_is_looked_for_beside_a_gpu(
+    tmp_path: Path, lost: tuple[str, ...], has_gpu: bool, said: list[tuple[str, str, str]]
+) -> None:
+    for name in {"gcc", "Python.h", "ldconfig"} - set(lost):
+        (tmp_path / name).write_text("#!/bin/sh\necho libcuda.so.1\n")
+        (tmp_path / name).chmod(0o755)
+    told = doctor.toolchain_findings(Toolchain(None, str(tmp_path), tmp_path, tmp_path / "ldconfig"), has_gpu)
+    for finding, (topic, what, package) in zip(told, said, strict=True):
+        assert topic in finding.topic
+        assert what in finding.detail
+        assert package in finding.remedy
+        assert (finding.status is Status.MISSING) is bool(finding.cost) is bool(package)
 
 
 def test_a_cpu_says_which_instruction_sets_it_lacks() -> None:

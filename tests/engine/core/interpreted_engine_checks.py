@@ -15,6 +15,7 @@ from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Submission
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.decoding.output import Output
 from engine.memory.rules import bucket_sizes
+from engine.models.device import trial
 from engine.models.loading import LoadedModel, load
 from engine.runner.paged_gpu import GpuRunner
 from engine.scheduler.block_pool import BlockPool
@@ -43,6 +44,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def model(folder: Path) -> LoadedModel:
     return load(ModelSpec(str(folder), dtype="float32", device="cpu"))
+
+
+def test_a_first_launch_tells_whether_kernels_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert trial(torch.device("cpu")) == ""
+    monkeypatch.setattr("engine.models.device.store_kv", lambda *tensors: None)
+    assert "wrote nothing" in trial(torch.device("cpu"))
 
 
 def prompts() -> list[list[int]]:

@@ -21,10 +21,13 @@ from engine.kernels.compiled import (
     drawing,
     empty,
     main,
+    matrix,
+    measured,
     norm,
     print_table,
     shipped,
     specialization,
+    spills_in_loops,
     usage,
 )
 from engine.kernels.jit import Launch, launched
@@ -75,15 +78,15 @@ def test_the_table_names_every_kernel(sm: int) -> None:
 def test_the_table_tells_what_spills_does_not_fit_or_does_not_compile(capsys: pytest.CaptureFixture[str]) -> None:
     failed = print_table(
         [
-            (90, "fine", Usage(registers=128, shared=200 * 1024, stack=0, warps=4)),
-            (90, "spilling", Usage(registers=255, shared=0, stack=8, warps=4)),
+            (90, "fine", Usage(registers=128, shared=200 * 1024, stack=8, warps=4)),
+            (90, "spilling", Usage(registers=255, shared=0, stack=8, warps=4, looped=2)),
             (89, "large", Usage(registers=128, shared=200 * 1024, stack=0, warps=4)),
             (80, "broken", "Traceback: no such instruction"),
         ]
     )
     assert failed == ["spilling on sm_90", "large on sm_89", "broken on sm_80"]
     fine, spilling, large, broken, reason = capsys.readouterr().out.splitlines()[1:]
-    assert fine.split() == ["fine", "90", "128", "204800", "0", "4", "1"]
+    assert fine.split() == ["fine", "90", "128", "204800", "8", "4", "1"]
     assert all("!" in line for line in (spilling, large, broken))
     assert "!" not in fine
     assert reason == "Traceback: no such instruction"
@@ -92,14 +95,25 @@ def test_the_table_tells_what_spills_does_not_fit_or_does_not_compile(capsys: py
 def test_an_unknown_architecture_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["91"])
-    assert "sm is one of 80, 89, 90, 100, not 91" in capsys.readouterr().err
+    assert "sm is one of 80, 86, 89, 90, 100, 120, not 91" in capsys.readouterr().err
 
 
-def test_a_kernel_that_spills_is_told() -> None:
-    launch = attention(90, Rows.SHORT, BF16, 64)[1]
-    took = usage(compile_launch(launch._replace(arguments={**launch.arguments, "maxnreg": 40}), 90))
+def test_what_is_laid_aside_outside_of_loops_is_no_spill_in_one() -> None:
+    code = "STL [R1], R14", "ISETP.GE.AND P0, PT, R2, 0x1, PT", "{}", "@P0 BRA 0x0010", "LDL.LU R14, [R1]", "BRA 0x0050"
+
+    def sass(within: str) -> str:
+        return "\n".join(f"        /*{16 * i:04x}*/    {words.format(within)} ;" for i, words in enumerate(code))
+
+    assert spills_in_loops(sass("NOP")) == 0
+    assert spills_in_loops(sass("LDL R3, [R1+0x4]")) == 1
+
+
+@pytest.mark.parametrize("sm", [80, 90, 120])
+def test_a_kernel_that_spills_in_its_loop_is_told(sm: int) -> None:
+    launch = attention(sm, Rows.SHORT, BF16, 64)[1]
+    took = usage(compile_launch(launch._replace(arguments={**launch.arguments, "maxnreg": 40}), sm))
     assert took.stack > 0
-    assert not took.fits(90)
+    assert not took.fits(sm)
 
 
 @pytest.mark.parametrize("block_size", [16, 64])
@@ -126,8 +140,15 @@ def test_prefill_attention_multiplies_by_wgmma_on_hopper() -> None:
         (80, Rows.LONG, 128, 4, 12),
     ],
 )
-def test_attention_of_odd_sizes_spills_nothing(sm: int, kind: Rows, head_dim: int, group: int, queries: int) -> None:
+def test_attention_of_odd_sizes_spills_in_no_loop(sm: int, kind: Rows, head_dim: int, group: int, queries: int) -> None:
     check(attention(sm, kind, BF16, head_dim, group=group, queries=queries, every_option=True)[1], sm)
+
+
+def test_the_matrix_has_every_group_block_and_head_size() -> None:
+    assert len(matrix(86)) == 9 * 3 * 6 * 2
+    took = measured(80, "short group 2 block 32 head 128")
+    assert isinstance(took, Usage), took
+    assert took.fits(80)
 
 
 def test_unknown_gpus_get_the_tilings_of_the_least_shared_memory() -> None:
@@ -137,7 +158,7 @@ def test_unknown_gpus_get_the_tilings_of_the_least_shared_memory() -> None:
 
 
 @pytest.mark.parametrize(("rows", "group"), [(1, 32), (17, 64), (64, 32), (64, 4096)])
-def test_awq_products_of_other_groups_spill_nothing(rows: int, group: int) -> None:
+def test_awq_products_of_other_groups_spill_in_no_loop(rows: int, group: int) -> None:
     check(awq_products(rows, group, BF16)[0], 90)
 
 
@@ -149,23 +170,23 @@ def test_awq_products_of_other_groups_spill_nothing(rows: int, group: int) -> No
         (300_000, 90),  # so large that groups are wider
     ],
 )
-def test_sampling_of_odd_vocabularies_spills_nothing(vocabulary: int, sm: int) -> None:
+def test_sampling_of_odd_vocabularies_spills_in_no_loop(vocabulary: int, sm: int) -> None:
     for launch in drawing(vocabulary, BF16):
         check(launch, sm)
 
 
 @pytest.mark.parametrize("rounding", Rounding)
 @pytest.mark.parametrize(("sm", "dtype"), [(80, FP32), (90, BF16)])
-def test_norms_of_the_widest_rows_spill_nothing(rounding: Rounding, sm: int, dtype: torch.dtype) -> None:
+def test_norms_of_the_widest_rows_spill_in_no_loop(rounding: Rounding, sm: int, dtype: torch.dtype) -> None:
     check(norm(empty(64, rms_norm.WIDEST, dtype=dtype), rounding), sm)
 
 
-def test_gates_of_exact_gelu_spill_nothing() -> None:
+def test_gates_of_exact_gelu_spill_in_no_loop() -> None:
     check(launched(act_mul, *empty(2, 64, 6912, dtype=BF16), Activation.GELU)[0], 90)
 
 
 @pytest.mark.parametrize(("head_dim", "dtype"), [(64, BF16), (80, FP32), (96, FP16)])
-def test_rotations_of_other_heads_spill_nothing(head_dim: int, dtype: torch.dtype) -> None:
+def test_rotations_of_other_heads_spill_in_no_loop(head_dim: int, dtype: torch.dtype) -> None:
     q, k = (empty(1, heads, 64, head_dim, dtype=dtype) for heads in (32, 8))
     check(launched(rotate, q, k, *empty(2, 1, 64, head_dim, dtype=dtype))[0], 90)
 

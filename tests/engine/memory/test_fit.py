@@ -103,6 +103,7 @@ def test_activations_are_estimated_by_the_rule_of_the_engine() -> None:
 
 def test_a_gpus_pool_takes_all_but_a_step_its_graphs_and_a_reserve() -> None:
     info, room = large(), DeviceMemory("cuda", 24 * GB, 24 * GB)
+    assert fit(info, room=DeviceMemory("cuda", 24 * GB, 24 * GB, display=True)).pool < fit(info, room=room).pool
     bill = fit(info, room=room)
     left = room.free - bill.weights - bill.activations - bill.pool
     shape = info.hidden, info.head_dim, info.mlp, info.vocabulary, 2

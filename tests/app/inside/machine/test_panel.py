@@ -68,6 +68,15 @@ def test_with_a_gpu_its_load_memory_power_and_heat_are_shown_too(panel: MachineP
     assert "Temperature 60 °C" in panel.charts.accessibleDescription()
 
 
+def test_what_a_gpu_does_not_tell_hides_nothing_else_of_it() -> None:
+    readings = MachineReadings()
+    telemetry = [
+        replace(r, gpu_percent=-1.0, gpu_watts=0.0) for r in made(gpu=True).records if isinstance(r, Telemetry)
+    ]
+    readings.take(telemetry)
+    assert [r.field for r in readings.known() if r.of_gpu] == ["gpu_memory", "gpu_celsius"]
+
+
 def test_the_figures_are_those_of_the_last_reading_at_the_cursor(panel: MachinePanel) -> None:
     panel.scope.show(made(gpu=True))
     panel.scope.seek(6.3)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from engine import Engine, ModelSpec
+from engine.core.setup import roof as roof_module
 from engine.core.setup.roof import CPU_SETS, cache_file, measure_roof, roof_of
 from engine.models.loading import load
 from engine.trace import Roof
@@ -90,6 +91,16 @@ def test_a_damaged_entry_is_measured_again(kept: Path) -> None:
     (key,) = json.loads(kept.read_text())
     kept.write_text(json.dumps({key: {"measured": time.time(), "bandwidths": [1.0]}}))
     assert len(roof_of(model, 1).bandwidths) > 1
+
+
+def test_without_room_to_measure_there_is_no_roof_and_the_engine_starts(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roof_module, "CPU_SETS", (1 << 62,))  # more than any allocator has
+    with Engine(ModelSpec("demo"), threads=1) as engine:
+        assert engine.trace.header.roof is None
+        assert engine.prepared.activations > 0
+    assert not kept.exists()
 
 
 def test_a_folder_that_cannot_be_written_is_no_reason_to_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,6 +42,7 @@ def test_a_gpus_kv_memory_that_does_not_fit_is_refused_with_what_is_free() -> No
     assert str(refusal.value).startswith(f"kv_memory={18 * GB:,}: {20 * GB:,} bytes of the GPU's memory are free")
     assert f"give at most {share:,}" in str(refusal.value)
     assert pool_share(1 << 28, "cuda") == 0, "a reserve is left"
+    assert pool_share(20 * GB, "cuda", 2 * GB, display=True) == 20 * GB - 2 * GB - (1 << 30), "windows take theirs"
 
 
 def test_a_pool_holds_as_many_requests_as_have_blocks() -> None:

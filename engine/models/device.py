@@ -1,0 +1,62 @@
+"""Which device a model is loaded on, decided before any weight is read."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+
+from engine.config.specs import InvalidInput
+from engine.kernels.needs import Toolchain, too_old, why_not
+from engine.kernels.store_kv import store_kv
+
+CPU = torch.device("cpu")
+
+
+class Card(NamedTuple):
+    """A GPU as CUDA numbers it."""
+
+    name: str
+    capability: tuple[int, int]
+
+
+def device_for(asked: str) -> tuple[torch.device, str]:
+    """See `choose`, of this machine."""
+    count = torch.cuda.device_count() if asked != "cpu" and torch.cuda.is_available() else 0
+    found = [torch.cuda.get_device_properties(index) for index in range(count)]
+    return choose(asked, [Card(each.name, (each.major, each.minor)) for each in found], trial)
+
+
+def choose(asked: str, cards: Sequence[Card], tried: Callable[[torch.device], str]) -> tuple[torch.device, str]:
+    """The device for "auto", "cpu", "cuda" or "cuda:N", and why it is not the GPU that "auto" would have taken.
+    `tried` launches on a device and says what failed. Raises InvalidInput for a GPU that was named and cannot be used.
+    """
+    if asked == "cpu" or (asked == "auto" and not cards):
+        return CPU, ""
+    if not cards:
+        raise InvalidInput(f"device={asked!r}: no CUDA GPU is usable here; use cpu, or ask `batchscope doctor` why")
+    index = int(asked.partition(":")[2] or 0)
+    if index >= len(cards):
+        raise InvalidInput(f"device={asked!r}: this machine has {len(cards)} GPU(s)")
+    if asked == "auto":  # the first that is new enough
+        index = next((i for i, card in enumerate(cards) if not too_old(*card)), 0)
+    device = torch.device("cuda", index)
+    why = too_old(*cards[index]) or tried(device)
+    if not why:
+        return device, ""
+    if asked == "auto":
+        return CPU, f"the model runs on the CPU: {why}"
+    raise InvalidInput(f"device={asked!r}: {why}; or use cpu")
+
+
+def trial(device: torch.device) -> str:
+    """Launches a small kernel and reads what it wrote: "" where that works, else why it does not. The first launch on a
+    machine builds Triton's launcher with a C compiler, which a load would else find missing halfway."""
+    try:
+        k, slots = torch.ones(1, 1, 32, device=device), torch.zeros(1, dtype=torch.int64, device=device)
+        cache = torch.zeros(1, 1, 1, 32, device=device)
+        store_kv(k, k, cache, cache, slots)
+        if not bool((cache == 1).all()):
+            raise RuntimeError("a kernel ran and wrote nothing")
+    except Exception as error:  # Triton's, the compiler's, the linker's, the driver's
+        return why_not(error, Toolchain.here().lacks())
+    return ""

@@ -1,0 +1,74 @@
+"""Where a model is loaded: decided from the cards that are here and a first launch, before a weight is read."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from engine import InvalidInput, ModelSpec
+from engine.core.engine import Engine
+from engine.models import loading
+from engine.models.device import CPU, Card, choose, trial
+from engine.trace import Notice
+
+OLD, NEW = Card("Tesla T4", (7, 5)), Card("L4", (8, 9))
+NO_GCC = "Triton cannot start a kernel here: it finds no C compiler"
+
+
+def fine(device: torch.device) -> str:
+    return ""
+
+
+def broken(device: torch.device) -> str:
+    return NO_GCC
+
+
+@pytest.mark.parametrize(
+    ("asked", "cards", "tried", "device", "notice"),
+    [
+        ("cpu", [NEW], broken, "cpu", ""),
+        ("auto", [], fine, "cpu", ""),
+        ("auto", [NEW], fine, "cuda:0", ""),
+        ("auto", [NEW], broken, "cpu", NO_GCC),
+        ("auto", [OLD], fine, "cpu", "Tesla T4 has compute capability 7.5"),
+        ("auto", [OLD, NEW], fine, "cuda:1", ""),
+        ("cuda", [NEW, NEW], fine, "cuda:0", ""),
+        ("cuda:1", [OLD, NEW], fine, "cuda:1", ""),
+    ],
+)
+def test_auto_takes_a_card_that_works_and_says_why_it_takes_none(
+    asked: str, cards: list[Card], tried: Callable[[torch.device], str], device: str, notice: str
+) -> None:
+    chosen, said = choose(asked, cards, tried)
+    assert str(chosen) == device
+    assert said.startswith(f"the model runs on the CPU: {notice}") if notice else said == ""
+
+
+@pytest.mark.parametrize(
+    ("asked", "cards", "tried", "said"),
+    [
+        ("cuda", [], fine, "no CUDA GPU is usable"),
+        ("cuda:2", [NEW, NEW], fine, "has 2 GPU"),
+        ("cuda", [OLD, NEW], fine, "Tesla T4 has compute capability 7.5"),
+        ("cuda:0", [NEW], broken, NO_GCC),
+    ],
+)
+def test_a_gpu_that_was_named_and_cannot_be_used_is_refused(
+    asked: str, cards: list[Card], tried: Callable[[torch.device], str], said: str
+) -> None:
+    with pytest.raises(InvalidInput, match=f"device='{asked}': .*{said}"):
+        choose(asked, cards, tried)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a kernel starts on this machine's GPU")
+def test_a_launch_that_fails_is_told_and_raises_nothing() -> None:
+    assert "Triton" in trial(CPU)  # without its interpreter it has no driver for one
+
+
+def test_the_trace_begins_with_why_a_model_is_not_on_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "device_for", lambda asked: choose(asked, [NEW], broken))
+    with pytest.raises(InvalidInput, match=NO_GCC):
+        loading.load(ModelSpec("/no/such/folder", device="cuda"))
+    with Engine(ModelSpec("demo"), threads=1) as engine:
+        notices = [(r.level, r.text) for r in engine.trace.since(0) if isinstance(r, Notice)]
+    assert notices == [("warning", f"the model runs on the CPU: {NO_GCC}")]
