@@ -112,6 +112,10 @@ class ResultTable(QFrame):
         theme.changes.theme_changed.connect(self._stretch)
         self._show()
 
+    def hasHeightForWidth(self) -> bool:
+        """No: with its note the whole sheet would take the height that each lane prefers."""
+        return False
+
     @property
     def comparison(self) -> Comparison | None:
         return self._report.comparison if self._report is not None else None
