@@ -13,6 +13,7 @@ from PySide6.QtWidgets import (
     QAbstractButton,
     QComboBox,
     QDialog,
+    QFileDialog,
     QLabel,
     QLineEdit,
     QPushButton,
@@ -145,8 +146,14 @@ def test_the_first_window_is_no_larger_than_its_screen(qtbot: QtBot, window: Mai
 
 
 def test_escape_cancels_a_load_and_the_panel_says_so(qtbot: QtBot, window: MainWindow) -> None:
+    composer, cards = window.page.composer, window.page.wall.cards
+    assert "press Load" in cards.empty_words
+    composer.send()
+    qtbot.waitUntil(composer.message.isVisible)
     window.session.start(window.session.load(ModelSpec("demo")))
     qtbot.waitUntil(lambda: window.session.state is SessionState.LOADING)
+    assert "is loading" in cards.empty_words
+    assert not composer.message.isVisible(), "what was said is done"
     panel = window.page.model
     assert panel.load.text() == "Cancel"
     assert panel.progress.isVisible()
@@ -171,6 +178,15 @@ def test_a_model_makes_room_with_a_word_that_goes_when_it_is_back(
     assert session.ready
     assert session.spec == ModelSpec("demo")
     assert not ready.banner.isVisible()
+
+
+@pytest.mark.parametrize("ending", [".txt", ".jsonl", ".json", ".toml", ".bsrun", ".bsrace"])
+def test_whatever_can_be_opened_is_listed_in_the_dialog(qtbot: QtBot, window: MainWindow, ending: str) -> None:
+    window.open_action.trigger()
+    dialog = find(window, QFileDialog, "open_dialog")
+    assert isinstance(dialog, QFileDialog)
+    assert f"*{ending}" in dialog.nameFilters()[0]
+    dialog.close()
 
 
 def test_a_folder_that_is_no_model_is_told_in_the_panel(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> None:
