@@ -333,6 +333,20 @@ def test_a_small_screen_is_enough(qtbot: QtBot, window: MainWindow, zoom: float)
         assert window.page.wall.height() > theme.px(60)
 
 
+def test_the_compare_page_folds_at_twice_the_size(qtbot: QtBot, window: MainWindow) -> None:
+    window.show_page(COMPARE)
+    assert window.compare is not None
+    setup = window.compare.setup
+    theme.set_zoom(2.0)
+    window.resize(1280, 720)
+    qtbot.wait(100)
+    assert window.width() == 1280
+    for part in (setup.workload, setup.rules_button, setup.race, setup.picker):
+        assert setup.rect().contains(QRect(part.mapTo(setup, QPoint(0, 0)), part.size()))
+    theme.set_zoom(1.0)
+    qtbot.waitUntil(lambda: setup.race.mapTo(setup, QPoint(0, 0)).y() < setup.picker.y())
+
+
 def test_no_tab_and_no_choice_is_cut_at_a_projectors_size(qtbot: QtBot, window: MainWindow) -> None:
     window.resize(1280, 720)
     bars = [bar for bar in window.page.area.findChildren(QTabBar) if bar.count() > 1 and bar.isVisible()]
