@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 from engine.checkpoints.hub import download
 from engine.checkpoints.inspect import check_files, inspect_folder, name_of, resolve
 from engine.config.specs import InvalidInput, ModelSpec
+from engine.kernels.cpu.library import native
 from engine.memory.allocator import give_back, release_references
 from engine.memory.fit import load_dtype
 from engine.models.card import describe, end_tokens, serve_with_paged_attention
@@ -72,6 +73,8 @@ def _load(spec: ModelSpec, say: Reporter) -> LoadedModel:
         loaded = _served(module, tokenizer, spec.source, info.name, quantization)
     if quantization != "none":
         give_back()  # what quantizing took beside the weights
+    if device.type == "cpu":
+        native(lambda: say("compiling kernels for this processor, once"))
     say("fusing small operations")
     loaded.fusion = fuse(module)
     loaded.card = replace(loaded.card, load_seconds=time.perf_counter() - begun)
