@@ -134,7 +134,7 @@ class RaceSetup(QFrame):
             grid.addWidget(self.picker, 0, 1)
         else:
             grid.addWidget(self.picker, lines - 1, 0, 1, 3)
-        grid.addWidget(self._right, *((1, 0, 1, 3) if lines == 3 else (0, 2)), Qt.AlignmentFlag.AlignRight)
+        grid.addWidget(self._right, *((1, 0, 1, 3) if lines == 3 else (0, 2, 1, 1)), Qt.AlignmentFlag.AlignRight)
         grid.setColumnStretch(1, 1)
         grid.setHorizontalSpacing(16)
         grid.setVerticalSpacing(8)
