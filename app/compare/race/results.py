@@ -5,7 +5,7 @@ from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QFrame, QHeaderView
 
 from app.compare.race.agreement_light import AgreementLight
-from app.compare.race.session import Report
+from app.compare.race.report import Report
 from app.plot.marks import lane_color
 from app.ui import theme
 from app.ui.column_model import ACROSS, Column, ColumnModel, Role

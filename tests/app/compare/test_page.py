@@ -29,7 +29,7 @@ from app.bench.race import race_frames
 from app.compare.choice import LaneChoice, RaceChoice
 from app.compare.page import ComparePage
 from app.compare.race.agreement_light import AgreementLight, light_words
-from app.compare.race.session import LaneState
+from app.compare.race.lane_show import LaneState
 from app.inside.timeline.axis import Axis
 from app.inside.timeline.view import TimelineView
 from app.playback.bridge import Bridge
