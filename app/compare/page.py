@@ -11,9 +11,10 @@ from PySide6.QtWidgets import QGridLayout, QSizePolicy, QStackedWidget, QWidget
 from app.compare.choice import choice_of
 from app.compare.lanes.view import LaneView
 from app.compare.race.charts import RaceCharts
+from app.compare.race.lane_show import LaneShow
 from app.compare.race.replay_bar import ReplayBar
 from app.compare.race.results import ResultTable
-from app.compare.race.session import LaneShow, RaceSession
+from app.compare.race.session import RaceSession
 from app.compare.setup import RaceSetup
 from app.compare.sweep.panel import SweepPanel
 from app.compare.sweep.session import SweepSession

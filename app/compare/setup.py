@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QButtonGroup, QFrame, QGridLayout, QMenu
 
@@ -42,7 +42,7 @@ class RaceSetup(QFrame):
         named(self, "race_setup", "panel")
         self.choice = race_choice.recall()
         self._cards: dict[str, WorkloadCard] = {card.name: card for card in list_workloads()}
-        self._showing = self._wide = True
+        self._showing, self._lines = True, 0
         self._running = self._ending = False
         self.kinds = QButtonGroup(self)
         for i, (name, tip) in enumerate(KINDS):
@@ -60,7 +60,8 @@ class RaceSetup(QFrame):
         self._right = held(row(self.rules_button, self.export, self.race, spacing=8))
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(12, 8, 12, 8)
-        self._place()
+        self._fold()
+        theme.changes.theme_changed.connect(self._fold)
         self._fill_workloads()
         self._show()
         self.workload.activated.connect(self._on_workload)
@@ -110,26 +111,37 @@ class RaceSetup(QFrame):
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
+    def minimumSizeHint(self) -> QSize:
+        """As narrow as it is when folded, and as high as it stands now."""
+        parts = self._left, self._right, self.picker
+        wide = max(part.minimumSizeHint().width() for part in parts)
+        return QSize(wide + 24, super().minimumSizeHint().height())
+
+    def _fold(self) -> None:
+        """On one line, the lanes on one of their own, or, where even the rest has no room, on three."""
+        rest = self._left.sizeHint().width() + self._right.sizeHint().width() + 72
+        lines = 1 if self.width() >= theme.px(WIDE) else 2 if self.width() >= rest else 3
+        if lines != self._lines:
+            self._lines = lines
+            self._place()
+
     def _place(self) -> None:
-        grid = self._grid
+        grid, lines = self._grid, self._lines
         for widget in (self._left, self.picker, self._right):
             grid.removeWidget(widget)
         grid.addWidget(self._left, 0, 0)
-        if self._wide:
+        if lines == 1:
             grid.addWidget(self.picker, 0, 1)
         else:
-            grid.addWidget(self.picker, 1, 0, 1, 3)
-        grid.addWidget(self._right, 0, 2, Qt.AlignmentFlag.AlignRight)
+            grid.addWidget(self.picker, lines - 1, 0, 1, 3)
+        grid.addWidget(self._right, *((1, 0, 1, 3) if lines == 3 else (0, 2, 1, 1)), Qt.AlignmentFlag.AlignRight)
         grid.setColumnStretch(1, 1)
         grid.setHorizontalSpacing(16)
         grid.setVerticalSpacing(8)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        wide = self.width() >= theme.px(WIDE)
-        if wide != self._wide:
-            self._wide = wide
-            self._place()
+        self._fold()
 
     def _fill_workloads(self) -> None:
         self.workload.clear()

@@ -28,7 +28,8 @@ DEFAULT_PROMPT = "Tell me a story about a {fox|whale|dragon|robot} and a {lanter
 DEFAULT_COUNT = 16
 FILE, FILE_SAID = "Take prompts from a file: a line each, JSON, or a workload", "Take prompts from a file"
 FILE_TITLE = "Open a file of prompts"
-FILES = ("Prompts (*.txt *.jsonl *.json *.toml *.md *.prompts)", "All files (*)")
+ENDINGS = "*.txt *.jsonl *.json *.toml *.md *.prompts"
+FILES = (f"Prompts ({ENDINGS})", "All files (*)")
 
 
 def toggle(name: str, text: str, tip: str) -> QPushButton:
@@ -213,7 +214,7 @@ class Composer(QFrame):
         waiting = {SessionState.LOADING: "The model is loading", SessionState.EMPTY: "Load a model first"}
         waiting[SessionState.DIED] = "The engine has died: restart it first"
         self.send_button.setToolTip(waiting.get(state, "Send (Ctrl+Enter)"))
-        if state is SessionState.READY:
+        if state in (SessionState.READY, SessionState.LOADING):
             self._complain("")
 
     async def _learn_to_count(self, source: str) -> None:

@@ -16,10 +16,11 @@ from app.play.setup.batching import BatchingPanel
 from app.play.setup.model import ModelPanel
 from app.play.setup.run import RunSetup
 from app.play.setup.sampling import SamplingPanel
+from app.play.streams.cards import EMPTY, LOADING, NO_MODEL
 from app.play.streams.wall import StreamWall
 from app.playback.bridge import Bridge
 from app.playback.cursor_bar import CursorBar, cursor_key
-from app.session.session import Session
+from app.session.session import Session, SessionState
 from app.ui import theme
 from app.ui.dock import Dock
 from app.ui.labels import Hairline
@@ -69,9 +70,14 @@ class PlayPage(QWidget):
         self._on_theme()
         self.model.load_asked.connect(lambda spec: session.start(session.load(spec, session.config)))
         bridge.scope.panel_broke.connect(self.failed)
+        session.state_changed.connect(self._on_state)
+        self._on_state(session.state)
         session.submitted.connect(lambda requests: bridge.scope.follow())  # what is sent is to be seen
         self.wall.cards.stop_requested.connect(lambda request: session.stop([request]))
         self.wall.cards.regenerate_requested.connect(lambda request: session.regenerate(bridge.requests[request]))
+
+    def _on_state(self, state: SessionState) -> None:
+        self.wall.cards.say_empty({SessionState.EMPTY: NO_MODEL, SessionState.LOADING: LOADING}.get(state, EMPTY))
 
     def complete(self) -> None:
         """Builds the rest, once the window is on the screen."""

@@ -10,6 +10,7 @@ from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QMainWindow, QMenu, QStackedWidget, QWidget
 
 from app import storage
+from app.play.composer import ENDINGS
 from app.play.page import PlayPage
 from app.playback.bridge import Bridge
 from app.session.load_progress import LoadStatus
@@ -253,10 +254,7 @@ class MainWindow(QMainWindow):
             self.compare.setup.choose_file(self.open_path)
             return
         title = "Open a model (its config.json), a run, a race or a file of prompts"
-        filters = (
-            f"Models, runs and prompts (config.json *{RUN_SUFFIX} *{RACE_SUFFIX} *.txt *.text *.md)",
-            "All files (*)",
-        )
+        filters = (f"Models, runs and prompts (*{RUN_SUFFIX} *{RACE_SUFFIX} {ENDINGS})", "All files (*)")
         ask_path(self, "open_dialog", title, Path(), self.open_path, filters)
 
     def _on_new(self) -> None:
@@ -320,6 +318,7 @@ class MainWindow(QMainWindow):
 
     def _on_loaded_from_models(self, card: ModelCard) -> None:
         """Who loads a model there wants to use it."""
+        self.runs.close()
         self.show_page(PLAY)
         where = "GPU" if card.device.startswith("cuda") else "CPU"
         words = f"{held_words(card)} on the {where}. Ctrl+3 is the way back."

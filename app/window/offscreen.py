@@ -15,7 +15,7 @@ import qasync
 
 from app import storage
 from app.compare.choice import FIRST_WORKLOAD, LaneChoice, RaceChoice
-from app.compare.race.session import LaneState
+from app.compare.race.lane_show import LaneState
 from app.interrupts import uninterrupted
 from app.session.lessee import Phase
 from app.ui import theme

@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 from engine.checkpoints.hub import download
 from engine.checkpoints.inspect import check_files, inspect_folder, name_of, resolve
 from engine.config.specs import ModelSpec
+from engine.kernels.cpu.library import native
 from engine.memory.allocator import give_back, release_references
 from engine.memory.fit import load_dtype
 from engine.models.attention import current_device
@@ -73,6 +74,8 @@ def _load(spec: ModelSpec, say: Reporter, device: torch.device) -> LoadedModel:
     say("reading the tokenizer")
     tokenizer = read_tokenizer(folder, spec)
     module = read_weights(folder, config, quantization, dtype, device, info, spec.trust_remote_code, say)
+    if device.type == "cpu":  # before its weights are packed for them
+        native(lambda: say("compiling kernels for this processor, once"))
     say("checking attention")
     with quiet():
         loaded = _served(module, tokenizer, spec.source, info.name, quantization)

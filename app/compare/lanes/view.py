@@ -13,7 +13,7 @@ from app.compare.lanes.figures import LaneFigures
 from app.compare.lanes.mark import LaneMark
 from app.compare.lanes.stream_strip import StreamStrip
 from app.compare.lanes.tally import Figures, LaneTally
-from app.compare.race.session import LaneShow, LaneState
+from app.compare.race.lane_show import LaneShow, LaneState
 from app.inside.on_demand import InsightPlace
 from app.inside.panel import Insight, InsightPanel
 from app.inside.timeline.axis import Axis

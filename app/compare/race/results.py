@@ -5,7 +5,7 @@ from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QFrame, QHeaderView
 
 from app.compare.race.agreement_light import AgreementLight
-from app.compare.race.session import Report
+from app.compare.race.report import Report
 from app.plot.marks import lane_color
 from app.ui import theme
 from app.ui.column_model import ACROSS, Column, ColumnModel, Role
@@ -111,6 +111,10 @@ class ResultTable(QFrame):
         self.setLayout(column(*parts, margins=(12, 10, 12, 8), spacing=4))
         theme.changes.theme_changed.connect(self._stretch)
         self._show()
+
+    def hasHeightForWidth(self) -> bool:
+        """No: with its note the whole sheet would take the height that each lane prefers."""
+        return False
 
     @property
     def comparison(self) -> Comparison | None:

@@ -6,28 +6,24 @@ A frame tells the lanes what is new, as much as its time allows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 from math import inf
 from pathlib import Path
-from statistics import median
 from time import perf_counter
 
 from PySide6.QtCore import QObject, Signal
 
 from app import storage
 from app.compare.choice import RaceChoice
-from app.playback.player import Playback, span_of
-from app.playback.scope import Scope
+from app.compare.race.lane_show import LaneShow, LaneState
+from app.compare.race.report import Report
+from app.playback.player import span_of
 from app.session.lessee import Lessee, Phase
-from app.session.load_progress import LoadMeter, LoadStatus
+from app.session.load_progress import LoadMeter
 from app.session.session import Session
 from engine import InvalidInput, Lane, Race, Trace, Workload, load_workload
 from engine.compare import (
     RACE_SUFFIX,
-    Agreement,
-    Comparison,
     LaneFailed,
     LaneFinished,
     LaneLoading,
@@ -35,11 +31,7 @@ from engine.compare import (
     RaceEvent,
     RaceFinished,
     RaceResult,
-    agreements,
-    compare_race,
     lane_names,
-    lane_sentence,
-    lane_title,
     save_race,
 )
 from engine.trace import Slo, busiest
@@ -50,92 +42,7 @@ SHORTEST_SPAN = 1.0
 SPEEDS = (1.0, 2.0, 4.0)
 
 
-class LaneState(StrEnum):
-    WAITING = "waiting"
-    LOADING = "loading"
-    STARTING = "getting ready"
-    RUNNING = "running"
-    DONE = "done"
-    FAILED = "failed"
-    STOPPED = "stopped"
-
-
 UNDER_WAY = (LaneState.WAITING, LaneState.LOADING, LaneState.STARTING)
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """A race in figures. `agreements` tells of each lane whether its tokens are the first one's, `other_weights`
-    whether it had another model, quantization or precision, so that they need not be."""
-
-    comparison: Comparison
-    agreements: tuple[Agreement | None, ...]
-    other_weights: tuple[bool, ...]
-
-    @classmethod
-    def of(cls, result: RaceResult, slo: Slo) -> Report:
-        first = [next(iter(result.traces(i)), None) for i in range(len(result.lanes))]
-        held = [_weights(lane, trace) for lane, trace in zip(result.lanes, first, strict=True)]
-        other = tuple(None not in (held[0], each) and each != held[0] for each in held)
-        return cls(compare_race(result, slo), agreements(first), other)
-
-
-def _weights(lane: Lane, trace: Trace | None) -> tuple[str, str | None, str, str] | None:
-    """What the tokens come from: model, revision, quantization, precision; None where nothing was played."""
-    if trace is None:
-        return None
-    card = trace.header.model
-    return lane.spec.source, lane.spec.revision, card.quantization, card.dtype
-
-
-class LaneShow(QObject):
-    """One lane of the race as it is shown: its state, its finished repeats, and one trace up to the clock."""
-
-    changed = Signal()  # state, error, load or span
-
-    def __init__(self, index: int, lane: Lane, name: str, total: int) -> None:
-        super().__init__()
-        self.index, self.lane, self.name, self.total = index, lane, name, total
-        self.title, self.sentence = lane_title(lane), lane_sentence(lane)
-        self.playback = Playback(self)
-        self.scope = Scope(self)  # the same trace, at the race's moment
-        self.playback.trace_changed.connect(lambda: self.scope.show(self.playback.trace))
-        self.state = LaneState.WAITING
-        self.error = ""
-        self.load: LoadStatus | None = None
-        self.repeat = 0
-        self.traces: dict[int, Trace] = {}  # finished repeats
-        self.span = 0.0  # seconds of the trace on show, once it is finished
-        self.disturbance = ""  # what of its figures is not to be trusted
-
-    def set_state(self, state: LaneState, error: str = "") -> None:
-        self.state, self.error = state, error
-        self.changed.emit()
-
-    @property
-    def spread(self) -> str:
-        """ "median of 3 runs, ±6 %"; "" for one run."""
-        spans = sorted(map(span_of, self.traces.values()))
-        if len(spans) < 2:
-            return ""
-        half = 50 * (spans[-1] - spans[0]) / median(spans)
-        return f"median of {len(spans)} runs, ±{half:.0f} %"
-
-    def finish(self, repeat: int, trace: Trace) -> None:
-        self.traces[repeat] = trace
-        self.span = span_of(trace)
-        self.set_state(LaneState.DONE)
-
-    def settle(self) -> None:
-        """Shows the repeat of median length."""
-        if not self.traces:
-            return
-        spans = sorted(self.traces.values(), key=span_of)
-        trace = spans[(len(spans) - 1) // 2]
-        if trace is not self.playback.trace:
-            self.playback.show(trace)
-        self.span = span_of(trace)
-        self.set_state(LaneState.DONE)
 
 
 class RaceSession(Lessee):

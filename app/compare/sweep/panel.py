@@ -108,7 +108,7 @@ class SweepPanel(QWidget):
         advice = column(Heading("What to take"), self._advice, margins=(12, 10, 12, 10), spacing=6)
         points = column(Heading("Points"), self.table, margins=(12, 10, 12, 8), spacing=4)
         self._advice_panel, self._points_panel = panel(advice), panel(points)
-        parts = panel(head), (self.chart, 3), self._advice_panel, (self._points_panel, 2)
+        parts = panel(head), (self.chart, 3), self._advice_panel, (self._points_panel, 2), held(column(None))
         scroll = Scrolled(column(*parts, spacing=8))
         scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setLayout(column(scroll))

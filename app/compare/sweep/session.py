@@ -134,7 +134,7 @@ class SweepSession(Lessee):
         sweep = self._sweep
         slo = sweep.slo if sweep is not None else Slo()
         metrics = await self._session.off_thread(lambda: measure(trace, slo))
-        if sweep is self._sweep and self.running:
+        if sweep is self._sweep and self._point is not None:  # else the whole result is there
             self._metrics.setdefault(index, []).append(metrics)
             self._changed()
 

@@ -87,8 +87,9 @@ class Bands:
 
 
 @lru_cache(maxsize=64)
-def parts_for(height: float, line: int, lanes: int, scale: float, legend: bool) -> Parts:
-    """What a panel of this height has room for, in pixels at this zoom; `line` is the height of a line of words.
+def parts_for(height: float, line: int, lanes: int, scale: float, legend: bool, told: int = 0) -> Parts:
+    """What a panel of this height has room for, in pixels at this zoom; `line` is the height of a line of words, and
+    `told` how many the foot has in the legend's place; 0: the legend, and one below it.
 
     The lower it is, the more goes: the legend first, then the queue, the tokens, the lanes.
     """
@@ -105,6 +106,6 @@ def parts_for(height: float, line: int, lanes: int, scale: float, legend: bool) 
         gap=px(GAP),
         below=px(4) if tall >= 130 else 0,
         ticks=px(5) + line,
-        legend=px(5) + line if legend and tall >= 225 else 0,
-        words=px(3) + line,
+        legend=px(5) + line if legend and not told and tall >= 225 else 0,
+        words=px(3) + max(1, told) * line,
     )

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Signal
-from PySide6.QtGui import QPainter
+from PySide6.QtGui import QPainter, QResizeEvent
 
 from app.inside.timeline.axis import Axis, places_of
 from app.inside.timeline.breaks import draw_breaks
@@ -18,9 +18,11 @@ from app.inside.timeline.steps import PHASES, TimelineSteps
 from app.inside.timeline.tips import Point, Tips
 from app.inside.timeline.words import length_words, step_ticks
 from app.ui import theme
+from app.ui.font_face import wrapped
 from engine.trace import Array
 
 LAST = {Axis.TIME: 10.0, Axis.STEPS: 400.0}  # what is kept in sight while the newest is followed
+MOST_TOLD = 0.4  # of the height, for what is told of the selection
 PALE = 0.6  # how much of the panel's ground lies on what comes after the cursor
 NEAR = 6  # pixels of the design: as near to a mark the pointer is on it
 MOST_TOKENS = 0.4  # of the height: the track of tokens grows no higher
@@ -50,6 +52,7 @@ class TimelineView(SelectableTimeline):
         )
         self._words_at_foot = ""
         self._words_of_selection = ("", "")
+        self._told_lines = 0  # lines of them that have room, which never become fewer while something is selected
         self._live, self._following = False, True
         self._last = dict(LAST)
         self._seen = False
@@ -83,7 +86,30 @@ class TimelineView(SelectableTimeline):
         if lines != self._words_of_selection:
             self._words_of_selection = lines
             self._describe()
-            self.update()
+            self._make_room()
+
+    def set_selection(self, anchor: float | None, edge: float = 0.0) -> None:
+        super().set_selection(anchor, edge)
+        self._make_room()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        self._told_lines = 0
+        super().resizeEvent(event)
+        self._make_room()
+
+    def _make_room(self) -> None:
+        """For what is told of the selection."""
+        told = max(self._told_lines, len(self.told())) if self.selection is not None else 0
+        if told != self._told_lines:
+            self._told_lines = told
+            self._stale()
+        self.update()
+
+    def told(self) -> list[str]:
+        """The lines about what is selected, as they stand at the foot."""
+        most, wide = max(1, int(MOST_TOLD * self.height() / self.face.height)), self.width() - self._gutter()
+        words = " · ".join(filter(None, self._words_of_selection))
+        return wrapped(words, self.face, wide, most) if self.selection is not None and words else []
 
     def set_moment(self, seconds: float | None) -> None:
         """Where the cursor stands, None for at the newest. What is in sight moves with it where it would leave it."""
@@ -187,7 +213,7 @@ class TimelineView(SelectableTimeline):
 
     def _parts(self) -> Parts:
         line = math.ceil(self.face.height)
-        return parts_for(self.height(), line, 2 if self.device else 1, theme.zoom(), self.legend)
+        return parts_for(self.height(), line, 2 if self.device else 1, theme.zoom(), self.legend, self._told_lines)
 
     def _top(self) -> int:
         return self._parts().queue
@@ -275,17 +301,14 @@ class TimelineView(SelectableTimeline):
 
     def _paint_foot(self, painter: QPainter, paint: TimelinePaint, bands: Bands) -> None:
         left, baseline = self.area().left(), bands.words.top + theme.px(2) + self.face.ascent
-        told, words = self._words_of_selection if self.selection else ("", self._words_at_foot)
-        if told and bands.legend.height:
-            above = bands.legend.top + theme.px(4) + self.face.ascent
-            self.face.say(painter, left, above, self.face.cut(told, self.width() - left), theme.current().text)
-        elif bands.legend.height:
+        if bands.legend.height:
             stalls = f"stall: over {length_words(self.marks.threshold)}"
             paint.legend(painter, self.area().left(), self.width(), bands.legend, self.marks.kinds, stalls)
-        elif told:
-            words = told
-        ink = theme.current().text if told else theme.current().secondary
-        self.face.say(painter, left, baseline, self.face.cut(words, self.width() - left), ink)
+        t, told = theme.current(), self.told()
+        for i, words in enumerate(told or [self.face.cut(self._words_at_foot, self.width() - left)]):
+            self.face.say(
+                painter, left, baseline + i * math.ceil(self.face.height), words, t.text if told else t.secondary
+            )
 
     def _span(self) -> tuple[float, float]:
         """The seconds in sight and a little more, so that what is cut by a rim is drawn."""
@@ -351,7 +374,7 @@ class TimelineView(SelectableTimeline):
         return Point(part, self.time_at(position.x()), reach, value, slot, self.folds)
 
     def tip(self, at: QPointF) -> str:
-        if self.selection is not None and at.y() >= self.bands().legend.top:
+        if self.selection is not None and at.y() >= self.bands().words.top:
             return "\n".join(self._words_of_selection)
         for each in self._breaks():
             if each.left <= at.x() <= each.right and at.y() < self.bands().ticks.bottom:

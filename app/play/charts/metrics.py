@@ -41,8 +41,8 @@ class Metric:
         """The lines over all bins."""
         raise NotImplementedError
 
-    def figure(self, series: ChartSeries, place: int) -> tuple[str, str]:
-        """The value at a bin as a number and its unit; empty when there is none."""
+    def figure(self, series: ChartSeries, time: float) -> tuple[str, str]:
+        """The value at a time as a number and its unit; empty when there is none."""
         raise NotImplementedError
 
     def last(self, run: Metrics) -> tuple[str, tuple[str, str]] | None:
@@ -66,8 +66,8 @@ class Throughput(Metric):
         rate = series.rate()
         return Drawing([(rate, rate)])
 
-    def figure(self, series: ChartSeries, place: int) -> tuple[str, str]:
-        rate = series.rate()
+    def figure(self, series: ChartSeries, time: float) -> tuple[str, str]:
+        rate, place = series.rate(), int(time / BIN)
         latest = place >= int(series.now / BIN)
         value = series.live_rate if latest else at(rate, place) if place < len(rate) + 4 else 0.0
         return ("", "") if not len(rate) or math.isnan(value) else (number(value), "tok/s")
@@ -92,8 +92,8 @@ class Latency(Metric):
         known = np.flatnonzero(~np.isnan(self.source(series)[0][max(0, place - 239) : place + 1]))
         return int(known[-1]) + max(0, place - 239) if len(known) else -1
 
-    def figure(self, series: ChartSeries, place: int) -> tuple[str, str]:
-        last = self._last(series, place)
+    def figure(self, series: ChartSeries, time: float) -> tuple[str, str]:
+        last = self._last(series, int(time / BIN))
         text, _, unit = duration(float(self.source(series)[0][last])).partition(" ") if last >= 0 else ("", "", "")
         return text, unit
 
@@ -102,8 +102,8 @@ class Latency(Metric):
         text, _, unit = duration(spread.p50).partition(" ")
         return (f"{self.name.upper()}  p50 · p99 {duration(spread.p99)}", (text, unit)) if spread.p99 else None
 
-    def percentiles(self, series: ChartSeries, place: int) -> str:
-        last, source = self._last(series, place), self.source(series)
+    def percentiles(self, series: ChartSeries, time: float) -> str:
+        last, source = self._last(series, int(time / BIN)), self.source(series)
         quantiles = enumerate(source.QUANTILES) if last >= 0 else ()
         return " · ".join(f"p{q} {duration(float(source[i][last]))}" for i, q in quantiles)
 
@@ -115,9 +115,9 @@ class Requests(Metric):
     def drawing(self, series: ChartSeries) -> Drawing:
         return Drawing([(s[0], s[1]) for s in (series.running, series.waiting)])
 
-    def figure(self, series: ChartSeries, place: int) -> tuple[str, str]:
-        running, waiting = at(series.running[2], place), at(series.waiting[2], place)
-        return ("", "") if math.isnan(running) else (f"{running:,.0f} · {waiting:,.0f}", "")
+    def figure(self, series: ChartSeries, time: float) -> tuple[str, str]:
+        then = series.tally.at(time)
+        return (f"{then.running:,} · {then.waiting:,}", "") if then.requests else ("", "")
 
     def last(self, run: Metrics) -> tuple[str, tuple[str, str]] | None:
         return self.title, (f"{100 * run.wasted_row_share:.3g}", "% of rows wasted")
@@ -127,11 +127,11 @@ class Blocks(Metric):
     def drawing(self, series: ChartSeries) -> Drawing:
         return Drawing([(series.used[0], series.used[1])], top=float(series.blocks) or math.nan)
 
-    def figure(self, series: ChartSeries, place: int) -> tuple[str, str]:
-        used = at(series.used[2], place)
-        if math.isnan(used):
+    def figure(self, series: ChartSeries, time: float) -> tuple[str, str]:
+        used = series.used_at(time)
+        if used is None:
             return "", ""
-        return f"{used:,.0f}", f"of {series.blocks:,}" if series.blocks else ""
+        return f"{used:,}", f"of {series.blocks:,}" if series.blocks else ""
 
     def last(self, run: Metrics) -> tuple[str, tuple[str, str]] | None:
         return (self.title, (f"{100 * run.kv.waste:.3g}", "% waste")) if run.kv is not None else None
@@ -150,8 +150,8 @@ class Load(Metric):
         busy, _ = self.source(series)
         return Drawing([(busy[0], busy[1])], top=100.0 if self.name == "gpu" else 100.0 * (series.cores or 1))
 
-    def figure(self, series: ChartSeries, place: int) -> tuple[str, str]:
-        busy, memory = (at(s[2], place) for s in self.source(series))
+    def figure(self, series: ChartSeries, time: float) -> tuple[str, str]:
+        busy, memory = (at(s[2], int(time / BIN)) for s in self.source(series))
         return ("", "") if math.isnan(busy) else (f"{busy:.0f} %", bytes_words(memory))
 
     def tick(self, value: float) -> str:

@@ -85,18 +85,18 @@ class Chart(Painted):
         self.plot.draw(drawing, first, last, span, self.top, series.now)
         self.plot.point(span[0] + self.hair * (span[1] - span[0]) if self.hair >= 0 else None, self.moment)
         over = self.measure.last(self.run) if self.run is not None else None
-        title, figure = over or (self.measure.title, self.measure.figure(series, self.place()))
+        title, figure = over or (self.measure.title, self.measure.figure(series, self.time()))
         said = figure, self.top
         if (title, said) != (self._title, self._said):
             self._title, self._said = title, said
             self.setAccessibleDescription(" ".join((f"{title}, last run:" if over else "", *figure)).strip())
             self.update()
 
-    def place(self) -> int:
-        """The bin under the pointer, else at the moment on show."""
+    def time(self) -> float:
+        """The seconds under the pointer, else of the moment on show."""
         begin, end = self.span
         moment = self.moment if self.hair < 0 else begin + self.hair * (end - begin)
-        return int(min(self.series.now, moment) / BIN)
+        return min(self.series.now, moment)
 
     # -- painting -------------------------------------------------------------------------------------------------
 
@@ -150,7 +150,7 @@ class Chart(Painted):
 
     def tip(self, at: QPointF) -> str:
         """The formula, and the percentiles at the cursor."""
-        more = self.measure.percentiles(self.series, self.place()) if isinstance(self.measure, Latency) else ""
+        more = self.measure.percentiles(self.series, self.time()) if isinstance(self.measure, Latency) else ""
         return "\n".join(part for part in (self.measure.formula, more) if part)
 
 
@@ -187,8 +187,10 @@ class LiveCharts(QWidget):
         self._tell_span()
 
     def span(self) -> tuple[float, float]:
-        """The seconds in sight: the last minute, or everything; in the past they stand still around the cursor."""
-        end = self.series.now if self._end is None else self._end
+        """The seconds in sight: the last minute, or everything. In the past they stand still around the cursor, and
+        where the last run ended until another begins."""
+        now = self.series.now if self.bridge.busy else self.series.worked or self.series.now
+        end = now if self._end is None else self._end
         if self.whole:
             return 0.0, max(end, 10.0)
         return max(0.0, end - WINDOW), max(end, 10.0)

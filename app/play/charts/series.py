@@ -3,6 +3,8 @@
 A step costs O(its rows), a refresh O(the bins in sight), and a bin 28 bytes or less a series for as long as the run is.
 """
 
+from array import array
+from bisect import bisect_right
 from collections import deque
 
 import numpy as np
@@ -98,25 +100,29 @@ class Percentiles(Bins):
 
 
 class ChartSeries:
-    """Every series of one trace. `now` is the time of the latest record."""
+    """Every series of one trace. `now` is the time of the latest record, `worked` that of the latest about a request:
+    what is told of the machine goes on while nothing runs."""
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
         """Forgets everything: another trace begins."""
-        self.now = self.live_rate = 0.0  # `live_rate` is told by the window's clock, not by the records
+        self.now = self.worked = self.live_rate = 0.0  # `live_rate` is told by the window's clock, not by the records
         self.blocks = self.cores = 0
         self.tokens = Bins(1, 0.0)
         self.ttft, self.itl = Percentiles(TTFT_SPAN), Percentiles(ITL_SPAN)
         self.running, self.waiting, self.used = Extremes(), Extremes(), Extremes()
         self.cpu, self.memory, self.gpu, self.gpu_memory = Extremes(), Extremes(), Extremes(), Extremes()
+        self.tally = TallyIndex()
+        self._held = array("d"), array("q")  # when each step ended, and the blocks in use then
         self.telemetry: Telemetry | None = None
         self._submitted = np.zeros(256)
         self._emitted = np.full(256, np.nan)  # by request: when it last gave a token
 
     def feed(self, records: list[Record], tally: TallyIndex) -> None:
         """The next records, which the tally knows already."""
+        self.tally = tally
         for record in records:
             match record:
                 case Step():
@@ -127,12 +133,16 @@ class ChartSeries:
                 case Submitted():
                     self._grow(record.request)
                     self._submitted[record.request] = record.time
-                    self.now = max(self.now, record.time)
                     self._count(record.time, tally)
                 case Telemetry():
                     self._telemetry(record)
                 case Header():
                     self.blocks, self.cores = record.blocks, record.machine.cores
+
+    def used_at(self, time: float) -> int | None:
+        """Blocks in use after the latest step that had ended by then; None before the first."""
+        step = bisect_right(self._held[0], time) - 1
+        return self._held[1][step] if step >= 0 else None
 
     def rate(self) -> Array:
         """Output tokens a second at each bin: those of the last second."""
@@ -150,17 +160,21 @@ class ChartSeries:
             self._emitted = np.concatenate((self._emitted, np.full(more, np.nan)))
 
     def _count(self, time: float, tally: TallyIndex) -> None:
+        self.worked = max(self.worked, time)
+        self.now = max(self.now, time)
         then = tally.at(time)
         self.running.add(time, then.running)
         self.waiting.add(time, then.waiting)
 
     def _step(self, step: Step) -> None:
         time = step.ended
-        self.now = max(self.now, time)
         place = int(time / BIN)
         self.tokens.reach(place)
         self.tokens[0][place] += len(step.token)
-        self.used.add(time, self.blocks - step.free_blocks)
+        used = self.blocks - step.free_blocks
+        self.used.add(time, used)
+        self._held[0].append(time)
+        self._held[1].append(used)
         if not len(step.token):
             return
         # a row that emits several tokens in one step is one emission

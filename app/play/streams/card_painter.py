@@ -116,8 +116,10 @@ class CardPainter:
         bottom = box.top() + self.text_top + self.lines * self.line_height
         baseline = bottom - (self.line_height - self.mono.height) / 2 - self.mono.descent
         lines = self.tail(view)
-        room = self.lines - self._small_print(painter, x, baseline, view, "" if lines else why or SAYS[view.state])
+        room = self.lines - self._small_print(painter, x, baseline, view, "" if lines else self._says(view, why))
         shown = lines[-room:] if room > 0 else []
+        if room == 1 and len(lines) > 1:  # as many of the last words as a line holds
+            shown = [self.mono.cut(" ".join(lines[-2:]), self.width - 2 * self.pad, Qt.TextElideMode.ElideLeft)]
         baseline -= (self.lines - room) * self.line_height
         self._write(painter, self.mono, t.text, x, baseline - (len(shown) - 1) * self.line_height, shown)
         # the prompt stays in sight until the text needs its place
@@ -130,18 +132,22 @@ class CardPainter:
         t, x, high = self.theme, box.left() + self.pad, self.line_height
         first = box.top() + self.text_top + (high + self.mono.height) / 2 - self.mono.descent
         lines, asked = self.tail(view), self._asked(view, 2)
-        words = "" if lines else why or SAYS[view.state]
+        words = "" if lines else self._says(view, why)
         room = self.lines - self._small_print(painter, x, first + (self.lines - 1) * high, view, words)
         self._write(painter, self.small, t.secondary, x, first, asked)
         fits = max(1, room - len(asked) - 1)
         shown = [line.lstrip() for line in lines[:1]] + lines[1:] if len(lines) <= fits else lines[-fits:]
         self._write(painter, self.mono, t.text, x, first + (len(asked) + 1) * high, shown)
 
+    def _says(self, view: RequestView, why: str) -> str:
+        return why if why and view.state is not State.FINISHED else SAYS[view.state]
+
     def _small_print(self, painter: QPainter, x: float, baseline: float, view: RequestView, words: str) -> int:
         """Why it ended, or these words; returns the lines it took from the foot."""
         color = self.theme.bad if view.error else self.theme.secondary
         words = view.error or words
-        lines = wrapped(words, self.small, self.width - 2 * self.pad, min(2, self.lines)) if words else []
+        most = max(1, min(2, self.lines - bool(view.tokens)))  # what was said has a line at least
+        lines = wrapped(words, self.small, self.width - 2 * self.pad, most) if words else []
         self._write(painter, self.small, color, x, baseline - (len(lines) - 1) * self.line_height, lines)
         return len(lines)
 

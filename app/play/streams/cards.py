@@ -29,6 +29,8 @@ from engine.trace import RequestView, State
 BACK = {Qt.Key.Key_Left: Qt.Key.Key_Right, Qt.Key.Key_Up: Qt.Key.Key_Down}  # keys that go back, and their opposites
 BACK |= {Qt.Key.Key_PageUp: Qt.Key.Key_PageDown, Qt.Key.Key_Home: Qt.Key.Key_End}
 EMPTY = "No streams yet: write a prompt below and send it, or many at once with the number beside Send."
+NO_MODEL = "No model is loaded: press Load at the left, or find another one with All models."
+LOADING = "The model is loading. Write a prompt meanwhile."
 
 
 class StreamCards(QAbstractScrollArea):
@@ -54,6 +56,7 @@ class StreamCards(QAbstractScrollArea):
         self.viewport().setMouseTracking(True)
         self.viewport().setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.bridge = bridge
+        self.empty_words = EMPTY
         self.ids: list[int] = []
         self.current: int | None = None
         self.following = True
@@ -69,6 +72,11 @@ class StreamCards(QAbstractScrollArea):
         bar.valueChanged.connect(self._on_scrolled)
         bar.valueChanged.connect(self._bar.setValue)
         self._lay_out()
+
+    def say_empty(self, words: str) -> None:
+        """What to do next, where there is no card."""
+        self.empty_words = words
+        self.viewport().update()
 
     # -- what arrives ---------------------------------------------------------------------------------------------
 
@@ -256,7 +264,7 @@ class StreamCards(QAbstractScrollArea):
         t, region = theme.current(), event.region()
         painter.fillRect(event.rect(), t.window)
         if not self.ids:
-            write_middle(painter, self.viewport().rect(), EMPTY, self.empty, margin=24)
+            write_middle(painter, self.viewport().rect(), self.empty_words, self.empty, margin=24)
             return
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         requests, step = self.bridge.shown, self.bridge.scope.step

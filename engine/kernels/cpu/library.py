@@ -4,7 +4,10 @@ import ctypes
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,6 +18,7 @@ import torch
 SOURCES = sorted(Path(__file__).with_name("native").glob("*.[ch]"))
 COMPILERS = ("cc", "gcc", "clang")
 FLAGS = "-O3 -march=native -fno-math-errno -fno-trapping-math -fopenmp-simd -shared -fPIC".split()
+GLANCE = 0.05  # seconds between looks at whether the compiling was given up
 SECONDS = 60.0  # that compiling may take: two, where nothing else runs
 SWITCH = "BATCHSCOPE_NATIVE"  # "0" in the environment: as if there were no compiler
 
@@ -27,9 +31,20 @@ class Native:
     why: str
 
 
-@cache
-def native() -> Native:
-    """Compiles at the first call on a machine, which takes some seconds. Raises nothing."""
+_native: Native | None = None
+
+
+def native(compiling: Callable[[], object] = lambda: None) -> Native:
+    """Compiles at the first call on a machine, which takes some seconds. `compiling` is called all that while; what it
+    raises ends the compiler. Raises nothing else."""
+    global _native
+    if _native is None:
+        _native = look(compiling)
+    return _native
+
+
+def look(compiling: Callable[[], object] = lambda: None) -> Native:
+    """As `native`, anew."""
     if os.environ.get(SWITCH) == "0":
         return Native(None, f"{SWITCH} is 0")
     compiler = find_compiler()
@@ -41,7 +56,7 @@ def native() -> Native:
     try:
         kept = _place(compiler, openmp)
         if not _is_ours(kept):
-            _compile(compiler, openmp, kept)
+            _compile(compiler, openmp, kept, compiling)
         return Native(ctypes.CDLL(str(kept)), f"by {compiler}")
     except subprocess.CalledProcessError as error:
         said = error.stderr.decode(errors="replace").strip().splitlines()
@@ -90,16 +105,37 @@ def _is_ours(kept: Path) -> bool:
     return kept.is_file() and kept.stat().st_uid == os.getuid()
 
 
-def _compile(compiler: str, openmp: Path, kept: Path) -> None:
+def _compile(compiler: str, openmp: Path, kept: Path, compiling: Callable[[], object]) -> None:
     kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     made = kept.with_suffix(f".{os.getpid()}")
     try:
         sources = [str(source) for source in SOURCES if source.suffix == ".c"]
         order = [compiler, *FLAGS, "-o", str(made), *sources, str(openmp), "-lm"]
-        subprocess.run(order, check=True, capture_output=True, timeout=SECONDS, stdin=subprocess.DEVNULL)
+        _run(order, compiling)
         made.replace(kept)
     finally:
         made.unlink(missing_ok=True)
+
+
+def _run(order: list[str], compiling: Callable[[], object]) -> None:
+    """Runs a compiler to its end. Raises CalledProcessError, TimeoutExpired, and what `compiling` raises: the compiler
+    is then gone, with the programs that it began."""
+    end, none = time.monotonic() + SECONDS, subprocess.DEVNULL
+    with subprocess.Popen(order, stdin=none, stdout=none, stderr=subprocess.PIPE, start_new_session=True) as compiler:
+        said = None
+        try:
+            while said is None:
+                compiling()
+                try:
+                    _, said = compiler.communicate(timeout=GLANCE)
+                except subprocess.TimeoutExpired:
+                    if time.monotonic() > end:
+                        raise
+        except BaseException:
+            os.killpg(compiler.pid, signal.SIGKILL)
+            raise
+    if compiler.returncode:
+        raise subprocess.CalledProcessError(compiler.returncode, order, stderr=said)
 
 
 def _processor() -> str:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
@@ -62,22 +63,23 @@ def prompts(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("command", [("fit", "demo"), ("doctor",), ("run", *DRAFT, "--max-tokens", "2")])
 def test_a_full_disk_is_told_and_a_reader_that_has_seen_enough_is_not(command: tuple[str, ...]) -> None:
-    with open("/dev/full", "w") as full:
-        status, _, error = ended(begin(command, stdout=full))
-    assert (status, error.splitlines()[-1]) == (1, "batchscope: No space left on device")
     read, write = os.pipe()
     os.close(read)
-    assert ended(begin(command, stdout=write))[::2] == (0, "")
-    os.close(write)
+    with open("/dev/full", "w") as full, os.fdopen(write, "w") as unread:
+        to_full, to_nobody = begin(command, stdout=full), begin(command, stdout=unread)  # side by side
+        status, _, error = ended(to_full)
+        assert (status, error.splitlines()[-1]) == (1, "batchscope: No space left on device")
+        assert ended(to_nobody)[::2] == (0, "")
 
 
 def test_a_terminal_that_knows_no_more_than_ascii_is_printed_to_and_json_loses_nothing(prompts: Path) -> None:
     ascii_only = {"PYTHONIOENCODING": "ascii"}
-    status, out, _ = ended(begin(["fit", "demo"], environment=ascii_only))
+    command = ["run", *DRAFT, "--max-tokens", "2", "--prompts", str(prompts), "--json"]
+    fit, run = (begin(line, environment=ascii_only) for line in (["fit", "demo"], command))
+    status, out, _ = ended(fit)
     assert status == 0
     assert "2 ? bytes ? layers" in out
-    command = ["run", *DRAFT, "--max-tokens", "2", "--prompts", str(prompts), "--json"]
-    status, out, _ = ended(begin(command, environment=ascii_only))
+    status, out, _ = ended(run)
     assert status == 0
     assert json.loads(out)["answers"][0]["prompt"] == "Erzähl mir von einem Bären"
 
@@ -98,37 +100,34 @@ def test_a_home_that_nothing_can_be_written_to_is_no_hindrance(prompts: Path) ->
     assert "requests" in out
 
 
-TURNS = 1  # each takes as long as the command has been let run
-
 ENDLESS = {  # commands, and the seconds in which they begin and do their work here
     ("run", *DRAFT, "--max-tokens", "900", "--ignore-eos", "--repeat", "50", "--out", "OUT/a.bsrun"): 7.0,
-    ("compare", *DRAFT, "--lanes", "recompute,static:2", "--workload", "long-prompt"): 7.0,
-    ("sweep", *DRAFT, "--sizes", "1", "--workload", "long-prompt"): 7.0,
     ("quantize", "demo", "--out", "OUT"): 7.0,
     ("--model", "demo-draft"): 5.0,
+    ("compare", *DRAFT, "--lanes", "recompute,static:2", "--workload", "long-prompt"): 7.0,
+    ("sweep", *DRAFT, "--sizes", "1", "--workload", "long-prompt"): 7.0,
 }
 
 
-@pytest.mark.parametrize("command", ENDLESS, ids=lambda command: command[0].strip("-"))
-def test_ctrl_c_at_any_moment_ends_a_command_with_a_line_and_no_process(
-    command: tuple[str, ...], tmp_path: Path
-) -> None:
-    rng = Random(command[0])
-    for turn in range(TURNS):
-        folder = tmp_path / str(turn)
+def test_ctrl_c_at_any_moment_ends_a_command_with_a_line_and_no_process(tmp_path: Path) -> None:
+    def interrupted(command: tuple[str, ...]) -> None:
+        folder = tmp_path / command[0]
         folder.mkdir()
         given = [part.replace("OUT", str(folder)) for part in command]
         process = begin(given, environment={"BATCHSCOPE_DATA": str(folder / "data")})
-        time.sleep(rng.uniform(0.15, ENDLESS[command]))
+        time.sleep(Random(command[0]).uniform(0.15, ENDLESS[command]))
         begun = time.monotonic()
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGINT)
             status, _, error = ended(process)
-            assert status == 130, error
-            assert error.splitlines()[-1].startswith("batchscope: stopped")
-            assert time.monotonic() - begun < 20
+            assert status == 130, (command, error)
+            assert error.splitlines()[-1].startswith("batchscope: stopped"), command
+            assert time.monotonic() - begun < 20, command
         else:
-            assert ended(process)[0] == 0
+            assert ended(process)[0] == 0, command
+
+    with ThreadPoolExecutor(2) as pair:  # as many at once as CI has cores
+        list(pair.map(interrupted, ENDLESS))
 
 
 def swallows(reached: list[str]) -> None:

@@ -29,7 +29,7 @@ from app.bench.race import race_frames
 from app.compare.choice import LaneChoice, RaceChoice
 from app.compare.page import ComparePage
 from app.compare.race.agreement_light import AgreementLight, light_words
-from app.compare.race.session import LaneState
+from app.compare.race.lane_show import LaneState
 from app.inside.timeline.axis import Axis
 from app.inside.timeline.view import TimelineView
 from app.playback.bridge import Bridge
@@ -351,14 +351,17 @@ def test_a_lane_that_other_programs_disturbed_says_so_and_can_be_run_again(
     monkeypatch.setattr(lane_run, "DISTURBED", 0.0)
     page = compare_page(ready, "continuous:4", "continuous:2", repeats=2)
     page.start()
-    over(qtbot, page)
+    qtbot.waitUntil(lambda: len(page.views) == 2, timeout=WAIT)
     first, second = page.views
+    second.timeline.set_slots(64)
+    over(qtbot, page)
     report, before = page.race.report, [dict(lane.traces) for lane in page.race.lanes]
     assert report is not None
     assert "other programs used" in report.comparison.disturbances[1]
     assert second.sentence.accessibleName().startswith("Other programs used")
     assert page.result.disturbed.text() == "Other programs disturbed continuous · 4, continuous · 2."
     qtbot.waitUntil(lambda: "median of 2 runs, ±" in second.status.text(), timeout=WAIT)
+    assert page.replay.geometry().bottom() < page._scroll.viewport().height(), "the lanes are as high as without a note"
     monkeypatch.setattr(lane_run, "DISTURBED", 1.1)
     page.race.result = replace(
         page.race.result, lane_runs=tuple(replace(r, others=1.2 * r.lane) for r in page.race.result.lane_runs)

@@ -13,6 +13,7 @@ from pytestqt.qtbot import QtBot
 
 import resources
 from app import storage
+from app.bench.synthetic import synthetic_trace
 from app.models.fit.breakdown import holds_words, reason, rule_words
 from app.models.fit.row import place_columns
 from app.models.items import Item, Mark, Section, age_words, big_words, matches
@@ -24,7 +25,7 @@ from app.session.recent_models import FOLDERS_KEY, MOST, RECENT_KEY, RecentModel
 from app.session.session import SessionState
 from app.ui import theme
 from app.window.main_window import MODELS, PLAY, MainWindow
-from engine import ModelSpec
+from engine import ModelSpec, Trace
 from engine.checkpoints import cached_models, inspect_model
 from engine.memory import DeviceMemory, Fit
 from tests.engine.checkpoints.hub.conftest import FIRST, SECOND
@@ -279,7 +280,8 @@ def test_what_ships_is_listed_and_its_facts_and_fit_are_told_without_a_network(
     assert json.loads(QGuiApplication.clipboard().text())["rows"][0]["quantization"] == "none"
 
 
-def test_a_load_shows_itself_goes_to_play_and_is_remembered(qtbot: QtBot, window: MainWindow) -> None:
+def test_a_load_shows_itself_goes_to_play_and_is_remembered(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> None:
+    window.runs.show(Trace(synthetic_trace(streams=2, tokens_per_second=40, seconds=1)), tmp_path / "a.bsrun")
     page = models_page(qtbot, window)
     demo = page.rows.items(Section.SHIPPED)[0]
     assert demo.mark(page.rows.loaded(demo)) is Mark.NONE
@@ -288,6 +290,7 @@ def test_a_load_shows_itself_goes_to_play_and_is_remembered(qtbot: QtBot, window
     assert page.loading.isVisible()
     qtbot.waitUntil(lambda: window.pages.currentIndex() == PLAY, timeout=WAIT)
     assert window.banner.title.text() == "demo stories is loaded"
+    assert window.runs.path is None, "the model is on show, not the saved run"
     assert "int8, torchao" in window.banner.text.text()
     window.show_page(MODELS)
     assert not page.loading.isVisible()

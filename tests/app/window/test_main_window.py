@@ -13,6 +13,7 @@ from PySide6.QtWidgets import (
     QAbstractButton,
     QComboBox,
     QDialog,
+    QFileDialog,
     QLabel,
     QLineEdit,
     QPushButton,
@@ -145,8 +146,14 @@ def test_the_first_window_is_no_larger_than_its_screen(qtbot: QtBot, window: Mai
 
 
 def test_escape_cancels_a_load_and_the_panel_says_so(qtbot: QtBot, window: MainWindow) -> None:
+    composer, cards = window.page.composer, window.page.wall.cards
+    assert "press Load" in cards.empty_words
+    composer.send()
+    qtbot.waitUntil(composer.message.isVisible)
     window.session.start(window.session.load(ModelSpec("demo")))
     qtbot.waitUntil(lambda: window.session.state is SessionState.LOADING)
+    assert "is loading" in cards.empty_words
+    assert not composer.message.isVisible(), "what was said is done"
     panel = window.page.model
     assert panel.load.text() == "Cancel"
     assert panel.progress.isVisible()
@@ -171,6 +178,15 @@ def test_a_model_makes_room_with_a_word_that_goes_when_it_is_back(
     assert session.ready
     assert session.spec == ModelSpec("demo")
     assert not ready.banner.isVisible()
+
+
+@pytest.mark.parametrize("ending", [".txt", ".jsonl", ".json", ".toml", ".bsrun", ".bsrace"])
+def test_whatever_can_be_opened_is_listed_in_the_dialog(qtbot: QtBot, window: MainWindow, ending: str) -> None:
+    window.open_action.trigger()
+    dialog = find(window, QFileDialog, "open_dialog")
+    assert isinstance(dialog, QFileDialog)
+    assert f"*{ending}" in dialog.nameFilters()[0]
+    dialog.close()
 
 
 def test_a_folder_that_is_no_model_is_told_in_the_panel(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> None:
@@ -315,6 +331,20 @@ def test_a_small_screen_is_enough(qtbot: QtBot, window: MainWindow, zoom: float)
         send = window.page.composer.send_button
         assert window.rect().contains(QRect(send.mapTo(window, QPoint(0, 0)), send.size()))
         assert window.page.wall.height() > theme.px(60)
+
+
+def test_the_compare_page_folds_at_twice_the_size(qtbot: QtBot, window: MainWindow) -> None:
+    window.show_page(COMPARE)
+    assert window.compare is not None
+    setup = window.compare.setup
+    theme.set_zoom(2.0)
+    window.resize(1280, 720)
+    qtbot.wait(100)
+    assert window.width() == 1280
+    for part in (setup.workload, setup.rules_button, setup.race, setup.picker):
+        assert setup.rect().contains(QRect(part.mapTo(setup, QPoint(0, 0)), part.size()))
+    theme.set_zoom(1.0)
+    qtbot.waitUntil(lambda: setup.race.mapTo(setup, QPoint(0, 0)).y() < setup.picker.y())
 
 
 def test_no_tab_and_no_choice_is_cut_at_a_projectors_size(qtbot: QtBot, window: MainWindow) -> None:

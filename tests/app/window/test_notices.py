@@ -10,7 +10,8 @@ from pytestqt.qtbot import QtBot
 import resources
 from app.bench.synthetic import synthetic_trace
 from app.compare.lanes.view import LaneView
-from app.compare.race.session import LaneShow, LaneState, RaceSession
+from app.compare.race.lane_show import LaneShow, LaneState
+from app.compare.race.session import RaceSession
 from app.session.session import Session, SessionState
 from app.window.main_window import MainWindow
 from engine import EngineConfig, Lane, ModelSpec, SamplingParams, Submission, Trace, save_trace

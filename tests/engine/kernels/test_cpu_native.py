@@ -1,17 +1,22 @@
 """The CPU's compiled kernels equal the oracle and torch; without a compiler there are none, and it is said why."""
 
 import re
+import time
 
+import psutil
 import pytest
 import torch
 from torch.nn.functional import gelu, silu
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
+from engine.config.specs import ModelSpec
+from engine.jobs.progress import LoadCancelled
 from engine.kernels.cpu import calls, library
 from engine.kernels.cpu.structures import Call, Part, Program, Structure
 from engine.kernels.options import Options
 from engine.kernels.rms_norm import Rounding
 from engine.kernels.silu_mul import Activation
+from engine.models.loading import load
 from tests.engine.kernels import oracle
 
 DTYPES = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
@@ -147,7 +152,7 @@ def test_structures_are_those_of_the_source() -> None:
 
 
 def test_without_a_compiler_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
-    look = library.native.__wrapped__
+    look = library.look
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
     found = look()
@@ -163,7 +168,7 @@ def test_without_a_compiler_it_is_said_what_to_install(monkeypatch: pytest.Monke
 
 @needs_compiler
 def test_it_is_compiled_once_and_where_it_cannot_be_kept_it_is_said(monkeypatch, tmp_path) -> None:
-    look = library.native.__wrapped__
+    look = library.look
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert look().library is not None
     (kept,) = tmp_path.rglob("*.so")
@@ -174,3 +179,36 @@ def test_it_is_compiled_once_and_where_it_cannot_be_kept_it_is_said(monkeypatch,
     kept.parent.rmdir()
     kept.parent.write_text("in the way")
     assert "batchscope" in look().why
+
+
+@needs_compiler
+def test_compiling_is_told_and_can_be_given_up_within_a_moment(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    told: list[float] = []
+
+    def compiling() -> None:
+        told.append(time.monotonic())
+        if len(told) == 4:
+            raise LoadCancelled("the load was cancelled")
+
+    with pytest.raises(LoadCancelled):
+        library.look(compiling)
+    assert time.monotonic() - told[-1] < 1.0
+    running = [" ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])]
+    assert not [line for line in running if str(tmp_path) in line], "nor does what the compiler began run on"
+    assert not list(tmp_path.glob("batchscope/*"))
+
+
+@needs_compiler
+def test_a_load_says_that_it_compiles_and_only_once(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(library, "_native", None)
+    monkeypatch.setattr(library, "FLAGS", [flag for flag in library.FLAGS if flag != "-O3"])  # sooner done
+    calls._function.cache_clear()
+    said: list[str] = []
+    for compiles in (True, False):
+        load(ModelSpec("demo"), lambda progress: said.append(progress.stage))
+        assert ("compiling kernels for this processor, once" in said) is compiles
+        said.clear()
+    calls._function.cache_clear()

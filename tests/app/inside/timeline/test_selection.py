@@ -8,6 +8,7 @@ import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.inside.timeline.panel import TimelinePanel
@@ -152,3 +153,21 @@ def test_every_key_that_the_list_tells_is_heard_and_described(panel: TimelinePan
             before = view.range(), view.selection
             QTest.keySequence(view, QKeySequence(name))
             assert (view.range(), view.selection) != before, name
+
+
+@pytest.mark.parametrize("size", [(1200, 420), (420, 325), (420, 210)])
+def test_what_is_told_of_a_selection_is_never_cut(panel: TimelinePanel, size: tuple[int, int]) -> None:
+    view = panel.view
+    panel.resize(*size)
+    QApplication.processEvents()
+    plain = view.bands().words
+    view.set_selection(0.0, view.cells.end)
+    panel.catch_up()
+    assert "…" not in "".join(view.told())
+    assert "median" in " ".join(view.told())
+    foot = view.bands().words
+    assert foot.bottom <= view.height()
+    assert foot.height >= len(view.told()) * view.face.height
+    assert view.bands().ticks.bottom <= foot.top
+    view.set_selection(None)
+    assert view.bands().words == plain

@@ -67,13 +67,33 @@ def test_the_gpu_has_a_chart_only_where_there_is_one(qtbot, bridge, charts, tell
 def test_the_same_seconds_are_in_sight_everywhere(qtbot, bridge, charts) -> None:
     bridge.show(Trace(synthetic_trace(streams=4, tokens_per_second=40, seconds=90, faults=0)))
     qtbot.waitUntil(lambda: bridge.behind == 0)
-    now = charts.series.now
+    now = charts.series.worked
     assert charts.span() == (pytest.approx(now - 60), now)
     qtbot.mouseClick(charts.span_button, Qt.MouseButton.LeftButton)
     assert charts.span() == (0.0, now)
     charts.refresh()
     assert {c.span for c in charts.charts} == {(0.0, now)}
     assert charts.span_button.text().startswith("all ")
+
+
+def test_figures_of_the_past_are_those_of_that_moment(qtbot, bridge, charts) -> None:
+    bridge.show(Trace(synthetic_trace(streams=16, tokens_per_second=800, seconds=3, faults=0)))
+    qtbot.waitUntil(lambda: bridge.behind == 0)
+    for step in bridge.trace.steps[::17]:
+        bridge.scope.seek(step.ended)
+        charts.refresh()
+        then = bridge.tally.at(step.ended)
+        assert figure(charts, "requests")[0] == f"{then.running} · {then.waiting}"
+        assert figure(charts, "blocks")[0] == f"{charts.series.blocks - step.free_blocks:,}"
+
+
+def test_charts_stand_still_where_the_last_run_ended(qtbot, bridge, charts, tell, story) -> None:
+    tell([story.submitted(1), *(story.step({1: "a"}) for _ in range(20)), story.ended(1)])
+    ended = charts.series.worked
+    tell([Telemetry(ended + 200.0, 5.0, 1 << 30, 8 << 30)])
+    assert charts.span() == (0.0, max(ended, 10.0))
+    tell([story.submitted(2)])
+    assert charts.span()[1] == pytest.approx(ended + 200.0)
 
 
 def test_the_pointer_draws_one_hairline_through_all_charts(qtbot, bridge, charts) -> None:

@@ -306,3 +306,34 @@ def test_a_busy_wall_is_painted_in_both_themes_and_zooms(qtbot, bridge, wall, na
     finally:
         theme.set_zoom(1.0)
         theme.set_theme("dark")
+
+
+def test_cards_of_one_line_show_as_many_last_words_as_it_holds_and_those_of_two_keep_them_beside_an_error(
+    bridge, tell, story, wall, monkeypatch
+) -> None:
+    written: dict[bool, list[str]] = {}
+    write = CardPainter._write
+
+    def noted(self: CardPainter, *given: object) -> None:
+        written.setdefault(given[1] is self.mono, []).extend(given[-1])  # type: ignore[call-overload]
+        write(self, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(CardPainter, "_write", noted)
+    many = range(1, 40)
+    tell([*(story.submitted(r) for r in many), *(story.step(dict.fromkeys(many, " wordly")) for _ in range(60))])
+    assert wall.cards._painter.lines == 1
+    wall.grab()
+    columns = wall.cards._painter.columns
+    assert {len(line) > columns - len("wordly ") for line in written[True]} == {True}
+    tell([story.ended(r, FinishReason.ERROR, "the engine's process is gone " * 9) for r in many])
+    wall.resize(1000, 640)
+    assert wall.cards._painter.lines == 2
+    written.clear()
+    wall.grab()
+    assert len(written[True]) == len(written[False]) > 0
+
+
+def test_what_a_request_waited_for_is_not_said_once_it_is_cancelled(bridge, tell, story, wall) -> None:
+    tell([story.submitted(1), story.step({}), story.ended(1, FinishReason.CANCELLED)])
+    says = wall.cards._painter._says(bridge.requests[1], "60 of 100 blocks are free")
+    assert says == "no text"
