@@ -67,7 +67,7 @@ _ADA = {  # 99 KB of shared memory, and less bandwidth to keep busy: smaller til
     Rows.LONG: _LONG | {128: Tiling(128, 64, 8, 2, 1)},
 }
 _HOPPER = {Rows.SHORT: _SHORT | {64: Tiling(32, 128, 4, 2, 4), 256: Tiling(32, 32, 4, 3, 4)}, Rows.LONG: _LONG}
-_BLACKWELL = {Rows.SHORT: _HOPPER[Rows.SHORT], Rows.LONG: _LONG | {256: Tiling(64, 32, 4, 2, 2)}}
+_BLACKWELL = {Rows.SHORT: _HOPPER[Rows.SHORT], Rows.LONG: _LONG | {256: Tiling(64, 16, 4, 2, 2)}}  # 32 keys spill
 TABLES: dict[int, dict[Rows, Table]] = {80: _AMPERE, 89: _ADA, 90: _HOPPER, 100: _BLACKWELL}  # by sm
 DEFAULT = _ADA  # fits every GPU since Ampere
 

@@ -146,9 +146,9 @@ def test_attention_of_odd_sizes_spills_in_no_loop(sm: int, kind: Rows, head_dim:
 
 def test_the_matrix_has_every_group_block_and_head_size() -> None:
     assert len(matrix(86)) == 9 * 3 * 6 * 2
-    took = measured(80, "short group 2 block 32 head 128")
+    took = measured(100, "long group 3 block 32 head 256")
     assert isinstance(took, Usage), took
-    assert took.fits(80)
+    assert took.fits(100)
 
 
 def test_unknown_gpus_get_the_tilings_of_the_least_shared_memory() -> None:
