@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 BATCH = 2048  # tokens of a call
+F32, BF16 = 0, 30  # of ggml's types
 PARTS = {
     "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
     "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "post_attention_layernorm": "ffn_norm",
@@ -99,7 +100,7 @@ class LlamaCpp:
         given.n_ctx, given.n_seq_max, given.n_batch = rows * context, rows, BATCH
         given.kv_unified = True
         given.n_threads = given.n_threads_batch = os.cpu_count() or 1
-        given.type_k = given.type_v = llama_cpp.GGML_TYPE_BF16 if half else llama_cpp.GGML_TYPE_F32
+        given.type_k = given.type_v = BF16 if half else F32
         self.context = llama_cpp.llama_init_from_model(self.model, given)
         assert self.context, "llama.cpp made no context"
         self.vocabulary = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(self.model))
