@@ -61,6 +61,8 @@ class Line(Painted):
 
     def set_width(self, width: int) -> None:
         """Takes so much room, whatever it says, or what there is."""
+        if width == self._width:
+            return
         self._width = width
         self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
         self.updateGeometry()
@@ -86,7 +88,7 @@ class Line(Painted):
 
 
 class Parts(Line):
-    """Several facts on one line; those at the end give way whole where there is no room."""
+    """Several facts on one line; those at the end give way whole where there is no room, and none is cut."""
 
     SEPARATOR = "  ·  "
 
@@ -102,7 +104,7 @@ class Parts(Line):
 
     def cut(self, width: int) -> str:
         parts, metrics = self._parts, self.fontMetrics()
-        while len(parts) > 1 and metrics.horizontalAdvance(self.SEPARATOR.join(parts)) > width:
+        while parts and metrics.horizontalAdvance(self.SEPARATOR.join(parts)) > width:
             parts = parts[:-1]
         return self.SEPARATOR.join(parts)
 

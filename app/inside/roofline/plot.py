@@ -33,6 +33,8 @@ FRESH = 1.02
 COARSE = 2.0  # pixels within which several points are drawn as one
 NEAR = 14  # pixels of the design
 EMPTY = "Which limit of the machine binds each step: nothing has run yet."
+LOW = 200  # pixels of the design: a lower one says its verdict in a line, and draws more
+CROWDED = 64  # a lower area has room for one word at its roof
 
 
 class RooflinePlot(Chart):
@@ -90,7 +92,7 @@ class RooflinePlot(Chart):
         """The verdict, wrapped; returns where it ends."""
         t, y, point = theme.current(), float(theme.px(2)), self.point
         lines = [(self.head, t.text, headline(point) if point is not None else "Before the first step")]
-        if point is not None:
+        if point is not None and self.height() >= theme.px(LOW):
             lines.append((self.small, t.secondary, detail(point)))
         for face, color, text in lines:
             room, flags = QRectF(0, y, self.width(), 10_000), int(Qt.TextFlag.TextWordWrap)
@@ -207,6 +209,8 @@ class RooflinePlot(Chart):
         word = next((word for word in wordings if tiny.width(word) <= area.width()), rate)
         x = max(area.left(), area.right() - tiny.width(word))
         tiny.say(painter, x, corner.y() - px(5) - tiny.descent, word, t.secondary)
+        if area.height() < px(CROWDED):
+            return
         for more in (f" copied at {bytes_words(size)}, measured at load", ", measured at load", ""):
             word = f"{bytes_words(bandwidth)}/s{more}"
             if tiny.width(word) <= slope.length() - px(16):

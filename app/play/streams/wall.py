@@ -1,7 +1,7 @@
 """The wall of streams: a line of counts, and a card for every request of the trace on show."""
 
 from PySide6.QtCore import QRect, Qt, QTimer
-from PySide6.QtGui import QAction, QActionGroup, QPainter, QShowEvent
+from PySide6.QtGui import QAction, QActionGroup, QPainter, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QMenu, QToolButton, QWidget
 
 from app import storage
@@ -12,7 +12,7 @@ from app.playback.player import touched_by
 from app.ui import theme
 from app.ui.labels import label
 from app.ui.layouts import column, named, row
-from app.ui.line import Line, Parts
+from app.ui.line import Parts
 from app.ui.painted import Painted
 from app.ui.zoomed import zoomed
 from app.words import duration, number, sentence
@@ -32,7 +32,8 @@ class StreamWall(Painted):
         self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)  # else all that is behind it paints for each frame
         self._moved = False  # while it could not be seen
         self.counts = Parts("stream_counts")
-        self.figures = Line("stream_figures", Qt.AlignmentFlag.AlignRight)
+        self.figures = Parts("stream_figures")
+        self.figures.setAlignment(Qt.AlignmentFlag.AlignRight)
         self.newest = QToolButton()
         self.newest.setText("↓ newest")
         self.newest.setToolTip("Go to the newest stream and follow it")
@@ -119,15 +120,23 @@ class StreamWall(Painted):
         rate, frames = self.bridge.live_rate, self.bridge.frames_per_second
         run = self.bridge.over
         if run is not None:
-            self.figures.say(f"last run {number(run.output_throughput)} tok/s")
+            self.figures.say_parts([f"{number(run.output_throughput)} tok/s", "last run"])
             return
         live = self.cards.ids and self.bridge.scope.following
-        self.figures.say(f"{number(rate)} tok/s   {frames:.0f} fps" if live else f"{frames:.0f} fps")
+        self.figures.say_parts([*([f"{number(rate)} tok/s"] if live else []), f"{frames:.0f} fps"])
 
     def restyle(self) -> None:
         super().restyle()
-        self.figures.set_width(theme.px(150))
+        self._share_head()
         self.cards.refresh()
+
+    def _share_head(self) -> None:
+        """The counts come first: the figures have what is left, or nothing."""
+        self.figures.set_width(min(theme.px(164), max(1, self.width() - theme.px(250))))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        self._share_head()
+        super().resizeEvent(event)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)

@@ -79,6 +79,7 @@ def test_a_run_opens_where_most_was_running_with_its_own_settings_at_the_left(
     save_trace(trace, path)
     window.open_path(path)
     qtbot.waitUntil(lambda: window.runs.path == path, timeout=WAIT)
+    qtbot.waitUntil(lambda: window.bridge.scope.step is not None, timeout=WAIT)  # it is read frame by frame
     step = window.bridge.scope.step
     assert step is not None
     assert step.rows == max(each.rows for each in trace.steps)

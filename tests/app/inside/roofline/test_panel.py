@@ -2,14 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import combinations
 from math import inf
 from pathlib import Path
 from time import process_time
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtGui import QColor
+from PySide6.QtCore import QPoint, QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QPainter
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
@@ -20,6 +21,7 @@ from app.inside.roofline.words import FORMULAS, amount, detail, headline, rate_w
 from app.playback.scope import Scope
 from app.plot.scales import decade_ticks
 from app.ui import theme
+from app.ui.font_face import FontFace
 from engine import Engine, EngineConfig, Trace, load_trace, load_workload, save_trace
 from engine.trace import Header, Kind, Record, Roof, Step, count_work
 from tests.engine.trace.hand_made import CARD, header, step
@@ -273,3 +275,25 @@ def test_where_a_trace_has_no_step_nothing_of_the_one_before_is_pointed_at(
     plot.sought.connect(chosen.append)
     QTest.mouseClick(plot, Qt.MouseButton.LeftButton, pos=QPoint(round(float(xs[-1])), round(float(ys[-1]))))
     assert not chosen
+
+
+@pytest.mark.parametrize("size", [(290, 150), (290, 180), (420, 240)])
+def test_words_do_not_lie_over_each_other_however_low_it_is(
+    panel: Roofline, run: Trace, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
+) -> None:
+    panel.resize(*size)
+    panel.scope.show(run)
+    panel.scope.catch_up()
+    said: list[tuple[str, QRectF]] = []
+    say = FontFace.say
+
+    def noted(self: FontFace, painter: QPainter, x: float, y: float, text: str, color: QColor, *, before=0.0) -> None:
+        box = QRectF(x - before * self.width(text), y - self.cap, self.width(text), self.cap)
+        said.append((text, painter.worldTransform().mapRect(box)))
+        say(self, painter, x, y, text, color, before=before)
+
+    monkeypatch.setattr(FontFace, "say", noted)
+    panel.plot.grab()
+    over = [(a, b) for (a, one), (b, two) in combinations(said, 2) if one.intersects(two)]
+    assert said
+    assert over == []

@@ -337,3 +337,18 @@ def test_what_a_request_waited_for_is_not_said_once_it_is_cancelled(bridge, tell
     tell([story.submitted(1), story.step({}), story.ended(1, FinishReason.CANCELLED)])
     says = wall.cards._painter._says(bridge.requests[1], "60 of 100 blocks are free")
     assert says == "no text"
+
+
+@pytest.mark.parametrize("zoom", [1.0, 1.5, 2.0])
+def test_the_first_count_is_whole_however_narrow_the_wall_and_the_rate_where_it_has_room(
+    qtbot, bridge, tell, story, wall, zoom
+) -> None:
+    theme.set_zoom(zoom)
+    tell([*(story.submitted(r) for r in range(1, 120)), story.step(dict.fromkeys(range(1, 120), "a"))])
+    for wide, rate in ((264, ""), (400, "tok/s")):
+        wall.resize(theme.px(wide), 400)
+        wall._tell_figures()
+        qtbot.waitUntil(lambda rate=rate: rate in wall.figures.text() and bool(rate) is bool(wall.figures.text()))
+        assert wall.counts.text().startswith("119 running")
+        for line in (wall.counts, wall.figures):
+            assert line.fontMetrics().horizontalAdvance(line.text()) <= line.width()
