@@ -5,6 +5,7 @@ from pathlib import Path
 
 from engine.checkpoints.info import TORCH_BYTES, ModelInfo
 from engine.config.schemes import BLOCK, quantized_bytes
+from engine.kernels.cpu.compiler import compiles_here
 
 GROUP = 128  # inputs that share a scale in an AWQ checkpoint that is still to be made
 INT4_GROUPS, INT4_OUTPUTS = (32, 64, 128, 256), 16  # what ATen's int4 product on a CPU takes: these groups, multiples
@@ -24,7 +25,8 @@ def held_bytes(info: ModelInfo, quantization: str, dtype: str, kind: str) -> int
         linears = sum(_fused_bytes(quantization, inputs, outputs, item) for inputs, outputs in info.linears)
     else:
         linears = quantized_bytes(quantization, info.linears, item)
-    if kind == "cpu" and dtype == "float32" and info.tied:  # packed for oneDNN, the output layer is a copy
+    packed = dtype == "float32" or (dtype == "bfloat16" and compiles_here())
+    if kind == "cpu" and packed and info.tied:  # laid out to be multiplied, the output layer is a copy
         linears += info.vocabulary * info.hidden * item
     return linears + info.others * item
 

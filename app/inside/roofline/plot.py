@@ -2,7 +2,7 @@
 
 import numpy as np
 from PySide6.QtCore import QEvent, QLineF, QPointF, QRect, QRectF, Qt
-from PySide6.QtGui import QImage, QMouseEvent, QPainter, QPen, QPixmap, QPolygonF
+from PySide6.QtGui import QImage, QMouseEvent, QPainter, QPen, QPixmap, QPolygonF, QTransform
 
 from app.inside.chart import Chart
 from app.inside.roofline.frame import Frame, frame_of
@@ -208,16 +208,20 @@ class RooflinePlot(Chart):
         wordings = (f"{rate} matrix products, measured at load", f"{rate} measured at load", rate)
         word = next((word for word in wordings if tiny.width(word) <= area.width()), rate)
         x = max(area.left(), area.right() - tiny.width(word))
-        tiny.say(painter, x, corner.y() - px(5) - tiny.descent, word, t.secondary)
+        baseline = -px(5) - tiny.descent
+        tiny.say(painter, x, corner.y() + baseline, word, t.secondary)
+        said = QRectF(x, corner.y() + baseline - tiny.cap, tiny.width(word), tiny.cap)
         if area.height() < px(CROWDED):
             return
         for more in (f" copied at {bytes_words(size)}, measured at load", ", measured at load", ""):
             word = f"{bytes_words(bandwidth)}/s{more}"
-            if tiny.width(word) <= slope.length() - px(16):
+            long, middle = tiny.width(word), slope.pointAt(0.5)
+            along = QTransform.fromTranslate(middle.x(), middle.y()).rotate(-slope.angle())
+            box = along.mapRect(QRectF(-long / 2, baseline - tiny.cap, long, tiny.cap))
+            if long <= slope.length() - px(16) and not box.intersects(said):
                 painter.save()
-                painter.translate(slope.pointAt(0.5))
-                painter.rotate(-slope.angle())
-                tiny.say(painter, 0, -px(5) - tiny.descent, word, t.secondary, before=0.5)
+                painter.setTransform(along, True)
+                tiny.say(painter, 0, baseline, word, t.secondary, before=0.5)
                 painter.restore()
                 break
         word = f"ridge {amount(ridge)} per byte"

@@ -3,7 +3,6 @@
 import ctypes
 import hashlib
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -15,12 +14,12 @@ from typing import Any
 
 import torch
 
+from engine.kernels.cpu.compiler import SWITCH, find_compiler
+
 SOURCES = sorted(Path(__file__).with_name("native").glob("*.[ch]"))
-COMPILERS = ("cc", "gcc", "clang")
 FLAGS = "-O3 -march=native -fno-math-errno -fno-trapping-math -fopenmp-simd -shared -fPIC".split()
 GLANCE = 0.05  # seconds between looks at whether the compiling was given up
 SECONDS = 60.0  # that compiling may take: two, where nothing else runs
-SWITCH = "BATCHSCOPE_NATIVE"  # "0" in the environment: as if there were no compiler
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +78,6 @@ def function(name: str) -> Any:
 def work(name: str) -> ctypes.c_void_p:
     """The address of a kernel, for `run_part` and `run_program`."""
     return ctypes.cast(function(name), ctypes.c_void_p)
-
-
-def find_compiler() -> str | None:
-    """As Triton looks for one."""
-    return next(filter(None, map(shutil.which, (os.environ.get("CC", ""), *COMPILERS))), None)
 
 
 def _place(compiler: str, openmp: Path) -> Path:

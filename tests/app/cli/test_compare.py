@@ -141,7 +141,7 @@ def test_ctrl_c_ends_with_what_is_there(
 
     monkeypatch.setattr(LanesBar, "tell", tell)
     before = signal.getsignal(signal.SIGINT)
-    assert main(command) == 130
+    assert main([*command, "--max-tokens", "400", "--ignore-eos"]) == 130
     assert signal.getsignal(signal.SIGINT) is before
     captured = capsys.readouterr()
     assert "stopped early" in captured.err

@@ -160,13 +160,14 @@ def test_points_that_fail_are_kept_and_a_cancel_keeps_the_rest(demo: Engine) -> 
 
 def test_a_cancel_in_the_last_repeat_of_all_is_a_cancel(demo: Engine) -> None:
     cancelled, begun = threading.Event(), []
+    long = demo_workload(4, SamplingParams(max_tokens=300, temperature=0, ignore_eos=True))
 
     def tell(event: SweepEvent) -> None:
         begun.append(isinstance(event, LaneStarted))
         if sum(begun) == 2:
             cancelled.set()
 
-    found = Sweep(WORKLOAD, parse_lanes("continuous"), sizes=[4], repeats=2).play(Lender(demo), tell, cancelled)
+    found = Sweep(long, parse_lanes("continuous"), sizes=[4], repeats=2).play(Lender(demo), tell, cancelled)
     assert [len(o.metrics) for o in found.outcomes] == [1]
     assert found.cancelled
 

@@ -541,7 +541,8 @@ def test_the_table_is_the_picture(show: Show, traces) -> None:
     assert table.rowCount() == len(panel.facts().rows)
     cells = list(csv.DictReader(io.StringIO(panel.facts().csv())))
     parts = {cell["part"] for cell in cells}
-    assert parts == {"row", "time", "refused", "blocks", "pool after the step"}
+    graph = {"graph"} if story.graph_words else set()
+    assert parts == {"row", "time", "refused", "blocks", "pool after the step"} | graph
     seconds = {cell["what"]: float(cell["seconds"]) for cell in cells if cell["part"] == "time"}
     assert seconds["forward"] == story.step.seconds["forward"]
     assert sum(seconds[name] for name in (*PHASES, "other")) == pytest.approx(seconds["step"])
@@ -579,7 +580,7 @@ def test_while_it_follows_it_is_drawn_ten_times_a_second(qtbot: QtBot, show: Sho
 def test_it_follows_a_live_engine(qtbot: QtBot, show: Show, engine: Engine) -> None:
     trace = engine.begin(EngineConfig(max_running=4))
     panel = show(trace)
-    streams = [engine.submit(STORY, SamplingParams(max_tokens=30, temperature=0.0)) for _ in range(6)]
+    streams = [engine.submit(STORY, SamplingParams(max_tokens=600, temperature=0.0, ignore_eos=True)) for _ in range(6)]
     qtbot.waitUntil(lambda: panel._story is not None and len(panel._story) > 1, timeout=20_000)
     for stream in streams:
         stream.result()
