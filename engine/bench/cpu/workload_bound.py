@@ -6,7 +6,7 @@ over yet decode together, which is the fewest products that greedy decoding of t
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import NamedTuple
@@ -18,6 +18,8 @@ from torch import Tensor, nn
 from engine.bench.cpu.alone import alone
 from engine.bench.subject import Case
 from engine.core.setup.roof import measure_roof
+from engine.kernels.cpu.program import Program
+from engine.kernels.cpu.recorder import Unrecordable
 from engine.models.loading import LoadedModel
 from engine.models.packed_linear import JoinedLinear, PackedLinear
 from engine.trace.records import Roof
@@ -54,7 +56,20 @@ class Products:
             "head": {rows: [] for rows in ROWS if rows < 2 * most},
         }
         widths = {product.inputs for parts in self._parts.values() for product in parts}
-        self._inputs = {(rows, n): torch.randn(rows, n, dtype=model.dtype) for rows in ROWS for n in widths}
+        self._inputs = {n: torch.randn(max(ROWS), n, dtype=model.dtype) for n in widths}
+        self._passes = {name: self._pass(parts) for name, parts in self._parts.items()}
+
+    def _pass(self, parts: Sequence["_Product"]) -> Callable[[int], object]:
+        """All of them for so many rows: replayed where that can be, so that no Python is between two."""
+
+        def forward(rows: int) -> list[Tensor]:
+            return [product.multiply(self._inputs[product.inputs][:rows]) for product in parts][-1:]
+
+        try:
+            with torch.inference_mode():
+                return Program(lambda: forward(max(ROWS)), list(self._inputs.values()), max(ROWS))
+        except Unrecordable:
+            return forward
 
     def measure(self) -> None:
         """Passes at every number of rows, all in turn."""
@@ -63,11 +78,10 @@ class Products:
             torch.set_num_threads(self._threads)
             with torch.inference_mode():
                 for turn in range(PASSES + 1):
-                    for name, parts in self._parts.items():
+                    for name, each in self._passes.items():
                         for rows, times in self._times[name].items():
                             begun = time.perf_counter()
-                            for product in parts:
-                                product.multiply(self._inputs[rows, product.inputs])
+                            each(rows)
                             if turn:
                                 times.append(time.perf_counter() - begun)
 
