@@ -13,6 +13,7 @@ from engine.kernels.cpu import blocks as by_blocks
 from engine.kernels.cpu import calls as native
 from engine.kernels.cpu.recorder import Unrecordable
 from engine.models.attention import Options, Timer
+from engine.models.config import first_line
 from engine.models.loading import LoadedModel
 from engine.runner.recorded_decode import DecodeInputs, RecordedDecode, rows_to_record
 from engine.runner.runner import Inputs, Runner, known_ids
@@ -79,10 +80,9 @@ class PagedRunner(Runner):
         caches = native if self.compiled else by_blocks
         self.k_caches = [caches.allocate_keys(blocks, size, *shape, dtype) for shape in model.layer_kv]
         self.v_caches = [caches.allocate_values(blocks, size, *shape, dtype) for shape in model.layer_kv]
-        self._blocks, self._slots, self._recorded = blocks, config.max_running, None
+        self._blocks, self._slots = blocks, config.max_running
+        self._recorded: RecordedDecode | None = None
         self.graphs_off = "" if config.cuda_graphs else "switched off"
-
-    _recorded: RecordedDecode | None
 
     def capture(self, report: Callable[[int, int], None]) -> None:
         if self.graphs_off or not self.compiled:
@@ -105,6 +105,8 @@ class PagedRunner(Runner):
             self.graphs = tuple(range(1, rows + 1))
         except Unrecordable as error:
             self.graphs_off = str(error)
+        except (RuntimeError, TypeError) as error:  # a model's own code ran: it need not like to be heard
+            self.graphs_off = f"recording failed: {type(error).__name__}: {first_line(error)}"
 
     def _prepare(self, plan: StepPlan) -> Inputs:
         self._copy_blocks(plan.copies, *self.k_caches, *self.v_caches)

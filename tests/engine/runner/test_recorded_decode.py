@@ -10,7 +10,7 @@ from engine.bench.subject import plain_tokenizer
 from engine.config.specs import EngineConfig
 from engine.kernels.cpu.library import native
 from engine.kernels.cpu.program import Program
-from engine.kernels.cpu.recorder import Unrecordable
+from engine.kernels.cpu.recorder import Unrecordable, recording
 from engine.models.loading import LoadedModel, wrap
 from engine.runner import paged_cpu
 from engine.runner.paged_cpu import PagedRunner
@@ -47,6 +47,18 @@ def test_the_families_of_llama_are_recorded_and_others_say_what_is_in_the_way(na
         assert runner.graphs_off.endswith("has no compiled kernel")
     else:
         assert runner.graphs == tuple(range(1, 8)), runner.graphs_off
+
+
+def test_a_model_that_cannot_bear_to_be_heard_runs_all_the_same() -> None:
+    model = loaded("llama")
+
+    def refuse(module: torch.nn.Module, args: object) -> None:
+        if recording.get() is not None:
+            raise RuntimeError("not under a mode\nand more")
+
+    model.module.register_forward_pre_hook(refuse)
+    runner = captured(model)
+    assert (runner.graphs, runner.graphs_off) == ((), "recording failed: RuntimeError: not under a mode")
 
 
 def test_switched_off_nothing_is_recorded() -> None:
