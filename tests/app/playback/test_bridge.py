@@ -65,6 +65,17 @@ def test_busy_is_told_when_the_first_request_opens_and_the_last_ends(qtbot: QtBo
     assert told == [True, False]
 
 
+def test_requests_that_come_and_go_within_a_frame_are_told_too(qtbot: QtBot, bridge: Bridge) -> None:
+    told: list[bool] = []
+    bridge.busy_changed.connect(told.append)
+    growing = trace(submitted(0), step(0, 1), Ended(1.0, 0, FinishReason.STOP))
+    bridge.show(growing)
+    qtbot.waitUntil(lambda: told == [True, False])
+    growing.extend([submitted(1), step(1, 1), Ended(1.0, 1, FinishReason.STOP)])
+    qtbot.waitUntil(lambda: told == 2 * [True, False])
+    assert bridge.begun == 4
+
+
 def test_texts_stay_until_the_next_trace_has_a_request(qtbot: QtBot, bridge: Bridge) -> None:
     bridge.show(trace(submitted(0), step(0, 1), Ended(1.0, 0, FinishReason.STOP)))
     qtbot.waitUntil(lambda: bool(bridge.requests) and bridge.behind == 0)

@@ -20,6 +20,7 @@ from app.session.load_progress import LoadStatus
 from app.session.session import LEASED_WORDS, Session
 from engine import ModelSpec
 from engine.config import SCHEMES
+from engine.kernels.cpu.compiler import compiles_here
 from engine.quality import origin_of
 from tests.app.conftest import wait_until
 from tests.app.quality.reports import REPORT
@@ -125,7 +126,8 @@ def test_a_model_that_memory_does_not_hold_is_refused_in_words(monkeypatch: pyte
     assert subject.problem.startswith("The original takes 50.5 MB, and 22 MB are free")
     reasons = {way.key: way.reason for way in subject.ways}
     assert not reasons["nf4"]
-    assert reasons["bfloat16"] == "takes 23.8 MB, and 22 MB are free"
+    size = "25.3" if compiles_here() else "23.8"  # the copy of the output layer that is laid out for our kernel
+    assert reasons["bfloat16"] == f"takes {size} MB, and 22 MB are free"
 
 
 def test_what_was_measured_is_shown_kept_cleared_and_brought_back(qtbot: QtBot, panel: QualityPanel) -> None:

@@ -26,7 +26,7 @@ from engine.kernels.store_kv import store_kv
 from engine.models import loading
 from engine.models.device import trial
 from engine.models.fusion.fuse import fuse
-from tests.engine.fusing_case import logits, served
+from tests.engine.fusing_case import FUSED, by_kernel, logits, served
 
 CPU, SECOND = torch.device("cpu"), torch.device("cuda:1")
 
@@ -103,7 +103,7 @@ def test_a_model_is_loaded_with_its_device_as_the_threads(
 def test_a_fused_model_is_proved_and_read_where_it_is_in_any_thread(launched_on: list[int]) -> None:
     module = served("llama")
     fusion = elsewhere(lambda: fuse(module))
-    assert sum(fusion.fused.values()) == 9, fusion.text
+    assert by_kernel(fusion) == FUSED["llama"], fusion.text
     proved = len(launched_on)
     elsewhere(lambda: logits(module))  # as quality is measured
     assert len(launched_on) > proved > 0
