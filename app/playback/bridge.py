@@ -151,17 +151,13 @@ class Bridge(QObject):
 
     def _on_arrived(self, records: list[Record]) -> None:
         self.scope.take_in()
-        began = False
         for place, record in enumerate(records, self.position - len(records)):
             if isinstance(record, Submitted) and not self.open:
-                self.begun, began = place, True
+                self.begun = place
             self._note(record)
         self.records_arrived.emit(records)
         if records and time_of(records[0]) <= self.scope.moment < inf:  # what led to the moment on show still came in
             self.scope.moved.emit()
-        if began and not self._busy and not self.busy:  # begun and over within a frame
-            self.busy_changed.emit(True)
-            self.busy_changed.emit(False)
         self._tell_busy()
 
     def _note(self, record: Record) -> None:
@@ -175,6 +171,7 @@ class Bridge(QObject):
                     self._tokens_sum -= self._tokens.popleft()[1]
             case Submitted():
                 self.open.add(record.request)
+                self._tell_busy()  # at once: they may be over within this frame
             case Ended() if self.requests[record.request].ended is not None:  # with all its samples
                 self.open.discard(record.request)
             case _:

@@ -36,14 +36,22 @@ class Packed(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class OurPacked:
+class _Held:
+    """`weight` in a layout of its own, beside its bias."""
+
     weight: Tensor
-    bias: Tensor | None  # float32
-    columns: int
+    bias: Tensor | None
 
     @property
     def held(self) -> dict[str, Tensor]:
         return {"packed": self.weight} | ({} if self.bias is None else {"packed_bias": self.bias})
+
+
+@dataclass(frozen=True, slots=True)
+class OurPacked(_Held):
+    """For our kernel; the bias is float32."""
+
+    columns: int
 
     def plain(self) -> Tensor:
         return native.unpack(self.weight, self.columns)
@@ -53,14 +61,7 @@ class OurPacked:
 
 
 @dataclass(frozen=True, slots=True)
-class OneDnnPacked:
-    weight: Tensor
-    bias: Tensor | None
-
-    @property
-    def held(self) -> dict[str, Tensor]:
-        return {"packed": self.weight} | ({} if self.bias is None else {"packed_bias": self.bias})
-
+class OneDnnPacked(_Held):
     def plain(self) -> Tensor:
         return self.weight.to_dense()
 

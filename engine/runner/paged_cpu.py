@@ -101,7 +101,7 @@ class PagedRunner(Runner):
 
         try:
             with torch.inference_mode():
-                self._recorded = RecordedDecode(forward, inputs, self._slots, self._blocks, report)
+                self._recorded = RecordedDecode(forward, inputs, self._blocks, report)
             self.graphs = tuple(range(1, rows + 1))
         except Unrecordable as error:
             self.graphs_off = str(error)

@@ -64,15 +64,9 @@ class RecordedDecode:
     of it is done, of how much, and may raise. Raises Unrecordable."""
 
     def __init__(
-        self,
-        forward: Callable[[int], Tensor],
-        inputs: DecodeInputs,
-        slots: int,
-        blocks: int,
-        report: Callable[[int, int], None],
+        self, forward: Callable[[int], Tensor], inputs: DecodeInputs, blocks: int, report: Callable[[int, int], None]
     ) -> None:
-        self._inputs, self._slots = inputs, slots
-        rows = inputs.rows
+        self._inputs, rows = inputs, inputs.rows
         counts = sorted({1, -(-rows // 2), rows})
         report(0, 1 + len(counts))
         self._rehearse(1, blocks)
@@ -90,11 +84,8 @@ class RecordedDecode:
             report(done, 1 + len(counts))
             self._rehearse(count, blocks)
             expected = forward(count)
-            difference, largest = (
-                (self._program(count)[0].float() - expected.float()).abs().max(),
-                expected.float().abs().max(),
-            )
-            off = difference / largest.clamp_min(1e-6)
+            difference = (self._program(count)[0].float() - expected.float()).abs().max()
+            off = difference / expected.float().abs().max().clamp_min(1e-6)
             if not off <= TOLERANCE[expected.dtype]:
                 raise Unrecordable(f"replayed over {count} rows, its logits are off by {float(off):.2g}")
 
@@ -107,9 +98,7 @@ class RecordedDecode:
         """Rows of some tokens at some positions, each in a block of its own where there are as many."""
         places = [min(i, blocks - 1) for i in range(count)]
         at = [i % min(PROVED, self._inputs.block_size) for i in places]
-        self._inputs.fill(
-            [1 + i % 7 for i in range(count)], at, [[i] for i in places], [i % self._slots for i in places]
-        )
+        self._inputs.fill([1 + i % 7 for i in range(count)], at, [[i] for i in places], places)
 
     @property
     def attention(self) -> float:

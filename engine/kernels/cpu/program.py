@@ -48,10 +48,6 @@ class Program:
         self._calls = (held.Call * len(self._parts))(*map(self._call, self._parts))
         self._program = held.Program(addressof(self._calls), len(self._parts))
 
-    def __len__(self) -> int:
-        """How many kernels it calls."""
-        return len(self._parts)
-
     @property
     def bytes(self) -> int:
         """Of the memory that it computes in."""

@@ -85,10 +85,10 @@ class Recorder(TorchDispatchMode):
                 self._keep(x, name)
         else:
             known = {_base(x) for x in read}
+            varies = any(base in self._made or base in self._inputs for base in known)
             fresh = [x for x in tree_leaves(out) if isinstance(x, Tensor) and _base(x) not in known]
-            constant = bool(read) and not any(base in self._made or base in self._inputs for base in known)
             for x in fresh:
-                if constant:
+                if read and not varies:
                     self.kept.append(x)
                 else:
                     self._keep(x, "" if self._translate(packet, args, kwargs or {}, x) else name)
@@ -101,7 +101,10 @@ class Recorder(TorchDispatchMode):
     def _translate(self, packet: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Tensor) -> bool:
         """Records a kernel for what torch has computed, where there is one."""
         make = TRANSLATIONS.get(packet)
-        call = make(out, *args) if make is not None and not kwargs and _plain(out) else None
+        single = [x for x in args if isinstance(x, Tensor) and not x.dim()]  # its value would be that of this step
+        if make is None or kwargs or not _plain(out) or any(_base(x) in self._made for x in single):
+            return False
+        call = make(out, *args)
         if call is not None:
             self.calls.append(call)
         return call is not None

@@ -21,8 +21,7 @@ def fused_angles(rotary: nn.Module, setting: Setting) -> FusedPart:
     kinds = getattr(rotary, "rope_type", "default")
     if any(kind in CHANGING for kind in (kinds.values() if isinstance(kinds, dict) else [kinds])):
         raise LeftAlone("its frequencies change with the positions")
-    if angles is None:
-        raise LeftAlone("there is no kernel for it here")
+    assert angles is not None
 
     def computed(
         self: nn.Module, layer_type: tuple[str, ...], positions: Tensor, dtype: torch.dtype

@@ -96,6 +96,8 @@ def test_what_depends_on_values_or_on_unknown_operations_is_refused() -> None:
         torch.no_grad(),
     ):
         Program(lambda: [x.sin() + x], [x], 4)
+    with pytest.raises(Unrecordable, match=r"aten.mul.Tensor has no compiled kernel|made by aten.mul"), torch.no_grad():
+        Program(lambda: [x * x.norm()], [x], 4)
     with pytest.raises(Unrecordable, match="reads a value"), torch.no_grad():
         Program(lambda: [x + float(x.sum())], [x], 4)
 
