@@ -1,7 +1,19 @@
-/* Attention of decode rows over the paged cache. */
+/* Attention over the paged cache. Each row is a query by itself; those of one prompt that follow each other are answered
+ * together, so that what they see is read once for all of them.
+ *
+ * A row's keys are taken a segment at a time, and the softmax goes on from segment to segment: its highest score so far
+ * and the sum of the weights are kept, and what is summed already shrinks when the highest grows (M. Milakov, N.
+ * Gimelshein, Online normalizer calculation for softmax, 2018). Within a segment all heads of a block are read one after
+ * the other, as they lie: the processor fetches ahead what goes on, and not what begins anew for every head.
+ */
 #include "common.h"
+#ifdef __AVX512BF16__
+#include <immintrin.h>
+#endif
 
-#define MOST 4 /* queries that are answered together */
+#define MOST 8        /* queries of one KV head that are answered together */
+#define SUMS 4        /* of them, whose sums of values fit the registers */
+#define SCORES 16384  /* that stay near a core */
 
 struct attention {
     struct part part;   /* rows: queries */
@@ -15,125 +27,250 @@ struct attention {
     float scale, softcap; /* softcap 0: none */
 };
 
-/* `heads` queries, from `head` on, that read one KV head; `scores` has room for `heads` rows of `width`. */
-ALWAYS void attend(const struct attention *a, long row, long head, const int heads, const int half, float *scores,
-                   long width, float *query) {
-    const long dim = a->head_dim, block = a->block, length = a->lengths[row], kv_head = head / a->group;
-    if (!length) return; /* it is answered elsewhere */
-    const long first = a->window && length > a->window ? length - a->window : 0;
-    const long from = first / block, to = (length + block - 1) / block, bytes = half ? 2 : 4;
-    const long size = dim * block * bytes; /* of one head's part of a block */
-    const int32_t *table = a->tables + a->starts[row];
-    const long at = (row * a->kv_heads * a->group + head) * dim;
-    float total[MOST], peak[MOST];
+/* What is answered together: `tokens` rows from `row` on, and of them the queries of the KV heads [kv, kv_end). Query i
+ * of a KV head is that of token i / group. By query, KV head by KV head: `scores` of a segment of `width` keys; its
+ * `query` and its `sum` of values [head_dim]; the `high`est score so far, the `total` of the weights, and by how much
+ * what was summed before `shrinks`. */
+struct tile {
+    long row, tokens, kv, kv_end, width;
+    float *scores, *query, *sum, *high, *total, *shrinks;
+};
 
-    for (int h = 0; h < heads; h++)
-        for (long d = 0; d < dim; d++) query[h * dim + d] = get(part(a->q, at + h * dim, half), d, half) * a->scale;
-    for (long b = from; b < to; b++) {
-        const char *keys = (const char *)a->k + (table[b] * a->kv_heads + kv_head) * size;
-        /* The processor's own guesses end with a block: what is read next is fetched while this one is computed. */
-        const char *next = (const char *)a->k + (table[b + 1 < to ? b + 1 : b] * a->kv_heads + kv_head) * size;
-        const char *values = (const char *)a->v + (table[b] * a->kv_heads + kv_head) * size;
-        for (long lane = 0; lane < block; lane += LANES) {
-            vec even[MOST], odd[MOST];
-            for (int h = 0; h < heads; h++) even[h] = odd[h] = (vec){0};
+ALWAYS long first_seen(const struct attention *a, long row) {
+    const long length = a->lengths[row];
+    return a->window && length > a->window ? length - a->window : 0;
+}
+
+/* Scores of `count` queries over a block of keys of one head. What is read next is fetched while this is computed: the
+ * processor's own guesses end with a page. */
+ALWAYS void score(const struct attention *a, const char *keys, const char *ahead, const float *query, float *scores,
+                  long width, const int count, const int half) {
+    const long dim = a->head_dim, block = a->block, bytes = half ? 2 : 4;
+    for (long lane = 0; lane < block; lane += LANES) {
+        vec even[MOST], odd[MOST];
+        for (int i = 0; i < count; i++) even[i] = odd[i] = (vec){0};
+#ifdef __AVX512BF16__
+        if (half) {
+            /* Two values of each key side by side, as the processor multiplies them. */
+            const words order = (words){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} * 0x10001 + 0x100000;
+            for (long d = 0; d < dim; d += 4)
+                for (int step = 0; step < 2; step++) {
+                    __builtin_prefetch(ahead + ((d + 2 * step) * block + lane) * bytes);
+                    if (block > LANES) __builtin_prefetch(ahead + ((d + 2 * step + 1) * block + lane) * bytes);
+                    const uint16_t *line = (const uint16_t *)keys + (d + 2 * step) * block + lane;
+                    const __m512i one = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)line));
+                    const __m512i two = _mm512_inserti64x4(one, _mm256_loadu_si256((const __m256i *)(line + block)), 1);
+                    const __m512i pairs = _mm512_permutexvar_epi16((__m512i)order, two);
+                    for (int i = 0; i < count; i++) {
+                        const __m512i pair = _mm512_set1_epi32(((const int32_t *)(query + i * dim))[d / 2 + step]);
+                        if (step) odd[i] = (vec)_mm512_dpbf16_ps((__m512)odd[i], (__m512bh)pairs, (__m512bh)pair);
+                        else even[i] = (vec)_mm512_dpbf16_ps((__m512)even[i], (__m512bh)pairs, (__m512bh)pair);
+                    }
+                }
+        } else
+#endif
             for (long d = 0; d < dim; d += 2) {
-                for (long line = d; line < d + 2 && !lane; line++) {
-                    __builtin_prefetch(next + line * block * bytes);
-                    __builtin_prefetch(values + line * block * bytes);
-                }
-                vec one = get_lanes(keys, d * block + lane, half), two = get_lanes(keys, (d + 1) * block + lane, half);
-                for (int h = 0; h < heads; h++) {
-                    even[h] += query[h * dim + d] * one;
-                    odd[h] += query[h * dim + d + 1] * two;
+                __builtin_prefetch(ahead + (d * block + lane) * bytes);
+                __builtin_prefetch(ahead + ((d + 1) * block + lane) * bytes);
+                const vec one = get_lanes(keys, d * block + lane, half), two = get_lanes(keys, (d + 1) * block + lane, half);
+                for (int i = 0; i < count; i++) {
+                    even[i] += query[i * dim + d] * one;
+                    odd[i] += query[i * dim + d + 1] * two;
                 }
             }
-            for (int h = 0; h < heads; h++) *(vec *)(scores + h * width + (b - from) * block + lane) = even[h] + odd[h];
-        }
+        for (int i = 0; i < count; i++) *(vec *)(scores + i * width + lane) = (even[i] + odd[i]) * a->scale;
     }
-    const long begin = first - from * block, end = length - from * block; /* of the scores, what is seen */
-    for (int h = 0; h < heads; h++) {
-        float *s = scores + h * width, high = a->sinks ? a->sinks[head + h] : -INFINITY, sum = 0;
-        if (a->softcap) {
+}
+
+/* The queries of a token and KV head as `score` reads them. */
+ALWAYS void take_query(const struct attention *a, const void *q, float *query, const int half) {
+#ifdef __AVX512BF16__
+    if (half) {
+        memcpy(query, q, 2 * a->head_dim);
+        return;
+    }
+#endif
+    for (long d = 0; d < a->head_dim; d++) query[d] = get(q, d, half);
+}
+
+/* Of the `seen` scores of a segment, those of keys [begin, end) become weights, the others zero. */
+ALWAYS void weigh(const struct attention *a, float *s, long begin, long end, long seen, float *high, float *total,
+                  float *shrinks) {
+    const vec least = (vec){0} - INFINITY;
+    const integers count = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    vec tops = least, sums = {0};
+    float top = *high;
+    for (long i = 0; i < seen; i += LANES) {
+        vec x = *(vec *)(s + i);
+        if (a->softcap) { /* tanh x = 1 - 2 / (e^2x + 1) */
             const float cap = a->softcap;
-#pragma omp simd
-            for (long i = begin; i < end; i++) {
-                float e = exponential(2.0f * s[i] / cap); /* tanh x = 1 - 2 / (e^2x + 1) */
-                s[i] = cap * (1.0f - 2.0f / (e + 1.0f));
-            }
+            x = cap * (1.0f - 2.0f / (exponentials(2.0f * x / cap) + 1.0f));
         }
-#pragma omp simd reduction(max : high)
-        for (long i = begin; i < end; i++) high = s[i] > high ? s[i] : high;
-#pragma omp simd reduction(+ : sum)
-        for (long i = begin; i < end; i++) sum += s[i] = exponential(s[i] - high);
-        peak[h] = high;
-        total[h] = sum + (a->sinks ? exponential(a->sinks[head + h] - peak[h]) : 0.0f);
+        x = chosen((words)(count + (int32_t)i >= (int32_t)begin) & (words)(count + (int32_t)i < (int32_t)end), x, least);
+        tops = chosen((words)(tops > x), tops, x);
+        *(vec *)(s + i) = x;
     }
-    if (kv_head + 1 < a->kv_heads)
-        for (long line = 0; line < size; line += 64)
-            __builtin_prefetch((const char *)a->k + (table[from] * a->kv_heads + kv_head + 1) * size + line);
+    for (int by = LANES / 2; by; by /= 2) {
+        const vec others = __builtin_shuffle(tops, count ^ by);
+        tops = chosen((words)(others > tops), others, tops);
+    }
+    top = tops[0] > top ? tops[0] : top;
+    for (long i = 0; i < seen; i += LANES) {
+        const vec x = *(vec *)(s + i), weight = chosen((words)(x == least), (vec){0}, exponentials(x - top));
+        *(vec *)(s + i) = weight;
+        sums += weight;
+    }
+    for (int by = LANES / 2; by; by /= 2) sums += __builtin_shuffle(sums, count ^ by);
+    *shrinks = *high == top ? 1.0f : exponential(*high - top); /* of the first segment nothing was summed before */
+    *total = *total * *shrinks + sums[0];
+    *high = top;
+}
+
+/* Four vectors of values. Those of bfloat16 come as the lower and the upper halves of words, sixteen at a time. */
+ALWAYS void get_values(vec x[4], const void *values, long at, const int half) {
+    for (int i = 0; i < 4; i++) {
+        if (!half) x[i] = get_lanes(values, at + i * LANES, 0);
+        else if (i % 2) x[i] = (vec)(*(const words *)((const uint16_t *)values + at + (i - 1) * LANES) & 0xffff0000);
+        else x[i] = (vec)(*(const words *)((const uint16_t *)values + at + i * LANES) << 16);
+    }
+}
+
+/* Adds the values of keys [low, high) of a block of one head, times the weights of `count` queries. */
+ALWAYS void add_values(const struct attention *a, const char *values, const char *ahead, const float *weights,
+                       long width, long low, long high, float *sum, const float *shrinks, const int count,
+                       const int half) {
+    const long dim = a->head_dim, bytes = half ? 2 : 4;
     for (long d = 0; d < dim;) {
         const int wide = dim - d >= 4 * LANES ? 4 : 1;
-        vec sum[MOST][4];
-        for (int h = 0; h < heads; h++) for (int i = 0; i < 4; i++) sum[h][i] = (vec){0};
-        for (long b = from; b < to; b++) {
-            const char *values = (const char *)a->v + (table[b] * a->kv_heads + kv_head) * size;
-            const long low = b == from ? begin : 0, high = b == to - 1 ? length - b * block : block;
-            const float *s = scores + (b - from) * block;
-            if (wide == 4) {
-                for (long j = low; j < high; j++) {
-                    vec x[4];
-                    for (int i = 0; i < 4; i++) x[i] = get_lanes(values, j * dim + d + i * LANES, half);
-                    for (int h = 0; h < heads; h++) for (int i = 0; i < 4; i++) sum[h][i] += s[h * width + j] * x[i];
-                }
-            } else {
-                for (long j = low; j < high; j++) {
-                    vec x = get_lanes(values, j * dim + d, half);
-                    for (int h = 0; h < heads; h++) sum[h][0] += s[h * width + j] * x;
-                }
+        vec all[SUMS][4];
+        for (int q = 0; q < count; q++)
+            for (int i = 0; i < wide; i++) all[q][i] = *(vec *)(sum + q * dim + d + i * LANES) * shrinks[q];
+        if (wide == 4) {
+            for (long j = low; j < high; j++) {
+                vec x[4];
+                for (int line = 0; line < bytes; line++) __builtin_prefetch(ahead + (j * dim + d) * bytes + line * 64);
+                get_values(x, values, j * dim + d, half);
+                for (int q = 0; q < count; q++) for (int i = 0; i < 4; i++) all[q][i] += weights[q * width + j] * x[i];
+            }
+        } else {
+            for (long j = low; j < high; j++) {
+                const vec x = get_lanes(values, j * dim + d, half);
+                for (int q = 0; q < count; q++) all[q][0] += weights[q * width + j] * x;
             }
         }
-        for (int h = 0; h < heads; h++)
-            for (int i = 0; i < wide; i++)
-                put_lanes(a->out, at + h * dim + d + i * LANES, sum[h][i] / total[h], half);
+        for (int q = 0; q < count; q++)
+            for (int i = 0; i < wide; i++) *(vec *)(sum + q * dim + d + i * LANES) = all[q][i];
         d += wide * LANES;
     }
 }
 
-ALWAYS void attend_some(const struct attention *a, long row, long head, int heads, float *scores, long width,
-                        float *query) {
-    if (a->part.half) {
-        if (heads == 4) attend(a, row, head, 4, 1, scores, width, query);
-        else if (heads == 2) attend(a, row, head, 2, 1, scores, width, query);
-        else attend(a, row, head, 1, 1, scores, width, query);
-    } else {
-        if (heads == 4) attend(a, row, head, 4, 0, scores, width, query);
-        else if (heads == 2) attend(a, row, head, 2, 0, scores, width, query);
-        else attend(a, row, head, 1, 0, scores, width, query);
+/* What was summed, over the total of its weights. */
+ALWAYS void put_answer(void *out, const float *sum, long dim, float total, const int half) {
+    for (long d = 0; d < dim;) {
+        if (half && dim - d >= 4 * LANES) { /* as `get_values` has them */
+            for (int i = 0; i < 4; i += 2, d += 2 * LANES) {
+                const words lower = nearest(*(const vec *)(sum + d) / total), upper = nearest(*(const vec *)(sum + d + LANES) / total);
+                *(words *)((uint16_t *)out + d) = lower | upper << 16;
+            }
+        } else {
+            put_lanes(out, d, *(const vec *)(sum + d) / total, half);
+            d += LANES;
+        }
     }
 }
 
-/* One query a row over the paged cache. */
+ALWAYS void answer(const struct attention *a, const struct tile *t, const int half) {
+    const long dim = a->head_dim, block = a->block, width = t->width, bytes = half ? 2 : 4;
+    const long size = dim * block * bytes; /* of one head's part of a block */
+    const long queries = t->tokens * a->group, all = queries * (t->kv_end - t->kv);
+    const long last = t->row + t->tokens - 1, length = a->lengths[last], blocks = (length + block - 1) / block;
+    const int32_t *table = a->tables + a->starts[t->row];
+
+    for (long i = 0; i < all; i++) {
+        const long row = t->row + i % queries / a->group, head = (t->kv + i / queries) * a->group + i % a->group;
+        take_query(a, part(a->q, (row * a->kv_heads * a->group + head) * dim, half), t->query + i * dim, half);
+        t->high[i] = a->sinks ? a->sinks[head] : -INFINITY;
+        t->total[i] = a->sinks ? 1.0f : 0.0f;
+    }
+    memset(t->sum, 0, all * dim * sizeof(float));
+    for (long from = first_seen(a, t->row) / block; from < blocks;) {
+        const long segment = width / block, end = (from / segment + 1) * segment, to = end < blocks ? end : blocks;
+        const long at = from * block, seen = (to - from) * block;
+        for (long b = from; b < to; b++)
+            for (long kv = t->kv; kv < t->kv_end; kv++) {
+                const char *keys = (const char *)a->k + (table[b] * a->kv_heads + kv) * size;
+                const char *ahead = b + 1 < to ? (const char *)a->k + (table[b + 1] * a->kv_heads + kv) * size
+                                               : (const char *)a->v + (table[from] * a->kv_heads + kv) * size;
+                const long begin = (kv - t->kv) * queries;
+                float *s = t->scores + begin * width + (b - from) * block;
+                const float *q = t->query + begin * dim;
+                long i = 0;
+                for (; i + 8 <= queries; i += 8) score(a, keys, ahead, q + i * dim, s + i * width, width, 8, half);
+                if (queries - i >= 4) score(a, keys, ahead, q + i * dim, s + i * width, width, 4, half), i += 4;
+                if (queries - i >= 2) score(a, keys, ahead, q + i * dim, s + i * width, width, 2, half), i += 2;
+                if (queries - i >= 1) score(a, keys, ahead, q + i * dim, s + i * width, width, 1, half);
+            }
+        for (long i = 0; i < all; i++) {
+            const long row = t->row + i % queries / a->group, first = first_seen(a, row) - at, count = a->lengths[row] - at;
+            const long high = count < 0 ? 0 : count < seen ? count : seen, low = first < 0 ? 0 : first < high ? first : high;
+            weigh(a, t->scores + i * width, low, high, seen, t->high + i, t->total + i, t->shrinks + i);
+        }
+        for (long b = from; b < to; b++) {
+            const long low = b == from ? (first_seen(a, t->row) > at ? first_seen(a, t->row) - at : 0) : 0;
+            const long high = b == blocks - 1 ? length - b * block : block;
+            for (long kv = t->kv; kv < t->kv_end; kv++) {
+                const char *values = (const char *)a->v + (table[b] * a->kv_heads + kv) * size;
+                const char *ahead = (const char *)a->v + (table[b + 1 < to ? b + 1 : b] * a->kv_heads + kv) * size;
+                for (long i = (kv - t->kv) * queries, end = i + queries; i < end;) {
+                    const float *s = t->scores + i * width + (b - from) * block;
+                    float *sum = t->sum + i * dim, *shrinks = t->shrinks + i;
+                    if (end - i >= 4) add_values(a, values, ahead, s, width, low, high, sum, shrinks, 4, half), i += 4;
+                    else if (end - i >= 2) add_values(a, values, ahead, s, width, low, high, sum, shrinks, 2, half), i += 2;
+                    else add_values(a, values, ahead, s, width, low, high, sum, shrinks, 1, half), i += 1;
+                }
+            }
+            if (b == from) for (long i = 0; i < all; i++) t->shrinks[i] = 1.0f;
+        }
+        from = to;
+    }
+    for (long i = 0; i < all; i++) {
+        const long row = t->row + i % queries / a->group, head = (t->kv + i / queries) * a->group + i % a->group;
+        void *out = part(a->out, (row * a->kv_heads * a->group + head) * dim, half);
+        put_answer(out, t->sum + i * dim, dim, t->total[i], half);
+    }
+}
+
+/* Whether a row is the token after the row before it, so that one of both may answer for both. */
+ALWAYS int follows(const struct attention *a, long row) {
+    return row && a->starts[row] == a->starts[row - 1] && a->lengths[row - 1] && a->lengths[row] == a->lengths[row - 1] + 1;
+}
+
+/* The queries of all rows. */
 long decode_attention(void *of) {
     struct attention *a = of;
-    const long rows = a->part.rows, all = rows * a->kv_heads;
-    long longest = 0;
-    for (long r = 0; r < rows; r++) longest = a->lengths[r] > longest ? a->lengths[r] : longest;
-    const long width = (longest / a->block + 2) * a->block; /* room for a row of scores */
-    float *scores = malloc((4 * width + 4 * a->head_dim) * sizeof(float)), *query = scores + 4 * width;
-    if (!scores) {
+    const long rows = a->part.rows, kv_heads = a->kv_heads, group = a->group;
+    const long together = group < MOST ? MOST / group : 1; /* tokens */
+    /* Whole rows where there are many, else head by head. */
+    const int whole = rows >= 4 * omp_get_num_threads();
+    const long all = whole ? rows : rows * kv_heads, queries = together * group * kv_heads;
+    const long segment = SCORES / queries / a->block; /* the same for any rows, and so the rounding */
+    struct tile t = {.width = (segment ? segment : 1) * a->block};
+    t.scores = aligned_alloc(64, (queries * (t.width + 2 * a->head_dim + 3) * sizeof(float) + 63) / 64 * 64);
+    if (!t.scores) {
         a->part.failed = 1;
         return 0;
     }
-    /* Whole rows where there are many, so that what is fetched ahead is for this thread. */
-    const long some = rows >= 4 * omp_get_num_threads() ? a->kv_heads : 1;
-    for (long from, to; take(&a->part, all, some, &from, &to); done(&a->part, from, to))
-        for (long task = from; task < to; task++)
-            for (long h = 0, heads; h < a->group; h += heads) {
-                const long row = task / a->kv_heads, head = task % a->kv_heads * a->group + h;
-                heads = a->group - h >= 4 ? 4 : a->group - h >= 2 ? 2 : 1;
-                attend_some(a, row, head, heads, scores, width, query);
-            }
-    free(scores);
+    t.query = t.scores + queries * t.width, t.sum = t.query + queries * a->head_dim;
+    t.high = t.sum + queries * a->head_dim, t.total = t.high + queries, t.shrinks = t.total + queries;
+    for (long from, to; take(&a->part, all, 1, &from, &to); done(&a->part, from, to)) {
+        t.row = whole ? from : from / kv_heads;
+        t.kv = whole ? 0 : from % kv_heads, t.kv_end = whole ? kv_heads : t.kv + 1;
+        if (!a->lengths[t.row]) continue; /* it is answered elsewhere */
+        if (follows(a, t.row) && (a->lengths[t.row] - 1) % together) continue; /* an earlier row answers it */
+        t.tokens = 1;
+        while (t.row + t.tokens < rows && (a->lengths[t.row + t.tokens] - 1) % together && follows(a, t.row + t.tokens)) t.tokens++;
+        if (a->part.half) answer(a, &t, 1); else answer(a, &t, 0);
+    }
+    free(t.scores);
     return all;
 }

@@ -20,6 +20,7 @@ extern int omp_get_num_threads(void);
 
 typedef float vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef uint32_t words __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef int32_t integers __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef uint16_t halves __attribute__((vector_size(2 * LANES), aligned(2), may_alias));
 
 ALWAYS float as_float(uint32_t bits) { float x; memcpy(&x, &bits, 4); return x; }
@@ -49,16 +50,14 @@ ALWAYS vec get_lanes(const void *from, long i, int half) {
     vec x; memcpy(&x, &bits, sizeof x); return x;
 }
 
+/* Values rounded to bfloat16, in the lower half of each word. */
+ALWAYS words nearest(vec x) {
+    const words bits = (words)x, strange = (words)(x != x);
+    return (((bits + 0x7fff + ((bits >> 16) & 1)) >> 16) & ~strange) | (strange & 0x7fc0);
+}
 ALWAYS void put_lanes(void *to, long i, vec x, int half) {
-    if (!half) {
-        *(vec *)((float *)to + i) = x;
-        return;
-    }
-    words bits, strange = (words)(x != x);
-    memcpy(&bits, &x, sizeof x);
-    bits = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-    bits = (bits & ~strange) | (strange & 0x7fc0);
-    *(halves *)((uint16_t *)to + i) = __builtin_convertvector(bits, halves);
+    if (half) *(halves *)((uint16_t *)to + i) = __builtin_convertvector(nearest(x), halves);
+    else *(vec *)((float *)to + i) = x;
 }
 
 /* exp by 2^n * p(f), to 2 units in the last place; NaN stays NaN. */
@@ -70,6 +69,19 @@ ALWAYS float exponential(float x) {
               + f * 0.00139304355f)))));
     float made = p * as_float((uint32_t)((int32_t)n + 127) << 23);
     return x != x ? x : made;
+}
+
+ALWAYS vec chosen(words mask, vec yes, vec no) { return (vec)(((words)yes & mask) | ((words)no & ~mask)); }
+ALWAYS vec exponentials(vec x) {
+    const vec low = (vec){0} - 87.0f, high = (vec){0} + 88.0f;
+    vec within = chosen((words)(x < low), low, x);
+    within = chosen((words)(within > high), high, within);
+    const vec n = (within * 1.44269504f + 12582912.0f) - 12582912.0f;
+    const vec f = within - n * 0.693145752f - n * 1.42860677e-6f;
+    const vec p = 1.0f + f * (1.0f + f * (0.5f + f * (0.166666672f + f * (0.0416664891f + f * (0.00833360072f
+                  + f * 0.00139304355f)))));
+    const integers power = (__builtin_convertvector(n, integers) + 127) << 23;
+    return chosen((words)(x != x), x, p * (vec)power);
 }
 
 /* Every part's structure begins with it. */
