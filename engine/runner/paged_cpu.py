@@ -15,10 +15,10 @@ from engine.kernels.cpu.recorder import Unrecordable
 from engine.models.attention import Options, Timer
 from engine.models.config import first_line
 from engine.models.loading import LoadedModel
-from engine.runner.recorded_decode import DecodeInputs, RecordedDecode, rows_to_record
+from engine.runner.recorded_steps import MOST_TOKENS, RecordedSteps, Runs, StepInputs, rows_to_record
 from engine.runner.runner import Inputs, Runner, known_ids
 from engine.scheduler.block_pool import blocks_for
-from engine.scheduler.plan import Kind, Row, StepPlan
+from engine.scheduler.plan import Row, StepPlan
 
 LONG_CONTEXT = 2048  # tokens; our attention took 0.3 to 0.6 of torch's time up to 512 of them, 0.8 to 1 at so many
 
@@ -80,8 +80,8 @@ class PagedRunner(Runner):
         caches = native if self.compiled else by_blocks
         self.k_caches = [caches.allocate_keys(blocks, size, *shape, dtype) for shape in model.layer_kv]
         self.v_caches = [caches.allocate_values(blocks, size, *shape, dtype) for shape in model.layer_kv]
-        self._blocks, self._slots = blocks, config.max_running
-        self._recorded: RecordedDecode | None = None
+        self._blocks, self._slots, self._budget = blocks, config.max_running, config.token_budget
+        self._recorded: RecordedSteps | None = None
         self.graphs_off = "" if config.cuda_graphs else "switched off"
 
     def capture(self, report: Callable[[int, int], None]) -> None:
@@ -89,20 +89,23 @@ class PagedRunner(Runner):
             return
         card = self.model.card
         width = blocks_for(card.context, self.block_size) if card.context else self._blocks
+        width, size = min(width, self._blocks), self.block_size
         rows = rows_to_record(self._slots, card.vocabulary, self.model.dtype)
-        inputs = DecodeInputs(rows, self._slots, min(width, self._blocks), self.block_size)
+        tokens = max(rows, min(MOST_TOKENS, self._budget, width * size))
+        inputs = self._inputs = StepInputs(tokens, rows, self._slots, width, size)
         caches = self.k_caches, self.v_caches
 
-        def forward(count: int) -> Tensor:
+        def forward(count: int, kept: int) -> Tensor:
             seen = inputs.seen
             seen = native.NativeDecode(count, seen.tables, seen.starts, seen.lengths)
             batch = CpuBatch(*caches, seen, [], inputs.blocks[:count], inputs.offsets[:count], True)
-            return self._logits(inputs.ids[None, :count], inputs.positions[None, :count], 0, batch, None)
+            ids, positions = inputs.ids[None, :count], inputs.positions[None, :count]
+            return self._logits(ids, positions, inputs.kept[:kept], batch, None)
 
         try:
             with torch.inference_mode():
-                self._recorded = RecordedDecode(forward, inputs, self._blocks, report)
-            self.graphs = tuple(range(1, rows + 1))
+                self._recorded = RecordedSteps(forward, inputs, self._blocks, report)
+            self.graphs, self.graph_bytes = tuple(range(1, rows + 1)), self._recorded.bytes
         except Unrecordable as error:
             self.graphs_off = str(error)
         except (RuntimeError, TypeError) as error:  # a model's own code ran: it need not like to be heard
@@ -111,11 +114,9 @@ class PagedRunner(Runner):
     def _prepare(self, plan: StepPlan) -> Inputs:
         self._copy_blocks(plan.copies, *self.k_caches, *self.v_caches)
         rows = plan.rows
-        recorded = self._recorded
-        if recorded is not None and len(rows) <= recorded.rows and all(row.kind is Kind.DECODE for row in rows):
-            return Inputs(
-                list(rows), lambda timer: self._replay(recorded, rows, timer), graph=len(rows), greedy=recorded.greedy
-            )
+        sampling = [row for row in rows if row.samples]
+        if self._replays(rows, len(sampling)):
+            return self._recorded_inputs(rows, sampling)
         ids: list[int] = []
         positions: list[int] = []
         fed: list[tuple[int, int]] = []
@@ -129,13 +130,41 @@ class PagedRunner(Runner):
                 last.append(len(ids) - 1)
         token_ids, at = self._token_ids(ids, fed)[None], self._tensor(positions)[None]
         batch, keep = self._batch(rows, positions), self._tensor(last)
-        sampling = [row for row in rows if row.samples]
         return Inputs(sampling, lambda timer: self._logits(token_ids, at, keep, batch, timer))
 
-    def _replay(self, recorded: RecordedDecode, rows: Sequence[Row], timer: Timer | None) -> Tensor:
-        logits = recorded(rows, self._last_token)
+    def _replays(self, rows: Sequence[Row], sampling: int) -> bool:
+        """Whether a step of these rows is replayed: all but those whose prompts torch attends to."""
+        recorded = self._recorded
+        if recorded is None or sampling > recorded.rows:
+            return False
+        longest = LONG_CONTEXT if recorded.prompts else 0
+        return all(row.count == 1 or row.first + row.count <= longest for row in rows)
+
+    def _recorded_inputs(self, rows: Sequence[Row], sampling: list[Row]) -> Inputs:
+        recorded, last_token = self._recorded, self._last_token.numpy()
+        assert recorded is not None
+        ids: list[int] = []
+        kept: list[int] = []
+        for row in rows:
+            if row.fed:
+                ids += known_ids(row)[:-1]
+                ids.append(int(last_token[row.slot]))
+            else:
+                ids += row.branch.tokens[row.first : row.first + row.count]
+            if row.samples:
+                kept.append(len(ids) - 1)
+        firsts, counts = [row.first for row in rows], [row.count for row in rows]
+        runs = self._inputs.fill(
+            ids, firsts, counts, [row.branch.blocks for row in rows], [row.slot for row in rows], kept
+        )
+
+        return Inputs(sampling, lambda timer: self._replay(rows, runs, timer), graph=len(ids), greedy=recorded.greedy)
+
+    def _replay(self, rows: Sequence[Row], runs: Runs, timer: Timer | None) -> Tensor:
+        assert self._recorded is not None
+        logits = self._recorded(runs)
         if timer is not None:
-            timer.seconds += recorded.attention
+            timer.seconds += self._recorded.attention
         return logits
 
     def _batch(self, rows: Sequence[Row], positions: list[int]) -> CpuBatch:

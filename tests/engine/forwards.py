@@ -31,9 +31,9 @@ class Watched:
         replay = getattr(self._runner, "_replay", None)
         if replay is not None:
 
-            def watched(recorded: Any, rows: Any, timer: Any) -> Tensor:
+            def watched(rows: Any, runs: Any, timer: Any) -> Tensor:
                 before(torch.tensor([[token for row in rows for token in known_ids(row)]]))
-                logits: Tensor = replay(recorded, rows, timer)
+                logits: Tensor = replay(rows, runs, timer)
                 after(logits)
                 return logits
 

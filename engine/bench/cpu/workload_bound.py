@@ -1,5 +1,7 @@
 """The least time that a workload can take here: its matrix products as fast as they are alone, and one reading of K and
-V for every token that is computed. No norm, no rotation, no sampling, no scheduling, no Python between two products.
+V for every token that is computed, at the rate of copies of as much memory as a step reads: all weights pass through
+the processor's caches between two readings. No norm, no rotation, no sampling, no scheduling, no Python between two
+products.
 
 All prompts are there at once. Their tokens are computed in large batches; then step by step all answers that are not
 over yet decode together, which is the fewest products that greedy decoding of them can do.
@@ -120,6 +122,7 @@ def bound_of(case: Case, model: LoadedModel, products: Products, roof: Roof) -> 
     # Each prompt's last token gives its answer's first.
     seconds = products.seconds("body", prompt) + products.seconds("head", len(case))
     operations = prompt * body + len(case) * head
+    weights = model.card.weight_bytes
     a_token = sum(2 * heads * width for heads, width in model.layer_kv) * model.dtype.itemsize
     read, reading = prompt * a_token, 0.0
     for step in range(1, max(case.new_tokens)):
@@ -128,8 +131,8 @@ def bound_of(case: Case, model: LoadedModel, products: Products, roof: Roof) -> 
         operations += len(contexts) * (body + head)
         bytes_ = sum(contexts) * a_token
         read += bytes_
-        reading += bytes_ / roof.bandwidth_at(bytes_)
-    reading += prompt * a_token / roof.bandwidth_at(prompt * a_token)
+        reading += bytes_ / roof.bandwidth_at(weights + bytes_)
+    reading += prompt * a_token / roof.bandwidth_at(weights + prompt * a_token)
     return WorkloadBound(seconds, reading, operations, read)
 
 

@@ -90,7 +90,7 @@ class RunnerFactory:
             rehearsal = self._warm(runner, config, blocks)
             if shape not in self._activations:
                 self._activations[shape] = activation_bytes(rehearsal, model, config, self._roof)
-            return PreparedRunner(shape, runner, blocks, self._activations[shape], 0, rehearsal)
+            return PreparedRunner(shape, runner, blocks, self._activations[shape], runner.graph_bytes, rehearsal)
         if shape not in self._activations:
             self._activations[shape] = self.profile(config)
         activations = self._activations[shape]

@@ -1,7 +1,8 @@
 """A step of kernels, recorded once over some tokens and run again over any number up to that, by one call.
 
 It is to a CPU what a CUDA graph is to a GPU: between two kernels runs no Python, and all threads stay awake. Every
-kernel works on rows of which each token has as many, so the calls of a step of `tokens` serve fewer too.
+kernel works on rows of which each token has as many, so the calls of a step of `tokens` serve fewer too; and those
+after the choice of the tokens whose logits are wanted have as many rows for each of these.
 """
 
 from __future__ import annotations
@@ -21,31 +22,44 @@ LINE = 64  # bytes; where memory is given out
 
 class Program:
     """What `forward()` computes now, over `tokens` tokens, kept: it reads `inputs` and all other tensors where they
-    are, and gives one or more results `[tokens, ...]`. `attention` are the seconds that attention took in the last run.
-    Raises Unrecordable."""
+    are, and gives one or more results `[tokens, ...]`. `kept` int64, one of the inputs, are the places of the tokens
+    that are gone on with from where they are picked by it; results are then `[kept, ...]`. `attention` are the seconds
+    that attention took in the last run. Raises Unrecordable."""
 
-    def __init__(self, forward: Callable[[], Sequence[Tensor]], inputs: Sequence[Tensor], tokens: int) -> None:
+    def __init__(
+        self, forward: Callable[[], Sequence[Tensor]], inputs: Sequence[Tensor], tokens: int, kept: Tensor | None = None
+    ) -> None:
         self.tokens, self.attention = tokens, 0.0
-        with Recorder(inputs) as recorder:
+        # In inference mode nobody would hear that a value is read.
+        with torch.inference_mode(False), torch.no_grad(), Recorder(inputs) as recorder:
             results = forward()
         made = recorder.made()
-        places = [_made_by_a_kernel(result, made, tokens) for result in results]
         self._kept, self._parts = recorder.kept, recorder.calls
+        of_kept = _of_kept(self._parts, made, kept)
+        self._calls = (held.Call * len(self._parts))()
+        for call, part, after in zip(self._calls, self._parts, of_kept, strict=True):
+            call.work, call.part, call.of_kept = work(part.work), addressof(part), after
+            call.timed = part.work == "decode_attention"
+            count = tokens if kept is None or not after else len(kept)
+            call.each, left = divmod(part.part.rows, count)
+            if left:
+                raise Unrecordable(f"{part.work} of {part.part.rows} rows for {count} tokens")
+        rows = tokens if kept is None else len(kept)
+        places = [_made_by_a_kernel(result, made, rows) for result in results]
         offsets, size = plan(self._parts, made, places)
         self._memory = torch.empty(size + LINE, dtype=torch.uint8)
         begin = -self._memory.data_ptr() % LINE
-        for call in self._parts:
-            for name in call.places():
-                address = getattr(call, name)
+        for part in self._parts:
+            for name in part.places():
+                address = getattr(part, name)
                 place = place_of(made, address)
                 if place is not None:
                     moved = self._memory.data_ptr() + begin + offsets[place] + address - made[place].begin
-                    setattr(call, name, moved)
+                    setattr(part, name, moved)
         self._results = []
         for result, place in zip(results, places, strict=True):
             first = begin + offsets[place] + result.data_ptr() - made[place].begin
             self._results.append(self._memory[first : first + result.nbytes].view(result.dtype).view(result.shape))
-        self._calls = (held.Call * len(self._parts))(*map(self._call, self._parts))
         self._program = held.Program(addressof(self._calls), len(self._parts))
 
     @property
@@ -53,27 +67,33 @@ class Program:
         """Of the memory that it computes in."""
         return self._memory.nbytes
 
-    def _call(self, part: held.Structure) -> held.Call:
-        each, left = divmod(part.part.rows, self.tokens)
-        if left:
-            raise Unrecordable(f"{part.work} of {part.part.rows} rows for {self.tokens} tokens")
-        return held.Call(work(part.work), addressof(part), each, part.work == "decode_attention")
-
-    def __call__(self, tokens: int) -> list[Tensor]:
-        """Runs it over the first `tokens` of its inputs. Results `[tokens, ...]` are overwritten by the next run.
-        Raises MemoryError."""
-        program = self._program
-        program.tokens, program.threads = tokens, torch.get_num_threads()
+    def __call__(self, tokens: int, kept: int | None = None) -> list[Tensor]:
+        """Runs it over the first `tokens` of its inputs, `kept` of which are gone on with. Results `[kept or tokens,
+        ...]` are overwritten by the next run. Raises MemoryError."""
+        program, rows = self._program, tokens if kept is None else kept
+        program.tokens, program.kept, program.threads = tokens, rows, torch.get_num_threads()
         if function("run_program")(byref(program)):
             raise MemoryError(f"no memory for a step of {tokens} tokens")
         self.attention = program.attention
-        return [result[:tokens] for result in self._results]
+        return [result[:rows] for result in self._results]
 
 
-def _made_by_a_kernel(result: Tensor, made: Sequence[Made], tokens: int) -> int:
+def _of_kept(calls: Sequence[held.Structure], made: Sequence[Made], kept: Tensor | None) -> list[bool]:
+    """Which calls work on the rows of kept tokens: the one that picks them, and all that read what such a call made."""
+    after, told = set[int](), []
+    for call in calls:
+        places = [place_of(made, getattr(call, name)) for name in call.places()]
+        picks = kept is not None and isinstance(call, held.Lookup) and call.ids == kept.data_ptr()
+        told.append(picks or any(place in after for place in places[call.writes :]))
+        if told[-1]:
+            after.update(place for place in places[: call.writes] if place is not None)
+    return told
+
+
+def _made_by_a_kernel(result: Tensor, made: Sequence[Made], rows: int) -> int:
     """The place of a result. Raises Unrecordable where it is none of ours."""
     place = place_of(made, result.data_ptr())
-    if place is None or made[place].by or not result.is_contiguous() or result.shape[0] != tokens:
+    if place is None or made[place].by or not result.is_contiguous() or result.shape[0] != rows:
         maker = made[place].by if place is not None else ""
         raise Unrecordable(f"its result is made by {maker or 'no kernel'}")
     return place

@@ -102,7 +102,12 @@ class Recorder(TorchDispatchMode):
         """Records a kernel for what torch has computed, where there is one."""
         make = TRANSLATIONS.get(packet)
         single = [x for x in args if isinstance(x, Tensor) and not x.dim()]  # its value would be that of this step
-        if make is None or kwargs or not _plain(out) or any(_base(x) in self._made for x in single):
+        if (
+            make is None
+            or kwargs.keys() - {"memory_format"}
+            or not _plain(out)
+            or any(_base(x) in self._made for x in single)
+        ):
             return False
         call = make(out, *args)
         if call is not None:
@@ -175,6 +180,19 @@ def _looked_up(out: Tensor, table: Tensor, ids: Tensor, *_: Any) -> Lookup | Non
     return Lookup(part, out.data_ptr(), table.data_ptr(), ids.data_ptr(), table.shape[-1])
 
 
+def _picked(out: Tensor, table: Tensor, at: Sequence[Tensor | None]) -> Lookup | None:
+    """Of `[1, tokens, width]`, or `[tokens, width]`, those at some places."""
+    *whole, ids = at
+    if (
+        len(at) != table.dim() - 1
+        or ids is None
+        or any(x is not None for x in whole)
+        or any(n > 1 for n in table.shape[:-2])
+    ):
+        return None
+    return _looked_up(out, table, ids)
+
+
 TRANSLATIONS: dict[Any, Callable[..., Structure | None]] = {
     aten.add: _sum,
     aten.mul: _times,
@@ -183,4 +201,5 @@ TRANSLATIONS: dict[Any, Callable[..., Structure | None]] = {
     aten.contiguous: _copied,
     aten.clone: _copied,
     aten.embedding: _looked_up,
+    aten.index: _picked,
 }

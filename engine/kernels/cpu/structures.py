@@ -107,8 +107,8 @@ class Lookup(Structure):
 
 
 class Call(CStructure):
-    _fields_ = [*_places("work", "part"), *_sizes("each", "timed", "begun", "ended")]
+    _fields_ = [*_places("work", "part"), *_sizes("each", "of_kept", "timed", "begun", "ended")]
 
 
 class Program(CStructure):
-    _fields_ = [*(*_places("calls"), *_sizes("count", "tokens"), ("threads", c_int)), ("attention", c_double)]
+    _fields_ = [*(*_places("calls"), *_sizes("count", "tokens", "kept"), ("threads", c_int)), ("attention", c_double)]

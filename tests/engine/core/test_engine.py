@@ -377,12 +377,12 @@ def test_a_step_that_fails_ends_its_requests_and_the_engine_goes_on(demo: Engine
     demo.begin(EngineConfig(max_running=8, depth=depth))
     poison = 3000
 
-    def refuse(module: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
-        if bool((kwargs["input_ids"] == poison).any()):
+    def refuse(ids: torch.Tensor) -> None:
+        if bool((ids == poison).any()):
             raise RuntimeError("this token is poison")
 
     expected = demo.submit(FOX, GREEDY).result(timeout=20).text
-    handle = demo.model.module.register_forward_pre_hook(refuse, with_kwargs=True)
+    handle = Watched(demo, before=refuse)
     healthy = demo.submit(FOX, GREEDY)
     next(iter(healthy))
     poisoned = demo.submit([5, poison, 7], GREEDY)

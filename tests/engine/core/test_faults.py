@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -80,13 +79,13 @@ def test_an_engine_whose_device_is_lost_says_so_and_ends() -> None:
 def test_a_host_whose_engine_lost_the_device_loads_no_other() -> None:
     spec, config = ModelSpec("demo-draft"), EngineConfig(max_running=4)
 
-    def lose(module: torch.nn.Module, args: Any, outputs: Any) -> None:
+    def lose(_: torch.Tensor) -> None:
         raise RuntimeError(ILLEGAL)
 
     with LocalHost(threads=1) as host:
         engine = host.open(spec, config, print, threading.Event())
         assert isinstance(engine, Engine)
-        engine.model.module.register_forward_hook(lose)
+        Watched(engine, after=lose)
         assert engine.submit(FOX, LONG).result(timeout=20).finish_reason is FinishReason.ERROR
         engine._thread.join(timeout=10)
         with pytest.raises(RuntimeError, match="nothing can be loaded in this process any more"):

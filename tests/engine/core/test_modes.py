@@ -26,6 +26,7 @@ from engine import (
 from engine.config import MODES, PAGED_MODES
 from engine.trace import BlockEvent, FinishReason, Kind, Step
 from tests.engine.core.test_exactness import Reference, prompts
+from tests.engine.forwards import Watched
 
 pytestmark = pytest.mark.slow
 
@@ -45,14 +46,11 @@ def counted(engine: Engine) -> Iterator[list[tuple[int, int]]]:
     """The shapes of the token ids that the model is really given, a step each."""
     shapes: list[tuple[int, int]] = []
 
-    def note(module: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
-        shapes.append(tuple(kwargs["input_ids"].shape))
-
-    handle = engine.model.module.register_forward_pre_hook(note, with_kwargs=True)
+    watched = Watched(engine, before=lambda ids: shapes.append(tuple(ids.shape)))
     try:
         yield shapes
     finally:
-        handle.remove()
+        watched.remove()
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)

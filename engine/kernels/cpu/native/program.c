@@ -21,14 +21,15 @@ int run_part(Work work, struct part *part, int threads) {
 struct call {
     Work work;
     struct part *part;
-    long each;         /* of its rows for every token of the step */
+    long each;         /* of its rows for every token of the step, or for every one that is kept */
+    long of_kept;      /* which of both */
     long timed;        /* whether its time is attention's */
     long begun, ended; /* nanoseconds, of what is timed */
 };
 
 struct program {
     struct call *calls;
-    long count, tokens;
+    long count, tokens, kept;
     int threads;
     double attention; /* seconds */
 };
@@ -65,12 +66,12 @@ static void run_calls(void *of) {
     }
 }
 
-/* The whole step. Gives 0, or 1 where a part failed. */
+/* The whole step; where no token is kept, what is done to those that are is left out. Gives 0, or 1 where a part failed. */
 int run_program(struct program *p) {
     for (long i = 0; i < p->count; i++) {
         struct call *call = p->calls + i;
         call->begun = call->ended = 0;
-        call->part->rows = call->each * p->tokens;
+        call->part->rows = call->each * (call->of_kept ? p->kept : p->tokens);
         call->part->next = call->part->done = call->part->failed = 0;
     }
     if (p->threads > 1) GOMP_parallel(run_calls, p, p->threads, 0); else run_calls(p);

@@ -12,18 +12,18 @@ from engine.kernels.cpu.library import native
 from engine.kernels.cpu.program import Program
 from engine.kernels.cpu.recorder import Unrecordable, recording
 from engine.models.loading import LoadedModel, wrap
-from engine.runner import paged_cpu
+from engine.runner import paged_cpu, recorded_steps
 from engine.runner.paged_cpu import PagedRunner
-from engine.runner.recorded_decode import DecodeInputs, rows_to_record
-from engine.trace import Kind, measure
+from engine.runner.recorded_steps import StepInputs, rows_to_record
+from engine.trace import measure
 from tests.engine.tiny_models import TINY_MODELS, VOCABULARY, make_tiny_model
 
 pytestmark = pytest.mark.skipif(native().library is None, reason=native().why)
 DTYPES = [torch.float32, torch.bfloat16]
 # What torch computes, and no kernel of ours: experts, norms that subtract the mean, other rotations, other layers.
 LEFT = {
-    "mixtral": "aten.", "qwen3 moe": "aten.", "gpt-oss": "aten.", "starcoder2": "aten.layer_norm", "cohere": "aten.",
-    "glm4": "aten.", "gpt2": "aten.addmm", "gpt-neox": "aten.layer_norm", "opt": "aten.",
+    "mixtral": "aten.", "qwen3 moe": "aten.", "gpt-oss": "aten.", "starcoder2": "aten.native_layer_norm", "cohere": "aten.",
+    "glm4": "aten.", "gpt2": "aten.addmm", "gpt-neox": "aten.native_layer_norm", "opt": "aten.",
 }  # fmt: skip
 
 
@@ -98,28 +98,43 @@ def test_what_depends_on_values_or_on_unknown_operations_is_refused() -> None:
         Program(lambda: [x.sin() + x], [x], 4)
     with pytest.raises(Unrecordable, match=r"aten.mul.Tensor has no compiled kernel|made by aten.mul"), torch.no_grad():
         Program(lambda: [x * x.norm()], [x], 4)
-    with pytest.raises(Unrecordable, match="reads a value"), torch.no_grad():
-        Program(lambda: [x + float(x.sum())], [x], 4)
+    for mode in (torch.no_grad, torch.inference_mode):
+        with pytest.raises(Unrecordable, match="reads a value"), mode():
+            Program(lambda: [x + float(x.sum())], [x], 4)
 
 
 def test_tables_are_sent_as_they_change() -> None:
-    inputs = DecodeInputs(3, 4, 5, 16)
-    inputs.fill([5, 6], [17, 3], [[9, 2], [7]], [3, 0])
-    assert inputs.tables[3, :2].tolist() == [9, 2]
+    inputs = StepInputs(3, 2, 4, 5, 16)
+    assert [*inputs.fill([5, 6], [17, 3], [1, 1], [[9, 2], [7]], [3, 0], [0, 1])] == [(2, 2)]
+    assert inputs.seen.tables[3, :2].tolist() == [9, 2]
     assert inputs.seen.starts[:2].tolist() == [15, 0]
     assert inputs.seen.lengths[:2].tolist() == [18, 4]
     assert (inputs.blocks[:2].tolist(), inputs.offsets[:2].tolist()) == ([2, 7], [1, 3])
     table = [9, 2]
     table[1] = 4  # copied on write
-    inputs.fill([1], [18], [table], [3])
-    assert inputs.tables[3, :2].tolist() == [9, 4]
+    assert [*inputs.fill([1], [18], [1], [table], [3], [0])] == [(1, 1)]
+    assert inputs.seen.tables[3, :2].tolist() == [9, 4]
     assert inputs.blocks[0] == 4
 
 
-@pytest.mark.parametrize("name", ["qwen3", "gemma3", "granite", "olmo2"])
-def test_an_engine_gives_the_same_tokens_with_and_without(name: str) -> None:
+def test_a_step_of_more_tokens_than_there_is_room_for_is_filled_in_run_by_run() -> None:
+    inputs, filled = StepInputs(4, 3, 2, 5, 16), []
+    runs = inputs.fill(range(20, 30), [17, 30], [1, 9], [[9, 2], [7, 1, 3]], [1, 0], [0, 9])
+    for count, kept in runs:
+        places = inputs.ids, inputs.positions, inputs.blocks, inputs.seen.starts, inputs.seen.lengths
+        filled.append([x[:count].tolist() for x in places] + [inputs.kept[:kept].tolist()])
+    assert filled == [
+        [[20, 21, 22], [17, 30, 31], [2, 1, 1], [5, 0, 0], [18, 31, 32], [0]],
+        [[23, 24, 25], [32, 33, 34], [3, 3, 3], [0, 0, 0], [33, 34, 35], []],
+        [[26, 27, 28, 29], [35, 36, 37, 38], [3, 3, 3, 3], [0, 0, 0, 0], [36, 37, 38, 39], [3]],
+    ]
+
+
+@pytest.mark.parametrize(("name", "most"), [("qwen3", 9), ("gemma3", 512), ("granite", 20), ("olmo2", 31)])
+def test_an_engine_gives_the_same_tokens_with_and_without(name: str, most: int, monkeypatch) -> None:
     """Among requests that come and go, preempted in a small pool, sharing prefixes, several samples of one, a step
-    ahead or not, greedy and drawn."""
+    ahead or not, greedy and drawn; steps with prompts in one run or several."""
+    monkeypatch.setattr(paged_cpu, "MOST_TOKENS", most)
     model, told = loaded(name), []
     pool = 8 * 16 * model.card.kv_token_bytes
     drawn = SamplingParams(max_tokens=30, seed=4, ignore_eos=True)
@@ -132,9 +147,9 @@ def test_an_engine_gives_the_same_tokens_with_and_without(name: str) -> None:
                 trace = engine.begin(config)
                 streams = engine.submit_many(work)
                 told.append([[c.token_ids for c in stream.results(timeout=60)] for stream in streams])
-                decodes = [step for step in trace.steps if len(step.kind) and (step.kind == Kind.DECODE).all()]
-                assert decodes
-                assert all(step.graph == (len(step.kind) if graphs else 0) for step in decodes)
+                steps = [step for step in trace.steps if len(step.kind)]
+                assert {len(step.kind) < step.count.sum() for step in steps} == {True, False}
+                assert all(step.graph == (step.count.sum() if graphs else 0) for step in steps)
                 assert trace.header.graphs == (tuple(range(1, 6)) if graphs else ())
                 assert measure(trace).preemptions > 0
     assert told[0] == told[1] == told[2] == told[3]
@@ -151,3 +166,11 @@ def test_a_long_prompt_is_answered_as_a_short_one_would_be(monkeypatch: pytest.M
             streams = engine.submit_many([Submission(ids, greedy) for ids in prompts])
             told.append([stream.result(timeout=60).token_ids for stream in streams])
     assert told[0] == told[1] == told[2]
+
+
+def test_of_a_slow_model_only_decode_rows_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorded_steps, "SHORT", 0.0)
+    with Engine(loaded("llama"), EngineConfig(max_running=3), threads=1) as engine:
+        trace = engine.begin(EngineConfig(max_running=3))
+        engine.submit([7, 8, 9], SamplingParams(max_tokens=3, temperature=0)).result(timeout=60)
+    assert [step.graph for step in trace.steps if len(step.kind)] == [0, 1, 1]

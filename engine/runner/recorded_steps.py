@@ -1,0 +1,174 @@
+"""Steps on a CPU, recorded once for every number of tokens: what CUDA graphs are to a GPU."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine.kernels.cpu.calls import NativeDecode, greedy
+from engine.kernels.cpu.program import Program
+from engine.kernels.cpu.recorder import Unrecordable
+
+LONG = 0.3  # seconds of a step of one row, in which what Python takes is not to be seen
+SHORT = 0.03  # seconds of one, up to which prompts are recorded too: else recording a run of them takes some seconds
+MOST_ROWS = 256
+MOST_TOKENS = 512  # of a run; a step of more is so many runs, whose values stay near the cores from kernel to kernel
+LOGITS = 64 << 20  # bytes that the logits of a recorded step may take
+PROVED = 4  # positions of the rows that prove a program
+# Between a program's logits and the model's, relative to the largest of them: they are of the same kernels, but for
+# what torch computes between them.
+TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2}
+
+
+Runs = Iterator[tuple[int, int]]  # each filled in as it is asked for: how many tokens it has, and how many are kept
+
+
+def rows_to_record(slots: int, vocabulary: int, dtype: torch.dtype) -> int:
+    """How many rows with logits a recorded step has room for."""
+    return max(1, min(slots, MOST_ROWS, LOGITS // (vocabulary * dtype.itemsize)))
+
+
+class StepInputs:
+    """What a run of up to `tokens` tokens, `rows` of them with logits, reads at fixed places: `ids` and `positions`
+    int64; int32 `blocks` and `offsets`, where each token's K and V go, and the `seen` blocks of each token's slot, of
+    which there are up to `width`; and `kept` int64, the places of the tokens whose logits are wanted."""
+
+    def __init__(self, tokens: int, rows: int, slots: int, width: int, block_size: int) -> None:
+        self.tokens, self.rows, self.block_size = tokens, rows, block_size
+        self.ids, self.positions = torch.zeros(2, tokens, dtype=torch.long)
+        self.blocks, self.offsets, starts, lengths = torch.zeros(4, tokens, dtype=torch.int32)
+        self.kept = torch.arange(rows)
+        tables = torch.zeros(slots, width, dtype=torch.int32)
+        self.seen = NativeDecode(tokens, tables, starts, lengths)
+        self._tables, self._kept = tables.numpy(), self.kept.numpy()
+        self._places = [x.numpy() for x in (self.ids, self.positions, self.blocks, self.offsets, starts, lengths)]
+        self._known: list[list[int]] = [[] for _ in range(slots)]
+
+    @property
+    def all(self) -> list[Tensor]:
+        seen = self.seen
+        inputs = [self.ids, self.positions, self.blocks, self.offsets, seen.tables, seen.starts, seen.lengths]
+        return [*inputs, self.kept]
+
+    def fill(
+        self,
+        ids: Sequence[int],
+        firsts: Sequence[int],
+        counts: Sequence[int],
+        tables: Sequence[list[int]],
+        slots: Sequence[int],
+        kept: Sequence[int],
+    ) -> Runs:
+        """Lays out a step: the ids of all its tokens, and of each row its first token's position, how many tokens it
+        has, its blocks and its slot; `kept` are the tokens whose logits are wanted, in order."""
+        for slot, blocks in zip(slots, tables, strict=True):
+            if self._known[slot] != blocks:
+                self._known[slot] = blocks[:]
+                self._tables[slot, : len(blocks)] = blocks
+        total, width = len(ids), self._tables.shape[1]
+        owners, positions = np.array(slots), np.array(firsts)
+        if total > len(counts):
+            owners, within = np.repeat(owners, counts), np.arange(total)
+            positions = np.repeat(positions - np.cumsum([0, *counts[:-1]]), counts) + within
+        blocks_at, offsets = np.divmod(positions, self.block_size)
+        blocks_of = self._tables[owners, blocks_at]
+        values = [np.array(ids), positions, blocks_of, offsets, owners * width, positions + 1]
+        return self._runs(values, kept)
+
+    def _runs(self, values: Sequence[np.ndarray], kept: Sequence[int]) -> Runs:
+        total = len(values[0])
+        runs = -(-total // self.tokens)
+        for begin, end in pairwise(total * run // runs for run in range(runs + 1)):
+            here = [place - begin for place in kept if begin <= place < end] if runs > 1 else kept
+            self._kept[: len(here)] = here
+            for there, these in zip(self._places, values, strict=True):
+                there[: end - begin] = these[begin:end]
+            yield end - begin, len(here)
+
+
+class RecordedSteps:
+    """The steps of a model over `blocks` blocks, proved to give the logits `[kept tokens, vocabulary]` that `forward`
+    gives over the same inputs, of which a step of `inputs.tokens` tokens was recorded, and the greedy choice of them;
+    `forward` is told how many tokens there are and how many are kept. `prompts`: whether steps of any number of tokens
+    are replayed, run by run, and not decode rows alone. `attention` are the seconds that it took in the last step.
+    `report` hears how much of it is done, of how much, and may raise. Raises Unrecordable."""
+
+    def __init__(
+        self, forward: Callable[[int, int], Tensor], inputs: StepInputs, blocks: int, report: Callable[[int, int], None]
+    ) -> None:
+        self._inputs, tokens, rows = inputs, inputs.tokens, inputs.rows
+        self.attention, self._results = 0.0, list[Tensor]()
+        proofs = [[1] * count for count in sorted({1, -(-rows // 2), rows})]
+        report(0, 1 + len(proofs))
+        self._rehearse([1], blocks)
+        if (seconds := min(_seconds(forward) for _ in range(2))) > LONG:
+            raise Unrecordable(f"a step of {seconds:.1f} s gains nothing by it")
+        self.prompts = seconds <= SHORT and tokens > rows
+        if self.prompts:
+            proofs.append([tokens])
+        else:
+            tokens = inputs.tokens = rows
+        self._rehearse(proofs[-1], blocks)
+
+        def step() -> tuple[Tensor, ...]:
+            logits = forward(tokens, rows)
+            return logits, *greedy(logits)
+
+        self._program = Program(step, inputs.all, tokens, inputs.kept)
+        for done, counts in enumerate(proofs, 1):
+            report(done, 1 + len(proofs))
+            count, kept = self._rehearse(counts, blocks)
+            expected = forward(count, kept)
+            difference = (self._program(count, kept)[0].float() - expected.float()).abs().max()
+            off = difference / expected.float().abs().max().clamp_min(1e-6)
+            if not off <= TOLERANCE[expected.dtype]:
+                raise Unrecordable(f"replayed over {count} tokens, its logits are off by {float(off):.2g}")
+
+    def _rehearse(self, counts: Sequence[int], blocks: int) -> tuple[int, int]:
+        """A prompt, or rows of a token at some positions, each in a block of its own where there are as many."""
+        size = self._inputs.block_size
+        if counts[0] > 1:
+            tables, at = [[*range(-(-counts[0] // size))]], [0]
+        else:
+            tables = [[min(i, blocks - 1)] for i in range(len(counts))]
+            at = [i % min(PROVED, size) for i in range(len(counts))]
+        total = sum(counts)
+        kept = range(max(0, total - self._inputs.rows), total)
+        ids = [1 + i % 7 for i in range(total)]
+        (run,) = self._inputs.fill(ids, at, counts, tables, range(len(counts)), kept)
+        return run
+
+    @property
+    def rows(self) -> int:
+        """How many rows with logits it has room for."""
+        return self._inputs.rows
+
+    @property
+    def bytes(self) -> int:
+        """Of the memory that it computes in."""
+        return self._program.bytes
+
+    def __call__(self, runs: Runs) -> Tensor:
+        """The logits `[rows, vocabulary]` of a step whose runs the inputs fill in, overwritten by the next step."""
+        self.attention, told = 0.0, list[list[Tensor]]()
+        for count, kept in runs:
+            if told:  # the next run overwrites them
+                told[-1] = [x.clone() for x in told[-1]]
+            told.append(self._program(count, kept))
+            self.attention += self._program.attention
+        logits, *self._results = told[0] if len(told) == 1 else map(torch.cat, zip(*told, strict=True))
+        return logits
+
+    def greedy(self) -> tuple[Tensor, Tensor]:
+        """The likeliest tokens of the last step and their log-probabilities, as the kernel of that name gives them."""
+        tokens, logprobs = self._results
+        return tokens.clone(), logprobs.clone()
+
+
+def _seconds(forward: Callable[[int, int], Tensor]) -> float:
+    begun = time.perf_counter()
+    forward(1, 1)
+    return time.perf_counter() - begun
