@@ -134,7 +134,7 @@ def test_small_operations_round_as_torch_does(dtype, rows) -> None:
         torch.testing.assert_close(out, expected, rtol=2e-6 if dtype is torch.float32 else 1e-2, atol=2e-6)
         if dtype is torch.bfloat16:
             seen = expected.abs() > 0.05  # torch's gelu cancels digits where it is all but zero
-            assert (out != expected)[seen].float().mean() < 2e-3
+            assert (out != expected)[seen].sum() < 3 + 2e-3 * seen.sum()  # values that lie between two
 
     torch.manual_seed(rows)
     x = torch.randn(2, rows, 520).to(dtype) * 3

@@ -7,9 +7,6 @@
  * the other, as they lie: the processor fetches ahead what goes on, and not what begins anew for every head.
  */
 #include "common.h"
-#ifdef __AVX512BF16__
-#include <immintrin.h>
-#endif
 
 #define MOST 8        /* queries of one KV head that are answered together */
 #define SUMS 4        /* of them, whose sums of values fit the registers */
@@ -104,25 +101,21 @@ ALWAYS void weigh(const struct attention *a, float *s, long begin, long end, lon
         vec x = *(vec *)(s + i);
         if (a->softcap) { /* tanh x = 1 - 2 / (e^2x + 1) */
             const float cap = a->softcap;
-            x = cap * (1.0f - 2.0f / (exponentials(2.0f * x / cap) + 1.0f));
+            x = cap * (1.0f - over((vec){0} + 2.0f, exponentials(2.0f * x / cap) + 1.0f));
         }
         x = chosen((words)(count + (int32_t)i >= (int32_t)begin) & (words)(count + (int32_t)i < (int32_t)end), x, least);
         tops = chosen((words)(tops > x), tops, x);
         *(vec *)(s + i) = x;
     }
-    for (int by = LANES / 2; by; by /= 2) {
-        const vec others = __builtin_shuffle(tops, count ^ by);
-        tops = chosen((words)(others > tops), others, tops);
-    }
-    top = tops[0] > top ? tops[0] : top;
+    const float here = highest(tops);
+    top = here > top ? here : top;
     for (long i = 0; i < seen; i += LANES) {
         const vec x = *(vec *)(s + i), weight = chosen((words)(x == least), (vec){0}, exponentials(x - top));
         *(vec *)(s + i) = weight;
         sums += weight;
     }
-    for (int by = LANES / 2; by; by /= 2) sums += __builtin_shuffle(sums, count ^ by);
     *shrinks = *high == top ? 1.0f : exponential(*high - top); /* of the first segment nothing was summed before */
-    *total = *total * *shrinks + sums[0];
+    *total = *total * *shrinks + summed(sums);
     *high = top;
 }
 
@@ -169,8 +162,10 @@ ALWAYS void put_answer(void *out, const float *sum, long dim, float total, const
     for (long d = 0; d < dim;) {
         if (half && dim - d >= 4 * LANES) { /* as `get_values` has them */
             for (int i = 0; i < 4; i += 2, d += 2 * LANES) {
-                const words lower = nearest(*(const vec *)(sum + d) / total), upper = nearest(*(const vec *)(sum + d + LANES) / total);
-                *(words *)((uint16_t *)out + d) = lower | upper << 16;
+                const halves lower = nearest(*(const vec *)(sum + d) / total);
+                const halves upper = nearest(*(const vec *)(sum + d + LANES) / total);
+                *(words *)((uint16_t *)out + d) =
+                    __builtin_convertvector(lower, words) | __builtin_convertvector(upper, words) << 16;
             }
         } else {
             put_lanes(out, d, *(const vec *)(sum + d) / total, half);

@@ -16,6 +16,12 @@ ALWAYS void store(const struct store *s, long from, long to, const int half) {
             const long at = (s->blocks[t] * s->kv_heads + h) * dim * block, offset = s->offsets[t];
             const char *k = (const char *)s->k + (t * s->k_stride + h * dim) * bytes;
             const char *v = (const char *)s->v + (t * s->v_stride + h * dim) * bytes;
+            /* A value goes to a line of its own; those of the next head are sent for meanwhile. */
+            const int last = h + 1 == s->kv_heads;
+            if (!last || t + 1 < to) {
+                const long next = (s->blocks[t + last] * s->kv_heads + (last ? 0 : h + 1)) * dim * block + s->offsets[t + last];
+                for (long d = 0; d < dim; d++) __builtin_prefetch((char *)s->k_cache + (next + d * block) * bytes, 1);
+            }
             if (half) for (long d = 0; d < dim; d++) ((uint16_t *)s->k_cache)[at + d * block + offset] = ((uint16_t *)k)[d];
             else for (long d = 0; d < dim; d++) ((float *)s->k_cache)[at + d * block + offset] = ((float *)k)[d];
             memcpy((char *)s->v_cache + (at + offset * dim) * bytes, v, dim * bytes);

@@ -10,6 +10,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
 
 /* Of GNU's OpenMP; other runtimes have them too. Called by name, so that any C compiler will do. */
 extern int omp_get_thread_num(void);
@@ -44,20 +47,43 @@ ALWAYS void put(void *to, long i, float x, int half) {
  * every value, and the values are then gathered one by one. */
 ALWAYS void *part(const void *from, long i, int half) { return (char *)from + i * (half ? 2 : 4); }
 ALWAYS float rounded(float x, int half) { return half ? widen(narrow(x)) : x; }
+ALWAYS vec widened(halves x) {
+#ifdef __AVX512F__
+    return (vec)((words)_mm512_cvtepu16_epi32((__m256i)x) << 16); /* the compiler would do it by halves */
+#else
+    return (vec)(__builtin_convertvector(x, words) << 16);
+#endif
+}
 ALWAYS vec get_lanes(const void *from, long i, int half) {
     if (!half) return *(const vec *)((const float *)from + i);
-    words bits = __builtin_convertvector(*(const halves *)((const uint16_t *)from + i), words) << 16;
-    vec x; memcpy(&x, &bits, sizeof x); return x;
+    return widened(*(const halves *)((const uint16_t *)from + i));
 }
 
-/* Values rounded to bfloat16, in the lower half of each word. */
-ALWAYS words nearest(vec x) {
+/* Values rounded to bfloat16. The processor's own instruction takes what is too small for a normal float as zero. */
+ALWAYS halves nearest(vec x) {
+#ifdef __AVX512BF16__
+    return (halves)_mm512_cvtneps_pbh((__m512)x);
+#else
     const words bits = (words)x, strange = (words)(x != x);
-    return (((bits + 0x7fff + ((bits >> 16) & 1)) >> 16) & ~strange) | (strange & 0x7fc0);
+    return __builtin_convertvector((((bits + 0x7fff + ((bits >> 16) & 1)) >> 16) & ~strange) | (strange & 0x7fc0), halves);
+#endif
 }
+ALWAYS vec rounded_lanes(vec x, int half) { return half ? widened(nearest(x)) : x; }
 ALWAYS void put_lanes(void *to, long i, vec x, int half) {
-    if (half) *(halves *)((uint16_t *)to + i) = __builtin_convertvector(nearest(x), halves);
+    if (half) *(halves *)((uint16_t *)to + i) = nearest(x);
     else *(vec *)((float *)to + i) = x;
+}
+
+/* As many as are left: at the end of a row fewer than a vector. */
+ALWAYS vec get_some(const void *from, long i, long left, int half) {
+    if (left >= LANES) return get_lanes(from, i, half);
+    vec x = {0};
+    for (long lane = 0; lane < left; lane++) x[lane] = get(from, i + lane, half);
+    return x;
+}
+ALWAYS void put_some(void *to, long i, vec x, long left, int half) {
+    if (left >= LANES) put_lanes(to, i, x, half);
+    else for (long lane = 0; lane < left; lane++) put(to, i + lane, x[lane], half);
 }
 
 /* exp by 2^n * p(f), to 2 units in the last place; NaN stays NaN. */
@@ -72,16 +98,48 @@ ALWAYS float exponential(float x) {
 }
 
 ALWAYS vec chosen(words mask, vec yes, vec no) { return (vec)(((words)yes & mask) | ((words)no & ~mask)); }
+/* Between two bounds; NaN stays NaN. */
+ALWAYS vec bounded(vec x, float low, float high) {
+    const vec least = (vec){0} + low, most = (vec){0} + high;
+#ifdef __AVX512F__
+    return (vec)_mm512_min_ps((__m512)most, _mm512_max_ps((__m512)least, (__m512)x)); /* of a NaN the second */
+#else
+    x = chosen((words)(x < least), least, x);
+    return chosen((words)(x > most), most, x);
+#endif
+}
 ALWAYS vec exponentials(vec x) {
-    const vec low = (vec){0} - 87.0f, high = (vec){0} + 88.0f;
-    vec within = chosen((words)(x < low), low, x);
-    within = chosen((words)(within > high), high, within);
+    const vec within = bounded(x, -87.0f, 88.0f);
     const vec n = (within * 1.44269504f + 12582912.0f) - 12582912.0f;
     const vec f = within - n * 0.693145752f - n * 1.42860677e-6f;
     const vec p = 1.0f + f * (1.0f + f * (0.5f + f * (0.166666672f + f * (0.0416664891f + f * (0.00833360072f
                   + f * 0.00139304355f)))));
-    const integers power = (__builtin_convertvector(n, integers) + 127) << 23;
-    return chosen((words)(x != x), x, p * (vec)power);
+    return p * (vec)((__builtin_convertvector(n, integers) + 127) << 23);
+}
+
+/* a / b, to 2 units in the last place; b is at least 1. */
+ALWAYS vec over(vec a, vec b) {
+#ifdef __AVX512F__
+    const vec near = (vec)_mm512_rcp14_ps((__m512)b);
+    return a * (near * (2.0f - b * near));
+#else
+    return a / b;
+#endif
+}
+
+/* The highest of its lanes, and their sum. */
+ALWAYS float highest(vec x) {
+    const integers lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    for (int by = LANES / 2; by; by /= 2) {
+        const vec others = __builtin_shuffle(x, lanes ^ by);
+        x = chosen((words)(others > x), others, x);
+    }
+    return x[0];
+}
+ALWAYS float summed(vec x) {
+    const integers lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    for (int by = LANES / 2; by; by /= 2) x += __builtin_shuffle(x, lanes ^ by);
+    return x[0];
 }
 
 /* Every part's structure begins with it. */

@@ -13,14 +13,17 @@ ALWAYS void greedy_rows(const struct greedy *g, long from, long to, const int ha
     const long vocabulary = g->vocabulary;
     for (long r = from; r < to; r++) {
         const void *row = part(g->logits, r * vocabulary, half);
-        float high = -INFINITY, sum = 0;
-#pragma omp simd reduction(max : high)
-        for (long i = 0; i < vocabulary; i++) {
-            float x = get(row, i, half);
-            high = x > high ? x : high;
+        const long whole = vocabulary / LANES * LANES;
+        vec tops = (vec){0} - INFINITY, sums = {0};
+        for (long i = 0; i < whole; i += LANES) {
+            const vec x = get_lanes(row, i, half);
+            tops = chosen((words)(x > tops), x, tops);
         }
-#pragma omp simd reduction(+ : sum)
-        for (long i = 0; i < vocabulary; i++) sum += exponential(get(row, i, half) - high);
+        float high = highest(tops);
+        for (long i = whole; i < vocabulary; i++) high = get(row, i, half) > high ? get(row, i, half) : high;
+        for (long i = 0; i < whole; i += LANES) sums += exponentials(get_lanes(row, i, half) - high);
+        float sum = summed(sums);
+        for (long i = whole; i < vocabulary; i++) sum += exponential(get(row, i, half) - high);
         long token = 0;
         while (token < vocabulary - 1 && get(row, token, half) != high) token++;
         g->tokens[r] = token;

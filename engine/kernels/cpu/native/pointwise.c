@@ -16,14 +16,13 @@ ALWAYS void values(const struct pointwise *p, long from, long to, const int half
     for (long r = from; r < to; r++) {
         const void *a = part(p->a, r * p->a_stride, half), *b = part(p->b, r * columns, half);
         void *out = part(p->out, r * columns, half);
-#pragma omp simd
-        for (long i = 0; i < columns; i++) {
-            const float x = get(a, i, half);
-            if (kind == 0) put(out, i, x + get(b, i, half), half);
-            if (kind == 1) put(out, i, x * get(b, i, half), half);
-            if (kind == 2) put(out, i, x * by, half);
-            if (kind == 3) put(out, i, 1.0f - 2.0f / (exponential(2.0f * x) + 1.0f), half);
-            if (kind == 4) put(out, i, x, half);
+        for (long i = 0, left = columns; left > 0; i += LANES, left -= LANES) {
+            vec x = get_some(a, i, left, half);
+            if (kind == 0) x += get_some(b, i, left, half);
+            if (kind == 1) x *= get_some(b, i, left, half);
+            if (kind == 2) x *= by;
+            if (kind == 3) x = 1.0f - over((vec){0} + 2.0f, exponentials(2.0f * x) + 1.0f);
+            put_some(out, i, x, left, half);
         }
     }
 }

@@ -3,9 +3,6 @@
  * panel passes by once.
  */
 #include "common.h"
-#ifdef __AVX512BF16__
-#include <immintrin.h>
-#endif
 
 #ifdef __AVX512F__
 #define WIDE 4 /* vectors of a panel: with ROWS times as many sums they fill the registers */

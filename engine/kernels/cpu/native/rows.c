@@ -16,20 +16,18 @@ ALWAYS void norm_rows(const struct norm *n, long from, long to, const int half, 
     for (long r = from; r < to; r++) {
         const void *row = part(n->x, r / n->together * n->x_stride + r % n->together * width, half);
         void *out = part(n->out, r * width, half);
-        float squares = 0;
-#pragma omp simd reduction(+ : squares)
-        for (long i = 0; i < width; i++) {
-            float x = get(row, i, half);
+        vec squares = {0};
+        for (long i = 0; i < width; i += LANES) {
+            const vec x = get_some(row, i, width - i, half);
             squares += x * x;
         }
-        const float by = 1.0f / sqrtf(squares / width + n->eps);
-#pragma omp simd
-        for (long i = 0; i < width; i++) {
-            float x = get(row, i, half) * by;
-            if (rounding == 1) x = rounded(x, half) * get(weight, i, half);
-            if (rounding == 2) x = x * get(weight, i, half);
-            if (rounding == 3) x = x * (1.0f + get(weight, i, half));
-            put(out, i, x, half);
+        const float by = 1.0f / sqrtf(summed(squares) / width + n->eps);
+        for (long i = 0; i < width; i += LANES) {
+            vec x = get_some(row, i, width - i, half) * by;
+            if (rounding == 1) x = rounded_lanes(x, half) * get_some(weight, i, width - i, half);
+            if (rounding == 2) x = x * get_some(weight, i, width - i, half);
+            if (rounding == 3) x = x * (1.0f + get_some(weight, i, width - i, half));
+            put_some(out, i, x, width - i, half);
         }
     }
 }
@@ -61,13 +59,13 @@ ALWAYS void gate_rows(const struct gate *g, long from, long to, const int half, 
     for (long r = from; r < to; r++) {
         const void *gate = part(g->gate, r * g->gate_stride, half), *up = part(g->up, r * g->up_stride, half);
         void *out = part(g->out, r * g->columns, half);
-#pragma omp simd
-        for (long j = 0; j < g->columns; j++) {
-            float x = get(gate, j, half);
+        for (long j = 0, left = g->columns; left > 0; j += LANES, left -= LANES) {
+            const vec x = get_some(gate, j, left, half);
             /* gelu by tanh is x * sigmoid(2 * sqrt(2 / pi) * (x + 0.044715 x^3)) */
-            float z = by_tanh ? 1.59576912f * (x + 0.044715f * x * x * x) : x;
-            float acted = x / (1.0f + exponential(-z));
-            put(out, j, rounded(acted, half) * get(up, j, half), half);
+            vec z = x;
+            if (by_tanh) z = 1.59576912f * (x + 0.044715f * x * x * x);
+            const vec acted = over(x, 1.0f + exponentials(-z));
+            put_some(out, j, rounded_lanes(acted, half) * get_some(up, j, left, half), left, half);
         }
     }
 }
@@ -103,14 +101,12 @@ ALWAYS void rotate_rows(const struct rotation *r, long from, long to, const int 
             const void *x = part(r->x, batch * r->x_batch + h * r->x_head + token * r->x_token, half);
             const void *second = part(x, pairs, half);
             void *out = part(r->out, (row * r->heads + h) * r->head_dim, half), *out_b = part(out, pairs, half);
-#pragma omp simd
-            for (long i = 0; i < pairs; i++) {
-                float a = get(x, i, half), b = get(second, i, half);
-                float turned = rounded(a * get(cos, i, table_half), half) - rounded(b * get(sin, i, table_half), half);
-                float other_turned =
-                    rounded(b * get(cos_b, i, table_half), half) + rounded(a * get(sin_b, i, table_half), half);
-                put(out, i, turned, half);
-                put(out_b, i, other_turned, half);
+            for (long i = 0, left = pairs; left > 0; i += LANES, left -= LANES) {
+                const vec x_a = get_some(x, i, left, half), x_b = get_some(second, i, left, half);
+                const vec cos_a = get_some(cos, i, left, table_half), sin_a = get_some(sin, i, left, table_half);
+                const vec cos_c = get_some(cos_b, i, left, table_half), sin_c = get_some(sin_b, i, left, table_half);
+                put_some(out, i, rounded_lanes(x_a * cos_a, half) - rounded_lanes(x_b * sin_a, half), left, half);
+                put_some(out_b, i, rounded_lanes(x_b * cos_c, half) + rounded_lanes(x_a * sin_c, half), left, half);
             }
         }
     }
