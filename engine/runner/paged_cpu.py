@@ -16,7 +16,7 @@ from engine.models.attention import Options, Timer
 from engine.models.config import first_line
 from engine.models.loading import LoadedModel
 from engine.runner.recorded_decode import DecodeInputs, RecordedDecode, rows_to_record
-from engine.runner.runner import Inputs, Runner, known_ids
+from engine.runner.runner import Computed, Inputs, Runner, known_ids
 from engine.scheduler.block_pool import blocks_for
 from engine.scheduler.plan import Kind, Row, StepPlan
 
@@ -113,9 +113,7 @@ class PagedRunner(Runner):
         rows = plan.rows
         recorded = self._recorded
         if recorded is not None and len(rows) <= recorded.rows and all(row.kind is Kind.DECODE for row in rows):
-            return Inputs(
-                list(rows), lambda timer: self._replay(recorded, rows, timer), graph=len(rows), greedy=recorded.greedy
-            )
+            return Inputs(list(rows), lambda timer: self._replay(recorded, rows, timer), graph=len(rows))
         ids: list[int] = []
         positions: list[int] = []
         fed: list[tuple[int, int]] = []
@@ -130,13 +128,13 @@ class PagedRunner(Runner):
         token_ids, at = self._token_ids(ids, fed)[None], self._tensor(positions)[None]
         batch, keep = self._batch(rows, positions), self._tensor(last)
         sampling = [row for row in rows if row.samples]
-        return Inputs(sampling, lambda timer: self._logits(token_ids, at, keep, batch, timer))
+        return Inputs(sampling, lambda timer: Computed(self._logits(token_ids, at, keep, batch, timer)))
 
-    def _replay(self, recorded: RecordedDecode, rows: Sequence[Row], timer: Timer | None) -> Tensor:
+    def _replay(self, recorded: RecordedDecode, rows: Sequence[Row], timer: Timer | None) -> Computed:
         logits = recorded(rows, self._last_token)
         if timer is not None:
             timer.seconds += recorded.attention
-        return logits
+        return Computed(logits, recorded.greedy)
 
     def _batch(self, rows: Sequence[Row], positions: list[int]) -> CpuBatch:
         counts = [row.count for row in rows]

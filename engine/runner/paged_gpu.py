@@ -18,10 +18,10 @@ from engine.memory.rules import bucket_sizes
 from engine.models.attention import Options, Timer, current_device
 from engine.models.fusion.placing import PutOff
 from engine.models.loading import LoadedModel
-from engine.runner.cuda_graphs import DecodeGraphs
+from engine.runner.cuda_graphs import Drawn, StepGraphs
 from engine.runner.device_rows import DeviceRows
 from engine.runner.gpu_sampler import DeviceSampler, parameter_words
-from engine.runner.runner import Inputs, Runner
+from engine.runner.runner import Computed, Inputs, Runner
 from engine.scheduler.block_pool import blocks_for
 from engine.scheduler.plan import Row, StepPlan
 from engine.trace.records import Kind
@@ -70,7 +70,8 @@ class GpuRunner(Runner):
         rows = max(sizes[-1], config.max_running)
         self._rows = DeviceRows(config.max_running, WORDS, width, rows, blocks, self._device)
         assert isinstance(self._sampler, DeviceSampler)
-        self._sampler.parameters, self._last_token = self._rows.parameters, self._rows.last_tokens
+        self._draws = self._sampler
+        self._draws.parameters, self._last_token = self._rows.parameters, self._rows.last_tokens
         self._ids, self._positions, self._cache_slots = torch.zeros(3, rows, dtype=torch.long, device=self._device)
         self._contexts = torch.zeros(rows, dtype=torch.int32, device=self._device)
         self._starts = torch.arange(rows + 1, dtype=torch.int32, device=self._device)
@@ -78,7 +79,7 @@ class GpuRunner(Runner):
             self.graphs_off = "switched off"
         elif model.card.quantization == "int8":
             self.graphs_off = "int8 with outliers waits for the GPU in every layer; int8-plain does not"
-        self._graphs = DecodeGraphs(() if self.graphs_off else sizes, self._device)
+        self._graphs = StepGraphs(self._decode_and_draw, () if self.graphs_off else sizes, self._device)
         self.graphs = self._graphs.sizes
 
     def _allocate(self, blocks: int, kv_heads: int, head_dim: int) -> Tensor:
@@ -89,7 +90,7 @@ class GpuRunner(Runner):
             self.reset()
             self._rows.row_slots.fill_(self._rows.dummy_slot)
             with torch.inference_mode(), current_device(self._device):
-                self._graphs.capture(self._decode, report)
+                self._graphs.capture(report)
             self.graphs, self.graphs_off = self._graphs.sizes, self._graphs.off
 
     def reset(self) -> None:
@@ -113,8 +114,11 @@ class GpuRunner(Runner):
         self._rows.line_up(rows, size or count)
         self._rows.send()
 
-        def compute(_: Timer | None) -> Tensor:
-            return self._graphs.replay(self._decode, size)[:count] if size else self._decode(count)
+        def compute(_: Timer | None) -> Computed:
+            if not size:
+                return Computed(self._decode(count))
+            left = self._graphs.replay(size)
+            return Computed(left.logits, drawn=left.words)
 
         return Inputs(list(rows), compute, self._rows.row_slots[:count], self._contexts[:count], graph=size)
 
@@ -127,6 +131,12 @@ class GpuRunner(Runner):
         packed = PackedRows(self._starts[: count + 1], contexts, rows.tables, row_slots, short=count)
         batch = GpuBatch(self.k_caches, self.v_caches, cache_slots, packed)
         return self._logits(ids[None], positions[None], 0, batch, None)
+
+    def _decode_and_draw(self, count: int) -> Drawn:
+        """A whole decode step, up to its tokens. Rows are sampled as if any had limits: what they ask for is read on
+        the device. Alternatives, whose number a step decides, are found in its logits afterwards."""
+        logits, slots, positions = self._decode(count), self._rows.row_slots[:count], self._contexts[:count]
+        return Drawn(logits, self._draws.draw(logits, slots, positions, self._last_token))
 
     def _packed(self, rows: Sequence[Row]) -> Inputs:
         """Rows of any lengths."""
@@ -149,7 +159,7 @@ class GpuRunner(Runner):
         batch = GpuBatch(self.k_caches, self.v_caches, cache_slots, of_rows)
         keep = kept.long()
 
-        def compute(timer: Timer | None) -> Tensor:
-            return self._logits(token_ids[None], positions[None], keep, batch, timer)
+        def compute(timer: Timer | None) -> Computed:
+            return Computed(self._logits(token_ids[None], positions[None], keep, batch, timer))
 
         return Inputs(sampling, compute, slots, drawn_at)

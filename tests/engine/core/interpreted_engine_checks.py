@@ -12,20 +12,20 @@ if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("run by test_triton_path.py", allow_module_level=True)
 
 from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Submission
-from engine.decoding.detokenizer import DetokenizerFactory
-from engine.decoding.output import Output
 from engine.memory.rules import bucket_sizes
 from engine.models.device import trial
 from engine.models.loading import LoadedModel, load
 from engine.runner.paged_gpu import GpuRunner
 from engine.scheduler.block_pool import BlockPool
-from engine.scheduler.request import Branch, Emission, Request
+from engine.scheduler.request import Emission
 from engine.scheduler.scheduler import Scheduler
 from engine.trace import Step
 from engine.trace.records import FinishReason, Kind
+from tests.engine.requests import make_request
 from tests.engine.tiny_models import TINY_MODELS, VOCABULARY, save_tiny_model
 
 LENGTHS, NEW = (5, 1, 19), 5
+GREEDY = SamplingParams(temperature=0, ignore_eos=True)
 Tokens = dict[tuple[int, int], list[int]]  # by request and sample
 
 
@@ -133,7 +133,7 @@ def test_the_device_follows_the_host_while_branches_come_and_go(model: LoadedMod
     for cache in (*runner.k_caches, *runner.v_caches):
         cache.fill_(torch.nan)
     scheduler = Scheduler(config, BlockPool(blocks, config.block_size))
-    waiting = [request_of(model, i, n, 3 + i) for i, n in enumerate((3, 9, 1, 12, 6))]
+    waiting = [make_request(model, i, n, GREEDY.with_(max_tokens=3 + i)) for i, n in enumerate((3, 9, 1, 12, 6))]
     touched: set[int] = {blocks}  # the dummies'
     sizes = set()
     for turn in range(30):
@@ -171,7 +171,7 @@ def test_a_steady_decode_step_sends_nothing(model: LoadedModel, monkeypatch: pyt
     runner = GpuRunner(model, config, 20)
     scheduler = Scheduler(config, BlockPool(20, 16))
     for i in range(3):
-        scheduler.add(request_of(model, i, 3, 5))
+        scheduler.add(make_request(model, i, 3, GREEDY.with_(max_tokens=5)))
     sent: list[int] = []
     send = runner._rows.send
 
@@ -187,14 +187,6 @@ def test_a_steady_decode_step_sends_nothing(model: LoadedModel, monkeypatch: pyt
     assert lined_up > 0
     assert steady
     assert not any(steady)
-
-
-def request_of(model: LoadedModel, number: int, length: int, tokens: int) -> Request:
-    params = SamplingParams(max_tokens=tokens, temperature=0, ignore_eos=True)
-    request = Request(number, length, params, tokens, 0)
-    output = Output(DetokenizerFactory(model.tokenizer)(), params, frozenset(), tokens)
-    request.branches.append(Branch(request, [5 + number] * length, output))
-    return request
 
 
 class Waits(TorchDispatchMode):
@@ -215,4 +207,6 @@ def test_a_decode_step_never_waits_for_the_device(name: str, tmp_path: Path) -> 
     model = load(ModelSpec(str(tmp_path), dtype="float32", device="cpu"))
     runner = GpuRunner(model, EngineConfig(max_running=4, block_size=4), 8)
     with torch.inference_mode(), Waits():
-        assert runner._decode(2).shape == (2, model.card.vocabulary)
+        logits, words = runner._decode_and_draw(2)
+    assert logits.shape == (2, model.card.vocabulary)
+    assert words.shape == (2, 2)
