@@ -1,7 +1,7 @@
 """Steps captured as CUDA graphs, one for each of a few sizes, and replayed."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -31,12 +31,12 @@ class StepGraphs:
     """Holds a step captured for each of some sizes. Where `device` is no GPU nothing is captured: the step is computed,
     for the same sizes.
 
-    `sizes` are those that can be replayed, `off` why there are none on a GPU. Only one graph runs at a time, and what a
-    replay leaves lies in the memory that all share: it is overwritten by the next one.
+    `wanted` are the sizes to capture, `sizes` those that can be replayed, `off` why there are none on a GPU. Only one
+    graph runs at a time, and what a replay leaves lies in memory that all share: the next one overwrites it.
     """
 
     def __init__(self, step: Step, sizes: tuple[int, ...], device: torch.device) -> None:
-        self._step, self._device, self._wanted = step, device, sizes
+        self._step, self.device, self.wanted = step, device, sizes
         self.sizes = () if device.type == "cuda" else sizes
         self.off = ""
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
@@ -48,43 +48,17 @@ class StepGraphs:
 
     def replay(self, size: int) -> Drawn:
         """What a step of that size leaves."""
-        if self._device.type != "cuda":
+        if self.device.type != "cuda":
             return self._step(size)
         self._graphs[size].replay()
         return self._left[size]
 
-    def capture(self, report: Callable[[int, int], None]) -> None:
-        """`report` hears how many are done, of how many. Raises what it raises; any other failure is told by `off`."""
-        if self._device.type != "cuda" or not self._wanted:
-            return
-        sizes = self._wanted
-        report(0, len(sizes))
-        before = torch.cuda.current_stream(self._device)
-        try:
-            self._refuse_waits(sizes[0])
-            pool = torch.cuda.graph_pool_handle()
-            for done, size in enumerate(reversed(sizes), 1):  # the largest holds what the others need
-                self._capture(size, pool)
-                report(done, len(sizes))
-        except BaseException as error:
-            torch.cuda.set_stream(before)  # a capture that cannot be ended leaves its own in place
-            for graph in self._graphs.values():  # at once, that under way too: they share their memory
-                graph.reset()
-            self._graphs.clear()
-            self._left.clear()
-            if not isinstance(error, RuntimeError):  # torch's own: what `report` raises is none
-                raise
-            torch.cuda.synchronize(self._device)  # raises again where the GPU itself has failed
-            torch.cuda.empty_cache()
-            self.off = _reason(error)
-        else:
-            self.sizes = sizes
-
-    def _refuse_waits(self, size: int) -> None:
-        """A step that waits for the GPU cannot be captured. Told by a step that is only computed: a capture that fails
-        half-way may leave a library in a state of its own."""
+    def refuse_waits(self) -> None:
+        """A step that waits for the GPU cannot be captured: raises RuntimeError. Told by a step that is only computed:
+        a capture that fails half-way may leave a library in a state of its own."""
+        size = self.wanted[0]
         self._step(size)  # kernels are compiled and workspaces taken, which may wait
-        torch.cuda.synchronize(self._device)
+        torch.cuda.synchronize(self.device)
         before = torch.cuda.get_sync_debug_mode()
         with warnings.catch_warnings(action="ignore"):  # that the mode is a prototype
             torch.cuda.set_sync_debug_mode("error")
@@ -93,16 +67,59 @@ class StepGraphs:
         finally:
             torch.cuda.set_sync_debug_mode(before)
 
-    def _capture(self, size: int, pool: Any) -> None:
+    def capture(self, size: int, pool: Any) -> None:
+        """Captures a step of that size, in a pool of memory."""
         self._step(size)  # what a kernel does when it first sees a size is not captured
-        torch.cuda.synchronize(self._device)
+        torch.cuda.synchronize(self.device)
         graph = self._graphs[size] = torch.cuda.CUDAGraph()
-        stream = capture_stream(self._device)
+        stream = capture_stream(self.device)
         # Other threads may use CUDA meanwhile (memory gauges, another engine).
         with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
             left = self._step(size)
         # Kept as tensors, each graph's logits would stay in the pool for good: of 256 rows 1.3 GB in all.
         self._left[size] = Drawn(*map(unowned, left))
+
+    def forget(self) -> None:
+        """Gives all graphs up."""
+        for graph in self._graphs.values():
+            graph.reset()
+        self._graphs.clear()
+        self._left.clear()
+
+
+def capture(sets: Sequence[StepGraphs], report: Callable[[int, int], None]) -> None:
+    """Captures sets of one device in their order, in one pool of memory, of which the largest size of each set, that
+    comes first, holds what the others need. `report` hears how many are done, of how many. Raises what it raises; any
+    other failure is told by `off`: the set's, and of those before it, whose memory it shares."""
+    sets = [each for each in sets if each.wanted]
+    if not sets or sets[0].device.type != "cuda":
+        return
+    device, total, done = sets[0].device, sum(len(each.wanted) for each in sets), 0
+    report(0, total)
+    before, pool, sharing = torch.cuda.current_stream(device), None, list[StepGraphs]()
+    for each in sets:
+        sharing.append(each)
+        try:
+            each.refuse_waits()
+            pool = pool or torch.cuda.graph_pool_handle()
+            for number, size in enumerate(reversed(each.wanted), done + 1):
+                each.capture(size, pool)
+                report(number, total)
+        except BaseException as error:
+            torch.cuda.set_stream(before)  # a capture that cannot be ended leaves its own in place
+            for other in sharing:  # at once, the one under way too: they share their memory
+                other.forget()
+            if not isinstance(error, RuntimeError):  # torch's own: what `report` raises is none
+                raise
+            torch.cuda.synchronize(device)  # raises again where the GPU itself has failed
+            torch.cuda.empty_cache()
+            for other in sharing:
+                other.off = _reason(error)
+            pool = None
+            sharing.clear()
+        done += len(each.wanted)
+    for each in sharing:
+        each.sizes = each.wanted
 
 
 def unowned(tensor: Tensor) -> Tensor:

@@ -35,6 +35,13 @@ def staged(parts: Sequence[Sequence[int] | np.ndarray], device: torch.device) ->
     return [there[start : start + len(array)] for array, start in zip(arrays, starts)]
 
 
+def send_to(there: Tensor, words: np.ndarray) -> Tensor:
+    """The words int32 at the beginning of a tensor on the device; the host does not wait for their copy."""
+    host = torch.empty(len(words), dtype=torch.int32, pin_memory=there.is_cuda)
+    host.numpy()[:] = words
+    return there[: len(words)].copy_(host, non_blocking=True)
+
+
 class Sampled(NamedTuple):
     """On the device: `tokens` `[rows]`, `logprobs` `[rows]` of the model's own distribution; alternatives if asked.
     `words` int32 `[2, rows or more]` is where the first two lie, as tokens and as bits, where they lie together."""

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from engine.jobs.progress import LoadCancelled
-from engine.memory.rules import APART, MOST, bucket_sizes
-from engine.runner.cuda_graphs import Drawn, StepGraphs, array_interface, capture_stream
+from engine.memory.rules import APART, MOST, MOST_TOKENS, bucket_sizes, mixed_sizes
+from engine.runner.cuda_graphs import Drawn, StepGraphs, array_interface, capture, capture_stream
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -32,6 +32,26 @@ def test_every_number_of_rows_finds_a_size_that_is_not_much_larger(most: int) ->
     assert len(graphs.sizes) <= 50
 
 
+@pytest.mark.parametrize("budget", [1, 16, 17, 100, 512, 600, 2048, 8192])
+def test_every_step_with_prompts_finds_a_size_that_is_not_much_larger(budget: int) -> None:
+    graphs = StepGraphs(step, mixed_sizes(budget, 28, 440_000_000), CPU)
+    assert all(size % 16 == 0 for size in graphs.sizes), "as launches like their sizes"
+    for tokens in range(1, min(budget, MOST_TOKENS) + 1):
+        assert tokens <= graphs.size_for(tokens) < max(2 * tokens, tokens + 16)
+        assert tokens < 256 or graphs.size_for(tokens) < 1.26 * tokens
+    assert graphs.size_for(MOST_TOKENS + 1) == 0
+    assert len(graphs.sizes) <= 18
+
+
+def test_large_models_and_slow_gpus_capture_few_steps_with_prompts_or_none() -> None:
+    """Where the GPU is not done before the host has launched the next step anyway."""
+    of_8b = mixed_sizes(2048, 32, 7_000_000_000)
+    assert of_8b == mixed_sizes(2048, 28, 440_000_000)[: len(of_8b)]
+    assert of_8b[-1] == 320
+    assert mixed_sizes(2048, 32, 7_000_000_000, 100e12) == (16, 32)
+    assert mixed_sizes(2048, 80, 70_000_000_000, 100e12) == ()
+
+
 def test_on_a_gpu_nothing_is_replayed_before_it_was_captured() -> None:
     graphs = StepGraphs(step, (1, 4), CUDA)
     assert graphs.sizes == ()
@@ -40,7 +60,7 @@ def test_on_a_gpu_nothing_is_replayed_before_it_was_captured() -> None:
 
 def test_without_a_gpu_a_replay_is_the_step_itself() -> None:
     graphs = StepGraphs(step, (1, 4), CPU)
-    graphs.capture(lambda done, total: pytest.fail("nothing is captured"))
+    capture([graphs], lambda done, total: pytest.fail("nothing is captured"))
     assert graphs.sizes == (1, 4)
     assert not graphs.off
     assert torch.equal(graphs.replay(4).logits, torch.full((4, 1), 3.0))
@@ -91,7 +111,7 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 def test_every_set_is_captured_on_the_one_stream_of_the_process(noted: list[str]) -> None:
     for _ in range(2):
         graphs = StepGraphs(step, (1, 4), CUDA)
-        graphs.capture(lambda done, total: None)
+        capture([graphs], lambda done, total: None)
         assert graphs.sizes == (1, 4)
     assert noted == ["graph", "stream", "capture on stream 1"] + ["graph", "capture on stream 1"] * 3
 
@@ -105,11 +125,35 @@ def test_graphs_of_a_set_go_together_the_one_under_way_too(noted: list[str], err
 
     graphs = StepGraphs(fails, (1, 2, 4), CUDA)
     if isinstance(error, RuntimeError):
-        graphs.capture(lambda done, total: None)
+        capture([graphs], lambda done, total: None)
         assert graphs.off == "they could not be captured: no capture"
     else:
         with pytest.raises(LoadCancelled):
-            graphs.capture(lambda done, total: None)
+            capture([graphs], lambda done, total: None)
     assert noted[-3:] == ["capture on stream 1", "reset", "reset"]
     assert noted.count("graph") == 2
     assert graphs.sizes == ()
+
+
+@pytest.mark.parametrize("failing", ["mixed", "decode"])
+def test_sets_share_a_pool_and_what_fails_takes_those_before_it_along(noted: list[str], failing: str) -> None:
+    """Steps with prompts come first: they are given up alone."""
+    told: list[tuple[int, int]] = []
+
+    def capturing(name: str) -> StepGraphs:
+        def of_set(size: int) -> Drawn:
+            if name == failing and size == 2 and noted:
+                raise torch.OutOfMemoryError("no room")
+            return step(size)
+
+        return StepGraphs(of_set, (2, 8) if name == failing else (1, 4, 6), CUDA)
+
+    mixed, decode = capturing("mixed"), capturing("decode")
+    capture([mixed, decode], lambda done, total: told.append((done, total)))
+    off = "no memory is left for them"
+    assert (mixed.sizes, mixed.off) == ((), off)
+    assert (decode.sizes, decode.off) == (((1, 4, 6), "") if failing == "mixed" else ((), off))
+    assert told[0] == (0, 5)
+    assert told == sorted(told)
+    assert (told[-1] == (5, 5)) == (failing == "mixed")
+    assert noted.count("reset") == noted.count("graph") - len(decode.sizes)
