@@ -91,7 +91,7 @@ def _sent(tensor: Tensor) -> Tensor:
 @dataclass(slots=True)
 class LaunchedStep:
     """A step that the device is computing. `seconds` a phase: prepare, forward, sample; `read` adds wait. `attention`:
-    those of forward that were spent in attention, where that can be told. `graph`: the rows of the graph replayed.
+    those of forward that were spent in attention, where that can be told. `graph`: the size of the graph replayed.
     `device`: seconds by the GPU's own clock from where it comes to the step to where the tokens are on the host's side,
     once read.
     """
