@@ -32,11 +32,12 @@ class StepGraphs:
     for the same sizes.
 
     `wanted` are the sizes to capture, `sizes` those that can be replayed, `off` why there are none on a GPU. Only one
-    graph runs at a time, and what a replay leaves lies in memory that all share: the next one overwrites it.
+    graph runs at a time, and what a replay leaves lies in memory that all share: the next one overwrites it. The step
+    is told with each call: it may belong to whoever holds the graphs, and they would hold each other.
     """
 
-    def __init__(self, step: Step, sizes: tuple[int, ...], device: torch.device) -> None:
-        self._step, self.device, self.wanted = step, device, sizes
+    def __init__(self, sizes: tuple[int, ...], device: torch.device) -> None:
+        self.device, self.wanted = device, sizes
         self.sizes = () if device.type == "cuda" else sizes
         self.off = ""
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
@@ -46,36 +47,36 @@ class StepGraphs:
         """The smallest size that can be replayed and holds so many; 0 where there is none."""
         return next((size for size in self.sizes if size >= count), 0)
 
-    def replay(self, size: int) -> Drawn:
-        """What a step of that size leaves."""
+    def replay(self, step: Step, size: int) -> Drawn:
+        """What a step of that size leaves; `step` is what was captured."""
         if self.device.type != "cuda":
-            return self._step(size)
+            return step(size)
         self._graphs[size].replay()
         return self._left[size]
 
-    def refuse_waits(self) -> None:
+    def refuse_waits(self, step: Step) -> None:
         """A step that waits for the GPU cannot be captured: raises RuntimeError. Told by a step that is only computed:
         a capture that fails half-way may leave a library in a state of its own."""
         size = self.wanted[0]
-        self._step(size)  # kernels are compiled and workspaces taken, which may wait
+        step(size)  # kernels are compiled and workspaces taken, which may wait
         torch.cuda.synchronize(self.device)
         before = torch.cuda.get_sync_debug_mode()
         with warnings.catch_warnings(action="ignore"):  # that the mode is a prototype
             torch.cuda.set_sync_debug_mode("error")
         try:
-            self._step(size)
+            step(size)
         finally:
             torch.cuda.set_sync_debug_mode(before)
 
-    def capture(self, size: int, pool: Any) -> None:
+    def capture(self, step: Step, size: int, pool: Any) -> None:
         """Captures a step of that size, in a pool of memory."""
-        self._step(size)  # what a kernel does when it first sees a size is not captured
+        step(size)  # what a kernel does when it first sees a size is not captured
         torch.cuda.synchronize(self.device)
         graph = self._graphs[size] = torch.cuda.CUDAGraph()
         stream = capture_stream(self.device)
         # Other threads may use CUDA meanwhile (memory gauges, another engine).
         with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
-            left = self._step(size)
+            left = step(size)
         # Kept as tensors, each graph's logits would stay in the pool for good: of 256 rows 1.3 GB in all.
         self._left[size] = Drawn(*map(unowned, left))
 
@@ -87,23 +88,23 @@ class StepGraphs:
         self._left.clear()
 
 
-def capture(sets: Sequence[StepGraphs], report: Callable[[int, int], None]) -> None:
-    """Captures sets of one device in their order, in one pool of memory, of which the largest size of each set, that
-    comes first, holds what the others need. `report` hears how many are done, of how many. Raises what it raises; any
-    other failure is told by `off`: the set's, and of those before it, whose memory it shares."""
-    sets = [each for each in sets if each.wanted]
-    if not sets or sets[0].device.type != "cuda":
+def capture(sets: Sequence[tuple[StepGraphs, Step]], report: Callable[[int, int], None]) -> None:
+    """Captures sets of one device in their order, each of its step, in one pool of memory: the largest size of each
+    set comes first, and holds what the others need. `report` hears how many are done, of how many. Raises what it
+    raises; any other failure is told by `off`: the set's, and of those before it, whose memory it shares."""
+    sets = [(each, step) for each, step in sets if each.wanted]
+    if not sets or sets[0][0].device.type != "cuda":
         return
-    device, total, done = sets[0].device, sum(len(each.wanted) for each in sets), 0
+    device, total, done = sets[0][0].device, sum(len(each.wanted) for each, _ in sets), 0
     report(0, total)
     before, pool, sharing = torch.cuda.current_stream(device), None, list[StepGraphs]()
-    for each in sets:
+    for each, step in sets:
         sharing.append(each)
         try:
-            each.refuse_waits()
+            each.refuse_waits(step)
             pool = pool or torch.cuda.graph_pool_handle()
             for number, size in enumerate(reversed(each.wanted), done + 1):
-                each.capture(size, pool)
+                each.capture(step, size, pool)
                 report(number, total)
         except BaseException as error:
             torch.cuda.set_stream(before)  # a capture that cannot be ended leaves its own in place

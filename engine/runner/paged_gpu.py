@@ -81,9 +81,9 @@ class GpuRunner(Runner):
             self.graphs_off = "switched off"
         elif model.card.quantization == "int8":
             self.graphs_off = "int8 with outliers waits for the GPU in every layer; int8-plain does not"
-        self._graphs = StepGraphs(self._decode_and_draw, () if self.graphs_off else sizes, self._device)
+        self._graphs = StepGraphs(() if self.graphs_off else sizes, self._device)
         tokens = captured_tokens(model.card, config, operations)
-        self._mixed = StepGraphs(self._mixed_and_draw, () if self.graphs_off else tokens, self._device)
+        self._mixed = StepGraphs(() if self.graphs_off else tokens, self._device)
         most = max((self._mixed_shape(size).size for size in self._mixed.wanted), default=0)
         self._words = torch.zeros(most, dtype=torch.int32, device=self._device)
         self.graphs, self.mixed_graphs = self._graphs.sizes, self._mixed.sizes
@@ -99,7 +99,7 @@ class GpuRunner(Runner):
             self.reset()
             self._rows.row_slots.fill_(self._rows.dummy_slot)
             with torch.inference_mode(), current_device(self._device):
-                capture((self._mixed, self._graphs), report)
+                capture(((self._mixed, self._mixed_and_draw), (self._graphs, self._decode_and_draw)), report)
             self.graphs, self.graphs_off = self._graphs.sizes, self._graphs.off
             self.mixed_graphs = self._mixed.sizes
             self.mixed_off = self.mixed_off or self._mixed.off
@@ -128,7 +128,7 @@ class GpuRunner(Runner):
         def compute(_: Timer | None) -> Computed:
             if not size:
                 return Computed(self._decode(count))
-            left = self._graphs.replay(size)
+            left = self._graphs.replay(self._decode_and_draw, size)
             return Computed(left.logits, drawn=left.words)
 
         return Inputs(list(rows), compute, self._rows.row_slots[:count], self._contexts[:count], graph=size)
@@ -161,7 +161,7 @@ class GpuRunner(Runner):
             send_to(self._words, words)
 
             def replay(_: Timer | None) -> Computed:
-                left = self._mixed.replay(size)
+                left = self._mixed.replay(self._mixed_and_draw, size)
                 return Computed(left.logits, drawn=left.words)
 
             return Inputs(sampling, replay, graph=size)

@@ -1,6 +1,8 @@
 """Checks of the GPU's path through the engine, which `test_triton_path.py` runs with TRITON_INTERPRET=1."""
 
+import gc
 import os
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -202,6 +204,23 @@ def test_a_steady_decode_step_sends_nothing(model: LoadedModel, monkeypatch: pyt
     assert lined_up > 0
     assert steady
     assert not any(steady)
+
+
+def test_a_runner_that_is_let_go_is_gone_at_once_with_its_pool(model: LoadedModel) -> None:
+    """The next one is made before anybody collects cycles."""
+    config = EngineConfig("continuous", 4, 64, block_size=4)
+    runner, scheduler = GpuRunner(model, config, 20), Scheduler(config, BlockPool(20, 4))
+    runner.capture(lambda done, total: None)
+    scheduler.add(make_request(model, 0, 3, GREEDY.with_(max_tokens=3)))
+    while (plan := scheduler.plan()) is not None:
+        scheduler.commit(plan, [Emission(int(token)) for token in runner.launch(plan).read().tokens])
+    gone = weakref.ref(runner)
+    gc.disable()
+    try:
+        del runner
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 class Waits(TorchDispatchMode):

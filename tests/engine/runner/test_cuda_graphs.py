@@ -23,7 +23,7 @@ def step(rows: int) -> Drawn:
 
 @pytest.mark.parametrize("most", [1, 2, 3, 4, 5, 8, 9, 64, 255, 256, 257, 600, MOST, MOST + 1, 5000])
 def test_every_number_of_rows_finds_a_size_that_is_not_much_larger(most: int) -> None:
-    graphs = StepGraphs(step, bucket_sizes(most), CPU)
+    graphs = StepGraphs(bucket_sizes(most), CPU)
     assert list(graphs.sizes) == sorted(set(graphs.sizes))
     for rows in range(1, min(most, MOST) + 1):
         size = graphs.size_for(rows)
@@ -34,7 +34,7 @@ def test_every_number_of_rows_finds_a_size_that_is_not_much_larger(most: int) ->
 
 @pytest.mark.parametrize("budget", [1, 16, 17, 100, 512, 600, 2048, 8192])
 def test_every_step_with_prompts_finds_a_size_that_is_not_much_larger(budget: int) -> None:
-    graphs = StepGraphs(step, mixed_sizes(budget, 28, 440_000_000), CPU)
+    graphs = StepGraphs(mixed_sizes(budget, 28, 440_000_000), CPU)
     assert all(size % 16 == 0 for size in graphs.sizes), "as launches like their sizes"
     for tokens in range(1, min(budget, MOST_TOKENS) + 1):
         assert tokens <= graphs.size_for(tokens) < max(2 * tokens, tokens + 16)
@@ -53,17 +53,17 @@ def test_large_models_and_slow_gpus_capture_few_steps_with_prompts_or_none() -> 
 
 
 def test_on_a_gpu_nothing_is_replayed_before_it_was_captured() -> None:
-    graphs = StepGraphs(step, (1, 4), CUDA)
+    graphs = StepGraphs((1, 4), CUDA)
     assert graphs.sizes == ()
     assert graphs.size_for(1) == 0
 
 
 def test_without_a_gpu_a_replay_is_the_step_itself() -> None:
-    graphs = StepGraphs(step, (1, 4), CPU)
-    capture([graphs], lambda done, total: pytest.fail("nothing is captured"))
+    graphs = StepGraphs((1, 4), CPU)
+    capture([(graphs, step)], lambda done, total: pytest.fail("nothing is captured"))
     assert graphs.sizes == (1, 4)
     assert not graphs.off
-    assert torch.equal(graphs.replay(4).logits, torch.full((4, 1), 3.0))
+    assert torch.equal(graphs.replay(step, 4).logits, torch.full((4, 1), 3.0))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int32])
@@ -110,8 +110,8 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 def test_every_set_is_captured_on_the_one_stream_of_the_process(noted: list[str]) -> None:
     for _ in range(2):
-        graphs = StepGraphs(step, (1, 4), CUDA)
-        capture([graphs], lambda done, total: None)
+        graphs = StepGraphs((1, 4), CUDA)
+        capture([(graphs, step)], lambda done, total: None)
         assert graphs.sizes == (1, 4)
     assert noted == ["graph", "stream", "capture on stream 1"] + ["graph", "capture on stream 1"] * 3
 
@@ -123,13 +123,13 @@ def test_graphs_of_a_set_go_together_the_one_under_way_too(noted: list[str], err
             raise error
         return step(rows)
 
-    graphs = StepGraphs(fails, (1, 2, 4), CUDA)
+    graphs = StepGraphs((1, 2, 4), CUDA)
     if isinstance(error, RuntimeError):
-        capture([graphs], lambda done, total: None)
+        capture([(graphs, fails)], lambda done, total: None)
         assert graphs.off == "they could not be captured: no capture"
     else:
         with pytest.raises(LoadCancelled):
-            capture([graphs], lambda done, total: None)
+            capture([(graphs, fails)], lambda done, total: None)
     assert noted[-3:] == ["capture on stream 1", "reset", "reset"]
     assert noted.count("graph") == 2
     assert graphs.sizes == ()
@@ -140,16 +140,13 @@ def test_sets_share_a_pool_and_what_fails_takes_those_before_it_along(noted: lis
     """Steps with prompts come first: they are given up alone."""
     told: list[tuple[int, int]] = []
 
-    def capturing(name: str) -> StepGraphs:
-        def of_set(size: int) -> Drawn:
-            if name == failing and size == 2 and noted:
-                raise torch.OutOfMemoryError("no room")
-            return step(size)
+    def fails(size: int) -> Drawn:
+        if size == 2:
+            raise torch.OutOfMemoryError("no room")
+        return step(size)
 
-        return StepGraphs(of_set, (2, 8) if name == failing else (1, 4, 6), CUDA)
-
-    mixed, decode = capturing("mixed"), capturing("decode")
-    capture([mixed, decode], lambda done, total: told.append((done, total)))
+    mixed, decode = (StepGraphs((2, 8) if name == failing else (1, 4, 6), CUDA) for name in ("mixed", "decode"))
+    capture([(mixed, fails), (decode, fails)], lambda done, total: told.append((done, total)))
     off = "no memory is left for them"
     assert (mixed.sizes, mixed.off) == ((), off)
     assert (decode.sizes, decode.off) == (((1, 4, 6), "") if failing == "mixed" else ((), off))
