@@ -11,7 +11,7 @@ ABOUT = {
     "weights": "the model's parameters, read in every step",
     "KV pool": "the keys and values of all tokens that requests have so far: blocks × block size × bytes of one token",
     "activations": "what a step works with: the most that one at the token budget took beyond weights and pool",
-    "graphs": "what captured CUDA graphs hold, so that decode steps can be replayed instead of launched anew",
+    "graphs": "what captured CUDA graphs hold, so that steps can be replayed instead of launched anew",
     "runtime": "what this process holds besides: libraries, the CUDA context, freed memory that is kept for later",
     "others": "other processes",
     "free": "what any process could still take",
