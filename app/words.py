@@ -120,11 +120,15 @@ def request_tooltip(view: RequestView) -> str:
     return "\n".join(lines)
 
 
-def graph_words(graph: int, rows: int) -> str:
-    """ "replayed a graph of 64 rows (3 dummies)"; empty where none was."""
-    dummies = graph - rows
-    filled = f" ({dummies:,} dumm{'y' if dummies == 1 else 'ies'})" if dummies > 0 else ""
-    return f"replayed a graph of {counted(graph, 'row')}{filled}" if graph else ""
+def graph_words(graph: int, rows: int, tokens: int = 0) -> str:
+    """ "replayed a graph of 64 rows (3 dummies)"; of a step with prompts, which has so many `tokens`, "replayed a graph
+    of 128 tokens (5 of padding)"; empty where none was."""
+    if tokens:
+        spare, words = graph - tokens, "of padding"
+    else:
+        spare, words = graph - rows, "dummy" if graph - rows == 1 else "dummies"
+    filled = f" ({spare:,} {words})" if spare > 0 else ""
+    return f"replayed a graph of {counted(graph, 'token' if tokens else 'row')}{filled}" if graph else ""
 
 
 def counted(count: int, noun: str) -> str:

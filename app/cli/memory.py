@@ -43,6 +43,8 @@ def as_json(header: Header) -> dict[str, Any]:
         "fits": {str(length): count for length, count in capacity(header).items()},
         "graphs": list(header.graphs),
         "graphs_off": header.graphs_off,
+        "mixed_graphs": list(header.mixed_graphs),
+        "mixed_off": header.mixed_off,
     }
 
 

@@ -60,6 +60,7 @@ def engine_options(to: argparse.ArgumentParser) -> None:
     wait = "dynamic: how long a batch waits for more requests (default: 0.2)"
     held = f"static and dynamic: {' or '.join(DELIVERIES)}; batch holds all text back until the batch is done"
     anew = "paged modes: compute decode steps kernel by kernel instead of replaying captured ones"
+    mixed = "paged modes: replay decode steps alone, and none with prompts"
     to.add_argument("--mode", default=default.mode, help=f"one of {', '.join(MODES)}")
     to.add_argument("--max-running", type=int, default=default.max_running, help="requests that run at once")
     to.add_argument("--token-budget", type=int, help="most tokens a step computes (default: 2048)")
@@ -71,6 +72,7 @@ def engine_options(to: argparse.ArgumentParser) -> None:
     kv_memory_option(to)
     to.add_argument("--depth", type=int, help="steps launched ahead: 0 or 1 (default: 1 on a GPU, else 0)")
     to.add_argument("--no-graphs", "--no-cuda-graphs", dest="cuda_graphs", action="store_false", help=anew)
+    to.add_argument("--no-mixed-graphs", dest="mixed_graphs", action="store_false", help=mixed)
     seed_option(to, "of the sampling, and of the workload")
     threads_option(to)
 

@@ -3,6 +3,7 @@ figures and their words. No Qt in here."""
 
 from dataclasses import asdict, dataclass, replace
 
+from app.words import counted
 from engine.trace import Header, Telemetry
 
 LENGTHS = (512, 2048, 8192)  # tokens of a request that people ask of, beside the model's context
@@ -10,7 +11,7 @@ ABOUT = {
     "weights": "the model's parameters, read in every step",
     "KV pool": "the keys and values of all tokens that requests have so far: blocks × block size × bytes of one token",
     "activations": "what a step works with: the most that one at the token budget took beyond weights and pool",
-    "graphs": "what captured CUDA graphs hold, so that decode steps can be replayed instead of launched anew",
+    "graphs": "what captured CUDA graphs hold, so that steps can be replayed instead of launched anew",
     "runtime": "what this process holds besides: libraries, the CUDA context, freed memory that is kept for later",
     "others": "other processes",
     "free": "what any process could still take",
@@ -123,17 +124,25 @@ def lengths(context: int) -> tuple[int, ...]:
 
 
 def captured_words(header: Header) -> str:
-    """ "Decode graphs: 1–256 rows (35)", or why there are none; on a CPU "2 threads, compiled kernels" in a line
-    before it."""
+    """ "Decode graphs: 1–256 rows (35)", or why there are none, and in a line after it "Mixed graphs: 16–2,048 tokens
+    (18)" of steps with prompts; on a CPU "2 threads, compiled kernels" in a line before it."""
     graphs, words = header.graphs, []
     if not header.model.device.startswith("cuda"):
         machine = header.machine
         threads = f"{machine.threads:,} thread{'s' if machine.threads != 1 else ''}"
         words.append(", ".join((threads, *(f"{kind} kernels" for kind in machine.kernels.split(":")[:1] if kind))))
     if graphs:
-        low, high = min(graphs), max(graphs)
-        rows = f"{low:,}–{high:,} rows" if low < high else f"{low:,} row{'s' if low > 1 else ''}"
-        words.append(f"Decode graphs: {rows} ({len(graphs):,})")
+        words.append(f"Decode graphs: {_sizes(graphs, 'row')}")
     elif header.graphs_off:
         words.append(f"Decode graphs: off, {header.graphs_off}")
+    if header.mixed_graphs:
+        words.append(f"Mixed graphs: {_sizes(header.mixed_graphs, 'token')}")
+    elif graphs and header.mixed_off:
+        words.append(f"Mixed graphs: off, {header.mixed_off}")
     return "\n".join(words)
+
+
+def _sizes(sizes: tuple[int, ...], noun: str) -> str:
+    """ "1–256 rows (35)"."""
+    low, high = min(sizes), max(sizes)
+    return f"{f'{low:,}–{high:,} {noun}s' if low < high else counted(low, noun)} ({len(sizes):,})"

@@ -44,6 +44,7 @@ _CONFIG_KEYS = {
     "block": _Key("block_size", int, "a power of two", words="blocks of {}"),
     "depth": _Key("depth", int, "0 or 1", words="depth {}"),
     "graphs": _Key("cuda_graphs", _switch, "yes or no", PAGED_MODES, "no graphs"),
+    "mixed": _Key("mixed_graphs", _switch, "yes or no", PAGED_MODES, "no mixed graphs"),
     "seed": _Key("seed", int, "a whole number"),
 }
 _SPEC_KEYS = {

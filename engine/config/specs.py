@@ -71,7 +71,7 @@ class EngineConfig:
     `prefix_caching` (paged modes) shares full blocks between prompts that begin alike. `depth` is how many steps are
     launched ahead of the one whose tokens are being read (None: 1 on a GPU, 0 on a CPU). `cuda_graphs` (paged modes):
     decode steps are captured at load and replayed (on a CPU as one program of its compiled kernels), where the model
-    can be captured.
+    can be captured. `mixed_graphs`: steps with prompts are too, on a GPU up to some number of tokens.
     """
 
     mode: str = "continuous"
@@ -86,6 +86,7 @@ class EngineConfig:
     speculation: str | None = None
     depth: int | None = None
     cuda_graphs: bool = True
+    mixed_graphs: bool = True
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -104,6 +105,7 @@ class EngineConfig:
         batches = f"mode {self.mode!r} has no batch that ends together; use static or dynamic, or deliver as a stream"
         check(self.delivery == "stream" or self.mode in ("static", "dynamic"), "delivery", self.delivery, batches)
         check(isinstance(self.cuda_graphs, bool), "cuda_graphs", self.cuda_graphs, "must be True or False")
+        check(isinstance(self.mixed_graphs, bool), "mixed_graphs", self.mixed_graphs, "must be True or False")
         check(isinstance(self.prefix_caching, bool), "prefix_caching", self.prefix_caching, "must be True or False")
         blocks = f"mode {self.mode!r} has no blocks to share; use one of {', '.join(PAGED_MODES)}, or switch it off"
         check(not self.prefix_caching or self.paged, "prefix_caching", self.prefix_caching, blocks)

@@ -346,6 +346,8 @@ class Engine(EngineFace):
             bill=self.bill,
             graphs=self.runner.graphs,
             graphs_off=self.runner.graphs_off,
+            mixed_graphs=self.runner.mixed_graphs,
+            mixed_off=self.runner.mixed_off,
         )
         trace = self.trace = Trace([header])
         self.router = StreamRouter(trace)

@@ -97,7 +97,8 @@ def scan_kernel(
         tl.store(highest + row * chunks * (CHUNK // GROUP) + group, tops)
 
 
-@jit(do_not_specialize=["slots", "positions"])  # slices of a step's metadata, of any alignment
+# Slices of a step's metadata and of what is drawn, of any alignment.
+@jit(do_not_specialize=["slots", "positions", "tokens", "logprobs"])
 def pick_kernel(
     logits: tl.tensor,
     slots: tl.tensor,
@@ -109,7 +110,7 @@ def pick_kernel(
     listed: tl.tensor,
     counts: tl.tensor,
     bounds: tl.tensor,
-    tokens: tl.tensor,  # int64 [rows]
+    tokens: tl.tensor,  # int32 [rows]
     logprobs: tl.tensor,  # float32 [rows]
     last_tokens: tl.tensor,  # int64 [slots + 1]
     row_stride: tl.tensor,
@@ -190,7 +191,7 @@ def pick_kernel(
             before += tl.sum(weight.to(tl.float64), 0)
             tile += 1
         token = tl.where(found < vocabulary, found, last)
-    tl.store(tokens + row, token.to(tl.int64))
+    tl.store(tokens + row, token)
     tl.store(last_tokens + slot, token.to(tl.int64))
     if penalty != 1.0:
         tl.store(row_seen + token, 1)
@@ -210,13 +211,14 @@ def sample(
     last_tokens: Tensor,
     *,
     limited: bool,
-) -> tuple[Tensor, Tensor]:
-    """Draws a token a row: tokens int64 `[rows]`, and their log-probabilities float32 `[rows]` under the raw logits.
+) -> Tensor:
+    """Draws a token a row: int32 `[2, rows]`, the tokens and the bits of their log-probabilities, float32 under the raw
+    logits; one copy takes both to the host.
 
     logits `[rows, vocabulary]` with adjacent columns; slots and positions int32 `[rows]`; parameters int32
     `[slots + 1, WORDS]`, of which zeros mean greedy; seen uint8 `[slots + 1, vocabulary]`, read and written for slots
     with a repetition penalty alone; last_tokens int64 `[slots + 1]`, where the tokens are kept too. `limited` tells
-    whether any row limits its tokens by top-k, top-p or min-p. Nothing waits for the device.
+    whether any row may limit its tokens by top-k, top-p or min-p. Nothing waits for the device.
     """
     rows, vocabulary = logits.shape
     group = GROUP * next_power_of_two(-(-vocabulary // (GROUP * MOST_GROUPS)))
@@ -229,7 +231,7 @@ def sample(
     figures, firsts = empty(rows, 4, chunks, dtype=torch.float32), empty(rows, chunks)
     highest, listed = empty(rows, groups, dtype=torch.float32), empty(rows, groups)
     counts, bounds = empty(rows), empty(rows, dtype=torch.float32)
-    tokens, logprobs = empty(rows, dtype=torch.int64), empty(rows, dtype=torch.float32)
+    drawn = empty(2, rows)
     stride, unused, block_chunks = logits.stride(0), UNUSED_BITS[logits.dtype], next_power_of_two(chunks)
     scanned = logits, slots, parameters, seen, figures, firsts, highest, stride, vocabulary, WORDS, CHUNK, group
     # Nothing is fused: a row's bits are the same in every kernel.
@@ -240,7 +242,7 @@ def sample(
         launch(groups_kernel, (rows,), chosen, fused=False, num_warps=8)
     read = logits, slots, positions, parameters, seen, figures, firsts, listed, counts, bounds
     sizes = stride, vocabulary, chunks, groups, WORDS, CHUNK, group, TILE * GROUP // group, block_chunks, unused
-    picked = *read, tokens, logprobs, last_tokens, *sizes
+    picked = *read, drawn[0], drawn[1].view(torch.float32), last_tokens, *sizes
     # Left alone, ptxas spills a few registers to fit more programs.
     launch(pick_kernel, (rows,), picked, fused=False, num_warps=4, maxnreg=128)
-    return tokens, logprobs
+    return drawn

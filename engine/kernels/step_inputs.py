@@ -95,7 +95,7 @@ def packed_inputs_kernel(
     cache_slots: tl.tensor,
     contexts: tl.tensor,  # int32 [rows], written
     staged: tl.tensor,  # int32 [tokens], -1 for the last token of the row's slot
-    starts: tl.tensor,  # int32 [rows + 1]
+    starts: tl.tensor,  # int32 [rows + 1]; tokens from starts[rows] on are no row's
     firsts: tl.tensor,  # int32 [rows]
     row_slots: tl.tensor,  # int32 [rows]
     last_tokens: tl.tensor,
@@ -108,8 +108,10 @@ def packed_inputs_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     token = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    here = token < tokens
-    # The row of a token: rows [0, low) begin at or before it, rows [high, rows) after it.
+    there = token < tokens
+    here = token < tl.minimum(tokens, tl.load(starts + rows))
+    # The row of a token: rows [0, low) begin at or before it, rows [high, rows) after it. Of those that begin where it
+    # does, all but the last are empty.
     low = tl.zeros([BLOCK], tl.int32)
     high = tl.zeros([BLOCK], tl.int32) + rows
     span = rows
@@ -128,9 +130,10 @@ def packed_inputs_kernel(
     known = tl.load(staged + token, mask=here, other=0).to(tl.int64)
     sampled = tl.load(last_tokens + slot, mask=here & (known < 0), other=0)
     block = tl.load(tables + slot.to(tl.int64) * table_stride + position // BLOCK_SIZE, mask=here, other=0).to(tl.int64)
-    tl.store(ids + token, tl.where(known < 0, sampled, known), mask=here)
-    tl.store(positions + token, position.to(tl.int64), mask=here)
-    tl.store(cache_slots + token, block * BLOCK_SIZE + position % BLOCK_SIZE, mask=here)
+    place = block * BLOCK_SIZE + position % BLOCK_SIZE
+    tl.store(ids + token, tl.where(known < 0, sampled, known), mask=there)
+    tl.store(positions + token, tl.where(here, position, 0).to(tl.int64), mask=there)
+    tl.store(cache_slots + token, tl.where(here, place, -1), mask=there)
     last = here & (token == end - 1)
     tl.store(contexts + row, position + 1, mask=last)
     tl.store(lengths + slot, position + 1, mask=last)
@@ -147,8 +150,8 @@ def packed_inputs(
 ) -> None:
     """The tokens of packed rows of any lengths, row r being tokens [starts[r], starts[r + 1]) from `firsts[r]` on.
 
-    `staged` int32 `[tokens]` are their ids, -1 for one that the row's slot has sampled last. No row is empty. Sets the
-    slots' lengths.
+    `staged` int32 `[tokens]` are their ids, -1 for one that the row's slot has sampled last. Sets the slots' lengths.
+    Rows may be empty: nothing is written for them. Tokens that are no row's have the id and position 0, and no place.
     """
     sizes = len(staged), len(row_slots), state.tables.stride(0), block_size, BLOCK
     sent = staged, starts, firsts, row_slots

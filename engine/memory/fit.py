@@ -10,7 +10,7 @@ from engine.checkpoints.info import TORCH_BYTES, ModelInfo
 from engine.checkpoints.inspect import inspect_folder, inspect_model, resolve, shipped_awq
 from engine.config.schemes import SCHEMES, missing
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec
-from engine.memory.rules import gpu_needs, pool_share, pool_size, step_bytes
+from engine.memory.rules import bucket_sizes, gpu_needs, mixed_sizes, pool_share, pool_size, step_bytes
 from engine.memory.weight_bytes import awq_stays_packed, group_of, held_bytes
 
 USUAL = EngineConfig()
@@ -102,6 +102,13 @@ def simple_kv(info: ModelInfo, item: int, length: int, batch: int) -> int:
     return 2 * item * info.layers * info.hidden * length * batch
 
 
+def _graph_needs(info: ModelInfo, slots: int, rows: int, budget: int, shape: tuple[int, ...]) -> int:
+    """`gpu_needs` on the fastest GPU, which captures the most steps."""
+    mixed = mixed_sizes(budget, info.layers, sum(inputs * outputs for inputs, outputs in info.linears))
+    step = max(step_bytes(tokens, min(rows, tokens), *shape) for tokens in (rows, *mixed[-1:]))
+    return gpu_needs(slots, info.layers, info.vocabulary, step, len(mixed) + len(bucket_sizes(slots)))
+
+
 def _fit(info: ModelInfo, memory: DeviceMemory, name: str, dtype: str, slots: int, token_budget: int) -> Fit:
     available, note = _available(info, name), ""
     if name == "awq" and not is_awq(info) and (shipped := shipped_awq(info)) is not None:
@@ -122,7 +129,7 @@ def _fit(info: ModelInfo, memory: DeviceMemory, name: str, dtype: str, slots: in
     length = max(1, min(token_budget // rows, info.context or token_budget))
     shape = info.hidden, info.head_dim, info.mlp, info.vocabulary, item
     activations = step_bytes(rows * length, rows, *shape)
-    needed = activations + gpu_needs(slots, info.layers, info.vocabulary, step_bytes(rows, rows, *shape))
+    needed = activations + _graph_needs(info, slots, rows, token_budget, shape)
     share = pool_share(max(0, memory.free - weights), memory.kind, needed, memory.display)
     blocks = pool_size(share, max(1, kv_token * block), slots, info.context, block)
     return Fit(

@@ -1,7 +1,9 @@
 """How the engine shares out a memory: the rules that a load follows and that tell beforehand whether a model fits. No
 torch."""
 
+from engine.config.specs import EngineConfig
 from engine.scheduler.block_pool import blocks_for
+from engine.trace.records import ModelCard
 
 CPU_SHARE = 0.25  # of the memory that is free once the weights are there
 GPU_RESERVE, LEAST_RESERVE = 0.02, 256 << 20  # of a GPU's free memory, what stays free
@@ -11,6 +13,9 @@ CAPTURE = 16 << 20  # what one captured graph takes beside its activations, at m
 UNKNOWN_CONTEXT = 4096  # tokens that a request may have where the model does not say
 CLOSE, APART, WIDE = 8, 256, 64  # captured batch sizes are 8 apart up to 256 rows, and 64 apart beyond
 MOST = 1024  # rows of a captured decode step
+MOST_TOKENS = 2048  # of a captured step with prompts
+LAUNCHED = 150e-6  # seconds a layer, about, in which the host launches a step with prompts, kernel by kernel
+FASTEST = 1e15  # operations a second of a GPU's matrix products, where they were not measured
 LOGITS = 3  # float32 copies of the logits that sampling holds at a time
 
 
@@ -32,12 +37,31 @@ def bucket_sizes(most: int) -> tuple[int, ...]:
     return tuple(sorted({*few, *close, *range(APART + WIDE, top + WIDE, WIDE)}))
 
 
-def gpu_needs(slots: int, layers: int, vocabulary: int, decode_step: int = 0) -> int:
+def mixed_sizes(budget: int, layers: int, parameters: int, operations: float = FASTEST) -> tuple[int, ...]:
+    """The numbers of tokens for which steps with prompts are captured, up to a step at the token budget: where a GPU of
+    so many `operations` a second is done with a model of so many `parameters` a token before the host has launched its
+    layers. Larger steps hide the host's time, and would be padded for nothing."""
+    few = 16, 32, *range(64, 512, 64)
+    sizes = (*few, *range(512, 1024, 128), *range(1024, MOST_TOKENS, 256))
+    most = -(-min(budget, MOST_TOKENS) // 16) * 16
+    worth = layers * LAUNCHED * operations / (2 * max(parameters, 1))
+    return tuple(size for size in (*(size for size in sizes if size < most), most) if size <= worth)
+
+
+def captured_tokens(card: ModelCard, config: EngineConfig, operations: float = FASTEST) -> tuple[int, ...]:
+    """`mixed_sizes` of a loaded model, whose tokens go to some of its experts; none where they are switched off."""
+    if not (config.paged and config.cuda_graphs and config.mixed_graphs):
+        return ()
+    experts = card.expert_parameters * card.active_experts / card.experts if card.experts else 0
+    multiplied = card.body_parameters - card.expert_parameters + experts
+    return mixed_sizes(config.token_budget, card.layers, round(multiplied), operations)
+
+
+def gpu_needs(slots: int, layers: int, vocabulary: int, captured_step: int = 0, captures: int = 0) -> int:
     """Bytes that a GPU needs beside weights, pool and a step's activations: which tokens each slot has seen, what the
-    allocator adds to each layer's K and V, and captured graphs, where decode steps of `decode_step` bytes at the most
-    are captured."""
-    graphs = decode_step + len(bucket_sizes(slots)) * CAPTURE if decode_step else 0
-    return slots * vocabulary + 2 * layers * SEGMENT + graphs
+    allocator adds to each layer's K and V, and so many captured graphs, of steps that take `captured_step` bytes at the
+    most: their memory is shared."""
+    return slots * vocabulary + 2 * layers * SEGMENT + captured_step + captures * CAPTURE
 
 
 def pool_size(share: int, block_bytes: int, slots: int, context: int, block_size: int) -> int:

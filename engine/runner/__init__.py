@@ -1,18 +1,20 @@
 """Runs a step's rows on the device: each runner has a layout of the KV cache of its own."""
 
 from engine.config.specs import EngineConfig
+from engine.memory.rules import FASTEST
 from engine.models.loading import LoadedModel
 from engine.runner.padded import PaddedRunner
 from engine.runner.paged_cpu import PagedRunner
 from engine.runner.runner import Runner, on_gpu_path
 
 
-def make_runner(model: LoadedModel, config: EngineConfig, blocks: int) -> Runner:
-    """The runner that a config asks for on the model's device, with a cache of `blocks` blocks."""
+def make_runner(model: LoadedModel, config: EngineConfig, blocks: int, operations: float = FASTEST) -> Runner:
+    """The runner that a config asks for on the model's device, with a cache of `blocks` blocks; `operations` a second
+    of the device's matrix products."""
     if not config.paged:
         return PaddedRunner(model, config, blocks)
     if on_gpu_path(model.device):
         from engine.runner.paged_gpu import GpuRunner
 
-        return GpuRunner(model, config, blocks)
+        return GpuRunner(model, config, blocks, operations)
     return PagedRunner(model, config, blocks)

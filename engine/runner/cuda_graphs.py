@@ -1,14 +1,24 @@
-"""Decode steps captured as CUDA graphs, one for each of a few numbers of rows, and replayed."""
+"""Steps captured as CUDA graphs, one for each of a few sizes, and replayed."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-Step = Callable[[int], Tensor]  # computes so many rows from what lies at fixed places, and returns their logits
+
+class Drawn(NamedTuple):
+    """What a step leaves: logits `[rows, vocabulary]`, and int32 `[2, rows]`, the tokens drawn from them and the bits
+    of their log-probabilities in float32."""
+
+    logits: Tensor
+    words: Tensor
+
+
+Step = Callable[[int], Drawn]  # computes a step of some size from what lies at fixed places
 
 
 @cache
@@ -17,68 +27,39 @@ def capture_stream(device: torch.device) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)
 
 
-class DecodeGraphs:
-    """Holds a step captured for each of some numbers of rows. Where `device` is no GPU nothing is captured: the step is
-    computed, for the same numbers of rows.
+class StepGraphs:
+    """Holds a step captured for each of some sizes. Where `device` is no GPU nothing is captured: the step is computed,
+    for the same sizes.
 
-    `sizes` are those that can be replayed, `off` why there are none on a GPU. All graphs share one pool of memory, in
-    which the largest, captured first, holds what the others need, and one place for their logits: only one runs at a
-    time, and a replay's logits are overwritten by the next one's.
+    `wanted` are the sizes to capture, `sizes` those that can be replayed, `off` why there are none on a GPU. Only one
+    graph runs at a time, and what a replay leaves lies in memory that all share: the next one overwrites it. The step
+    is told with each call: it may belong to whoever holds the graphs, and they would hold each other.
     """
 
     def __init__(self, sizes: tuple[int, ...], device: torch.device) -> None:
-        self._device, self._wanted = device, sizes
+        self.device, self.wanted = device, sizes
         self.sizes = () if device.type == "cuda" else sizes
         self.off = ""
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
-        self._logits = torch.empty(0)
+        self._left: dict[int, Drawn] = {}
 
-    def capture(self, step: Step, report: Callable[[int, int], None]) -> None:
-        """`report` hears how many are done, of how many. Raises what it raises; any other failure is told by `off`."""
-        if self._device.type != "cuda":
-            return
-        sizes = self._wanted
-        report(0, len(sizes))
-        before = torch.cuda.current_stream(self._device)
-        try:
-            self._refuse_waits(step, sizes[0])
-            logits = step(sizes[-1])
-            self._logits = torch.empty_like(logits, memory_format=torch.contiguous_format)
-            del logits
-            pool = torch.cuda.graph_pool_handle()
-            for done, size in enumerate(reversed(sizes), 1):
-                self._capture(step, size, pool)
-                report(done, len(sizes))
-        except BaseException as error:
-            torch.cuda.set_stream(before)  # a capture that cannot be ended leaves its own in place
-            for graph in self._graphs.values():  # at once, that under way too: they share their memory
-                graph.reset()
-            self._graphs.clear()
-            self._logits = torch.empty(0)
-            if not isinstance(error, RuntimeError):  # torch's own: what `report` raises is none
-                raise
-            torch.cuda.synchronize(self._device)  # raises again where the GPU itself has failed
-            torch.cuda.empty_cache()
-            self.off = _reason(error)
-        else:
-            self.sizes = sizes
+    def size_for(self, count: int) -> int:
+        """The smallest size that can be replayed and holds so many; 0 where there is none."""
+        return next((size for size in self.sizes if size >= count), 0)
 
-    def size_for(self, rows: int) -> int:
-        """The smallest captured number of rows that holds so many; 0 where there is none."""
-        return next((size for size in self.sizes if size >= rows), 0)
-
-    def replay(self, step: Step, size: int) -> Tensor:
-        """The logits of all `size` rows; `step` is what was captured."""
-        if self._device.type != "cuda":
+    def replay(self, step: Step, size: int) -> Drawn:
+        """What a step of that size leaves; `step` is what was captured."""
+        if self.device.type != "cuda":
             return step(size)
         self._graphs[size].replay()
-        return self._logits[:size]
+        return self._left[size]
 
-    def _refuse_waits(self, step: Step, size: int) -> None:
-        """A step that waits for the GPU cannot be captured. Told by a step that is only computed: a capture that fails
-        half-way may leave a library in a state of its own."""
+    def refuse_waits(self, step: Step) -> None:
+        """A step that waits for the GPU cannot be captured: raises RuntimeError. Told by a step that is only computed:
+        a capture that fails half-way may leave a library in a state of its own."""
+        size = self.wanted[0]
         step(size)  # kernels are compiled and workspaces taken, which may wait
-        torch.cuda.synchronize(self._device)
+        torch.cuda.synchronize(self.device)
         before = torch.cuda.get_sync_debug_mode()
         with warnings.catch_warnings(action="ignore"):  # that the mode is a prototype
             torch.cuda.set_sync_debug_mode("error")
@@ -87,16 +68,77 @@ class DecodeGraphs:
         finally:
             torch.cuda.set_sync_debug_mode(before)
 
-    def _capture(self, step: Step, size: int, pool: Any) -> None:
+    def capture(self, step: Step, size: int, pool: Any) -> None:
+        """Captures a step of that size, in a pool of memory."""
         step(size)  # what a kernel does when it first sees a size is not captured
-        torch.cuda.synchronize(self._device)
+        torch.cuda.synchronize(self.device)
         graph = self._graphs[size] = torch.cuda.CUDAGraph()
-        stream = capture_stream(self._device)
+        stream = capture_stream(self.device)
         # Other threads may use CUDA meanwhile (memory gauges, another engine).
         with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
-            # Copied, as each graph's own would stay in the pool for good: of 256 rows 1.3 GB in all, to spare 1 % of
-            # the step's reads.
-            self._logits[:size].copy_(step(size))
+            left = step(size)
+        # Kept as tensors, each graph's logits would stay in the pool for good: of 256 rows 1.3 GB in all.
+        self._left[size] = Drawn(*map(unowned, left))
+
+    def forget(self) -> None:
+        """Gives all graphs up."""
+        for graph in self._graphs.values():
+            graph.reset()
+        self._graphs.clear()
+        self._left.clear()
+
+
+def capture(sets: Sequence[tuple[StepGraphs, Step]], report: Callable[[int, int], None]) -> None:
+    """Captures sets of one device in their order, each of its step, in one pool of memory: the largest size of each
+    set comes first, and holds what the others need. `report` hears how many are done, of how many. Raises what it
+    raises; any other failure is told by `off`: the set's, and of those before it, whose memory it shares."""
+    sets = [(each, step) for each, step in sets if each.wanted]
+    if not sets or sets[0][0].device.type != "cuda":
+        return
+    device, total, done = sets[0][0].device, sum(len(each.wanted) for each, _ in sets), 0
+    report(0, total)
+    before, pool, sharing = torch.cuda.current_stream(device), None, list[StepGraphs]()
+    for each, step in sets:
+        sharing.append(each)
+        try:
+            each.refuse_waits(step)
+            pool = pool or torch.cuda.graph_pool_handle()
+            for number, size in enumerate(reversed(each.wanted), done + 1):
+                each.capture(step, size, pool)
+                report(number, total)
+        except BaseException as error:
+            torch.cuda.set_stream(before)  # a capture that cannot be ended leaves its own in place
+            for other in sharing:  # at once, the one under way too: they share their memory
+                other.forget()
+            if not isinstance(error, RuntimeError):  # torch's own: what `report` raises is none
+                raise
+            torch.cuda.synchronize(device)  # raises again where the GPU itself has failed
+            torch.cuda.empty_cache()
+            for other in sharing:
+                other.off = _reason(error)
+            pool = None
+            sharing.clear()
+        done += len(each.wanted)
+    for each in sharing:
+        each.sizes = each.wanted
+
+
+def unowned(tensor: Tensor) -> Tensor:
+    """The tensor's values where they lie, without a share in their memory: for who knows how long they stay. On a CPU
+    the tensor itself."""
+    if tensor.device.type != "cuda":
+        return tensor
+    there = SimpleNamespace(__cuda_array_interface__=array_interface(tensor))
+    return torch.as_tensor(there, device=tensor.device).view(tensor.dtype)
+
+
+def array_interface(tensor: Tensor) -> dict[str, Any]:
+    """Where a tensor of up to 8 bytes an element lies, as NumPy's and Numba's array interfaces say it: as integers,
+    since they know no bfloat16."""
+    strides = tuple(stride * tensor.itemsize for stride in tensor.stride())
+    typestr = f"<i{tensor.itemsize}"
+    return {"shape": tuple(tensor.shape), "strides": strides, "typestr": typestr, "data": (tensor.data_ptr(), False),
+            "version": 3}  # fmt: skip
 
 
 def _reason(error: BaseException) -> str:

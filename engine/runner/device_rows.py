@@ -91,14 +91,14 @@ class DeviceRows:
         for row in rows:
             self._length[row.slot] = row.first + row.count
 
-    def send(self, *parts: Sequence[int] | np.ndarray) -> list[Tensor]:
-        """Sends what was noted and, in the same copy, `parts`; returns these, int32 on the device, each aligned to 16
+    def send(self, words: np.ndarray | None = None) -> Tensor | None:
+        """Sends what was noted and, in the same copy, `words`; returns these, int32 on the device, aligned to 16
         bytes."""
         changes = self._index + self._value
         self._index.clear()
         self._value.clear()
-        if not changes and not parts:
-            return []
-        first, *others = staged([changes, *parts], self._state.device)
+        if not changes and words is None:
+            return None
+        first, *others = staged([changes] if words is None else [changes, words], self._state.device)
         apply_changes(self._state, first)
-        return others
+        return others[0] if others else None

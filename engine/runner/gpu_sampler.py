@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from engine.kernels.sampling import WORDS, sample
-from engine.runner.launched_step import Sampled
+from engine.runner.launched_step import Sampled, apart
 from engine.runner.sampler import LOWEST_TEMPERATURE, SlotSampler, with_alternatives
 from engine.scheduler.request import Branch
 
@@ -32,7 +32,8 @@ class DeviceSampler(SlotSampler):
     def __init__(self, slots: int, vocabulary: int, device: torch.device) -> None:
         super().__init__(slots, vocabulary, device)
         self.parameters = torch.zeros(slots + 1, WORDS, dtype=torch.int32, device=device)
-        self._nothing_seen = torch.zeros(1, 1, dtype=torch.uint8, device=device)  # without a penalty nobody reads it
+        # From the beginning: a captured step knows its place.
+        self._seen = torch.zeros(slots + 1, vocabulary, dtype=torch.uint8, device=device)
         self._last_tokens = torch.zeros(slots + 1, dtype=torch.int64, device=device)
 
     def __call__(
@@ -43,15 +44,33 @@ class DeviceSampler(SlotSampler):
         branches: Sequence[Branch],
         last_tokens: Tensor | None = None,
     ) -> Sampled:
-        """logits `[rows, vocabulary]` of the branches' last tokens, in float32 or half of it, columns adjacent; slots
-        and positions int32 `[rows]` on the device, a position being the number of tokens before the one drawn.
-
-        Each token is also kept at its slot of `last_tokens`, int64 `[slots + 1]`.
-        """
-        assert logits.shape[-1] == self._vocabulary, "what was seen is found by the vocabulary's size"
+        """What `draw` draws for the branches' rows, with the alternatives that they ask for."""
         params = [b.request.params for b in branches]
         limited = any(p.temperature and (p.top_k or p.top_p < 1 or p.min_p) for p in params)
-        seen = self._nothing_seen if self._seen is None else self._seen
-        state = self.parameters, seen, self._last_tokens if last_tokens is None else last_tokens
-        tokens, logprobs = sample(logits, slots, positions, *state, limited=limited)
-        return with_alternatives(tokens, logprobs, logits, params)
+        return self.told(logits, self.draw(logits, slots, positions, last_tokens, limited=limited), branches)
+
+    def draw(
+        self,
+        logits: Tensor,
+        slots: Tensor,
+        positions: Tensor,
+        last_tokens: Tensor | None = None,
+        *,
+        limited: bool = True,
+    ) -> Tensor:
+        """`engine.kernels.sampling.sample` by what the slots ask for; may be captured.
+
+        logits `[rows, vocabulary]` of the rows' last tokens, in float32 or half of it, columns adjacent; slots and
+        positions int32 `[rows]` on the device, a position being the number of tokens before the one drawn. Each token
+        is also kept at its slot of `last_tokens`, int64 `[slots + 1]`. Without `limited` no row may have limits.
+        """
+        assert logits.shape[-1] == self._vocabulary, "what was seen is found by the vocabulary's size"
+        assert self._seen is not None
+        state = self.parameters, self._seen, self._last_tokens if last_tokens is None else last_tokens
+        return sample(logits, slots, positions, *state, limited=limited)
+
+    def told(self, logits: Tensor, words: Tensor, branches: Sequence[Branch]) -> Sampled:
+        """What was drawn for the branches, in the first of its columns. How many alternatives a step asks for is not
+        known before, so they are looked for after it, also where it was replayed."""
+        params, rows = [b.request.params for b in branches], len(branches)
+        return with_alternatives(*apart(words, rows), logits[:rows], params)._replace(words=words)

@@ -35,13 +35,34 @@ def staged(parts: Sequence[Sequence[int] | np.ndarray], device: torch.device) ->
     return [there[start : start + len(array)] for array, start in zip(arrays, starts)]
 
 
+def send_to(there: Tensor, words: np.ndarray) -> Tensor:
+    """The words int32 at the beginning of a tensor on the device; the host does not wait for their copy."""
+    host = torch.empty(len(words), dtype=torch.int32, pin_memory=there.is_cuda)
+    host.numpy()[:] = words
+    return there[: len(words)].copy_(host, non_blocking=True)
+
+
 class Sampled(NamedTuple):
-    """On the device: `tokens` `[rows]`, `logprobs` `[rows]` of the model's own distribution; alternatives if asked."""
+    """On the device: `tokens` `[rows]`, `logprobs` `[rows]` of the model's own distribution; alternatives if asked.
+    `words` int32 `[2, rows or more]` is where the first two lie, as tokens and as bits, where they lie together."""
 
     tokens: Tensor
     logprobs: Tensor
     alternatives: Tensor | None = None
     alternative_logprobs: Tensor | None = None
+    words: Tensor | None = None
+
+    def sent(self) -> "Sampled":
+        """On its way to the host, which does not wait for it."""
+        if self.words is None:
+            return Sampled._make(None if t is None else _sent(t) for t in self)
+        others = (None if t is None else _sent(t) for t in (self.alternatives, self.alternative_logprobs))
+        return Sampled(*apart(_sent(self.words), len(self.tokens)), *others)
+
+
+def apart(words: Tensor, rows: int) -> tuple[Tensor, Tensor]:
+    """The tokens int32 `[rows]` and log-probabilities float32 `[rows]` of the first rows of `Sampled.words`."""
+    return words[0, :rows], words[1, :rows].view(torch.float32)
 
 
 @dataclass(slots=True)
@@ -70,7 +91,7 @@ def _sent(tensor: Tensor) -> Tensor:
 @dataclass(slots=True)
 class LaunchedStep:
     """A step that the device is computing. `seconds` a phase: prepare, forward, sample; `read` adds wait. `attention`:
-    those of forward that were spent in attention, where that can be told. `graph`: the rows of the graph replayed.
+    those of forward that were spent in attention, where that can be told. `graph`: the size of the graph replayed.
     `device`: seconds by the GPU's own clock from where it comes to the step to where the tokens are on the host's side,
     once read.
     """
@@ -94,7 +115,7 @@ class LaunchedStep:
     def keep(self, sampled: Sampled) -> None:
         """Takes the step's tokens, and starts their way to the host where they are not there yet."""
         there = sampled.tokens.device.type == "cpu"
-        self._sampled = sampled if there else Sampled._make(None if t is None else _sent(t) for t in sampled)
+        self._sampled = sampled if there else sampled.sent()
 
     def read(self) -> Results:
         """Waits for the device and copies the tokens to the host."""
@@ -103,6 +124,6 @@ class LaunchedStep:
             self._event.synchronize()
             if self._reached is not None:
                 self.device = self._reached.elapsed_time(self._event) / 1e3
-        results = Results(*([] if t is None else t.tolist() for t in self._sampled or ()))
+        results = Results(*([] if t is None else t.tolist() for t in (self._sampled or ())[:4]))
         self.seconds["wait"] = Clock() - begun
         return results

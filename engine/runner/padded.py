@@ -12,7 +12,7 @@ from engine.models.attention import Options, Timer
 from engine.models.loading import LoadedModel
 from engine.runner.contiguous_cache import ContiguousCache
 from engine.runner.launched_step import to_device
-from engine.runner.runner import Inputs, Runner, known_ids
+from engine.runner.runner import Computed, Inputs, Runner, known_ids
 from engine.scheduler.plan import Row, StepPlan
 from engine.scheduler.request import Branch
 from engine.trace.records import Kind
@@ -99,7 +99,7 @@ class PaddedRunner(Runner):
         fed = [((i + 1) * tokens - 1, row.slot) for i, row in enumerate(rows) if row.fed]
         token_ids = self._token_ids(ids, fed).view(len(rows), tokens)
         at = self._tensor(positions).view(len(rows), tokens)
-        return Inputs(list(rows), lambda timer: self._logits(token_ids, at, 1, batch, timer))
+        return Inputs(list(rows), lambda timer: Computed(self._logits(token_ids, at, 1, batch, timer)))
 
     def _next(self, plan: StepPlan) -> Inputs:
         """One token for every member."""
@@ -125,9 +125,9 @@ class PaddedRunner(Runner):
         at, chosen = self._tensor(positions)[:, None], self._tensor(picked)
         in_order = picked == list(range(len(rows)))
 
-        def compute(timer: Timer | None) -> Tensor:
+        def compute(timer: Timer | None) -> Computed:
             logits = self._logits(token_ids, at, 1, NextBatch(self.cache), timer)
-            return logits if in_order else logits.index_select(0, chosen)
+            return Computed(logits if in_order else logits.index_select(0, chosen))
 
         return Inputs(sampling, compute)
 

@@ -16,7 +16,7 @@ from engine.models.attention import Options, Timer
 from engine.models.config import first_line
 from engine.models.loading import LoadedModel
 from engine.runner.recorded_steps import MOST_TOKENS, RecordedSteps, Runs, StepInputs, rows_to_record
-from engine.runner.runner import Inputs, Runner, known_ids
+from engine.runner.runner import Computed, Inputs, Runner, known_ids
 from engine.scheduler.block_pool import blocks_for
 from engine.scheduler.plan import Row, StepPlan
 
@@ -83,6 +83,7 @@ class PagedRunner(Runner):
         self._blocks, self._slots, self._budget = blocks, config.max_running, config.token_budget
         self._recorded: RecordedSteps | None = None
         self.graphs_off = "" if config.cuda_graphs else "switched off"
+        self.mixed_off = "" if config.mixed_graphs else "switched off"
 
     def capture(self, report: Callable[[int, int], None]) -> None:
         if self.graphs_off or not self.compiled:
@@ -91,7 +92,7 @@ class PagedRunner(Runner):
         width = blocks_for(card.context, self.block_size) if card.context else self._blocks
         width, size = min(width, self._blocks), self.block_size
         rows = rows_to_record(self._slots, card.vocabulary, self.model.dtype)
-        tokens = max(rows, min(MOST_TOKENS, self._budget, width * size))
+        tokens = rows if self.mixed_off else max(rows, min(MOST_TOKENS, self._budget, width * size))
         inputs = self._inputs = StepInputs(tokens, rows, self._slots, width, size)
         caches = self.k_caches, self.v_caches
 
@@ -106,6 +107,10 @@ class PagedRunner(Runner):
             with torch.inference_mode():
                 self._recorded = RecordedSteps(forward, inputs, self._blocks, report)
             self.graphs, self.graph_bytes = tuple(range(1, rows + 1)), self._recorded.bytes
+            if self._recorded.prompts:
+                self.mixed_graphs = (tokens,)
+            elif not self.mixed_off:
+                self.mixed_off = "a step is long, and gains nothing by it"
         except Unrecordable as error:
             self.graphs_off = str(error)
         except (RuntimeError, TypeError) as error:  # a model's own code ran: it need not like to be heard
@@ -130,7 +135,7 @@ class PagedRunner(Runner):
                 last.append(len(ids) - 1)
         token_ids, at = self._token_ids(ids, fed)[None], self._tensor(positions)[None]
         batch, keep = self._batch(rows, positions), self._tensor(last)
-        return Inputs(sampling, lambda timer: self._logits(token_ids, at, keep, batch, timer))
+        return Inputs(sampling, lambda timer: Computed(self._logits(token_ids, at, keep, batch, timer)))
 
     def _replays(self, rows: Sequence[Row], sampling: int) -> bool:
         """Whether a step of these rows is replayed: all but those whose prompts torch attends to."""
@@ -141,8 +146,7 @@ class PagedRunner(Runner):
         return all(row.count == 1 or row.first + row.count <= longest for row in rows)
 
     def _recorded_inputs(self, rows: Sequence[Row], sampling: list[Row]) -> Inputs:
-        recorded, last_token = self._recorded, self._last_token.numpy()
-        assert recorded is not None
+        last_token = self._last_token.numpy()
         ids: list[int] = []
         kept: list[int] = []
         for row in rows:
@@ -158,14 +162,15 @@ class PagedRunner(Runner):
             ids, firsts, counts, [row.branch.blocks for row in rows], [row.slot for row in rows], kept
         )
 
-        return Inputs(sampling, lambda timer: self._replay(rows, runs, timer), graph=len(ids), greedy=recorded.greedy)
+        return Inputs(sampling, lambda timer: self._replay(rows, runs, timer), graph=len(ids))
 
-    def _replay(self, rows: Sequence[Row], runs: Runs, timer: Timer | None) -> Tensor:
-        assert self._recorded is not None
-        logits = self._recorded(runs)
+    def _replay(self, rows: Sequence[Row], runs: Runs, timer: Timer | None) -> Computed:
+        recorded = self._recorded
+        assert recorded is not None
+        logits = recorded(runs)
         if timer is not None:
-            timer.seconds += self._recorded.attention
-        return logits
+            timer.seconds += recorded.attention
+        return Computed(logits, recorded.greedy)
 
     def _batch(self, rows: Sequence[Row], positions: list[int]) -> CpuBatch:
         counts = [row.count for row in rows]

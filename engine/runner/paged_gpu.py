@@ -2,26 +2,27 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 import torch
 from torch import Tensor
 
 from engine.config.specs import EngineConfig
-from engine.kernels.packed_rows import SHORT, PackedRows
+from engine.kernels.packed_rows import PackedRows
 from engine.kernels.paged_attention import paged_attention
 from engine.kernels.place_kv import place_kv
 from engine.kernels.sampling import WORDS
 from engine.kernels.step_inputs import StepInputs, decode_inputs, packed_inputs
 from engine.kernels.store_kv import store_kv
-from engine.memory.rules import bucket_sizes
+from engine.memory.rules import FASTEST, bucket_sizes, captured_tokens
 from engine.models.attention import Options, Timer, current_device
 from engine.models.fusion.placing import PutOff
 from engine.models.loading import LoadedModel
-from engine.runner.cuda_graphs import DecodeGraphs
+from engine.runner.cuda_graphs import Drawn, StepGraphs, capture
 from engine.runner.device_rows import DeviceRows
 from engine.runner.gpu_sampler import DeviceSampler, parameter_words
-from engine.runner.runner import Inputs, Runner
+from engine.runner.launched_step import send_to
+from engine.runner.packed_words import PackedShape, PackedWords
+from engine.runner.runner import Computed, Inputs, Runner
 from engine.scheduler.block_pool import blocks_for
 from engine.scheduler.plan import Row, StepPlan
 from engine.trace.records import Kind
@@ -57,10 +58,11 @@ class GpuRunner(Runner):
 
     Rows are packed into one sequence `[1, tokens]`, decode rows first. A step in which every row decodes takes its
     inputs from what the device knows, at fixed places, so that it can be a replayed graph; any other is sent its tokens
-    in one copy. With Triton's interpreter on, all of it runs on CPU tensors: so it is tested without a GPU.
+    in one copy, and is a replayed graph as well up to some number of tokens, which the GPU's `operations` a second
+    bound. With Triton's interpreter on, all of it runs on CPU tensors: so it is tested without a GPU.
     """
 
-    def __init__(self, model: LoadedModel, config: EngineConfig, blocks: int) -> None:
+    def __init__(self, model: LoadedModel, config: EngineConfig, blocks: int, operations: float = FASTEST) -> None:
         super().__init__(model, config)
         self.block_size = config.block_size
         self.k_caches = [self._allocate(blocks + 1, *shape) for shape in model.layer_kv]
@@ -70,7 +72,8 @@ class GpuRunner(Runner):
         rows = max(sizes[-1], config.max_running)
         self._rows = DeviceRows(config.max_running, WORDS, width, rows, blocks, self._device)
         assert isinstance(self._sampler, DeviceSampler)
-        self._sampler.parameters, self._last_token = self._rows.parameters, self._rows.last_tokens
+        self._draws = self._sampler
+        self._draws.parameters, self._last_token = self._rows.parameters, self._rows.last_tokens
         self._ids, self._positions, self._cache_slots = torch.zeros(3, rows, dtype=torch.long, device=self._device)
         self._contexts = torch.zeros(rows, dtype=torch.int32, device=self._device)
         self._starts = torch.arange(rows + 1, dtype=torch.int32, device=self._device)
@@ -78,8 +81,15 @@ class GpuRunner(Runner):
             self.graphs_off = "switched off"
         elif model.card.quantization == "int8":
             self.graphs_off = "int8 with outliers waits for the GPU in every layer; int8-plain does not"
-        self._graphs = DecodeGraphs(() if self.graphs_off else sizes, self._device)
-        self.graphs = self._graphs.sizes
+        self._graphs = StepGraphs(() if self.graphs_off else sizes, self._device)
+        tokens = captured_tokens(model.card, config, operations)
+        self._mixed = StepGraphs(() if self.graphs_off else tokens, self._device)
+        most = max((self._mixed_shape(size).size for size in self._mixed.wanted), default=0)
+        self._words = torch.zeros(most, dtype=torch.int32, device=self._device)
+        self.graphs, self.mixed_graphs = self._graphs.sizes, self._mixed.sizes
+        if not (tokens or self.graphs_off):
+            worth = "a step of this model keeps the GPU longer than its launches keep the host"
+            self.mixed_off = worth if config.mixed_graphs else "switched off"
 
     def _allocate(self, blocks: int, kv_heads: int, head_dim: int) -> Tensor:
         return torch.zeros(blocks, self.block_size, kv_heads, head_dim, dtype=self.model.dtype, device=self._device)
@@ -89,8 +99,10 @@ class GpuRunner(Runner):
             self.reset()
             self._rows.row_slots.fill_(self._rows.dummy_slot)
             with torch.inference_mode(), current_device(self._device):
-                self._graphs.capture(self._decode, report)
+                capture(((self._mixed, self._mixed_and_draw), (self._graphs, self._decode_and_draw)), report)
             self.graphs, self.graphs_off = self._graphs.sizes, self._graphs.off
+            self.mixed_graphs = self._mixed.sizes
+            self.mixed_off = self.mixed_off or self._mixed.off
 
     def reset(self) -> None:
         self._rows.forget()
@@ -113,8 +125,11 @@ class GpuRunner(Runner):
         self._rows.line_up(rows, size or count)
         self._rows.send()
 
-        def compute(_: Timer | None) -> Tensor:
-            return self._graphs.replay(self._decode, size)[:count] if size else self._decode(count)
+        def compute(_: Timer | None) -> Computed:
+            if not size:
+                return Computed(self._decode(count))
+            left = self._graphs.replay(self._decode_and_draw, size)
+            return Computed(left.logits, drawn=left.words)
 
         return Inputs(list(rows), compute, self._rows.row_slots[:count], self._contexts[:count], graph=size)
 
@@ -128,28 +143,56 @@ class GpuRunner(Runner):
         batch = GpuBatch(self.k_caches, self.v_caches, cache_slots, packed)
         return self._logits(ids[None], positions[None], 0, batch, None)
 
+    def _decode_and_draw(self, count: int) -> Drawn:
+        """A whole decode step, up to its tokens. Rows are sampled as if any had limits: what they ask for is read on
+        the device. Alternatives, whose number a step decides, are found in its logits afterwards."""
+        logits, slots, positions = self._decode(count), self._rows.row_slots[:count], self._contexts[:count]
+        return Drawn(logits, self._draws.draw(logits, slots, positions, self._last_token))
+
     def _packed(self, rows: Sequence[Row]) -> Inputs:
         """Rows of any lengths."""
-        ids: list[int] = []
-        for row in rows:
-            ids += row.branch.tokens[row.first : row.first + row.count - row.fed] + [-1] * row.fed
-        starts = [0, *accumulate(row.count for row in rows)]
         sampling = [row for row in rows if row.samples]
+        size = self._mixed.size_for(sum(row.count for row in rows))
+        shape = self._mixed_shape(size) if size else PackedShape.of(rows)
+        words = shape.filled(rows, self._rows.dummy_slot)
         self._rows.set_lengths(rows)
-        packed = ids, starts, [row.first for row in rows], [row.slot for row in rows]
-        last = [end - 1 for row, end in zip(rows, starts[1:]) if row.samples]
-        drawn = last, [row.slot for row in sampling], [row.first + row.count for row in sampling]
-        staged, begins, firsts, row_slots, kept, slots, drawn_at = self._rows.send(*packed, *drawn)
-        token_ids, positions, cache_slots = torch.empty(3, len(ids), dtype=torch.long, device=self._device)
-        contexts = torch.empty(len(rows), dtype=torch.int32, device=self._device)
-        written = StepInputs(token_ids, positions, cache_slots, contexts)
-        packed_inputs(written, staged, begins, firsts, row_slots, self._rows.state, self.block_size)
-        short = next((i for i, row in enumerate(rows) if row.count > SHORT), len(rows))
-        of_rows = PackedRows(begins, contexts, self._rows.tables, row_slots, short)
-        batch = GpuBatch(self.k_caches, self.v_caches, cache_slots, of_rows)
-        keep = kept.long()
+        if size:
+            self._rows.send()
+            send_to(self._words, words)
 
-        def compute(timer: Timer | None) -> Tensor:
-            return self._logits(token_ids[None], positions[None], keep, batch, timer)
+            def replay(_: Timer | None) -> Computed:
+                left = self._mixed.replay(self._mixed_and_draw, size)
+                return Computed(left.logits, drawn=left.words)
 
-        return Inputs(sampling, compute, slots, drawn_at)
+            return Inputs(sampling, replay, graph=size)
+        there = self._rows.send(words)
+        assert there is not None
+        parts = shape.apart(there)
+
+        def compute(timer: Timer | None) -> Computed:
+            return Computed(self._packed_logits(shape, parts, timer))
+
+        return Inputs(sampling, compute, parts.kept_slots, parts.drawn_at)
+
+    def _packed_logits(self, shape: PackedShape, words: PackedWords, timer: Timer | None = None) -> Tensor:
+        """The logits `[kept, vocabulary]` of rows that fill the shape or less of it. Tokens that belong to no row are
+        computed beside the others, and nothing is written of them: what attention leaves them with is unspecified."""
+        ids, positions, cache_slots = torch.empty(3, shape.tokens, dtype=torch.long, device=self._device)
+        contexts = torch.empty(shape.rows, dtype=torch.int32, device=self._device)
+        written, sent = StepInputs(ids, positions, cache_slots, contexts), words[:4]
+        packed_inputs(written, *sent, self._rows.state, self.block_size)
+        rows = PackedRows(words.starts, contexts, self._rows.tables, words.slots, shape.short)
+        batch = GpuBatch(self.k_caches, self.v_caches, cache_slots, rows)
+        return self._logits(ids[None], positions[None], words.kept.long(), batch, timer)
+
+    def _mixed_shape(self, tokens: int) -> PackedShape:
+        """Of a captured step of so many tokens: as many rows of each kind as there can be."""
+        rows = min(self._rows.dummy_slot, tokens)
+        return PackedShape(tokens, rows, rows, rows)
+
+    def _mixed_and_draw(self, tokens: int) -> Drawn:
+        """A whole step with prompts of up to so many tokens, whose words lie at a fixed place, up to its tokens."""
+        shape = self._mixed_shape(tokens)
+        words = shape.apart(self._words)
+        logits = self._packed_logits(shape, words)
+        return Drawn(logits, self._draws.draw(logits, words.kept_slots, words.drawn_at, self._last_token))

@@ -6,7 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,19 +25,29 @@ if TYPE_CHECKING:  # its kernels need Triton, which a CPU's path leaves alone
 
 @dataclass(slots=True)
 class Inputs:
-    """A step laid out: `compute` gives the logits `[sampling rows, vocabulary]` of the `sampling` rows, in their order.
+    """A step laid out: `compute` does what there is to compute for the `sampling` rows, in their order.
 
-    `greedy` tells the tokens that would be chosen greedily and their log-probabilities, where that is known by then.
     `slots` and `drawn_at` int32 `[sampling rows]` are the rows' slots and the positions of the tokens drawn, where the
-    device has them already. `graph` is the number of rows of the graph that `compute` replays.
+    device has them already. `graph` is the size of the graph that `compute` replays.
     """
 
     sampling: list[Row]
-    compute: Callable[[Timer | None], Tensor]
+    compute: Callable[[Timer | None], Computed]
     slots: Tensor | None = None
     drawn_at: Tensor | None = None
     graph: int = 0
+
+
+class Computed(NamedTuple):
+    """The logits `[sampling rows or more, vocabulary]`, the sampling rows' first.
+
+    `greedy` tells the tokens that would be chosen greedily and their log-probabilities, where that is known by then;
+    `drawn` int32 `[2, rows]` are tokens and their log-probabilities, where the step itself has sampled.
+    """
+
+    logits: Tensor
     greedy: Greedy | None = None
+    drawn: Tensor | None = None
 
 
 class Runner(ABC):
@@ -46,6 +56,7 @@ class Runner(ABC):
 
     `graphs` are the numbers of rows for which decode steps are captured, as CUDA graphs or, on a CPU, as one program
     for all of them; `graphs_off` says why there are none; empty where there are, or where there could not be any.
+    `mixed_graphs` and `mixed_off` likewise, of the numbers of tokens for which steps with prompts are captured.
     `graph_bytes`: what such a program computes in.
     """
 
@@ -53,6 +64,8 @@ class Runner(ABC):
         self.model = model
         self.graphs: tuple[int, ...] = ()
         self.graphs_off = ""
+        self.mixed_graphs: tuple[int, ...] = ()
+        self.mixed_off = ""
         self.graph_bytes = 0
         self._device = model.device
         self._last_token = torch.zeros(config.max_running + 1, dtype=torch.long, device=self._device)
@@ -88,14 +101,14 @@ class Runner(ABC):
             inputs = self._prepare(plan)
             timer = None if on_gpu else Timer()
             prepared = Clock()
-            logits = inputs.compute(timer)
+            computed = inputs.compute(timer)
             forwarded = Clock()
             if timer is not None:
                 launched.attention = timer.seconds
             launched.graph = inputs.graph
             self._begin(plan.rows)
             if inputs.sampling:
-                launched.keep(self._sample(logits, inputs))
+                launched.keep(self._sample(computed, inputs))
             if on_gpu:
                 launched.mark()
         done = Clock()
@@ -123,12 +136,15 @@ class Runner(ABC):
             there = self._tensor(words, torch.int32).view(len(new), -1)
             self._sampler.parameters.index_copy_(0, self._tensor([branch.slot for branch in new]), there)
 
-    def _sample(self, logits: Tensor, inputs: Inputs) -> Sampled:
+    def _sample(self, computed: Computed, inputs: Inputs) -> Sampled:
+        logits, greedy, drawn = computed
         branches = [row.branch for row in inputs.sampling]
         if isinstance(self._sampler, Sampler):
-            sampled = self._sampler(logits, branches, inputs.greedy)
+            sampled = self._sampler(logits, branches, greedy)
             self._last_token.numpy()[[row.slot for row in inputs.sampling]] = sampled.tokens.numpy()
             return sampled
+        if drawn is not None:
+            return self._sampler.told(logits, drawn, branches)
         slots, drawn_at = inputs.slots, inputs.drawn_at
         if slots is None or drawn_at is None:
             slots = self._tensor([row.slot for row in inputs.sampling], torch.int32)

@@ -44,13 +44,13 @@ def with_alternatives(tokens: Tensor, logprobs: Tensor, logits: Tensor, params: 
     if not most:
         return Sampled(tokens, logprobs)
     values, ids = logits.topk(min(most, logits.shape[-1]), -1)
-    normalizer = logits.gather(-1, tokens[:, None]).float() - logprobs[:, None]
+    normalizer = logits.gather(-1, tokens.long()[:, None]).float() - logprobs[:, None]
     return Sampled(tokens, logprobs, ids, values.float() - normalizer)
 
 
 class SlotSampler:
     """What samplers on any device hold: `_seen` `[slots + 1, vocabulary]` of bytes, which tokens a slot has seen, made
-    with the first row that has a repetition penalty."""
+    with the first row that has a repetition penalty where it was not before."""
 
     def __init__(self, slots: int, vocabulary: int, device: torch.device) -> None:
         self._slots, self._vocabulary, self._device = slots, vocabulary, device

@@ -155,7 +155,8 @@ class MemoryBreakdown:
 class Header:
     """The first record. `created` is Unix time in seconds; `blocks` is the KV pool's size. `graphs` are the numbers of
     rows for which a decode step was captured, as a CUDA graph or, on a CPU, as one program; `graphs_off` why there are
-    none."""
+    none. `mixed_graphs` are the numbers of tokens for which a step with prompts was captured (on a CPU the most of a
+    run, of which a step may have several); `mixed_off` why there are none."""
 
     model: ModelCard
     config: EngineConfig
@@ -168,6 +169,8 @@ class Header:
     bill: MemoryBreakdown | None = None
     graphs: tuple[int, ...] = ()
     graphs_off: str = ""
+    mixed_graphs: tuple[int, ...] = ()
+    mixed_off: str = ""
     version: int = VERSION
 
 
@@ -215,8 +218,9 @@ class Step:
 
     `seconds` a phase: plan, prepare, forward, sample, wait, commit, record; launched at `started` one after another up
     to sample, and read back with wait and commit up to `ended`. `attention`: those of `forward` that were spent in
-    attention; 0 where that is not known, as on a GPU, which the host only launches. `graph`: the rows of the graph
-    that was replayed, those of the step and dummies; 0 where none was. `device`: seconds of the step by the GPU's own
+    attention; 0 where that is not known, as on a GPU, which the host only launches. `graph`: the size of the
+    graph that was replayed, 0 where none was: its rows where all rows decode, those of the step and dummies; otherwise
+    its tokens, those of the step and padding that belongs to no row. `device`: seconds of the step by the GPU's own
     clock, 0 without one.
     `running`, `waiting` count branches after the step; `free_blocks` and `cached_blocks` likewise. The pool's tokens
     of four kinds: `kv_used`; `kv_reserved` (not used yet, still reachable under max_tokens); `kv_internal` (held,

@@ -31,11 +31,11 @@ class Watched:
         replay = getattr(self._runner, "_replay", None)
         if replay is not None:
 
-            def watched(rows: Any, runs: Any, timer: Any) -> Tensor:
+            def watched(rows: Any, runs: Any, timer: Any) -> Any:
                 before(torch.tensor([[token for row in rows for token in known_ids(row)]]))
-                logits: Tensor = replay(rows, runs, timer)
-                after(logits)
-                return logits
+                computed = replay(rows, runs, timer)
+                after(computed.logits)
+                return computed
 
             self._runner._replay = watched  # type: ignore[attr-defined]
 

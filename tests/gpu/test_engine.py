@@ -15,15 +15,14 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Submission, Trace
-from engine.decoding.detokenizer import DetokenizerFactory
-from engine.decoding.output import Output
-from engine.models.loading import LoadedModel, load
+from engine.models.loading import load
 from engine.runner import make_runner
 from engine.scheduler.block_pool import BlockPool
-from engine.scheduler.request import Branch, Emission, Request
+from engine.scheduler.request import Emission
 from engine.scheduler.scheduler import Scheduler
 from engine.trace import FinishReason, Kind, Notice
 from tests.engine.captured_logits import CapturedLogits
+from tests.engine.requests import make_request
 from tests.engine.tiny_models import VOCABULARY
 
 pytest.importorskip("triton")
@@ -104,14 +103,19 @@ def said(engine: Engine, config: EngineConfig, params: Sequence[SamplingParams])
 
 
 def assert_graphs(trace: Trace, captured: bool) -> None:
-    """Every decode step was a replay of the smallest graph that holds it, or none was."""
+    """Every step, with prompts and without, was a replay of the smallest graph that holds it, or none was."""
     sizes = trace.header.graphs
     assert bool(sizes) == captured, trace.header.graphs_off
     decodes = [step for step in trace.steps if step.rows and (step.kind == Kind.DECODE).all()]
     assert len(decodes) >= 3
     for step in decodes:
         assert step.graph == (next(size for size in sizes if size >= step.rows) if captured else 0)
-    assert all(step.graph == 0 for step in trace.steps if step.rows and (step.kind == Kind.PREFILL).any())
+    sizes = trace.header.mixed_graphs
+    assert bool(sizes) == captured, trace.header.mixed_off
+    mixed = [step for step in trace.steps if step.rows and (step.kind == Kind.PREFILL).any()]
+    assert len(mixed) >= 1
+    for step in mixed:
+        assert step.graph == (next(size for size in sizes if size >= step.count.sum()) if captured else 0)
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -180,6 +184,31 @@ def test_tokens_are_the_same_with_graphs_and_without(llama: Engine) -> None:
     assert found[True] == found[False]
 
 
+def test_alternatives_are_the_same_with_graphs_and_without(llama: Engine) -> None:
+    """They are found in the logits that a replay leaves."""
+    ways = [GREEDY.with_(logprobs=3), GREEDY.with_(temperature=0.8, top_p=0.9, seed=5, logprobs=1), GREEDY]
+    found: list[dict[int, list[tuple[int, list[int], list[float]]]]] = []
+    for graphs in (True, False):
+        trace = llama.begin(EngineConfig("continuous", 8, 256, block_size=16, depth=1, cuda_graphs=graphs))
+        submissions = [Submission(prompt, ways[i % len(ways)]) for i, prompt in enumerate(prompts())]
+        for stream in llama.submit_many(submissions):
+            assert not stream.result(PATIENCE).error
+        found.append({})
+        for step in trace.steps:
+            for i, (row, token) in enumerate(zip(step.token_row.tolist(), step.token.tolist())):
+                of_it = step.alt_token_index == i
+                told = token, step.alt_token[of_it].tolist(), step.alt_logprob[of_it].tolist()
+                found[-1].setdefault(int(step.request[row]), []).append(told)
+    with_graphs, without = found
+    assert with_graphs.keys() == without.keys()
+    for request, tokens in with_graphs.items():
+        assert len(tokens) == NEW
+        for (token, others, theirs), (same, expected, right) in zip(tokens, without[request], strict=True):
+            assert len(others) == ways[request % len(ways)].logprobs
+            assert (token, others) == (same, expected)
+            assert theirs == pytest.approx(right, abs=1e-4)
+
+
 def test_a_seeded_request_gets_the_same_tokens_whatever_runs_beside_it(llama: Engine) -> None:
     params = SamplingParams(max_tokens=NEW, temperature=0.9, top_p=0.95, seed=11, ignore_eos=True)
     prompt = prompts()[1]
@@ -230,13 +259,6 @@ def test_requests_that_come_and_are_cancelled_at_random_leave_no_block_behind(ll
     assert not any(pool.references(block) for block in range(pool.total))
 
 
-def request_of(model: LoadedModel, number: int, length: int, tokens: int, params: SamplingParams) -> Request:
-    request = Request(number, length, params.with_(max_tokens=tokens), tokens, number)
-    output = Output(DetokenizerFactory(model.tokenizer)(), request.params, frozenset(), tokens)
-    request.branches.append(Branch(request, [5 + number] * length, output))
-    return request
-
-
 @pytest.mark.parametrize("graphs", [True, False], ids=["graphs", "no graphs"])
 @pytest.mark.parametrize("name", ["llama", "gemma2"])
 def test_a_steady_decode_step_is_launched_without_waiting_for_the_gpu(
@@ -250,7 +272,7 @@ def test_a_steady_decode_step_is_launched_without_waiting_for_the_gpu(
     scheduler = Scheduler(config, BlockPool(64, config.block_size))
     ways = [GREEDY, GREEDY.with_(temperature=0.8), GREEDY.with_(temperature=0.8, top_p=0.9, top_k=50)]
     for i, way in enumerate(ways):
-        scheduler.add(request_of(model, i, 5 + i, NEW, way))
+        scheduler.add(make_request(model, i, 5 + i, way))
     steady = 0
     while (plan := scheduler.plan()) is not None:
         decodes = all(row.kind is Kind.DECODE for row in plan.rows)
@@ -263,7 +285,7 @@ def test_a_steady_decode_step_is_launched_without_waiting_for_the_gpu(
             if CUDA:
                 torch.cuda.set_sync_debug_mode("default")
         steady += decodes
-        assert (launched.graph > 0) == (decodes and graphs)
+        assert (launched.graph > 0) == graphs
         scheduler.commit(plan, [Emission(int(token)) for token in launched.read().tokens])
     assert steady == NEW - 1
 

@@ -41,7 +41,7 @@ def step_facts(story: StepStory) -> Facts:
     if story.step.device:
         facts.append(_fact("time", "GPU", seconds=story.step.device, note="by the GPU's own clock"))
     if story.graph_words:
-        facts.append(_fact("graph", story.graph_words, padding=max(0, story.step.graph - len(story)) or None))
+        facts.append(_fact("graph", story.graph_words, padding=story.spare or None))
     for (request, words), reason in zip(story.refused, story.step.refused_reason):
         note = f"{words.why}; {words.remedy}" if words.remedy else words.why
         facts.append(_fact("refused", reason, request=request, note=note))

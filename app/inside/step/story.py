@@ -187,8 +187,18 @@ class StepStory:
     def graph_words(self) -> str:
         """ "replayed a graph of 64 rows (3 dummies)"; "eager" where it could have been one; empty where none is."""
         if self.step.graph or not len(self):
-            return graph_words(self.step.graph, len(self))
+            return graph_words(self.step.graph, len(self), 0 if self.decodes else self.tokens_in)
         return "eager" if self.header is not None and self.header.graphs else ""
+
+    @property
+    def spare(self) -> int:
+        """Dummies, or tokens of padding, of the graph that was replayed."""
+        return max(0, self.step.graph - (len(self) if self.decodes else self.tokens_in))
+
+    @property
+    def decodes(self) -> bool:
+        """Every row decodes."""
+        return bool((self.step.kind == Kind.DECODE).all())
 
     @property
     def quiet_words(self) -> str:

@@ -24,8 +24,9 @@ SHORT = 0.5  # of a step: a longer while until the next one is no part of it
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One step. Times in seconds of the timeline; `tokens` by `TOKENS`, `seconds` by `PHASES`. `graph`: rows of the
-    graph that was replayed; `measured`: seconds by the GPU's own clock; both 0 without one."""
+    """One step. Times in seconds of the timeline; `tokens` by `TOKENS`, `seconds` by `PHASES`. `graph`: rows, or in
+    a step with prompts tokens, of the graph that was replayed; `measured`: seconds by the GPU's own clock; both 0
+    without one."""
 
     step: int
     started: float

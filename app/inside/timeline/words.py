@@ -89,7 +89,7 @@ def rows_words(row: Row) -> str:
 
 def replayed_words(row: Row) -> str:
     """A line of its own on the graph that was replayed; empty where none was."""
-    words = graph_words(row.graph, row.rows)
+    words = graph_words(row.graph, row.rows, 0 if row.decode_rows == row.rows else row.computed)
     return f"\n{words}" if words else ""
 
 

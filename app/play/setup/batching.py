@@ -35,7 +35,7 @@ class BatchingPanel(QWidget):
     def config(self) -> EngineConfig:
         """The config as chosen. Raises InvalidInput when its values do not go together."""
         now = self._session.config
-        return self.form.config(EngineConfig(depth=now.depth, seed=now.seed))
+        return self.form.config(EngineConfig(depth=now.depth, mixed_graphs=now.mixed_graphs, seed=now.seed))
 
     def set_config(self, config: EngineConfig) -> None:
         """Shows this config as the one in force. What its mode has no use for keeps its value."""

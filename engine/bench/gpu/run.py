@@ -39,6 +39,7 @@ SECTIONS: dict[str, tuple[float, str]] = {
     "large": (90, "engine.bench.gpu.quantized:large"),
     "prefill": (25, "engine.bench.gpu.attention:prefill_kernel"),
     "peers": (75, "engine.bench.gpu.peers:peers"),
+    "mixed": (30, "engine.bench.gpu.mixed:mixed"),
     "tilings": (90, "engine.bench.gpu.attention:tilings"),
     "decode": (60, "engine.bench.gpu.decode:decode"),
     "fused": (30, "engine.bench.gpu.fused:fused"),

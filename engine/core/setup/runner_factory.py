@@ -13,7 +13,7 @@ from engine.core.setup.kv_budget import free_memory, pool_blocks, step_blocks
 from engine.core.setup.rehearsal import Rehearsal
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.memory.allocator import release_references
-from engine.memory.rules import gpu_needs
+from engine.memory.rules import FASTEST, bucket_sizes, captured_tokens, gpu_needs
 from engine.models.loading import LoadedModel
 from engine.runner import make_runner
 from engine.runner.runner import Runner, on_gpu_path
@@ -50,7 +50,19 @@ class PreparedRunner:
 def shape_of(config: EngineConfig) -> Shape:
     """What a runner, and what its steps take, depends on."""
     mode = "paged" if config.paged else config.mode
-    return mode, config.block_size, config.slots, config.token_budget, config.kv_memory, config.cuda_graphs
+    graphs = config.cuda_graphs, config.mixed_graphs
+    return mode, config.block_size, config.slots, config.token_budget, config.kv_memory, *graphs
+
+
+def graph_needs(model: LoadedModel, config: EngineConfig, operations: float) -> int:
+    """`gpu_needs` of a loaded model, for the steps that are captured of it."""
+    card, slots = model.card, config.slots
+    if not (config.paged and config.cuda_graphs):
+        return gpu_needs(slots, card.layers, card.vocabulary)
+    mixed, step = captured_tokens(card, config, operations), computed_bytes(model, slots, slots)
+    if mixed:
+        step = max(step, computed_bytes(model, mixed[-1], min(slots, mixed[-1])))
+    return gpu_needs(slots, card.layers, card.vocabulary, step, len(mixed) + len(bucket_sizes(slots)))
 
 
 class RunnerFactory:
@@ -94,11 +106,10 @@ class RunnerFactory:
         if shape not in self._activations:
             self._activations[shape] = self.profile(config)
         activations = self._activations[shape]
-        captured = config.paged and config.cuda_graphs
-        decode_step = computed_bytes(model, config.slots, config.slots) if captured else 0
-        needed = activations + gpu_needs(config.slots, model.card.layers, model.card.vocabulary, decode_step)
+        operations = self._roof.operations if self._roof is not None else FASTEST
+        needed = activations + graph_needs(model, config, operations)
         blocks = pool_blocks(model, config, needed)
-        runner = make_runner(model, config, blocks)
+        runner = make_runner(model, config, blocks, operations)
         before = free_memory(model.device)
         runner.capture(report)
         graphs = max(0, before - free_memory(model.device)) if runner.graphs else 0

@@ -37,6 +37,7 @@ def lanes(draw: st.DrawFn) -> Lane:
     if mode in PAGED_MODES:
         values["prefix_caching"] = draw(st.booleans())
         values["cuda_graphs"] = draw(st.booleans())
+        values["mixed_graphs"] = draw(st.booleans())
     texts = st.text(st.characters(codec="utf-8") | st.sampled_from(":,%= "), min_size=1).filter(str.strip)
     spec = ModelSpec(
         draw(texts), dtype=draw(st.sampled_from(["auto", "float32"])), trust_remote_code=draw(st.booleans()),

@@ -1,6 +1,10 @@
 """Checks of the GPU's path through the engine, which `test_triton_path.py` runs with TRITON_INTERPRET=1."""
 
+import gc
 import os
+import weakref
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +16,21 @@ if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("run by test_triton_path.py", allow_module_level=True)
 
 from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Submission
-from engine.decoding.detokenizer import DetokenizerFactory
-from engine.decoding.output import Output
-from engine.memory.rules import bucket_sizes
+from engine.memory.rules import bucket_sizes, mixed_sizes
 from engine.models.device import trial
 from engine.models.loading import LoadedModel, load
 from engine.runner.paged_gpu import GpuRunner
 from engine.scheduler.block_pool import BlockPool
-from engine.scheduler.request import Branch, Emission, Request
+from engine.scheduler.request import Emission
 from engine.scheduler.scheduler import Scheduler
 from engine.trace import Step
 from engine.trace.records import FinishReason, Kind
+from tests.engine.requests import make_request
 from tests.engine.tiny_models import TINY_MODELS, VOCABULARY, save_tiny_model
 
 LENGTHS, NEW = (5, 1, 19), 5
+GREEDY = SamplingParams(temperature=0, ignore_eos=True)
+MIXED = mixed_sizes(512, 2, 1)
 Tokens = dict[tuple[int, int], list[int]]  # by request and sample
 
 
@@ -97,6 +102,7 @@ def expected(folder: Path) -> dict[bool, Tokens]:
 
 CONFIGS = {
     "continuous": EngineConfig("continuous", 8, 512, block_size=4, depth=1),
+    "decode graphs": EngineConfig("continuous", 8, 512, block_size=4, depth=1, mixed_graphs=False),
     "no graphs": EngineConfig("continuous", 3, 512, block_size=4, depth=0, cuda_graphs=False),
     "chunked": EngineConfig("chunked", 8, 16, block_size=4, depth=1, prefix_caching=True),
     "preempted": EngineConfig("continuous", 4, 512, block_size=4, depth=1, prefix_caching=True, kv_memory=20 << 10),
@@ -104,19 +110,25 @@ CONFIGS = {
 
 
 @pytest.mark.parametrize(
-    ("name", "greedy"), [("continuous", False), ("no graphs", True), ("chunked", True), ("preempted", True)]
+    ("name", "greedy"),
+    [("continuous", False), ("decode graphs", False), ("no graphs", True), ("chunked", True), ("preempted", True)],
 )
 def test_tokens_are_those_of_the_cpu(name: str, greedy: bool, model: LoadedModel, expected: dict[bool, Tokens]) -> None:
     config = CONFIGS[name]
-    replays = config.cuda_graphs
+    replays, mixed = config.cuda_graphs, config.cuda_graphs and config.mixed_graphs
     tokens, steps, sizes = said(model, config, greedy)
     assert tokens == expected[greedy]
     assert len({token for each in tokens.values() for token in each}) > 10
     assert any(len(step.preempted) for step in steps) == (name == "preempted")
     assert sizes == (bucket_sizes(config.max_running) if replays else ())
-    for step in steps:
-        decodes = bool((step.kind == Kind.DECODE).all()) and step.rows > 0
-        assert step.graph == (next(size for size in sizes if size >= step.rows) if decodes and replays else 0)
+    decoded = [step for step in steps if step.rows and (step.kind == Kind.DECODE).all()]
+    others = [step for step in steps if step.rows and not (step.kind == Kind.DECODE).all()]
+    assert len(decoded) > 1
+    assert len(others) > 1
+    for step in decoded:
+        assert step.graph == (next(size for size in sizes if size >= step.rows) if replays else 0)
+    for step in others:
+        assert step.graph == (next(size for size in MIXED if size >= step.count.sum()) if mixed else 0)
 
 
 def test_a_padded_mode_draws_the_tokens_of_the_cpu(model: LoadedModel, expected: dict[bool, Tokens]) -> None:
@@ -125,17 +137,18 @@ def test_a_padded_mode_draws_the_tokens_of_the_cpu(model: LoadedModel, expected:
     assert len(tokens) == len(prompts())
 
 
-def test_the_device_follows_the_host_while_branches_come_and_go(model: LoadedModel) -> None:
+@pytest.mark.parametrize("mixed", [True, False])
+def test_the_device_follows_the_host_while_branches_come_and_go(mixed: bool, model: LoadedModel) -> None:
     """Lengths, block tables and last tokens by slot; blocks that nobody owns stay untouched, whatever dummies do."""
-    config = EngineConfig("continuous", 5, 64, block_size=4)
+    config = EngineConfig("continuous", 5, 64, block_size=4, mixed_graphs=mixed)
     blocks = 40
     runner = GpuRunner(model, config, blocks)
     for cache in (*runner.k_caches, *runner.v_caches):
         cache.fill_(torch.nan)
     scheduler = Scheduler(config, BlockPool(blocks, config.block_size))
-    waiting = [request_of(model, i, n, 3 + i) for i, n in enumerate((3, 9, 1, 12, 6))]
+    waiting = [make_request(model, i, n, GREEDY.with_(max_tokens=3 + i)) for i, n in enumerate((3, 9, 1, 12, 6))]
     touched: set[int] = {blocks}  # the dummies'
-    sizes = set()
+    dummies: dict[bool, set[int]] = {True: set(), False: set()}
     for turn in range(30):
         if waiting and turn % 3 == 0:
             scheduler.add(waiting.pop())
@@ -145,7 +158,9 @@ def test_the_device_follows_the_host_while_branches_come_and_go(model: LoadedMod
         if plan is None:
             continue
         launched = runner.launch(plan)
-        sizes.add(launched.graph - len(plan.rows) if launched.graph else -1)
+        decodes = all(row.kind is Kind.DECODE for row in plan.rows)
+        used = len(plan.rows) if decodes else sum(row.count for row in plan.rows)
+        dummies[decodes].add(launched.graph - used if launched.graph else -1)
         drawn = launched.read().tokens
         rows = runner._rows
         for row in plan.rows:
@@ -158,7 +173,9 @@ def test_the_device_follows_the_host_while_branches_come_and_go(model: LoadedMod
             runner.reset()  # all is sent again
     assert scheduler.idle
     assert not waiting
-    assert {-1, 0} < sizes, "packed steps, full graphs and ones with dummies"
+    assert 0 in dummies[True], "full graphs"
+    assert len(dummies[True]) > 1, "and ones with dummies"
+    assert max(dummies[False]) > 8 if mixed else dummies[False] == {-1}, "steps with prompts, padded or as they are"
     for cache in (*runner.k_caches, *runner.v_caches):
         clean = [b for b in range(blocks + 1) if b not in touched]
         assert len(clean) > 3
@@ -171,13 +188,13 @@ def test_a_steady_decode_step_sends_nothing(model: LoadedModel, monkeypatch: pyt
     runner = GpuRunner(model, config, 20)
     scheduler = Scheduler(config, BlockPool(20, 16))
     for i in range(3):
-        scheduler.add(request_of(model, i, 3, 5))
+        scheduler.add(make_request(model, i, 3, GREEDY.with_(max_tokens=5)))
     sent: list[int] = []
     send = runner._rows.send
 
-    def counted(*parts: Any) -> list[torch.Tensor]:
-        sent.append(len(runner._rows._index) + sum(map(len, parts)))
-        return send(*parts)
+    def counted(words: Any = None) -> torch.Tensor | None:
+        sent.append(len(runner._rows._index) + (0 if words is None else len(words)))
+        return send(words)
 
     monkeypatch.setattr(runner._rows, "send", counted)
     while (plan := scheduler.plan()) is not None:
@@ -189,12 +206,21 @@ def test_a_steady_decode_step_sends_nothing(model: LoadedModel, monkeypatch: pyt
     assert not any(steady)
 
 
-def request_of(model: LoadedModel, number: int, length: int, tokens: int) -> Request:
-    params = SamplingParams(max_tokens=tokens, temperature=0, ignore_eos=True)
-    request = Request(number, length, params, tokens, 0)
-    output = Output(DetokenizerFactory(model.tokenizer)(), params, frozenset(), tokens)
-    request.branches.append(Branch(request, [5 + number] * length, output))
-    return request
+def test_a_runner_that_is_let_go_is_gone_at_once_with_its_pool(model: LoadedModel) -> None:
+    """The next one is made before anybody collects cycles."""
+    config = EngineConfig("continuous", 4, 64, block_size=4)
+    runner, scheduler = GpuRunner(model, config, 20), Scheduler(config, BlockPool(20, 4))
+    runner.capture(lambda done, total: None)
+    scheduler.add(make_request(model, 0, 3, GREEDY.with_(max_tokens=3)))
+    while (plan := scheduler.plan()) is not None:
+        scheduler.commit(plan, [Emission(int(token)) for token in runner.launch(plan).read().tokens])
+    gone = weakref.ref(runner)
+    gc.disable()
+    try:
+        del runner
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 class Waits(TorchDispatchMode):
@@ -209,10 +235,32 @@ class Waits(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+def replayed_and_not(model: LoadedModel, config: EngineConfig) -> Iterator[tuple[Tokens, list[Step]]]:
+    for mixed in (True, False):
+        yield said(model, replace(config, mixed_graphs=mixed), greedy=False)[:2]
+
+
+@pytest.mark.parametrize("name", ["qwen3", "gemma3", "mixtral"])
+def test_steps_with_prompts_give_the_same_tokens_replayed_and_eager(name: str, tmp_path: Path) -> None:
+    """Chunks beside decode rows, of models with norms of heads, with windows, and with experts."""
+    save_tiny_model(TINY_MODELS[name], tmp_path)
+    model = load(ModelSpec(str(tmp_path), dtype="float32", device="cpu"))
+    config = EngineConfig("chunked", 8, 16, block_size=4, depth=1)
+    (replayed, steps), (eager, others) = replayed_and_not(model, config)
+    assert replayed == eager
+    mixed = [{Kind.DECODE, Kind.PREFILL} <= set(step.kind.tolist()) for step in steps]
+    assert any(mixed), "decode rows beside prompts"
+    assert all(step.graph == 16 for step, is_mixed in zip(steps, mixed) if is_mixed)
+    assert not any(step.graph for step in others if (step.kind == Kind.PREFILL).any())
+
+
 @pytest.mark.parametrize("name", list(TINY_MODELS))
-def test_a_decode_step_never_waits_for_the_device(name: str, tmp_path: Path) -> None:
+def test_a_captured_step_never_waits_for_the_device(name: str, tmp_path: Path) -> None:
     save_tiny_model(TINY_MODELS[name], tmp_path)
     model = load(ModelSpec(str(tmp_path), dtype="float32", device="cpu"))
     runner = GpuRunner(model, EngineConfig(max_running=4, block_size=4), 8)
     with torch.inference_mode(), Waits():
-        assert runner._decode(2).shape == (2, model.card.vocabulary)
+        steps = (2, runner._decode_and_draw(2)), (4, runner._mixed_and_draw(16))
+    for rows, (logits, words) in steps:
+        assert logits.shape == (rows, model.card.vocabulary)
+        assert words.shape == (2, rows)

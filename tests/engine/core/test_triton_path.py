@@ -10,6 +10,6 @@ pytest.importorskip("triton")
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(450)
 def test_the_engine_on_the_gpus_path_says_what_it_says_on_the_cpus() -> None:
     check_interpreted([Path(__file__).with_name("interpreted_engine_checks.py")])

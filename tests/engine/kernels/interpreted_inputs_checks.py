@@ -78,6 +78,35 @@ def test_packed_rows_get_their_ids_positions_and_places(counts: tuple[int, ...])
     assert state.lengths.tolist() == before.tolist()
 
 
+@pytest.mark.parametrize(
+    ("counts", "tokens"),
+    [((1, 0, 0, 5, 0), 16), ((0, 0, 3), 3), ((2, 1, 0, 0, 9, 30, 0, 0), BLOCK + 9), ((0, 0), 7), ((1, 0), BLOCK)],
+)
+def test_rows_without_tokens_and_tokens_without_a_row_are_passed_over(counts: tuple[int, ...], tokens: int) -> None:
+    state, rows, total = State(len(counts), sum(counts)), len(counts), sum(counts)
+    slots = torch.randperm(rows, generator=state.random)
+    firsts = torch.randint(0, 20, (rows,), generator=state.random)
+    starts = torch.tensor([0, *counts]).cumsum(0)
+    staged = torch.randint(0, 50_000, (tokens,), generator=state.random)
+    staged[total:] = 0
+    lengths = state.lengths.clone()
+    ids, positions, places = poisoned(tokens, tokens, tokens)
+    contexts = torch.full((rows,), -77).int()
+    written, sent = StepInputs(ids, positions, places, contexts), (staged.int(), starts.int(), firsts.int())
+    packed_inputs(written, *sent, slots.int(), SlotState(state.last_tokens, state.lengths, state.tables), SIZE)
+    for i, count in enumerate(counts):
+        slot, at = int(slots[i]), range(int(firsts[i]), int(firsts[i]) + count)
+        here = slice(int(starts[i]), int(starts[i]) + count)
+        assert positions[here].tolist() == list(at)
+        assert places[here].tolist() == [state.place(slot, position) for position in at]
+        assert contexts[i] == (at.stop if count else -77)
+        lengths[slot] = at.stop if count else lengths[slot]
+    assert ids.tolist() == staged.tolist()
+    assert state.lengths.tolist() == lengths.tolist()
+    assert positions[total:].tolist() == [0] * (tokens - total)
+    assert places[total:].tolist() == [-1] * (tokens - total), "nothing is written of them"
+
+
 @pytest.mark.parametrize("count", [0, 1, 4, BLOCK, BLOCK + 1])
 def test_changes_are_made_where_they_belong_and_nowhere_else(count: int) -> None:
     random = torch.Generator().manual_seed(count)

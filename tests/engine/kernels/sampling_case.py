@@ -67,7 +67,8 @@ class Pair:
         """The samplers agree: tokens exactly, log-probabilities but for rounding; the tokens."""
         found, expected = self.draw(logits), self.oracle(logits, self.branches)
         assert found.tokens.tolist() == expected.tokens.tolist()
-        assert found.tokens.dtype == torch.int64
+        assert found.words is not None
+        assert found.words.dtype == torch.int32, "one copy takes tokens and log-probabilities to the host"
         torch.testing.assert_close(found.logprobs.cpu(), expected.logprobs, atol=2e-5, rtol=1e-5)
         slots = [b.slot for b in self.branches]
         assert self.last_tokens.cpu()[slots].tolist() == found.tokens.tolist()

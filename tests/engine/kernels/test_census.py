@@ -26,7 +26,8 @@ from engine.kernels.rotary import rotate
 from engine.kernels.sampling import WORDS, sample
 from engine.kernels.silu_mul import Activation, act_mul
 from engine.kernels.store_kv import store_kv
-from engine.memory.rules import bucket_sizes
+from engine.memory.rules import bucket_sizes, mixed_sizes
+from engine.runner.packed_words import PackedShape
 from engine.scheduler.plan import StepPlan
 from tests.engine.scheduler.simulated_device import Letters
 
@@ -109,10 +110,10 @@ def packed_products(model: Model, gpu: Gpu, tokens: int) -> Iterator[Launch]:
         yield from launched(awq_matmul, x, *weights, bias, processors=gpu.processors)
 
 
-def attention(model: Model, gpu: Gpu, counts: list[int]) -> Iterator[Launch]:
-    """Of a step whose rows have so many tokens."""
-    tokens, rows = sum(counts), len(counts)
-    short = next((i for i, count in enumerate(counts) if count > SHORT), rows)
+def attention(model: Model, gpu: Gpu, counts: list[int], shape: PackedShape | None = None) -> Iterator[Launch]:
+    """Of a step whose rows have so many tokens, or that has another shape."""
+    tokens, rows = (sum(counts), len(counts)) if shape is None else (shape.tokens, shape.rows)
+    short = next((i for i, count in enumerate(counts) if count > SHORT), rows) if shape is None else shape.short
     packed = PackedRows(empty(rows + 1), empty(rows), empty(65, 4096), empty(rows), short)
     q = empty(tokens, model.heads, model.head_dim, dtype=gpu.dtype)
     cache = empty(1000, BLOCK, model.kv_heads, model.head_dim, dtype=gpu.dtype)
@@ -134,6 +135,15 @@ def step(model: Model, gpu: Gpu, counts: list[int], limited: bool = False) -> It
     yield from packed_products(model, gpu, tokens)
     yield from attention(model, gpu, counts)
     yield from drawing(model, gpu, len(counts), limited)
+
+
+def mixed(model: Model, gpu: Gpu, config: EngineConfig, tokens: int) -> Iterator[Launch]:
+    """Of a captured step with prompts: all its rows may be short, and all of them long."""
+    rows = min(config.max_running, tokens)
+    yield from small_kernels(model, gpu, tokens)
+    yield from packed_products(model, gpu, tokens)
+    yield from attention(model, gpu, [], PackedShape(tokens, rows, rows, rows))
+    yield from drawing(model, gpu, rows, limited=True)
 
 
 class Noted:
@@ -159,7 +169,9 @@ def met_at_load(model: Model, gpu: Gpu, config: EngineConfig, graphs: bool) -> I
     for counts, limited in noted.steps:
         yield from step(model, gpu, counts, limited)
     for size in bucket_sizes(config.max_running) if graphs else ():
-        yield from step(model, gpu, [1] * size)
+        yield from step(model, gpu, [1] * size, limited=True)
+    for size in mixed_sizes(config.token_budget, 28, 440_000_000) if graphs else ():
+        yield from mixed(model, gpu, config, size)
 
 
 def of_a_run(model: Model, gpu: Gpu, config: EngineConfig, graphs: bool) -> Iterator[tuple[str, Launch]]:

@@ -20,7 +20,7 @@ from engine.core.setup.activations import computed_bytes
 from engine.core.setup.kv_budget import pool_blocks
 from engine.memory import weight_bytes
 from engine.memory.fit import DeviceMemory, Fit, fits, load_dtype, model_info, simple_kv
-from engine.memory.rules import CAPTURE, LEAST_RESERVE, gpu_needs, step_bytes
+from engine.memory.rules import CAPTURE, LEAST_RESERVE, gpu_needs, mixed_sizes, step_bytes
 from engine.memory.weight_bytes import held_bytes
 from engine.models.loading import load
 from tests.engine.tiny_models import change_config
@@ -107,8 +107,11 @@ def test_a_gpus_pool_takes_all_but_a_step_its_graphs_and_a_reserve() -> None:
     bill = fit(info, room=room)
     left = room.free - bill.weights - bill.activations - bill.pool
     shape = info.hidden, info.head_dim, info.mlp, info.vocabulary, 2
-    needed = gpu_needs(64, info.layers, info.vocabulary, step_bytes(64, 64, *shape))
-    assert 11 * CAPTURE < needed < GB
+    mixed = mixed_sizes(2048, info.layers, 32 * (2 * 5120 * 4096 + 3 * 14336 * 4096))
+    assert 64 < mixed[-1] < 512, "a large model's longer steps are not captured"
+    captured = max(step_bytes(64, 64, *shape), step_bytes(mixed[-1], 64, *shape))
+    needed = gpu_needs(64, info.layers, info.vocabulary, captured, 11 + len(mixed))
+    assert (11 + len(mixed)) * CAPTURE < needed < GB
     reserve = 0.02 * (room.free - bill.weights)
     assert left == pytest.approx(needed + max(reserve, LEAST_RESERVE), abs=16 * bill.kv_token + 1)
     assert bill.pool > 0.75 * (room.free - bill.weights)

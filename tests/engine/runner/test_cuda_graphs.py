@@ -1,21 +1,29 @@
-"""How many rows the captured decode steps have, and what becomes of graphs and streams, where torch's CUDA calls are
-noted; what is computed is in `interpreted_engine_checks.py`."""
+"""Which sizes of steps are captured, what a replay leaves, and what becomes of graphs and streams, where torch's CUDA
+calls are noted; what is computed is in `interpreted_engine_checks.py`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from engine.jobs.progress import LoadCancelled
-from engine.memory.rules import APART, MOST, bucket_sizes
-from engine.runner.cuda_graphs import DecodeGraphs, capture_stream
+from engine.memory.rules import APART, MOST, MOST_TOKENS, bucket_sizes, mixed_sizes
+from engine.runner.cuda_graphs import Drawn, StepGraphs, array_interface, capture, capture_stream
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+
+
+def step(rows: int) -> Drawn:
+    return Drawn(torch.full((rows, 1), 3.0), torch.zeros(2, rows, dtype=torch.int32))
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 4, 5, 8, 9, 64, 255, 256, 257, 600, MOST, MOST + 1, 5000])
 def test_every_number_of_rows_finds_a_size_that_is_not_much_larger(most: int) -> None:
-    graphs = DecodeGraphs(bucket_sizes(most), torch.device("cpu"))
+    graphs = StepGraphs(bucket_sizes(most), CPU)
     assert list(graphs.sizes) == sorted(set(graphs.sizes))
     for rows in range(1, min(most, MOST) + 1):
         size = graphs.size_for(rows)
@@ -24,21 +32,48 @@ def test_every_number_of_rows_finds_a_size_that_is_not_much_larger(most: int) ->
     assert len(graphs.sizes) <= 50
 
 
+@pytest.mark.parametrize("budget", [1, 16, 17, 100, 512, 600, 2048, 8192])
+def test_every_step_with_prompts_finds_a_size_that_is_not_much_larger(budget: int) -> None:
+    graphs = StepGraphs(mixed_sizes(budget, 28, 440_000_000), CPU)
+    assert all(size % 16 == 0 for size in graphs.sizes), "as launches like their sizes"
+    for tokens in range(1, min(budget, MOST_TOKENS) + 1):
+        assert tokens <= graphs.size_for(tokens) < max(2 * tokens, tokens + 16)
+        assert tokens < 256 or graphs.size_for(tokens) < 1.26 * tokens
+    assert graphs.size_for(MOST_TOKENS + 1) == 0
+    assert len(graphs.sizes) <= 18
+
+
+def test_large_models_and_slow_gpus_capture_few_steps_with_prompts_or_none() -> None:
+    """Where the GPU is not done before the host has launched the next step anyway."""
+    of_8b = mixed_sizes(2048, 32, 7_000_000_000)
+    assert of_8b == mixed_sizes(2048, 28, 440_000_000)[: len(of_8b)]
+    assert of_8b[-1] == 320
+    assert mixed_sizes(2048, 32, 7_000_000_000, 100e12) == (16, 32)
+    assert mixed_sizes(2048, 80, 70_000_000_000, 100e12) == ()
+
+
 def test_on_a_gpu_nothing_is_replayed_before_it_was_captured() -> None:
-    graphs = DecodeGraphs((1, 4), torch.device("cuda"))
+    graphs = StepGraphs((1, 4), CUDA)
     assert graphs.sizes == ()
     assert graphs.size_for(1) == 0
 
 
 def test_without_a_gpu_a_replay_is_the_step_itself() -> None:
-    def step(rows: int) -> torch.Tensor:
-        return torch.full((rows, 1), 3.0)
-
-    graphs = DecodeGraphs((1, 4), torch.device("cpu"))
-    graphs.capture(step, lambda done, total: pytest.fail("nothing is captured"))
+    graphs = StepGraphs((1, 4), CPU)
+    capture([(graphs, step)], lambda done, total: pytest.fail("nothing is captured"))
     assert graphs.sizes == (1, 4)
     assert not graphs.off
-    assert torch.equal(graphs.replay(step, 4), torch.full((4, 1), 3.0))
+    assert torch.equal(graphs.replay(step, 4).logits, torch.full((4, 1), 3.0))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int32])
+def test_what_a_replay_leaves_is_found_by_its_address(dtype: torch.dtype) -> None:
+    """NumPy reads the same words of where an array lies as torch does of a GPU's."""
+    wide = torch.arange(40).view(4, 10).to(dtype)
+    for tensor in (wide, wide[:, :7], wide[1:, 2], wide.t()):
+        there = np.asarray(SimpleNamespace(__array_interface__=array_interface(tensor)))
+        assert there.__array_interface__["data"] == (tensor.data_ptr(), False)
+        assert np.array_equal(there.view(tensor.numpy().dtype), tensor.numpy())
 
 
 @pytest.fixture
@@ -75,26 +110,47 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 def test_every_set_is_captured_on_the_one_stream_of_the_process(noted: list[str]) -> None:
     for _ in range(2):
-        graphs = DecodeGraphs((1, 4), torch.device("cuda"))
-        graphs.capture(lambda rows: torch.zeros(rows, 2), lambda done, total: None)
+        graphs = StepGraphs((1, 4), CUDA)
+        capture([(graphs, step)], lambda done, total: None)
         assert graphs.sizes == (1, 4)
     assert noted == ["graph", "stream", "capture on stream 1"] + ["graph", "capture on stream 1"] * 3
 
 
 @pytest.mark.parametrize("error", [RuntimeError("no capture"), LoadCancelled("stop")])
 def test_graphs_of_a_set_go_together_the_one_under_way_too(noted: list[str], error: Exception) -> None:
-    def step(rows: int) -> torch.Tensor:
+    def fails(rows: int) -> Drawn:
         if noted.count("graph") == 2:
             raise error
-        return torch.zeros(rows, 2)
+        return step(rows)
 
-    graphs = DecodeGraphs((1, 2, 4), torch.device("cuda"))
+    graphs = StepGraphs((1, 2, 4), CUDA)
     if isinstance(error, RuntimeError):
-        graphs.capture(step, lambda done, total: None)
+        capture([(graphs, fails)], lambda done, total: None)
         assert graphs.off == "they could not be captured: no capture"
     else:
         with pytest.raises(LoadCancelled):
-            graphs.capture(step, lambda done, total: None)
+            capture([(graphs, fails)], lambda done, total: None)
     assert noted[-3:] == ["capture on stream 1", "reset", "reset"]
     assert noted.count("graph") == 2
     assert graphs.sizes == ()
+
+
+@pytest.mark.parametrize("failing", ["mixed", "decode"])
+def test_sets_share_a_pool_and_what_fails_takes_those_before_it_along(noted: list[str], failing: str) -> None:
+    """Steps with prompts come first: they are given up alone."""
+    told: list[tuple[int, int]] = []
+
+    def fails(size: int) -> Drawn:
+        if size == 2:
+            raise torch.OutOfMemoryError("no room")
+        return step(size)
+
+    mixed, decode = (StepGraphs((2, 8) if name == failing else (1, 4, 6), CUDA) for name in ("mixed", "decode"))
+    capture([(mixed, fails), (decode, fails)], lambda done, total: told.append((done, total)))
+    off = "no memory is left for them"
+    assert (mixed.sizes, mixed.off) == ((), off)
+    assert (decode.sizes, decode.off) == (((1, 4, 6), "") if failing == "mixed" else ((), off))
+    assert told[0] == (0, 5)
+    assert told == sorted(told)
+    assert (told[-1] == (5, 5)) == (failing == "mixed")
+    assert noted.count("reset") == noted.count("graph") - len(decode.sizes)

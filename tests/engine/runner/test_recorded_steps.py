@@ -22,8 +22,8 @@ pytestmark = pytest.mark.skipif(native().library is None, reason=native().why)
 DTYPES = [torch.float32, torch.bfloat16]
 # What torch computes, and no kernel of ours: experts, norms that subtract the mean, other rotations, other layers.
 LEFT = {
-    "mixtral": "aten.", "qwen3 moe": "aten.", "gpt-oss": "aten.", "starcoder2": "aten.native_layer_norm", "cohere": "aten.",
-    "glm4": "aten.", "gpt2": "aten.addmm", "gpt-neox": "aten.native_layer_norm", "opt": "aten.",
+    "mixtral": "aten.", "qwen3 moe": "aten.", "gpt-oss": "aten.", "starcoder2": "aten.native_layer_norm",
+    "cohere": "aten.", "glm4": "aten.", "gpt2": "aten.addmm", "gpt-neox": "aten.native_layer_norm", "opt": "aten.",
 }  # fmt: skip
 
 
@@ -174,3 +174,13 @@ def test_of_a_slow_model_only_decode_rows_are_recorded(monkeypatch: pytest.Monke
         trace = engine.begin(EngineConfig(max_running=3))
         engine.submit([7, 8, 9], SamplingParams(max_tokens=3, temperature=0)).result(timeout=60)
     assert [step.graph for step in trace.steps if len(step.kind)] == [0, 1, 1]
+    assert (trace.header.mixed_graphs, trace.header.mixed_off) == ((), "a step is long, and gains nothing by it")
+
+
+def test_steps_with_prompts_have_a_switch_of_their_own() -> None:
+    with Engine(loaded("llama"), EngineConfig(max_running=3), threads=1) as engine:
+        for mixed, most, first in ((True, (512,), 3), (False, (), 0)):
+            trace = engine.begin(EngineConfig(max_running=3, mixed_graphs=mixed))
+            engine.submit([7, 8, 9], SamplingParams(max_tokens=3, temperature=0)).result(timeout=60)
+            assert [step.graph for step in trace.steps if len(step.kind)] == [first, 1, 1]
+            assert (trace.header.mixed_graphs, trace.header.mixed_off) == (most, "" if mixed else "switched off")

@@ -189,8 +189,14 @@ def test_a_replayed_graph_is_told_with_its_dummies_and_nothing_where_none_could_
         else:
             assert " · eager · " in story.size_words
         assert story.size_words.endswith(f"{millis(step.device)} by the GPU's clock")
+    mixed = next(story for story in told if (story.step.kind == Kind.PREFILL).any())
+    tokens = int(mixed.step.count.sum())
+    submitted = [r for r in records if isinstance(r, Submitted)]
+    of_tokens = next(stories(Trace([records[0], *submitted, replace(mixed.step, graph=tokens + 3)])))
+    assert f"replayed a graph of {tokens + 3:,} tokens (3 of padding)" in of_tokens.size_words
+    assert of_tokens.spare == 3
     exact = replace(replayed[0].step, graph=replayed[0].step.rows, device=0.0)
-    panel = show(Trace([records[0], *(r for r in records if isinstance(r, Submitted)), exact]))
+    panel = show(Trace([records[0], *submitted, exact]))
     assert panel.summary._whole.endswith(f"replayed a graph of {exact.rows} rows")
     assert [row for row in panel.facts().rows if row[0] == "graph"]
     plain = stories(Trace(on_gpu(synthetic_trace(streams=12, seconds=0.05), off="it waits")[:20]))

@@ -121,6 +121,10 @@ def test_captured_decode_steps_are_told_on_a_gpu_and_threads_on_a_cpu() -> None:
     assert captured_words(GPU) == "Decode graphs: 1–256 rows (35)"
     assert captured_words(replace(GPU, graphs=(4,))) == "Decode graphs: 4 rows (1)"
     assert captured_words(gpu_header(64, 100, off="it waits")) == "Decode graphs: off, it waits"
+    mixed = replace(GPU, mixed_graphs=(16, 32, 64))
+    assert captured_words(mixed) == "Decode graphs: 1–256 rows (35)\nMixed graphs: 16–64 tokens (3)"
+    mixed = replace(GPU, mixed_off="no memory is left for them")
+    assert captured_words(mixed).endswith("\nMixed graphs: off, no memory is left for them")
     here = header(8, 100)
     compiled = replace(here, machine=replace(here.machine, threads=2, kernels="compiled: by cc"))
     assert captured_words(compiled) == "2 threads, compiled kernels"

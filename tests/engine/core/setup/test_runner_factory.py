@@ -8,10 +8,10 @@ from engine import Engine, EngineConfig, InvalidInput, ModelSpec, SamplingParams
 from engine.core.setup.activations import activation_bytes
 from engine.core.setup.kv_budget import check_wanted, step_blocks
 from engine.core.setup.rehearsal import Rehearsal
-from engine.core.setup.runner_factory import RunnerFactory
+from engine.core.setup.runner_factory import RunnerFactory, graph_needs
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.memory import kv_capacity
-from engine.memory.rules import pool_share
+from engine.memory.rules import CAPTURE, FASTEST, captured_tokens, pool_share
 from engine.models.loading import load
 from engine.runner.paged_cpu import PagedRunner
 from engine.trace.records import Roof
@@ -45,6 +45,19 @@ def test_a_gpus_kv_memory_that_does_not_fit_is_refused_with_what_is_free() -> No
     assert pool_share(20 * GB, "cuda", 2 * GB, display=True) == 20 * GB - 2 * GB - (1 << 30), "windows take theirs"
 
 
+def test_room_is_kept_for_what_is_captured_and_for_nothing_else() -> None:
+    model, config = load(ModelSpec("demo-draft")), EngineConfig()
+    without, decode = (replace(config, cuda_graphs=False), replace(config, mixed_graphs=False))
+    none, of_decode, of_all = (graph_needs(model, each, FASTEST) for each in (without, decode, config))
+    assert none == graph_needs(model, replace(config, mode="static"), FASTEST)
+    sizes = captured_tokens(model.card, config)
+    assert sizes[-1] == config.token_budget
+    assert of_decode - none > 11 * CAPTURE
+    assert of_all - of_decode >= len(sizes) * CAPTURE
+    assert graph_needs(model, config, 1e6) == of_decode, "a slow device captures no step with prompts"
+    assert captured_tokens(model.card, decode) == captured_tokens(model.card, without) == ()
+
+
 def test_a_pool_holds_as_many_requests_as_have_blocks() -> None:
     assert kv_capacity(100, 16, 16) == 100
     assert kv_capacity(100, 16, 17) == 50
@@ -72,3 +85,4 @@ def test_a_runner_is_kept_where_it_serves_the_next_config(demo: Engine, monkeypa
     for changed in ({"block_size": 8}, {"kv_memory": 1 << 21}, {"max_running": 5}, {"mode": "static"}):
         assert not prepared.serves(replace(config, **changed))  # type: ignore[arg-type]
     assert not prepared.serves(replace(config, cuda_graphs=False))
+    assert not prepared.serves(replace(config, mixed_graphs=False))
