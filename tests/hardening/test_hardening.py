@@ -52,5 +52,5 @@ def test_the_long_run_tries_every_kind() -> None:
 
 
 def test_what_is_broken_can_be_broken_again() -> None:
-    deep = "[" * 100_000
-    assert all(broken_text(deep, Random(seed)) for seed in range(20))
+    deep = "[" * 100_000  # what comes of breaking a text may be nothing, and never an error
+    assert {broken_text(deep, Random(seed)) for seed in range(20)} != {deep.encode()}
