@@ -56,6 +56,7 @@ class PlayPage(QWidget):
         self.composer = Composer(session, bridge, self.sampling.params)
         self.docks: dict[str, Dock] = {}
         self.places: dict[str, InsightPlace] = {}
+        self._state = session.state
         self._awaited = -1  # a request just made, opened as soon as its record arrives
         self.area = dock_host()
         self.layout_of = PlayLayout(self.area, self.docks)
@@ -78,6 +79,10 @@ class PlayPage(QWidget):
 
     def _on_state(self, state: SessionState) -> None:
         self.wall.cards.say_empty({SessionState.EMPTY: NO_MODEL, SessionState.LOADING: LOADING}.get(state, EMPTY))
+        loaded = self._state is SessionState.LOADING and state is SessionState.READY
+        self._state = state
+        if loaded and self.window().focusWidget() is self.model.load:  # which would unload what is just there
+            self.composer.prompt.setFocus()
 
     def complete(self) -> None:
         """Builds the rest, once the window is on the screen."""
