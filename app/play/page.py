@@ -114,7 +114,7 @@ class PlayPage(QWidget):
         if isinstance(kept, QByteArray):  # else the file was written by something else
             self.area.restoreState(kept, LAYOUT_VERSION)
             self.cursor_bar.inside.setChecked(str(settings.value(INSIDE_KEY, "")).lower() == "true")
-        if columns is not None:
+        if isinstance(columns, QByteArray):
             self.table.header.restoreState(columns)
 
     def keep_layout(self) -> None:
