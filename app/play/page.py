@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QByteArray, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QWidget
 
@@ -109,18 +109,17 @@ class PlayPage(QWidget):
             self._add_dock(insight.name, insight.title, place, 12)
             self.docks[insight.name].visibilityChanged.connect(self._tell_titles)
         self.layout_of.prompt()
-        settings = storage.settings()
-        kept, columns = settings.value(LAYOUT_KEY), settings.value(COLUMNS_KEY)
-        if isinstance(kept, QByteArray):  # else the file was written by something else
+        kept, columns = storage.kept_state(LAYOUT_KEY), storage.kept_state(COLUMNS_KEY)
+        if kept is not None:
             self.area.restoreState(kept, LAYOUT_VERSION)
-            self.cursor_bar.inside.setChecked(str(settings.value(INSIDE_KEY, "")).lower() == "true")
-        if isinstance(columns, QByteArray):
+            self.cursor_bar.inside.setChecked(str(storage.settings().value(INSIDE_KEY, "")).lower() == "true")
+        if columns is not None:
             self.table.header.restoreState(columns)
 
     def keep_layout(self) -> None:
         """For the next start: where the docks stand; widths, order and sorting of the table's columns."""
-        storage.settings().setValue(COLUMNS_KEY, self.table.header.saveState())
-        storage.settings().setValue(LAYOUT_KEY, self.area.saveState(LAYOUT_VERSION))
+        storage.keep_state(COLUMNS_KEY, self.table.header.saveState())
+        storage.keep_state(LAYOUT_KEY, self.area.saveState(LAYOUT_VERSION))
 
     def see_inside(self, inside: bool = True) -> None:
         """All docks that look inside, at once; or the usual ones: every dock where it was first."""
