@@ -16,7 +16,9 @@ KEYS = (
 TEXTS = ("", "nan", "1e999", "-1", "true", "\0", "x" * 5_000, "[]", "{}", "[[[", '["a", 1, null]', '[{"x": 1}]', '"x"')
 
 
-@pytest.mark.parametrize("value", [*TEXTS, 5, [1, 2], QByteArray(), QByteArray(b"\0\1junk")], ids=lambda value: repr(value)[:20])
+@pytest.mark.parametrize(
+    "value", [*TEXTS, 5, [1, 2], QByteArray(), QByteArray(b"\0\1junk")], ids=lambda value: repr(value)[:20]
+)
 def test_whatever_was_kept_the_window_opens_whole(request: pytest.FixtureRequest, value: object) -> None:
     for key in KEYS:
         storage.settings().setValue(key, value)
