@@ -11,7 +11,6 @@ from PySide6.QtCore import QMimeData, QPoint, QPointF, QRect, Qt, QUrl
 from PySide6.QtGui import QAction, QDropEvent
 from PySide6.QtWidgets import (
     QAbstractButton,
-    QApplication,
     QComboBox,
     QDialog,
     QFileDialog,
@@ -318,21 +317,6 @@ def test_the_window_can_be_drawn_at_every_size_and_in_both_themes(
     window.resize(1000, 700)
     picture = window.grab().toImage()
     assert picture.pixelColor(2, picture.height() // 2).name() == theme.current().window.name()
-
-
-def test_a_zoom_costs_less_than_an_exchange_of_the_style_sheet(qtbot: QtBot, window: MainWindow) -> None:
-    window.show_page(COMPARE)
-    app = QApplication.instance()
-    assert isinstance(app, QApplication)
-    zoomed, exchanged = [], []
-    for turn in range(3):
-        begun = time.process_time()
-        theme.set_zoom(1.25 if theme.zoom() == 1.0 else 1.0)
-        zoomed.append(time.process_time() - begun)
-        begun = time.process_time()
-        app.setStyleSheet(app.styleSheet() + " " * (turn + 1))
-        exchanged.append(time.process_time() - begun)
-    assert min(zoomed) < 0.7 * min(exchanged), "seconds of CPU"
 
 
 @pytest.mark.parametrize("zoom", [1.0, 1.25, 1.5])
