@@ -399,7 +399,7 @@ def test_tabs_without_room_are_reached_by_arrows_that_can_be_seen(qtbot: QtBot, 
 def test_an_answer_can_be_read_on_a_small_screen(qtbot: QtBot, ready: MainWindow, zoom: float, lines: int) -> None:
     theme.set_zoom(zoom)
     ready.resize(1280, 720)
-    write(ready, "Tell me a story of a fox and a kite.", 1, max_tokens=120)
+    write(ready, "Tell me a story of a fox and a kite.", 1, max_tokens=400)
     ready.page.sampling.form["ignore_eos"].set(True)
     ready.page.composer.send()
     qtbot.waitUntil(lambda: len(ready.bridge.requests) == 1 and not ready.bridge.busy, timeout=WAIT)
