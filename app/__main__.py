@@ -19,6 +19,7 @@ from app.interrupts import uninterrupted
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit status: 0, 1 for a failure, 2 for bad input, 130 for Ctrl+C. Whatever ends it
     is told in one line."""
+    _open_standard()
     try:
         status = _run(arguments)
         print(end="", flush=True)
@@ -34,6 +35,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = _ended(f"{what}{error.strerror or error}", 1)
     _hear_no_more(arguments)
     return status
+
+
+def _open_standard() -> None:
+    """Where one of the three standard files was closed, a file opened later would take its number, and what a library
+    prints would be written into a run."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        with contextlib.suppress(OSError):
+            os.fstat(number)
+            continue
+        os.open(os.devnull, os.O_RDWR)  # the lowest that is free is this one
+        setattr(sys, name, os.fdopen(number, mode, closefd=False))
 
 
 def _hear_no_more(arguments: Sequence[str] | None) -> None:

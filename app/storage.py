@@ -1,6 +1,7 @@
 """Where the app keeps what it writes."""
 
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -8,12 +9,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import QSettings, QStandardPaths
+from PySide6.QtCore import QByteArray, QSettings, QStandardPaths
 
 from engine import InvalidInput
 from engine.trace import RUN_SUFFIX
 
 ORGANIZATION = "Batchscope"
+DIGEST = 8  # bytes
 
 
 def data() -> Path:
@@ -69,6 +71,24 @@ def kept_list(key: str) -> list[Any]:
     except ValueError:
         return []
     return kept if isinstance(kept, list) else []
+
+
+def keep_state(key: str, state: QByteArray) -> None:
+    """Remembers what Qt says of a window, of docks or of columns."""
+    data = state.data()
+    settings().setValue(key, QByteArray(_digest(data) + data))
+
+
+def kept_state(key: str) -> QByteArray | None:
+    """What `keep_state` has written; None where there is nothing, or a byte of it is another: Qt believes all that it
+    is given here, and asks for 20 GB where a damaged number of columns says so."""
+    value = settings().value(key)
+    data = value.data() if isinstance(value, QByteArray) else b""
+    return QByteArray(data[DIGEST:]) if data and _digest(data[DIGEST:]) == data[:DIGEST] else None
+
+
+def _digest(data: bytes | bytearray | memoryview) -> bytes:
+    return hashlib.sha256(data).digest()[:DIGEST]
 
 
 def settings() -> QSettings:

@@ -11,7 +11,8 @@ LEFT, RIGHT = Qt.DockWidgetArea.LeftDockWidgetArea, Qt.DockWidgetArea.RightDockW
 FOOT = Qt.DockWidgetArea.BottomDockWidgetArea
 AREAS = {"setup": LEFT} | dict.fromkeys(("timeline", "step", "requests", "transcript"), FOOT)  # all others at the right
 SETUP, LIVE = 264, 316  # pixels of the design
-SIDES = 0.64  # of the width, for both sides at most: the tabs at the right are whole at 150 % on 1280 pixels
+WIDE = 1000  # of the area, from which on four panels stand beside each other
+SIDES = 0.67  # of the width, for both sides at most: all tabs are whole at 150 % on 1280 pixels
 ACROSS, DOWN = Qt.Orientation.Horizontal, Qt.Orientation.Vertical
 
 
@@ -50,13 +51,16 @@ class PlayLayout:
     def inside(self) -> None:
         """To see inside: the streams in small, and around them what the engine does with them."""
         self._gather()
-        self._beside("timeline", "step", ACROSS)
+        wide = self._area.width() >= theme.px(WIDE)
+        if wide:
+            self._beside("timeline", "step", ACROSS)
         self._beside("kv_map", "memory", DOWN)
         self._behind("kv_map", "live")
         self._behind("memory", "roofline", "machine")
-        self._behind("timeline", "requests", "transcript")
-        self._size([("setup", 264), ("kv_map", 480)], ACROSS, 0.55)
-        self._size([("timeline", 560), ("step", 420)], ACROSS, 0.45)
+        self._behind("timeline", *(() if wide else ("step",)), "requests", "transcript")
+        self._size([("setup", 264), ("kv_map", 480)], ACROSS, 0.55 if wide else SIDES)
+        if wide:
+            self._size([("timeline", 560), ("step", 420)], ACROSS, 0.45)
         self._size([("timeline", 380)], DOWN, 0.6)
         self._size([("kv_map", 460), ("memory", 360)], DOWN)
 
@@ -101,7 +105,12 @@ class PlayLayout:
 
     def _size(self, sizes: list[tuple[str, int]], orientation: Qt.Orientation, most: float = 1.0) -> None:
         """In pixels of the design; all less where they would be more than `most` of the area, which would grow."""
-        docks, wanted = [self._docks[name] for name, _ in sizes], sum(theme.px(size) for _, size in sizes)
+        docks, left = [self._docks[name] for name, _ in sizes], [theme.px(size) for _, size in sizes]
         room = most * (self._area.width() if orientation is ACROSS else self._area.height())
-        share = min(1.0, room / wanted)
-        self._area.resizeDocks(docks, [round(share * theme.px(size)) for _, size in sizes], orientation)
+        given: list[int] = []
+        for place, dock in enumerate(docks):  # one that takes more than its share leaves less to those after it
+            hint = dock.minimumSizeHint()
+            least = hint.width() if orientation is ACROSS else hint.height()
+            share = min(1.0, max(0.0, room - sum(given)) / sum(left[place:]))
+            given.append(max(round(share * left[place]), least))
+        self._area.resizeDocks(docks, given, orientation)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QByteArray, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QWidget
 
@@ -56,6 +56,7 @@ class PlayPage(QWidget):
         self.composer = Composer(session, bridge, self.sampling.params)
         self.docks: dict[str, Dock] = {}
         self.places: dict[str, InsightPlace] = {}
+        self._state = session.state
         self._awaited = -1  # a request just made, opened as soon as its record arrives
         self.area = dock_host()
         self.layout_of = PlayLayout(self.area, self.docks)
@@ -78,6 +79,10 @@ class PlayPage(QWidget):
 
     def _on_state(self, state: SessionState) -> None:
         self.wall.cards.say_empty({SessionState.EMPTY: NO_MODEL, SessionState.LOADING: LOADING}.get(state, EMPTY))
+        loaded = self._state is SessionState.LOADING and state is SessionState.READY
+        self._state = state
+        if loaded and self.window().focusWidget() is self.model.load:  # which would unload what is just there
+            self.composer.prompt.setFocus()
 
     def complete(self) -> None:
         """Builds the rest, once the window is on the screen."""
@@ -104,18 +109,17 @@ class PlayPage(QWidget):
             self._add_dock(insight.name, insight.title, place, 12)
             self.docks[insight.name].visibilityChanged.connect(self._tell_titles)
         self.layout_of.prompt()
-        settings = storage.settings()
-        kept, columns = settings.value(LAYOUT_KEY), settings.value(COLUMNS_KEY)
-        if isinstance(kept, QByteArray):  # else the file was written by something else
+        kept, columns = storage.kept_state(LAYOUT_KEY), storage.kept_state(COLUMNS_KEY)
+        if kept is not None:
             self.area.restoreState(kept, LAYOUT_VERSION)
-            self.cursor_bar.inside.setChecked(str(settings.value(INSIDE_KEY, "")).lower() == "true")
+            self.cursor_bar.inside.setChecked(str(storage.settings().value(INSIDE_KEY, "")).lower() == "true")
         if columns is not None:
             self.table.header.restoreState(columns)
 
     def keep_layout(self) -> None:
         """For the next start: where the docks stand; widths, order and sorting of the table's columns."""
-        storage.settings().setValue(COLUMNS_KEY, self.table.header.saveState())
-        storage.settings().setValue(LAYOUT_KEY, self.area.saveState(LAYOUT_VERSION))
+        storage.keep_state(COLUMNS_KEY, self.table.header.saveState())
+        storage.keep_state(LAYOUT_KEY, self.area.saveState(LAYOUT_VERSION))
 
     def see_inside(self, inside: bool = True) -> None:
         """All docks that look inside, at once; or the usual ones: every dock where it was first."""

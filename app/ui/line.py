@@ -13,7 +13,8 @@ from app.ui.painted import Painted
 
 
 class Line(Painted):
-    """One line in the secondary colour, cut with … where the room ends; the whole is then in the tip.
+    """One line in the secondary colour, in the first of its wordings that there is room for, or cut with … where the
+    room ends; the whole is then in the tip.
 
     It takes whatever width it is given, and says how wide its text is to nobody.
     """
@@ -27,16 +28,18 @@ class Line(Painted):
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         self._alignment, self._size, self._weight, self._width = alignment, size, weight, 0
         self._whole = self._shown = ""
+        self._shorter: tuple[str, ...] = ()
         self.setFont(theme.ui(size, weight))
 
     def text(self) -> str:
         """What can be read: the whole text, or its beginning."""
         return self._shown
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, *shorter: str) -> None:
+        """`shorter` wordings, from long to short, stand in for the whole where it has no room."""
         text = " ".join(text.splitlines())  # names may have more than one line
-        if text != self._whole:
-            self._whole = text
+        if (text, shorter) != (self._whole, self._shorter):
+            self._whole, self._shorter = text, shorter
             self.setAccessibleName(text)
             self.fit()
 
@@ -46,7 +49,9 @@ class Line(Painted):
 
     def cut(self, width: int) -> str:
         """What there is room for."""
-        return self.fontMetrics().elidedText(self._whole, self.mode, width)
+        metrics, wordings = self.fontMetrics(), (self._whole, *self._shorter)
+        fits = (words for words in wordings if metrics.horizontalAdvance(words) <= width)
+        return next(fits, metrics.elidedText(wordings[-1], self.mode, width))
 
     def color(self) -> QColor:
         return theme.current().secondary
@@ -92,8 +97,8 @@ class Parts(Line):
 
     SEPARATOR = "  ·  "
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
+    def __init__(self, name: str, size: float = 13) -> None:
+        super().__init__(name, size=size)
         self._parts: list[str] = []
 
     def say_parts(self, parts: list[str]) -> None:

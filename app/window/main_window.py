@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QByteArray, QSize, QTimer, Signal
+from PySide6.QtCore import QSize, QTimer, Signal
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QMainWindow, QMenu, QStackedWidget, QWidget
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 FIRST_SIZE = (1600, 1000)
 FRAME = 40  # pixels that a desktop's title bar takes
-PAGE_KEY = "window/page"
+PAGE_KEY, GEOMETRY_KEY = "window/page", "window/geometry"
 PLAY, COMPARE, MODELS = range(3)
 PAGES = (("Play", "Ctrl+1"), ("Compare", "Ctrl+2"), ("Models", "Ctrl+3"))
 
@@ -74,8 +74,8 @@ class MainWindow(QMainWindow):
         self._connect()
         self._say_state()
         self.resize(*FIRST_SIZE)
-        geometry = storage.settings().value("window/geometry")
-        if isinstance(geometry, QByteArray):  # else the file was written by something else
+        geometry = storage.kept_state(GEOMETRY_KEY)
+        if geometry is not None:
             self.restoreGeometry(geometry)
         self.page.composer.prompt.setFocus()
 
@@ -383,7 +383,7 @@ class MainWindow(QMainWindow):
             self._closing = True
             self.runs.cancel()
             if self.keeps_layout:
-                storage.settings().setValue("window/geometry", self.saveGeometry())
+                storage.keep_state(GEOMETRY_KEY, self.saveGeometry())
                 self.page.keep_layout()
             self.hide()
             for page in (self.compare, self.models):

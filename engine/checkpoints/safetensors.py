@@ -4,6 +4,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
+from engine.config.checks import shown
 from engine.config.files import parse_json, read_file
 from engine.config.specs import InvalidInput
 
@@ -67,7 +68,7 @@ def read_headers(files: list[Path]) -> dict[str, tuple[tuple[int, ...], str]]:
             for name, entry in header.items():
                 shape = tuple(entry["shape"])
                 if not all(isinstance(size, int) and size >= 0 for size in shape):
-                    raise ValueError(f"{name} has the shape {list(shape)}")
+                    raise ValueError(f"{name[:80]} has the shape {shown(list(shape))}")
                 found[name] = (shape, str(entry["dtype"]))
                 end = max(end, 8 + length + int(entry["data_offsets"][1]))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, struct.error) as error:

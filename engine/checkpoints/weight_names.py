@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
+from engine.config.checks import check
+
 Shapes = Mapping[str, tuple[int, ...]]
 
 HEADS = ("lm_head", "embed_out")
@@ -40,7 +42,7 @@ class Weights:
 def sort_weights(shapes: Shapes, *, tied: bool = False, conv1d: bool = False, bits: int = 0) -> Weights:
     """`tied`: the output layer is the embedding's, and is not counted if it is stored all the same. `conv1d`: linear
     layers are stored [inputs, outputs]. `bits` of each weight of an AWQ or GPTQ checkpoint, whose linear layers are
-    those that are packed; 0 for a plain one."""
+    those that are packed; 0 for a plain one. Raises InvalidInput where a packed one is no matrix."""
     linears: list[tuple[int, int]] = []
     others = experts = 0
     for name, shape in shapes.items():
@@ -49,6 +51,7 @@ def sort_weights(shapes: Shapes, *, tied: bool = False, conv1d: bool = False, bi
             continue
         if bits and leaf in _PACKED:
             if leaf == "qweight":
+                check(len(shape) == 2, name[:80], list(shape), "packed weights have two sizes; fetch the model again")
                 linears.append((shape[0], shape[1] * 32 // bits))
             continue
         if not bits and is_linear(name, shape):

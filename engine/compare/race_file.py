@@ -16,7 +16,7 @@ from typing import Any
 from engine.compare.lane import Lane
 from engine.compare.lane_run import LaneRun
 from engine.compare.race import MOST_LANES, RaceResult
-from engine.config.checks import InvalidInput
+from engine.config.checks import InvalidInput, shown
 from engine.config.specs import EngineConfig, ModelSpec, SamplingParams
 from engine.jobs.progress import LoadCancelled
 from engine.trace.bsrun import SUFFIX as RUN_SUFFIX
@@ -27,7 +27,9 @@ RACE_SUFFIX = ".bsrace"
 FORMAT = 1
 INDEX = "race.json"
 LARGEST_INDEX = 256 << 20  # bytes
+MOST_OF = {b"{": 1 << 20, b"[": 1 << 20, b",": 1 << 25}  # in an index: a page of "{},{},..." unpacks to gigabytes
 MOST_RUNS = 1024
+PACKED = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED  # zipfile reads others too, and their errors are of no kind
 _WRONG = ValueError, LookupError, TypeError, AttributeError, RecursionError  # what is read is not what is written
 
 
@@ -50,7 +52,7 @@ def save_race(result: RaceResult, path: Path, asked: str = "") -> None:
                     save(run.trace, file)
                     archive.write(file, file.name)
                     file.unlink()
-            archive.writestr(INDEX, json.dumps(index))
+            archive.writestr(INDEX, _bounded(json.dumps(index).encode()))
         half.replace(path)
     except OSError as error:
         raise InvalidInput(f"cannot write the race to {path}: {error}; choose another place") from error
@@ -89,11 +91,9 @@ def load_race(
 def _read(
     archive: zipfile.ZipFile, folder: Path, progress: Callable[[int, int], None] | None, cancelled: Event | None
 ) -> tuple[RaceResult, str]:
-    if archive.getinfo(INDEX).file_size > LARGEST_INDEX:
-        raise InvalidInput("it says more of itself than a race can")
-    index = json.loads(archive.read(INDEX))
+    index = json.loads(_bounded(archive.read(_part(archive, INDEX, LARGEST_INDEX))))
     if index["format"] != FORMAT:
-        raise InvalidInput(f"format {index['format']!r}, this version reads {FORMAT}: update to open it")
+        raise InvalidInput(f"format {shown(index['format'])}, this version reads {FORMAT}: update to open it")
     lanes, told = tuple(map(_lane, index["lanes"])), index["runs"]
     if not 1 <= len(lanes) <= MOST_LANES or len(told) > MOST_RUNS:
         raise InvalidInput(f"{len(lanes)} lanes with {len(told)} runs are no race")
@@ -106,27 +106,42 @@ def _read(
         runs.append(_run(archive, folder, each, len(lanes), cancelled))
     workload, kv_memory = _workload(index["workload"]), index["kv_memory"]
     if not (kv_memory is None or (type(kv_memory) is int and kv_memory > 0)):
-        raise InvalidInput(f"kv_memory={kv_memory!r} is no number of bytes")
+        raise InvalidInput(f"kv_memory={shown(kv_memory)} is no number of bytes")
     return RaceResult(workload, lanes, tuple(runs), kv_memory, bool(index["cancelled"])), str(index["asked"])
+
+
+def _part(archive: zipfile.ZipFile, name: str, largest: int) -> zipfile.ZipInfo:
+    part = archive.getinfo(name)
+    if part.compress_type not in PACKED:
+        raise InvalidInput(f"{name} is packed in another way than Batchscope does")
+    if part.file_size > largest:
+        raise InvalidInput(f"unpacking {name} takes {part.file_size:,} bytes; there is room for {largest:,}")
+    return part
+
+
+def _bounded(index: bytes) -> bytes:
+    if len(index) > LARGEST_INDEX or any(index.count(each) > most for each, most in MOST_OF.items()):
+        raise InvalidInput("it says more of itself than a file of a race may: race fewer prompts")
+    return index
 
 
 def _run(archive: zipfile.ZipFile, folder: Path, told: dict[str, Any], lanes: int, cancelled: Event | None) -> LaneRun:
     told = dict(told)
     name, trace = told.pop("file"), None
     if name:
-        packed, file = archive.getinfo(name), folder / f"run{RUN_SUFFIX}"
-        free = shutil.disk_usage(folder).free
-        if packed.file_size > free:
-            raise InvalidInput(f"unpacking {name} takes {packed.file_size:,} bytes, and {folder} has {free:,}")
+        packed, file = _part(archive, name, shutil.disk_usage(folder).free), folder / f"run{RUN_SUFFIX}"
         with archive.open(packed) as source, file.open("wb") as target:
-            shutil.copyfileobj(source, target, 1 << 20)
+            while part := source.read(1 << 20):
+                target.write(part)
+                if cancelled is not None and cancelled.is_set():
+                    raise LoadCancelled("reading the race was cancelled")
         trace = load(file, cancelled=cancelled)
         file.unlink()
     run = LaneRun(**told, trace=trace)
     if not (type(run.lane) is type(run.repeat) is int and 0 <= run.lane < lanes and 0 <= run.repeat < MOST_RUNS):
-        raise InvalidInput(f"a run of lane {run.lane!r}, repeat {run.repeat!r}, and {lanes} lanes")
+        raise InvalidInput(f"a run of lane {shown(run.lane)}, repeat {shown(run.repeat)}, and {lanes} lanes")
     if not (isinstance(run.error, str) and (run.others is None or 0 <= run.others <= 1)):
-        raise InvalidInput(f"a run with error {run.error!r} and others {run.others!r}")
+        raise InvalidInput(f"a run with error {shown(run.error)} and others {shown(run.others)}")
     return run
 
 

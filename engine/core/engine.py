@@ -15,7 +15,7 @@ import torch
 
 from engine.config.checks import whole
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Submission
-from engine.core import machine
+from engine.core import last_threads, machine
 from engine.core.face import EngineFace
 from engine.core.faults import DeviceLost
 from engine.core.inbox import Ask, Inbox
@@ -76,11 +76,11 @@ class Engine(EngineFace):
         weak, loads = weakref.ref(self), [partial(self._load, spec, config or EngineConfig(), progress, cancelled)]
         given = weak, self._inbox, loads, ready
         self._thread = threading.Thread(target=_live, args=given, name="engine", daemon=True)
-        self._thread.start()
+        last_threads.start(self._thread, self._inbox.close)
         ready.result()
         watched = weak, self._stop_gauge, card_of(self.model.device)
         self._gauge = threading.Thread(target=_watch, args=watched, name="engine-telemetry", daemon=True)
-        self._gauge.start()
+        last_threads.start(self._gauge, self._stop_gauge.set)
         weakref.finalize(self, _let_go, self._inbox, self._stop_gauge)
 
     # The face.

@@ -13,7 +13,7 @@ import subprocess
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 BATCH_INTERVAL = 0.016  # seconds between batches of records
 CLOSE_TIMEOUT = 10.0  # seconds that a child has to end its requests and itself
 PULSE = 1.0  # seconds between signs of life
+GLANCE = 0.05  # seconds between looks at whether a child has ended
 SILENCE = 30.0  # seconds without one after which a call gives up and ends the child; a close does after a tenth
 
 
@@ -129,10 +130,12 @@ class EngineProcess(EngineFace):
             self._closing = True
             self._send("close")
         end = time.monotonic() + CLOSE_TIMEOUT
-        while time.monotonic() < end and not self._silent(SILENCE / 10):
+        for _ in self._patience(SILENCE / 10, GLANCE):
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._child.wait(0.05)
+                self._child.wait(GLANCE)
                 break
+            if time.monotonic() > end:
+                self._child.kill()
         else:
             self._child.kill()
         self._finish()
@@ -145,8 +148,14 @@ class EngineProcess(EngineFace):
                 thread.join()
         self.alive = False
 
-    def _silent(self, seconds: float) -> bool:
-        return time.monotonic() > self._heard + seconds
+    def _patience(self, seconds: float, turn: float) -> Iterator[None]:
+        """Turns of waiting, until the child has said nothing for so long. However long this process was halted, as a
+        frozen container is, counts as one turn: the child may have been halted with it, and is to have its say."""
+        heard = self._heard
+        left = min(seconds, max(2 * PULSE, seconds - (time.monotonic() - heard)))
+        while left > 0:
+            yield
+            heard, left = (heard, left - turn) if heard == self._heard else (self._heard, seconds)
 
     def _send(self, *message: Any) -> None:
         self._outbox.put(bytes(ForkingPickler.dumps(message)))
@@ -160,7 +169,7 @@ class EngineProcess(EngineFace):
         if not self.alive and not done.done():  # it died between the check and the call
             self._calls.pop(call, None)
             raise EngineDied(self.error)
-        while not self._silent(SILENCE):
+        for _ in self._patience(SILENCE, PULSE):
             with contextlib.suppress(TimeoutError):
                 return done.result(PULSE)
         self.error = f"the engine's process {self.pid} said nothing for {SILENCE:.0f} s and was ended"

@@ -4,6 +4,8 @@ import stat
 from pathlib import Path
 
 import pytest
+from PySide6.QtCore import QByteArray, Qt
+from PySide6.QtWidgets import QHeaderView
 
 from app import storage
 from engine import InvalidInput
@@ -44,3 +46,20 @@ def test_a_folder_that_cannot_be_made_is_named_with_the_remedy(tmp_path: Path, m
     monkeypatch.setenv("BATCHSCOPE_DATA", str(tmp_path / "file"))
     with pytest.raises(InvalidInput, match="set BATCHSCOPE_DATA to another"):
         storage.made(storage.data() / "demo")
+
+
+@pytest.mark.usefixtures("qapp")
+def test_of_a_state_of_qts_no_damaged_byte_comes_back() -> None:
+    whole = QHeaderView(Qt.Orientation.Horizontal).saveState()
+    storage.keep_state("columns", whole)
+    assert storage.kept_state("columns") == whole
+    assert storage.kept_state("never kept") is None
+    kept = storage.settings().value("columns").data()
+    for place in range(len(kept)):
+        storage.settings().setValue(
+            "columns", QByteArray(kept[:place] + bytes([kept[place] ^ 0x40]) + kept[place + 1 :])
+        )
+        assert storage.kept_state("columns") is None
+    for other in (QByteArray(), QByteArray(b"short"), "text", 5, ["a", "b"], whole):
+        storage.settings().setValue("columns", other)
+        assert storage.kept_state("columns") is None

@@ -67,7 +67,7 @@ def broken_text(text: str, rng: Random) -> bytes:
     if rng.random() < 0.01:
         return b"[" * 100_000
     if rng.random() < 0.7:
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):  # of a text that was broken before
             return _dumped(broken_json(json.loads(text), rng))
     return broken_bytes(text.encode(), rng)
 
@@ -141,6 +141,8 @@ def _break_tables(db: sqlite3.Connection, rng: Random) -> None:
 
 # Folders and files.
 
+PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+
 
 def break_race(path: Path, rng: Random) -> None:
     """Changes a race's file in place: what it says of itself, one of its runs, or its bytes."""
@@ -151,9 +153,11 @@ def break_race(path: Path, rng: Random) -> None:
         parts = {name: archive.read(name) for name in archive.namelist()}
     name = "race.json" if rng.random() < 0.8 else rng.choice(list(parts))
     parts[name] = broken_text(parts[name].decode(), rng) if name == "race.json" else broken_bytes(parts[name], rng)
-    with zipfile.ZipFile(path, "w") as archive:
+    with zipfile.ZipFile(path, "w", rng.choice(PACKINGS) if rng.random() < 0.2 else zipfile.ZIP_DEFLATED) as archive:
         for each, data in parts.items():
             archive.writestr(each, data)
+    if rng.random() < 0.2:
+        path.write_bytes(broken_bytes(path.read_bytes(), rng))
 
 
 def break_folder(folder: Path, rng: Random) -> None:

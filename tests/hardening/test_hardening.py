@@ -2,12 +2,14 @@
 seed."""
 
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from tests.hardening.found import Found
-from tests.hardening.harden import harden
+from tests.hardening.harden import SHARES, harden
 from tests.hardening.kills import kill
+from tests.hardening.mutators import broken_text
 from tests.hardening.soak import soak
 from tests.hardening.targets import TARGETS
 
@@ -43,3 +45,12 @@ def test_what_is_no_answer_is_counted_as_a_defect() -> None:
     for outcome in ("taken", "refused", "traceback", "hang"):
         found.add("runs", 7, outcome, "words")
     assert found.defects == ["runs 7: traceback: words", "runs 7: hang: words"]
+
+
+def test_the_long_run_tries_every_kind() -> None:
+    assert set(SHARES) == {*TARGETS, "kills", "soak"}
+
+
+def test_what_is_broken_can_be_broken_again() -> None:
+    deep = "[" * 100_000  # what comes of breaking a text may be nothing, and never an error
+    assert {broken_text(deep, Random(seed)) for seed in range(20)} != {deep.encode()}

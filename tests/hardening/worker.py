@@ -89,4 +89,7 @@ def main(kind: str, wholes: Path, seed: int, begin: int, end: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), *map(int, sys.argv[3:6]))
+    try:
+        main(sys.argv[1], Path(sys.argv[2]), *map(int, sys.argv[3:6]))
+    except Exception:  # of the harness itself: the hook above would keep it
+        sys.exit(traceback.format_exc())

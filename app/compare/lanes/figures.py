@@ -4,7 +4,15 @@ from PySide6.QtCore import QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QSizePolicy
 
-from app.compare.lanes.tally import Figures, finished_words, rate_words, ttft_words, waste_words, wasted_words
+from app.compare.lanes.tally import (
+    Figures,
+    finished_words,
+    rate_words,
+    short_waste_words,
+    ttft_words,
+    waste_words,
+    wasted_words,
+)
 from app.plot.marks import lane_color
 from app.ui import theme
 from app.ui.font_face import Face
@@ -81,6 +89,8 @@ class LaneFigures(Painted):
         if x + self.text.width(note) <= self.width():
             self.text.say(painter, x, y, note, t.secondary)
 
+        if self.text.width(waste) > self.width():
+            waste = short_waste_words(self._figures)
         facts = [(wasted, t.text), (ttft, t.text), (waste, t.secondary)]
         if compact:
             facts = [(f"{wasted.replace('of row-steps ', '')}  ·  {ttft}", t.text), (waste, t.secondary)]
@@ -114,4 +124,4 @@ class LaneFigures(Painted):
             painter.drawRoundedRect(box, radius, radius)
 
     def tip(self, at: QPointF) -> str:
-        return "\n".join([*(f"{name} = {formula}" for name, formula in TIPS), KIND_WORDS])
+        return "\n".join([waste_words(self._figures), *(f"{name} = {formula}" for name, formula in TIPS), KIND_WORDS])

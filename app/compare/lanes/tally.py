@@ -125,6 +125,14 @@ def waste_words(figures: Figures) -> str:
     return f"KV waste {percent(sum(figures.waste.values()))}" + (f": {parts}" if len(kinds) > 1 else "")
 
 
+def short_waste_words(figures: Figures) -> str:
+    """ "KV waste 61 %, mostly internal"."""
+    if figures.waste is None:
+        return waste_words(figures)
+    whole, (kind, most) = sum(figures.waste.values()), max(figures.waste.items(), key=lambda each: each[1])
+    return f"KV waste {percent(whole)}" + (f", mostly {kind}" if whole >= LEAST_SHARE and 2 * most > whole else "")
+
+
 def finished_words(figures: Figures, total: int) -> str:
     words = f"{figures.finished:,} of {total:,} finished"
     if figures.cancelled:

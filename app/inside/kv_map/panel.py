@@ -17,11 +17,13 @@ from app.inside.kv_map.words import (
     EMPTY,
     HINT,
     NO_CACHE,
+    SHORT_HINT,
     BlockRows,
     block_facts,
     block_words,
     content_words,
     kinds_words,
+    short_summary_words,
     summary_words,
 )
 from app.inside.panel import InsightPanel
@@ -48,7 +50,7 @@ class KvPicture(Painted):
         self.nothing.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.words = _wrapped("kv_words", "note")
         self.words.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self._said = ""
+        self._said = self._short = ""
         self.words.setAlignment(Qt.AlignmentFlag.AlignTop)
         self.maps = QStackedWidget()
         for each in (self.nothing, self.grid, self.strips):
@@ -71,9 +73,10 @@ class KvPicture(Painted):
         self._column.setSpacing(theme.px(8))
         self._arrange()
 
-    def say(self, words: str) -> None:
-        """The lines below the map; they keep their room, so that no cell moves when they change."""
-        self._said = words
+    def say(self, words: str, short: str = "") -> None:
+        """The lines below the map, or `short` where there is no room for them; they keep their room, so that no cell
+        moves when they change."""
+        self._said, self._short = words, short or words
         self._fit()
 
     def _fit(self) -> None:
@@ -89,7 +92,7 @@ class KvPicture(Painted):
         def fits(text: str) -> bool:
             return label.fontMetrics().boundingRect(area, flags, text).height() <= room
 
-        if not fits(words):
+        if not fits(words) and not fits(words := self._short):
             low, high = 0, len(words)
             while high - low > 1:
                 middle = (low + high) // 2
@@ -169,19 +172,19 @@ class KvMap(InsightPanel):
         view, grid, selected = self.view, self.view.grid, self.scope.request
         view.maps.setCurrentWidget(grid)
         summary = summary_words(state)
-        self.summary.say(summary)
+        self.summary.say(summary, *short_summary_words(state))
         before = state.at if self._shown is None else self._shown
         grid.show_state(state, selected, before)
         holds = selected >= 0 and bool(state.samples(selected))
         if holds:
             view.table.show_state(state, selected, grid.pointed)
         view.table.setVisible(holds)
-        words = HINT
+        words, short = HINT, SHORT_HINT
         if 0 <= grid.pointed < state.blocks:
-            words = block_words(state, grid.pointed, self._seconds, self._content(state, grid.pointed))
+            words = short = block_words(state, grid.pointed, self._seconds, self._content(state, grid.pointed))
         elif selected >= 0 and not holds:
-            words = f"#{selected} holds no blocks at this moment."
-        view.say(words)
+            words, short = f"#{selected} holds no blocks at this moment.", f"#{selected} holds no blocks."
+        view.say(words, short)
         how = "Arrow keys move from block to block, Enter selects its owner."
         grid.setAccessibleDescription(f"{summary}. {how}" if words == HINT else words)
 

@@ -10,6 +10,7 @@ from app.words import counted
 from engine.trace import Kind, Record, Step, Submitted
 
 HINT = "Click a block: whose it is, since when, and which tokens are in it."
+SHORT_HINT = "Click a block to see whose it is."
 EMPTY = "Every block of the KV pool appears here with its owner: load a model and send a prompt."
 NO_CACHE = "This mode keeps no KV cache: every step computes its request's whole sequence again."
 FURTHEST = 8192  # records that are looked through for a token's text
@@ -40,6 +41,13 @@ def summary_words(state: KvState) -> str:
     words = [f"{owned:,} of {state.blocks:,} blocks", share_words(owned, state.blocks)]
     counts = {"shared": int((state.references > 1).sum()), "cached": int((state.owner == CACHED).sum())}
     return " · ".join([*words, *(f"{count:,} {name}" for name, count in counts.items() if count)])
+
+
+def short_summary_words(state: KvState) -> tuple[str, ...]:
+    """Where there is little room for it, from long to short."""
+    owned = int((state.references > 0).sum())
+    share = share_words(owned, state.blocks)
+    return f"{owned:,} of {state.blocks:,} blocks · {share}", f"{owned:,} of {state.blocks:,} · {share}", share
 
 
 def share_words(part: float, whole: float) -> str:

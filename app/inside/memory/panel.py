@@ -232,10 +232,7 @@ class MemoryBill(InsightPanel):
 
     def _tell(self, moment: Moment | None) -> None:
         series = self.series
-        wordings = summary_words(series, moment)
-        fits = (w for w in wordings if self.summary.fontMetrics().horizontalAdvance(w) <= self.summary.width())
-        self.summary.say(next(fits, wordings[-1]))
-        self.summary.setAccessibleName(wordings[0])
+        self.summary.say(*summary_words(series, moment), "")
         self.setToolTip(self.tip(moment))
 
     def tip(self, moment: Moment | None) -> str:

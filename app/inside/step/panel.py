@@ -68,8 +68,11 @@ class StepInspector(InsightPanel):
 
     def _say(self) -> None:
         story = self._story
-        words = (story.when_words, story.size_words) if story is not None else ("", "")
-        self.summary.say(" · ".join(filter(None, words if self.view.wide else words[:1])))
+        if story is None:
+            self.summary.say("")
+            return
+        size = (story.size_words,) if self.view.wide else ()
+        self.summary.say(" · ".join((story.when_words, *size)), *story.short_when_words)
 
     def facts(self) -> Facts:
         return step_facts(self._story) if self._story is not None else Facts(COLUMNS)

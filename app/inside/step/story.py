@@ -174,6 +174,12 @@ class StepStory:
         return f"step {step.step:,} · {step.ended - self.origin:,.3f} s · {millis(self.times.duration)}"
 
     @property
+    def short_when_words(self) -> tuple[str, ...]:
+        """Where there is little room for them, from long to short."""
+        step = f"{self.step.step:,}"
+        return self.when_words, f"step {step} · {millis(self.times.duration)}", f"step {step}", step
+
+    @property
     def size_words(self) -> str:
         """ "28 rows · 123 tokens in, 28 out"."""
         if not len(self):

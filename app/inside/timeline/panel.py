@@ -183,29 +183,32 @@ class TimelinePanel(InsightPanel):
         self.live.setVisible(not (scope.trace.complete or view.follows or view.shared) and len(self.steps) > 0)
         place = len(self.steps) - 1 if scope.following else self.step_shown(len(self.steps))
         view.say(step_words(self.steps.row(place)) if 0 <= place < len(self.steps) else "")
-        self.summary.say(self._sight_words())
+        self.summary.say(*self._sight_words())
         if view.selection is not None:
             begin, end = view.selection
             there = self.presence.seconds(begin + self._origin, end + self._origin)
             view.say_selection(stretch(self.steps, self.marks, begin, end, there).lines())
         view.update()
 
-    def _sight_words(self) -> str:
-        """In what share of the seconds in sight with requests nothing was computed, and how many stalls there are."""
+    def _sight_words(self) -> tuple[str, ...]:
+        """In what share of the seconds in sight with requests nothing was computed, and how many stalls there are; from
+        its longest wording to its shortest."""
         view = self.view
         if not len(self.steps):
-            return ""
+            return ("",)
         begin, end = view.moments()
         there = self.presence.seconds(begin + self._origin, end + self._origin)
-        words = []
+        words, short = [], []
         if there:
             idle = max(0.0, 1 - self.steps.busy(begin, end, view.device) / there)
             least = "at least " if view.device and not self.steps.clocked else ""
             words.append(f"{least}{100 * idle:.0f} % of the time nothing was computed")
+            short.append(f"{least}{100 * idle:.0f} % not computing")
         stalls = len(self.marks.stalls(begin, end))
         if stalls:
-            words.append(f"{stalls:,} stall{'s' if stalls != 1 else ''} over {length_words(self.marks.threshold)}")
-        return "  ·  ".join(words)
+            short.append(f"{stalls:,} stall{'s' if stalls != 1 else ''}")
+            words.append(f"{short[-1]} over {length_words(self.marks.threshold)}")
+        return "  ·  ".join(words), "  ·  ".join(short), *short[:1], ""
 
     # -- the table ------------------------------------------------------------------------------------------------
 

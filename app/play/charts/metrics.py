@@ -49,6 +49,10 @@ class Metric:
         """A title, and a figure with its unit, for a run that is over; None leaves them as they are."""
         return None
 
+    def short(self, title: str) -> str:
+        """The title, where it has too little room."""
+        return title
+
     def tick(self, value: float) -> str:
         return tick_words(value)
 
@@ -102,6 +106,9 @@ class Latency(Metric):
         text, _, unit = duration(spread.p50).partition(" ")
         return (f"{self.name.upper()}  p50 · p99 {duration(spread.p99)}", (text, unit)) if spread.p99 else None
 
+    def short(self, title: str) -> str:
+        return title.partition(" · ")[0]
+
     def percentiles(self, series: ChartSeries, time: float) -> str:
         last, source = self._last(series, int(time / BIN)), self.source(series)
         quantiles = enumerate(source.QUANTILES) if last >= 0 else ()
@@ -120,7 +127,10 @@ class Requests(Metric):
         return (f"{then.running:,} · {then.waiting:,}", "") if then.requests else ("", "")
 
     def last(self, run: Metrics) -> tuple[str, tuple[str, str]] | None:
-        return self.title, (f"{100 * run.wasted_row_share:.3g}", "% of rows wasted")
+        return f"{self.title} · rows wasted", (f"{100 * run.wasted_row_share:.3g}", "%")
+
+    def short(self, title: str) -> str:
+        return title if title == self.title else "Rows wasted"
 
 
 class Blocks(Metric):
@@ -134,7 +144,10 @@ class Blocks(Metric):
         return f"{used:,}", f"of {series.blocks:,}" if series.blocks else ""
 
     def last(self, run: Metrics) -> tuple[str, tuple[str, str]] | None:
-        return (self.title, (f"{100 * run.kv.waste:.3g}", "% waste")) if run.kv is not None else None
+        return (f"{self.title} · waste", (f"{100 * run.kv.waste:.3g}", "%")) if run.kv is not None else None
+
+    def short(self, title: str) -> str:
+        return title if title == self.title else "KV waste"
 
 
 class Load(Metric):

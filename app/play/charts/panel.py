@@ -116,7 +116,8 @@ class Chart(Painted):
             x -= self.small.width(unit) + px(4)
         x -= self.big.width(number)
         self.big.say(painter, x, baseline, number, t.text)
-        self.small.say(painter, 0, baseline, self.small.cut(self._title, x - px(8)), t.secondary)
+        title = self._title if self.small.width(self._title) <= x - px(8) else self.measure.short(self._title)
+        self.small.say(painter, 0, baseline, self.small.cut(title, x - px(8)), t.secondary)
         painter.fillRect(QRectF(0, area.bottom(), area.width(), 1), t.hairline)
         if number:
             self._ticks(painter, area)

@@ -207,9 +207,14 @@ class ModelBill(QWidget):
             for tokens in lengths(context):
                 whole = tokens == context
                 self.length.addItem("context" if whole else f"{tokens:,} tokens", CONTEXT if whole else tokens)
-            kept = self.length.findData(_kept_length())
+            kept = self._kept_place()
             self.length.setCurrentIndex(kept if kept >= 0 else self.length.count() - 1)
         self._say_holds()
+
+    def _kept_place(self) -> int:
+        """Where the length chosen last time stands; -1 where it is not offered."""
+        kept = str(storage.settings().value(LENGTH_KEY, CONTEXT))
+        return next((i for i in range(self.length.count()) if str(self.length.itemData(i)) == kept), -1)
 
     def _say_holds(self) -> None:
         tokens = self.length.currentData() or self._context
@@ -223,10 +228,3 @@ class ModelBill(QWidget):
         )
         self._row.setToolTip(tip)
         self.length.setAccessibleDescription(tip)
-
-
-def _kept_length() -> int:
-    try:
-        return int(str(storage.settings().value(LENGTH_KEY, CONTEXT)))
-    except ValueError:  # written by something else
-        return CONTEXT

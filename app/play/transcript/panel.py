@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QGuiApplication, QHideEvent, QResizeEvent, QShowEvent, QTextCharFormat
-from PySide6.QtWidgets import QBoxLayout, QStackedLayout, QWidget
+from PySide6.QtWidgets import QBoxLayout, QMenu, QStackedLayout, QToolButton, QWidget
 
 from app.play.states import state_color
 from app.play.transcript.card import TokenCardView
@@ -24,17 +24,19 @@ from app.session.session import Session
 from app.ui import theme
 from app.ui.controls import button, line_edit
 from app.ui.labels import Note, label
-from app.ui.layouts import column, fill, held, row
+from app.ui.layouts import column, fill, held, named, row
+from app.ui.line import Parts
 from app.words import duration, number, state_words
 from engine.trace import Array, Record, RequestView, SampleView, State, request_metrics
 
 EMPTY = "Select a stream to read it whole."
 LONE = 2  # messages of a chat with one answer: a system prompt and a question
-WIDE = 860  # from here on, name and numbers share a line
+WIDE, MEDIUM = 860, 460  # from here on, what can be done has buttons; and one line holds all that is above the text
+LEAST = 220
 ROLES = {"user": "You", "assistant": "Answer", "system": "System"}
 
 
-def metrics_line(view: RequestView) -> str:
+def metrics_parts(view: RequestView) -> list[str]:
     """The request's numbers so far, in words."""
     metrics = request_metrics(view)
     most = view.params.max_tokens * len(view.samples)
@@ -47,7 +49,7 @@ def metrics_line(view: RequestView) -> str:
         parts.append(f"{number(rate)} tok/s")
     if view.preemptions:
         parts.append(f"preempted {view.preemptions} ×")
-    return "  · ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)
+    return parts
 
 
 class Transcript(QWidget):
@@ -67,9 +69,7 @@ class Transcript(QWidget):
         self._stale = False
         self.name = label("", "", "transcript_name")
         self.name.setTextFormat(Qt.TextFormat.RichText)
-        self.numbers = label("", "note", "transcript_metrics")
-        self.numbers.setWordWrap(True)
-        self.numbers.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.numbers = Parts("transcript_metrics", 12)
         self.switch = TokenSwitch()
         self.text = TokenText()
         self.text.set_mode(self.switch.mode)
@@ -82,10 +82,13 @@ class Transcript(QWidget):
         self.follow_up = line_edit("follow_up", "Follow up")
         self.follow_up.returnPressed.connect(self._on_follow_up)
         self.send_button = button("follow_up_send", "Send", self._on_follow_up)
-        self._titles = fill(QBoxLayout(QBoxLayout.Direction.TopToBottom), self.name, (self.numbers, 1), spacing=4)
-        head = row((self._titles, 1), self.copy_button, self.again_button, self.stop_button)
+        self._deeds = self.copy_button, self.again_button, self.stop_button
+        self.more = self._make_more()
+        titles, controls = row(self.name, (self.numbers, 1)), row(self.switch, None, *self._deeds, self.more)
+        titles.setSpacing(8)
+        self._head = fill(QBoxLayout(QBoxLayout.Direction.LeftToRight), (titles, 1), controls, spacing=8)
         foot = row((self.follow_up, 1), self.send_button)
-        page = held(column(head, self.switch, (self.text, 1), self.error, foot, spacing=8))
+        page = held(column(self._head, self.switch.legend, (self.text, 1), self.error, foot, spacing=8))
         empty = label(EMPTY, "secondary", "transcript_empty")
         empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         empty.setWordWrap(True)
@@ -106,6 +109,24 @@ class Transcript(QWidget):
         session.state_changed.connect(self._tell_state)
         theme.changes.theme_changed.connect(self._on_theme)
         self._on_theme()
+
+    def _make_more(self) -> QToolButton:
+        """What can be done, as a menu: where there is no room for buttons."""
+        tip = ", ".join(each.text() for each in self._deeds)
+        more = named(QToolButton(), "transcript_more", said="What can be done with the answer", tip=tip)
+        more.setText("⋯")
+        more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        menu = QMenu(more)
+        for deed in self._deeds:
+            menu.addAction(deed.text(), deed.click)
+
+        def enable() -> None:
+            for action, deed in zip(menu.actions(), self._deeds):
+                action.setEnabled(deed.isEnabled())
+
+        menu.aboutToShow.connect(enable)
+        more.setMenu(menu)
+        return more
 
     @property
     def view(self) -> RequestView | None:
@@ -156,6 +177,8 @@ class Transcript(QWidget):
         self._update()
         if view.state is not State.FINISHED or len(view.messages) > LONE:
             self.text.show_end()
+        else:
+            self.text.show_begin()
 
     def _write(self, text: str, kind: str) -> None:
         t = theme.current()
@@ -249,7 +272,7 @@ class Transcript(QWidget):
         name = f'<span style="color:{dot}">●</span>&nbsp; <b>{view.request}</b>&nbsp; '
         self.name.setText(f'{name}<span style="color:{color}">{words}</span>')
         self.name.setAccessibleName(f"Stream {view.request}, {words}")
-        self.numbers.setText(metrics_line(view) if then is not None else "")
+        self.numbers.say_parts(metrics_parts(view) if then is not None else [])
         self.error.say(view.error)
         ready = self.session.ready
         self.stop_button.setEnabled(not over and ready)
@@ -279,9 +302,15 @@ class Transcript(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        wide = self.width() >= theme.px(WIDE)
-        self._titles.setDirection(QBoxLayout.Direction.LeftToRight if wide else QBoxLayout.Direction.TopToBottom)
-        self._titles.setSpacing(16 if wide else 4)
+        self._fold()
+
+    def _fold(self) -> None:
+        """All above the text is on one line, or on two where it is narrow."""
+        ways, width = QBoxLayout.Direction, self.width()
+        self._head.setDirection(ways.LeftToRight if width >= theme.px(MEDIUM) else ways.TopToBottom)
+        for each in self._deeds:
+            each.setVisible(width >= theme.px(WIDE))
+        self.more.setVisible(width < theme.px(WIDE))
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
@@ -318,5 +347,7 @@ class Transcript(QWidget):
             self.request_created.emit(task.result()[0])
 
     def _on_theme(self) -> None:
+        self.setMinimumWidth(theme.px(LEAST))  # what is below it gives way before the window grows
+        self._fold()
         self.text.restyle()
         self._rewrite()

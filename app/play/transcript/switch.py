@@ -1,17 +1,17 @@
-"""How an answer's tokens are shown, which of its samples is, and what the grounds mean: a line above a transcript."""
+"""How an answer's tokens are shown, which of its samples is, and what the grounds mean: above a transcript."""
 
 import math
 
 from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QPainter, QPen, QResizeEvent
-from PySide6.QtWidgets import QBoxLayout, QButtonGroup, QSizePolicy, QWidget
+from PySide6.QtWidgets import QButtonGroup, QSizePolicy, QWidget
 
 from app import storage
 from app.play.transcript.styles import TOGETHER, Line, TokenMode, grounds, legend, underlines
 from app.ui import theme
 from app.ui.controls import DropDown, button
 from app.ui.font_face import Face
-from app.ui.layouts import fill, panel, row
+from app.ui.layouts import panel, row
 from app.ui.painted import Painted
 from app.ui.zoomed import zoomed
 
@@ -96,7 +96,7 @@ class TokenLegend(Painted):
 
 
 class TokenSwitch(QWidget):
-    """`mode` is remembered between starts; `sample` counts from 0."""
+    """`mode` is remembered between starts; `sample` counts from 0. The `legend` stands where the owner puts it."""
 
     mode_changed = Signal()
     sample_changed = Signal()
@@ -119,11 +119,7 @@ class TokenSwitch(QWidget):
         self.samples.hide()
         self.legend = TokenLegend()
         self.legend.hide()
-        self._controls = row(frame, self.samples, None)
-        line = fill(QBoxLayout(QBoxLayout.Direction.LeftToRight), self._controls, (self.legend, 1))
-        self._line = zoomed(line, spacing=8)
-        self.setLayout(self._line)
-        theme.changes.theme_changed.connect(self._turn)
+        self.setLayout(zoomed(row(frame, self.samples, None), spacing=8))
         self.modes.idClicked.connect(self._on_mode)
         self.samples.activated.connect(lambda place: self.sample_changed.emit())
 
@@ -140,17 +136,6 @@ class TokenSwitch(QWidget):
     def say(self, median: str = "", ttft: str = "", together: bool = False) -> None:
         """The legend of the mode, with the median ITL and the TTFT in words, and whether any tokens came together."""
         self.legend.say(self.mode, median, ttft, together)
-        self._turn()
-
-    def _turn(self) -> None:
-        """The legend stands beside the controls, or below them where there is no room."""
-        wide = self._controls.sizeHint().width() + self.legend.sizeHint().width() + theme.px(24)
-        ways = QBoxLayout.Direction
-        self._line.setDirection(ways.LeftToRight if wide <= self.width() else ways.TopToBottom)
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._turn()
 
     def _on_mode(self, place: int) -> None:
         self.mode = list(TokenMode)[place]

@@ -127,6 +127,12 @@ class TokenText(QPlainTextEdit):
         self._pinned = True
         self._on_range()
 
+    def show_begin(self) -> None:
+        """The answer's first line is in sight, and what was asked above it where there is room for all."""
+        self._pinned = False
+        bar, block = self.verticalScrollBar(), self.document().findBlock(self._base)
+        bar.setValue(max(0, block.firstLineNumber()))  # its range ends where the last line is in sight
+
     def _on_scrolled(self, value: int) -> None:
         self._pinned = value >= self.verticalScrollBar().maximum()
 

@@ -19,6 +19,7 @@ from engine.kernels.cpu.compiler import SWITCH, find_compiler
 SOURCES = sorted(Path(__file__).with_name("native").glob("*.[ch]"))
 FLAGS = "-O3 -march=native -fno-math-errno -fno-trapping-math -fopenmp-simd -shared -fPIC".split()
 GLANCE = 0.05  # seconds between looks at whether the compiling was given up
+DIGEST = hashlib.sha256().digest_size  # bytes at the end of what is kept: of all before them
 SECONDS = 60.0  # that compiling may take: two, where nothing else runs
 
 
@@ -54,7 +55,7 @@ def look(compiling: Callable[[], object] = lambda: None) -> Native:
         return Native(None, "this build of torch brings no OpenMP library of GNU's")
     try:
         kept = _place(compiler, openmp)
-        if not _is_ours(kept):
+        if not (_is_ours(kept) and _is_whole(kept)):
             _compile(compiler, openmp, kept, compiling)
         return Native(ctypes.CDLL(str(kept)), f"by {compiler}")
     except subprocess.CalledProcessError as error:
@@ -99,6 +100,12 @@ def _is_ours(kept: Path) -> bool:
     return kept.is_file() and kept.stat().st_uid == os.getuid()
 
 
+def _is_whole(kept: Path) -> bool:
+    """A library of which a part is gone, as after a power cut, would end every process that loads it."""
+    data = kept.read_bytes()
+    return hashlib.sha256(data[:-DIGEST]).digest() == data[-DIGEST:]
+
+
 def _compile(compiler: str, openmp: Path, kept: Path, compiling: Callable[[], object]) -> None:
     kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     made = kept.with_suffix(f".{os.getpid()}")
@@ -106,6 +113,8 @@ def _compile(compiler: str, openmp: Path, kept: Path, compiling: Callable[[], ob
         sources = [str(source) for source in SOURCES if source.suffix == ".c"]
         order = [compiler, *FLAGS, "-o", str(made), *sources, str(openmp), "-lm"]
         _run(order, compiling)
+        with made.open("ab") as end:  # no loader minds what follows a library
+            end.write(hashlib.sha256(made.read_bytes()).digest())
         made.replace(kept)
     finally:
         made.unlink(missing_ok=True)

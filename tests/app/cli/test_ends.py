@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from app.interrupts import heard, uninterrupted
+from engine import load_trace
 
 ROOT = Path(__file__).parents[3]
 DRAFT = ("--model", "demo-draft", "--threads", "1")
@@ -70,6 +71,23 @@ def test_a_full_disk_is_told_and_a_reader_that_has_seen_enough_is_not(command: t
         status, _, error = ended(to_full)
         assert (status, error.splitlines()[-1]) == (1, "batchscope: No space left on device")
         assert ended(to_nobody)[::2] == (0, "")
+
+
+@pytest.mark.parametrize("closed", [(2,), (0, 1, 2)])
+def test_without_standard_files_nothing_is_printed_into_the_run(
+    closed: tuple[int, ...], prompts: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "a.bsrun"
+    command = ["run", *DRAFT, "--max-tokens", "2", "--prompts", str(prompts), "--out", str(out)]
+
+    def close() -> None:
+        for number in closed:
+            os.close(number)
+
+    status, printed, _ = ended(begin(command, preexec_fn=close))
+    assert status == 0
+    assert ("run written to" in printed) == (1 not in closed)
+    assert [len(view.samples[0].tokens) for view in load_trace(out).requests.values()] == [2]
 
 
 def test_a_terminal_that_knows_no_more_than_ascii_is_printed_to_and_json_loses_nothing(prompts: Path) -> None:

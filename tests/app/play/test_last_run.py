@@ -43,9 +43,9 @@ def test_the_last_requests_measures_are_shown_until_the_next_are_sent(qtbot: QtB
     assert told["throughput"][1] == f"{number(wanted.output_throughput)} tok/s"
     assert told["ttft"] == (f"TTFT  p50 · p99 {duration(wanted.ttft.p99)}", duration(wanted.ttft.p50))
     assert told["itl"] == (f"ITL  p50 · p99 {duration(wanted.itl.p99)}", duration(wanted.itl.p50))
-    assert told["requests"] == ("Running · waiting", "0 % of rows wasted")
+    assert told["requests"] == ("Running · waiting · rows wasted", "0 %")
     assert wanted.kv is not None
-    assert told["blocks"] == ("KV blocks used", f"{100 * wanted.kv.waste:.3g} % waste")
+    assert told["blocks"] == ("KV blocks used · waste", f"{100 * wanted.kv.waste:.3g} %")
     window.page.wall._tell_figures()
     assert window.page.wall.figures.text() == f"{number(wanted.output_throughput)} tok/s  ·  last run"
     bridge.scope.step_by(-3)

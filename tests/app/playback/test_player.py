@@ -6,7 +6,7 @@ from time import perf_counter
 import pytest
 
 from app.bench.synthetic_lanes import lane_trace
-from app.compare.lanes.tally import LaneTally, waste_words
+from app.compare.lanes.tally import Figures, LaneTally, short_waste_words, waste_words
 from app.playback.player import Playback, span_of
 from engine import Trace, measure
 from engine.trace import Ended, Step, time_of
@@ -110,3 +110,12 @@ def test_the_span_counts_from_the_first_submission(trace: Trace) -> None:
     steps = [r for r in trace.records if isinstance(r, Step)]
     assert span_of(trace) == pytest.approx(max(steps[-1].ended, trace.records[-1].time), rel=0.05)  # type: ignore[union-attr]
     assert span_of(Trace()) == 0
+
+
+def test_waste_is_told_in_few_words_where_there_is_little_room() -> None:
+    waste = {"reserved": 0.22, "internal": 0.39, "external": 0.004}
+    assert waste_words(Figures(waste=waste)) == "KV waste 61 %: reserved 22, internal 39, external 0.4"
+    assert short_waste_words(Figures(waste=waste)) == "KV waste 61 %, mostly internal"
+    assert short_waste_words(Figures(waste={"reserved": 0.2, "internal": 0.2})) == "KV waste 40 %"
+    assert short_waste_words(Figures(waste={"reserved": 0.0})) == "KV waste 0 %"
+    assert short_waste_words(Figures()) == "KV waste –"

@@ -16,6 +16,7 @@ from app.ui import theme
 from app.ui.banner import Banner
 from app.ui.controls import PowerOfTwo, Slider, SliderValue
 from app.ui.labels import Note
+from app.ui.line import Line
 from app.ui.painted import Painted
 from app.window.command_palette import CommandPalette, match_score
 from app.words import bytes_words
@@ -36,6 +37,22 @@ def test_a_note_takes_no_room_while_it_has_nothing_to_say(qtbot: QtBot) -> None:
     assert note.isVisible()
     note.say("")
     assert not note.isVisible()
+
+
+def test_a_line_takes_the_longest_wording_that_it_has_room_for(qtbot: QtBot) -> None:
+    line, wordings = Line("line"), ("a step of the engine, told at length", "step 12 of the run", "step 12", "12")
+    qtbot.addWidget(line)
+    line.say(*wordings)
+    line.show()
+    for words in wordings:
+        line.resize(line.fontMetrics().horizontalAdvance(words), 20)
+        assert line.text() == words
+        assert line.accessibleName() == wordings[0]
+        assert line.toolTip() == ("" if words == wordings[0] else wordings[0])
+    line.resize(line.fontMetrics().horizontalAdvance("12345…"), 20)
+    line.say("none of them fits", "1234567890")
+    assert line.text().endswith("…")
+    assert "1234567890".startswith(line.text()[:-1])
 
 
 @pytest.mark.parametrize("focused", [False, True])

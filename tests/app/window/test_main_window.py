@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
     QSlider,
     QSpinBox,
     QTabBar,
+    QToolButton,
 )
 from pytestqt.qtbot import QtBot
 
@@ -357,10 +358,71 @@ def test_no_tab_and_no_choice_is_cut_at_a_projectors_size(qtbot: QtBot, window: 
     window.show_page(PLAY)
     for zoom in (1.0, 1.25, 1.5, 1.0, 1.25):
         theme.set_zoom(zoom)
-        qtbot.waitUntil(lambda: all(bar.width() >= bar.sizeHint().width() for bar in bars), timeout=5000)
+        qtbot.waitUntil(lambda: whole(bars), timeout=5000)
         view.ensurePolished()
         room = view.sizeHint().width() - theme.px(24 + 8)
         assert view.fontMetrics().horizontalAdvance("Slots and streams") <= room
+
+
+def whole(bars: list[QTabBar]) -> bool:
+    return all(bar.width() >= bar.sizeHint().width() for bar in bars)
+
+
+@pytest.mark.parametrize("zoom", [1.0, 1.25, 1.5])
+def test_no_tab_is_cut_where_one_sees_inside(qtbot: QtBot, window: MainWindow, zoom: float) -> None:
+    theme.set_zoom(zoom)
+    window.resize(1280, 720)
+    for inside, tabs in ((True, 4 if zoom == 1.5 else 3), (False, 4)):
+        window.page.see_inside(inside)
+        qtbot.wait(50)
+        bars = [bar for bar in window.page.area.findChildren(QTabBar) if bar.count() > 1 and bar.isVisible()]
+        assert max(bar.count() for bar in bars) == tabs, "the step stands behind the timeline where both are narrow"
+        qtbot.waitUntil(lambda bars=bars: whole(bars), timeout=5000)  # type: ignore[misc]
+
+
+def test_tabs_without_room_are_reached_by_arrows_that_can_be_seen(qtbot: QtBot, window: MainWindow) -> None:
+    bar = QTabBar()
+    qtbot.addWidget(bar)
+    for name in ("Timeline", "Requests", "Transcript"):
+        bar.addTab(name)
+    bar.resize(120, bar.sizeHint().height())
+    bar.show()
+    arrows = [arrow for arrow in bar.findChildren(QToolButton) if arrow.isVisible()]
+    assert len(arrows) == 2
+    for arrow in arrows:
+        picture = arrow.grab().toImage()
+        colors = {picture.pixelColor(x, y).name() for x in range(picture.width()) for y in range(picture.height())}
+        assert len(colors) > 1
+
+
+@pytest.mark.parametrize(("zoom", "lines"), [(1.0, 6), (1.25, 3), (1.5, 3)])
+def test_an_answer_can_be_read_on_a_small_screen(qtbot: QtBot, ready: MainWindow, zoom: float, lines: int) -> None:
+    theme.set_zoom(zoom)
+    ready.resize(1280, 720)
+    write(ready, "Tell me a story of a fox and a kite.", 1, max_tokens=400)
+    ready.page.sampling.form["ignore_eos"].set(True)
+    ready.page.composer.send()
+    qtbot.waitUntil(lambda: len(ready.bridge.requests) == 1 and not ready.bridge.busy, timeout=WAIT)
+    for inside in (False, True):
+        ready.page.see_inside(inside)
+        ready.page.wall.cards.request_opened.emit(0)
+        qtbot.wait(100)
+        assert (ready.width(), ready.height()) == (1280, 720)
+        ready.page.transcript._rewrite()
+        text = ready.page.transcript.text
+        first, last = (text.cursorForPosition(QPoint(4, y)) for y in (4, text.viewport().height() - 4))
+        assert first.position() >= text._base, "what was asked is above it"
+        assert last.position() < text.document().characterCount() - 1, "there is more of it"
+        assert text.viewport().height() // text.fontMetrics().lineSpacing() >= lines
+
+
+def test_after_a_load_the_keys_are_the_prompts(qtbot: QtBot, window: MainWindow) -> None:
+    window.activateWindow()
+    button = window.page.model.load
+    button.setFocus()
+    button.click()
+    qtbot.waitUntil(lambda: window.session.ready, timeout=WAIT)
+    qtbot.waitUntil(lambda: window.focusWidget() is window.page.composer.prompt)
 
 
 def test_no_model_is_loaded_before_the_window_is_complete(qtbot: QtBot, window: MainWindow) -> None:

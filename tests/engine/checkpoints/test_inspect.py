@@ -16,6 +16,7 @@ import resources
 from engine.checkpoints.info import inspect_parts
 from engine.checkpoints.inspect import fault, inspect_folder, inspect_model, licence_of, name_of, resolve
 from engine.checkpoints.safetensors import INDEX, read_headers, weight_files
+from engine.checkpoints.weight_names import sort_weights
 from engine.config.specs import InvalidInput, ModelSpec
 from engine.quality.awq_recipe import ORIGIN, origin_of
 from tests.engine.tiny_models import TINY_MODELS, change_config
@@ -247,6 +248,12 @@ def test_a_tensor_whose_shape_cannot_be_is_named(shape: object, demo_copy: Path)
         inspect_folder(demo_copy, "demo")
 
 
+@pytest.mark.parametrize("shape", [[], [7], [2, 3, 4]])
+def test_packed_weights_that_are_no_matrix_are_named(shape: list[int]) -> None:
+    with pytest.raises(InvalidInput, match=r"a\.qweight=\[.*\]: packed weights have two sizes"):
+        sort_weights({"a.qweight": tuple(shape)}, bits=4)
+
+
 def test_a_file_without_tensors_is_no_model(demo_copy: Path) -> None:
     (demo_copy / "model.safetensors").write_bytes(struct.pack("<Q", 2) + b"{}")
     with pytest.raises(InvalidInput, match="holds no weights"):
@@ -348,6 +355,15 @@ def test_what_is_nested_too_deep_is_refused_wherever_it_stands(demo_copy: Path) 
     (demo_copy / "config.json").write_bytes(deep)
     with pytest.raises(InvalidInput, match=r"config.json cannot be read: it is nested too deep; fetch the model again"):
         inspect_folder(demo_copy, "demo")
+
+
+def test_of_a_shape_of_any_length_the_message_shows_a_part(demo_copy: Path) -> None:
+    entry = {"shape": ["x" * 70_000], "dtype": "F32", "data_offsets": [0, 8]}
+    header = json.dumps({"a" * 70_000: entry}).encode()
+    (demo_copy / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(8))
+    with pytest.raises(InvalidInput, match="aaa has the shape") as caught:
+        inspect_folder(demo_copy, "demo")
+    assert len(str(caught.value)) < 500
 
 
 @pytest.mark.parametrize("key", ["hidden_size", "quantization_config"])

@@ -1,6 +1,7 @@
 """A race kept in one file: what is read back, and what is refused."""
 
 import json
+import resource
 import threading
 import zipfile
 from pathlib import Path
@@ -79,6 +80,31 @@ RUN = {"lane": 0, "repeat": 0, "error": "", "cancelled": False, "others": None, 
 def test_what_no_race_has_written_is_refused(file: Path, changes: dict[str, object], words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
         load_race(changed(file, **changes))
+
+
+@pytest.mark.parametrize("packing", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_what_is_packed_in_another_way_is_refused_before_it_is_unpacked(file: Path, packing: int) -> None:
+    with zipfile.ZipFile(file) as old, zipfile.ZipFile(file.with_name("other.bsrace"), "w", packing) as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name))
+    with pytest.raises(InvalidInput, match=r"other\.bsrace: race\.json is packed in another way"):
+        load_race(file.with_name("other.bsrace"))
+
+
+def test_a_small_file_that_unpacks_to_millions_of_parts_is_refused_before_they_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "mine.bsrace"
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("race.json", "[" + "{}," * 3_000_000 + "{}]")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(InvalidInput, match=r"mine\.bsrace: it says more of itself than a file of a race may"):
+        load_race(file)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 80 << 10, "KiB: read as JSON they take 215 MB"
+
+
+def test_long_values_are_shown_in_part(file: Path) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        load_race(changed(file, format="x" * 70_000))
+    assert len(str(refused.value)) < 400
 
 
 def test_what_is_no_race_is_refused_by_name(file: Path, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -31,6 +33,7 @@ from tests.engine.conftest import SMALL, begin_when_idle
 from tests.engine.forwards import Watched
 from tests.engine.scheduler.told_blocks import ToldBlocks
 
+ROOT = Path(__file__).parents[3]
 FOX: list[Any] = [{"role": "user", "content": "Tell me a story about a fox and a kite."}]
 GREEDY = SamplingParams(max_tokens=24, temperature=0, ignore_eos=True)
 LONG = SamplingParams(max_tokens=900, temperature=0, ignore_eos=True)
@@ -536,6 +539,21 @@ def test_an_engine_that_is_dropped_without_close_ends_its_threads_and_its_proces
         time.sleep(0.02)
     stream.cancel()
     assert len(trace.requests) == 2
+
+
+SCRIPT = """
+import atexit, threading
+atexit.register(lambda: print(sorted(thread.name for thread in threading.enumerate())))  # runs last
+from engine import Engine, EngineConfig, ModelSpec, SamplingParams
+engine = Engine(ModelSpec("demo-draft"), EngineConfig(max_running=4, token_budget=64), threads=1)
+streams = [engine.submit("Once", SamplingParams(max_tokens=900, ignore_eos=True)) for _ in range(4)]
+print(len(next(iter(streams[0])).token_ids) > 0)
+"""
+
+
+def test_a_script_that_never_closes_its_engine_ends_without_a_thread_that_computes() -> None:
+    done = subprocess.run([sys.executable, "-c", SCRIPT], cwd=ROOT, capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stdout.splitlines()) == (0, ["True", "['MainThread']"]), done.stderr
 
 
 def test_an_engine_that_is_dropped_while_nothing_was_ever_asked_of_it_is_gone() -> None:

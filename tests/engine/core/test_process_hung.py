@@ -3,7 +3,10 @@
 import enum
 import os
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -65,3 +68,42 @@ def test_a_stopped_child_holds_up_neither_cancel_nor_close_and_a_call_not_for_ev
     process.close()
     assert time.monotonic() - began < 4
     assert gone(process.pid)
+
+
+ROOT = Path(__file__).parents[3]
+FROZEN = """
+import sys, threading
+import engine.core.process
+from engine import EngineConfig, EngineProcess, ModelSpec, SamplingParams
+engine.core.process.SILENCE = 4.0
+over = threading.Event()
+with EngineProcess(ModelSpec("demo-draft"), EngineConfig(max_running=2, token_budget=64), threads=1) as process:
+    print(process.pid, flush=True)
+    threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
+    while process.alive and not over.is_set():
+        process.submit("Once", SamplingParams(max_tokens=1)).result()
+    print(process.error or "alive", flush=True)
+"""
+
+
+def test_where_both_were_frozen_together_they_go_on() -> None:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", FROZEN], cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as parent:
+        assert parent.stdout is not None
+        both = parent.pid, int(parent.stdout.readline())
+        try:
+            for _ in range(2):
+                time.sleep(0.3)
+                for pid in reversed(both):
+                    os.kill(pid, signal.SIGSTOP)
+                    time.sleep(0.3)  # the parent waits for an answer when its turn comes
+                time.sleep(5)
+                for pid in both:
+                    os.kill(pid, signal.SIGCONT)
+                    time.sleep(0.5)  # the parent is awake first
+            said, _ = parent.communicate(timeout=30)
+        except BaseException:
+            parent.kill()
+            raise
+    assert said.split() == ["alive"]
+    assert parent.returncode == 0

@@ -222,6 +222,22 @@ def test_it_is_compiled_once_and_where_it_cannot_be_kept_it_is_said(monkeypatch,
 
 
 @needs_compiler
+def test_a_kept_library_that_is_damaged_is_made_anew(monkeypatch, tmp_path) -> None:
+    look = library.look
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(library, "FLAGS", [flag for flag in library.FLAGS if flag != "-O3"])  # sooner done
+    assert look().library is not None
+    (kept,) = tmp_path.rglob("*.so")
+    whole = kept.read_bytes()
+    for damaged in (b"", whole[: len(whole) // 2], whole[:20_000] + bytes(20_000) + whole[40_000:]):
+        kept.unlink()  # and not written over: it is loaded
+        kept.write_bytes(damaged)
+        assert look().library is not None
+        assert kept.read_bytes()[:20_000] == whole[:20_000]
+        assert library._is_whole(kept)
+
+
+@needs_compiler
 def test_compiling_is_told_and_can_be_given_up_within_a_moment(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))

@@ -105,8 +105,9 @@ def test_it_says_how_many_requests_of_a_length_fit_and_remembers_the_length(qtbo
     again.show_loaded(header(8, 1000))  # its context is 2,048 tokens: no other length of that name
     assert [again.length.itemText(i) for i in range(again.length.count())] == ["512 tokens", "context"]
     assert again.holds.text() == f"Fits {kv_capacity(1000, 16, 2048)} requests ×"
-    storage.settings().setValue(LENGTH_KEY, "what is this")
-    assert shown(qtbot).length.currentText() == "context"
+    for odd in ("what is this", "9" * 20, "-1"):
+        storage.settings().setValue(LENGTH_KEY, odd)
+        assert shown(qtbot).length.currentText() == "context"
 
 
 def test_without_a_cache_nothing_is_said_to_fit(qtbot: QtBot) -> None:

@@ -1,0 +1,30 @@
+"""Whatever the file of settings holds, the window opens whole."""
+
+import pytest
+from PySide6.QtCore import QByteArray
+
+from app import storage
+from app.window.main_window import COMPARE, MODELS, PLAY, MainWindow
+
+KEYS = (
+    *("composer/chat", "composer/folder", "composer/system", "compare/folder", "compare/race", "export/folder"),
+    *("model/folder", "model/request length", "models/downloads", "models/folders", "models/recent"),
+    *("play/inside", "play/layout", "play/request columns", "play/stream layout", "quality/folder"),
+    *("sampling/more", "sampling/params", "timeline/axis", "timeline/legend", "timeline/stall_ms"),
+    *("transcript/tokens", "window/geometry", "window/page"),
+)
+TEXTS = ("", "nan", "1e999", "-1", "true", "\0", "x" * 5_000, "[]", "{}", "[[[", '["a", 1, null]', '[{"x": 1}]', '"x"')
+
+
+@pytest.mark.parametrize(
+    "value", [*TEXTS, 5, [1, 2], QByteArray(), QByteArray(b"\0\1junk")], ids=lambda value: repr(value)[:20]
+)
+def test_whatever_was_kept_the_window_opens_whole(request: pytest.FixtureRequest, value: object) -> None:
+    for key in KEYS:
+        storage.settings().setValue(key, value)
+    window: MainWindow = request.getfixturevalue("window")
+    for page in (COMPARE, MODELS, PLAY):
+        window.show_page(page)
+    window.page.see_inside()
+    assert len(window.page.docks) == 10
+    assert window.page.composer.send_button.isVisible()
