@@ -154,7 +154,7 @@ def attention(
     block_size: int = 16,
     every_option: bool = False,
 ) -> list[Launch]:
-    """The kernels of one call: plan, attention, merge. `queries` are the tokens of each short row, or of all long
+    """The kernels of one call: plan, attention. `queries` are the tokens of each short row, or of all long
     ones; `every_option` of attention is asked for, or none."""
     rows, kv_heads = 64, 8
     heads = kv_heads * group
@@ -254,11 +254,10 @@ def shipped(sm: int) -> dict[str, Launch]:
         kinds = [(Rows.SHORT, 1), (Rows.SHORT, SHORT), (Rows.LONG, 512)]
         for kind, queries in kinds[-1:] if dtype is fp16 else kinds:
             name = f"attention {kind.value} {queries} {sizes}"
-            _, attend, merge = attention(sm, kind, dtype, head_dim, queries=queries, every_option=True)
+            _, attend = attention(sm, kind, dtype, head_dim, queries=queries, every_option=True)
             found.append((name, attend))
             if dtype is bf16:  # fewer options may take more registers
                 found.append((f"{name} plain", attention(sm, kind, dtype, head_dim, queries=queries)[1]))
-        found.append((f"merge {sizes}", merge))
         k, cache = empty(64, 8, head_dim, dtype=dtype), empty(1000, 16, 8, head_dim, dtype=dtype)
         storing = launched(store_kv, k, k, cache, cache, empty(64, dtype=torch.int64))
         found.append((f"store_kv {sizes}", storing[0]))
