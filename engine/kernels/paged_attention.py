@@ -289,7 +289,9 @@ def paged_attention(
         shape = k_cache.shape[1], head_dim, kv_heads, heads // kv_heads
         block_m, warps, stages = tiles.block_m, tiles.num_warps, tiles.num_stages
         block_dim = max(32, next_power_of_two(head_dim))
-        merged = merge_shape(block_m, heads // kv_heads if part.kind is Rows.SHORT else block_m, block_dim, warps)
+        short = part.kind is Rows.SHORT
+        filled = heads // kv_heads if short else block_m
+        merged = merge_shape(block_m, filled, block_dim, 32 * warps, 64 if short and q.itemsize == 2 else 32)
         blocks = block_m, tiles.block_keys, block_dim, *merged
         values = out, *states, *tensors, planned.starts, options.sinks, *sizes, *strides, *how, *shape, *blocks
         launch(paged_attention_kernel, (planned.items * kv_heads,), values, num_warps=warps, num_stages=stages)

@@ -14,7 +14,6 @@ from torch import Tensor
 from engine.kernels.jit import constant, jit, launch, next_power_of_two, tl
 
 BLOCK_ROWS = constant(256)  # rows that a search or the plan reads at a time
-MERGED = 64  # values of parts that a thread of a merge reads at a time
 LEAST_MERGED = 4  # parts that a merge reads at a time, at least
 
 
@@ -190,9 +189,9 @@ def plan_splits(
     launch(plan_splits_kernel, (1,), values, num_warps=4)
 
 
-def merge_shape(block_m: int, rows: int, block_dim: int, warps: int) -> tuple[int, int]:
-    """How many rows of M, and parts of each, a merge reads at a time: as many as keep the registers full. `rows` are
-    those that a tile is likely to fill."""
-    room = MERGED * 32 * warps // block_dim
+def merge_shape(block_m: int, rows: int, block_dim: int, threads: int, values: int) -> tuple[int, int]:
+    """How many rows of M, and parts of each, a merge reads at a time: `values` a thread. `rows` are those that a tile
+    is likely to fill."""
+    room = values * threads // block_dim
     merged = min(block_m, next_power_of_two(rows), room // LEAST_MERGED)
     return merged, room // merged
