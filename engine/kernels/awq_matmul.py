@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from engine.kernels.dependent_launch import await_inputs
 from engine.kernels.jit import jit, launch, tl
 from engine.kernels.tilings import device_facts
 
@@ -93,6 +94,7 @@ def awq_matmul_kernel(
     BLOCK_W: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ) -> None:
+    await_inputs()
     m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     w = tl.program_id(1) * BLOCK_W + tl.arange(0, BLOCK_W)
     part = tl.program_id(2)
@@ -146,6 +148,7 @@ def add_parts_kernel(
     PARTS: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
+    await_inputs()
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     mask = at < size
     source = sums + at
@@ -170,6 +173,7 @@ def awq_unpack_kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,  # divides GROUP
 ) -> None:
+    await_inputs()
     k = tl.program_id(1) * BLOCK_K + tl.arange(0, BLOCK_K)
     n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     mask = n < words * 8

@@ -43,6 +43,7 @@ from engine.kernels.tilings import Rows
 _KIB = {80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 120: 99}
 SHARED_MEMORY = {sm: kib * 1024 for sm, kib in _KIB.items()}  # bytes a block may have, by sm
 WARPS = {80: 64, 86: 48, 89: 48, 90: 64, 100: 64, 120: 48}  # of a multiprocessor; it holds half as many blocks
+DEPENDENT = 90  # the architecture for which dependent launches are compiled too
 REGISTERS = 65536  # of a multiprocessor
 _DTYPES = torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8
 TYPES = dict(zip(_DTYPES, "fp32 fp16 bf16 i32 i64 u8".split()))
@@ -185,6 +186,11 @@ def drawing(vocabulary: int, dtype: torch.dtype) -> list[Launch]:
     return launched(sample, logits, slots, slots, *state, limited=True)
 
 
+def dependent(launch: Launch) -> Launch:
+    """The same as `engine.kernels.dependent_launch` has it launched."""
+    return launch._replace(arguments={**launch.arguments, "launch_pdl": True})
+
+
 def norm(x: Tensor, rounding: Rounding) -> Launch:
     weight = None if rounding is Rounding.NONE else x.new_empty(x.shape[-1])
     return launched(rms_norm, x, weight, 1e-6, rounding)[0]
@@ -274,6 +280,9 @@ def shipped(sm: int) -> dict[str, Launch]:
             found += [(f"{_name(launch)} {rows} {TYPES[dtype]}", launch) for launch in products]
         unpacking = launched(awq_unpack, *awq_weights(4096, 4096, 128), dtype)
         found.append((f"awq_unpack {TYPES[dtype]}", unpacking[0]))
+    if sm == DEPENDENT:
+        first = {launch.kernel: (name, launch) for name, launch in reversed(found)}
+        found += [(f"{name} dependent", dependent(launch)) for name, launch in first.values()]
     twice = [name for name, count in Counter(name for name, _ in found).items() if count > 1]
     assert not twice, twice
     once = {specialization(launch): name for name, launch in reversed(found)}  # code is shown under its first name

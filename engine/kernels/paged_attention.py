@@ -11,6 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from engine.kernels.dependent_launch import await_inputs
 from engine.kernels.jit import jit, launch, next_power_of_two, tl
 from engine.kernels.options import Options
 from engine.kernels.packed_rows import PackedRows, plan
@@ -151,6 +152,7 @@ def paged_attention_kernel(
     MERGED_M: tl.constexpr,  # rows of M, and parts, that a merge reads at a time
     MERGED_SPLITS: tl.constexpr,
 ) -> None:
+    await_inputs()
     LOG2_E: tl.constexpr = 1.4426950408889634
     BLOCK_TOKENS: tl.constexpr = BLOCK_M // GROUP
     item = tl.program_id(0) // KV_HEADS

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from engine.kernels.dependent_launch import await_inputs
 from engine.kernels.jit import constant, jit, launch, next_power_of_two, tl
 
 BLOCK_ROWS = constant(256)  # rows that a search or the plan reads at a time
@@ -73,6 +74,7 @@ def plan_splits_kernel(
     BLOCK_KEYS: tl.constexpr,
 ) -> None:
     """One program. Items exceed query tiles by less than `target`, and parts are at most twice that excess."""
+    await_inputs()
     lanes, told = tl.arange(0, BLOCK_ROWS), (query_starts, context_lengths)
     sums = tl.zeros([BLOCK_ROWS], tl.int64)
     for first in range(0, rows, BLOCK_ROWS):

@@ -40,7 +40,7 @@ SECTIONS: dict[str, tuple[float, str]] = {
     "prefill": (25, "engine.bench.gpu.attention:prefill_kernel"),
     "peers": (75, "engine.bench.gpu.peers:peers"),
     "tilings": (90, "engine.bench.gpu.attention:tilings"),
-    "decode": (60, "engine.bench.gpu.decode:decode"),
+    "decode": (75, "engine.bench.gpu.decode:decode"),
     "fused": (30, "engine.bench.gpu.fused:fused"),
     "awq": (25, "engine.bench.gpu.quantized:awq_products"),
     "sampling": (20, "engine.bench.gpu.small_kernels:sampling"),
