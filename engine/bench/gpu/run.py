@@ -40,6 +40,7 @@ SECTIONS: dict[str, tuple[float, str]] = {
     "prefill": (25, "engine.bench.gpu.attention:prefill_kernel"),
     "peers": (75, "engine.bench.gpu.peers:peers"),
     "tilings": (90, "engine.bench.gpu.attention:tilings"),
+    "layouts": (15, "engine.bench.gpu.attention:layouts"),
     "decode": (75, "engine.bench.gpu.decode:decode"),
     "fused": (30, "engine.bench.gpu.fused:fused"),
     "awq": (25, "engine.bench.gpu.quantized:awq_products"),
