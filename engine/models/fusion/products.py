@@ -1,4 +1,5 @@
-"""Linear layers of one input as one product: queries, keys and values, gate and up, on a GPU.
+"""Linear layers of one input as one product: queries, keys and values, gate and up, on a GPU. What quantizers packed is
+joined in `awq_products` and `bits_products`.
 
 A layer keeps its weight, as rows of the joined one, so what reads or writes weights finds them where they were.
 """
@@ -11,9 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from engine.models.fusion.awq_products import AwqProduct, is_packed
+from engine.models.fusion.bits_products import BitsProduct, is_of_bits
 from engine.models.fusion.joined_parameters import join_biases, join_parameters
 from engine.models.fusion.parts import TOLERANCE, FusedPart, LeftAlone, Setting, Use, subclass
 from engine.models.packed_linear import SAME_INPUT, JoinedProduct
+from engine.models.quantization.awq_linear import AwqLinear
 
 KERNEL = "product"
 
@@ -47,13 +50,14 @@ class DenseProduct(JoinedProduct):
 
 
 def joinable(part: nn.Module, setting: Setting) -> list[list[Any]]:
-    """The plain layers of a module that take the same input, by product, and those that AWQ packed."""
+    """The layers of a module that take the same input, by product: plain, packed by AWQ or by bitsandbytes."""
     found: Iterator[list[Any]] = ([getattr(part, name, None) for name in names] for names in SAME_INPUT)
     return [
         linears
         for linears in found
         if (all(_is_plain(each, setting) for each in linears) and _alike(linears))
         or all(is_packed(each, setting) for each in linears)
+        or all(is_of_bits(each, setting) for each in linears)
     ]
 
 
@@ -72,7 +76,7 @@ def join(linears: Sequence[Any], setting: Setting) -> list[FusedPart]:
     """A class for each layer. Raises LeftAlone where the product is not what the layers compute."""
     x = setting.draw(1, 3, linears[0].in_features)
     expected = [linear(x) for linear in linears]
-    make = DenseProduct if type(linears[0]) is nn.Linear else AwqProduct
+    make = {nn.Linear: DenseProduct, AwqLinear: AwqProduct}.get(type(linears[0]), BitsProduct)
     try:
         product = make(linears)
     except torch.OutOfMemoryError as error:  # a layer's weights lie there twice meanwhile
