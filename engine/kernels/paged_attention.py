@@ -16,7 +16,7 @@ from engine.kernels.jit import jit, launch, next_power_of_two, tl
 from engine.kernels.options import Options
 from engine.kernels.packed_rows import PackedRows, plan
 from engine.kernels.splits import arrives_last, find_item, merge_parts, merge_shape
-from engine.kernels.tilings import Rows, Tiling, device_facts, usual_tiling
+from engine.kernels.tilings import Tiling, device_facts, usual_tiling
 
 
 @jit
@@ -288,13 +288,10 @@ def paged_attention(
         sizes = len(part.context_lengths), part.block_tables.stride(0)
         strides = *out.stride()[:2], *q.stride()[:2], *k_cache.stride()[:3], *v_cache.stride()[:3]
         how = options.scale, window, options.softcap
-        shape = k_cache.shape[1], head_dim, kv_heads, heads // kv_heads
-        block_m, warps, stages = tiles.block_m, tiles.num_warps, tiles.num_stages
-        block_dim = max(32, next_power_of_two(head_dim))
-        short = part.kind is Rows.SHORT
-        filled = heads // kv_heads if short else block_m
-        merged = merge_shape(block_m, filled, block_dim, 32 * warps, 64 if short and q.itemsize == 2 else 32)
-        blocks = block_m, tiles.block_keys, block_dim, *merged
-        values = out, *states, *tensors, planned.starts, options.sinks, *sizes, *strides, *how, *shape, *blocks
+        group, block_dim = heads // kv_heads, max(32, next_power_of_two(head_dim))
+        merged = merge_shape(tiles, part.kind, group, q.dtype, block_dim)
+        shape = k_cache.shape[1], head_dim, kv_heads, group, tiles.block_m, tiles.block_keys, block_dim, *merged
+        values = out, *states, *tensors, planned.starts, options.sinks, *sizes, *strides, *how, *shape
+        warps, stages = tiles.num_warps, tiles.num_stages
         launch(paged_attention_kernel, (planned.items * kv_heads,), values, num_warps=warps, num_stages=stages)
     return out
