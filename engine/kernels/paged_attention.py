@@ -289,7 +289,7 @@ def paged_attention(
         strides = *out.stride()[:2], *q.stride()[:2], *k_cache.stride()[:3], *v_cache.stride()[:3]
         how = options.scale, window, options.softcap
         group, block_dim = heads // kv_heads, max(32, next_power_of_two(head_dim))
-        merged = merge_shape(tiles, part.kind, group, q.dtype, block_dim)
+        merged = merge_shape(tiles, part.kind, group, block_dim)
         shape = k_cache.shape[1], head_dim, kv_heads, group, tiles.block_m, tiles.block_keys, block_dim, *merged
         values = out, *states, *tensors, planned.starts, options.sinks, *sizes, *strides, *how, *shape
         warps, stages = tiles.num_warps, tiles.num_stages

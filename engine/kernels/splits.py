@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from engine.kernels.dependent_launch import await_inputs
@@ -193,11 +192,9 @@ def plan_splits(
     launch(plan_splits_kernel, (1,), values, num_warps=4)
 
 
-def merge_shape(tiles: Tiling, kind: Rows, group: int, dtype: torch.dtype, block_dim: int) -> tuple[int, int]:
+def merge_shape(tiles: Tiling, kind: Rows, group: int, block_dim: int) -> tuple[int, int]:
     """How many rows of M, and parts of each, a merge reads at a time."""
-    short = kind is Rows.SHORT
-    plain = short and dtype.itemsize == 2 and group == next_power_of_two(group)  # others spill with as many values
-    room = (64 if plain else 32) * 32 * tiles.num_warps // block_dim
-    rows = next_power_of_two(group) if short else tiles.block_m  # that a tile is likely to fill
+    room = tiles.merged * 32 * tiles.num_warps // block_dim
+    rows = next_power_of_two(group) if kind is Rows.SHORT else tiles.block_m  # that a tile is likely to fill
     merged = min(tiles.block_m, rows, room // LEAST_MERGED)
     return merged, room // merged
