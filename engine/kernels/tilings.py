@@ -66,7 +66,12 @@ _AMPERE = {
     Rows.LONG: _LONG | {128: Tiling(128, 32, 8, 3, 1)},  # 64 keys spill where a group is no power of two
 }
 _ADA = {  # 99 KB of shared memory, and less bandwidth to keep busy: smaller tiles, so that two programs fit
-    Rows.SHORT: _SHORT | dict.fromkeys((64, 128), Tiling(32, 32, 4, 3, 4)) | {256: Tiling(32, 32, 4, 2, 2)},
+    Rows.SHORT: {
+        32: _SHORT[32],
+        64: Tiling(32, 32, 4, 3, 4, 16),  # more spill in groups of 16
+        128: Tiling(32, 32, 4, 3, 4),
+        256: Tiling(32, 32, 4, 2, 2),
+    },
     Rows.LONG: _LONG | {128: Tiling(128, 64, 8, 2, 1)},
 }
 _HOPPER = {Rows.SHORT: _MERGED | {64: Tiling(32, 128, 4, 2, 4, 64), 256: Tiling(32, 32, 4, 3, 4, 64)}, Rows.LONG: _LONG}

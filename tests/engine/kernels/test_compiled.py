@@ -148,6 +148,7 @@ def test_prefill_attention_multiplies_by_wgmma_on_hopper() -> None:
         (80, Rows.SHORT, 80, 7, 1),
         (86, Rows.SHORT, 96, 5, 1),
         (86, Rows.SHORT, 128, 8, 1),
+        (86, Rows.SHORT, 64, 16, 1),
         (80, Rows.LONG, 80, 7, 512),
         (89, Rows.LONG, 96, 1, 512),
         (90, Rows.SHORT, 128, 71, 1),  # wider than a tile of short rows
