@@ -85,9 +85,9 @@ def _run(arguments: Sequence[str] | None) -> int:
     except ImportError as error:
         if "cannot open shared object file" not in str(error):
             raise
-        from app.cli import doctor
+        from app.cli.qt_findings import qt_failure
 
-        return _ended(doctor.qt_failure(str(error)).words, 2)
+        return _ended(qt_failure(str(error)).words, 2)
 
 
 class Parser(argparse.ArgumentParser):
@@ -136,10 +136,10 @@ def open_window(options: argparse.Namespace) -> int:
             from app.window.offscreen import play_demo
         return play_demo(spec, config)
     with uninterrupted():
-        from app.cli import doctor
+        from app.cli.qt_findings import lost_libraries, qt_failure
         from app.window.application import open_window as show
-    if lost := doctor.lost_libraries():  # Qt would end the process without naming the packages
-        print(f"batchscope: {doctor.qt_failure(lost).words}", file=sys.stderr)
+    if lost := lost_libraries():  # Qt would end the process without naming the packages
+        print(f"batchscope: {qt_failure(lost).words}", file=sys.stderr)
     return show(spec, config, in_process=options.in_process)
 
 

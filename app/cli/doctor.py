@@ -7,62 +7,28 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import ctypes
 import json
 import os
 import platform
 import re
-import shutil
-import subprocess
 import sys
 import tomllib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from enum import StrEnum
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 from packaging.version import Version
 
 import resources
-from app.interrupts import heard
-
-if TYPE_CHECKING:
-    from engine.core import Toolchain
+from app.cli.finding import NO_MODEL, NO_WINDOW, Finding, Status, missing
+from app.cli.gpu_findings import gpu_findings, torch_findings
+from app.cli.qt_findings import display_finding, qt_finding
 
 GIB = 1024**3
 
 
-class Status(StrEnum):
-    """MISSING: Batchscope would use it, and `cost` says what goes without. NOTE: worth knowing; nothing needs it."""
-
-    OK = "ok"
-    MISSING = "missing"
-    NOTE = "note"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    topic: str
-    status: Status
-    detail: str
-    cost: str = ""
-    remedy: str = ""
-
-    @property
-    def words(self) -> str:
-        """ "Qt finds no libEGL.so.1: sudo apt-get install libegl1"."""
-        return f"{self.topic} {self.detail}: {self.remedy}" if self.remedy else f"{self.topic}: {self.detail}"
-
-
-def missing(topic: str, detail: str, cost: str = "", remedy: str = "") -> Finding:
-    return Finding(topic, Status.MISSING, detail, cost, remedy)
-
-
-NO_MODEL = "no model can be loaded or run"
-NO_WINDOW = "there is no window; the command line still works"
 COSTS = {
     **dict.fromkeys(("torch", "transformers", "tokenizers", "safetensors", "psutil"), NO_MODEL),
     **dict.fromkeys(("pyside6-essentials", "pyqtgraph", "qasync"), NO_WINDOW),
@@ -216,159 +182,6 @@ def library_finding(requirement: Requirement, version: str | None) -> Finding:
         unlike = f"{version} is not {requirement.specifier}"
         return missing(requirement.name, unlike, f"untried here: {cost}, or wrongly", remedy)
     return Finding(requirement.name, Status.OK, version)
-
-
-# The GPU
-
-
-def gpu_findings() -> list[Finding]:
-    """One finding a GPU, as NVML sees them, or one that says what is lost without any."""
-    try:
-        import pynvml
-    except ImportError:
-        return [no_gpu("nvidia-ml-py is not installed, so none was looked for")]
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
-        return [no_gpu(f"no NVIDIA GPU found ({error})")]
-    try:
-        driver = pynvml.nvmlSystemGetDriverVersion()
-        found = []
-        for index in range(pynvml.nvmlDeviceGetCount()):
-            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            name = pynvml.nvmlDeviceGetName(handle)
-            try:
-                memory = f"{pynvml.nvmlDeviceGetMemoryInfo(handle).total / GIB:.0f} GiB"
-            except pynvml.NVMLError as error:
-                memory = f"memory not told ({error})"
-            capability = (99, 0)  # where it is not told, a load will
-            with contextlib.suppress(pynvml.NVMLError):
-                capability = tuple(pynvml.nvmlDeviceGetCudaComputeCapability(handle))
-            found.append(gpu_finding(index, name, f"{memory}, driver {driver}", capability))
-        return found or [no_gpu("the NVIDIA driver is there, but shows no GPU")]
-    except pynvml.NVMLError as error:
-        return [no_gpu(f"the NVIDIA driver does not answer ({error})")]
-    finally:
-        pynvml.nvmlShutdown()
-
-
-def gpu_finding(index: int, name: str, facts: str, capability: tuple[int, int]) -> Finding:
-    old = ""
-    with contextlib.suppress(ImportError):  # a library that is missing is told of as such
-        from engine.core import too_old
-
-        old = too_old(name, capability)
-    if old:
-        return missing(f"GPU {index}", f"{old}; {facts}", "models run on the CPU", "a GPU of 2020 or newer")
-    return Finding(f"GPU {index}", Status.OK, f"{name}, {facts}")
-
-
-def no_gpu(detail: str) -> Finding:
-    cost = "models run on the CPU: the demo model well, large ones tens to hundreds of times slower"
-    return missing("GPU", detail, cost, "for large models, an NVIDIA GPU and its driver")
-
-
-def torch_findings(has_gpu: bool) -> list[Finding]:
-    """Whether torch can be imported and reaches the GPU, and what the kernels are built with."""
-    try:
-        with heard():
-            import torch
-    except Exception as error:  # a broken build raises OSError, a missing one ImportError
-        return [missing("CUDA", f"torch cannot be imported: {error}", NO_MODEL, "install torch again")]
-    usable = torch.cuda.is_available()
-    found = cuda_finding(torch.__version__, torch.version.cuda, usable, has_gpu)
-    try:
-        from engine.core import Toolchain
-    except ImportError:  # a library that is missing is told of as such
-        return [found]
-    return [found, *toolchain_findings(Toolchain.here(), has_gpu)]
-
-
-def toolchain_findings(tools: Toolchain, has_gpu: bool) -> list[Finding]:
-    """What Triton starts its kernels with on a GPU; without one the compiler alone, for the CPU's kernels."""
-    compiler = tools.compiler() or shutil.which("cc", path=tools.path)
-    slow = "on a CPU attention and the small operations stay torch's, and a step takes up to twice as long"
-    if has_gpu and (lacks := tools.lacks()):
-        cost = "Triton cannot start its kernels: models run on the CPU although there is a GPU"
-        costs = (cost if compiler else f"{cost}; {slow}" for _ in lacks)
-        return [missing("Triton's tools", what, cost, remedy) for (what, remedy), cost in zip(lacks, costs)]
-    if compiler is None:
-        return [missing("C compiler", "none found", slow, "sudo apt-get install gcc libc6-dev")]
-    return [Finding("C compiler", Status.OK, compiler)]
-
-
-def cuda_finding(version: str, built_for: str | None, usable: bool, has_gpu: bool) -> Finding:
-    """`built_for` is the CUDA version of the build, None for a CPU build; `usable` is what torch says of it here."""
-    if usable:
-        through = f" through CUDA {built_for}" if built_for else ""
-        return Finding("CUDA", Status.OK, f"torch {version} reaches the GPU{through}")
-    if not has_gpu:
-        return Finding("CUDA", Status.NOTE, f"torch {version} runs on the CPU")
-    cost = "models run on the CPU although there is a GPU"
-    if built_for is None:
-        return missing("CUDA", f"torch {version} is a CPU build", cost, "install torch's CUDA build (pytorch.org)")
-    remedy = f"update the NVIDIA driver to one that runs CUDA {built_for}"
-    return missing("CUDA", f"torch {version} is built for CUDA {built_for} and sees no device", cost, remedy)
-
-
-# The window
-
-
-def qt_finding() -> Finding:
-    """Opens an application without a window in a child process, on the screen where there is one, else offscreen."""
-    environment = {**os.environ, "QT_DEBUG_PLUGINS": "1"}
-    if sys.platform == "linux" and display_finding(environment).status is not Status.OK:
-        environment["QT_QPA_PLATFORM"] = "offscreen"
-    program = "from PySide6.QtGui import QGuiApplication; print(QGuiApplication([]).platformName())"
-    command = [sys.executable, "-P", "-c", program]
-    try:
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, errors="replace", timeout=60, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return missing("Qt", "did not start within a minute", NO_WINDOW)
-    if done.returncode == 0:
-        return Finding("Qt", Status.OK, f"starts on the platform {done.stdout.strip()}")
-    return qt_failure(done.stderr)
-
-
-def qt_packages() -> dict[str, str]:
-    """The libraries that Qt loads for a window on a screen, each with its Debian package."""
-    groups: dict[str, dict[str, str]] = json.loads(resources.path("qt_libraries.json").read_text(encoding="utf-8"))
-    return {soname: package for group in groups.values() for soname, package in group.items()}
-
-
-def lost_libraries() -> str:
-    """What the dynamic loader says of those of Qt's libraries that it does not find, a line each."""
-    said = []
-    for soname in qt_packages() if sys.platform == "linux" else ():
-        try:
-            ctypes.CDLL(soname)
-        except OSError as error:
-            said.append(str(error))
-    return "\n".join(said)
-
-
-def qt_failure(errors: str) -> Finding:
-    """What kept Qt from starting, read from what it printed: the library, and the Debian package that brings it."""
-    packages = qt_packages()
-    absent = list(dict.fromkeys(re.findall(r"(lib[\w.+-]+\.so[.\d]*): cannot open shared object file", errors)))
-    if not absent:
-        last = errors.strip().splitlines()[-1] if errors.strip() else "Qt ended without a word"
-        return missing("Qt", last, NO_WINDOW)
-    known = " ".join(packages[soname] for soname in absent if soname in packages)
-    remedy = f"sudo apt-get install {known}" if known else f"install the packages that bring {', '.join(absent)}"
-    return missing("Qt", f"finds no {', '.join(absent)}", NO_WINDOW, remedy)
-
-
-def display_finding(environment: dict[str, str]) -> Finding:
-    if sys.platform != "linux":
-        return Finding("display", Status.OK, "the system's own")
-    for name in ("WAYLAND_DISPLAY", "DISPLAY"):
-        if environment.get(name):
-            return Finding("display", Status.OK, f"{name}={environment[name]}")
-    cost = "the window is played offscreen and leaves a picture and the run's file"
-    return missing("display", "neither DISPLAY nor WAYLAND_DISPLAY is set", cost, "start it from a desktop session")
 
 
 # Models

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from engine.kernels.dependent_launch import await_inputs
 from engine.kernels.jit import jit, launch, tl
 from engine.kernels.tilings import device_facts
 
@@ -84,6 +85,7 @@ def awq_matmul_kernel(
     rows: tl.tensor,
     inputs: tl.tensor,
     words: tl.tensor,  # outputs // 8
+    stride: tl.tensor,  # words between rows of the packed weights and of their zeros
     x_stride: tl.tensor,
     part_inputs: tl.tensor,  # inputs of a program, a multiple of BLOCK_K
     GROUP: tl.constexpr,  # a multiple of BLOCK_K
@@ -92,6 +94,7 @@ def awq_matmul_kernel(
     BLOCK_W: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ) -> None:
+    await_inputs()
     m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     w = tl.program_id(1) * BLOCK_W + tl.arange(0, BLOCK_W)
     part = tl.program_id(2)
@@ -110,11 +113,11 @@ def awq_matmul_kernel(
     for start in tl.range(first, last, BLOCK_K):
         k = start + tl.arange(0, BLOCK_K)
         tile = tl.load(x_rows + k[None, :], mask=filled[:, None], other=0.0)
-        packed = tl.load(qweight + k.to(tl.int64)[:, None] * words + w[None, :], mask=mine[None, :], other=0)
+        packed = tl.load(qweight + k.to(tl.int64)[:, None] * stride + w[None, :], mask=mine[None, :], other=0)
         group = start // GROUP  # scales are too few to leave int32
-        zeros = tl.load(qzeros + group * words + w, mask=mine, other=0)
+        zeros = tl.load(qzeros + group * stride + w, mask=mine, other=0)
         if JOINED:
-            scale = tl.load(scales + group * words * 8 + n, mask=within, other=0.0).to(tl.float32)
+            scale = tl.load(scales + group * stride * 8 + n, mask=within, other=0.0).to(tl.float32)
             a = pair_of_steps(packed, zeros, 0, x.dtype.element_ty)
             b = pair_of_steps(packed, zeros, 1, x.dtype.element_ty)
             c = pair_of_steps(packed, zeros, 2, x.dtype.element_ty)
@@ -122,7 +125,7 @@ def awq_matmul_kernel(
             weights = side_by_side(*a, *b, *c, *d, BLOCK_K, BLOCK_W)
             total += tl.dot(tile, weights, input_precision="ieee") * scale[None, :]
         else:
-            pairs = scales + (group * words + w) * 4
+            pairs = scales + (group * stride + w) * 4
             t0, t1 = add_columns(t0, t1, tile, packed, zeros, pairs, mine, 0)
             t2, t3 = add_columns(t2, t3, tile, packed, zeros, pairs, mine, 1)
             t4, t5 = add_columns(t4, t5, tile, packed, zeros, pairs, mine, 2)
@@ -145,6 +148,7 @@ def add_parts_kernel(
     PARTS: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
+    await_inputs()
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     mask = at < size
     source = sums + at
@@ -164,21 +168,23 @@ def awq_unpack_kernel(
     qzeros: tl.tensor,
     scales: tl.tensor,
     words: tl.tensor,  # outputs // 8
+    stride: tl.tensor,  # words between rows of the packed weights and of their zeros
     GROUP: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,  # divides GROUP
 ) -> None:
+    await_inputs()
     k = tl.program_id(1) * BLOCK_K + tl.arange(0, BLOCK_K)
     n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     mask = n < words * 8
     group = tl.program_id(1) * BLOCK_K // GROUP
     shift = (n & 1) * 16 + ((n & 7) >> 1) * 4
-    row = k.to(tl.int64)[:, None] * words
-    codes = (tl.load(qweight + row + (n // 8)[None, :], mask=mask[None, :], other=0) >> shift[None, :]) & 15
-    zeros = (tl.load(qzeros + group * words + n // 8, mask=mask, other=0) >> shift) & 15
-    scale = tl.load(scales + group * words * 8 + n, mask=mask, other=0.0).to(tl.float32)
+    row = k.to(tl.int64)[:, None]
+    codes = (tl.load(qweight + row * stride + (n // 8)[None, :], mask=mask[None, :], other=0) >> shift[None, :]) & 15
+    zeros = (tl.load(qzeros + group * stride + n // 8, mask=mask, other=0) >> shift) & 15
+    scale = tl.load(scales + group * stride * 8 + n, mask=mask, other=0.0).to(tl.float32)
     weights = (codes - zeros[None, :]).to(tl.float32) * scale[None, :]
-    tl.store(out + row * 8 + n[None, :], weights, mask=mask[None, :])
+    tl.store(out + row * words * 8 + n[None, :], weights, mask=mask[None, :])
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,9 +229,9 @@ def awq_matmul(
 ) -> Tensor:
     """x [..., inputs] times the packed weights, plus the bias, in x's dtype, float16 or bfloat16; sums are float32.
 
-    The group is a multiple of 16. `out` [..., outputs], contiguous, is written and returned where it is given;
-    `processors` takes the place of what the device has. Gives the same bits each time, and never waits for the device,
-    so it can be captured in a CUDA graph.
+    The packed tensors are contiguous, or the same columns of contiguous ones. The group is a multiple of 16. `out`
+    [..., outputs], contiguous, is written and returned where it is given; `processors` takes the place of what the
+    device has. Gives the same bits each time, and never waits for the device, so it can be captured in a CUDA graph.
     """
     words = qweight.shape[1]
     shape = *x.shape[:-1], words * COLUMNS
@@ -249,7 +255,7 @@ def awq_matmul(
     split = -(-inputs // part_inputs)
     sums = torch.empty(split, *target.shape, dtype=torch.float32, device=x.device) if split > 1 else target
     tensors = sums, x, qweight, qzeros, scales if joined else scales.view(torch.int32), bias if split == 1 else None
-    sizes = rows, inputs, words, x.stride(0), part_inputs, group
+    sizes = rows, inputs, words, qweight.stride(0), x.stride(0), part_inputs, group
     cut = joined, tiles.block_m, tiles.block_w, tiles.block_k
     values, warps, stages = (*tensors, *sizes, *cut), tiles.num_warps, tiles.num_stages
     launch(awq_matmul_kernel, (*grid, split), values, num_warps=warps, num_stages=stages)
@@ -267,6 +273,9 @@ def awq_unpack(
     out = torch.empty(inputs, words * COLUMNS, dtype=dtype, device=qweight.device) if out is None else out
     group = inputs // qzeros.shape[0]
     block_k = min(UNPACK_K, group & -group)
-    grid, sizes = (-(-words * COLUMNS // UNPACK_N), inputs // block_k), (words, group, UNPACK_N, block_k)
+    grid, sizes = (
+        (-(-words * COLUMNS // UNPACK_N), inputs // block_k),
+        (words, qweight.stride(0), group, UNPACK_N, block_k),
+    )
     launch(awq_unpack_kernel, grid, (out, qweight, qzeros, scales, *sizes), num_warps=4)
     return out

@@ -43,6 +43,7 @@ from engine.kernels.tilings import Rows
 _KIB = {80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 120: 99}
 SHARED_MEMORY = {sm: kib * 1024 for sm, kib in _KIB.items()}  # bytes a block may have, by sm
 WARPS = {80: 64, 86: 48, 89: 48, 90: 64, 100: 64, 120: 48}  # of a multiprocessor; it holds half as many blocks
+DEPENDENT = 90  # the architecture for which dependent launches are compiled too
 REGISTERS = 65536  # of a multiprocessor
 _DTYPES = torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8
 TYPES = dict(zip(_DTYPES, "fp32 fp16 bf16 i32 i64 u8".split()))
@@ -154,7 +155,7 @@ def attention(
     block_size: int = 16,
     every_option: bool = False,
 ) -> list[Launch]:
-    """The kernels of one call: plan, attention, merge. `queries` are the tokens of each short row, or of all long
+    """The kernels of one call: plan, attention. `queries` are the tokens of each short row, or of all long
     ones; `every_option` of attention is asked for, or none."""
     rows, kv_heads = 64, 8
     heads = kv_heads * group
@@ -183,6 +184,11 @@ def drawing(vocabulary: int, dtype: torch.dtype) -> list[Launch]:
     logits, slots, seen = empty(64, vocabulary, dtype=dtype), empty(64), empty(257, vocabulary, dtype=torch.uint8)
     state = empty(257, WORDS), seen, empty(257, dtype=torch.int64)
     return launched(sample, logits, slots, slots, *state, limited=True)
+
+
+def dependent(launch: Launch) -> Launch:
+    """The same as `engine.kernels.dependent_launch` has it launched."""
+    return launch._replace(arguments={**launch.arguments, "launch_pdl": True})
 
 
 def norm(x: Tensor, rounding: Rounding) -> Launch:
@@ -254,11 +260,10 @@ def shipped(sm: int) -> dict[str, Launch]:
         kinds = [(Rows.SHORT, 1), (Rows.SHORT, SHORT), (Rows.LONG, 512)]
         for kind, queries in kinds[-1:] if dtype is fp16 else kinds:
             name = f"attention {kind.value} {queries} {sizes}"
-            _, attend, merge = attention(sm, kind, dtype, head_dim, queries=queries, every_option=True)
+            _, attend = attention(sm, kind, dtype, head_dim, queries=queries, every_option=True)
             found.append((name, attend))
             if dtype is bf16:  # fewer options may take more registers
                 found.append((f"{name} plain", attention(sm, kind, dtype, head_dim, queries=queries)[1]))
-        found.append((f"merge {sizes}", merge))
         k, cache = empty(64, 8, head_dim, dtype=dtype), empty(1000, 16, 8, head_dim, dtype=dtype)
         storing = launched(store_kv, k, k, cache, cache, empty(64, dtype=torch.int64))
         found.append((f"store_kv {sizes}", storing[0]))
@@ -275,6 +280,9 @@ def shipped(sm: int) -> dict[str, Launch]:
             found += [(f"{_name(launch)} {rows} {TYPES[dtype]}", launch) for launch in products]
         unpacking = launched(awq_unpack, *awq_weights(4096, 4096, 128), dtype)
         found.append((f"awq_unpack {TYPES[dtype]}", unpacking[0]))
+    if sm == DEPENDENT:
+        first = {launch.kernel: (name, launch) for name, launch in reversed(found)}
+        found += [(f"{name} dependent", dependent(launch)) for name, launch in first.values()]
     twice = [name for name, count in Counter(name for name, _ in found).items() if count > 1]
     assert not twice, twice
     once = {specialization(launch): name for name, launch in reversed(found)}  # code is shown under its first name

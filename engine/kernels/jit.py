@@ -10,6 +10,8 @@ from typing import Any, NamedTuple, NoReturn
 import torch
 from torch import Tensor
 
+from engine.kernels.dependent_launch import launch_options
+
 try:
     import triton.language as tl
     from triton import jit
@@ -63,6 +65,7 @@ def launch(kernel: Any, grid: tuple[int, ...], values: Sequence[Any], *, fused: 
         kept.append(Launch(kernel, grid, arguments))
         return
     device = next(value.device for value in values if isinstance(value, Tensor))
+    arguments |= launch_options(device)
     if device.type == "cuda" and device.index != torch.cuda.current_device():
         with torch.cuda.device(device):  # Triton launches on the thread's, where these tensors' addresses mean nothing
             kernel[grid](**arguments)

@@ -93,15 +93,16 @@ def plan(part: Part, q: Tensor, k_cache: Tensor, sliding_window: int | None, til
         most = min(most, sliding_window + (SHORT if short else part.tokens) - 1)
     splits = most > least * tiles.block_keys and target > (1 if short else part.tokens // block_tokens)
 
-    def room(*size: int) -> Tensor:
-        return torch.empty(size, dtype=torch.float32, device=q.device)
+    def room(*size: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        return torch.empty(size, dtype=dtype, device=q.device)
 
     partials = None
     if splits:
         # Splits add less than `target` items, and each of the tiles that are split at least one.
         states = (2 * (target - 1), kv_heads, tiles.block_m)
-        partials = Partials(room(*states, head_dim), room(*states), room(*states))
-    starts = torch.empty(2, rows + 1, dtype=torch.int32, device=q.device)
+        partials = Partials(room(*states, head_dim), room(*states), room(*states), room(*states[:2], dtype=torch.int32))
+    starts = room(2, rows + 1, dtype=torch.int32)
     sizes = max(1, target), least if splits else NEVER, block_tokens, tiles.block_keys
-    plan_splits(starts, part.query_starts, part.context_lengths, sliding_window, *sizes)
+    arrived = None if partials is None else partials.arrived
+    plan_splits(starts, part.query_starts, part.context_lengths, arrived, sliding_window, *sizes)
     return Plan(query_tiles + (target - 1 if splits else 0), starts, partials)

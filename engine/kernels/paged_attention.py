@@ -11,10 +11,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from engine.kernels.dependent_launch import await_inputs
 from engine.kernels.jit import jit, launch, next_power_of_two, tl
 from engine.kernels.options import Options
 from engine.kernels.packed_rows import PackedRows, plan
-from engine.kernels.splits import find_item, merge_splits
+from engine.kernels.splits import arrives_last, find_item, merge_parts, merge_shape
 from engine.kernels.tilings import Tiling, device_facts, usual_tiling
 
 
@@ -113,9 +114,10 @@ _VARYING = "block_tables table_rows query_starts context_lengths plan rows table
 @jit(do_not_specialize=_VARYING.split())
 def paged_attention_kernel(
     out: tl.tensor,
-    weighted_parts: tl.tensor,  # as `merge_splits_kernel` reads them; None where no context is split
+    weighted_parts: tl.tensor,  # as `Partials` has them; None where no context is split
     peaks: tl.tensor,
     totals: tl.tensor,
+    arrived: tl.tensor,
     q: tl.tensor,
     k_cache: tl.tensor,
     v_cache: tl.tensor,
@@ -147,7 +149,10 @@ def paged_attention_kernel(
     BLOCK_M: tl.constexpr,  # query tokens * group, padded
     BLOCK_KEYS: tl.constexpr,
     BLOCK_DIM: tl.constexpr,
+    MERGED_M: tl.constexpr,  # rows of M, and parts, that a merge reads at a time
+    MERGED_SPLITS: tl.constexpr,
 ) -> None:
+    await_inputs()
     LOG2_E: tl.constexpr = 1.4426950408889634
     BLOCK_TOKENS: tl.constexpr = BLOCK_M // GROUP
     item = tl.program_id(0) // KV_HEADS
@@ -214,11 +219,27 @@ def paged_attention_kernel(
         )
 
     if peaks is not None and splits > 1:
-        part = (tl.load(plan + rows + 1 + row) + index).to(tl.int64) * KV_HEADS + kv_head
-        at = part * BLOCK_M + m
+        part = (tl.load(plan + rows + 1 + row) + index).to(tl.int64)
+        at = (part * KV_HEADS + kv_head) * BLOCK_M + m
         tl.store(peaks + at, peak, mask=filled)
         tl.store(totals + at, total, mask=filled)
         tl.store(weighted_parts + at[:, None] * HEAD_DIM + dims[None, :], weighted, mask=mask)
+        first_part = part - split
+        if arrives_last(arrived + first_part * KV_HEADS + kv_head, splits):
+            first_token = (row_start + tile * BLOCK_TOKENS).to(tl.int64)
+            place = out + first_token * out_token_stride + (kv_head * GROUP).to(tl.int64) * out_head_stride
+            merge_parts(
+                (place, out_token_stride, out_head_stride),
+                (weighted_parts, peaks, totals),
+                (first_part, splits, kv_head, tl.minimum(queries - tile * BLOCK_TOKENS, BLOCK_TOKENS) * GROUP),
+                KV_HEADS,
+                GROUP,
+                HEAD_DIM,
+                BLOCK_M,
+                BLOCK_DIM,
+                MERGED_M,
+                MERGED_SPLITS,
+            )
     else:
         out_offsets = token_index * out_token_stride + heads * out_head_stride
         tl.store(out + out_offsets[:, None] + dims[None, :], weighted / total[:, None], mask=mask)
@@ -262,16 +283,15 @@ def paged_attention(
             rows.plans[key] = plan(part, q, k_cache, window, tiles, processors)
         planned = rows.plans[key]
         partials = planned.partials
-        states = (None, None, None) if partials is None else partials
+        states = (None,) * 4 if partials is None else partials
         tensors = q, k_cache, v_cache, part.block_tables, part.table_rows, part.query_starts, part.context_lengths
         sizes = len(part.context_lengths), part.block_tables.stride(0)
         strides = *out.stride()[:2], *q.stride()[:2], *k_cache.stride()[:3], *v_cache.stride()[:3]
         how = options.scale, window, options.softcap
-        shape = k_cache.shape[1], head_dim, kv_heads, heads // kv_heads
-        blocks = tiles.block_m, tiles.block_keys, max(32, next_power_of_two(head_dim))
-        values = out, *states, *tensors, planned.starts, options.sinks, *sizes, *strides, *how, *shape, *blocks
+        group, block_dim = heads // kv_heads, max(32, next_power_of_two(head_dim))
+        merged = merge_shape(tiles, part.kind, group, block_dim)
+        shape = k_cache.shape[1], head_dim, kv_heads, group, tiles.block_m, tiles.block_keys, block_dim, *merged
+        values = out, *states, *tensors, planned.starts, options.sinks, *sizes, *strides, *how, *shape
         warps, stages = tiles.num_warps, tiles.num_stages
         launch(paged_attention_kernel, (planned.items * kv_heads,), values, num_warps=warps, num_stages=stages)
-        if partials is not None:
-            merge_splits(out, partials, planned.starts, part.query_starts)
     return out

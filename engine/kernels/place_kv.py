@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from engine.kernels.dependent_launch import await_inputs
 from engine.kernels.jit import jit, launch, next_power_of_two, tl
 from engine.kernels.rms_norm import Rounding
 from engine.kernels.rotary import PAIRS
@@ -98,6 +99,7 @@ def place_kv_kernel(
     BLOCK_HEADS: tl.constexpr,
     BLOCK_HALF: tl.constexpr,
 ) -> None:
+    await_inputs()
     token = (tl.program_id(0).to(tl.int64) * BLOCK_TOKENS + tl.arange(0, BLOCK_TOKENS))[:, None, None]
     program = tl.program_id(1)
     lane = tl.arange(0, BLOCK_HEADS)[None, :, None]

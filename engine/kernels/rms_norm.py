@@ -10,6 +10,7 @@ from math import prod
 import torch
 from torch import Tensor
 
+from engine.kernels.dependent_launch import await_inputs
 from engine.kernels.jit import jit, launch, next_power_of_two, tl
 
 WIDEST = 16_384  # elements of a row, held in registers
@@ -61,6 +62,7 @@ def rms_norm_kernel(
     BLOCK_ROWS: tl.constexpr,
     BLOCK_WIDTH: tl.constexpr,
 ) -> None:
+    await_inputs()
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     column = tl.arange(0, BLOCK_WIDTH)
     inside = (row < rows)[:, None] & (column < WIDTH)[None, :]
@@ -85,6 +87,7 @@ def add_norm_kernel(
     BLOCK_ROWS: tl.constexpr,
     BLOCK_WIDTH: tl.constexpr,
 ) -> None:
+    await_inputs()
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     column = tl.arange(0, BLOCK_WIDTH)
     inside = (row < rows)[:, None] & (column < WIDTH)[None, :]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from engine.kernels.dependent_launch import await_inputs
 from engine.kernels.jit import jit, launch, next_power_of_two, tl
 
 PAIRS = 1024  # of dimensions that a program turns: 8 a thread of four warps
@@ -65,6 +66,7 @@ def rotary_kernel(
     BLOCK_HEADS: tl.constexpr,
     BLOCK_HALF: tl.constexpr,
 ) -> None:
+    await_inputs()
     token = (tl.program_id(0).to(tl.int64) * BLOCK_TOKENS + tl.arange(0, BLOCK_TOKENS))[:, None, None]
     program, batch = tl.program_id(1), tl.program_id(2).to(tl.int64)
     dim = tl.arange(0, BLOCK_HALF)[None, None, :]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from engine.kernels.dependent_launch import await_inputs
 from engine.kernels.jit import jit, launch, next_power_of_two, tl
 from engine.kernels.sampling_limits import (
     adjusted,
@@ -63,6 +64,7 @@ def scan_kernel(
     CHUNK: tl.constexpr,
     GROUP: tl.constexpr,
 ) -> None:
+    await_inputs()
     row = tl.program_id(0).to(tl.int64)
     chunk = tl.program_id(1)
     chunks = tl.num_programs(1)
@@ -124,6 +126,7 @@ def pick_kernel(
     BLOCK_CHUNKS: tl.constexpr,
     UNUSED: tl.constexpr,
 ) -> None:
+    await_inputs()
     row = tl.program_id(0).to(tl.int64)
     slot = tl.load(slots + row).to(tl.int64)
     words = parameters + slot * WORDS

@@ -6,6 +6,7 @@ as many as top-k, and few for a top-p over a peaked distribution. The lowest val
 
 from __future__ import annotations
 
+from engine.kernels.dependent_launch import await_inputs
 from engine.kernels.jit import jit, tl
 
 
@@ -76,6 +77,7 @@ def groups_kernel(
     GROUP: tl.constexpr,
     UNUSED: tl.constexpr,
 ) -> None:
+    await_inputs()
     row = tl.program_id(0).to(tl.int64)
     words = parameters + tl.load(slots + row).to(tl.int64) * WORDS
     temperature, top_k, top_p, min_p, penalty = asked_of(words)

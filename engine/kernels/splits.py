@@ -1,8 +1,8 @@
 """Long contexts are split over several programs: how many is decided on the GPU, so that a CUDA graph stays valid.
 
 A work item is a query tile of a row and one part of the keys that the tile sees (split-KV, or FlashDecoding: Dao,
-Haziza, Massa and Sizov 2023). `plan_splits_kernel` numbers the items once a step; `merge_splits_kernel` adds the parts
-of a tile up in a fixed order, so the same step gives the same bits.
+Haziza, Massa and Sizov 2023). `plan_splits_kernel` numbers the items once a step; whichever of a tile's programs is
+done last adds the parts up, in a fixed order, so the same step gives the same bits.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from engine.kernels.dependent_launch import await_inputs
 from engine.kernels.jit import constant, jit, launch, next_power_of_two, tl
+from engine.kernels.tilings import Rows, Tiling
 
 BLOCK_ROWS = constant(256)  # rows that a search or the plan reads at a time
-BLOCK_SPLITS = constant(16)  # parts that a merge reads at a time
-MERGED_ROWS = 4  # rows of M that a program merges one after another, at most
+LEAST_MERGED = 4  # parts that a merge reads at a time, at least
 
 
 @jit
@@ -56,12 +57,17 @@ def row_tiles(  # type: ignore[no-untyped-def]
     return (queries + BLOCK_TOKENS - 1) // BLOCK_TOKENS, (visible + BLOCK_KEYS - 1) // BLOCK_KEYS
 
 
-@jit(do_not_specialize=["query_starts", "context_lengths", "rows", "sliding_window", "target", "least"])
+_VARYING = "query_starts context_lengths rows counts sliding_window target least"
+
+
+@jit(do_not_specialize=_VARYING.split())
 def plan_splits_kernel(
     plan: tl.tensor,  # int32 [2, rows + 1]: where each row's items begin, and where its parts
     query_starts: tl.tensor,
     context_lengths: tl.tensor,
     rows: tl.tensor,
+    arrived: tl.tensor,  # int32 [counts], set to zero; None where no context is split
+    counts: tl.tensor,
     sliding_window: tl.tensor,  # or None
     target: tl.tensor,  # work items wanted
     least: tl.tensor,  # key tiles of an item
@@ -69,6 +75,7 @@ def plan_splits_kernel(
     BLOCK_KEYS: tl.constexpr,
 ) -> None:
     """One program. Items exceed query tiles by less than `target`, and parts are at most twice that excess."""
+    await_inputs()
     lanes, told = tl.arange(0, BLOCK_ROWS), (query_starts, context_lengths)
     sums = tl.zeros([BLOCK_ROWS], tl.int64)
     for first in range(0, rows, BLOCK_ROWS):
@@ -91,78 +98,86 @@ def plan_splits_kernel(
         tl.store(part_starts + at + 1, part + tl.cumsum(parts, axis=0), mask=at < rows)
         item += tl.sum(items, axis=0)
         part += tl.sum(parts, axis=0)
+    if arrived is not None:
+        for first in range(0, counts, BLOCK_ROWS):
+            tl.store(arrived + first + lanes, 0, mask=first + lanes < counts)
 
 
-@jit(do_not_specialize=["plan", "query_starts", "rows"])
-def merge_splits_kernel(
-    out: tl.tensor,
-    weighted: tl.tensor,  # fp32 [parts, kv_heads, BLOCK_M, HEAD_DIM]
-    peaks: tl.tensor,  # fp32 [parts, kv_heads, BLOCK_M]
-    totals: tl.tensor,
-    plan: tl.tensor,
-    query_starts: tl.tensor,
-    rows: tl.tensor,
-    out_token_stride: tl.tensor,
-    out_head_stride: tl.tensor,
+@jit
+def arrives_last(arrived, splits):  # type: ignore[no-untyped-def]
+    """Whether this program is the last of a tile's `splits` to have stored its part. Whoever is sees the others' parts,
+    and leaves the count at zero for the next layer."""
+    tl.debug_barrier()  # every thread has stored before one of them counts
+    last = tl.atomic_add(arrived, 1, sem="acq_rel", scope="gpu") == splits - 1
+    tl.debug_barrier()  # no thread reads before that one has counted
+    if last:
+        tl.store(arrived, 0)
+    return last
+
+
+@jit
+def merge_parts(  # type: ignore[no-untyped-def]
+    out,  # at the tile's first token and this KV head's first query head; strides of tokens and heads
+    partials,  # as `Partials` has them
+    tile,  # its first part, how many there are, the KV head, and how many rows of M are filled
     KV_HEADS: tl.constexpr,
     GROUP: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_DIM: tl.constexpr,
-    PROGRAMS: tl.constexpr,  # of each part
-) -> None:
-    """The programs of a tile's parts share the tile's rows of M out among them: each merges all parts of its own."""
-    BLOCK_TOKENS: tl.constexpr = BLOCK_M // GROUP
-    program = tl.program_id(0)
-    kv_head = program % KV_HEADS
-    share = program // KV_HEADS % PROGRAMS
-    part = program // (KV_HEADS * PROGRAMS)
-    part_starts = plan + rows + 1
-    if part >= tl.load(part_starts + rows):
-        return
-    _, _, row_start, queries, tile, split, splits = find_item(part_starts, query_starts, rows, part, BLOCK_TOKENS)
-    first_part = part - split
-    filled = tl.minimum(queries - tile * BLOCK_TOKENS, BLOCK_TOKENS) * GROUP
-
+    MERGED_M: tl.constexpr,
+    MERGED_SPLITS: tl.constexpr,
+):
+    """Attention of a tile, all its parts added up in their order, some rows of M after others."""
+    place, token_stride, head_stride = out
+    weighted, peaks, totals = partials
+    first_part, splits, kv_head, count = tile
     dims = tl.arange(0, BLOCK_DIM)
-    lanes = tl.arange(0, BLOCK_SPLITS)
-    for m in range(split * PROGRAMS + share, filled, splits * PROGRAMS):
-        peak = tl.max(tl.full([BLOCK_SPLITS], -1.0e30, tl.float32), axis=0)
-        total = tl.sum(tl.zeros([BLOCK_SPLITS], tl.float32), axis=0)
-        value = tl.zeros([BLOCK_DIM], tl.float32)
-        for first in tl.range(0, splits, BLOCK_SPLITS):
-            inside = first + lanes < splits
-            at = ((first_part + first + lanes).to(tl.int64) * KV_HEADS + kv_head) * BLOCK_M + m
-            part_peaks = tl.load(peaks + at, mask=inside, other=-1.0e30)
-            part_totals = tl.load(totals + at, mask=inside, other=0.0)
+    lanes = tl.arange(0, MERGED_SPLITS)
+    for first_m in range(0, count, MERGED_M):
+        m = first_m + tl.arange(0, MERGED_M)
+        inside = (m < count)[:, None] & (dims < HEAD_DIM)[None, :]
+        peak = tl.full([MERGED_M], -1.0e30, tl.float32)
+        total = tl.zeros([MERGED_M], tl.float32)
+        value = tl.zeros([MERGED_M, BLOCK_DIM], tl.float32)
+        for first in tl.range(0, splits, MERGED_SPLITS):
+            stored = first + lanes < splits
+            part = (first_part + first + lanes).to(tl.int64) * KV_HEADS + kv_head
+            at = part[:, None] * BLOCK_M + m[None, :]
+            mask = stored[:, None] & (m < count)[None, :]
+            # Past the multiprocessor's own cache, which other programs' stores do not reach.
+            part_peaks = tl.load(peaks + at, mask=mask, other=-1.0e30, cache_modifier=".cg")
+            part_totals = tl.load(totals + at, mask=mask, other=0.0, cache_modifier=".cg")
             values = tl.load(
-                weighted + at[:, None] * HEAD_DIM + dims[None, :],
-                mask=inside[:, None] & (dims < HEAD_DIM)[None, :],
+                weighted + at[:, :, None] * HEAD_DIM + dims[None, None, :],
+                mask=stored[:, None, None] & inside[None, :, :],
                 other=0.0,
+                cache_modifier=".cg",
             )
             new_peak = tl.maximum(peak, tl.max(part_peaks, axis=0))
-            weights = tl.exp2(part_peaks - new_peak)
+            weights = tl.exp2(part_peaks - new_peak[None, :])
             decline = tl.exp2(peak - new_peak)
             total = total * decline + tl.sum(weights * part_totals, axis=0)
-            value = value * decline + tl.sum(weights[:, None] * values, axis=0)
+            value = value * decline[:, None] + tl.sum(weights[:, :, None] * values, axis=0)
             peak = new_peak
-        token = (row_start + tile * BLOCK_TOKENS + m // GROUP).to(tl.int64)
-        head = (kv_head * GROUP + m % GROUP).to(tl.int64)
-        tl.store(out + token * out_token_stride + head * out_head_stride + dims, value / total, mask=dims < HEAD_DIM)
+        at_m = (m // GROUP).to(tl.int64) * token_stride + (m % GROUP).to(tl.int64) * head_stride
+        tl.store(place + at_m[:, None] + dims[None, :], value / total[:, None], mask=inside)
 
 
 class Partials(NamedTuple):
-    """Softmax states of parts of contexts, float32."""
+    """Softmax states of parts of contexts, float32, and how many of a tile's parts are stored: counted at its first."""
 
     weighted: Tensor  # [parts, kv_heads, block_m, head_dim]
     peaks: Tensor  # [parts, kv_heads, block_m]
     totals: Tensor
+    arrived: Tensor  # int32 [parts, kv_heads]; zero before each layer and after it
 
 
 def plan_splits(
     starts: Tensor,
     query_starts: Tensor,
     context_lengths: Tensor,
+    arrived: Tensor | None,
     sliding_window: int | None,
     target: int,
     least: int,
@@ -170,17 +185,16 @@ def plan_splits(
     block_keys: int,
 ) -> None:
     """Numbers the rows' work items, `target` of them wanted, each of at least `least` key tiles, into `starts` int32
-    [2, rows + 1]."""
-    wanted = len(context_lengths), sliding_window, target, least
+    [2, rows + 1], and sets the counts of `arrived` to zero."""
+    counts = 0 if arrived is None else arrived.numel()
+    wanted = len(context_lengths), arrived, counts, sliding_window, target, least
     values = starts, query_starts, context_lengths, *wanted, block_tokens, block_keys
     launch(plan_splits_kernel, (1,), values, num_warps=4)
 
 
-def merge_splits(out: Tensor, partials: Partials, starts: Tensor, query_starts: Tensor) -> None:
-    """Merges the parts; programs beyond the parts that there are return at once."""
-    parts, kv_heads, block_m, head_dim = partials.weighted.shape
-    programs = max(1, block_m // (2 * MERGED_ROWS))  # a tile that is split has two parts at least
-    shape = kv_heads, out.shape[1] // kv_heads, head_dim, block_m, next_power_of_two(head_dim)
-    sizes = *out.stride()[:2], *shape, programs
-    values = out, *partials, starts, query_starts, starts.shape[1] - 1, *sizes
-    launch(merge_splits_kernel, (parts * kv_heads * programs,), values, num_warps=4)
+def merge_shape(tiles: Tiling, kind: Rows, group: int, block_dim: int) -> tuple[int, int]:
+    """How many rows of M, and parts of each, a merge reads at a time."""
+    room = tiles.merged * 32 * tiles.num_warps // block_dim
+    rows = next_power_of_two(group) if kind is Rows.SHORT else tiles.block_m  # that a tile is likely to fill
+    merged = min(tiles.block_m, rows, room // LEAST_MERGED)
+    return merged, room // merged

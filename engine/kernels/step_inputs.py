@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from engine.kernels.dependent_launch import await_inputs
 from engine.kernels.jit import jit, launch, tl
 
 BLOCK = 256
@@ -17,6 +18,7 @@ BLOCK = 256
 
 @jit(do_not_specialize=["changes", "count"])
 def apply_changes_kernel(state: tl.tensor, changes: tl.tensor, count: tl.tensor, BLOCK: tl.constexpr) -> None:
+    await_inputs()
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     changed = at < count
     index = tl.load(changes + at, mask=changed, other=0).to(tl.int64)
@@ -46,6 +48,7 @@ def decode_inputs_kernel(
     BLOCK_SIZE: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
+    await_inputs()
     row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = row < rows
     slot = tl.load(row_slots + row, mask=here, other=0)
@@ -107,6 +110,7 @@ def packed_inputs_kernel(
     BLOCK_SIZE: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
+    await_inputs()
     token = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     there = token < tokens
     here = token < tl.minimum(tokens, tl.load(starts + rows))

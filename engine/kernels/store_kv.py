@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from engine.kernels.dependent_launch import await_inputs
 from engine.kernels.jit import jit, launch, next_power_of_two, tl
 
 ELEMENTS_A_PROGRAM = 2048  # of K, and as many of V: 16 a thread of four warps
@@ -32,6 +33,7 @@ def store_kv_kernel(
     BLOCK_HEADS: tl.constexpr,
     BLOCK_DIM: tl.constexpr,
 ) -> None:
+    await_inputs()
     token = tl.program_id(0).to(tl.int64)
     slot = tl.load(slots + token)
     if slot < 0:

@@ -31,7 +31,7 @@ class Tiling:
 
     `block_m` is query tokens * group, of short rows the most; `block_keys` keys are read at a time by a program of
     `num_warps` warps in `num_stages` pipeline stages. Contexts are split over several programs until there are about
-    `programs` a multiprocessor.
+    `programs` a multiprocessor; a thread that adds their parts up reads `merged` values at a time.
     """
 
     block_m: int
@@ -39,6 +39,7 @@ class Tiling:
     num_warps: int
     num_stages: int
     programs: int
+    merged: int = 32
 
 
 Table = dict[int, Tiling]  # by padded head_dim
@@ -58,15 +59,22 @@ _SHORT = {
 # Long rows: as many queries a tile as the registers hold, since each key is fetched once a tile. 64 rows of M a group
 # of four warps are wgmma's shape.
 _LONG = {**dict.fromkeys((32, 64, 128), Tiling(128, 64, 8, 3, 1)), 256: Tiling(64, 32, 8, 2, 1)}
+# Where memory is fast, adding parts up is too much of a short row's time to wait for twice as many reads.
+_MERGED = {wide: replace(tiles, merged=64) for wide, tiles in _SHORT.items()}
 _AMPERE = {
-    Rows.SHORT: _SHORT,
+    Rows.SHORT: _MERGED,
     Rows.LONG: _LONG | {128: Tiling(128, 32, 8, 3, 1)},  # 64 keys spill where a group is no power of two
 }
 _ADA = {  # 99 KB of shared memory, and less bandwidth to keep busy: smaller tiles, so that two programs fit
-    Rows.SHORT: _SHORT | dict.fromkeys((64, 128), Tiling(32, 32, 4, 3, 4)) | {256: Tiling(32, 32, 4, 2, 2)},
+    Rows.SHORT: {
+        32: _SHORT[32],
+        64: Tiling(32, 32, 4, 3, 4, 16),  # more spill in groups of 16
+        128: Tiling(32, 32, 4, 3, 4),
+        256: Tiling(32, 32, 4, 2, 2),
+    },
     Rows.LONG: _LONG | {128: Tiling(128, 64, 8, 2, 1)},
 }
-_HOPPER = {Rows.SHORT: _SHORT | {64: Tiling(32, 128, 4, 2, 4), 256: Tiling(32, 32, 4, 3, 4)}, Rows.LONG: _LONG}
+_HOPPER = {Rows.SHORT: _MERGED | {64: Tiling(32, 128, 4, 2, 4, 64), 256: Tiling(32, 32, 4, 3, 4, 64)}, Rows.LONG: _LONG}
 _BLACKWELL = {Rows.SHORT: _HOPPER[Rows.SHORT], Rows.LONG: _LONG | {256: Tiling(64, 16, 4, 2, 2)}}  # 32 keys spill
 TABLES: dict[int, dict[Rows, Table]] = {80: _AMPERE, 89: _ADA, 90: _HOPPER, 100: _BLACKWELL}  # by sm
 DEFAULT = _ADA  # fits every GPU since Ampere
@@ -102,7 +110,7 @@ def candidates(rows: Rows, head_dim: int, group: int, queries: int) -> list[Tili
     if rows is Rows.SHORT:
         shapes = [(keys, 4, 2), (keys, 4, 3), (keys, 4, 4), (2 * keys, 4, 2), (2 * keys, 4, 3), (2 * keys, 8, 3)]
         shapes += [(keys // 2, 4, 4), (keys, 2, 3)]
-        tried = [Tiling(64, *shape, programs) for shape in shapes for programs in (2, 4, 8)]
+        tried = [Tiling(64, *shape, programs, 64) for shape in shapes for programs in (2, 4, 8)]
     else:
         shapes = [(128, keys, 8), (128, 2 * keys, 8), (64, keys, 4), (64, 2 * keys, 4), (64, keys, 8)]
         shapes += [(128, keys // 2, 8), (128, keys, 4)]

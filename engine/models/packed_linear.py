@@ -106,11 +106,8 @@ class JoinedProduct:
     """Linear layers of one input as one product. Whoever asks first has it computed; the others take their part of it,
     if what they are given is that very tensor. Kept until all have taken theirs."""
 
-    def __init__(self, linears: Sequence[nn.Linear]) -> None:
-        biases = [linear.bias for linear in linears if linear.bias is not None]
-        weight = torch.cat([linear.weight.detach() for linear in linears])
-        self.packed = pack(weight, torch.cat([bias.detach() for bias in biases]) if biases else None)
-        self.widths = [linear.out_features for linear in linears]
+    def __init__(self, packed: Packed, widths: list[int]) -> None:
+        self.packed, self.widths = packed, widths
         self._input: Tensor | None = None
         self._parts: list[Tensor | None] = []
         self._left = 0  # parts that were not taken yet
@@ -153,6 +150,14 @@ class JoinedLinear(nn.Module):
     __call__ = forward
 
 
+def joined_product(linears: Sequence[nn.Linear]) -> JoinedProduct:
+    """Of layers that are `_alike`, packed."""
+    biases = [linear.bias for linear in linears if linear.bias is not None]
+    weight = torch.cat([linear.weight.detach() for linear in linears])
+    packed = pack(weight, torch.cat([bias.detach() for bias in biases]) if biases else None)
+    return JoinedProduct(packed, [linear.out_features for linear in linears])
+
+
 def pack_linears(module: nn.Module) -> None:
     """Replaces the linear layers of a module on a CPU that our kernel multiplies; where it is not here, and this build
     of torch has oneDNN, those in float32, and in bfloat16 where the processor multiplies that. Only exact
@@ -163,7 +168,7 @@ def pack_linears(module: nn.Module) -> None:
             linears = [getattr(part, name, None) for name in names]
             plain = [linear for linear in linears if isinstance(linear, nn.Linear) and _is_plain(linear, tied)]
             if len(plain) == len(names) == len(set(map(id, plain))) and _alike(plain):
-                product = JoinedProduct(plain)
+                product = joined_product(plain)
                 for index, (name, linear) in enumerate(zip(names, plain, strict=True)):
                     part.set_submodule(name, JoinedLinear(linear, product, index))
     for name in [name for name, _ in module.named_modules(remove_duplicate=False)]:

@@ -110,6 +110,28 @@ def test_every_candidate_tiling_that_fits_agrees_with_the_oracle(kind: Rows) -> 
     assert tried >= 4
 
 
+def test_layers_that_share_a_plan_merge_alike_however_often_they_are_replayed() -> None:
+    shape = Shape(((1, 9000), (1, 64), (4, 5000), (1, 2)), kv_heads=8, group=4, head_dim=128, dtype=torch.bfloat16)
+    case = make_case(shape, fresh(), "cuda")
+    outs = [torch.empty_like(case.q) for _ in range(8)]
+    rows = case.check(paged_attention)
+    (plan,) = rows.plans.values()
+    assert plan.partials is not None
+    graph = torch.cuda.CUDAGraph()
+    with torch.inference_mode(), torch.cuda.graph(graph):
+        rows = case.rows()
+        for out in outs:
+            paged_attention(case.q, case.k_cache, case.v_cache, rows, case.options, out=out)
+    (plan,) = rows.plans.values()
+    first = case.run(paged_attention)
+    for _ in range(100):
+        for out in outs:
+            out.fill_(torch.nan)
+        graph.replay()
+        assert all(torch.equal(out, first) for out in outs)
+        assert plan.partials is None or not plan.partials.arrived.any()
+
+
 def test_a_capture_is_replayed_with_lengths_that_split_otherwise() -> None:
     shape = Shape(((1, 4000), (1, 64), (1, 900), (1, 2)), kv_heads=2, group=4, head_dim=128, dtype=torch.bfloat16)
     case = make_case(shape, fresh(), "cuda")

@@ -14,6 +14,7 @@ from engine.config.schemes import missing
 from engine.models.loading import load
 from engine.models.weight_count import held_bytes
 from tests.engine.core.test_exactness import prompts
+from tests.engine.fusing_case import JOINED, all_kernels, difference, logits
 from tests.engine.tiny_models import TINY_MODELS, save_tiny_model
 
 pytest.importorskip("triton")
@@ -76,14 +77,25 @@ def test_in_float32_the_tokens_are_those_of_a_cpu(quantization: str, name: str, 
 def test_in_16_bits_logits_are_those_of_float32_but_for_rounding(quantization: str, dtype: str, folder: Folder) -> None:
     """What is quantized at load is rounded to 16 bits before, which moves weights near a border to the next code."""
     path, ids = folder("llama", quantization), torch.tensor([prompts()[3]])
-    logits = []
+    found = []
     for device, of in (("cuda", dtype), ("cpu", "float32")):
         model = load(ModelSpec(str(path), quantization, of, device))
         model.module.set_attn_implementation("eager")
         with torch.inference_mode():
-            logits.append(model.module(ids.to(device)).logits[0].float().cpu())
-    error = (logits[0] - logits[1]).norm() / logits[1].norm()
+            found.append(model.module(ids.to(device)).logits[0].float().cpu())
+    error = (found[0] - found[1]).norm() / found[1].norm()
     assert error < (0.04 if quantization in ("none", "awq") else 0.25)
+
+
+@pytest.mark.parametrize("quantization", ["awq", "nf4", "int8", "int8-plain"])
+def test_packed_layers_of_one_input_are_one_product_and_can_be_undone(quantization: str, folder: Folder) -> None:
+    model = load(ModelSpec(str(folder("llama", quantization)), quantization, "bfloat16", "cuda"))
+    assert model.fusion is not None
+    assert all_kernels(model.fusion)["product"] == JOINED["llama"], model.fusion.text
+    held, after = held_bytes(model.module), logits(model.module)
+    model.fusion.undo()
+    assert held_bytes(model.module) == held
+    assert difference(after, logits(model.module)) < 5e-2
 
 
 @pytest.mark.parametrize("quantization", QUANTIZATIONS)

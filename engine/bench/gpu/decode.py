@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import inspect
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -16,6 +18,7 @@ from engine.bench.gpu.report import Bench, Table, columns
 from engine.bench.subject import Case, Lengths, Shape, make_case, plain_tokenizer
 from engine.config.specs import EngineConfig
 from engine.core.engine import Engine
+from engine.kernels.dependent_launch import SWITCH, can_depend
 from engine.models.loading import LoadedModel, wrap
 from engine.trace.decode_steps import decode_steps
 from engine.trace.records import Kind, Step
@@ -105,29 +108,52 @@ def free_device_memory() -> None:
 
 
 def decode(bench: Bench) -> None:
-    """The small model at batches of 1 to 256: as shipped, without CUDA graphs, without fused kernels."""
+    """The small model at batches of 1 to 256: as shipped, with dependent launches, without graphs, without fused
+    kernels."""
     prompt, new = (6, 4) if bench.rehearsal else (256, 96)
     batches: Sequence[int] = (2,) if bench.rehearsal else (1, 8, 64, 256)
     wanted = (("", "12"), *DECODE, ("× shipped", "9.2f"))
     table = bench.table("A decode step of Qwen3-0.6B's shape in bfloat16, through the engine", wanted)
     shipped: dict[int, float] = {}
-    ways = (("as shipped", True, True), ("no graphs", False, True), ("not fused", True, False))
-    for way, graphs, fused in ways:
+    ways: tuple[tuple[str, bool, bool, str], ...] = (
+        ("as shipped", True, True, "0"),
+        ("dependent", True, True, "1"),
+        ("no graphs", False, True, "0"),
+        ("not fused", True, False, "0"),
+    )
+    for way, graphs, fused, dependent in ways:
         if not bench.fits(1 if bench.rehearsal else 15, table, way):
             continue
-        try:
-            model = wrapped(random_qwen3(bench), QWEN3, fused=fused)
-        except NotImplementedError as error:
-            table.say(f"{way}: {error}")
+        if dependent == "1" and not can_depend(bench.watch.device):
+            table.say(f"{way}: dependent launches need a GPU of compute capability 9.0 or newer")
             continue
-        config = EngineConfig(max_running=max(batches), cuda_graphs=graphs, kv_memory=pool_bytes(bench))
-        with begun(model, config) as engine:
-            for batch in batches:
-                found = measure(bench, engine, batch, prompt, new)
-                first = shipped.setdefault(batch, found.seconds)
-                table.add(way, *found.cells, found.seconds / first)
-        del model, engine
+        with switched(dependent):
+            try:
+                model = wrapped(random_qwen3(bench), QWEN3, fused=fused)
+            except NotImplementedError as error:
+                table.say(f"{way}: {error}")
+                continue
+            config = EngineConfig(max_running=max(batches), cuda_graphs=graphs, kv_memory=pool_bytes(bench))
+            with begun(model, config) as engine:
+                for batch in batches:
+                    found = measure(bench, engine, batch, prompt, new)
+                    first = shipped.setdefault(batch, found.seconds)
+                    table.add(way, *found.cells, found.seconds / first)
+            del model, engine
         free_device_memory()
+
+
+@contextmanager
+def switched(dependent: str) -> Iterator[None]:
+    """Dependent launches on, "1", or off, whatever the environment says."""
+    before = os.environ.get(SWITCH)
+    os.environ[SWITCH] = dependent
+    try:
+        yield
+    finally:
+        del os.environ[SWITCH]
+        if before is not None:
+            os.environ[SWITCH] = before
 
 
 def pool_bytes(bench: Bench) -> int | None:

@@ -1,17 +1,22 @@
-"""Linear layers of one input as one product: queries, keys and values, gate and up, on a GPU.
+"""Linear layers of one input as one product: queries, keys and values, gate and up, on a GPU. What quantizers packed is
+joined in `awq_products` and `bits_products`.
 
 A layer keeps its weight, as rows of the joined one, so what reads or writes weights finds them where they were.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from engine.models.fusion.awq_products import AwqProduct, is_packed
+from engine.models.fusion.bits_products import BitsProduct, is_of_bits
+from engine.models.fusion.joined_parameters import join_biases, join_parameters
 from engine.models.fusion.parts import TOLERANCE, FusedPart, LeftAlone, Setting, Use, subclass
 from engine.models.packed_linear import SAME_INPUT, JoinedProduct
+from engine.models.quantization.awq_linear import AwqLinear
 
 KERNEL = "product"
 
@@ -38,24 +43,22 @@ class DenseProduct(JoinedProduct):
     """Of plain layers, whose weights become views of the joined one."""
 
     def __init__(self, linears: Sequence[nn.Linear]) -> None:
-        self.widths = [linear.out_features for linear in linears]
-        self._input, self._parts, self._left = None, [], 0
+        widths = [linear.out_features for linear in linears]
         with torch.inference_mode(False), torch.no_grad():  # gradients may be asked for later
-            weight = self._join([linear.weight for linear in linears])
-            biases = [linear.bias for linear in linears if linear.bias is not None]
-            self.packed = Dense(weight, self._join(biases) if biases else None)
-
-    def _join(self, parts: Sequence[Tensor]) -> Tensor:
-        joined = torch.cat([part.detach() for part in parts])
-        for part, view in zip(parts, joined.split(self.widths)):
-            part.data = view
-        return joined
+            weight = join_parameters([linear.weight for linear in linears], widths)
+            super().__init__(Dense(weight, join_biases(linears)), widths)
 
 
-def joinable(part: nn.Module, setting: Setting) -> list[list[nn.Linear]]:
-    """The plain layers of a module that take the same input, by product."""
+def joinable(part: nn.Module, setting: Setting) -> list[list[Any]]:
+    """The layers of a module that take the same input, by product: plain, packed by AWQ or by bitsandbytes."""
     found: Iterator[list[Any]] = ([getattr(part, name, None) for name in names] for names in SAME_INPUT)
-    return [linears for linears in found if all(_is_plain(each, setting) for each in linears) and _alike(linears)]
+    return [
+        linears
+        for linears in found
+        if (all(_is_plain(each, setting) for each in linears) and _alike(linears))
+        or all(is_packed(each, setting) for each in linears)
+        or all(is_of_bits(each, setting) for each in linears)
+    ]
 
 
 def _is_plain(linear: Any, setting: Setting) -> bool:
@@ -69,12 +72,13 @@ def _alike(linears: Sequence[Any]) -> bool:
     return len(alike) == 1 and len(set(map(id, linears))) == len(linears)
 
 
-def join(linears: Sequence[nn.Linear], setting: Setting) -> list[FusedPart]:
+def join(linears: Sequence[Any], setting: Setting) -> list[FusedPart]:
     """A class for each layer. Raises LeftAlone where the product is not what the layers compute."""
     x = setting.draw(1, 3, linears[0].in_features)
     expected = [linear(x) for linear in linears]
+    make = {nn.Linear: DenseProduct, AwqLinear: AwqProduct}.get(type(linears[0]), BitsProduct)
     try:
-        product = DenseProduct(linears)
+        product = make(linears)
     except torch.OutOfMemoryError as error:  # a layer's weights lie there twice meanwhile
         raise LeftAlone("no memory is left to join them") from error
     for index, own in enumerate(expected):
@@ -84,12 +88,13 @@ def join(linears: Sequence[nn.Linear], setting: Setting) -> list[FusedPart]:
     return [_part(linear, product, index, setting) for index, linear in enumerate(linears)]
 
 
-def _part(linear: nn.Linear, product: DenseProduct, index: int, setting: Setting) -> FusedPart:
+def _part(linear: nn.Module, product: JoinedProduct, index: int, setting: Setting) -> FusedPart:
+    own: Callable[..., Tensor] = type(linear).forward
     use = Use()
 
-    def forward(self: nn.Linear, x: Tensor) -> Tensor:
+    def forward(self: nn.Module, x: Tensor) -> Tensor:
         if not setting.serves(x):
-            return nn.functional.linear(x, self.weight, self.bias)
+            return own(self, x)
         use.served = True
         return product.part(index, x)
 

@@ -12,21 +12,19 @@ import pytest
 from packaging.requirements import Requirement
 
 import resources
-from app.cli import doctor
+from app.cli import qt_findings
 from app.cli.doctor import (
-    Finding,
-    Status,
     cpu_finding,
-    cuda_finding,
     demo_model_finding,
-    display_finding,
     examine,
     library_finding,
     python_finding,
-    qt_failure,
     render,
     requirements,
 )
+from app.cli.finding import Finding, Status
+from app.cli.gpu_findings import cuda_finding, gpu_finding, toolchain_findings
+from app.cli.qt_findings import display_finding, qt_failure
 from engine.core import Toolchain
 
 QT = Requirement("PySide6-Essentials>=6.9,!=6.11.0,!=6.11.1,<6.12")
@@ -131,8 +129,21 @@ def test_torch_without_cuda_matters_only_beside_a_gpu(
     assert bool(finding.remedy) is (status is Status.MISSING)
 
 
+@pytest.mark.parametrize("visible", ["", "-1", "7"])
+def test_gpus_that_a_variable_hides_are_no_fault_of_the_driver(visible: str) -> None:
+    finding = cuda_finding("2.13.0", "13.0", usable=False, has_gpu=True, visible=visible)
+    assert finding.status is Status.MISSING
+    assert f'CUDA_VISIBLE_DEVICES="{visible}"' in finding.detail
+    assert "unset CUDA_VISIBLE_DEVICES" in finding.remedy
+    assert "driver" not in finding.remedy
+    shown = cuda_finding("2.13.0", "13.0", usable=True, has_gpu=True, visible="0")
+    assert shown.status is Status.OK
+    of_cpus = cuda_finding("2.13.0", None, usable=False, has_gpu=True, visible=visible)
+    assert "CPU build" in of_cpus.detail
+
+
 def test_a_card_that_is_too_old_counts_as_none() -> None:
-    old, new = (doctor.gpu_finding(0, "Tesla T4", "15 GiB", capability) for capability in ((7, 5), (8, 9)))
+    old, new = (gpu_finding(0, "Tesla T4", "15 GiB", capability) for capability in ((7, 5), (8, 9)))
     assert (old.status, new.status) == (Status.MISSING, Status.OK)
     assert "compute capability 7.5" in old.detail
     assert "on the CPU" in old.cost
@@ -154,7 +165,7 @@ def test_what_triton_builds_with_is_looked_for_beside_a_gpu(
     for name in {"gcc", "Python.h", "ldconfig"} - set(lost):
         (tmp_path / name).write_text("#!/bin/sh\necho libcuda.so.1\n")
         (tmp_path / name).chmod(0o755)
-    told = doctor.toolchain_findings(Toolchain(None, str(tmp_path), tmp_path, tmp_path / "ldconfig"), has_gpu)
+    told = toolchain_findings(Toolchain(None, str(tmp_path), tmp_path, tmp_path / "ldconfig"), has_gpu)
     for finding, (topic, what, package) in zip(told, said, strict=True):
         assert topic in finding.topic
         assert what in finding.detail
@@ -200,8 +211,8 @@ def test_a_command_without_qts_libraries_names_their_packages(tmp_path: Path, co
 
 
 def test_libraries_that_the_loader_does_not_find_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "qt_packages", lambda: {"libc.so.6": "libc6", "libnowhere-77.so.1": "libnowhere"})
-    assert doctor.qt_failure(doctor.lost_libraries()).remedy == "sudo apt-get install libnowhere"
+    monkeypatch.setattr(qt_findings, "qt_packages", lambda: {"libc.so.6": "libc6", "libnowhere-77.so.1": "libnowhere"})
+    assert qt_failure(qt_findings.lost_libraries()).remedy == "sudo apt-get install libnowhere"
 
 
 def test_a_qt_failure_without_a_library_keeps_its_own_words() -> None:

@@ -15,11 +15,12 @@ from engine import ModelSpec
 from engine.bench.cpu.quantized import no_bars
 from engine.bench.cpu.rounded_awq import save_rounded_awq
 from engine.models.fusion import parts as fused_parts
+from engine.models.fusion import products
 from engine.models.fusion.fuse import Causal, fuse
 from engine.models.fusion.kernels import kernels_for
 from engine.models.fusion.kinds import fuse_part
 from engine.models.fusion.parts import LeftAlone, Setting
-from engine.models.fusion.products import Dense, DenseProduct
+from engine.models.fusion.products import Dense
 from engine.models.loading import load
 from tests.engine.fusing_case import FUSED, all_kernels, by_kernel, check_fused, classes, difference, logits, served
 from tests.engine.tiny_models import TINY_MODELS, save_tiny_model
@@ -166,7 +167,7 @@ def test_products_that_disagree_or_find_no_memory_are_not_joined(monkeypatch: py
     right = Dense.multiply
     ways = {
         "computes something else": (Dense, "multiply", lambda self, x: right(self, x) * 1.01),
-        "memory": (DenseProduct, "_join", full),
+        "memory": (products, "join_parameters", full),
     }
     for why, (cls, name, broken) in ways.items():
         module = served("qwen2")

@@ -33,9 +33,8 @@ MODELS = {
         name, head_dim=32, sliding_window=8, sliding_window_pattern=2, **changes
     ),
 }
-# A layer's, with the merge of contexts that were split (a window's are not); and those of a step beside its layers, of
-# which three sample. They were 12, 12 and 20 in a graph with a copy of its logits, and two or three launches after it.
-MOST = {"Llama": (10, 14), "Qwen3": (10, 14), "Gemma3Text": (9.5, 22)}
+# A layer's; and those of a step beside its layers, of which three sample.
+MOST = {"Llama": (9, 14), "Qwen3": (9, 14), "Gemma3Text": (9, 22)}
 
 
 class Computed(TorchDispatchMode):
@@ -69,8 +68,8 @@ def counted(call: Callable[..., object], *values: Any) -> Counter[str]:
     return Counter([launch.kernel.fn.__name__ for launch in launches] + computed.names)
 
 
-# Of a step with prompts attention is launched for short and for long rows, each with a plan and a merge.
-MOST_MIXED = {"Llama": (12, 16), "Qwen3": (12, 16), "Gemma3Text": (11, 25)}
+# Of a step with prompts attention is launched for short and for long rows, each with a plan.
+MOST_MIXED = {"Llama": (10, 16), "Qwen3": (10, 16), "Gemma3Text": (10, 25)}
 
 
 def nodes(tiny: TinyModel, mixed: bool) -> Counter[str]:

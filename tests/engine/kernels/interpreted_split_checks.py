@@ -98,6 +98,20 @@ def test_padding_rows_that_share_one_table_are_computed_as_any_row() -> None:
     padded.check(paged_attention, processors=4)
 
 
+@pytest.mark.parametrize("short", [None, 0], ids=["short", "long"])
+def test_every_layer_merges_and_leaves_its_counts_at_zero(short: int | None) -> None:
+    case = make_case(Shape((*LONG_CONTEXTS, (1, 1), (0, 1)), kv_heads=2, group=3, head_dim=32), 3)
+    rows, outs = case.rows(short), []
+    for _ in range(3):
+        outs.append(torch.full_like(case.q, torch.nan))
+        paged_attention(case.q, case.k_cache, case.v_cache, rows, case.options, processors=4, out=outs[-1])
+        for plan in rows.plans.values():
+            assert plan.partials is None or not plan.partials.arrived.any()
+    assert split_rows(rows) > 0
+    assert not outs[0][: rows.query_starts[-1]].isnan().any()
+    assert all(torch.equal(out, outs[0]) for out in outs)
+
+
 def test_a_plan_serves_every_layer_of_a_kind_and_is_made_once() -> None:
     case = make_case(Shape(((1, 90), (20, 70)), kv_heads=1, group=1, head_dim=32), 2)
     rows = case.rows()
@@ -138,11 +152,13 @@ def test_the_plan_is_what_plain_python_makes_of_it_and_keeps_its_bounds(seed: in
     window = (None, 1, 4096)[seed % 3]
     target, least, block_tokens, block_keys = pick(1, 300), (pick(1, 8), NEVER)[seed % 7 == 6], pick(1, 32), 64
     starts = torch.full((2, len(rows) + 1), -7, dtype=torch.int32)
+    arrived = None if seed % 2 else torch.full((pick(1, 900),), 7, dtype=torch.int32)
     query_starts = torch.tensor([0, *(queries for queries, _ in rows)]).cumsum(0).int()
     plan_splits(
         starts,
         query_starts,
         torch.tensor([context for _, context in rows], dtype=torch.int32),
+        arrived=arrived,
         sliding_window=window,
         target=target,
         least=least,
@@ -151,6 +167,7 @@ def test_the_plan_is_what_plain_python_makes_of_it_and_keeps_its_bounds(seed: in
     )
     expected = plain_plan(rows, window, target, least, block_tokens, block_keys)
     assert starts.tolist() == list(expected)
+    assert arrived is None or not arrived.any()
     tiles = sum(-(-queries // block_tokens) for queries, _ in rows)
     assert starts[0, -1] - tiles < target
     assert starts[1, -1] <= 2 * (target - 1)

@@ -103,8 +103,9 @@ def small_kernels(model: Model, gpu: Gpu, tokens: int) -> Iterator[Launch]:
 def packed_products(model: Model, gpu: Gpu, tokens: int) -> Iterator[Launch]:
     """Of a step of an AWQ checkpoint."""
     q, kv = model.heads * model.head_dim, model.kv_heads * model.head_dim
+    joined = {(model.hidden, q + 2 * kv), (model.hidden, 2 * model.intermediate)}
     layers = {(model.hidden, q), (model.hidden, kv), (q, model.hidden), (model.hidden, model.intermediate)}
-    for inputs, outputs in layers | {(model.intermediate, model.hidden)}:
+    for inputs, outputs in layers | joined | {(model.intermediate, model.hidden)}:
         x, weights = empty(1, tokens, inputs, dtype=gpu.dtype), awq_weights(inputs, outputs, model.group)
         bias = empty(outputs, dtype=gpu.dtype) if model.bias else None
         yield from launched(awq_matmul, x, *weights, bias, processors=gpu.processors)

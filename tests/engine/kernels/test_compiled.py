@@ -2,6 +2,7 @@
 those that fail, sizes beyond the shipped ones, and what Triton makes of the main kernels. No GPU is needed."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -124,6 +125,18 @@ def test_decode_attention_of_plain_models_fills_hopper_with_three_programs(block
     assert compiled.asm["ptx"].count("cp.async.cg.shared.global") > 0  # keys are fetched ahead, past the registers
 
 
+@pytest.mark.parametrize(("sm", "kind", "queries"), [(80, Rows.SHORT, 1), (90, Rows.SHORT, 1), (90, Rows.LONG, 512)])
+def test_parts_are_stored_before_they_are_counted_and_read_after(sm: int, kind: Rows, queries: int) -> None:
+    ptx = compile_launch(attention(sm, kind, BF16, 128, queries=queries)[1], sm).asm["ptx"]
+    count, barrier = r"atom\.global\.gpu\.acq_rel\.add\.u32", r"bar\.sync"
+    told = re.findall(rf"{count}|{barrier}|st\.global|ld\.global\.cg", ptx)
+    (counted,) = (at for at, words in enumerate(told) if words.startswith("atom"))
+    assert told[counted - 1].startswith("bar")
+    assert told[counted + 1].startswith("bar")
+    assert "st.global" in told[:counted]
+    assert {words for words in told if words.endswith("cg")} == {words for words in told[counted:] if "ld" in words}
+
+
 def test_prefill_attention_multiplies_by_wgmma_on_hopper() -> None:
     compiled = compile_launch(attention(90, Rows.LONG, BF16, 128, queries=512)[1], 90)
     assert compiled.asm["ptx"].count("wgmma.mma_async") > 0
@@ -133,6 +146,9 @@ def test_prefill_attention_multiplies_by_wgmma_on_hopper() -> None:
     ("sm", "kind", "head_dim", "group", "queries"),
     [
         (80, Rows.SHORT, 80, 7, 1),
+        (86, Rows.SHORT, 96, 5, 1),
+        (86, Rows.SHORT, 128, 8, 1),
+        (86, Rows.SHORT, 64, 16, 1),
         (80, Rows.LONG, 80, 7, 512),
         (89, Rows.LONG, 96, 1, 512),
         (90, Rows.SHORT, 128, 71, 1),  # wider than a tile of short rows

@@ -1,0 +1,49 @@
+"""Programmatic dependent launch (CUDA, from sm_90 on): a kernel is set up while the one before it still runs, and waits
+within for what that one writes. `BATCHSCOPE_PDL=1` switches it on; no card has judged it yet, so it is off.
+
+A kernel lets the next one begin only when it has waited itself, so whoever waits for its predecessor waits for all.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import Any
+
+import torch
+
+SWITCH = "BATCHSCOPE_PDL"
+LEAST_CAPABILITY = (9, 0)
+
+try:
+    import triton
+    import triton.language as tl
+
+    interpreted = triton.knobs.runtime.interpret
+except ImportError:
+    interpreted = True
+
+if interpreted:
+
+    def await_inputs() -> None:
+        """Kernels run one after another."""
+
+else:
+
+    @tl.core.extern
+    def await_inputs(_semantic: Any = None) -> None:
+        """Begins every kernel, before it reads or writes anything: what comes before on its stream is done. Compiles to
+        nothing where the launch is none that depends."""
+        if _semantic.builder.options.launch_pdl:
+            tl.extra.cuda.gdc_wait(_semantic=_semantic)
+            tl.extra.cuda.gdc_launch_dependents(_semantic=_semantic)
+
+
+def launch_options(device: torch.device) -> dict[str, bool]:
+    """What Triton is told of a launch on a device."""
+    return {"launch_pdl": True} if os.environ.get(SWITCH) == "1" and can_depend(device) else {}
+
+
+@cache
+def can_depend(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= LEAST_CAPABILITY

@@ -1,0 +1,79 @@
+"""Checks of bitsandbytes' layers that are joined to one product, which `test_interpreted.py` runs with
+TRITON_INTERPRET=1."""
+
+import os
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+if os.environ.get("TRITON_INTERPRET") != "1":
+    pytest.skip("run by test_interpreted.py", allow_module_level=True)
+
+pytest.importorskip("bitsandbytes")
+
+from bitsandbytes.nn import Int8Params, Linear4bit, Linear8bitLt, Params4bit
+
+from engine.models.fusion.fuse import fuse
+from engine.models.weight_count import held_bytes
+from tests.engine.fusing_case import all_kernels, difference, logits, served
+
+JOINED = 10  # layers of the two decoder layers whose products are joined
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def quantized(linear: nn.Linear, quantization: str) -> Any:
+    sizes = linear.in_features, linear.out_features
+    if quantization.startswith("int8"):
+        threshold = 6.0 if quantization == "int8" else 0.0
+        layer: Any = Linear8bitLt(*sizes, bias=False, has_fp16_weights=False, threshold=threshold)
+        layer.weight = Int8Params(linear.weight.data, requires_grad=False, has_fp16_weights=False).to("cpu")
+    else:
+        layer = Linear4bit(*sizes, bias=False, compute_dtype=torch.float16, quant_type="nf4")
+        double = quantization == "nf4-double"
+        weight = Params4bit(linear.weight.data, requires_grad=False, compress_statistics=double, quant_type="nf4")
+        layer.weight = weight.to("cpu")
+        layer.support_avx512bf16_for_cpu = False  # laid out as on a GPU
+    layer.bias = linear.bias
+    return layer.eval()
+
+
+def model_of(quantization: str, name: str) -> PreTrainedModel:
+    """A tiny model in float16 with bitsandbytes' layers as they are on a GPU."""
+    module = served(name, torch.float16)
+    for path, linear in list(module.named_modules()):
+        if type(linear) is nn.Linear and linear is not module.get_output_embeddings():
+            module.set_submodule(path, quantized(linear, quantization))
+    return module
+
+
+@pytest.mark.parametrize(
+    ("quantization", "name"), [("nf4", "llama"), ("nf4", "qwen2"), ("int8-plain", "llama"), ("int8", "qwen2")]
+)
+def test_quantized_layers_of_one_input_are_one_product_and_can_be_undone(quantization: str, name: str) -> None:
+    module = model_of(quantization, name)
+    before = logits(module)
+    held = held_bytes(module)
+    fusion = fuse(module)
+    assert all_kernels(fusion)["product"] == JOINED, fusion.text
+    assert held_bytes(module) == held
+    assert difference(logits(module), before) < 2e-2
+    fusion.undo()
+    assert torch.equal(logits(module), before)
+
+
+def test_scales_that_are_quantized_too_keep_the_layers_apart_and_that_is_said() -> None:
+    module = model_of("nf4-double", "llama")
+    before = logits(module)
+    fusion = fuse(module)
+    why = "their scales are quantized too, around a mean of each layer's own"
+    assert fusion.left["LlamaAttention", why] == fusion.left["LlamaMLP", why] == 2
+    assert "product" not in all_kernels(fusion)
+    fusion.undo()
+    assert torch.equal(logits(module), before)

@@ -1,0 +1,65 @@
+"""Programmatic dependent launch: every kernel waits for its inputs first, and only where it is launched so."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from engine.kernels import dependent_launch
+from engine.kernels.compiled import DEPENDENT, compile_launch, shipped
+from engine.kernels.dependent_launch import SWITCH, launch_options
+
+GPU = torch.device("cuda", 0)
+TOUCHING = r"griddepcontrol\.\w+|(?:ld|st|atom|red)\.global|cp\.async\.c[ag]"
+
+
+def kernels() -> Iterator[ast.FunctionDef]:
+    for file in Path(dependent_launch.__file__).parent.glob("*.py"):
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.FunctionDef) and node.name.endswith("_kernel"):
+                yield node
+
+
+def test_every_kernel_waits_before_it_does_anything() -> None:
+    found = list(kernels())
+    assert len(found) >= 17
+    for kernel in found:
+        statements = [ast.unparse(node) for node in kernel.body]
+        documented = ast.get_docstring(kernel) is not None
+        assert statements[documented] == "await_inputs()", kernel.name
+
+
+@pytest.mark.parametrize("kernel", ["attention short 1 64 bf16", "add_norm Llama 8B bf16", "awq_matmul 1 bf16"])
+def test_a_dependent_launch_waits_before_it_touches_memory_and_others_are_as_they_were(kernel: str) -> None:
+    def order(name: str) -> list[str]:
+        return re.findall(TOUCHING, compile_launch(shipped(DEPENDENT)[name], DEPENDENT).asm["ptx"])
+
+    told = order(f"{kernel} dependent")
+    assert told[:2] == ["griddepcontrol.wait", "griddepcontrol.launch_dependents"]
+    assert order(kernel) == told[2:]
+
+
+@pytest.mark.parametrize(
+    ("switch", "capability", "wanted"), [("1", (9, 0), True), ("1", (8, 9), False), ("0", (9, 0), False)]
+)
+def test_launches_depend_where_that_is_asked_for_and_can_be(
+    switch: str, capability: tuple[int, int], wanted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dependent_launch.can_depend.cache_clear()
+    monkeypatch.setenv(SWITCH, switch)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    try:
+        assert bool(launch_options(GPU)) is wanted
+        assert not launch_options(torch.device("cpu"))
+    finally:
+        dependent_launch.can_depend.cache_clear()
+
+
+def test_launches_do_not_depend_unless_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(SWITCH, raising=False)
+    assert launch_options(GPU) == {}
