@@ -70,7 +70,11 @@ def test_the_first_one_is_short() -> None:
 
 
 def test_every_option_that_is_named_belongs_to_some_command() -> None:
-    known = set().union(*commands().values()) | {"--only", "--rehearsal"}  # those of the GPU bench
+    known = set().union(*commands().values()) | {
+        "--only",
+        "--rehearsal",
+        "--matrix",
+    }  # those of the GPU bench and of `make kernels`
     for readme in READMES:
         for option in re.findall(r"(?<![\w-])--[a-z][\w-]*", text_of(readme)):
             assert option in known, (readme, option)

@@ -106,7 +106,7 @@ class PagedRunner(Runner):
         try:
             with torch.inference_mode():
                 self._recorded = RecordedSteps(forward, inputs, self._blocks, report)
-            self.graphs, self.graph_bytes = tuple(range(1, rows + 1)), self._recorded.bytes
+            self.graphs, self.recorded_bytes = tuple(range(1, rows + 1)), self._recorded.bytes
             if self._recorded.prompts:
                 self.mixed_graphs = (tokens,)
             elif not self.mixed_off:

@@ -57,7 +57,7 @@ class Runner(ABC):
     `graphs` are the numbers of rows for which decode steps are captured, as CUDA graphs or, on a CPU, as one program
     for all of them; `graphs_off` says why there are none; empty where there are, or where there could not be any.
     `mixed_graphs` and `mixed_off` likewise, of the numbers of tokens for which steps with prompts are captured.
-    `graph_bytes`: what such a program computes in.
+    `recorded_bytes`: what such a program computes in.
     """
 
     def __init__(self, model: LoadedModel, config: EngineConfig) -> None:
@@ -66,7 +66,7 @@ class Runner(ABC):
         self.graphs_off = ""
         self.mixed_graphs: tuple[int, ...] = ()
         self.mixed_off = ""
-        self.graph_bytes = 0
+        self.recorded_bytes = 0
         self._device = model.device
         self._last_token = torch.zeros(config.max_running + 1, dtype=torch.long, device=self._device)
         self._owners: list[Branch | None] = [None] * config.max_running

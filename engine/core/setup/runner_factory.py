@@ -102,7 +102,8 @@ class RunnerFactory:
             rehearsal = self._warm(runner, config, blocks)
             if shape not in self._activations:
                 self._activations[shape] = activation_bytes(rehearsal, model, config, self._roof)
-            return PreparedRunner(shape, runner, blocks, self._activations[shape], runner.graph_bytes, rehearsal)
+            activations = self._activations[shape] + runner.recorded_bytes
+            return PreparedRunner(shape, runner, blocks, activations, 0, rehearsal)
         if shape not in self._activations:
             self._activations[shape] = self.profile(config)
         activations = self._activations[shape]

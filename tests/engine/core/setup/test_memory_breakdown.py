@@ -52,7 +52,8 @@ def test_every_config_has_its_own_bill(demo: Engine) -> None:
     assert small is not None
     assert large is not None
     assert (small.kv_pool, large.kv_pool) == pytest.approx((1 << 22, 1 << 23), rel=0.05)
-    assert 0 < small.activations + small.graphs < large.activations + large.graphs
+    assert 0 < small.activations < large.activations
+    assert small.graphs == large.graphs == 0, "on a CPU what a recorded step computes in is its activations"
 
 
 def test_graphs_are_an_item(model: LoadedModel) -> None:
