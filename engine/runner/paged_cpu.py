@@ -150,11 +150,9 @@ class PagedRunner(Runner):
         ids: list[int] = []
         kept: list[int] = []
         for row in rows:
+            ids += known_ids(row)
             if row.fed:
-                ids += known_ids(row)[:-1]
-                ids.append(int(last_token[row.slot]))
-            else:
-                ids += row.branch.tokens[row.first : row.first + row.count]
+                ids[-1] = int(last_token[row.slot])
             if row.samples:
                 kept.append(len(ids) - 1)
         firsts, counts = [row.first for row in rows], [row.count for row in rows]
@@ -162,9 +160,9 @@ class PagedRunner(Runner):
             ids, firsts, counts, [row.branch.blocks for row in rows], [row.slot for row in rows], kept
         )
 
-        return Inputs(sampling, lambda timer: self._replay(rows, runs, timer), graph=len(ids))
+        return Inputs(sampling, lambda timer: self._replay(runs, timer), graph=len(ids))
 
-    def _replay(self, rows: Sequence[Row], runs: Runs, timer: Timer | None) -> Computed:
+    def _replay(self, runs: Runs, timer: Timer | None) -> Computed:
         recorded = self._recorded
         assert recorded is not None
         logits = recorded(runs)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from engine import Engine
-from engine.runner.runner import known_ids
+from engine.models.attention import Timer
+from engine.runner.runner import Computed, Inputs, known_ids
+from engine.scheduler.plan import StepPlan
 
 
 def nothing(_: Tensor) -> None:
@@ -28,18 +29,25 @@ class Watched:
             module.register_forward_pre_hook(lambda _m, _a, given: before(given["input_ids"]), with_kwargs=True),
             module.register_forward_hook(lambda _m, _a, out: after(out.logits[0])),
         ]
-        replay = getattr(self._runner, "_replay", None)
-        if replay is not None:
+        prepare = self._runner._prepare
 
-            def watched(rows: Any, runs: Any, timer: Any) -> Any:
-                before(torch.tensor([[token for row in rows for token in known_ids(row)]]))
-                computed = replay(rows, runs, timer)
-                after(computed.logits)
-                return computed
+        def watched(plan: StepPlan) -> Inputs:
+            inputs = prepare(plan)
+            if inputs.graph:
+                replay = inputs.compute
 
-            self._runner._replay = watched  # type: ignore[attr-defined]
+                def compute(timer: Timer | None) -> Computed:
+                    before(torch.tensor([[token for row in plan.rows for token in known_ids(row)]]))
+                    computed = replay(timer)
+                    after(computed.logits)
+                    return computed
+
+                inputs.compute = compute
+            return inputs
+
+        self._runner._prepare = watched  # type: ignore[method-assign]
 
     def remove(self) -> None:
         for handle in self._handles:
             handle.remove()
-        vars(self._runner).pop("_replay", None)
+        vars(self._runner).pop("_prepare", None)

@@ -15,8 +15,7 @@ from engine.kernels.silu_mul import Activation
 @dataclass(frozen=True, slots=True)
 class Kernels:
     """Shapes as in `engine.kernels.rms_norm`, `rotary` and `silu_mul`. Each may raise NotImplementedError for what it
-    does not compute. Those of a GPU alone
-    are None on a CPU, which packs products of one input as one already."""
+    does not compute. Those of a GPU alone are None on a CPU, which packs products of one input as one already."""
 
     rms_norm: Callable[[Tensor, Tensor | None, float, Rounding], Tensor]
     rotate: Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]

@@ -1,6 +1,9 @@
 """The CPU's compiled kernels equal the oracle and torch; without a compiler there are none, and it is said why."""
 
+import platform
 import re
+import shutil
+import subprocess
 import time
 
 import psutil
@@ -189,6 +192,18 @@ def test_structures_are_those_of_the_source() -> None:
         declared = re.sub(types, "", body)
         theirs[name] = [field for line in declared.split(";") for field in line.split(",") if field]
     assert ours == theirs
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="these processors are of another kind")
+@pytest.mark.parametrize("processor", ["x86-64", "x86-64-v3", "x86-64-v4", "native"])
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_any_compiler_takes_the_sources_for_any_processor(compiler: str, processor: str) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no {compiler} is here")
+    sources = [str(source) for source in library.SOURCES if source.suffix == ".c"]
+    order = [compiler, f"-march={processor}", "-fsyntax-only", "-Wno-psabi", "-Werror", *sources]
+    done = subprocess.run(order, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_without_a_compiler_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:

@@ -14,8 +14,7 @@
 #include <immintrin.h>
 #endif
 
-/* Of GNU's OpenMP; other runtimes have them too. Called by name, so that any C compiler will do. */
-extern int omp_get_thread_num(void);
+/* Of GNU's OpenMP; other runtimes have it too. Called by name, so that any C compiler will do. */
 extern int omp_get_num_threads(void);
 
 #define LANES 16
@@ -46,7 +45,6 @@ ALWAYS void put(void *to, long i, float x, int half) {
 /* From its i-th value on. Loops read through such pointers of their own: one that a structure holds is read anew for
  * every value, and the values are then gathered one by one. */
 ALWAYS void *part(const void *from, long i, int half) { return (char *)from + i * (half ? 2 : 4); }
-ALWAYS float rounded(float x, int half) { return half ? widen(narrow(x)) : x; }
 ALWAYS vec widened(halves x) {
 #ifdef __AVX512F__
     return (vec)((words)_mm512_cvtepu16_epi32((__m256i)x) << 16); /* the compiler would do it by halves */
@@ -86,17 +84,6 @@ ALWAYS void put_some(void *to, long i, vec x, long left, int half) {
     else for (long lane = 0; lane < left; lane++) put(to, i + lane, x[lane], half);
 }
 
-/* exp by 2^n * p(f), to 2 units in the last place; NaN stays NaN. */
-ALWAYS float exponential(float x) {
-    float within = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
-    float n = (within * 1.44269504f + 12582912.0f) - 12582912.0f;
-    float f = within - n * 0.693145752f - n * 1.42860677e-6f;
-    float p = 1.0f + f * (1.0f + f * (0.5f + f * (0.166666672f + f * (0.0416664891f + f * (0.00833360072f
-              + f * 0.00139304355f)))));
-    float made = p * as_float((uint32_t)((int32_t)n + 127) << 23);
-    return x != x ? x : made;
-}
-
 ALWAYS vec chosen(words mask, vec yes, vec no) { return (vec)(((words)yes & mask) | ((words)no & ~mask)); }
 /* Between two bounds; NaN stays NaN. */
 ALWAYS vec bounded(vec x, float low, float high) {
@@ -108,6 +95,7 @@ ALWAYS vec bounded(vec x, float low, float high) {
     return chosen((words)(x > most), most, x);
 #endif
 }
+/* exp by 2^n * p(f), to 2 units in the last place; NaN stays NaN. */
 ALWAYS vec exponentials(vec x) {
     const vec within = bounded(x, -87.0f, 88.0f);
     const vec n = (within * 1.44269504f + 12582912.0f) - 12582912.0f;
@@ -116,6 +104,8 @@ ALWAYS vec exponentials(vec x) {
                   + f * 0.00139304355f)))));
     return p * (vec)((__builtin_convertvector(n, integers) + 127) << 23);
 }
+
+ALWAYS float exponential(float x) { return exponentials((vec){0} + x)[0]; }
 
 /* a / b, to 2 units in the last place; b is at least 1. */
 ALWAYS vec over(vec a, vec b) {
@@ -129,16 +119,13 @@ ALWAYS vec over(vec a, vec b) {
 
 /* The highest of its lanes, and their sum. */
 ALWAYS float highest(vec x) {
-    const integers lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    for (int by = LANES / 2; by; by /= 2) {
-        const vec others = __builtin_shuffle(x, lanes ^ by);
-        x = chosen((words)(others > x), others, x);
-    }
+    for (int by = LANES / 2; by; by /= 2)
+        for (int lane = 0; lane < by; lane++) x[lane] = x[lane + by] > x[lane] ? x[lane + by] : x[lane];
     return x[0];
 }
 ALWAYS float summed(vec x) {
-    const integers lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    for (int by = LANES / 2; by; by /= 2) x += __builtin_shuffle(x, lanes ^ by);
+    for (int by = LANES / 2; by; by /= 2)
+        for (int lane = 0; lane < by; lane++) x[lane] += x[lane + by];
     return x[0];
 }
 
