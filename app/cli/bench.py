@@ -22,6 +22,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     names = ("all", *QUANTIZATIONS)
     what = f"measure a model of 100 M parameters in these instead: all, or of {', '.join(QUANTIZATIONS)}"
     bench.add_argument("--quantization", nargs="+", choices=names, metavar="NAME", help=what)
+    what = "measure each technique (or those named) on its workload, beside the run without it"
+    bench.add_argument("--techniques", nargs="*", metavar="NAME", help=what)
     bench.add_argument("--json", action="store_true", help="print all numbers as JSON")
     bench.set_defaults(command=run)
 
@@ -31,6 +33,10 @@ def run(options: argparse.Namespace) -> int:
         from app.bench.run import main as measure_window
 
         return measure_window(json_output=options.json, rounds=options.rounds, panels=options.panels)
+    if options.techniques is not None:
+        from engine.bench.techniques.run import run as measure_techniques
+
+        return measure_techniques(options.techniques, options.rounds, options.threads, options.json)
     if options.quantization:
         from engine.bench.cpu import quantized
 

@@ -1,0 +1,1 @@
+"""What each technique buys: every one on its workload, beside the same run without it."""

@@ -1,0 +1,23 @@
+"""`batchscope bench --techniques`: one table, one technique after the other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from importlib import import_module
+
+from engine.bench.techniques.measured import Measured, table
+
+TECHNIQUES: dict[str, str] = {}
+"""Each a module with `measure(rounds, threads) -> Iterator[Measured]`."""
+
+
+def run(names: Sequence[str], rounds: int, threads: int | None, json_output: bool) -> int:
+    """Measures the techniques and prints them. 0 where every goal is reached, else 1."""
+    found: list[Measured] = []
+    for name in names or TECHNIQUES:
+        measure: Callable[[int, int | None], Iterator[Measured]] = import_module(TECHNIQUES[name]).measure
+        found += measure(rounds, threads)
+    print(json.dumps([asdict(one) for one in found], indent=2) if json_output else table(found))
+    return int(not all(one.reached for one in found))
