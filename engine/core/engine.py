@@ -37,6 +37,7 @@ from engine.models.weights import Reporter
 from engine.runner.launched_step import LaunchedStep
 from engine.runner.paged_cpu import PagedRunner
 from engine.scheduler.block_pool import BlockPool
+from engine.scheduler.ngram_drafter import NgramDrafter
 from engine.scheduler.plan import StepPlan
 from engine.scheduler.scheduler import Scheduler
 from engine.trace.records import Ended, FinishReason, Header, Notice, StepStarted
@@ -282,7 +283,10 @@ class Engine(EngineFace):
             self.recovery.after(error, launched.plan, launched=True)
             return
         begun = time.perf_counter()
+        rows = launched.plan.rows
         committed = self.scheduler.commit(launched.plan, results.emissions(launched.plan))
+        if (speculation := self.scheduler.speculation) is not None:
+            speculation.learn(rows, [c.accepted for c in committed], begun - launched.started)
         ended = time.perf_counter()
         launched.seconds["commit"] = ended - begun
         times = launched.started - self._origin, ended - self._origin
@@ -304,7 +308,8 @@ class Engine(EngineFace):
     def _build(self, config: EngineConfig, report: Callable[[int, int], None] = lambda done, total: None) -> None:
         """An empty pool and a scheduler, over a runner that is warmed up: the one there is where it serves."""
         self.config = config
-        self.depth = config.depth if config.depth is not None else int(self.model.device.type == "cuda")
+        ahead = int(self.model.device.type == "cuda" and config.speculation is None)
+        self.depth = config.depth if config.depth is not None else ahead
         if self.prepared is None or not self.prepared.serves(config):
             for name in ("runner", "recovery"):
                 vars(self).pop(name, None)
@@ -314,7 +319,8 @@ class Engine(EngineFace):
         pool_bytes = blocks * config.block_size * self.card.kv_token_bytes
         self.bill = bill_of(self.model, pool_bytes, self.prepared.activations, self._runtime, self.prepared.graphs)
         self.prepared.warm_up(config.token_budget)
-        self.scheduler = Scheduler(config, BlockPool(blocks, config.block_size))
+        drafter = NgramDrafter() if config.speculation == "ngram" else None
+        self.scheduler = Scheduler(config, BlockPool(blocks, config.block_size), drafter)
         self.in_flight: deque[LaunchedStep] = deque()
         self.recovery = Recovery(self.scheduler, self.runner, self.in_flight, self._drain, self._notice)
 

@@ -3,6 +3,7 @@ failed. How branches get memory and become rows is the KV layout's affair (`page
 policy's."""
 
 from collections.abc import Sequence
+from itertools import islice
 from math import inf, isfinite
 
 from engine.config.specs import EngineConfig
@@ -11,6 +12,7 @@ from engine.scheduler.block_pool import BlockPool, blocks_for
 from engine.scheduler.ledger import Ledger
 from engine.scheduler.plan import Committed, KvUse, Refused, Row, StepPlan
 from engine.scheduler.request import Branch, Emission, Life, Request
+from engine.scheduler.speculation import Drafter, Speculation, agreed
 from engine.trace.records import FinishReason, Kind, Refusal
 
 NO_NUMBER = "the model computed NaN or infinity in place of a probability: load it in another precision"
@@ -18,14 +20,15 @@ NO_NUMBER = "the model computed NaN or infinity in place of a probability: load 
 
 class Scheduler:
     """Plans and commits steps over one ledger. `requests` are those that are not over. Cost a step: O(running),
-    whatever waits."""
+    whatever waits. With a `drafter` decode rows carry the tokens that it proposes."""
 
-    def __init__(self, config: EngineConfig, pool: BlockPool) -> None:
+    def __init__(self, config: EngineConfig, pool: BlockPool, drafter: Drafter | None = None) -> None:
         self.config = config
         self.ledger = Ledger(config.slots, pool)
         self.requests: dict[int, Request] = {}
         self._ended: list[Branch] = []
         self.policy, self.layout = policies.make(config, self.ledger)
+        self.speculation = Speculation(config, self.ledger, drafter) if drafter is not None else None
 
     @property
     def idle(self) -> bool:
@@ -43,14 +46,16 @@ class Scheduler:
         rows, refused = self.policy.plan(now)
         if not rows:
             return None
+        if self.speculation is not None:
+            self.speculation.grow(rows)
         plan = self.layout.seal(rows, refused)
         for row in rows:
             branch = row.branch
             branch.steps += 1
             if row.kind is not Kind.HELD:
                 branch.computed = row.first + row.count
-                branch.reached = max(branch.reached, branch.computed)
-                branch.in_flight += row.samples
+                branch.reached = max(branch.reached, branch.computed - len(row.drafted))
+                branch.in_flight += row.samples > 0
         self.ledger.in_flight += 1
         return plan
 
@@ -62,7 +67,7 @@ class Scheduler:
         """Takes a step's sampled tokens, in the order of its sampling rows; returns each row's outcome."""
         self.ledger.in_flight -= 1
         tokens = iter(sampled)
-        committed = [self._commit_row(row, next(tokens) if row.samples else None) for row in plan.rows]
+        committed = [self._commit_row(row, list(islice(tokens, row.samples))) for row in plan.rows]
         if self.config.delivery == "batch" and all(branch.over for branch in self.ledger.running):
             committed = [self._deliver(row, outcome) for row, outcome in zip(plan.rows, committed, strict=True)]
         self._dissolve()
@@ -83,8 +88,8 @@ class Scheduler:
         for row in reversed(plan.rows):
             branch = row.branch
             branch.steps -= 1
-            branch.in_flight -= row.samples
-            if branch.reached == branch.computed and row.again < row.count:
+            branch.in_flight -= row.samples > 0
+            if branch.reached == branch.computed - len(row.drafted) and row.again < row.count:
                 branch.reached = row.first + row.again
             branch.computed = row.first
             if branch.finished:
@@ -115,7 +120,7 @@ class Scheduler:
         self.ledger.in_flight -= 1
         for row in plan.rows:
             row.branch.steps -= 1
-            row.branch.in_flight -= row.samples
+            row.branch.in_flight -= row.samples > 0
         for branch, published, _ in plan.published:  # some were to be filled by the step before, which may fail too
             self.ledger.withdraw(branch.blocks[published : branch.published])
         # What it should have written, and the copies of that which the step after it, if it is in flight, has made.
@@ -151,29 +156,41 @@ class Scheduler:
 
     # Inside.
 
-    def _commit_row(self, row: Row, emission: Emission | None) -> Committed:
+    def _commit_row(self, row: Row, sampled: list[Emission]) -> Committed:
         branch = row.branch
         branch.steps -= 1
-        branch.in_flight -= emission is not None
+        branch.in_flight -= row.samples > 0
         if branch.life is Life.FINISHED or branch.verdict is not None or row.kind is Kind.HELD:
             self._leave(branch)
             return Committed((), row.count)
-        if emission is None:
-            return Committed((), row.again)
-        if not isfinite(emission.logprob):
-            self._finish(branch, FinishReason.ERROR, NO_NUMBER)
-            return Committed((), row.again)
-        branch.tokens.append(emission.token)
-        text, reason = branch.output.push(emission.token)
-        if text:
-            emission = Emission(emission.token, emission.logprob, emission.alternatives, text)
-        if self.config.delivery == "batch":
-            branch.withheld.append(emission)
-            branch.verdict = reason
-            return Committed((), row.again)
-        if reason is not None:
-            self._finish(branch, reason)
-        return Committed((emission,), row.again)
+        if not row.drafted:
+            return Committed(tuple(self._take(branch, sampled)), row.again)
+        accepted = agreed(row.drafted, sampled)
+        branch.computed = row.first + 1 + accepted
+        branch.reached = max(branch.reached, branch.computed)
+        emitted = self._take(branch, sampled[: accepted + 1])
+        return Committed(tuple(emitted), row.count - len(emitted), min(accepted, len(emitted)))
+
+    def _take(self, branch: Branch, sampled: Sequence[Emission]) -> list[Emission]:
+        """Gives a branch its new tokens, up to the one that ends it; returns those that are delivered now."""
+        taken = []
+        for emission in sampled:
+            if not isfinite(emission.logprob):
+                self._finish(branch, FinishReason.ERROR, NO_NUMBER)
+                break
+            branch.tokens.append(emission.token)
+            text, reason = branch.output.push(emission.token)
+            if text:
+                emission = Emission(emission.token, emission.logprob, emission.alternatives, text)
+            if self.config.delivery == "batch":
+                branch.withheld.append(emission)
+                branch.verdict = reason
+                break
+            taken.append(emission)
+            if reason is not None:
+                self._finish(branch, reason)
+                break
+        return taken
 
     def _deliver(self, row: Row, outcome: Committed) -> Committed:
         """All that a branch's batch held back of it: its last row, and so the batch's, says it."""

@@ -216,9 +216,13 @@ class Step:
     copy-on-write. Refused requests with a reason each. `preempted` requests and `preempted_branch`, which of their
     samples.
 
-    `seconds` a phase: plan, prepare, forward, sample, wait, commit, record; launched at `started` one after another up
-    to sample, and read back with wait and commit up to `ended`. `attention`: those of `forward` that were spent in
-    attention; 0 where that is not known, as on a GPU, which the host only launches. `graph`: the size of the
+    Of speculation, empty where nothing was drafted: `drafted` and `accepted` `[rows]`, how many tokens were proposed
+    and computed with a row's own, and how many of them were kept: the first of the row's emitted tokens. `draft_token`
+    and `draft_text` are those proposed, in row order.
+
+    `seconds` a phase: plan, draft, prepare, forward, sample, wait, commit, record; launched at `started` one after
+    another up to sample, and read back with wait and commit up to `ended`. `attention`: those of `forward` that were
+    spent in attention; 0 where that is not known, as on a GPU, which the host only launches. `graph`: the size of the
     graph that was replayed, 0 where none was: its rows where all rows decode, those of the step and dummies; otherwise
     its tokens, those of the step and padding that belongs to no row. `device`: seconds of the step by the GPU's own
     clock, 0 without one.
@@ -271,6 +275,10 @@ class Step:
     attention: float = 0.0
     graph: int = 0
     device: float = 0.0
+    drafted: Array = _ints(np.int32)
+    accepted: Array = _ints(np.int32)
+    draft_token: Array = _ints(np.int32)
+    draft_text: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
