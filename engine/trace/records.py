@@ -138,7 +138,7 @@ class MemoryBreakdown:
     """Where the device's memory goes after load and warm-up, in bytes that add up to `total`.
 
     `activations`: the most that a step at the token budget took beyond weights and pool; `graphs`: what captured CUDA
-    graphs hold; `runtime`: what this process holds besides; `other`: other processes.
+    graphs hold; `runtime`: what this process holds besides; `other`: other processes; `draft`: a draft model's weights.
     """
 
     total: int
@@ -149,6 +149,7 @@ class MemoryBreakdown:
     other: int
     free: int
     graphs: int = 0
+    draft: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +157,8 @@ class Header:
     """The first record. `created` is Unix time in seconds; `blocks` is the KV pool's size. `graphs` are the numbers of
     rows for which a decode step was captured, as a CUDA graph or, on a CPU, as one program; `graphs_off` why there are
     none. `mixed_graphs` are the numbers of tokens for which a step with prompts was captured (on a CPU the most of a
-    run, of which a step may have several); `mixed_off` why there are none."""
+    run, of which a step may have several); `mixed_off` why there are none. `draft` is the model that drafts, whose K
+    and V lie in the same blocks."""
 
     model: ModelCard
     config: EngineConfig
@@ -171,6 +173,7 @@ class Header:
     graphs_off: str = ""
     mixed_graphs: tuple[int, ...] = ()
     mixed_off: str = ""
+    draft: ModelCard | None = None
     version: int = VERSION
 
 
@@ -334,7 +337,7 @@ class Notice:
 Record = Header | Submitted | StepStarted | Step | Ended | Telemetry | Notice
 _KINDS: dict[str, type] = {t.__name__: t for t in (Header, Submitted, StepStarted, Step, Ended, Telemetry, Notice)}
 _NESTED: dict[str, type] = {"model": ModelCard, "config": EngineConfig, "machine": Machine, "params": SamplingParams}
-_NESTED |= {"roof": Roof, "bill": MemoryBreakdown}
+_NESTED |= {"draft": ModelCard, "roof": Roof, "bill": MemoryBreakdown}
 
 
 def freeze(array: Array) -> Array:
