@@ -248,14 +248,14 @@ class Dialogue:
     messages: list[dict[str, str]]
 
 
-def _expand(sentence: str, slots: dict[str, str], rng: random.Random) -> str:
+def expand(sentence: str, slots: dict[str, str], rng: random.Random) -> str:
     sentence = re.sub(r"\[([^\]]*)\]", lambda m: rng.choice(m[1].split("/")), sentence)
     text = re.sub(r"\{(\w+)\}", lambda m: slots[m[1]], sentence)
     text = re.sub(r"\ba (?=[aeiou](?!nicorn))", "an ", text)
     return re.sub(r'^("?)(\w)', lambda m: m[1] + m[2].upper(), text)
 
 
-def _cast(a: str, b: str, rng: random.Random) -> dict[str, str]:
+def cast_of(a: str, b: str, rng: random.Random) -> dict[str, str]:
     name, name2 = rng.sample(NAMES, 2)
     place, place2 = rng.sample(PLACES, 2)
     mood, mood2 = rng.sample(MOODS, 2)
@@ -271,26 +271,44 @@ def _cast(a: str, b: str, rng: random.Random) -> dict[str, str]:
     return cast | {"deed": deed, "deed_past": deed}
 
 
-def _kind(a: str, b: str, rng: random.Random) -> str:
+def kind_of(a: str, b: str, rng: random.Random) -> str:
     return "".join("t" if n in THINGS else "c" if n in CREATURES else rng.choice("ct") for n in (a, b))
 
 
-def tell(a: str, b: str, length: str, rng: random.Random) -> str:
-    """One story about nouns `a` and `b`; `length` is "short", "normal" or "long" (about 45, 85 and 150 words)."""
-    kind = _kind(a, b, rng)
+@dataclass(frozen=True)
+class Story:
+    """A told story, and what it says of itself: its hero ("the fox", or a name), its first place, its moral ("" none)."""
+
+    text: str
+    hero: str
+    place: str
+    moral: str
+
+
+def story(a: str, b: str, length: str, rng: random.Random, moral: bool | None = None) -> Story:
+    """One story about nouns `a` and `b`; `length` is "short", "normal" or "long" (about 45, 85 and 150 words). `moral`
+    says whether it ends with one (None: at random, never a short one)."""
+    kind = kind_of(a, b, rng)
     if kind == "tc":
         a, b, kind = b, a, "ct"
-    slots = _cast(a, b, rng)
+    slots = cast_of(a, b, rng)
     plot = list(rng.choice(PLOTS[kind]))
     if length == "short":
         plot = plot[:3] + plot[-1:]
     extra = {"short": 0, "normal": rng.randint(0, 2), "long": rng.randint(6, 8)}[length]
     for sentence in rng.sample(MIDDLES, extra):
         plot.insert(rng.randint(3, len(plot) - 1), sentence)
-    told = [_expand(s, slots, rng) for s in plot]
-    if length != "short" and rng.random() < 0.5:
-        told.append(rng.choice(MORALS) + ".")
-    return " ".join(told)
+    told = [expand(s, slots, rng) for s in plot]
+    if moral is None:
+        moral = length != "short" and rng.random() < 0.5
+    lesson = rng.choice(MORALS) + "." if moral else ""
+    text = " ".join([*told, lesson] if moral else told)
+    return Story(text, slots["name"] if kind == "tt" else f"the {a}", slots["place"], lesson)
+
+
+def tell(a: str, b: str, length: str, rng: random.Random) -> str:
+    """The text of `story`."""
+    return story(a, b, length, rng).text
 
 
 def invented_noun(rng: random.Random) -> str:
@@ -304,23 +322,25 @@ def ask(a: str, b: str, length: str = "normal", plain_article: bool = True) -> s
     return ASKS[length].format(A=f"a {a}" if plain_article else article(a), B=f"a {b}" if plain_article else article(b))
 
 
+def pair(rng: random.Random) -> tuple[str, str]:
+    """Two nouns that may share a training story; now and then a made-up one."""
+    while True:
+        a, b = rng.sample(NOUNS, 2)
+        if not held_out(a, b):
+            break
+    if rng.random() < 0.06:
+        a = invented_noun(rng)
+    if rng.random() < 0.06:
+        b = invented_noun(rng)
+    return a, b
+
+
 def dialogue(rng: random.Random) -> Dialogue:
     """One training document: sometimes a system prompt, a story, sometimes a follow-up or a second story."""
     messages = [{"role": "system", "content": rng.choice(SYSTEM_PROMPTS)}] if rng.random() < 0.25 else []
 
-    def pair() -> tuple[str, str]:
-        while True:
-            a, b = rng.sample(NOUNS, 2)
-            if not held_out(a, b):
-                break
-        if rng.random() < 0.06:
-            a = invented_noun(rng)
-        if rng.random() < 0.06:
-            b = invented_noun(rng)
-        return a, b
-
     def story_turn() -> tuple[str, str]:
-        a, b = pair()
+        a, b = pair(rng)
         length = rng.choices(["normal", "short", "long"], [0.7, 0.15, 0.15])[0]
         messages.append({"role": "user", "content": ask(a, b, length, plain_article=rng.random() < 0.6)})
         messages.append({"role": "assistant", "content": tell(a, b, length, rng)})
@@ -329,9 +349,9 @@ def dialogue(rng: random.Random) -> Dialogue:
     a, b = story_turn()
     draw = rng.random()
     if draw < 0.15:
-        slots = _cast(a, b, rng)
+        slots = cast_of(a, b, rng)
         messages.append({"role": "user", "content": rng.choice(FOLLOW_UPS)})
-        messages.append({"role": "assistant", "content": " ".join(_expand(s, slots, rng) for s in rng.choice(NEXT))})
+        messages.append({"role": "assistant", "content": " ".join(expand(s, slots, rng) for s in rng.choice(NEXT))})
     elif draw < 0.25:
         story_turn()
     return Dialogue(messages)

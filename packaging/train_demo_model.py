@@ -1,9 +1,12 @@
-"""Trains the demo model: writes stories from `stories.py`, fits a tokenizer, trains a Llama and a smaller draft.
+"""Trains the demo model: writes stories and exercises, fits a tokenizer, trains a Llama and a smaller draft.
 
-    OMP_WAIT_POLICY=passive python packaging/train_demo_model.py [--out resources/models] [--minutes 38]
+    OMP_WAIT_POLICY=passive python packaging/train_demo_model.py [--out resources/models] [--minutes 36]
+    ... --from resources/models [--only stories-5m] [--state /tmp/training]
 
 Seeds are fixed. The learning rate follows the share of the time budget that is spent, so that a slower machine ends
-with fewer steps and a finished schedule; the shipped weights are one run on two cores. Writes bfloat16 safetensors.
+with fewer steps and a finished schedule; the shipped weights are one run on two cores. With `--from` it goes on from
+weights and keeps their tokenizer. With `--state` it saves what it needs every three minutes and goes on from there.
+Writes bfloat16 safetensors.
 """
 
 import argparse
@@ -14,7 +17,7 @@ import time
 from pathlib import Path
 
 import torch
-from stories import dialogue
+from exercises import document
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
@@ -24,6 +27,7 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
 CONTEXT = 1024
+SAVED_EVERY = 180.0  # seconds
 NAMES = ("hidden_size", "num_hidden_layers", "intermediate_size", "num_attention_heads", "num_key_value_heads")
 SIZES = {"stories-5m": (256, 6, 768, 8, 4), "stories-draft": (128, 2, 384, 4, 4)}  # of `NAMES`
 
@@ -34,7 +38,7 @@ def train_tokenizer(vocabulary: int = 3072) -> PreTrainedTokenizerFast:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     rng = random.Random(1)
-    texts = (m["content"] for _ in range(20_000) for m in dialogue(rng).messages)
+    texts = (m["content"] for _ in range(20_000) for m in document(rng).messages)
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,
         special_tokens=SPECIAL,
@@ -56,7 +60,7 @@ class Batches:
 
     def document(self) -> tuple[list[int], list[int]]:
         ids, labels = [self.ids["<s>"]], [-100]
-        for message in dialogue(self.rng).messages:
+        for message in document(self.rng).messages:
             said = self.tokenizer(message["content"], add_special_tokens=False).input_ids + [self.ids["</s>"]]
             ids += [self.ids[f"<|{message['role']}|>"], *said]
             labels += [-100, *(said if message["role"] == "assistant" else [-100] * len(said))]
@@ -74,8 +78,17 @@ class Batches:
         return torch.tensor([b[0] for b in batch]), torch.tensor([b[1] for b in batch])
 
 
-def train(name: str, tokenizer: PreTrainedTokenizerFast, minutes: float, peak: float, out: Path) -> None:
-    """Trains one size for so many minutes: rows of 192 tokens, then of 768 for the last tenth so that long contexts work."""
+def train(
+    name: str,
+    tokenizer: PreTrainedTokenizerFast,
+    minutes: float,
+    peak: float,
+    out: Path,
+    begin: Path | None,
+    state: Path | None,
+) -> None:
+    """Trains one size for so many minutes, from the weights in the folder `begin` if there is one: rows of 256 tokens,
+    then of 768 for the last tenth so that long contexts work. `state` is a folder to save to and to go on from."""
     torch.manual_seed(0)
     config = LlamaConfig(
         **dict(zip(NAMES, SIZES[name], strict=True)),
@@ -87,34 +100,48 @@ def train(name: str, tokenizer: PreTrainedTokenizerFast, minutes: float, peak: f
         attn_implementation="sdpa",
     )
     model = LlamaForCausalLM(config)
-    step_model = torch.compile(model)
+    if begin is not None:
+        model.load_state_dict(LlamaForCausalLM.from_pretrained(begin / name, dtype=torch.float32).state_dict())
     groups = [
         {"params": [p for p in model.parameters() if p.ndim >= 2], "weight_decay": 0.05},
         {"params": [p for p in model.parameters() if p.ndim < 2], "weight_decay": 0.0},
     ]
     optimizer = torch.optim.AdamW(groups, lr=peak, betas=(0.9, 0.95), fused=True)
-    batches = Batches(tokenizer, seed=2)
     print(f"{name}: {sum(p.numel() for p in model.parameters()):,} parameters", flush=True)
-    begun, step, mean = time.perf_counter(), 0, 0.0
-    while (spent := (time.perf_counter() - begun) / (60 * minutes)) < 1:
+    step, mean, seconds = 0, 0.0, 0.0
+    file = state / f"{name}.pt" if state is not None else None
+    if file is not None and file.exists():
+        saved = torch.load(file)
+        model.load_state_dict(saved["model"])
+        optimizer.load_state_dict(saved["optimizer"])
+        step, mean, seconds = saved["step"], saved["mean"], saved["seconds"]
+    batches = Batches(tokenizer, seed=2 + step)
+    last = saved_at = time.perf_counter()
+    while (spent := seconds / (60 * minutes)) < 1:
         warm = min(1.0, (step + 1) / 100)
         rate = peak * warm * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * spent)))
         for group in optimizer.param_groups:
             group["lr"] = rate
-        ids, labels = batches.next(*((4, 768) if spent > 0.9 else (20, 192)))
+        ids, labels = batches.next(*((2, 768) if spent > 0.9 else (6, 256)))
+        said = labels[:, 1:] >= 0
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            logits = step_model(input_ids=ids).logits
-        loss = torch.nn.functional.cross_entropy(
-            logits[:, :-1].reshape(-1, logits.shape[-1]).float(), labels[:, 1:].reshape(-1)
-        )
+            logits = model.lm_head(model.model(input_ids=ids, use_cache=False).last_hidden_state[:, :-1][said])
+        loss = torch.nn.functional.cross_entropy(logits.float(), labels[:, 1:][said])
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         mean = loss.item() if step == 0 else 0.98 * mean + 0.02 * loss.item()
         step += 1
+        now = time.perf_counter()
+        seconds, last = seconds + now - last, now
         if step % 50 == 0:
             print(f"{name} step {step:5d}  {100 * spent:5.1f} %  loss {mean:.3f}  rate {rate:.1e}", flush=True)
+        if file is not None and now - saved_at > SAVED_EVERY:
+            whole = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+            torch.save(whole | {"step": step, "mean": mean, "seconds": seconds}, file.with_suffix(".part"))
+            file.with_suffix(".part").replace(file)
+            saved_at = now
     folder = out / name
     folder.mkdir(parents=True, exist_ok=True)
     model.to(torch.bfloat16).save_pretrained(folder)
@@ -128,10 +155,18 @@ def main() -> None:
     parser.add_argument(
         "--minutes", type=float, default=36.0, help="time to train the model; the draft gets a fifth of it"
     )
+    parser.add_argument("--from", dest="begin", type=Path, help="a folder with both models: go on from them")
+    parser.add_argument("--only", choices=tuple(SIZES), help="train one of the two")
+    parser.add_argument("--state", type=Path, help="a folder to save to on the way, and to go on from")
     options = parser.parse_args()
-    tokenizer = train_tokenizer()
-    train("stories-5m", tokenizer, options.minutes, 3e-3, options.out)
-    train("stories-draft", tokenizer, options.minutes / 5, 4e-3, options.out)
+    if options.state is not None:
+        options.state.mkdir(parents=True, exist_ok=True)
+    begin = options.begin
+    tokenizer = train_tokenizer() if begin is None else PreTrainedTokenizerFast.from_pretrained(begin / "stories-5m")
+    gentler = 1.0 if begin is None else 0.5
+    for name, minutes, peak in (("stories-5m", options.minutes, 3e-3), ("stories-draft", options.minutes / 5, 4e-3)):
+        if options.only in (None, name):
+            train(name, tokenizer, minutes, gentler * peak, options.out, begin, options.state)
 
 
 if __name__ == "__main__":
