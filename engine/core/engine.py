@@ -311,7 +311,7 @@ class Engine(EngineFace):
             self.prepared = None  # the old cache is given back before the new one is made
             self.prepared = self._prepare_runner(config, report)
         self.runner, blocks = self.prepared.runner, self.prepared.blocks
-        pool_bytes = blocks * config.block_size * self.card.kv_token_bytes
+        pool_bytes = blocks * config.block_size * self.model.card_with(config.kv_dtype).kv_token_bytes
         self.bill = bill_of(self.model, pool_bytes, self.prepared.activations, self._runtime, self.prepared.graphs)
         self.prepared.warm_up(config.token_budget)
         self.scheduler = Scheduler(config, BlockPool(blocks, config.block_size))
@@ -331,7 +331,7 @@ class Engine(EngineFace):
         on_gpu = self.model.device.type == "cuda"
         gpu = torch.cuda.get_device_properties(self.model.device) if on_gpu else None
         header = Header(
-            model=self.card,
+            model=self.model.card_with(self.config.kv_dtype),
             config=self.config,
             machine=replace(
                 machine.describe(self._threads or 1, gpu.name if gpu else "", gpu.total_memory if gpu else 0),

@@ -20,7 +20,7 @@ def pool_blocks(model: LoadedModel, config: EngineConfig, needed: int = 0) -> in
     """Blocks of the pool: what `kv_memory` holds; else what the running requests could ever fill, within a quarter of
     the free memory. On a GPU within all that is free but what is `needed` besides, in bytes, and a reserve; there
     `kv_memory` is held against that too. Raises InvalidInput where it does not fit, or not even one block does."""
-    block_bytes = model.card.kv_token_bytes * config.block_size
+    block_bytes = model.card_with(config.kv_dtype).kv_token_bytes * config.block_size
     wanted = config.kv_memory
     if wanted is not None and wanted < block_bytes:
         raise InvalidInput(

@@ -51,7 +51,7 @@ def shape_of(config: EngineConfig) -> Shape:
     """What a runner, and what its steps take, depends on."""
     mode = "paged" if config.paged else config.mode
     graphs = config.cuda_graphs, config.mixed_graphs
-    return mode, config.block_size, config.slots, config.token_budget, config.kv_memory, *graphs
+    return mode, config.block_size, config.slots, config.token_budget, config.kv_memory, config.kv_dtype, *graphs
 
 
 def graph_needs(model: LoadedModel, config: EngineConfig, operations: float) -> int:
