@@ -25,6 +25,12 @@ SOLITARY_MODES = ("recompute", "sequential")
 DELIVERIES = ("stream", "batch")
 MOST_SAMPLES = 64
 QUANTIZATIONS = tuple(SCHEMES)
+SPECULATIONS = {
+    "ngram": "what followed the same words before, in the prompt or the answer",
+    "draft": "what a smaller model says",
+}
+MOST_SPECULATED = 31
+AUTO_SPECULATED = 7  # drafted tokens of a row at most: with its own as many as attention takes for a short row
 PINNED = re.compile(r"([\w.-]+/[\w.-]+)@([\w./-]+)")  # a hub id and its revision
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
@@ -72,6 +78,10 @@ class EngineConfig:
     launched ahead of the one whose tokens are being read (None: 1 on a GPU, 0 on a CPU). `cuda_graphs` (paged modes):
     decode steps are captured at load and replayed (on a CPU as one program of its compiled kernels), where the model
     can be captured. `mixed_graphs`: steps with prompts are too, on a GPU up to some number of tokens.
+
+    `speculation` (paged modes, depth 0) verifies `speculated` drafted tokens with each decode row's own; "auto" drafts
+    as many as are likely enough to be kept. "ngram" drafts what followed the same words before, "draft" asks the model
+    `draft`, which must share the vocabulary (None: the one that the model brings).
     """
 
     mode: str = "continuous"
@@ -88,6 +98,8 @@ class EngineConfig:
     cuda_graphs: bool = True
     mixed_graphs: bool = True
     seed: int = 0
+    speculated: int | str = "auto"
+    draft: ModelSpec | None = None
 
     def __post_init__(self) -> None:
         one_of("mode", self.mode, MODES)
@@ -109,9 +121,28 @@ class EngineConfig:
         check(isinstance(self.prefix_caching, bool), "prefix_caching", self.prefix_caching, "must be True or False")
         blocks = f"mode {self.mode!r} has no blocks to share; use one of {', '.join(PAGED_MODES)}, or switch it off"
         check(not self.prefix_caching or self.paged, "prefix_caching", self.prefix_caching, blocks)
-        check(self.speculation is None, "speculation", self.speculation, "not built yet; leave it None")
+        self._check_speculation()
         check(self.depth in (None, 0, 1), "depth", self.depth, "must be 0, 1 or None")
         whole("seed", self.seed, 0)
+
+    def _check_speculation(self) -> None:
+        if isinstance(self.draft, dict):  # from a record
+            object.__setattr__(self, "draft", ModelSpec(**self.draft))
+        one_of("speculation", self.speculation, (None, *SPECULATIONS))
+        if self.speculated != "auto":
+            whole("speculated", self.speculated, 1, MOST_SPECULATED, f"must be auto, or from 1 to {MOST_SPECULATED}")
+        rows = f"mode {self.mode!r} has no rows of several tokens that decode; use one of {', '.join(PAGED_MODES)}"
+        check(self.speculation is None or self.paged, "speculation", self.speculation, rows)
+        ahead = "speculation needs each step's tokens before the next; leave depth None or 0"
+        check(self.speculation is None or not self.depth, "depth", self.depth, ahead)
+        check(self.draft is None or self.speculation == "draft", "draft", self.draft, 'is for speculation="draft"')
+
+    @property
+    def most_sampled(self) -> int:
+        """Tokens that a row may sample in one step."""
+        if self.speculation is None:
+            return 1
+        return 1 + (AUTO_SPECULATED if self.speculated == "auto" else int(self.speculated))
 
     @property
     def paged(self) -> bool:

@@ -23,6 +23,7 @@ from engine.core.intake import Intake, Prepared
 from engine.core.nvml import Card
 from engine.core.recovery import Recovery
 from engine.core.setup.card import card_of
+from engine.core.setup.drafts import Drafts
 from engine.core.setup.memory_breakdown import bill_of
 from engine.core.setup.rehearsal import ROWS, Rehearsal, ThreadChoice
 from engine.core.setup.roof import roof_of
@@ -37,6 +38,7 @@ from engine.models.weights import Reporter
 from engine.runner.launched_step import LaunchedStep
 from engine.runner.paged_cpu import PagedRunner
 from engine.scheduler.block_pool import BlockPool
+from engine.scheduler.ngram_drafter import NgramDrafter
 from engine.scheduler.plan import StepPlan
 from engine.scheduler.scheduler import Scheduler
 from engine.trace.records import Ended, FinishReason, Header, Notice, StepStarted
@@ -206,9 +208,11 @@ class Engine(EngineFace):
                 self._threads, self._threads_why = self._fastest_threads()
         self.roof = roof_of(self.model, self._threads)
         self.prepared: PreparedRunner | None = None
-        self._prepare_runner = RunnerFactory(self.model, self._detokenizers, self.roof)
-        say = Reporter(progress, cancelled)
-        self._build(config, lambda done, total: say("capturing graphs", done, total))
+        self._prepare_runner, self._drafts = (
+            RunnerFactory(self.model, self._detokenizers, self.roof),
+            Drafts(self.model),
+        )
+        self._build(config, Reporter(progress, cancelled))
         self._open_trace()
         if self.model.notice:
             self._notice("warning", self.model.notice)
@@ -263,7 +267,10 @@ class Engine(EngineFace):
             except Exception as error:
                 self.recovery.after(error, plan)
             else:
-                launched.seconds["plan"] = planned - begun
+                drafting = self.prepared.draft.take_seconds() if self.prepared and self.prepared.draft else 0.0
+                launched.seconds["plan"] = planned - begun - drafting
+                if drafting:
+                    launched.seconds["draft"] = drafting
                 launched.step, launched.started = number, begun
                 self.in_flight.append(launched)
         commits = bool(self.in_flight) and (plan is None or len(self.in_flight) > self.depth)
@@ -282,7 +289,10 @@ class Engine(EngineFace):
             self.recovery.after(error, launched.plan, launched=True)
             return
         begun = time.perf_counter()
+        rows = launched.plan.rows
         committed = self.scheduler.commit(launched.plan, results.emissions(launched.plan))
+        if (speculation := self.scheduler.speculation) is not None:
+            speculation.learn(rows, [c.accepted for c in committed], begun - launched.started)
         ended = time.perf_counter()
         launched.seconds["commit"] = ended - begun
         times = launched.started - self._origin, ended - self._origin
@@ -301,20 +311,27 @@ class Engine(EngineFace):
         for branch in self.scheduler.take_ended():
             self.trace.append(ended_record(branch, now))
 
-    def _build(self, config: EngineConfig, report: Callable[[int, int], None] = lambda done, total: None) -> None:
+    def _build(self, config: EngineConfig, say: Reporter | None = None) -> None:
         """An empty pool and a scheduler, over a runner that is warmed up: the one there is where it serves."""
+        say = say or Reporter(None, None)
+        draft = self._drafts(config, say)
         self.config = config
-        self.depth = config.depth if config.depth is not None else int(self.model.device.type == "cuda")
+        ahead = int(self.model.device.type == "cuda" and config.speculation is None)
+        self.depth = config.depth if config.depth is not None else ahead
         if self.prepared is None or not self.prepared.serves(config):
             for name in ("runner", "recovery"):
                 vars(self).pop(name, None)
             self.prepared = None  # the old cache is given back before the new one is made
-            self.prepared = self._prepare_runner(config, report)
+            self.prepared = self._prepare_runner(config, partial(say, "capturing graphs"), draft)
         self.runner, blocks = self.prepared.runner, self.prepared.blocks
-        pool_bytes = blocks * config.block_size * self.card.kv_token_bytes
-        self.bill = bill_of(self.model, pool_bytes, self.prepared.activations, self._runtime, self.prepared.graphs)
+        self.draft = draft.card if draft is not None else None
+        token_bytes = self.card.kv_token_bytes + (self.draft.kv_token_bytes if self.draft else 0)
+        drafts = self.draft.weight_bytes if self.draft else 0
+        held = blocks * config.block_size * token_bytes, self.prepared.activations, self._runtime, self.prepared.graphs
+        self.bill = bill_of(self.model, *held, drafts)
         self.prepared.warm_up(config.token_budget)
-        self.scheduler = Scheduler(config, BlockPool(blocks, config.block_size))
+        drafter = NgramDrafter() if config.speculation == "ngram" else self.prepared.draft
+        self.scheduler = Scheduler(config, BlockPool(blocks, config.block_size), drafter)
         self.in_flight: deque[LaunchedStep] = deque()
         self.recovery = Recovery(self.scheduler, self.runner, self.in_flight, self._drain, self._notice)
 
@@ -348,6 +365,7 @@ class Engine(EngineFace):
             graphs_off=self.runner.graphs_off,
             mixed_graphs=self.runner.mixed_graphs,
             mixed_off=self.runner.mixed_off,
+            draft=self.draft,
         )
         trace = self.trace = Trace([header])
         self.router = StreamRouter(trace)
@@ -380,7 +398,9 @@ def _live(weak: weakref.ref[Engine], inbox: Inbox, loads: list[Callable[[], None
 
 def _give_back(engine: Engine) -> None:
     """Whoever keeps an engine that has ended keeps none of its memory: another model may be loaded next."""
-    for name in ("model", "runner", "recovery", "prepared", "_prepare_runner", "in_flight"):
+    if (scheduler := vars(engine).get("scheduler")) is not None:
+        scheduler.speculation = None
+    for name in ("model", "runner", "recovery", "prepared", "_prepare_runner", "_drafts", "in_flight"):
         vars(engine).pop(name, None)
     give_back()
     if torch.cuda.is_initialized() and not engine.lost:

@@ -65,6 +65,7 @@ def step_record(
     alternatives = [(i, *a) for i, (_, emission) in enumerate(emitted) for a in emission.alternatives]
     texts = [emission.text for _, emission in emitted]
     blocks = list(zip(*changes.blocks)) or [()] * len(BlockChange._fields)
+    drafts = [token for row in rows for token in row.drafted]
     seconds, kv = dict(launched.seconds), scheduler.kv_use(refused)
     record = Step(
         step=step,
@@ -104,6 +105,10 @@ def step_record(
         attention=launched.attention,
         graph=launched.graph,
         device=launched.device,
+        drafted=_column([len(row.drafted) for row in rows] if drafts else (), np.int32),
+        accepted=_column([c.accepted for c in committed] if drafts else (), np.int32),
+        draft_token=_column(drafts, np.int32),
+        draft_text=tuple(map(piece, drafts)),
         beam_request=_column([request for request, _ in changes.weighed], np.int32),
         beam_parent=_column([one.parent for _, one in changes.weighed], np.int32),
         beam_branch=_column([one.place for _, one in changes.weighed], np.int32),

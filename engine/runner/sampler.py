@@ -69,9 +69,12 @@ class SlotSampler:
 class Sampler(SlotSampler):
     """Samples the rows of a step on a CPU."""
 
-    def __call__(self, logits: Tensor, branches: Sequence[Branch], greedy: Greedy | None = None) -> Sampled:
-        """logits `[rows, vocabulary]` of the branches' last tokens, in_flight counting the tokens drawn here. `greedy`
-        tells what a greedy choice would be, where that was computed with them."""
+    def __call__(
+        self, logits: Tensor, branches: Sequence[Branch], positions: Sequence[int], greedy: Greedy | None = None
+    ) -> Sampled:
+        """logits `[rows, vocabulary]` for the branches' tokens at `positions`, before each of which there are so many;
+        a branch whose drafted tokens are verified has several. `greedy` tells what a greedy choice would be, where that
+        was computed with them."""
         params = [b.request.params for b in branches]
         if self._compiled(logits) and all(p.temperature == 0 and p.repetition_penalty == 1.0 for p in params):
             return with_alternatives(*(greedy() if greedy else native.greedy(logits)), logits, branches)
@@ -83,12 +86,13 @@ class Sampler(SlotSampler):
             adjusted = self._penalize(logits, penalized, slots, params)
         drawn = [i for i, p in enumerate(params) if p.temperature != 0]
         if len(drawn) == len(params):
-            tokens = self._draw(adjusted, branches, params)
+            tokens = self._draw(adjusted, branches, positions, params)
         else:
             tokens = adjusted.max(-1).indices  # half the time of argmax on a CPU
         if 0 < len(drawn) < len(params):
             index = torch.tensor(drawn, device=logits.device)
-            tokens[index] = self._draw(adjusted[index], [branches[i] for i in drawn], [params[i] for i in drawn])
+            drawing, at = [branches[i] for i in drawn], [positions[i] for i in drawn]
+            tokens[index] = self._draw(adjusted[index], drawing, at, [params[i] for i in drawn])
         if self._seen is not None and penalized:
             self._seen[slots, tokens[torch.tensor(penalized, device=logits.device)]] = 1
         logprobs = -cross_entropy(logits, tokens, reduction="none")  # in one pass, without logits' exponentials
@@ -105,9 +109,10 @@ class Sampler(SlotSampler):
         punished = torch.where(chosen > 0, chosen / penalty, chosen * penalty)
         return logits.index_copy(0, index, torch.where(seen.view(torch.bool), punished, chosen))
 
-    def _draw(self, logits: Tensor, branches: Sequence[Branch], params: Sequence[SamplingParams]) -> Tensor:
-        # The position of the token being drawn is the branch's length without it.
-        noises = [noise(b.request.seed, b.index, len(b.tokens) + b.in_flight - 1) for b in branches]
+    def _draw(
+        self, logits: Tensor, branches: Sequence[Branch], positions: Sequence[int], params: Sequence[SamplingParams]
+    ) -> Tensor:
+        noises = [noise(b.request.seed, b.index, at) for b, at in zip(branches, positions, strict=True)]
         uniform = torch.from_numpy(np.array(noises)).to(logits.device)[:, None]
         temperatures = _column([max(p.temperature, LOWEST_TEMPERATURE) for p in params], logits)
         limited = [p.top_p < 1 or 0 < p.top_k < self._vocabulary for p in params]

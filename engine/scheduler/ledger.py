@@ -145,7 +145,7 @@ class Ledger:
     def release(self, branch: Branch) -> None:
         """Takes a branch's blocks and slot."""
         self.give_back(branch)
-        branch.published, branch.serial = 0, ROOT
+        branch.published, branch.serial, branch.drafting = 0, ROOT, None
         heapq.heappush(self._free_slots, branch.slot)
         branch.slot = -1
         self.running.remove(branch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from engine.config.specs import SamplingParams
 from engine.decoding.beams import BeamSearch
@@ -50,7 +50,9 @@ class Branch:
     steps not yet committed, so the branch's length is len(tokens) + in_flight. `steps` counts the launched steps that
     name this branch: its blocks and slot go back only at zero. `reached` is the most that was ever computed, before
     preemptions too. The first `published` blocks are findable, and `serial` is that of their prefix. `verdict` is the
-    reason of a branch that is done but delivered only with its batch; `withheld` is what will be delivered.
+    reason of a branch that is done but delivered only with its batch; `withheld` is what will be delivered. `accepts`
+    is how likely a drafted token is kept, as far as was seen; `drafting` is what the drafter knows of the branch while
+    it has its slot.
     """
 
     request: Request
@@ -70,6 +72,8 @@ class Branch:
     serial: int = ROOT
     verdict: FinishReason | None = None
     withheld: list[Emission] = field(default_factory=list)
+    accepts: float = 0.7
+    drafting: Any = None
     beam: Beam | None = None
 
     @property

@@ -3,6 +3,7 @@ failed. How branches get memory and become rows is the KV layout's affair (`page
 policy's."""
 
 from collections.abc import Sequence
+from itertools import islice
 from math import inf, isfinite
 
 from engine.config.specs import EngineConfig
@@ -11,6 +12,7 @@ from engine.scheduler.block_pool import BlockPool, blocks_for
 from engine.scheduler.ledger import Ledger
 from engine.scheduler.plan import Committed, KvUse, Refused, Row, StepPlan
 from engine.scheduler.request import Branch, Emission, Life, Request
+from engine.scheduler.speculation import Drafter, Speculation, agreed
 from engine.trace.records import FinishReason, Kind, Refusal
 
 NO_NUMBER = "the model computed NaN or infinity in place of a probability: load it in another precision"
@@ -18,15 +20,16 @@ NO_NUMBER = "the model computed NaN or infinity in place of a probability: load 
 
 class Scheduler:
     """Plans and commits steps over one ledger. `requests` are those that are not over. Cost a step: O(running),
-    whatever waits."""
+    whatever waits. With a `drafter` decode rows carry the tokens that it proposes."""
 
-    def __init__(self, config: EngineConfig, pool: BlockPool) -> None:
+    def __init__(self, config: EngineConfig, pool: BlockPool, drafter: Drafter | None = None) -> None:
         self.config = config
         self.ledger = Ledger(config.slots, pool)
         self.requests: dict[int, Request] = {}
         self._ended: list[Branch] = []
         self._searched: dict[int, dict[int, Emission]] = {}  # by request: what its live paths' rows have sampled
         self.policy, self.layout = policies.make(config, self.ledger)
+        self.speculation = Speculation(config, self.ledger, drafter) if drafter is not None else None
 
     @property
     def idle(self) -> bool:
@@ -44,14 +47,16 @@ class Scheduler:
         rows, refused = self.policy.plan(now)
         if not rows:
             return None
+        if self.speculation is not None:
+            self.speculation.grow(rows)
         plan = self.layout.seal(rows, refused)
         for row in rows:
             branch = row.branch
             branch.steps += 1
             if row.kind is not Kind.HELD:
                 branch.computed = row.first + row.count
-                branch.reached = max(branch.reached, branch.computed)
-                branch.in_flight += row.samples
+                branch.reached = max(branch.reached, branch.computed - len(row.drafted))
+                branch.in_flight += row.samples > 0
         self.ledger.in_flight += 1
         return plan
 
@@ -63,7 +68,7 @@ class Scheduler:
         """Takes a step's sampled tokens, in the order of its sampling rows; returns each row's outcome."""
         self.ledger.in_flight -= 1
         tokens = iter(sampled)
-        committed = [self._commit_row(row, next(tokens) if row.samples else None) for row in plan.rows]
+        committed = [self._commit_row(row, list(islice(tokens, row.samples))) for row in plan.rows]
         if self._searched:
             self._search(plan, committed)
         if self.config.delivery == "batch" and all(branch.over for branch in self.ledger.running):
@@ -86,8 +91,8 @@ class Scheduler:
         for row in reversed(plan.rows):
             branch = row.branch
             branch.steps -= 1
-            branch.in_flight -= row.samples
-            if branch.reached == branch.computed and row.again < row.count:
+            branch.in_flight -= row.samples > 0
+            if branch.reached == branch.computed - len(row.drafted) and row.again < row.count:
                 branch.reached = row.first + row.again
             branch.computed = row.first
             if branch.finished:
@@ -122,7 +127,7 @@ class Scheduler:
         self.ledger.in_flight -= 1
         for row in plan.rows:
             row.branch.steps -= 1
-            row.branch.in_flight -= row.samples
+            row.branch.in_flight -= row.samples > 0
         for branch, published, _ in plan.published:  # some were to be filled by the step before, which may fail too
             self.ledger.withdraw(branch.blocks[published : branch.published])
         # What it should have written, and the copies of that which the step after it, if it is in flight, has made.
@@ -160,32 +165,44 @@ class Scheduler:
 
     # Inside.
 
-    def _commit_row(self, row: Row, emission: Emission | None) -> Committed:
+    def _commit_row(self, row: Row, sampled: list[Emission]) -> Committed:
         branch = row.branch
         branch.steps -= 1
-        branch.in_flight -= emission is not None
+        branch.in_flight -= row.samples > 0
         if branch.life is Life.FINISHED or branch.verdict is not None or row.kind is Kind.HELD:
             self._leave(branch)
             return Committed((), row.count)
-        if emission is None:
+        if branch.beam is not None and sampled and isfinite(sampled[0].logprob):
+            self._searched.setdefault(branch.request.id, {})[branch.index] = sampled[0]
             return Committed((), row.again)
-        if not isfinite(emission.logprob):
-            self._fail(branch, NO_NUMBER)
-            return Committed((), row.again)
-        if branch.beam is not None:
-            self._searched.setdefault(branch.request.id, {})[branch.index] = emission
-            return Committed((), row.again)
-        branch.tokens.append(emission.token)
-        text, reason = branch.output.push(emission.token)
-        if text:
-            emission = Emission(emission.token, emission.logprob, emission.alternatives, text)
-        if self.config.delivery == "batch":
-            branch.withheld.append(emission)
-            branch.verdict = reason
-            return Committed((), row.again)
-        if reason is not None:
-            self._finish(branch, reason)
-        return Committed((emission,), row.again)
+        if not row.drafted:
+            return Committed(tuple(self._take(branch, sampled)), row.again)
+        accepted = agreed(row.drafted, sampled)
+        branch.computed = row.first + 1 + accepted
+        branch.reached = max(branch.reached, branch.computed)
+        emitted = self._take(branch, sampled[: accepted + 1])
+        return Committed(tuple(emitted), row.count - len(emitted), min(accepted, len(emitted)))
+
+    def _take(self, branch: Branch, sampled: Sequence[Emission]) -> list[Emission]:
+        """Gives a branch its new tokens, up to the one that ends it; returns those that are delivered now."""
+        taken = []
+        for emission in sampled:
+            if not isfinite(emission.logprob):
+                self._fail(branch, NO_NUMBER)
+                break
+            branch.tokens.append(emission.token)
+            text, reason = branch.output.push(emission.token)
+            if text:
+                emission = Emission(emission.token, emission.logprob, emission.alternatives, text)
+            if self.config.delivery == "batch":
+                branch.withheld.append(emission)
+                branch.verdict = reason
+                break
+            taken.append(emission)
+            if reason is not None:
+                self._finish(branch, reason)
+                break
+        return taken
 
     def _search(self, plan: StepPlan, committed: list[Committed]) -> None:
         """The next paths of the beam searches whose rows this step computed; fills in what became certain by them."""

@@ -146,7 +146,7 @@ class MemoryBreakdown:
     """Where the device's memory goes after load and warm-up, in bytes that add up to `total`.
 
     `activations`: the most that a step at the token budget took beyond weights and pool; `graphs`: what captured CUDA
-    graphs hold; `runtime`: what this process holds besides; `other`: other processes.
+    graphs hold; `runtime`: what this process holds besides; `other`: other processes; `draft`: a draft model's weights.
     """
 
     total: int
@@ -157,6 +157,7 @@ class MemoryBreakdown:
     other: int
     free: int
     graphs: int = 0
+    draft: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +165,8 @@ class Header:
     """The first record. `created` is Unix time in seconds; `blocks` is the KV pool's size. `graphs` are the numbers of
     rows for which a decode step was captured, as a CUDA graph or, on a CPU, as one program; `graphs_off` why there are
     none. `mixed_graphs` are the numbers of tokens for which a step with prompts was captured (on a CPU the most of a
-    run, of which a step may have several); `mixed_off` why there are none."""
+    run, of which a step may have several); `mixed_off` why there are none. `draft` is the model that drafts, whose K
+    and V lie in the same blocks."""
 
     model: ModelCard
     config: EngineConfig
@@ -179,6 +181,7 @@ class Header:
     graphs_off: str = ""
     mixed_graphs: tuple[int, ...] = ()
     mixed_off: str = ""
+    draft: ModelCard | None = None
     version: int = VERSION
 
 
@@ -224,9 +227,13 @@ class Step:
     copy-on-write. Refused requests with a reason each. `preempted` requests and `preempted_branch`, which of their
     samples.
 
-    `seconds` a phase: plan, prepare, forward, sample, wait, commit, record; launched at `started` one after another up
-    to sample, and read back with wait and commit up to `ended`. `attention`: those of `forward` that were spent in
-    attention; 0 where that is not known, as on a GPU, which the host only launches. `graph`: the size of the
+    Of speculation, empty where nothing was drafted: `drafted` and `accepted` `[rows]`, how many tokens were proposed
+    and computed with a row's own, and how many of them were kept: the first of the row's emitted tokens. `draft_token`
+    and `draft_text` are those proposed, in row order.
+
+    `seconds` a phase: plan, draft, prepare, forward, sample, wait, commit, record; launched at `started` one after
+    another up to sample, and read back with wait and commit up to `ended`. `attention`: those of `forward` that were
+    spent in attention; 0 where that is not known, as on a GPU, which the host only launches. `graph`: the size of the
     graph that was replayed, 0 where none was: its rows where all rows decode, those of the step and dummies; otherwise
     its tokens, those of the step and padding that belongs to no row. `device`: seconds of the step by the GPU's own
     clock, 0 without one. Beam searches' candidates, the best of each first: `beam_request`, `beam_parent` (the branch
@@ -281,6 +288,10 @@ class Step:
     attention: float = 0.0
     graph: int = 0
     device: float = 0.0
+    drafted: Array = _ints(np.int32)
+    accepted: Array = _ints(np.int32)
+    draft_token: Array = _ints(np.int32)
+    draft_text: tuple[str, ...] = ()
     beam_request: Array = _ints(np.int32)
     beam_parent: Array = _ints(np.int32)
     beam_branch: Array = _ints(np.int32)
@@ -345,7 +356,7 @@ class Notice:
 Record = Header | Submitted | StepStarted | Step | Ended | Telemetry | Notice
 _KINDS: dict[str, type] = {t.__name__: t for t in (Header, Submitted, StepStarted, Step, Ended, Telemetry, Notice)}
 _NESTED: dict[str, type] = {"model": ModelCard, "config": EngineConfig, "machine": Machine, "params": SamplingParams}
-_NESTED |= {"roof": Roof, "bill": MemoryBreakdown}
+_NESTED |= {"draft": ModelCard, "roof": Roof, "bill": MemoryBreakdown}
 
 
 def freeze(array: Array) -> Array:

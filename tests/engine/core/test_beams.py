@@ -124,7 +124,8 @@ def test_sequences_and_scores_are_those_of_transformers_among_other_requests(
     with tiny(tiny_folder(name), SMALL, 26) as engine:
         for mode, depth in (("continuous", 0), ("chunked", 1)):
             if depth:
-                engine.begin(replace(engine.config, mode=mode, depth=depth, prefix_caching=True))
+                more = {"prefix_caching": True, "speculation": "ngram", "speculated": 2}
+                engine.begin(replace(engine.config, mode=mode, depth=depth, **more))
             asked = [Submission(prompt, Way().params) for prompt in prompts()]
             asked[1:1] = [Submission(prompts()[2][:16] + [5], others) for others in OTHERS]
             streams = engine.submit_many([*asked, Submission(prompts()[0], Way(new=20).params)])

@@ -80,6 +80,26 @@ class Letters:
         return ""
 
 
+class ErringDrafter:
+    """Proposes what the simulated model will say, and errs at every so many tokens; sometimes it has less to say."""
+
+    def __init__(self, errs_every: int) -> None:
+        self._errs_every, self._proposed = errs_every, 0
+
+    def draft(self, rows: Sequence[Row], most: Sequence[int], least: float) -> list[list[int]]:
+        return [self._propose(row, count) for row, count in zip(rows, most, strict=True)]
+
+    def _propose(self, row: Row, most: int) -> list[int]:
+        assert row.first == len(row.branch.tokens) - 1
+        known, drafted = list(row.branch.tokens), list[int]()
+        while len(drafted) < most - (self._proposed % 5 == 0):
+            self._proposed += 1
+            wrong = self._proposed % self._errs_every == 0
+            known.append(next_token(known) + wrong)
+            drafted.append(known[-1])
+        return drafted
+
+
 @dataclass
 class Simulation:
     """Engine.step over the simulated device, one call at a time. `records` are the steps' real records. A step of more
@@ -89,6 +109,7 @@ class Simulation:
     blocks: int
     depth: int = 0
     memory: tuple[int, int] = (sys.maxsize, sys.maxsize)
+    errs_every: int = 0  # of the drafter, if there is one
     short: int = 0
     records: list[Step] = field(default_factory=list)
     plans: list[StepPlan] = field(default_factory=list)
@@ -98,7 +119,8 @@ class Simulation:
 
     def __post_init__(self) -> None:
         self.pool = BlockPool(self.blocks, self.config.block_size)
-        self.scheduler = Scheduler(self.config, self.pool)
+        self.drafter = ErringDrafter(self.errs_every) if self.errs_every else None
+        self.scheduler = Scheduler(self.config, self.pool, self.drafter)
         self.in_flight: deque[tuple[StepPlan, list[Emission]]] = deque()
         self.requests: list[Request] = []
         self._cache = [_UNWRITTEN] * (self.blocks * self.config.block_size)
@@ -185,17 +207,16 @@ class Simulation:
         written = [self._write(row) for row in plan.rows]
         sampled = []
         for row, own in zip(plan.rows, written):
-            if row.samples:
-                context = self._context(row, own)
-                self._last_token[row.slot] = next_token(context)
-                others = ranked(context, row.branch.request.ranked) if row.branch.beam is not None else ()
+            context = self._context(row, own)
+            for position in row.drawn_at:
+                before = context[: position if self.config.paged else len(context)]
+                self._last_token[row.slot] = next_token(before)
+                others = ranked(before, row.branch.request.ranked) if row.branch.beam is not None else ()
                 sampled.append(Emission(self._last_token[row.slot], alternatives=others))
         return sampled
 
     def _write(self, row: Row) -> list[int]:
-        tokens = row.branch.tokens[row.first : row.first + row.count]
-        if row.fed:
-            tokens = tokens[: row.count - 1] + [self._last_token[row.slot]]
+        tokens = row.ids(self._last_token[row.slot])
         assert len(tokens) == row.count
         if self.config.paged:
             for position, token in enumerate(tokens, row.first):
@@ -310,7 +331,11 @@ class Simulation:
         mode, kinds = self.config.mode, {row.kind for row in plan.rows}
         if self.config.paged:
             assert sum(row.count for row in plan.rows) <= self.config.token_budget
-            assert all(row.kind is Kind.PREFILL or row.count == 1 for row in plan.rows)
+            decodes = [row for row in plan.rows if row.kind is Kind.DECODE]
+            assert all(row.count == 1 + len(row.drafted) and row.samples == row.count for row in decodes)
+            most = self.config.most_sampled if self.drafter else 1
+            assert all(row.count <= most for row in decodes)
+            assert all(row.first + row.count <= max(row.branch.reach, row.first + 1) for row in decodes)
         if mode == "chunked":
             order = [row.kind for row in plan.rows]
             assert order == sorted(order, reverse=True), "decodes come first"
