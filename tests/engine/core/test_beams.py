@@ -121,11 +121,11 @@ def test_sequences_and_scores_are_those_of_transformers_among_other_requests(
 ) -> None:
     """Blocks do not suffice for all at once, and one of the searches is cancelled on its way."""
     preempted: set[int] = set()
-    with tiny(tiny_folder(name), SMALL, 26) as engine:
+    with tiny(tiny_folder(name), replace(SMALL, speculation="ngram", speculated=2), 26) as engine:
         for mode, depth in (("continuous", 0), ("chunked", 1)):
             if depth:
-                more = {"prefix_caching": True, "speculation": "ngram", "speculated": 2}
-                engine.begin(replace(engine.config, mode=mode, depth=depth, **more))
+                ahead = replace(engine.config, mode=mode, depth=depth, prefix_caching=True, speculation=None)
+                engine.begin(ahead)
             asked = [Submission(prompt, Way().params) for prompt in prompts()]
             asked[1:1] = [Submission(prompts()[2][:16] + [5], others) for others in OTHERS]
             streams = engine.submit_many([*asked, Submission(prompts()[0], Way(new=20).params)])
