@@ -152,7 +152,8 @@ class Transcript(QWidget):
             self.request = request
             self.follow_up.clear()
             view = self.view
-            self.switch.offer(len(view.samples) if view is not None else 1)
+            beams = view is not None and view.params.beam_width > 1
+            self.switch.offer(len(view.samples) if view is not None else 1, "Best" if beams else "Sample")
             self._rewrite()
 
     # -- the text -------------------------------------------------------------------------------------------------
