@@ -10,7 +10,7 @@ from typing import Any
 from app.words import SHIPPED
 from engine import EngineConfig, InvalidInput, ModelSpec, SamplingParams, Workload, list_workloads, load_workload
 from engine.checkpoints import inspect_model
-from engine.config import DELIVERIES, DTYPES, MODES, QUANTIZATIONS
+from engine.config import DELIVERIES, DTYPES, MODES, QUANTIZATIONS, SPECULATIONS
 from engine.trace import Slo
 from engine.workloads import ARRIVALS
 
@@ -80,8 +80,23 @@ def engine_options(to: argparse.ArgumentParser) -> None:
     to.add_argument("--depth", type=int, help="steps launched ahead: 0 or 1 (default: 1 on a GPU, else 0)")
     to.add_argument("--no-graphs", "--no-cuda-graphs", dest="cuda_graphs", action="store_false", help=anew)
     to.add_argument("--no-mixed-graphs", dest="mixed_graphs", action="store_false", help=mixed)
+    ways = ", ".join(f"{name} ({words})" for name, words in SPECULATIONS.items())
+    to.add_argument("--speculation", choices=SPECULATIONS, metavar="HOW", help=f"paged modes: verify drafts: {ways}")
+    drafted = "drafted tokens a row, or auto: as many as are likely enough to be kept (default)"
+    to.add_argument("--speculated", type=speculated, default=default.speculated, metavar="K", help=drafted)
+    to.add_argument(
+        "--draft",
+        type=ModelSpec,
+        metavar="MODEL",
+        help="the model that drafts (default: the one that the model brings)",
+    )
     seed_option(to, "of the sampling, and of the workload")
     threads_option(to)
+
+
+def speculated(text: str) -> int | str:
+    """As `EngineConfig` takes it."""
+    return text if text == "auto" else whole(text)
 
 
 def kv_memory_option(to: Any, default: str = "what is free") -> None:

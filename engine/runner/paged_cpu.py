@@ -15,6 +15,7 @@ from engine.kernels.cpu.recorder import Unrecordable
 from engine.models.attention import Options, Timer
 from engine.models.config import first_line
 from engine.models.loading import LoadedModel
+from engine.runner.launched_step import Results
 from engine.runner.recorded_steps import MOST_TOKENS, RecordedSteps, Runs, StepInputs, rows_to_record
 from engine.runner.runner import Computed, Inputs, Runner
 from engine.scheduler.block_pool import blocks_for
@@ -146,7 +147,23 @@ class PagedRunner(Runner):
         longest = LONG_CONTEXT if recorded.prompts else 0
         return all(row.kind is Kind.DECODE or row.first + row.count <= longest for row in rows)
 
+    def choose(self, rows: Sequence[Row]) -> Results | None:
+        """The greedy choice for rows that sample one token each, with none of what else a step does for whoever reads
+        it: for drafts. None where such rows are not replayed."""
+        if self._recorded is None or not self._replays(rows, len(rows)):
+            return None
+        with torch.inference_mode():
+            self._recorded(self._lay_out(rows)[0])
+            tokens, logprobs = (each.tolist() for each in self._recorded.chosen)
+        self._last_token.numpy()[[row.slot for row in rows]] = tokens
+        return Results(tokens, logprobs)
+
     def _recorded_inputs(self, rows: Sequence[Row], sampling: list[Row]) -> Inputs:
+        runs, tokens = self._lay_out(rows)
+        return Inputs(sampling, lambda timer: self._replay(runs, timer), graph=tokens)
+
+    def _lay_out(self, rows: Sequence[Row]) -> tuple[Runs, int]:
+        """The runs of a step to be replayed, and how many tokens it has."""
         last_token = self._last_token.numpy()
         ids: list[int] = []
         kept: list[int] = []
@@ -156,11 +173,8 @@ class PagedRunner(Runner):
                 ids[-1] = int(last_token[row.slot])
             kept += range(len(ids) - row.samples, len(ids))
         firsts, counts = [row.first for row in rows], [row.count for row in rows]
-        runs = self._inputs.fill(
-            ids, firsts, counts, [row.branch.blocks for row in rows], [row.slot for row in rows], kept
-        )
-
-        return Inputs(sampling, lambda timer: self._replay(runs, timer), graph=len(ids))
+        tables, slots = [row.branch.blocks for row in rows], [row.slot for row in rows]
+        return self._inputs.fill(ids, firsts, counts, tables, slots, kept), len(ids)
 
     def _replay(self, runs: Runs, timer: Timer | None) -> Computed:
         recorded = self._recorded

@@ -184,6 +184,11 @@ class Header:
     draft: ModelCard | None = None
     version: int = VERSION
 
+    @property
+    def kv_token_bytes(self) -> int:
+        """Of one token's K and V, the model's and the draft's."""
+        return self.model.kv_token_bytes + (self.draft.kv_token_bytes if self.draft is not None else 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Submitted:

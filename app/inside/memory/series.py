@@ -101,7 +101,7 @@ class MemorySeries:
 
     def _begin(self, header: Header) -> None:
         self.header, config, model = header, header.config, header.model
-        self.block_size, self.context, self.token_bytes = config.block_size, model.context, model.kv_token_bytes
+        self.block_size, self.context, self.token_bytes = config.block_size, model.context, header.kv_token_bytes
         self.pool = header.blocks * config.block_size
         self.paged, self.keeps = config.paged, config.mode != "recompute"
 
