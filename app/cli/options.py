@@ -37,6 +37,13 @@ def size_in_bytes(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 512M or 4G") from None
 
 
+def early_stopping(text: str) -> bool | str:
+    """When a beam search is over."""
+    if text.lower() not in ("true", "false", "never"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not true, false or never")
+    return "never" if text.lower() == "never" else text.lower() == "true"
+
+
 # What each command adds to its parser.
 
 
@@ -116,6 +123,11 @@ def sampling_options(to: argparse.ArgumentParser) -> None:
     to.add_argument("--stop", action="append", help="end before this text; may be given several times")
     to.add_argument("--ignore-eos", action="store_true", default=None, help="go on to max tokens")
     to.add_argument("--n", type=int, metavar="N", help="samples of every prompt")
+    beams = "paged modes: search with so many beams, and answer with as many texts, best first"
+    stopping = "true: as soon as as many texts as beams are finished; false; never: when none can become better"
+    to.add_argument("--beams", dest="beam_width", type=int, metavar="N", help=beams)
+    to.add_argument("--length-penalty", type=float, metavar="P", help="a beam's score is its sum over length to this")
+    to.add_argument("--early-stopping", type=early_stopping, metavar="WHEN", help=stopping)
 
 
 def workload_options(to: argparse.ArgumentParser, default: str | None) -> None:

@@ -169,6 +169,12 @@ class SamplingParams:
     `temperature` 0 is greedy. `top_k` 0, `top_p` 1 and `min_p` 0 are off. `logprobs` asks for that many alternatives
     to each token. `seed` None takes the engine's; noise is a function of (seed, branch, position) alone. `n` samples
     of one prompt share its blocks (paged modes).
+
+    `beam_width` above 1 searches with so many beams (paged modes), which are a request's branches: its results are that
+    many texts, best first, and `n` is 1. Nothing is drawn then: `temperature` is 0. A text's score is the sum of its
+    log-probabilities over its length to the power of `length_penalty`. `early_stopping`: True ends the search with the
+    first `beam_width` texts that are finished, False when the best live beam scores worse than all of them, "never"
+    when it could not score better at any length either.
     """
 
     max_tokens: int = 256
@@ -183,6 +189,8 @@ class SamplingParams:
     logprobs: int = 0
     n: int = 1
     beam_width: int = 1
+    length_penalty: float = 1.0
+    early_stopping: bool | str = False
 
     def __post_init__(self) -> None:
         whole("max_tokens", self.max_tokens)
@@ -204,7 +212,25 @@ class SamplingParams:
             whole("seed", self.seed, 0, rule="must be a whole number of at least 0, or None")
         whole("logprobs", self.logprobs, 0, 20)
         whole("n", self.n, 1, MOST_SAMPLES)
-        check(self.beam_width == 1, "beam_width", self.beam_width, "beam search is not built yet; leave it 1")
+        self._check_beams()
+
+    def _check_beams(self) -> None:
+        whole("beam_width", self.beam_width, 1, MOST_SAMPLES)
+        number("length_penalty", self.length_penalty, -10.0, 10.0, "must be between -10 and 10")
+        stopping = isinstance(self.early_stopping, bool) or self.early_stopping == "never"
+        check(stopping, "early_stopping", self.early_stopping, 'must be True, False or "never"')
+        if self.beam_width == 1:
+            return
+        samples = f"beam_width={self.beam_width} gives that many results by itself; leave n at 1"
+        check(self.n == 1, "n", self.n, samples)
+        weighs = "beams are weighed by the model's own probabilities; leave it 1, or beam_width at 1"
+        check(self.repetition_penalty == 1.0, "repetition_penalty", self.repetition_penalty, weighs)
+        object.__setattr__(self, "temperature", 0.0)
+
+    @property
+    def branches(self) -> int:
+        """How many results a request has, and branches: samples or beams."""
+        return max(self.n, self.beam_width)
 
     def with_(self, **changes: Any) -> SamplingParams:
         """A copy with some values changed."""

@@ -191,7 +191,7 @@ def measure(trace: Trace, slo: Slo | None = None, first: int = 0) -> Metrics:
     header = trace.header if first else log.header
     slots = header.config.slots if header is not None else int(log.column("slot").max(initial=-1)) + 1
     places = slots * len(steps)
-    samples = sum(s.params.n for s in log.submitted)
+    samples = sum(s.params.branches for s in log.submitted)
     forward = sum(s.seconds.get("forward", 0.0) for s in steps)
     busy = sum(sum(s.seconds.values()) for s in steps)
     stall = int(times.gap.argmax()) if len(times.gap) else None
@@ -277,7 +277,7 @@ def _timings(log: _Log) -> Timings:
     submissions = sorted(log.submitted, key=lambda s: s.request)
     request = np.array([s.request for s in submissions], np.int64)
     submitted = np.array([s.time for s in submissions], float)
-    samples = np.array([s.params.n for s in submissions], np.int64)
+    samples = np.array([s.params.branches for s in submissions], np.int64)
     size = len(request)
 
     # Tokens in order of request, sample and time.

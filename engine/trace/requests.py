@@ -64,6 +64,7 @@ class SampleView:
     _mark_times: array[float] = _column("d", compare=False)
     _marks: array[int] = _column("i", compare=False)
     marked: tuple[State | None, int, int, int] = field(default=_UNMARKED, repr=False, compare=False)  # the last mark
+    score: float | None = None  # of a beam search's result, once it is over
 
     def add(self, token: int, logprob: float, time: float, text: str, drafted: bool = False) -> None:
         """One more token and its part of the text."""
@@ -91,6 +92,7 @@ class SampleView:
     def end(self, ended: Ended) -> None:
         """It is over; what was held back until now comes with it, the tail as the last token's."""
         self.state, self.ended, self.reason, self.error = State.FINISHED, ended.time, ended.reason, ended.error
+        self.score = ended.score
         at = 0
         columns = ended.token.tolist(), ended.logprob.tolist(), ended.text_end.tolist()
         for token, logprob, end in zip(*columns, strict=True):
@@ -151,8 +153,8 @@ class SampleView:
 
 @dataclass(slots=True)
 class RequestView:
-    """One request as the records so far tell it, with its `params.n` samples. What only a sample has (text, tokens,
-    times) is the first sample's; state, end and error are those of all."""
+    """One request as the records so far tell it, with its `params.branches` samples. What only a sample has (text,
+    tokens, times) is the first sample's; state, end and error are those of all."""
 
     request: int
     submitted: float
@@ -167,7 +169,7 @@ class RequestView:
 
     def __post_init__(self) -> None:
         if not self.samples:
-            self.samples = [SampleView(i) for i in range(self.params.n)]
+            self.samples = [SampleView(i) for i in range(self.params.branches)]
 
     def at(self, moment: float) -> RequestView | None:
         """The request as it stood at a moment (seconds from the trace's start): what the records up to then tell,

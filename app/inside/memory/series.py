@@ -106,7 +106,7 @@ class MemorySeries:
         self.paged, self.keeps = config.paged, config.mode != "recompute"
 
     def _submitted(self, record: Submitted) -> None:
-        request, samples = record.request, record.params.n
+        request, samples = record.request, record.params.branches
         if request >= len(self._base):
             more = max(request + 1, 2 * len(self._base)) - len(self._base)
             self._base, self._reach = (np.append(a, np.zeros(more, np.int64)) for a in (self._base, self._reach))

@@ -155,7 +155,8 @@ class Transcript(QWidget):
             self.request = request
             self.follow_up.clear()
             view = self.view
-            self.switch.offer(len(view.samples) if view is not None else 1)
+            beams = view is not None and view.params.beam_width > 1
+            self.switch.offer(len(view.samples) if view is not None else 1, "Best" if beams else "Sample")
             header = self.bridge.trace.header if self.bridge.trace is not None else None
             self.switch.offer_drafts(header is not None and header.config.speculation is not None)
             self._rewrite()

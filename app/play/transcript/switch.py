@@ -129,10 +129,10 @@ class TokenSwitch(QWidget):
     def sample(self) -> int:
         return max(0, self.samples.currentIndex())
 
-    def offer(self, samples: int) -> None:
-        """Another request, with so many samples; the first is on show."""
+    def offer(self, samples: int, what: str = "Sample") -> None:
+        """Another request, with so many samples, or what they are; the first is on show."""
         self.samples.clear()
-        self.samples.addItems([f"Sample {i + 1} of {samples}" for i in range(samples)])
+        self.samples.addItems([f"{what} {i + 1} of {samples}" for i in range(samples)])
         self.samples.setVisible(samples > 1)
 
     def offer_drafts(self, drafts: bool) -> None:
