@@ -38,11 +38,12 @@ def ended_record(branch: Branch, now: float) -> Ended:
     assert branch.reason is not None
     cut_short = branch.reason in (FinishReason.CANCELLED, FinishReason.ERROR)
     parts = [e.text for e in branch.withheld]
-    tail = "".join(parts) + branch.output.flush() if cut_short else ""
+    tail = "".join(parts) + (branch.output.flush() if cut_short else "")
     token = _column([e.token for e in branch.withheld], np.int32)
     logprob = _column([e.logprob for e in branch.withheld], np.float32)
     ends = freeze(np.cumsum([len(part) for part in parts], dtype=np.int32))
-    return Ended(now, branch.request.id, branch.reason, tail, branch.error, branch.index, token, logprob, ends)
+    score = branch.beam.score if branch.beam is not None else None
+    return Ended(now, branch.request.id, branch.reason, tail, branch.error, branch.index, token, logprob, ends, score)
 
 
 def step_record(
@@ -108,6 +109,13 @@ def step_record(
         accepted=_column([c.accepted for c in committed] if drafts else (), np.int32),
         draft_token=_column(drafts, np.int32),
         draft_text=tuple(map(piece, drafts)),
+        beam_request=_column([request for request, _ in changes.weighed], np.int32),
+        beam_parent=_column([one.parent for _, one in changes.weighed], np.int32),
+        beam_branch=_column([one.place for _, one in changes.weighed], np.int32),
+        beam_token=_column([one.path.token for _, one in changes.weighed], np.int32),
+        beam_score=_column([one.path.total for _, one in changes.weighed], np.float32),
+        beam_fate=_column([one.fate for _, one in changes.weighed], np.uint8),
+        beam_text=tuple(piece(one.path.token) for _, one in changes.weighed),
     )
     seconds["record"] = time.perf_counter() - begun
     return record

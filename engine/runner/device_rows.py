@@ -48,12 +48,14 @@ class DeviceRows:
         self._value: list[int] = []
 
     def knows(self, row: Row) -> bool:
-        """True when the row's slot sampled the row's only token: it need not be sent."""
-        return self._owners[row.slot] is row.branch and self._newest[row.slot] == row.first
+        """True when the row's slot sampled the row's only token: it need not be sent. A beam's is chosen elsewhere."""
+        sampled = self._owners[row.slot] is row.branch and self._newest[row.slot] == row.first
+        return sampled and row.branch.beam is None
 
     def follow(self, rows: Sequence[Row], words: Callable[[Branch], Sequence[int]]) -> list[Branch]:
         """Notes what the device must hear before these rows; returns the branches that are new in their slot. `words`
-        are a branch's parameters. A branch's table only grows, but for one that was preempted: it begins anew."""
+        are a branch's parameters. A branch's table only grows, but for one that was preempted, which begins anew, and
+        for beams, which take others' blocks."""
         index, value, joined = self._index, self._value, []
         owners, sent = self._owners, self._sent
         for row in rows:
@@ -63,7 +65,7 @@ class DeviceRows:
                 joined.append(branch)
                 index += range(slot * self._words, (slot + 1) * self._words)
                 value += words(branch)
-            elif row.kind is Kind.PREFILL and row.first == row.reused:
+            elif branch.beam is not None or (row.kind is Kind.PREFILL and row.first == row.reused):
                 sent[slot] = 0
             blocks, known = branch.blocks, sent[slot]
             if known < len(blocks):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from engine.runner.launched_step import Clock
+from engine.runner.launched_step import Clock, Results
+from engine.runner.paged_cpu import PagedRunner
 from engine.runner.runner import Runner
 from engine.scheduler.plan import Row, StepPlan
 from engine.scheduler.request import Branch
@@ -37,7 +38,7 @@ class DraftModel:
             asked = [self._row(rows[i].branch, rows[i].slot, len(drafted[i])) for i in going]
             if not any(drafted):
                 asked = self._catch_up(asked)
-            results = self.runner.launch(StepPlan(tuple(asked))).read()
+            results = self._step(asked)
             still = []
             for i, token, logprob in zip(going, results.tokens, results.logprobs, strict=True):
                 branch = rows[i].branch
@@ -51,6 +52,13 @@ class DraftModel:
             going = still
         self._seconds += Clock() - begun
         return drafted
+
+    def _step(self, rows: Sequence[Row]) -> Results:
+        if isinstance(self.runner, PagedRunner) and not any(row.branch.request.params.temperature for row in rows):
+            chosen = self.runner.choose(rows)
+            if chosen is not None:
+                return chosen
+        return self.runner.launch(StepPlan(tuple(rows))).read()
 
     @property
     def _tokens(self) -> int:

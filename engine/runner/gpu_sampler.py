@@ -72,5 +72,5 @@ class DeviceSampler(SlotSampler):
     def told(self, logits: Tensor, words: Tensor, branches: Sequence[Branch]) -> Sampled:
         """What was drawn for the branches, in the first of its columns. How many alternatives a step asks for is not
         known before, so they are looked for after it, also where it was replayed."""
-        params, rows = [b.request.params for b in branches], len(branches)
-        return with_alternatives(*apart(words, rows), logits[:rows], params)._replace(words=words)
+        rows = len(branches)
+        return with_alternatives(*apart(words, rows), logits[:rows], branches)._replace(words=words)

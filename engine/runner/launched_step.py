@@ -78,7 +78,7 @@ class Results:
         """With alternatives for those that asked, and as many as they asked for."""
         if not self.alternatives:
             return [Emission(token, logprob) for token, logprob in zip(self.tokens, self.logprobs, strict=True)]
-        asked = [row.branch.request.params.logprobs for row in plan.rows for _ in range(row.samples)]
+        asked = [row.branch.request.ranked for row in plan.rows for _ in range(row.samples)]
         drawn = zip(self.tokens, self.logprobs, self.alternatives, self.alternative_logprobs, asked, strict=True)
         return [Emission(t, p, tuple(zip(others[:k], theirs[:k]))) for t, p, others, theirs, k in drawn]
 

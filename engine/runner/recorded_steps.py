@@ -100,14 +100,15 @@ class RecordedSteps:
     """The steps of a model over `blocks` blocks, proved to give the logits `[kept tokens, vocabulary]` that `forward`
     gives over the same inputs, of which a step of `inputs.tokens` tokens was recorded, and the greedy choice of them;
     `forward` is told how many tokens there are and how many are kept. `prompts`: whether steps of any number of tokens
-    are replayed, run by run, and not decode rows alone. `attention` are the seconds that it took in the last step.
-    `report` hears how much of it is done, of how much, and may raise. Raises Unrecordable."""
+    are replayed, run by run, and not decode rows alone. Of the last step, `attention` are the seconds that it took,
+    `chosen` the likeliest tokens and their log-probabilities, overwritten by the next. `report` hears how much of it is
+    done, of how much, and may raise. Raises Unrecordable."""
 
     def __init__(
         self, forward: Callable[[int, int], Tensor], inputs: StepInputs, blocks: int, report: Callable[[int, int], None]
     ) -> None:
         self._inputs, tokens, rows = inputs, inputs.tokens, inputs.rows
-        self.attention, self._results = 0.0, list[Tensor]()
+        self.attention, self.chosen = 0.0, list[Tensor]()
         proofs = [shared(count, inputs.slots) for count in sorted({1, -(-rows // 2), rows})]
         report(0, 1 + len(proofs))
         self._rehearse([1], blocks)
@@ -164,12 +165,12 @@ class RecordedSteps:
                 told[-1] = [x.clone() for x in told[-1]]
             told.append(self._program(count, kept))
             self.attention += self._program.attention
-        logits, *self._results = told[0] if len(told) == 1 else map(torch.cat, zip(*told, strict=True))
+        logits, *self.chosen = told[0] if len(told) == 1 else map(torch.cat, zip(*told, strict=True))
         return logits
 
     def greedy(self) -> tuple[Tensor, Tensor]:
         """The likeliest tokens of the last step and their log-probabilities, as the kernel of that name gives them."""
-        tokens, logprobs = self._results
+        tokens, logprobs = self.chosen
         return tokens.clone(), logprobs.clone()
 
 

@@ -38,9 +38,9 @@ def noise(seed: int, branch: int, position: int) -> float:
     return ((state >> 11) + 0.5) / (1 << 53)
 
 
-def with_alternatives(tokens: Tensor, logprobs: Tensor, logits: Tensor, params: Sequence[SamplingParams]) -> Sampled:
+def with_alternatives(tokens: Tensor, logprobs: Tensor, logits: Tensor, branches: Sequence[Branch]) -> Sampled:
     """Beside each row's token, as many of its likeliest as any row asks for."""
-    most = max(p.logprobs for p in params)
+    most = max(b.request.ranked for b in branches)
     if not most:
         return Sampled(tokens, logprobs)
     values, ids = logits.topk(min(most, logits.shape[-1]), -1)
@@ -77,7 +77,7 @@ class Sampler(SlotSampler):
         was computed with them."""
         params = [b.request.params for b in branches]
         if self._compiled(logits) and all(p.temperature == 0 and p.repetition_penalty == 1.0 for p in params):
-            return with_alternatives(*(greedy() if greedy else native.greedy(logits)), logits, params)
+            return with_alternatives(*(greedy() if greedy else native.greedy(logits)), logits, branches)
         logits = logits.float()
         penalized = [i for i, p in enumerate(params) if p.repetition_penalty != 1.0]
         adjusted = logits
@@ -96,7 +96,7 @@ class Sampler(SlotSampler):
         if self._seen is not None and penalized:
             self._seen[slots, tokens[torch.tensor(penalized, device=logits.device)]] = 1
         logprobs = -cross_entropy(logits, tokens, reduction="none")  # in one pass, without logits' exponentials
-        return with_alternatives(tokens, logprobs, logits, params)
+        return with_alternatives(tokens, logprobs, logits, branches)
 
     def _compiled(self, logits: Tensor) -> bool:
         return logits.device.type == "cpu" and native.computes(logits.dtype)

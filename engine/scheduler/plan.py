@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from engine.decoding.beams import Weighed
 from engine.scheduler.request import Branch, Emission
 from engine.trace.records import BlockEvent, Kind, Refusal
 
@@ -84,6 +85,7 @@ class Changes:
     blocks: list[BlockChange] = field(default_factory=list)
     copied: list[tuple[int, int]] = field(default_factory=list)
     preempted: list[tuple[int, int]] = field(default_factory=list)  # request and branch
+    weighed: list[tuple[int, Weighed]] = field(default_factory=list)  # request and candidate of its beam search
 
 
 class Committed(NamedTuple):

@@ -7,6 +7,7 @@ from enum import Enum, auto
 from typing import Any, NamedTuple
 
 from engine.config.specs import SamplingParams
+from engine.decoding.beams import BeamSearch
 from engine.decoding.output import Output
 from engine.scheduler.block_pool import ROOT
 from engine.trace.records import FinishReason
@@ -27,6 +28,18 @@ class Emission(NamedTuple):
     logprob: float = 0.0
     alternatives: tuple[tuple[int, float], ...] = ()
     text: str = ""
+
+
+@dataclass(slots=True)
+class Beam:
+    """What a branch that is a place of a beam search has beside. `idle`: no path goes on there, and no row computes it.
+    `found`: tokens that were in the cache when it was admitted. `told`: tokens of its text that were delivered, which
+    are those that every result begins with, until the search is over. `score` is its result's."""
+
+    idle: bool
+    found: int = 0
+    told: int = 0
+    score: float | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -61,6 +74,12 @@ class Branch:
     withheld: list[Emission] = field(default_factory=list)
     accepts: float = 0.7
     drafting: Any = None
+    beam: Beam | None = None
+
+    @property
+    def together(self) -> list[Branch]:
+        """The branches that get slots, are preempted and end together: all of a beam search, else this one alone."""
+        return self.request.branches if self.beam is not None else [self]
 
     @property
     def finished(self) -> bool:
@@ -109,6 +128,12 @@ class Request:
     seed: int
     arrived: float = 0.0
     branches: list[Branch] = field(default_factory=list)
+    search: BeamSearch | None = None
+
+    @property
+    def ranked(self) -> int:
+        """How many of a place's likeliest tokens are to be known with its own."""
+        return max(self.params.logprobs, self.search.candidates if self.search is not None else 0)
 
     @property
     def finished(self) -> bool:

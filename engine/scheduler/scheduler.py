@@ -7,7 +7,7 @@ from itertools import islice
 from math import inf, isfinite
 
 from engine.config.specs import EngineConfig
-from engine.scheduler import policies
+from engine.scheduler import beams, policies
 from engine.scheduler.block_pool import BlockPool, blocks_for
 from engine.scheduler.ledger import Ledger
 from engine.scheduler.plan import Committed, KvUse, Refused, Row, StepPlan
@@ -27,6 +27,7 @@ class Scheduler:
         self.ledger = Ledger(config.slots, pool)
         self.requests: dict[int, Request] = {}
         self._ended: list[Branch] = []
+        self._searched: dict[int, dict[int, Emission]] = {}  # by request: what its live paths' rows have sampled
         self.policy, self.layout = policies.make(config, self.ledger)
         self.speculation = Speculation(config, self.ledger, drafter) if drafter is not None else None
 
@@ -68,6 +69,8 @@ class Scheduler:
         self.ledger.in_flight -= 1
         tokens = iter(sampled)
         committed = [self._commit_row(row, list(islice(tokens, row.samples))) for row in plan.rows]
+        if self._searched:
+            self._search(plan, committed)
         if self.config.delivery == "batch" and all(branch.over for branch in self.ledger.running):
             committed = [self._deliver(row, outcome) for row, outcome in zip(plan.rows, committed, strict=True)]
         self._dissolve()
@@ -94,8 +97,11 @@ class Scheduler:
             branch.computed = row.first
             if branch.finished:
                 self._leave(branch)
-            elif row.kind is Kind.PREFILL and row.first == row.reused:  # its first row
+            elif row.kind is Kind.PREFILL and row.first == row.reused and self._leads(branch):  # its first row
                 self.ledger.requeue(branch, Life.PREEMPTED if branch.generated else Life.WAITING)
+        for source, target in plan.copies:
+            if self.ledger.pool.references(target):  # of a branch that keeps its blocks
+                self.ledger.copy(source, target)
 
     def shrink(self, plan: StepPlan, error: str) -> bool:
         """Makes the steps to come smaller than `plan`, which ran out of memory and was retracted; nothing is in flight.
@@ -105,14 +111,15 @@ class Scheduler:
         """
         prompts = sum(row.count + row.padding for row in plan.rows if row.kind is Kind.PREFILL)
         divisible = self.config.paged or len(plan.rows) > 1  # a padded prompt goes whole
-        if divisible and self.ledger.limits.halve(prompts, len(plan.rows)):
+        rows = len({id(row.branch.together[0]) for row in plan.rows})
+        if divisible and self.ledger.limits.halve(prompts, rows):
             if self.config.paged and self.ledger.limits.rows is not None:
-                for branch in reversed(self.ledger.running[self.ledger.limits.rows :]):
-                    self.ledger.preempt(branch)
+                running = self.ledger.running
+                while running and len(running) > max(self.ledger.limits.rows, len(running[0].together)):
+                    self.ledger.preempt(running[-1])
             return True
         for row in plan.rows:
-            if not row.branch.finished:
-                self._finish(row.branch, FinishReason.ERROR, error)
+            self._fail(row.branch, error)
         return False
 
     def abandon(self, plan: StepPlan, error: str) -> None:
@@ -132,13 +139,15 @@ class Scheduler:
         sharers = [branch for branch in self.ledger.running if not lost.isdisjoint(branch.blocks)]
         for branch in [row.branch for row in plan.rows] + sharers:
             if not branch.finished:
-                self._finish(branch, FinishReason.ERROR, error)
+                self._fail(branch, error)
             else:
                 self._leave(branch)
         self._dissolve()
 
     def finish(self, request: Request, reason: FinishReason, error: str = "") -> None:
         """Ends all of a request's branches now. Blocks and slots go back when no step in flight names them."""
+        if request.search is not None and not request.finished:
+            beams.conclude(request)
         for branch in request.branches:
             if not branch.finished:
                 self._finish(branch, reason, error)
@@ -163,6 +172,9 @@ class Scheduler:
         if branch.life is Life.FINISHED or branch.verdict is not None or row.kind is Kind.HELD:
             self._leave(branch)
             return Committed((), row.count)
+        if branch.beam is not None and sampled and isfinite(sampled[0].logprob):
+            self._searched.setdefault(branch.request.id, {})[branch.index] = sampled[0]
+            return Committed((), row.again)
         if not row.drafted:
             return Committed(tuple(self._take(branch, sampled)), row.again)
         accepted = agreed(row.drafted, sampled)
@@ -176,7 +188,7 @@ class Scheduler:
         taken = []
         for emission in sampled:
             if not isfinite(emission.logprob):
-                self._finish(branch, FinishReason.ERROR, NO_NUMBER)
+                self._fail(branch, NO_NUMBER)
                 break
             branch.tokens.append(emission.token)
             text, reason = branch.output.push(emission.token)
@@ -192,6 +204,22 @@ class Scheduler:
                 break
         return taken
 
+    def _search(self, plan: StepPlan, committed: list[Committed]) -> None:
+        """The next paths of the beam searches whose rows this step computed; fills in what became certain by them."""
+        for number, sampled in self._searched.items():
+            request = self.requests.get(number)
+            if request is None:  # one of its rows was no number
+                continue
+            beams.advance(self.ledger, request, sampled)
+            if request.search is not None and request.search.over:
+                for branch, reason in zip(request.branches, beams.conclude(request)):
+                    self._finish(branch, reason or FinishReason.STOP)
+        for i, row in enumerate(plan.rows):
+            branch = row.branch
+            if row.samples and branch.request.id in self._searched and not branch.finished:
+                committed[i] = Committed(beams.tell(branch), committed[i].wasted)
+        self._searched = {}
+
     def _deliver(self, row: Row, outcome: Committed) -> Committed:
         """All that a branch's batch held back of it: its last row, and so the batch's, says it."""
         branch = row.branch
@@ -202,6 +230,17 @@ class Scheduler:
         assert branch.verdict is not None
         self._finish(branch, branch.verdict)
         return delivered
+
+    def _leads(self, branch: Branch) -> bool:
+        """Whether its first row is that of all that run together with it."""
+        return branch.beam is None or branch is beams.live(branch.request)[0]
+
+    def _fail(self, branch: Branch, error: str) -> None:
+        """Ends a branch, and what runs together with it, with an error."""
+        if branch.beam is not None:
+            self.finish(branch.request, FinishReason.ERROR, error)
+        elif not branch.finished:
+            self._finish(branch, FinishReason.ERROR, error)
 
     def _finish(self, branch: Branch, reason: FinishReason, error: str = "") -> None:
         if branch.life in (Life.WAITING, Life.PREEMPTED):

@@ -102,6 +102,8 @@ class Speculation:
         or can take."""
         if branch.request.params.repetition_penalty != 1.0:  # what was seen would depend on what is kept
             return 0
+        if branch.beam is not None:  # its next token is chosen among all beams'
+            return 0
         ledger, pool = self._ledger, self._ledger.pool
         wanted = min(wanted, branch.request.limit - branch.generated - 1)
         needed = blocks_for(branch.computed + 1 + wanted, pool.block_size) - len(branch.blocks)

@@ -11,7 +11,7 @@ from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from engine.trace.records import Array, BlockEvent, Ended, Header, Kind, Record, Refusal, Step, Submitted
+from engine.trace.records import Array, BlockEvent, Ended, Fate, Header, Kind, Record, Refusal, Step, Submitted
 
 Fits = Callable[[Any], bool]
 MOST = 1 << 24  # blocks of a pool, positions of a request, slots
@@ -25,6 +25,7 @@ TOGETHER = (  # columns of one length
     ("copied", "copied_to"),
     ("refused", "refused_reason"),
     ("preempted", "preempted_branch"),
+    ("beam_request", "beam_parent", "beam_branch", "beam_token", "beam_score", "beam_fate", "beam_text"),
 )
 COMES = (BlockEvent.TAKEN, BlockEvent.SHARED)
 PLAIN = {"count", "first", "wasted", "padding", "reused"}  # of `ROWS`, what counts tokens
@@ -59,7 +60,7 @@ class RecordCheck:
             case Submitted():
                 fresh = record.request not in self._samples and record.request < MOST
                 _expect(fresh, f"another request {record.request}")
-                self._samples[record.request] = record.params.n
+                self._samples[record.request] = record.params.branches
             case Step():
                 self._step(record)
             case Ended():
@@ -95,6 +96,10 @@ class RecordCheck:
         self._owners("row", step.request, step.branch, 0)
         self._owners("block's owner", step.block_request, step.block_branch, -1)
         self._owners("preempted", step.preempted, step.preempted_branch, 0)
+        self._owners("beam", step.beam_request, step.beam_parent, 0)
+        self._owners("beam", step.beam_request, step.beam_branch.clip(0), 0)
+        _within("beam_branch", step.beam_branch, -1, MOST)
+        _within("beam_fate", step.beam_fate, 0, len(Fate))
         self._owners("refused", step.refused, step.refused[:0], 0)
         _expect(set(step.refused_reason) <= set(Refusal), "a reason of a refusal")
         owners = zip(step.block_request.tolist(), step.block_branch.tolist())

@@ -51,6 +51,14 @@ class BlockEvent(IntEnum):
     FREED = 4
 
 
+class Fate(IntEnum):
+    """What became of a candidate of a beam search. FINISHED: it ended, and was among the best that did."""
+
+    PRUNED = 0
+    LIVE = 1
+    FINISHED = 2
+
+
 class FinishReason(StrEnum):
     STOP = "stop"
     LENGTH = "length"
@@ -70,7 +78,8 @@ class ModelCard:
     counted; `expert_parameters`, those of them that belong to experts, of whom a token is sent to `active_experts` of
     `experts`; `head_parameters`, of the output layer; `bytes_per_weight`, as the body is stored; `windows`, each
     layer's sliding window in tokens, 0 for none. All are 0 or empty where nobody counted. `stretched`: the context that
-    LongRoPE is said to reach, where `context` ends with its short factors.
+    LongRoPE is said to reach, where `context` ends with its short factors. `kv_dtype`: that of K and V, "" where it is
+    `dtype`.
     """
 
     name: str
@@ -99,6 +108,7 @@ class ModelCard:
     bytes_per_weight: float = 0.0
     windows: tuple[int, ...] = ()
     stretched: int = 0
+    kv_dtype: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +186,11 @@ class Header:
     draft: ModelCard | None = None
     version: int = VERSION
 
+    @property
+    def kv_token_bytes(self) -> int:
+        """Of one token's K and V, the model's and the draft's."""
+        return self.model.kv_token_bytes + (self.draft.kv_token_bytes if self.draft is not None else 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
@@ -228,7 +243,9 @@ class Step:
     spent in attention; 0 where that is not known, as on a GPU, which the host only launches. `graph`: the size of the
     graph that was replayed, 0 where none was: its rows where all rows decode, those of the step and dummies; otherwise
     its tokens, those of the step and padding that belongs to no row. `device`: seconds of the step by the GPU's own
-    clock, 0 without one.
+    clock, 0 without one. Beam searches' candidates, the best of each first: `beam_request`, `beam_parent` (the branch
+    whose path it continues), `beam_branch` (that at which it goes on, -1 where it does not), `beam_token` with its text
+    in `beam_text`, `beam_score` (sum of its path's log-probabilities) and `beam_fate` (`Fate`).
     `running`, `waiting` count branches after the step; `free_blocks` and `cached_blocks` likewise. The pool's tokens
     of four kinds: `kv_used`; `kv_reserved` (not used yet, still reachable under max_tokens); `kv_internal` (held,
     never reachable); `kv_external` (free, but of no use to the head of the queue, which was refused for want of more).
@@ -282,6 +299,13 @@ class Step:
     accepted: Array = _ints(np.int32)
     draft_token: Array = _ints(np.int32)
     draft_text: tuple[str, ...] = ()
+    beam_request: Array = _ints(np.int32)
+    beam_parent: Array = _ints(np.int32)
+    beam_branch: Array = _ints(np.int32)
+    beam_token: Array = _ints(np.int32)
+    beam_score: Array = _ints(np.float32)
+    beam_fate: Array = _ints(np.uint8)
+    beam_text: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -290,11 +314,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A branch is over; a request is when each of its `params.n` branches is.
+    """A branch is over; a request is when each of its `params.branches` branches is.
 
     `text` is what was still held back (the tail of a cut character, or a started stop string); `token`, `logprob` and
-    `text_end` are the tokens of a batch that would have delivered them later. What follows the last `text_end` belongs
-    to the branch's last token.
+    `text_end` are the tokens of a batch that would have delivered them later, or those of a beam search that were not
+    certain before. What follows the last `text_end` belongs to the branch's last token. `score`: a beam search's result
+    has one, the sum of its log-probabilities over its length to the power of the length penalty.
     """
 
     time: float
@@ -306,6 +331,7 @@ class Ended:
     token: Array = _ints(np.int32)
     logprob: Array = _ints(np.float32)
     text_end: Array = _ints(np.int32)
+    score: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -319,7 +319,7 @@ def test_sampling_values_out_of_range_are_refused_by_name() -> None:
         ({"seed": -1}, "seed"),
         ({"logprobs": 21}, "logprobs"),
         ({"n": 0}, "n"),
-        ({"beam_width": 4}, "beam_width"),
+        ({"beam_width": 65}, "beam_width"),
         ({"stop": ("",)}, "stop"),
         ({"stop": 3}, "stop"),
         ({"stop": None}, "stop"),

@@ -13,7 +13,10 @@ from typing import Any
 
 from engine.config.specs import EngineConfig, SamplingParams
 from engine.core.step_record import step_record
+from engine.decoding.beams import BeamSearch
+from engine.decoding.beams.path import Ranked
 from engine.decoding.output import Output
+from engine.scheduler import beams
 from engine.scheduler.block_pool import BlockPool
 from engine.scheduler.plan import Row, StepPlan
 from engine.scheduler.request import Branch, Emission, Request
@@ -42,6 +45,29 @@ def alone(prompt: Sequence[int], limit: int, ignore_eos: bool = False) -> list[i
         if tokens[-1] == END and not ignore_eos:
             break
     return tokens[len(prompt) :]
+
+
+def ranked(context: Sequence[int], count: int) -> Ranked:
+    """What the simulated model holds for likely: so many tokens with log-probabilities."""
+    tokens = dict.fromkeys(next_token([*context, i]) for i in range(3 * count))
+    likely = -1.0 - (next_token(context) % 7) / 10
+    return tuple((token, likely * (i + 1)) for i, token in enumerate(tokens))[:count]
+
+
+def search(request: Request) -> BeamSearch:
+    """A search of its width over the simulated model, which has yet to begin."""
+    ends = frozenset() if request.params.ignore_eos else frozenset({END})
+    rules = request.params.beam_width, request.params.length_penalty, request.params.early_stopping, request.limit
+    return BeamSearch(*rules, lambda path: path.token in ends or path.length >= request.limit, len(ends))
+
+
+def alone_in_beams(request: Request, prompt: Sequence[int]) -> list[list[int]]:
+    """What a search finds after a prompt by itself, best first."""
+    found = search(request)
+    while not found.over:
+        contexts = {place: [*prompt, *path.tokens] for place, path in found.live.items()}
+        found.advance({place: ranked(context, found.candidates) for place, context in contexts.items()})
+    return [path.tokens for path in found.best()]
 
 
 class Letters:
@@ -95,7 +121,7 @@ class Simulation:
         self.pool = BlockPool(self.blocks, self.config.block_size)
         self.drafter = ErringDrafter(self.errs_every) if self.errs_every else None
         self.scheduler = Scheduler(self.config, self.pool, self.drafter)
-        self.in_flight: deque[tuple[StepPlan, list[int]]] = deque()
+        self.in_flight: deque[tuple[StepPlan, list[Emission]]] = deque()
         self.requests: list[Request] = []
         self._cache = [_UNWRITTEN] * (self.blocks * self.config.block_size)
         self._strips: dict[Branch, list[int]] = {}
@@ -105,15 +131,24 @@ class Simulation:
     def room(self) -> int:
         return self.blocks * self.config.block_size
 
-    def add(self, prompt: Sequence[int], max_tokens: int, ignore_eos: bool = False, n: int = 1) -> Request:
-        """A request that fits the pool: its limit is cut to what there is room for."""
+    def add(
+        self, prompt: Sequence[int], max_tokens: int, ignore_eos: bool = False, n: int = 1, width: int = 1
+    ) -> Request:
+        """A request that fits the pool: its limit is cut to what there is room for, and so is its width in beams."""
         limit = min(max_tokens, self.room + 1 - len(prompt))
         assert limit > 0
-        params = SamplingParams(max_tokens=max_tokens, ignore_eos=ignore_eos, temperature=0, n=n)
+        width = min(width, self.config.slots)
+        params = SamplingParams(
+            max_tokens=max_tokens, ignore_eos=ignore_eos, temperature=0, n=1 if width > 1 else n, beam_width=width
+        )
         request = Request(len(self.requests), len(prompt), params, limit, 0)
-        for index in range(n):
+        for index in range(params.branches):
             output = Output(Letters(), params, frozenset({END}), limit)
             request.branches.append(Branch(request, list(prompt), output, index))
+        if width > 1:
+            beams.begin(request, search(request))
+            if beams.most_blocks(request, self.config.block_size) > self.blocks:
+                return self.add(prompt, max_tokens, ignore_eos, n, width - 1)
         self.requests.append(request)
         self.texts |= dict.fromkeys(request.branches, "")
         self.scheduler.add(request)
@@ -159,7 +194,7 @@ class Simulation:
                 return
         raise AssertionError(f"not idle after {most} steps: {self.scheduler.ledger.running}")
 
-    def _launch(self, plan: StepPlan) -> list[int]:
+    def _launch(self, plan: StepPlan) -> list[Emission]:
         """What the device samples. All rows write before any reads, as in a layer of a model."""
         size = self.config.block_size
         for source, target in plan.copies:
@@ -176,7 +211,8 @@ class Simulation:
             for position in row.drawn_at:
                 before = context[: position if self.config.paged else len(context)]
                 self._last_token[row.slot] = next_token(before)
-                sampled.append(self._last_token[row.slot])
+                others = ranked(before, row.branch.request.ranked) if row.branch.beam is not None else ()
+                sampled.append(Emission(self._last_token[row.slot], alternatives=others))
         return sampled
 
     def _write(self, row: Row) -> list[int]:
@@ -221,8 +257,8 @@ class Simulation:
     def _places(self, row: Row) -> list[int]:
         return [self._place(row.branch, p) for p in range(row.first, row.first + row.count)]
 
-    def _commit(self, plan: StepPlan, sampled: list[int]) -> None:
-        committed = self.scheduler.commit(plan, [Emission(token) for token in sampled])
+    def _commit(self, plan: StepPlan, sampled: list[Emission]) -> None:
+        committed = self.scheduler.commit(plan, sampled)
         for row, outcome in zip(plan.rows, committed):
             self.texts[row.branch] += "".join(emission.text for emission in outcome.emitted)
         self._record(plan, committed)

@@ -12,17 +12,19 @@ from engine.config.specs import DELIVERIES, MODES, PAGED_MODES, EngineConfig
 from engine.scheduler.limits import PATIENCE, SMALLEST, Limits
 from engine.scheduler.request import Branch, Emission, Life, Request
 from engine.trace.records import FinishReason, Kind, Refusal
-from tests.engine.scheduler.simulated_device import END, Simulation, alone
+from tests.engine.scheduler.simulated_device import END, Simulation, alone, alone_in_beams
 
 
 @dataclass(frozen=True)
 class Ask:
-    """A request to come: its prompt, its limit, the step before which it comes, and how many samples it wants."""
+    """A request to come: its prompt, its limit, the step before which it comes, and how many samples or beams it
+    wants."""
 
     prompt: tuple[int, ...]
     max_tokens: int
     at: int
     n: int = 1
+    width: int = 1
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,8 @@ def cases(draw: st.DrawFn, *, cancels: bool = True, failures: bool = False, shor
     # Few different tokens, so that prompts begin alike.
     prompts = st.lists(st.integers(1, draw(st.sampled_from([1, 2, 999]))), min_size=1, max_size=min(room, 30))
     samples = st.integers(1, 3) if paged else st.just(1)
-    ask = st.builds(Ask, prompts.map(tuple), st.integers(1, 30), st.integers(0, 40), samples)
+    widths = st.sampled_from([1, 1, 1, 2, 4]) if paged else st.just(1)
+    ask = st.builds(Ask, prompts.map(tuple), st.integers(1, 30), st.integers(0, 40), samples, widths)
     return Case(
         config=config,
         blocks=blocks,
@@ -91,7 +94,7 @@ def play(case: Case) -> Simulation:
     while True:
         while arrivals and arrivals[0].at <= step:
             ask = arrivals.pop(0)
-            simulation.add(ask.prompt, ask.max_tokens, n=ask.n)
+            simulation.add(ask.prompt, ask.max_tokens, n=ask.n, width=ask.width)
         for at, which in case.cancels:
             if at == step and which < len(simulation.requests):
                 simulation.cancel(simulation.requests[which])
@@ -119,7 +122,12 @@ def said(request: Request) -> list[int]:
 
 
 def expected(branch: Branch) -> list[int]:
-    return alone(branch.tokens[: branch.request.prompt_length], branch.request.limit)
+    prompt = branch.tokens[: branch.request.prompt_length]
+    if branch.beam is not None:
+        if branch.reason in (FinishReason.CANCELLED, FinishReason.ERROR):
+            return spoken(branch)  # what stood there then
+        return alone_in_beams(branch.request, prompt)[branch.index]
+    return alone(prompt, branch.request.limit)
 
 
 @settings(max_examples=600, deadline=None)
@@ -165,7 +173,8 @@ def test_a_step_that_runs_out_of_memory_is_made_smaller_and_nobody_says_anything
         else:
             assert spoken(branch) == tokens
         if branch.error == "out of memory" and not case.shortages and case.config.paged:
-            assert case.memory[0] < SMALLEST, "a row of so many tokens fits"
+            beams_fit = len(branch.together) <= case.memory[1]
+            assert case.memory[0] < SMALLEST or not beams_fit, "a row of so many tokens fits"
 
 
 @settings(max_examples=200, deadline=None)
