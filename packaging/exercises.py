@@ -58,7 +58,7 @@ PATTERNS = (
 SLOTS = {"place": PLACES, "mood": MOODS, "name": NAMES, "color": COLORS}
 FIXED = {**SLOTS, "move": MOVES, "time": TIMES, "quality": QUALITIES, "said": ["said", "cried", "sang", "asked"]}
 
-SHARES = {"again": 20, "exchanged": 8, "repeated": 12, "json": 8, "json_at_once": 5, "examples": 7}  # percent
+SHARES = {"again": 18, "exchanged": 10, "repeated": 10, "json": 12, "json_at_once": 5, "examples": 13}  # percent
 LENGTHS = ["normal", "short", "long"]
 
 
