@@ -7,7 +7,9 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from engine.config.specs import SamplingParams
+from engine.decoding.constraints import Matcher
 from engine.decoding.output import Output
+from engine.decoding.token_rules import TokenRules
 from engine.scheduler.block_pool import ROOT
 from engine.trace.records import FinishReason
 
@@ -21,12 +23,15 @@ class Life(Enum):
 
 class Emission(NamedTuple):
     """A sampled token with its log-probability, the alternatives with theirs, likeliest first, and its text, once the
-    branch's output has said what it is."""
+    branch's output has said what it is. Of a branch that is held to a grammar, how many tokens were `allowed`, and the
+    likeliest of all, with its log-probability, where that was not among them (`rather`)."""
 
     token: int
     logprob: float = 0.0
     alternatives: tuple[tuple[int, float], ...] = ()
     text: str = ""
+    allowed: int = -1
+    rather: tuple[int, float] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -37,7 +42,8 @@ class Branch:
     steps not yet committed, so the branch's length is len(tokens) + in_flight. `steps` counts the launched steps that
     name this branch: its blocks and slot go back only at zero. `reached` is the most that was ever computed, before
     preemptions too. The first `published` blocks are findable, and `serial` is that of their prefix. `verdict` is the
-    reason of a branch that is done but delivered only with its batch; `withheld` is what will be delivered.
+    reason of a branch that is done but delivered only with its batch; `withheld` is what will be delivered. `matcher`
+    is its output's, where it is held to a grammar.
     """
 
     request: Request
@@ -57,10 +63,21 @@ class Branch:
     serial: int = ROOT
     verdict: FinishReason | None = None
     withheld: list[Emission] = field(default_factory=list)
+    matcher: Matcher | None = None
 
     @property
     def finished(self) -> bool:
         return self.life is Life.FINISHED
+
+    @property
+    def constrained(self) -> bool:
+        """True when each of its tokens must be known before the next is drawn."""
+        return self.matcher is not None
+
+    @property
+    def ruled(self) -> bool:
+        """True when its logits are changed before a token is drawn, by more than the repetition penalty."""
+        return self.request.rules is not None or self.matcher is not None
 
     @property
     def over(self) -> bool:
@@ -105,6 +122,7 @@ class Request:
     seed: int
     arrived: float = 0.0
     branches: list[Branch] = field(default_factory=list)
+    rules: TokenRules | None = None
 
     @property
     def finished(self) -> bool:

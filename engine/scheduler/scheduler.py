@@ -166,13 +166,13 @@ class Scheduler:
         branch.tokens.append(emission.token)
         text, reason = branch.output.push(emission.token)
         if text:
-            emission = Emission(emission.token, emission.logprob, emission.alternatives, text)
+            emission = emission._replace(text=text)
         if self.config.delivery == "batch":
             branch.withheld.append(emission)
             branch.verdict = reason
             return Committed((), row.again)
         if reason is not None:
-            self._finish(branch, reason)
+            self._finish(branch, reason, branch.output.fault)
         return Committed((emission,), row.again)
 
     def _deliver(self, row: Row, outcome: Committed) -> Committed:
@@ -183,7 +183,7 @@ class Scheduler:
         delivered = Committed(tuple(branch.withheld), outcome.wasted)
         branch.withheld = []
         assert branch.verdict is not None
-        self._finish(branch, branch.verdict)
+        self._finish(branch, branch.verdict, branch.output.fault)
         return delivered
 
     def _finish(self, branch: Branch, reason: FinishReason, error: str = "") -> None:
