@@ -1,5 +1,6 @@
 """Every choice a person makes, checked: models, engine, sampling, quantization schemes. No torch."""
 
+from engine.config.live_budget import SHARED_BUDGET_MODES, LiveBudget
 from engine.config.schemes import SCHEMES, Quantization, missing, quantized_bytes
 from engine.config.specs import (
     DELIVERIES,

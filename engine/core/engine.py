@@ -7,13 +7,13 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 from functools import partial
 from itertools import count
 
 import torch
 
 from engine.config.checks import whole
+from engine.config.live_budget import LiveBudget
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Submission
 from engine.core import last_threads, machine
 from engine.core.face import EngineFace
@@ -24,18 +24,18 @@ from engine.core.nvml import Card
 from engine.core.recovery import Recovery
 from engine.core.setup.card import card_of
 from engine.core.setup.memory_breakdown import bill_of
-from engine.core.setup.rehearsal import ROWS, Rehearsal, ThreadChoice
 from engine.core.setup.roof import roof_of
+from engine.core.setup.run_machine import machine_of
 from engine.core.setup.runner_factory import PreparedRunner, RunnerFactory
+from engine.core.setup.thread_choice import fastest_threads
+from engine.core.steering import Steering
 from engine.core.step_record import ended_record, step_record
 from engine.core.stream import Stream, StreamRouter
 from engine.decoding.detokenizer import DetokenizerFactory
-from engine.kernels.cpu.calls import kernels_in_words
 from engine.memory.allocator import give_back, keep_freed_memory, release_references
 from engine.models.loading import LoadedModel, Report, load
 from engine.models.weights import Reporter
 from engine.runner.launched_step import LaunchedStep
-from engine.runner.paged_cpu import PagedRunner
 from engine.scheduler.block_pool import BlockPool
 from engine.scheduler.plan import StepPlan
 from engine.scheduler.scheduler import Scheduler
@@ -85,6 +85,10 @@ class Engine(EngineFace):
 
     # The face.
 
+    @property
+    def budget(self) -> LiveBudget:
+        return self._steer.budget
+
     def submit_many(self, submissions: Sequence[Submission], more: bool = False) -> list[Stream]:
         prepared = self.prepare(submissions)
         streams = [p.router.open(p.ticket, self.cancel) for p in prepared]
@@ -103,6 +107,12 @@ class Engine(EngineFace):
                     self.scheduler.finish(request, FinishReason.CANCELLED)
 
         self._inbox.post(do)
+
+    def steer(
+        self, token_budget: int | None = None, max_running: int | None = None, prefill_share: float | None = None
+    ) -> LiveBudget:
+        self._check_open()
+        return self._steer(token_budget, max_running, prefill_share)
 
     def begin(self, config: EngineConfig) -> Trace:
         self._check_open()
@@ -203,7 +213,7 @@ class Engine(EngineFace):
         if self._threads is None:
             self._threads = torch.get_num_threads()
             if self.model.device.type == "cpu":
-                self._threads, self._threads_why = self._fastest_threads()
+                self._threads, self._threads_why = fastest_threads(self.model, self._detokenizers)
         self.roof = roof_of(self.model, self._threads)
         self.prepared: PreparedRunner | None = None
         self._prepare_runner = RunnerFactory(self.model, self._detokenizers, self.roof)
@@ -318,26 +328,13 @@ class Engine(EngineFace):
         self.in_flight: deque[LaunchedStep] = deque()
         self.recovery = Recovery(self.scheduler, self.runner, self.in_flight, self._drain, self._notice)
 
-    def _fastest_threads(self) -> ThreadChoice:
-        """Measured once, and the same for every mode."""
-        config, blocks = EngineConfig(max_running=ROWS, block_size=16), 2 * ROWS
-        runner = PagedRunner(self.model, config, blocks)
-        runner.capture(lambda done, total: None)
-        return Rehearsal(runner, config, blocks, self.card.context, self._detokenizers).fastest_threads()
-
     def _open_trace(self) -> None:
         self._steps = count()
         self._origin = time.perf_counter()
-        on_gpu = self.model.device.type == "cuda"
-        gpu = torch.cuda.get_device_properties(self.model.device) if on_gpu else None
         header = Header(
             model=self.card,
             config=self.config,
-            machine=replace(
-                machine.describe(self._threads or 1, gpu.name if gpu else "", gpu.total_memory if gpu else 0),
-                threads_why=self._threads_why,
-                kernels="" if on_gpu else kernels_in_words(self.model.dtype),
-            ),
+            machine=machine_of(self.model, self._threads or 1, self._threads_why),
             versions=machine.versions(),
             created=time.time(),
             blocks=self.scheduler.ledger.pool.total,
@@ -350,6 +347,7 @@ class Engine(EngineFace):
             mixed_off=self.runner.mixed_off,
         )
         trace = self.trace = Trace([header])
+        self._steer = Steering(self.config, trace, self._origin, self.scheduler, self._inbox.post)
         self.router = StreamRouter(trace)
         self.intake = Intake(self.model, self.config, self.scheduler.ledger.pool, self.router, self._origin)
 

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Iterable
 from itertools import count, repeat
 
+from engine.config.live_budget import LiveBudget
 from engine.scheduler.block_pool import ROOT, BlockPool
 from engine.scheduler.limits import Limits
 from engine.scheduler.plan import BlockChange, Changes, Refused
@@ -19,14 +20,14 @@ class Ledger:
     that are not committed. `more` says that other requests follow without waiting for these.
     """
 
-    def __init__(self, slots: int, pool: BlockPool) -> None:
+    def __init__(self, slots: int, pool: BlockPool, budget: LiveBudget) -> None:
         self.slots, self.pool = slots, pool
         self.waiting: deque[Branch] = deque()
         self.running: list[Branch] = []
         self.in_flight = 0
         self.waiting_count = 0
         self.more = False
-        self.limits = Limits()
+        self.limits = Limits(budget)
         self.changes = Changes()
         self._free_slots = list(range(slots))
 
@@ -36,7 +37,7 @@ class Ledger:
 
     @property
     def slot_free(self) -> bool:
-        return bool(self._free_slots) and (self.limits.rows is None or len(self.running) < self.limits.rows)
+        return bool(self._free_slots) and len(self.running) < self.limits.running
 
     def take_changes(self) -> Changes:
         """What happened since the last call."""

@@ -5,6 +5,7 @@ policy's."""
 from collections.abc import Sequence
 from math import inf, isfinite
 
+from engine.config.live_budget import LiveBudget
 from engine.config.specs import EngineConfig
 from engine.scheduler import policies
 from engine.scheduler.block_pool import BlockPool, blocks_for
@@ -22,7 +23,7 @@ class Scheduler:
 
     def __init__(self, config: EngineConfig, pool: BlockPool) -> None:
         self.config = config
-        self.ledger = Ledger(config.slots, pool)
+        self.ledger = Ledger(config.slots, pool, LiveBudget.of(config))
         self.requests: dict[int, Request] = {}
         self._ended: list[Branch] = []
         self.policy, self.layout = policies.make(config, self.ledger)
@@ -40,6 +41,8 @@ class Scheduler:
     def plan(self, now: float = inf) -> StepPlan | None:
         """The next step at `now`, seconds from the trace's start; None when there is nothing to compute before a step
         in flight is committed, a request arrives or `patience` is over."""
+        if not self._shed():
+            return None
         rows, refused = self.policy.plan(now)
         if not rows:
             return None
@@ -53,6 +56,10 @@ class Scheduler:
                 branch.in_flight += row.samples
         self.ledger.in_flight += 1
         return plan
+
+    def steer(self, budget: LiveBudget) -> None:
+        """Plans within this budget from now on."""
+        self.ledger.limits.budget = budget
 
     def patience(self, now: float) -> float | None:
         """Seconds after which the passing of time alone may allow a step; None when it cannot."""
@@ -95,15 +102,12 @@ class Scheduler:
     def shrink(self, plan: StepPlan, error: str) -> bool:
         """Makes the steps to come smaller than `plan`, which ran out of memory and was retracted; nothing is in flight.
 
-        Prompts go in smaller parts; where they are no matter, fewer run at once, and those admitted last are preempted.
+        Prompts go in smaller parts; where they are no matter, fewer run at once.
         False when it was one row that cannot be smaller: it ends with `error`.
         """
         prompts = sum(row.count + row.padding for row in plan.rows if row.kind is Kind.PREFILL)
         divisible = self.config.paged or len(plan.rows) > 1  # a padded prompt goes whole
         if divisible and self.ledger.limits.halve(prompts, len(plan.rows)):
-            if self.config.paged and self.ledger.limits.rows is not None:
-                for branch in reversed(self.ledger.running[self.ledger.limits.rows :]):
-                    self.ledger.preempt(branch)
             return True
         for row in plan.rows:
             if not row.branch.finished:
@@ -150,6 +154,16 @@ class Scheduler:
         return KvUse(*self.layout.use(), self.ledger.pool.available * self.ledger.pool.block_size if starved else 0)
 
     # Inside.
+
+    def _shed(self) -> bool:
+        """Preempts those admitted last where more run than may; a padded batch goes on until they end. False while a
+        step is in flight, when nobody can be preempted."""
+        surplus = self.ledger.running[self.ledger.limits.running :] if self.config.paged else []
+        if surplus and self.ledger.in_flight:
+            return False
+        for branch in reversed(surplus):
+            self.ledger.preempt(branch)
+        return True
 
     def _commit_row(self, row: Row, emission: Emission | None) -> Committed:
         branch = row.branch

@@ -23,6 +23,7 @@ from engine.trace.records import (
     Record,
     Refusal,
     Roof,
+    Steered,
     Step,
     StepStarted,
     Submitted,

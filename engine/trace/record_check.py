@@ -11,7 +11,7 @@ from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from engine.trace.records import Array, BlockEvent, Ended, Header, Kind, Record, Refusal, Step, Submitted
+from engine.trace.records import Array, BlockEvent, Ended, Header, Kind, Record, Refusal, Steered, Step, Submitted
 
 Fits = Callable[[Any], bool]
 MOST = 1 << 24  # blocks of a pool, positions of a request, slots
@@ -68,6 +68,9 @@ class RecordCheck:
                 self._over.add((record.request, record.branch))
                 _expect(len(record.token) == len(record.logprob) == len(record.text_end), "a batch's tokens")
                 _ascends("text_end", record.text_end, len(record.text) + 1)
+            case Steered():
+                least = min(record.token_budget, record.max_running)
+                _expect(0 < record.prefill_share <= 1 <= least, "a budget of that size")
             case _:
                 pass
 

@@ -323,8 +323,20 @@ class Notice:
     text: str
 
 
-Record = Header | Submitted | StepStarted | Step | Ended | Telemetry | Notice
-_KINDS: dict[str, type] = {t.__name__: t for t in (Header, Submitted, StepStarted, Step, Ended, Telemetry, Notice)}
+@dataclass(frozen=True, slots=True)
+class Steered:
+    """The budget of the steps planned from here on was set by a person; `LiveBudget` tells what the values mean."""
+
+    time: float
+    token_budget: int
+    max_running: int
+    prefill_share: float
+
+
+Record = Header | Submitted | StepStarted | Step | Ended | Telemetry | Notice | Steered
+_KINDS: dict[str, type] = {
+    t.__name__: t for t in (Header, Submitted, StepStarted, Step, Ended, Telemetry, Notice, Steered)
+}
 _NESTED: dict[str, type] = {"model": ModelCard, "config": EngineConfig, "machine": Machine, "params": SamplingParams}
 _NESTED |= {"roof": Roof, "bill": MemoryBreakdown}
 
