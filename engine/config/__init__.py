@@ -8,6 +8,7 @@ from engine.config.specs import (
     MODES,
     MOST_SAMPLES,
     PAGED_MODES,
+    PREEMPTIONS,
     QUANTIZATIONS,
     SOLITARY_MODES,
     EngineConfig,

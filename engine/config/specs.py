@@ -23,6 +23,7 @@ MODES = {
 PAGED_MODES = ("continuous", "chunked")
 SOLITARY_MODES = ("recompute", "sequential")
 DELIVERIES = ("stream", "batch")
+PREEMPTIONS = ("recompute", "swap", "auto")
 MOST_SAMPLES = 64
 QUANTIZATIONS = tuple(SCHEMES)
 PINNED = re.compile(r"([\w.-]+/[\w.-]+)@([\w./-]+)")  # a hub id and its revision
@@ -71,7 +72,10 @@ class EngineConfig:
     `prefix_caching` (paged modes) shares full blocks between prompts that begin alike. `depth` is how many steps are
     launched ahead of the one whose tokens are being read (None: 1 on a GPU, 0 on a CPU). `cuda_graphs` (paged modes):
     decode steps are captured at load and replayed (on a CPU as one program of its compiled kernels), where the model
-    can be captured. `mixed_graphs`: steps with prompts are too, on a GPU up to some number of tokens.
+    can be captured. `mixed_graphs`: steps with prompts are too, on a GPU up to some number of tokens. Where blocks run
+    out, `preemption` (paged modes) says how the request admitted last makes way: "recompute" computes its tokens again
+    later, "swap" copies their K and V to host memory and back, "auto" does what takes less time; `swap_memory` is how
+    many bytes of it (None: enough for all that could run, within a quarter of what is free).
     """
 
     mode: str = "continuous"
@@ -88,6 +92,8 @@ class EngineConfig:
     cuda_graphs: bool = True
     mixed_graphs: bool = True
     seed: int = 0
+    preemption: str = "recompute"
+    swap_memory: int | None = None
 
     def __post_init__(self) -> None:
         one_of("mode", self.mode, MODES)
@@ -112,6 +118,19 @@ class EngineConfig:
         check(self.speculation is None, "speculation", self.speculation, "not built yet; leave it None")
         check(self.depth in (None, 0, 1), "depth", self.depth, "must be 0, 1 or None")
         whole("seed", self.seed, 0)
+        one_of("preemption", self.preemption, PREEMPTIONS)
+        blocks = f"mode {self.mode!r} has no blocks to copy; use one of {', '.join(PAGED_MODES)}, or recompute"
+        check(not self.swaps or self.paged, "preemption", self.preemption, blocks)
+        if self.swap_memory is not None:
+            whole("swap_memory", self.swap_memory, rule="must be a number of bytes, or None")
+            check(
+                self.swaps, "swap_memory", self.swap_memory, "preemption by recompute copies nothing; use swap or auto"
+            )
+
+    @property
+    def swaps(self) -> bool:
+        """True where preempted requests may go to host memory."""
+        return self.preemption != "recompute"
 
     @property
     def paged(self) -> bool:

@@ -36,9 +36,7 @@ from engine.memory.allocator import give_back, keep_freed_memory, release_refere
 from engine.models.loading import LoadedModel, Report, load
 from engine.models.weights import Reporter
 from engine.runner.launched_step import LaunchedStep
-from engine.scheduler.block_pool import BlockPool
 from engine.scheduler.plan import StepPlan
-from engine.scheduler.scheduler import Scheduler
 from engine.trace.records import Ended, FinishReason, Header, Notice, StepStarted
 from engine.trace.trace import Trace
 
@@ -324,7 +322,7 @@ class Engine(EngineFace):
         pool_bytes = blocks * config.block_size * self.card.kv_token_bytes
         self.bill = bill_of(self.model, pool_bytes, self.prepared.activations, self._runtime, self.prepared.graphs)
         self.prepared.warm_up(config.token_budget)
-        self.scheduler = Scheduler(config, BlockPool(blocks, config.block_size))
+        self.scheduler = self.prepared.scheduler(config)
         self.in_flight: deque[LaunchedStep] = deque()
         self.recovery = Recovery(self.scheduler, self.runner, self.in_flight, self._drain, self._notice)
 
@@ -345,6 +343,8 @@ class Engine(EngineFace):
             graphs_off=self.runner.graphs_off,
             mixed_graphs=self.runner.mixed_graphs,
             mixed_off=self.runner.mixed_off,
+            host_blocks=self.scheduler.ledger.swapping.total,
+            swap_rate=self.prepared.host.rate if self.prepared else 0.0,
         )
         trace = self.trace = Trace([header])
         self._steer = Steering(self.config, trace, self._origin, self.scheduler, self._inbox.post)

@@ -94,6 +94,10 @@ class GpuRunner(Runner):
     def _allocate(self, blocks: int, kv_heads: int, head_dim: int) -> Tensor:
         return torch.zeros(blocks, self.block_size, kv_heads, head_dim, dtype=self.model.dtype, device=self._device)
 
+    @property
+    def block_caches(self) -> list[Tensor]:
+        return [*self.k_caches, *self.v_caches]
+
     def capture(self, report: Callable[[int, int], None]) -> None:
         if not self.graphs_off:
             self.reset()
@@ -109,7 +113,7 @@ class GpuRunner(Runner):
 
     def _prepare(self, plan: StepPlan) -> Inputs:
         rows = plan.rows
-        self._copy_blocks(plan.copies, *self.k_caches, *self.v_caches)
+        self._copy_blocks(plan.copies, *self.block_caches)
         decoding = all(row.kind is Kind.DECODE and self._rows.knows(row) for row in rows)
         for branch in self._rows.follow(rows, parameter_words):
             self._sampler.begin(branch)

@@ -10,6 +10,7 @@ from engine.scheduler.block_pool import ROOT, BlockPool
 from engine.scheduler.limits import Limits
 from engine.scheduler.plan import BlockChange, Changes, Refused
 from engine.scheduler.request import Branch, Life, Request
+from engine.scheduler.swapping import Swapping
 from engine.trace.records import BlockEvent, Refusal
 
 
@@ -20,7 +21,7 @@ class Ledger:
     that are not committed. `more` says that other requests follow without waiting for these.
     """
 
-    def __init__(self, slots: int, pool: BlockPool, budget: LiveBudget) -> None:
+    def __init__(self, slots: int, pool: BlockPool, budget: LiveBudget, swapping: Swapping) -> None:
         self.slots, self.pool = slots, pool
         self.waiting: deque[Branch] = deque()
         self.running: list[Branch] = []
@@ -28,12 +29,13 @@ class Ledger:
         self.waiting_count = 0
         self.more = False
         self.limits = Limits(budget)
+        self.swapping = swapping
         self.changes = Changes()
         self._free_slots = list(range(slots))
 
     @property
     def has_changes(self) -> bool:
-        return bool(self.changes.blocks or self.changes.preempted)
+        return bool(self.changes.blocks or self.changes.preempted or self.changes.swaps)
 
     @property
     def slot_free(self) -> bool:
@@ -71,8 +73,14 @@ class Ledger:
         return branch
 
     def preempt(self, branch: Branch) -> None:
-        """Takes a branch's blocks; it waits at the head of the queue and computes its known tokens again."""
+        """Takes a branch's blocks; it waits at the head of the queue, and its K and V in host memory if they may. Else
+        it computes its known tokens again.
+
+        Those admitted last are preempted first and wait before all that never ran, in the order of their admission. So
+        who was admitted first is preempted by nobody and ends, and then the next is the first.
+        """
         assert branch.steps == 0, "a branch in flight cannot be preempted"
+        self.swapping.out(branch, self.changes)
         self.requeue(branch, Life.PREEMPTED)
         self.changes.preempted.append((branch.request.id, branch.index))
 
@@ -107,10 +115,14 @@ class Ledger:
     def release(self, branch: Branch) -> None:
         """Takes a branch's blocks and slot."""
         self.give_back(branch)
-        branch.published, branch.serial = 0, ROOT
+        branch.published, branch.serial, branch.restored = 0, ROOT, (0, 0)
         heapq.heappush(self._free_slots, branch.slot)
         branch.slot = -1
         self.running.remove(branch)
+
+    def drop_swapped(self, branch: Branch) -> None:
+        """Gives back what a branch has in host memory."""
+        self.swapping.drop(branch, self.changes)
 
     def withdraw(self, blocks: Iterable[int]) -> None:
         """Unpublishes blocks whose content was never written; those that nobody owns become free."""

@@ -3,7 +3,7 @@
 from engine.scheduler.block_pool import blocks_for
 from engine.scheduler.ledger import Ledger
 from engine.scheduler.plan import Refused, Row, StepPlan
-from engine.scheduler.request import Branch, Life
+from engine.scheduler.request import Branch, Life, Swapped
 from engine.trace.records import Kind, Refusal
 
 
@@ -19,7 +19,8 @@ class PagedLayout:
     def seal(self, rows: list[Row], refused: Refused) -> StepPlan:
         copies, self._copies = tuple(self._copies), []
         published, self._published = tuple(self._published), []
-        return StepPlan(tuple(rows), refused, copies=copies, published=published)
+        out, back = self._ledger.swapping.seal()
+        return StepPlan(tuple(rows), refused, copies=copies, published=published, swap_out=out, swap_in=back)
 
     def use(self) -> tuple[int, int, int]:
         """Owned tokens: used, reserved, internal. A block that several branches share is full, and counts once."""
@@ -71,20 +72,23 @@ class PagedLayout:
             if budget and started and not branch.finished:
                 budget -= self._prefill(branch, budget, rows)
         while admit and (head := ledger.head()) is not None:
-            refusal = self._admit(head, budget)
-            if refusal is not None:
-                return rows, ledger.refuse(refusal)
-            budget -= self._prefill(head, budget, rows, reused=head.computed)
+            found = self._admit(head, budget)
+            if isinstance(found, Refusal):
+                return rows, ledger.refuse(found)
+            budget -= self._prefill(head, budget, rows, reused=found, joins=True)
         return rows, ()
 
-    def _admit(self, head: Branch, budget: int) -> Refusal | None:
-        """A slot and blocks for the head of the queue; what is in the cache already is shared, not taken."""
-        ledger, pool, size = self._ledger, self._pool, self._size
+    def _admit(self, head: Branch, budget: int) -> Refusal | int:
+        """A slot and blocks for the head of the queue; what is in the cache already is shared, not taken, and what is
+        in host memory comes back. Returns how many tokens were found in the cache, or why it is refused."""
+        ledger, pool, size, held = self._ledger, self._pool, self._size, head.swapped
         if not ledger.slot_free:
             return Refusal.NO_SLOT
         sibling = self._sibling(head)
         if sibling is not None and sibling.computed < head.request.prompt_length:
-            return Refusal.PROMPT_RUNS
+            if held is None or held.place:
+                return Refusal.PROMPT_RUNS
+            sibling = None
         if budget <= 0:
             return Refusal.BUDGET
         # At least the last token is computed, for its logits.
@@ -103,15 +107,28 @@ class PagedLayout:
         ledger.admit()
         ledger.share(head, shared)
         ledger.take(head, needed)
-        if sibling is not None and reused % size:
-            copy = sibling.blocks[len(shared)], head.blocks[len(shared)]
-            self._copies.append(copy)
-            ledger.changes.copied.append(copy)
+        if held is not None and held.computed > reused:
+            reused = self._restore(head, held, len(shared))
+        else:
+            ledger.drop_swapped(head)
+            head.computed = reused
+            if sibling is not None and reused % size:
+                copy = sibling.blocks[len(shared)], head.blocks[len(shared)]
+                self._copies.append(copy)
+                ledger.changes.copied.append(copy)
         if self._caching:
             found, head.serial = pool.match(head.tokens[: len(shared) * size])
             head.published = len(found)
-        head.computed = reused
-        return None
+        return reused
+
+    def _restore(self, head: Branch, held: Swapped, shared: int) -> int:
+        """What is in host memory comes back, but for what is shared. Where others owned blocks before it that are gone
+        since, these are computed again first. Returns how many tokens are shared."""
+        place = max(shared, held.place)
+        self._ledger.swapping.back(head, held, place, self._ledger.changes)
+        head.restored = place * self._size, held.computed
+        head.advance(shared * self._size)
+        return shared * self._size
 
     def _sibling(self, branch: Branch) -> Branch | None:
         """A running sample of the same prompt, whose blocks hold the prompt's K and V or will in a moment."""
@@ -120,14 +137,14 @@ class PagedLayout:
         running = [b for b in branch.request.branches if b.life is Life.RUNNING and b is not branch]
         return max(running, key=lambda b: b.computed, default=None)
 
-    def _prefill(self, branch: Branch, budget: int, rows: list[Row], reused: int = 0) -> int:
-        count = min(budget, branch.remaining)
+    def _prefill(self, branch: Branch, budget: int, rows: list[Row], reused: int = 0, joins: bool = False) -> int:
+        first = branch.restored[0]
+        count = min(budget, branch.remaining if branch.computed >= first else first - branch.computed)
         end = branch.computed + count
         samples = count == branch.remaining
         again = max(0, min(branch.reached, end) - branch.computed)
-        rows.append(
-            Row(branch, branch.slot, branch.computed, count, Kind.PREFILL, samples, False, reused=reused, again=again)
-        )
+        row = Row(branch, branch.slot, branch.computed, count, Kind.PREFILL, samples, False, 0, reused, again, joins)
+        rows.append(row)
         self._publish(branch, end)
         return count
 

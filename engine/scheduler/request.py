@@ -29,6 +29,15 @@ class Emission(NamedTuple):
     text: str = ""
 
 
+class Swapped(NamedTuple):
+    """What a branch that waits has in host memory: the blocks from `place` of its table on, which hold the K and V of
+    its tokens up to `computed`."""
+
+    place: int
+    blocks: tuple[int, ...]
+    computed: int
+
+
 @dataclass(slots=True, eq=False)
 class Branch:
     """One continuation: its tokens, how far they are computed, and the blocks that hold their K and V.
@@ -38,6 +47,8 @@ class Branch:
     name this branch: its blocks and slot go back only at zero. `reached` is the most that was ever computed, before
     preemptions too. The first `published` blocks are findable, and `serial` is that of their prefix. `verdict` is the
     reason of a branch that is done but delivered only with its batch; `withheld` is what will be delivered.
+    `swapped` is what lies in host memory while it waits; tokens [first, end) of `restored` came back from there when it
+    was admitted, and are not computed again.
     """
 
     request: Request
@@ -57,6 +68,13 @@ class Branch:
     serial: int = ROOT
     verdict: FinishReason | None = None
     withheld: list[Emission] = field(default_factory=list)
+    swapped: Swapped | None = None
+    restored: tuple[int, int] = (0, 0)
+
+    def advance(self, computed: int) -> None:
+        """Its K and V are launched up to there: and further, where what follows is there already."""
+        first, end = self.restored
+        self.computed = end if first == computed < end else computed
 
     @property
     def finished(self) -> bool:

@@ -12,7 +12,8 @@ from engine.scheduler.block_pool import BlockPool, blocks_for
 from engine.scheduler.ledger import Ledger
 from engine.scheduler.plan import Committed, KvUse, Refused, Row, StepPlan
 from engine.scheduler.request import Branch, Emission, Life, Request
-from engine.trace.records import FinishReason, Kind, Refusal
+from engine.scheduler.swapping import Swapping
+from engine.trace.records import FinishReason, Kind, Refusal, SwapEvent
 
 NO_NUMBER = "the model computed NaN or infinity in place of a probability: load it in another precision"
 
@@ -21,9 +22,9 @@ class Scheduler:
     """Plans and commits steps over one ledger. `requests` are those that are not over. Cost a step: O(running),
     whatever waits."""
 
-    def __init__(self, config: EngineConfig, pool: BlockPool) -> None:
+    def __init__(self, config: EngineConfig, pool: BlockPool, swapping: Swapping | None = None) -> None:
         self.config = config
-        self.ledger = Ledger(config.slots, pool, LiveBudget.of(config))
+        self.ledger = Ledger(config.slots, pool, LiveBudget.of(config), swapping or Swapping(pool))
         self.requests: dict[int, Request] = {}
         self._ended: list[Branch] = []
         self.policy, self.layout = policies.make(config, self.ledger)
@@ -51,7 +52,7 @@ class Scheduler:
             branch = row.branch
             branch.steps += 1
             if row.kind is not Kind.HELD:
-                branch.computed = row.first + row.count
+                branch.advance(row.first + row.count)
                 branch.reached = max(branch.reached, branch.computed)
                 branch.in_flight += row.samples
         self.ledger.in_flight += 1
@@ -78,7 +79,7 @@ class Scheduler:
 
     def retract(self, plan: StepPlan) -> None:
         """Takes back the newest plan in flight: what it was to compute is planned again, and those it admitted wait
-        again in their order. What it preempted stays so.
+        again in their order. What it preempted stays so, and what it swapped out or in is computed again.
 
         Not for a step that decodes over contiguous strips: their cache has moved on.
         """
@@ -87,6 +88,7 @@ class Scheduler:
             self.ledger.withdraw(branch.blocks[published : branch.published])
             branch.published, branch.serial = published, serial
         self.ledger.changes.copied = [pair for pair in self.ledger.changes.copied if pair not in plan.copies]
+        self.ledger.swapping.forget(plan.swap_out, self.ledger.changes)
         for row in reversed(plan.rows):
             branch = row.branch
             branch.steps -= 1
@@ -96,7 +98,7 @@ class Scheduler:
             branch.computed = row.first
             if branch.finished:
                 self._leave(branch)
-            elif row.kind is Kind.PREFILL and row.first == row.reused:  # its first row
+            elif row.joins:
                 self.ledger.requeue(branch, Life.PREEMPTED if branch.generated else Life.WAITING)
 
     def shrink(self, plan: StepPlan, error: str) -> bool:
@@ -126,6 +128,11 @@ class Scheduler:
         size, lost = self.ledger.pool.block_size, set[int]()
         for row in plan.rows:
             lost.update(row.branch.blocks[row.first // size : blocks_for(row.first + row.count, size)])
+        hosts = {host for _, host in plan.swap_out}
+        lost.update(block for _, block in plan.swap_in)
+        restored = (change for change in self.ledger.changes.swaps if change.event is SwapEvent.IN)
+        lost.update(change.block for change in restored if change.host in hosts)
+        self.ledger.swapping.forget(plan.swap_out, self.ledger.changes)
         lost.update(copy for source, copy in self.ledger.changes.copied if source in lost)
         self.ledger.withdraw(lost)
         sharers = [branch for branch in self.ledger.running if not lost.isdisjoint(branch.blocks)]
@@ -203,6 +210,7 @@ class Scheduler:
     def _finish(self, branch: Branch, reason: FinishReason, error: str = "") -> None:
         if branch.life in (Life.WAITING, Life.PREEMPTED):
             self.ledger.waiting_count -= 1  # its place in the queue is skipped when it is reached
+            self.ledger.drop_swapped(branch)
         branch.life, branch.reason, branch.error = Life.FINISHED, reason, error
         if branch.request.finished:
             del self.requests[branch.request.id]

@@ -27,6 +27,7 @@ from engine.trace.records import (
     Step,
     StepStarted,
     Submitted,
+    SwapEvent,
     Telemetry,
 )
 from engine.trace.requests import RequestIndex, RequestView, SampleView, State

@@ -11,7 +11,19 @@ from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from engine.trace.records import Array, BlockEvent, Ended, Header, Kind, Record, Refusal, Steered, Step, Submitted
+from engine.trace.records import (
+    Array,
+    BlockEvent,
+    Ended,
+    Header,
+    Kind,
+    Record,
+    Refusal,
+    Steered,
+    Step,
+    Submitted,
+    SwapEvent,
+)
 
 Fits = Callable[[Any], bool]
 MOST = 1 << 24  # blocks of a pool, positions of a request, slots
@@ -23,6 +35,7 @@ TOGETHER = (  # columns of one length
     ("alt_token", "alt_token_index", "alt_logprob", "alt_text"),
     ("block", "block_event", "block_request", "block_branch", "block_place"),
     ("copied", "copied_to"),
+    ("swap_event", "swap_host", "swap_block", "swap_request", "swap_branch", "swap_place"),
     ("refused", "refused_reason"),
     ("preempted", "preempted_branch"),
 )
@@ -50,7 +63,10 @@ class RecordCheck:
         match record:
             case Header():
                 slots = record.config.slots
-                _expect(max(record.blocks, slots, record.config.block_size) <= MOST, "a pool of that size")
+                _expect(
+                    max(record.blocks, record.host_blocks, slots, record.config.block_size) <= MOST,
+                    "a pool of that size",
+                )
                 roof = record.roof
                 if roof is not None:
                     sizes = roof.working_sets
@@ -92,12 +108,17 @@ class RecordCheck:
         for name in ("block", "copied", "copied_to"):
             _within(name, getattr(step, name), 0, blocks)
         _within("block_place", step.block_place, -1, max(blocks, 1))
+        _within("swap_event", step.swap_event, 0, len(SwapEvent))
+        _within("swap_host", step.swap_host, 0, self._header.host_blocks)
+        _within("swap_block", step.swap_block, -1, blocks)
+        _within("swap_place", step.swap_place, 0, max(blocks, 1))
         _within("alt_token_index", step.alt_token_index, 0, len(step.token))
         _ascends("token_row", step.token_row, step.rows)
         _ascends("text_end", step.text_end, len(step.text) + 1)
         self._owners("row", step.request, step.branch, 0)
         self._owners("block's owner", step.block_request, step.block_branch, -1)
         self._owners("preempted", step.preempted, step.preempted_branch, 0)
+        self._owners("swapped", step.swap_request, step.swap_branch, 0)
         self._owners("refused", step.refused, step.refused[:0], 0)
         _expect(set(step.refused_reason) <= set(Refusal), "a reason of a refusal")
         owners = zip(step.block_request.tolist(), step.block_branch.tolist())

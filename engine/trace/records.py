@@ -51,6 +51,15 @@ class BlockEvent(IntEnum):
     FREED = 4
 
 
+class SwapEvent(IntEnum):
+    """What happened to a block of host memory. OUT: it got a preempted branch's K and V. IN: they went back to the pool
+    as the branch was admitted. DROPPED: it was given back without."""
+
+    OUT = 0
+    IN = 1
+    DROPPED = 2
+
+
 class FinishReason(StrEnum):
     STOP = "stop"
     LENGTH = "length"
@@ -156,7 +165,9 @@ class Header:
     """The first record. `created` is Unix time in seconds; `blocks` is the KV pool's size. `graphs` are the numbers of
     rows for which a decode step was captured, as a CUDA graph or, on a CPU, as one program; `graphs_off` why there are
     none. `mixed_graphs` are the numbers of tokens for which a step with prompts was captured (on a CPU the most of a
-    run, of which a step may have several); `mixed_off` why there are none."""
+    run, of which a step may have several); `mixed_off` why there are none. `host_blocks`: blocks of host memory that
+    preempted requests' K and V are copied to; `swap_rate`: bytes a second of such a copy, as measured at load, 0 where
+    nobody did."""
 
     model: ModelCard
     config: EngineConfig
@@ -172,6 +183,8 @@ class Header:
     mixed_graphs: tuple[int, ...] = ()
     mixed_off: str = ""
     version: int = VERSION
+    host_blocks: int = 0
+    swap_rate: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,11 +227,14 @@ class Step:
     `block_branch` (the owner that came or went; -1 where there was none), `block_place` (the block's place in that
     owner's block table). At depth 1 that includes what the next step took. `copied` and `copied_to` are pairs of
     copy-on-write. Refused requests with a reason each. `preempted` requests and `preempted_branch`, which of their
-    samples.
+    samples. Likewise in order of what happened to blocks of host memory: `swap_event` (`SwapEvent`), `swap_host`,
+    `swap_block` (the pool's block that was copied from or to, -1 where nothing was), `swap_request`, `swap_branch` and
+    `swap_place`. A preempted sample none of whose blocks went out computes them again.
 
-    `seconds` a phase: plan, prepare, forward, sample, wait, commit, record; launched at `started` one after another up
-    to sample, and read back with wait and commit up to `ended`. `attention`: those of `forward` that were spent in
-    attention; 0 where that is not known, as on a GPU, which the host only launches. `graph`: the size of the
+    `seconds` a phase: plan, swap (where blocks were copied out or in), prepare, forward, sample, wait, commit, record;
+    launched at `started` one after another up to sample, and read back with wait and commit up to `ended`. `attention`:
+    those of `forward` that were spent in attention; 0 where that is not known, as on a GPU, which the host only
+    launches. `graph`: the size of the
     graph that was replayed, 0 where none was: its rows where all rows decode, those of the step and dummies; otherwise
     its tokens, those of the step and padding that belongs to no row. `device`: seconds of the step by the GPU's own
     clock, 0 without one.
@@ -271,6 +287,12 @@ class Step:
     attention: float = 0.0
     graph: int = 0
     device: float = 0.0
+    swap_event: Array = _ints(np.uint8)
+    swap_host: Array = _ints(np.int32)
+    swap_block: Array = _ints(np.int32)
+    swap_request: Array = _ints(np.int32)
+    swap_branch: Array = _ints(np.int32)
+    swap_place: Array = _ints(np.int32)
 
     @property
     def rows(self) -> int:

@@ -9,6 +9,7 @@ import torch
 from engine.config.specs import EngineConfig, InvalidInput
 from engine.core.faults import DeviceLost, Fault, fault_of, first_line, memory_asked
 from engine.core.setup.activations import activation_bytes, computed_bytes
+from engine.core.setup.host_memory import HostMemory, prepare_host_memory
 from engine.core.setup.kv_budget import free_memory, pool_blocks, step_blocks
 from engine.core.setup.rehearsal import Rehearsal
 from engine.decoding.detokenizer import DetokenizerFactory
@@ -17,6 +18,9 @@ from engine.memory.rules import FASTEST, bucket_sizes, captured_tokens, gpu_need
 from engine.models.loading import LoadedModel
 from engine.runner import make_runner
 from engine.runner.runner import Runner, on_gpu_path
+from engine.scheduler.block_pool import BlockPool
+from engine.scheduler.scheduler import Scheduler
+from engine.scheduler.swapping import Swapping
 from engine.trace.records import Roof
 
 Shape = tuple[object, ...]
@@ -24,7 +28,8 @@ Shape = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class PreparedRunner:
-    """`blocks` of the pool; `activations` of a step at the token budget and what `graphs` hold, in bytes."""
+    """`blocks` of the pool; `activations` of a step at the token budget and what `graphs` hold, in bytes; the `host`
+    memory that preempted requests may have."""
 
     shape: Shape
     runner: Runner
@@ -32,6 +37,12 @@ class PreparedRunner:
     activations: int
     graphs: int
     rehearsal: Rehearsal
+    host: HostMemory = HostMemory()
+
+    def scheduler(self, config: EngineConfig) -> Scheduler:
+        """One for it, with an empty pool."""
+        pool = BlockPool(self.blocks, config.block_size)
+        return Scheduler(config, pool, Swapping(pool, self.host.blocks, self.host.cost))
 
     def warm_up(self, token_budget: int) -> None:
         """On a GPU the whole step at the budget, so that its allocator has taken already what such a step takes."""
@@ -51,7 +62,8 @@ def shape_of(config: EngineConfig) -> Shape:
     """What a runner, and what its steps take, depends on."""
     mode = "paged" if config.paged else config.mode
     graphs = config.cuda_graphs, config.mixed_graphs
-    return mode, config.block_size, config.slots, config.token_budget, config.kv_memory, *graphs
+    pool = config.block_size, config.slots, config.token_budget, config.kv_memory
+    return mode, *pool, *graphs, config.preemption, config.swap_memory
 
 
 def graph_needs(model: LoadedModel, config: EngineConfig, operations: float) -> int:
@@ -103,7 +115,8 @@ class RunnerFactory:
             if shape not in self._activations:
                 self._activations[shape] = activation_bytes(rehearsal, model, config, self._roof)
             activations = self._activations[shape] + runner.recorded_bytes
-            return PreparedRunner(shape, runner, blocks, activations, 0, rehearsal)
+            host = prepare_host_memory(runner, config, blocks, self._roof)
+            return PreparedRunner(shape, runner, blocks, activations, 0, rehearsal, host)
         if shape not in self._activations:
             self._activations[shape] = self.profile(config)
         activations = self._activations[shape]
@@ -114,7 +127,8 @@ class RunnerFactory:
         before = free_memory(model.device)
         runner.capture(report)
         graphs = max(0, before - free_memory(model.device)) if runner.graphs else 0
-        return PreparedRunner(shape, runner, blocks, activations, graphs, self._warm(runner, config, blocks))
+        host = prepare_host_memory(runner, config, blocks, self._roof)
+        return PreparedRunner(shape, runner, blocks, activations, graphs, self._warm(runner, config, blocks), host)
 
     def profile(self, config: EngineConfig) -> int:
         """Bytes that a step at the token budget takes, played over a pool that is just large enough for it."""
