@@ -10,7 +10,7 @@ from typing import Any
 from app.words import SHIPPED
 from engine import EngineConfig, InvalidInput, ModelSpec, SamplingParams, Workload, list_workloads, load_workload
 from engine.checkpoints import inspect_model
-from engine.config import DELIVERIES, DTYPES, MODES, QUANTIZATIONS
+from engine.config import DELIVERIES, DTYPES, MODES, PREEMPTIONS, QUANTIZATIONS
 from engine.trace import Slo
 from engine.workloads import ARRIVALS
 
@@ -73,6 +73,10 @@ def engine_options(to: argparse.ArgumentParser) -> None:
     to.add_argument("--depth", type=int, help="steps launched ahead: 0 or 1 (default: 1 on a GPU, else 0)")
     to.add_argument("--no-graphs", "--no-cuda-graphs", dest="cuda_graphs", action="store_false", help=anew)
     to.add_argument("--no-mixed-graphs", dest="mixed_graphs", action="store_false", help=mixed)
+    how = f"paged modes: what becomes of who makes way where blocks run out: {', '.join(PREEMPTIONS)}"
+    room = "host memory for swapped requests, e.g. 1G (default: enough for all, within a quarter of what is free)"
+    to.add_argument("--preemption", default=default.preemption, metavar="HOW", help=how)
+    to.add_argument("--swap-memory", type=size_in_bytes, metavar="SIZE", help=room)
     seed_option(to, "of the sampling, and of the workload")
     threads_option(to)
 

@@ -18,6 +18,7 @@ GATHERED = ("static", "dynamic")  # batches that leave together
 JOINING = ("continuous-padded", *PAGED_MODES)  # requests come and go while others run
 SHARED = tuple(mode for mode in MODES if mode not in SOLITARY_MODES)
 POOLED = tuple(mode for mode in MODES if mode != "recompute")
+PREEMPTIONS = (("recompute", "recompute"), ("swap", "swap"), ("whichever is quicker", "auto"))
 DELIVERY = (("as it comes", "stream"), ("when the batch is done", "batch"))
 MEGABYTE = 1024 * 1024
 MODE = "Who may join a step, who may leave, and what is computed together"
@@ -29,6 +30,10 @@ TEXT = "Token by token, or held back until the whole batch is done"
 PREFIX = "Prompts that begin alike share their blocks"
 GRAPHS = "Decode steps are recorded at load and replayed by one call, not computed kernel by kernel"
 BLOCK = "How many tokens one KV block holds: a power of two"
+PREEMPTION = (
+    "Where KV blocks run out, the request that came last makes way: its tokens are computed again later, or copied to "
+    "host memory and back"
+)
 MEMORY = "The size of the KV cache; automatic takes a share of what is free"
 
 
@@ -51,6 +56,7 @@ def mode_fields(name: str) -> list[Field]:
     budget = Number(f"{name}_budget", 1, 1_048_576, 2048, " tokens", 256)
     delivery, prefix = DropDown(f"{name}_delivery", DELIVERY), Switch(f"{name}_prefix", "Prefix caching")
     graphs = Switch(f"{name}_graphs", "Decode graphs")
+    preemption = DropDown(f"{name}_preemption", PREEMPTIONS)
     return [
         Field("mode", "Mode", mode, MODE),
         Field("max_running", "Running", running, RUNNING, modes=SHARED),
@@ -61,6 +67,7 @@ def mode_fields(name: str) -> list[Field]:
         Field("token_budget", "Budget", budget, BUDGET, modes=JOINING, idle=0),
         Field("delivery", "Text comes", delivery, TEXT, modes=GATHERED, idle="stream"),
         Field("prefix_caching", "Prefix caching", prefix, PREFIX, modes=PAGED_MODES, idle=False),
+        Field("preemption", "Preempts by", preemption, PREEMPTION, modes=PAGED_MODES, idle="recompute"),
         Field("cuda_graphs", "Decode graphs", graphs, GRAPHS, modes=PAGED_MODES, idle=True),
     ]
 
@@ -97,6 +104,8 @@ class ConfigForm(QWidget):
         """The settings as chosen, the others taken from `rest`. Raises InvalidInput when they do not go together."""
         chosen = self._form.values(self["mode"].get())
         chosen["token_budget"] = chosen["token_budget"] or max(self["token_budget"].get(), chosen["max_running"])
+        if chosen["preemption"] == "recompute":
+            chosen["swap_memory"] = None
         return replace(rest, **chosen)
 
     def set_config(self, config: EngineConfig) -> None:

@@ -107,6 +107,7 @@ def step_record(
         attention=launched.attention,
         graph=launched.graph,
         device=launched.device,
+        swapping=launched.swapping,
     )
     seconds["record"] = time.perf_counter() - begun
     return record

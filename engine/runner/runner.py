@@ -118,8 +118,9 @@ class Runner(ABC):
         with torch.inference_mode(), current_device(self._device):
             if on_gpu:
                 launched.mark()
-            self._swap(plan)
-            swapped = Clock()
+            if plan.swap_out or plan.swap_in:
+                self._swap(plan)
+                launched.swapping = Clock() - begun
             inputs = self._prepare(plan)
             timer = None if on_gpu else Timer()
             prepared = Clock()
@@ -135,8 +136,6 @@ class Runner(ABC):
                 launched.mark()
         done = Clock()
         launched.seconds = {"prepare": prepared - begun, "forward": forwarded - prepared, "sample": done - forwarded}
-        if plan.swap_out or plan.swap_in:
-            launched.seconds |= {"swap": swapped - begun, "prepare": prepared - swapped}
         return launched
 
     def _logits(self, ids: Tensor, positions: Tensor, keep: Tensor | int, batch: Batch, timer: Timer | None) -> Tensor:

@@ -80,6 +80,8 @@ wasted_tokens | wasted tokens |  | lower | computed and thrown away: held rows, 
 reused_tokens | reused tokens |  | higher | tokens whose K and V were there already: of a prefix that was kept, or \
     of another sample's prompt
 preemptions | preemptions |  | lower | times a running request lost its KV blocks
+swapped_blocks | blocks swapped |  | lower | KV blocks copied to host memory, and back
+swap_time | swapping | s | lower | time of all steps in which blocks were copied to host memory and back
 outside_forward | outside the forward | % | lower | 1 − time in the model's forward / time of all steps
 KV memory:
 kv.waste | KV waste | % | lower | mean over the time in which requests are there, of (reserved + internal + \

@@ -231,10 +231,10 @@ class Step:
     `swap_block` (the pool's block that was copied from or to, -1 where nothing was), `swap_request`, `swap_branch` and
     `swap_place`. A preempted sample none of whose blocks went out computes them again.
 
-    `seconds` a phase: plan, swap (where blocks were copied out or in), prepare, forward, sample, wait, commit, record;
-    launched at `started` one after another up to sample, and read back with wait and commit up to `ended`. `attention`:
-    those of `forward` that were spent in attention; 0 where that is not known, as on a GPU, which the host only
-    launches. `graph`: the size of the
+    `seconds` a phase: plan, prepare, forward, sample, wait, commit, record; launched at `started` one after another up
+    to sample, and read back with wait and commit up to `ended`. `attention`: those of `forward` that were spent in
+    attention; 0 where that is not known, as on a GPU, which the host only launches. `swapping`: those of `prepare` in
+    which blocks were copied out and in; on a GPU only asked for. `graph`: the size of the
     graph that was replayed, 0 where none was: its rows where all rows decode, those of the step and dummies; otherwise
     its tokens, those of the step and padding that belongs to no row. `device`: seconds of the step by the GPU's own
     clock, 0 without one.
@@ -293,10 +293,17 @@ class Step:
     swap_request: Array = _ints(np.int32)
     swap_branch: Array = _ints(np.int32)
     swap_place: Array = _ints(np.int32)
+    swapping: float = 0.0
 
     @property
     def rows(self) -> int:
         return len(self.request)
+
+    @property
+    def swapped_out(self) -> set[tuple[int, int]]:
+        """The samples (request, branch) whose blocks went to host memory."""
+        out = self.swap_event == SwapEvent.OUT
+        return set(zip(self.swap_request[out].tolist(), self.swap_branch[out].tolist())) if len(out) else set()
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,9 @@ def lanes(draw: st.DrawFn) -> Lane:
         values["prefix_caching"] = draw(st.booleans())
         values["cuda_graphs"] = draw(st.booleans())
         values["mixed_graphs"] = draw(st.booleans())
+        values["preemption"] = draw(st.sampled_from(["recompute", "swap", "auto"]))
+        if values["preemption"] != "recompute":
+            values["swap_memory"] = draw(st.none() | st.integers(1, 1 << 40))
     texts = st.text(st.characters(codec="utf-8") | st.sampled_from(":,%= "), min_size=1).filter(str.strip)
     spec = ModelSpec(
         draw(texts), dtype=draw(st.sampled_from(["auto", "float32"])), trust_remote_code=draw(st.booleans()),

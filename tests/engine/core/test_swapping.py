@@ -8,7 +8,7 @@ from torch import Tensor
 
 from engine import Engine, EngineConfig, InvalidInput, ModelSpec, SamplingParams, load_trace, measure, save_trace
 from engine.core.setup.host_memory import swap_cost
-from engine.trace import FinishReason, Roof, SwapEvent
+from engine.trace import FinishReason, Roof, State, SwapEvent
 from tests.engine.core.test_exactness import BLOCKS, CANCELLED, GREEDY, NEW_TOKENS, expected, prompts
 from tests.interpreted import check_interpreted
 
@@ -72,8 +72,14 @@ def test_a_run_tells_what_was_swapped_and_how_long_it_took(demo: Engine, tmp_pat
     steps, found = demo.trace.steps, measure(demo.trace)
     moved = [step for step in steps if len(step.swap_event)]
     assert moved
-    assert all(("swap" in step.seconds) is (len(step.swap_event) > 0) for step in steps if step.rows)
+    assert all((step.swapping > 0) is (len(step.swap_event) > 0) for step in steps)
+    assert all(step.swapping <= step.seconds["prepare"] for step in moved)
     assert found.wasted_tokens == 0
+    assert found.swapped_blocks == sum(len(step.swap_event) for step in moved) > 20
+    assert found.swap_time == sum(step.swapping for step in moved)
+    view, lost = demo.trace.requests, moved[0].swapped_out
+    assert {view[r].samples[b].at(moved[0].ended).state for r, b in lost} == {State.SWAPPED}
+    assert all(view[r].samples[b].preempted_until(moved[0].ended) == 1 for r, b in lost)
     save_trace(demo.trace, tmp_path / "run.bsrun")
     again = load_trace(tmp_path / "run.bsrun")
     assert [s.swap_host.tolist() for s in again.steps] == [s.swap_host.tolist() for s in steps]

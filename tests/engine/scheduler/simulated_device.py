@@ -8,12 +8,12 @@ import sys
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 from engine.config.specs import EngineConfig, SamplingParams
 from engine.core.step_record import step_record
 from engine.decoding.output import Output
+from engine.runner.launched_step import LaunchedStep
 from engine.scheduler.block_pool import BlockPool
 from engine.scheduler.plan import Row, StepPlan
 from engine.scheduler.request import Branch, Emission, Request
@@ -253,7 +253,7 @@ class Simulation:
                 self._cache[block * size : (block + 1) * size] = [_UNWRITTEN] * size
 
     def _record(self, plan: StepPlan | None, committed: Any) -> None:
-        launched: Any = SimpleNamespace(plan=plan or StepPlan(()), seconds={}, attention=0.0, graph=0, device=0.0)
+        launched: Any = LaunchedStep(plan or StepPlan(()), 0.0)
         record = step_record(len(self.records), 0.0, 0.0, launched, committed, self.scheduler, str)
         self.records.append(record)
         self.told.feed(record)
