@@ -19,6 +19,7 @@ JOINING = ("continuous-padded", *PAGED_MODES)  # requests come and go while othe
 SHARED = tuple(mode for mode in MODES if mode not in SOLITARY_MODES)
 POOLED = tuple(mode for mode in MODES if mode != "recompute")
 DELIVERY = (("as it comes", "stream"), ("when the batch is done", "batch"))
+PRECISIONS = (("the model's", "auto"), ("int8", "int8"), ("fp8", "fp8"))
 MEGABYTE = 1024 * 1024
 MODE = "Who may join a step, who may leave, and what is computed together"
 RUNNING = "How many requests may run at once"
@@ -28,6 +29,7 @@ BUDGET = "How many tokens one step may compute, prompts and new tokens together"
 TEXT = "Token by token, or held back until the whole batch is done"
 PREFIX = "Prompts that begin alike share their blocks"
 GRAPHS = "Decode steps are recorded at load and replayed by one call, not computed kernel by kernel"
+PRECISION = "K and V in a byte a value hold two to four times the tokens in the same memory, and are less exact"
 BLOCK = "How many tokens one KV block holds: a power of two"
 MEMORY = "The size of the KV cache; automatic takes a share of what is free"
 
@@ -50,7 +52,7 @@ def mode_fields(name: str) -> list[Field]:
     join.setPrefix("every ")
     budget = Number(f"{name}_budget", 1, 1_048_576, 2048, " tokens", 256)
     delivery, prefix = DropDown(f"{name}_delivery", DELIVERY), Switch(f"{name}_prefix", "Prefix caching")
-    graphs = Switch(f"{name}_graphs", "Decode graphs")
+    graphs, precision = Switch(f"{name}_graphs", "Decode graphs"), DropDown(f"{name}_kv_dtype", PRECISIONS)
     return [
         Field("mode", "Mode", mode, MODE),
         Field("max_running", "Running", running, RUNNING, modes=SHARED),
@@ -62,6 +64,7 @@ def mode_fields(name: str) -> list[Field]:
         Field("delivery", "Text comes", delivery, TEXT, modes=GATHERED, idle="stream"),
         Field("prefix_caching", "Prefix caching", prefix, PREFIX, modes=PAGED_MODES, idle=False),
         Field("cuda_graphs", "Decode graphs", graphs, GRAPHS, modes=PAGED_MODES, idle=True),
+        Field("kv_dtype", "KV precision", precision, PRECISION, modes=PAGED_MODES, idle="auto"),
     ]
 
 

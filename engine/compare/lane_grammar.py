@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from engine.compare.lane import BATCHED_MODES, JOINING_MODES, Lane
-from engine.config.specs import MODES, PAGED_MODES, SOLITARY_MODES, EngineConfig, InvalidInput, ModelSpec
+from engine.config.specs import KV_DTYPES, MODES, PAGED_MODES, SOLITARY_MODES, EngineConfig, InvalidInput, ModelSpec
 
 LANE_GRAMMAR = (
     "MODE[:N][:prefix][:KEY=VALUE…], e.g. static:8, chunked:64:budget=128, continuous:prefix, dynamic:8:wait=0.2"
@@ -46,6 +46,7 @@ _CONFIG_KEYS = {
     "graphs": _Key("cuda_graphs", _switch, "yes or no", PAGED_MODES, "no graphs"),
     "mixed": _Key("mixed_graphs", _switch, "yes or no", PAGED_MODES, "no mixed graphs"),
     "seed": _Key("seed", int, "a whole number"),
+    "kv": _Key("kv_dtype", str, f"one of {', '.join(KV_DTYPES)}", PAGED_MODES, "KV {}"),
 }
 _SPEC_KEYS = {
     "model": _Key("source", str, "demo, a folder or a hub id"),

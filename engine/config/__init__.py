@@ -4,6 +4,7 @@ from engine.config.schemes import SCHEMES, Quantization, missing, quantized_byte
 from engine.config.specs import (
     DELIVERIES,
     DTYPES,
+    KV_DTYPES,
     MODES,
     MOST_SAMPLES,
     PAGED_MODES,
