@@ -66,7 +66,8 @@ class GpuRunner(Runner):
 
     def __init__(self, model: LoadedModel, config: EngineConfig, blocks: int, operations: float = FASTEST) -> None:
         super().__init__(model, config)
-        self.block_size, self._codes = config.block_size, CODES.get(config.kv_dtype)
+        self.block_size, self._most_sampled = config.block_size, config.most_sampled
+        self._codes = CODES.get(config.kv_dtype)
         self.k_caches = [self._allocate(blocks + 1, *shape) for shape in model.layer_kv]
         self.v_caches = [self._allocate(blocks + 1, *shape) for shape in model.layer_kv]
         width = min(blocks, blocks_for(model.card.context, self.block_size) if model.card.context else blocks)
@@ -115,7 +116,7 @@ class GpuRunner(Runner):
     def _prepare(self, plan: StepPlan) -> Inputs:
         rows = plan.rows
         self._copy_blocks(plan.copies, *self.k_caches, *self.v_caches)
-        decoding = all(row.kind is Kind.DECODE and self._rows.knows(row) for row in rows)
+        decoding = all(row.kind is Kind.DECODE and row.count == 1 and self._rows.knows(row) for row in rows)
         for branch in self._rows.follow(rows, parameter_words):
             self._sampler.begin(branch)
         return self._next(rows) if decoding else self._packed(rows)
@@ -193,7 +194,7 @@ class GpuRunner(Runner):
     def _mixed_shape(self, tokens: int) -> PackedShape:
         """Of a captured step of so many tokens: as many rows of each kind as there can be."""
         rows = min(self._rows.dummy_slot, tokens)
-        return PackedShape(tokens, rows, rows, rows)
+        return PackedShape(tokens, rows, rows, min(self._rows.dummy_slot * self._most_sampled, tokens))
 
     def _mixed_and_draw(self, tokens: int) -> Drawn:
         """A whole step with prompts of up to so many tokens, whose words lie at a fixed place, up to its tokens."""
