@@ -77,6 +77,7 @@ def engine_options(to: argparse.ArgumentParser) -> None:
     to.add_argument("--prefix-caching", action="store_true", help="paged modes: prompts that begin alike share blocks")
     to.add_argument("--block-size", type=int, default=default.block_size, help="tokens a KV block holds")
     kv_memory_option(to)
+    kv_dtype_option(to)
     to.add_argument("--depth", type=int, help="steps launched ahead: 0 or 1 (default: 1 on a GPU, else 0)")
     to.add_argument("--no-graphs", "--no-cuda-graphs", dest="cuda_graphs", action="store_false", help=anew)
     to.add_argument("--no-mixed-graphs", dest="mixed_graphs", action="store_false", help=mixed)
@@ -106,6 +107,11 @@ def speculated(text: str) -> int | str:
 def kv_memory_option(to: Any, default: str = "what is free") -> None:
     said = f"KV pool, e.g. 512M or 4G (default: {default})"
     to.add_argument("--kv-memory", type=size_in_bytes, metavar="SIZE", help=said)
+
+
+def kv_dtype_option(to: argparse.ArgumentParser) -> None:
+    said = "paged modes: keep K and V as int8 or fp8, a byte a value (default: auto, in the model's dtype)"
+    to.add_argument("--kv-dtype", default=EngineConfig().kv_dtype, metavar="DTYPE", help=said)
 
 
 def seed_option(to: argparse.ArgumentParser, of: str) -> None:

@@ -9,7 +9,7 @@ from importlib import import_module
 
 from engine.bench.techniques.measured import Measured, table
 
-TECHNIQUES = {"speculation": "engine.bench.techniques.speculation"}
+TECHNIQUES = {"speculation": "engine.bench.techniques.speculation", "kv": "engine.bench.techniques.kv_precision"}
 """Each a module with `measure(rounds, threads) -> Iterator[Measured]`."""
 
 
