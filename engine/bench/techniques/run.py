@@ -9,7 +9,7 @@ from importlib import import_module
 
 from engine.bench.techniques.measured import Measured, table
 
-TECHNIQUES = {"speculation": "engine.bench.techniques.speculation"}
+TECHNIQUES = {"speculation": "engine.bench.techniques.speculation", "beams": "engine.bench.techniques.beams"}
 """Each a module with `measure(rounds, threads) -> Iterator[Measured]`."""
 
 
