@@ -74,6 +74,7 @@ class PlayLayout:
         self._size([("setup", 240), ("kv_map", 290), ("live", 290)], ACROSS)
         self._size([("timeline", 480), ("step", 340)], ACROSS)
         self._size([("memory", 290), ("roofline", 290)], ACROSS)
+        self._size([("live", 250), ("beams", 230)], DOWN)
 
     def follow_zoom(self) -> None:
         """The columns at both sides are as wide in pixels of the design as they were, and as at first at least."""
