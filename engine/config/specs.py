@@ -33,6 +33,7 @@ MOST_SPECULATED = 31
 AUTO_SPECULATED = 7  # drafted tokens of a row at most: with its own as many as attention takes for a short row
 PINNED = re.compile(r"([\w.-]+/[\w.-]+)@([\w./-]+)")  # a hub id and its revision
 DTYPES = ("auto", "float32", "bfloat16", "float16")
+KV_DTYPES = ("auto", "int8", "fp8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,9 @@ class EngineConfig:
     `prefix_caching` (paged modes) shares full blocks between prompts that begin alike. `depth` is how many steps are
     launched ahead of the one whose tokens are being read (None: 1 on a GPU, 0 on a CPU). `cuda_graphs` (paged modes):
     decode steps are captured at load and replayed (on a CPU as one program of its compiled kernels), where the model
-    can be captured. `mixed_graphs`: steps with prompts are too, on a GPU up to some number of tokens.
+    can be captured. `mixed_graphs`: steps with prompts are too, on a GPU up to some number of tokens. `kv_dtype` (paged
+    modes) "int8" and "fp8" keep K and V in a byte a value, with a scale for each token and head; "auto" in the model's
+    dtype.
 
     `speculation` (paged modes, depth 0) verifies `speculated` drafted tokens with each decode row's own; "auto" drafts
     as many as are likely enough to be kept. "ngram" drafts what followed the same words before, "draft" asks the model
@@ -100,6 +103,7 @@ class EngineConfig:
     seed: int = 0
     speculated: int | str = "auto"
     draft: ModelSpec | None = None
+    kv_dtype: str = "auto"
 
     def __post_init__(self) -> None:
         one_of("mode", self.mode, MODES)
@@ -121,6 +125,9 @@ class EngineConfig:
         check(isinstance(self.prefix_caching, bool), "prefix_caching", self.prefix_caching, "must be True or False")
         blocks = f"mode {self.mode!r} has no blocks to share; use one of {', '.join(PAGED_MODES)}, or switch it off"
         check(not self.prefix_caching or self.paged, "prefix_caching", self.prefix_caching, blocks)
+        one_of("kv_dtype", self.kv_dtype, KV_DTYPES)
+        whole_values = f"mode {self.mode!r} keeps K and V as they are; use one of {', '.join(PAGED_MODES)}, or auto"
+        check(self.kv_dtype == "auto" or self.paged, "kv_dtype", self.kv_dtype, whole_values)
         self._check_speculation()
         check(self.depth in (None, 0, 1), "depth", self.depth, "must be 0, 1 or None")
         whole("seed", self.seed, 0)

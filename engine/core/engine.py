@@ -324,8 +324,9 @@ class Engine(EngineFace):
             self.prepared = None  # the old cache is given back before the new one is made
             self.prepared = self._prepare_runner(config, partial(say, "capturing graphs"), draft)
         self.runner, blocks = self.prepared.runner, self.prepared.blocks
-        self.draft = draft.card if draft is not None else None
-        token_bytes = self.card.kv_token_bytes + (self.draft.kv_token_bytes if self.draft else 0)
+        self.draft = draft.card_with(config.kv_dtype) if draft is not None else None
+        token_bytes = self.model.card_with(config.kv_dtype).kv_token_bytes
+        token_bytes += self.draft.kv_token_bytes if self.draft else 0
         drafts = self.draft.weight_bytes if self.draft else 0
         held = blocks * config.block_size * token_bytes, self.prepared.activations, self._runtime, self.prepared.graphs
         self.bill = bill_of(self.model, *held, drafts)
@@ -348,7 +349,7 @@ class Engine(EngineFace):
         on_gpu = self.model.device.type == "cuda"
         gpu = torch.cuda.get_device_properties(self.model.device) if on_gpu else None
         header = Header(
-            model=self.card,
+            model=self.model.card_with(self.config.kv_dtype),
             config=self.config,
             machine=replace(
                 machine.describe(self._threads or 1, gpu.name if gpu else "", gpu.total_memory if gpu else 0),

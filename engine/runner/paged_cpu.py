@@ -11,7 +11,9 @@ from torch import Tensor
 from engine.config.specs import EngineConfig
 from engine.kernels.cpu import blocks as by_blocks
 from engine.kernels.cpu import calls as native
+from engine.kernels.cpu import quantized
 from engine.kernels.cpu.recorder import Unrecordable
+from engine.kernels.quantized_kv import CODES, is_quantized, rounded
 from engine.models.attention import Options, Timer
 from engine.models.config import first_line
 from engine.models.loading import LoadedModel
@@ -38,8 +40,9 @@ class Decode(Protocol):
 @dataclass(slots=True)
 class CpuBatch:
     """One step's view of the paged cache on a CPU. Caches are a list by layer of `[blocks, block_size, kv_heads,
-    head_dim]`. The rows are packed, one sequence of all their tokens: `decode` answers its tokens all at once, those of
-    `prefill` are answered row by row. `blocks` and `offsets` `[tokens]` are where each token's K and V go."""
+    head_dim]`, or of codes as `engine.kernels.cpu.quantized` has them. The rows are packed, one sequence of all their
+    tokens: `decode` answers its tokens all at once, those of `prefill` are answered row by row. `blocks` and `offsets`
+    `[tokens]` are where each token's K and V go."""
 
     k_caches: list[Tensor]
     v_caches: list[Tensor]
@@ -54,20 +57,34 @@ class CpuBatch:
         caches, decode = (self.k_caches[layer], self.v_caches[layer]), self.decode
         if self.compiled:
             native.store_kv(k, v, *caches, self.blocks, self.offsets)
+        elif is_quantized(caches[0]):
+            quantized.store(k, v, *caches, (self.blocks, self.offsets))
         else:
             for cache, new in zip(caches, (k, v), strict=True):
                 cache.index_put_((self.blocks, self.offsets), new)
         if decode is not None:
-            decoded = decode.attend(q[: decode.rows], *caches, options)
+            read = caches if self.compiled else quantized.readable(*caches, q.dtype)
+            decoded = decode.attend(q[: decode.rows], *read, options)
             if not self.prefill:
                 return decoded[None]
         out = torch.empty_like(q, memory_format=torch.contiguous_format)
         if decode is not None:
             out[: decode.rows] = decoded
+        if self.prefill and is_quantized(caches[0]):  # every token is read as it is kept
+            k, v = rounded(k, caches[0].dtype), rounded(v, caches[0].dtype)
         for row in self.prefill:
             at = slice(row.start, row.end)
-            out[at] = by_blocks.prefill_attention(q[at], k[at], v[at], *caches, row, options)
+            known = (k[at], v[at]) if row.table is None else _context(caches, row.table, row.context, q.dtype)
+            out[at] = by_blocks.prefill_attention(q[at], *known, row, options)
         return out[None]
+
+
+def _context(caches: tuple[Tensor, Tensor], table: Tensor, length: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """A row's K and V, copied together."""
+    if is_quantized(caches[0]):
+        return quantized.context(*caches, table, length, dtype)
+    k, v = (by_blocks.gather_context(cache, table, length) for cache in caches)
+    return k, v
 
 
 class PagedRunner(Runner):
@@ -79,9 +96,14 @@ class PagedRunner(Runner):
         self.block_size = config.block_size
         size, dtype = config.block_size, model.dtype
         self.compiled = all(native.serves(dtype, size, head_dim) for _, head_dim in model.layer_kv)
-        caches = native if self.compiled else by_blocks
-        self.k_caches = [caches.allocate_keys(blocks, size, *shape, dtype) for shape in model.layer_kv]
-        self.v_caches = [caches.allocate_values(blocks, size, *shape, dtype) for shape in model.layer_kv]
+        if config.kv_dtype == "auto":
+            caches = native if self.compiled else by_blocks
+            self.k_caches = [caches.allocate_keys(blocks, size, *shape, dtype) for shape in model.layer_kv]
+            self.v_caches = [caches.allocate_values(blocks, size, *shape, dtype) for shape in model.layer_kv]
+        else:
+            codes = CODES[config.kv_dtype]
+            self.k_caches = [quantized.allocate(blocks, size, *shape, codes) for shape in model.layer_kv]
+            self.v_caches = [quantized.allocate(blocks, size, *shape, codes) for shape in model.layer_kv]
         self._blocks, self._slots, self._budget = blocks, config.max_running, config.token_budget
         self._sampled = config.most_sampled
         self._recorded: RecordedSteps | None = None

@@ -7,9 +7,11 @@ import torch
 from torch import Tensor
 
 from engine.config.specs import EngineConfig
+from engine.kernels.codes import allocate
 from engine.kernels.packed_rows import PackedRows
 from engine.kernels.paged_attention import paged_attention
 from engine.kernels.place_kv import place_kv
+from engine.kernels.quantized_kv import CODES
 from engine.kernels.sampling import WORDS
 from engine.kernels.step_inputs import StepInputs, decode_inputs, packed_inputs
 from engine.kernels.store_kv import store_kv
@@ -31,8 +33,8 @@ from engine.trace.records import Kind
 @dataclass(slots=True)
 class GpuBatch:
     """One step's view of the paged cache on a GPU. Caches are a list by layer of `[blocks, block_size, kv_heads,
-    head_dim]`. The rows are packed: one sequence of all their tokens, whose keys and values go to `cache_slots` int64
-    `[tokens]`."""
+    head_dim]`, or of codes as `engine.kernels.codes` has them. The rows are packed: one sequence of all their tokens,
+    whose keys and values go to `cache_slots` int64 `[tokens]`."""
 
     k_caches: list[Tensor]
     v_caches: list[Tensor]
@@ -65,6 +67,7 @@ class GpuRunner(Runner):
     def __init__(self, model: LoadedModel, config: EngineConfig, blocks: int, operations: float = FASTEST) -> None:
         super().__init__(model, config)
         self.block_size, self._most_sampled = config.block_size, config.most_sampled
+        self._codes = CODES.get(config.kv_dtype)
         self.k_caches = [self._allocate(blocks + 1, *shape) for shape in model.layer_kv]
         self.v_caches = [self._allocate(blocks + 1, *shape) for shape in model.layer_kv]
         width = min(blocks, blocks_for(model.card.context, self.block_size) if model.card.context else blocks)
@@ -92,7 +95,10 @@ class GpuRunner(Runner):
             self.mixed_off = worth if config.mixed_graphs else "switched off"
 
     def _allocate(self, blocks: int, kv_heads: int, head_dim: int) -> Tensor:
-        return torch.zeros(blocks, self.block_size, kv_heads, head_dim, dtype=self.model.dtype, device=self._device)
+        size = blocks, self.block_size, kv_heads, head_dim
+        if self._codes is not None:
+            return allocate(*size, self._codes, self._device)
+        return torch.zeros(*size, dtype=self.model.dtype, device=self._device)
 
     def capture(self, report: Callable[[int, int], None]) -> None:
         if not self.graphs_off:

@@ -78,7 +78,8 @@ class ModelCard:
     counted; `expert_parameters`, those of them that belong to experts, of whom a token is sent to `active_experts` of
     `experts`; `head_parameters`, of the output layer; `bytes_per_weight`, as the body is stored; `windows`, each
     layer's sliding window in tokens, 0 for none. All are 0 or empty where nobody counted. `stretched`: the context that
-    LongRoPE is said to reach, where `context` ends with its short factors.
+    LongRoPE is said to reach, where `context` ends with its short factors. `kv_dtype`: that of K and V, "" where it is
+    `dtype`.
     """
 
     name: str
@@ -107,6 +108,7 @@ class ModelCard:
     bytes_per_weight: float = 0.0
     windows: tuple[int, ...] = ()
     stretched: int = 0
+    kv_dtype: str = ""
 
 
 @dataclass(frozen=True, slots=True)

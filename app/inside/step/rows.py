@@ -42,7 +42,7 @@ class RowColumn:
             "request": story.widest_name,
             "kind": "chunk 8 of 8" if story.chunked else "prefill",
             "positions": f"{number}…{number}",
-            "out": "“ story of a fox and a table” 4 of 4" if story.step.drafted.any() else "“ story”",
+            "out": "“ story of a fox” 4 of 4" if story.step.drafted.any() else "“ story”",
             "cached": f"{number} · {number} found" if story.shares else number,
             "wasted": f"{number} past its end",
         }

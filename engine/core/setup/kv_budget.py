@@ -21,7 +21,8 @@ def pool_blocks(model: LoadedModel, config: EngineConfig, needed: int = 0, draft
     the free memory. On a GPU within all that is free but what is `needed` besides, in bytes, and a reserve; there
     `kv_memory` is held against that too. A block has room for the `draft` model's K and V as well. Raises InvalidInput
     where it does not fit, or not even one block does."""
-    block_bytes = (model.card.kv_token_bytes + (draft.card.kv_token_bytes if draft else 0)) * config.block_size
+    sides = [side.card_with(config.kv_dtype) for side in (model, draft) if side is not None]
+    block_bytes = sum(card.kv_token_bytes for card in sides) * config.block_size
     wanted = config.kv_memory
     if wanted is not None and wanted < block_bytes:
         raise InvalidInput(

@@ -54,7 +54,7 @@ class PreparedRunner:
 def shape_of(config: EngineConfig) -> Shape:
     """What a runner, and what its steps take, depends on."""
     mode = "paged" if config.paged else config.mode
-    graphs = config.cuda_graphs, config.mixed_graphs
+    graphs = config.cuda_graphs, config.mixed_graphs, config.kv_dtype
     drafts = config.most_sampled, config.draft if config.speculation == "draft" else None
     return mode, config.block_size, config.slots, config.token_budget, config.kv_memory, *graphs, *drafts
 
