@@ -30,6 +30,7 @@ from engine.core.setup.roof import roof_of
 from engine.core.setup.runner_factory import PreparedRunner, RunnerFactory
 from engine.core.step_record import ended_record, step_record
 from engine.core.stream import Stream, StreamRouter
+from engine.decoding.constraints import Grammars
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.kernels.cpu.calls import kernels_in_words
 from engine.memory.allocator import give_back, keep_freed_memory, release_references
@@ -201,6 +202,7 @@ class Engine(EngineFace):
         self.card = self.model.card
         self._detokenizers = DetokenizerFactory(self.model.tokenizer)
         self._piece = self._detokenizers.piece
+        self._grammars = Grammars(self.model.tokenizer, self.card.vocabulary, self.model.eos)
         self._runtime = max(0, machine.resident() - self.card.weight_bytes)
         if self._threads is None:
             self._threads = torch.get_num_threads()
@@ -253,8 +255,9 @@ class Engine(EngineFace):
         return None
 
     def step(self) -> bool:
-        """Plans and launches one step, and commits one when more than `depth` are in flight or none was planned. False
-        when there was neither: requests wait for others, or for time to pass."""
+        """Plans and launches one step, and commits one when more than `depth` are in flight or none was planned; all,
+        when the step draws a token that a grammar must know before the next. False when there was neither: requests
+        wait for others, or for time to pass."""
         begun = time.perf_counter()
         plan = self.scheduler.plan(begun - self._origin)
         planned = time.perf_counter()
@@ -273,9 +276,12 @@ class Engine(EngineFace):
                     launched.seconds["draft"] = drafting
                 launched.step, launched.started = number, begun
                 self.in_flight.append(launched)
-        commits = bool(self.in_flight) and (plan is None or len(self.in_flight) > self.depth)
+        waits = plan is not None and any(row.branch.constrained for row in plan.rows if row.samples)
+        commits = bool(self.in_flight) and (plan is None or waits or len(self.in_flight) > self.depth)
         if commits:
             self._commit(self.in_flight.popleft())
+            if waits:
+                self._drain()
         elif plan is None and self.scheduler.ledger.has_changes:
             now, nothing = time.perf_counter() - self._origin, LaunchedStep(StepPlan(()), begun)
             self.trace.append(step_record(next(self._steps), now, now, nothing, [], self.scheduler, self._piece))
@@ -370,7 +376,8 @@ class Engine(EngineFace):
         )
         trace = self.trace = Trace([header])
         self.router = StreamRouter(trace)
-        self.intake = Intake(self.model, self.config, self.scheduler.ledger.pool, self.router, self._origin)
+        pool = self.scheduler.ledger.pool
+        self.intake = Intake(self.model, self.config, pool, self.router, self._origin, self._grammars)
 
 
 # The threads know their engine only while they do something for it: one that nobody has any more ends them.

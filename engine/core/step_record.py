@@ -63,6 +63,8 @@ def step_record(
     rows, refused = launched.plan.rows, launched.plan.refused
     emitted = [(i, emission) for i, outcome in enumerate(committed) for emission in outcome.emitted]
     alternatives = [(i, *a) for i, (_, emission) in enumerate(emitted) for a in emission.alternatives]
+    allowed = [(i, emission) for i, (_, emission) in enumerate(emitted) if emission.allowed >= 0]
+    rather = [(i, *emission.rather) for i, emission in allowed if emission.rather is not None]
     texts = [emission.text for _, emission in emitted]
     blocks = list(zip(*changes.blocks)) or [()] * len(BlockChange._fields)
     drafts = [token for row in rows for token in row.drafted]
@@ -116,6 +118,12 @@ def step_record(
         beam_score=_column([one.path.total for _, one in changes.weighed], np.float32),
         beam_fate=_column([one.fate for _, one in changes.weighed], np.uint8),
         beam_text=tuple(piece(one.path.token) for _, one in changes.weighed),
+        allowed_token_index=_column([i for i, _ in allowed], np.int32),
+        allowed=_column([e.allowed for _, e in allowed], np.int32),
+        rather_token_index=_column([r[0] for r in rather], np.int32),
+        rather_token=_column([r[1] for r in rather], np.int32),
+        rather_logprob=_column([r[2] for r in rather], np.float32),
+        rather_text=tuple(piece(r[1]) for r in rather),
     )
     seconds["record"] = time.perf_counter() - begun
     return record

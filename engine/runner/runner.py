@@ -99,6 +99,8 @@ class Runner(ABC):
             if on_gpu:
                 launched.mark()
             inputs = self._prepare(plan)
+            branches = [row.branch for row in inputs.sampling]
+            previous = self._sampler.adjust.previous(branches, self._last_token)
             timer = None if on_gpu else Timer()
             prepared = Clock()
             computed = inputs.compute(timer)
@@ -108,7 +110,7 @@ class Runner(ABC):
             launched.graph = inputs.graph
             self._begin(plan.rows)
             if inputs.sampling:
-                launched.keep(self._sample(computed, inputs))
+                launched.keep(self._sample(computed, inputs, previous))
             if on_gpu:
                 launched.mark()
         done = Clock()
@@ -136,21 +138,21 @@ class Runner(ABC):
             there = self._tensor(words, torch.int32).view(len(new), -1)
             self._sampler.parameters.index_copy_(0, self._tensor([branch.slot for branch in new]), there)
 
-    def _sample(self, computed: Computed, inputs: Inputs) -> Sampled:
+    def _sample(self, computed: Computed, inputs: Inputs, previous: Tensor | None) -> Sampled:
         logits, greedy, drawn = computed
         drawing = [(row, at) for row in inputs.sampling for at in row.drawn_at]
         branches = [row.branch for row, _ in drawing]
         if isinstance(self._sampler, Sampler):
-            sampled = self._sampler(logits, branches, [at for _, at in drawing], greedy)
+            sampled = self._sampler(logits, branches, [at for _, at in drawing], greedy, previous)
             self._last_token.numpy()[[row.slot for row, _ in drawing]] = sampled.tokens.numpy()
             return sampled
         if drawn is not None:
-            return self._sampler.told(logits, drawn, branches)
+            return self._sampler.told(logits, drawn, branches, self._last_token, previous)
         slots, positions = inputs.slots, inputs.drawn_at
         if slots is None or positions is None:
             slots = self._tensor([row.slot for row, _ in drawing], torch.int32)
             positions = self._tensor([at for _, at in drawing], torch.int32)
-        return self._sampler(logits, slots, positions, branches, self._last_token)
+        return self._sampler(logits, slots, positions, branches, self._last_token, previous)
 
     def _copy_blocks(self, copies: Sequence[tuple[int, int]], *caches: Tensor) -> None:
         """Copy-on-write: each pair's second block gets what the first one holds, in every layer."""

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 from engine.config.specs import SamplingParams
 from engine.decoding.beams import BeamSearch
+from engine.decoding.constraints import Matcher
 from engine.decoding.output import Output
+from engine.decoding.token_rules import TokenRules
 from engine.scheduler.block_pool import ROOT
 from engine.trace.records import FinishReason
 
@@ -22,12 +24,15 @@ class Life(Enum):
 
 class Emission(NamedTuple):
     """A sampled token with its log-probability, the alternatives with theirs, likeliest first, and its text, once the
-    branch's output has said what it is."""
+    branch's output has said what it is. Of a branch that is held to a grammar, how many tokens were `allowed`, and the
+    likeliest of all, with its log-probability, where that was not among them (`rather`)."""
 
     token: int
     logprob: float = 0.0
     alternatives: tuple[tuple[int, float], ...] = ()
     text: str = ""
+    allowed: int = -1
+    rather: tuple[int, float] | None = None
 
 
 @dataclass(slots=True)
@@ -52,7 +57,8 @@ class Branch:
     preemptions too. The first `published` blocks are findable, and `serial` is that of their prefix. `verdict` is the
     reason of a branch that is done but delivered only with its batch; `withheld` is what will be delivered. `accepts`
     is how likely a drafted token is kept, as far as was seen; `drafting` is what the drafter knows of the branch while
-    it has its slot.
+    it has its slot. `matcher` is its output's, where it is held to a
+    grammar.
     """
 
     request: Request
@@ -75,6 +81,7 @@ class Branch:
     accepts: float = 0.7
     drafting: Any = None
     beam: Beam | None = None
+    matcher: Matcher | None = None
 
     @property
     def together(self) -> list[Branch]:
@@ -84,6 +91,16 @@ class Branch:
     @property
     def finished(self) -> bool:
         return self.life is Life.FINISHED
+
+    @property
+    def constrained(self) -> bool:
+        """True when each of its tokens must be known before the next is drawn."""
+        return self.matcher is not None
+
+    @property
+    def ruled(self) -> bool:
+        """True when its logits are changed before a token is drawn, by more than the repetition penalty."""
+        return self.request.rules is not None or self.matcher is not None
 
     @property
     def over(self) -> bool:
@@ -129,6 +146,7 @@ class Request:
     arrived: float = 0.0
     branches: list[Branch] = field(default_factory=list)
     search: BeamSearch | None = None
+    rules: TokenRules | None = None
 
     @property
     def ranked(self) -> int:

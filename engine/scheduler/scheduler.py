@@ -193,14 +193,14 @@ class Scheduler:
             branch.tokens.append(emission.token)
             text, reason = branch.output.push(emission.token)
             if text:
-                emission = Emission(emission.token, emission.logprob, emission.alternatives, text)
+                emission = emission._replace(text=text)
             if self.config.delivery == "batch":
                 branch.withheld.append(emission)
                 branch.verdict = reason
                 break
             taken.append(emission)
             if reason is not None:
-                self._finish(branch, reason)
+                self._finish(branch, reason, branch.output.fault)
                 break
         return taken
 
@@ -228,7 +228,7 @@ class Scheduler:
         delivered = Committed(tuple(branch.withheld), outcome.wasted)
         branch.withheld = []
         assert branch.verdict is not None
-        self._finish(branch, branch.verdict)
+        self._finish(branch, branch.verdict, branch.output.fault)
         return delivered
 
     def _leads(self, branch: Branch) -> bool:

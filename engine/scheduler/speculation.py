@@ -100,7 +100,7 @@ class Speculation:
     def _room(self, branch: Branch, wanted: int) -> int:
         """How many of the tokens wanted a branch can have beside the next, within its limit and the blocks that it has
         or can take."""
-        if branch.request.params.repetition_penalty != 1.0:  # what was seen would depend on what is kept
+        if branch.request.params.repetition_penalty != 1.0 or branch.ruled:  # what was said changes what may follow
             return 0
         if branch.beam is not None:  # its next token is chosen among all beams'
             return 0

@@ -21,6 +21,8 @@ TOGETHER = (  # columns of one length
     ("request", *ROWS),
     ("token", "token_row", "logprob", "text_end"),
     ("alt_token", "alt_token_index", "alt_logprob", "alt_text"),
+    ("allowed", "allowed_token_index"),
+    ("rather_token", "rather_token_index", "rather_logprob", "rather_text"),
     ("block", "block_event", "block_request", "block_branch", "block_place"),
     ("copied", "copied_to"),
     ("refused", "refused_reason"),
@@ -90,7 +92,8 @@ class RecordCheck:
         for name in ("block", "copied", "copied_to"):
             _within(name, getattr(step, name), 0, blocks)
         _within("block_place", step.block_place, -1, max(blocks, 1))
-        _within("alt_token_index", step.alt_token_index, 0, len(step.token))
+        for name in ("alt_token_index", "allowed_token_index", "rather_token_index"):
+            _within(name, getattr(step, name), 0, len(step.token))
         _ascends("token_row", step.token_row, step.rows)
         _ascends("text_end", step.text_end, len(step.text) + 1)
         self._owners("row", step.request, step.branch, 0)
@@ -146,8 +149,12 @@ def _fits(hint: Any) -> Fits:
         return lambda value: any(fits(value) for fits in inner)
     if origin is np.ndarray:
         return lambda value: value.dtype.kind in "iu" or (value.dtype.kind == "f" and bool((value < np.inf).all()))
-    if origin is tuple:
+    if origin is tuple and ... in get_args(hint):
         return lambda value: isinstance(value, tuple) and all(map(inner[0], value))
+    if origin is tuple:
+        return lambda value: (
+            isinstance(value, tuple) and len(value) == len(inner) and all(fits(v) for fits, v in zip(inner, value))
+        )
     if origin is dict:
         key, one = inner
         return lambda value: type(value) is dict and all(map(key, value)) and all(map(one, value.values()))

@@ -226,7 +226,10 @@ class Step:
     model was given is the sum of `count + padding`. Emitted tokens, in row order: `token_row` (index of the row),
     `token`, `logprob` (natural log, of the model's own distribution), and `text_end`, where each token's part of `text`
     ends; a token's part may be empty while a character or a stop string is held back. Alternatives, for rows that
-    asked, likeliest first: `alt_token_index` (index into `token`), `alt_token`, `alt_logprob`, `alt_text`.
+    asked, likeliest first: `alt_token_index` (index into `token`), `alt_token`, `alt_logprob`, `alt_text`. Of
+    tokens that were held to a grammar: `allowed_token_index` (index into `token`) and how many tokens were `allowed`;
+    and where the likeliest of all was not, what the model would rather have said: `rather_token_index`,
+    `rather_token`, `rather_logprob`, `rather_text`.
 
     What happened to blocks since the last record, in order: `block_event` (`BlockEvent`), `block`, `block_request` and
     `block_branch` (the owner that came or went; -1 where there was none), `block_place` (the block's place in that
@@ -306,6 +309,12 @@ class Step:
     beam_score: Array = _ints(np.float32)
     beam_fate: Array = _ints(np.uint8)
     beam_text: tuple[str, ...] = ()
+    allowed_token_index: Array = _ints(np.int32)
+    allowed: Array = _ints(np.int32)
+    rather_token_index: Array = _ints(np.int32)
+    rather_token: Array = _ints(np.int32)
+    rather_logprob: Array = _ints(np.float32)
+    rather_text: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
