@@ -42,7 +42,8 @@ class PlayLayout:
         """To prompt: the timeline at the foot, the map of blocks under the live figures, the rest one tab away."""
         self._gather()
         self._beside("live", "kv_map", DOWN)
-        self._behind("kv_map", "beams", "memory", "roofline", "machine")
+        self._behind("kv_map", "memory", "roofline", "machine")
+        self._behind("live", "beams")
         self._behind("timeline", "step", "requests", "transcript")
         self._size([("setup", SETUP), ("live", LIVE)], ACROSS, SIDES)
         self._size([("timeline", 264)], DOWN, 0.5)
