@@ -37,8 +37,11 @@ ENDLESS = "Go on past the model's own end until max tokens"
 SAMPLES = "So many answers to each prompt, which they share in the KV cache"
 BEAMS = "Search with so many beams at once: so many answers, the most probable first, with their scores; 1 is off"
 LENGTH_PENALTY = "A beam's score is its log-probability over its length to the power of this; more favours longer texts"
-EARLY_STOPPING = "When a search is over, once as many texts are finished as there are beams"
-ENDINGS = (("nothing looks better", "false"), ("at once", "true"), ("nothing can be better", "never"))
+EARLY_STOPPING = (
+    "When a search is over, once as many texts are finished as there are beams: as soon as they are; when what lives "
+    "scores less; or when it could not score more at any length"
+)
+ENDINGS = (("likely best", "false"), ("first found", "true"), ("surely best", "never"))
 IDLE_IN_BEAMS = ("temperature", "top_p", "min_p", "repetition_penalty", "top_k", "seed", "n")  # nothing is drawn
 OF_BEAMS = ("length_penalty", "early_stopping")
 ALTERNATIVES = "Record so many of the likeliest tokens beside each token that is given, with their probabilities"
@@ -95,8 +98,8 @@ def sampling_fields() -> list[Field]:
         Field("logprobs", "Alternatives", alternatives, ALTERNATIVES),
         Field("n", "Samples", samples, SAMPLES, modes=PAGED_MODES, idle=1),
         Field("beam_width", "Beams", beams, BEAMS, modes=PAGED_MODES, idle=1),
-        Field("length_penalty", "Length penalty", penalty_of_length, LENGTH_PENALTY, _rounded),
-        Field("early_stopping", "Over when", stopping, EARLY_STOPPING, _stopping, lambda value: str(value).lower()),
+        Field("length_penalty", "By length", penalty_of_length, LENGTH_PENALTY, _rounded),
+        Field("early_stopping", "Ends when", stopping, EARLY_STOPPING, _stopping, lambda value: str(value).lower()),
     ]
 
 

@@ -9,7 +9,11 @@ from importlib import import_module
 
 from engine.bench.techniques.measured import Measured, table
 
-TECHNIQUES = {"speculation": "engine.bench.techniques.speculation", "kv": "engine.bench.techniques.kv_precision"}
+TECHNIQUES = {
+    "speculation": "engine.bench.techniques.speculation",
+    "beams": "engine.bench.techniques.beams",
+    "kv": "engine.bench.techniques.kv_precision",
+}
 """Each a module with `measure(rounds, threads) -> Iterator[Measured]`."""
 
 
