@@ -84,6 +84,8 @@ class TokenCard:
 
     `wait` is the TTFT where `first`, else the ITL, in seconds, of the emission that brought `together` tokens. `rank`
     is 1 for the likeliest, None where it is not known. `step` is None for a token that came with its request's end.
+    Of an answer that is held to a grammar: how many of the `vocabulary` were `allowed`, and what the model would
+    `rather` have said where that was not.
     """
 
     index: int
@@ -99,9 +101,12 @@ class TokenCard:
     position: int
     step: int | None
     time: float
+    vocabulary: int = 0
+    allowed: int | None = None
+    rather: Alternative | None = None
 
 
-def token_card(view: RequestView, branch: int, index: int, step: Step | None) -> TokenCard:
+def token_card(view: RequestView, branch: int, index: int, step: Step | None, vocabulary: int = 0) -> TokenCard:
     """The card of an answer's token; `step` is the one that ended at the token's time, if any did.
 
     Raises IndexError where the sample has no such token.
@@ -133,6 +138,9 @@ def token_card(view: RequestView, branch: int, index: int, step: Step | None) ->
         position=len(view.prompt_ids) + index,
         step=step.step if step is not None else None,
         time=float(sample.token_times[index]),
+        vocabulary=vocabulary,
+        allowed=_at(step.allowed_token_index, step.allowed, place) if step is not None else None,
+        rather=rather(step, place) if step is not None else None,
     )
 
 
@@ -150,3 +158,15 @@ def alternatives(step: Step, place: int, token: int) -> tuple[Alternative, ...]:
         other = int(step.alt_token[i])
         result.append(Alternative(step.alt_text[i], other, float(np.exp(step.alt_logprob[i])), other == token))
     return tuple(result)
+
+
+def rather(step: Step, place: int) -> Alternative | None:
+    """What the model would rather have said at a place among the step's tokens, where its grammar ruled that out."""
+    for i in np.flatnonzero(step.rather_token_index == place).tolist():
+        return Alternative(step.rather_text[i], int(step.rather_token[i]), float(np.exp(step.rather_logprob[i])), False)
+    return None
+
+
+def _at(places: Array, values: Array, place: int) -> int | None:
+    found = np.flatnonzero(places == place)
+    return int(values[found[0]]) if len(found) else None

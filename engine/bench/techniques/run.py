@@ -9,7 +9,7 @@ from importlib import import_module
 
 from engine.bench.techniques.measured import Measured, table
 
-TECHNIQUES: dict[str, str] = {}
+TECHNIQUES: dict[str, str] = {"constrained": "engine.bench.techniques.constrained"}
 """Each a module with `measure(rounds, threads) -> Iterator[Measured]`."""
 
 
