@@ -43,9 +43,9 @@ def grammar_words(card: TokenCard) -> str:
     of = f" of {card.vocabulary:,}" if card.vocabulary else ""
     words = f"{card.allowed:,}{of} tokens allowed"
     if card.rather is None:
-        return f"{words}, the likeliest of all among them."
+        return f"{words}, the likeliest of all among them"
     text = visible(card.rather.text) or "∅"
-    return f"{words}; the model would rather have said “{text}” ({share(card.rather.probability)})."
+    return f"{words}; the model would rather have said “{text}” ({share(card.rather.probability)})"
 
 
 def wait_words(card: TokenCard) -> str:

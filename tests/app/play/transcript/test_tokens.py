@@ -230,7 +230,7 @@ def test_the_card_tells_what_the_grammar_allowed_and_what_would_rather_have_been
     count = len(completions[0].token_ids)
     assert told[count:] == [""] * 3, "nobody asked"
     first = told[0]
-    assert re.fullmatch(r"\d+ of 3,072 tokens allowed; the model would rather have said “.+” \([\d.<]+ %\)\.", first)
+    assert re.fullmatch(r"\d+ of 3,072 tokens allowed; the model would rather have said “.+” \([\d.<]+ %\)", first)
     (step, place) = next((s, 0) for s in trace.steps if len(s.rather_token))
     assert visible(step.rather_text[place]) in first
     assert grammar_words(token_card(trace.requests[completions[0].request], 0, 0, None)) == ""
