@@ -13,6 +13,8 @@ TECHNIQUES = {
     "speculation": "engine.bench.techniques.speculation",
     "beams": "engine.bench.techniques.beams",
     "kv": "engine.bench.techniques.kv_precision",
+    "swap": "engine.bench.techniques.swap",
+    "constrained": "engine.bench.techniques.constrained",
 }
 """Each a module with `measure(rounds, threads) -> Iterator[Measured]`."""
 
