@@ -114,6 +114,10 @@ def request_tooltip(view: RequestView) -> str:
     ]
     if view.ttft is not None:
         lines.append(f"TTFT {duration(view.ttft)} = first token − submit")
+    if view.samples[0].score is not None:
+        lines.append(
+            f"{view.params.beam_width} beams, best score {view.samples[0].score:.4f} = Σ log p ÷ length^penalty"
+        )
     rate = view.tokens_per_second
     if rate is not None:
         lines.append(f"{number(rate)} tok/s = (tokens − 1) ÷ (last − first token)")

@@ -42,7 +42,7 @@ class PlayLayout:
         """To prompt: the timeline at the foot, the map of blocks under the live figures, the rest one tab away."""
         self._gather()
         self._beside("live", "kv_map", DOWN)
-        self._behind("kv_map", "memory", "roofline", "machine")
+        self._behind("kv_map", "beams", "memory", "roofline", "machine")
         self._behind("timeline", "step", "requests", "transcript")
         self._size([("setup", SETUP), ("live", LIVE)], ACROSS, SIDES)
         self._size([("timeline", 264)], DOWN, 0.5)
@@ -55,7 +55,7 @@ class PlayLayout:
         if wide:
             self._beside("timeline", "step", ACROSS)
         self._beside("kv_map", "memory", DOWN)
-        self._behind("kv_map", "live")
+        self._behind("kv_map", "beams", "live")
         self._behind("memory", "roofline", "machine")
         self._behind("timeline", *(() if wide else ("step",)), "requests", "transcript")
         self._size([("setup", 264), ("kv_map", 480)], ACROSS, 0.55 if wide else SIDES)
@@ -68,6 +68,7 @@ class PlayLayout:
         """Every panel that looks inside in sight at once: for the bench, and for very large screens."""
         self.inside()
         self._beside("kv_map", "live", ACROSS)
+        self._beside("live", "beams", DOWN)
         self._beside("memory", "roofline", ACROSS)
         self._beside("roofline", "machine", DOWN)
         self._size([("setup", 240), ("kv_map", 290), ("live", 290)], ACROSS)

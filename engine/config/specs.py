@@ -9,6 +9,7 @@ from typing import Any
 
 from engine.config.checks import InvalidInput as InvalidInput
 from engine.config.checks import check, number, one_of, whole
+from engine.config.output_rules import biases, regular_expression, schema, texts
 from engine.config.schemes import SCHEMES
 
 MODES = {
@@ -26,8 +27,15 @@ DELIVERIES = ("stream", "batch")
 PREEMPTIONS = ("recompute", "swap", "auto")
 MOST_SAMPLES = 64
 QUANTIZATIONS = tuple(SCHEMES)
+SPECULATIONS = {
+    "ngram": "what followed the same words before, in the prompt or the answer",
+    "draft": "what a smaller model says",
+}
+MOST_SPECULATED = 31
+AUTO_SPECULATED = 7  # drafted tokens of a row at most: with its own as many as attention takes for a short row
 PINNED = re.compile(r"([\w.-]+/[\w.-]+)@([\w./-]+)")  # a hub id and its revision
 DTYPES = ("auto", "float32", "bfloat16", "float16")
+KV_DTYPES = ("auto", "int8", "fp8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +80,18 @@ class EngineConfig:
     `prefix_caching` (paged modes) shares full blocks between prompts that begin alike. `depth` is how many steps are
     launched ahead of the one whose tokens are being read (None: 1 on a GPU, 0 on a CPU). `cuda_graphs` (paged modes):
     decode steps are captured at load and replayed (on a CPU as one program of its compiled kernels), where the model
-    can be captured. `mixed_graphs`: steps with prompts are too, on a GPU up to some number of tokens. Where blocks run
-    out, `preemption` (paged modes) says how the request admitted last makes way: "recompute" computes its tokens again
-    later, "swap" copies their K and V to host memory and back, "auto" does what takes less time; `swap_memory` is how
-    many bytes of it (None: enough for all that could run, within a quarter of what is free).
+    can be captured. `mixed_graphs`: steps with prompts are too, on a GPU up to some number of tokens. `kv_dtype` (paged
+    modes) "int8" and "fp8" keep K and V in a byte a value, with a scale for each token and head; "auto" in the model's
+    dtype.
+
+    `speculation` (paged modes, depth 0) verifies `speculated` drafted tokens with each decode row's own; "auto" drafts
+    as many as are likely enough to be kept. "ngram" drafts what followed the same words before, "draft" asks the model
+    `draft`, which must share the vocabulary (None: the one that the model brings).
+
+    Where blocks run out, `preemption` (paged modes) says how the request admitted last makes way: "recompute" computes
+    its tokens again later, "swap" copies their K and V to host memory and back, "auto" does what takes less time (beam
+    searches are computed again); `swap_memory` is how many bytes of it (None: enough for all that could run, within a
+    quarter of what is free).
     """
 
     mode: str = "continuous"
@@ -94,6 +110,9 @@ class EngineConfig:
     seed: int = 0
     preemption: str = "recompute"
     swap_memory: int | None = None
+    speculated: int | str = "auto"
+    draft: ModelSpec | None = None
+    kv_dtype: str = "auto"
 
     def __post_init__(self) -> None:
         one_of("mode", self.mode, MODES)
@@ -115,7 +134,10 @@ class EngineConfig:
         check(isinstance(self.prefix_caching, bool), "prefix_caching", self.prefix_caching, "must be True or False")
         blocks = f"mode {self.mode!r} has no blocks to share; use one of {', '.join(PAGED_MODES)}, or switch it off"
         check(not self.prefix_caching or self.paged, "prefix_caching", self.prefix_caching, blocks)
-        check(self.speculation is None, "speculation", self.speculation, "not built yet; leave it None")
+        one_of("kv_dtype", self.kv_dtype, KV_DTYPES)
+        whole_values = f"mode {self.mode!r} keeps K and V as they are; use one of {', '.join(PAGED_MODES)}, or auto"
+        check(self.kv_dtype == "auto" or self.paged, "kv_dtype", self.kv_dtype, whole_values)
+        self._check_speculation()
         check(self.depth in (None, 0, 1), "depth", self.depth, "must be 0, 1 or None")
         whole("seed", self.seed, 0)
         one_of("preemption", self.preemption, PREEMPTIONS)
@@ -131,6 +153,25 @@ class EngineConfig:
     def swaps(self) -> bool:
         """True where preempted requests may go to host memory."""
         return self.preemption != "recompute"
+
+    def _check_speculation(self) -> None:
+        if isinstance(self.draft, dict):  # from a record
+            object.__setattr__(self, "draft", ModelSpec(**self.draft))
+        one_of("speculation", self.speculation, (None, *SPECULATIONS))
+        if self.speculated != "auto":
+            whole("speculated", self.speculated, 1, MOST_SPECULATED, f"must be auto, or from 1 to {MOST_SPECULATED}")
+        rows = f"mode {self.mode!r} has no rows of several tokens that decode; use one of {', '.join(PAGED_MODES)}"
+        check(self.speculation is None or self.paged, "speculation", self.speculation, rows)
+        ahead = "speculation needs each step's tokens before the next; leave depth None or 0"
+        check(self.speculation is None or not self.depth, "depth", self.depth, ahead)
+        check(self.draft is None or self.speculation == "draft", "draft", self.draft, 'is for speculation="draft"')
+
+    @property
+    def most_sampled(self) -> int:
+        """Tokens that a row may sample in one step."""
+        if self.speculation is None:
+            return 1
+        return 1 + (AUTO_SPECULATED if self.speculated == "auto" else int(self.speculated))
 
     @property
     def paged(self) -> bool:
@@ -150,6 +191,21 @@ class SamplingParams:
     `temperature` 0 is greedy. `top_k` 0, `top_p` 1 and `min_p` 0 are off. `logprobs` asks for that many alternatives
     to each token. `seed` None takes the engine's; noise is a function of (seed, branch, position) alone. `n` samples
     of one prompt share its blocks (paged modes).
+
+    `beam_width` above 1 searches with so many beams (paged modes), which are a request's branches: its results are that
+    many texts, best first, and `n` is 1. Nothing is drawn then: `temperature` is 0. A text's score is the sum of its
+    log-probabilities over its length to the power of `length_penalty`. `early_stopping`: True ends the search with the
+    first `beam_width` texts that are finished, False when the best live beam scores worse than all of them, "never"
+    when it could not score better at any length either.
+
+    `frequency_penalty` is taken from a token's logit for each time that the answer has it, `presence_penalty` once
+    where it has it at all. The first `min_tokens` tokens end nothing: no end of text, no stop string. `logit_bias` (a
+    mapping of token ids, or pairs) is added to logits. The tokens of `bad_words`, as they are written at a text's
+    beginning and after a space, are never completed.
+
+    The output follows one grammar at most: `regex`, a regular expression for all of it; `choices`, texts of which it is
+    one; or `json_schema` (a mapping, its text, or a pydantic model), kept as its text: then it is JSON on one line with
+    the separators of `json.dumps`. Where max_tokens cut it off, the grammar is not complete.
     """
 
     max_tokens: int = 256
@@ -164,6 +220,16 @@ class SamplingParams:
     logprobs: int = 0
     n: int = 1
     beam_width: int = 1
+    length_penalty: float = 1.0
+    early_stopping: bool | str = False
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    min_tokens: int = 0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    bad_words: tuple[str, ...] = ()
+    regex: str | None = None
+    choices: tuple[str, ...] = ()
+    json_schema: str | None = None
 
     def __post_init__(self) -> None:
         whole("max_tokens", self.max_tokens)
@@ -172,20 +238,60 @@ class SamplingParams:
             ("top_p", 0.0, 1.0, "must be above 0 and at most 1 (off)"),
             ("min_p", 0.0, 1.0, "must be from 0 (off) to 1"),
             ("repetition_penalty", 0.0, 100.0, "must be above 0 (1 is off)"),
+            ("frequency_penalty", -100.0, 100.0, "must be from -100 to 100 (0 is off)"),
+            ("presence_penalty", -100.0, 100.0, "must be from -100 to 100 (0 is off)"),
         ):
             number(name, getattr(self, name), low, high, rule)
         check(self.top_p > 0, "top_p", self.top_p, "must be above 0 and at most 1 (off)")
         check(self.repetition_penalty > 0, "repetition_penalty", self.repetition_penalty, "must be above 0 (1 is off)")
         whole("top_k", self.top_k, 0, rule="must be a whole number; 0 is off")
-        stop = (self.stop,) if isinstance(self.stop, str) else self.stop
-        texts = isinstance(stop, (tuple, list)) and all(isinstance(s, str) and s for s in stop)
-        check(texts, "stop", stop, "must be texts that are not empty")
-        object.__setattr__(self, "stop", tuple(stop))
+        for name in ("stop", "bad_words", "choices"):
+            object.__setattr__(self, name, texts(name, getattr(self, name)))
         if self.seed is not None:
             whole("seed", self.seed, 0, rule="must be a whole number of at least 0, or None")
         whole("logprobs", self.logprobs, 0, 20)
         whole("n", self.n, 1, MOST_SAMPLES)
-        check(self.beam_width == 1, "beam_width", self.beam_width, "beam search is not built yet; leave it 1")
+        self._check_rules()
+        self._check_beams()
+
+    def _check_beams(self) -> None:
+        whole("beam_width", self.beam_width, 1, MOST_SAMPLES)
+        number("length_penalty", self.length_penalty, -10.0, 10.0, "must be between -10 and 10")
+        stopping = isinstance(self.early_stopping, bool) or self.early_stopping == "never"
+        check(stopping, "early_stopping", self.early_stopping, 'must be True, False or "never"')
+        if self.beam_width == 1:
+            return
+        samples = f"beam_width={self.beam_width} gives that many results by itself; leave n at 1"
+        check(self.n == 1, "n", self.n, samples)
+        weighs = "beams are weighed by the model's own probabilities; leave it 1, or beam_width at 1"
+        check(self.repetition_penalty == 1.0, "repetition_penalty", self.repetition_penalty, weighs)
+        rules = ("frequency_penalty", "presence_penalty", "min_tokens", "logit_bias", "bad_words")
+        for name in (*rules, "regex", "choices", "json_schema"):
+            check(not getattr(self, name), name, getattr(self, name), weighs.replace("leave it 1", "leave it out"))
+        object.__setattr__(self, "temperature", 0.0)
+
+    @property
+    def branches(self) -> int:
+        """How many results a request has, and branches: samples or beams."""
+        return max(self.n, self.beam_width)
+
+    def _check_rules(self) -> None:
+        """What is asked of the output, each in the form that it is kept in."""
+        object.__setattr__(self, "logit_bias", biases(self.logit_bias))
+        object.__setattr__(self, "regex", regular_expression(self.regex))
+        object.__setattr__(self, "json_schema", schema(self.json_schema))
+        most = f"must be a whole number from 0 to max_tokens ({self.max_tokens:,})"
+        whole("min_tokens", self.min_tokens, 0, self.max_tokens, most)
+        grammars = [name for name in ("regex", "choices", "json_schema") if getattr(self, name)]
+        check(len(grammars) < 2, " and ".join(grammars), "…", "give one of them; an output follows one grammar")
+        for name in ("ignore_eos", "min_tokens", "bad_words"):
+            alone = f"cannot be combined with {''.join(grammars)}, which says itself what comes and when it ends"
+            check(not grammars or not getattr(self, name), name, getattr(self, name), alone)
+
+    @property
+    def constrained(self) -> bool:
+        """Whether the output must follow a grammar."""
+        return bool(self.regex or self.choices or self.json_schema)
 
     def with_(self, **changes: Any) -> SamplingParams:
         """A copy with some values changed."""

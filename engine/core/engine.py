@@ -23,6 +23,7 @@ from engine.core.intake import Intake, Prepared
 from engine.core.nvml import Card
 from engine.core.recovery import Recovery
 from engine.core.setup.card import card_of
+from engine.core.setup.drafts import Drafts
 from engine.core.setup.memory_breakdown import bill_of
 from engine.core.setup.roof import roof_of
 from engine.core.setup.run_machine import machine_of
@@ -31,6 +32,7 @@ from engine.core.setup.thread_choice import fastest_threads
 from engine.core.steering import Steering
 from engine.core.step_record import ended_record, step_record
 from engine.core.stream import Stream, StreamRouter
+from engine.decoding.constraints import Grammars
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.memory.allocator import give_back, keep_freed_memory, release_references
 from engine.models.loading import LoadedModel, Report, load
@@ -207,6 +209,7 @@ class Engine(EngineFace):
         self.card = self.model.card
         self._detokenizers = DetokenizerFactory(self.model.tokenizer)
         self._piece = self._detokenizers.piece
+        self._grammars = Grammars(self.model.tokenizer, self.card.vocabulary, self.model.eos)
         self._runtime = max(0, machine.resident() - self.card.weight_bytes)
         if self._threads is None:
             self._threads = torch.get_num_threads()
@@ -214,9 +217,11 @@ class Engine(EngineFace):
                 self._threads, self._threads_why = fastest_threads(self.model, self._detokenizers)
         self.roof = roof_of(self.model, self._threads)
         self.prepared: PreparedRunner | None = None
-        self._prepare_runner = RunnerFactory(self.model, self._detokenizers, self.roof)
-        say = Reporter(progress, cancelled)
-        self._build(config, lambda done, total: say("capturing graphs", done, total))
+        self._prepare_runner, self._drafts = (
+            RunnerFactory(self.model, self._detokenizers, self.roof),
+            Drafts(self.model),
+        )
+        self._build(config, Reporter(progress, cancelled))
         self._open_trace()
         if self.model.notice:
             self._notice("warning", self.model.notice)
@@ -257,8 +262,9 @@ class Engine(EngineFace):
         return None
 
     def step(self) -> bool:
-        """Plans and launches one step, and commits one when more than `depth` are in flight or none was planned. False
-        when there was neither: requests wait for others, or for time to pass."""
+        """Plans and launches one step, and commits one when more than `depth` are in flight or none was planned; all,
+        when the step draws a token that a grammar must know before the next. False when there was neither: requests
+        wait for others, or for time to pass."""
         begun = time.perf_counter()
         plan = self.scheduler.plan(begun - self._origin)
         planned = time.perf_counter()
@@ -271,12 +277,18 @@ class Engine(EngineFace):
             except Exception as error:
                 self.recovery.after(error, plan)
             else:
-                launched.seconds["plan"] = planned - begun
+                drafting = self.prepared.draft.take_seconds() if self.prepared and self.prepared.draft else 0.0
+                launched.seconds["plan"] = planned - begun - drafting
+                if drafting:
+                    launched.seconds["draft"] = drafting
                 launched.step, launched.started = number, begun
                 self.in_flight.append(launched)
-        commits = bool(self.in_flight) and (plan is None or len(self.in_flight) > self.depth)
+        waits = plan is not None and any(row.branch.constrained for row in plan.rows if row.samples)
+        commits = bool(self.in_flight) and (plan is None or waits or len(self.in_flight) > self.depth)
         if commits:
             self._commit(self.in_flight.popleft())
+            if waits:
+                self._drain()
         elif plan is None and self.scheduler.ledger.has_changes:
             now, nothing = time.perf_counter() - self._origin, LaunchedStep(StepPlan(()), begun)
             self.trace.append(step_record(next(self._steps), now, now, nothing, [], self.scheduler, self._piece))
@@ -290,7 +302,10 @@ class Engine(EngineFace):
             self.recovery.after(error, launched.plan, launched=True)
             return
         begun = time.perf_counter()
+        rows = launched.plan.rows
         committed = self.scheduler.commit(launched.plan, results.emissions(launched.plan))
+        if (speculation := self.scheduler.speculation) is not None:
+            speculation.learn(rows, [c.accepted for c in committed], begun - launched.started)
         ended = time.perf_counter()
         launched.seconds["commit"] = ended - begun
         times = launched.started - self._origin, ended - self._origin
@@ -309,18 +324,25 @@ class Engine(EngineFace):
         for branch in self.scheduler.take_ended():
             self.trace.append(ended_record(branch, now))
 
-    def _build(self, config: EngineConfig, report: Callable[[int, int], None] = lambda done, total: None) -> None:
+    def _build(self, config: EngineConfig, say: Reporter | None = None) -> None:
         """An empty pool and a scheduler, over a runner that is warmed up: the one there is where it serves."""
+        say = say or Reporter(None, None)
+        draft = self._drafts(config, say)
         self.config = config
-        self.depth = config.depth if config.depth is not None else int(self.model.device.type == "cuda")
+        ahead = int(self.model.device.type == "cuda" and config.speculation is None)
+        self.depth = config.depth if config.depth is not None else ahead
         if self.prepared is None or not self.prepared.serves(config):
             for name in ("runner", "recovery"):
                 vars(self).pop(name, None)
             self.prepared = None  # the old cache is given back before the new one is made
-            self.prepared = self._prepare_runner(config, report)
+            self.prepared = self._prepare_runner(config, partial(say, "capturing graphs"), draft)
         self.runner, blocks = self.prepared.runner, self.prepared.blocks
-        pool_bytes = blocks * config.block_size * self.card.kv_token_bytes
-        self.bill = bill_of(self.model, pool_bytes, self.prepared.activations, self._runtime, self.prepared.graphs)
+        self.draft = draft.card_with(config.kv_dtype) if draft is not None else None
+        token_bytes = self.model.card_with(config.kv_dtype).kv_token_bytes
+        token_bytes += self.draft.kv_token_bytes if self.draft else 0
+        drafts = self.draft.weight_bytes if self.draft else 0
+        held = blocks * config.block_size * token_bytes, self.prepared.activations, self._runtime, self.prepared.graphs
+        self.bill = bill_of(self.model, *held, drafts)
         self.prepared.warm_up(config.token_budget)
         self.scheduler = self.prepared.scheduler(config)
         self.in_flight: deque[LaunchedStep] = deque()
@@ -330,7 +352,7 @@ class Engine(EngineFace):
         self._steps = count()
         self._origin = time.perf_counter()
         header = Header(
-            model=self.card,
+            model=self.model.card_with(self.config.kv_dtype),
             config=self.config,
             machine=machine_of(self.model, self._threads or 1, self._threads_why),
             versions=machine.versions(),
@@ -345,11 +367,13 @@ class Engine(EngineFace):
             mixed_off=self.runner.mixed_off,
             host_blocks=self.scheduler.ledger.swapping.total,
             swap_rate=self.prepared.host.rate if self.prepared else 0.0,
+            draft=self.draft,
         )
         trace = self.trace = Trace([header])
         self._steer = Steering(self.config, trace, self._origin, self.scheduler, self._inbox.post)
         self.router = StreamRouter(trace)
-        self.intake = Intake(self.model, self.config, self.scheduler.ledger.pool, self.router, self._origin)
+        pool = self.scheduler.ledger.pool
+        self.intake = Intake(self.model, self.config, pool, self.router, self._origin, self._grammars)
 
 
 # The threads know their engine only while they do something for it: one that nobody has any more ends them.
@@ -378,7 +402,9 @@ def _live(weak: weakref.ref[Engine], inbox: Inbox, loads: list[Callable[[], None
 
 def _give_back(engine: Engine) -> None:
     """Whoever keeps an engine that has ended keeps none of its memory: another model may be loaded next."""
-    for name in ("model", "runner", "recovery", "prepared", "_prepare_runner", "in_flight"):
+    if (scheduler := vars(engine).get("scheduler")) is not None:
+        scheduler.speculation = None
+    for name in ("model", "runner", "recovery", "prepared", "_prepare_runner", "_drafts", "in_flight"):
         vars(engine).pop(name, None)
     give_back()
     if torch.cuda.is_initialized() and not engine.lost:

@@ -39,11 +39,12 @@ def ended_record(branch: Branch, now: float) -> Ended:
     assert branch.reason is not None
     cut_short = branch.reason in (FinishReason.CANCELLED, FinishReason.ERROR)
     parts = [e.text for e in branch.withheld]
-    tail = "".join(parts) + branch.output.flush() if cut_short else ""
+    tail = "".join(parts) + (branch.output.flush() if cut_short else "")
     token = _column([e.token for e in branch.withheld], np.int32)
     logprob = _column([e.logprob for e in branch.withheld], np.float32)
     ends = freeze(np.cumsum([len(part) for part in parts], dtype=np.int32))
-    return Ended(now, branch.request.id, branch.reason, tail, branch.error, branch.index, token, logprob, ends)
+    score = branch.beam.score if branch.beam is not None else None
+    return Ended(now, branch.request.id, branch.reason, tail, branch.error, branch.index, token, logprob, ends, score)
 
 
 def step_record(
@@ -63,9 +64,12 @@ def step_record(
     rows, refused = launched.plan.rows, launched.plan.refused
     emitted = [(i, emission) for i, outcome in enumerate(committed) for emission in outcome.emitted]
     alternatives = [(i, *a) for i, (_, emission) in enumerate(emitted) for a in emission.alternatives]
+    allowed = [(i, emission) for i, (_, emission) in enumerate(emitted) if emission.allowed >= 0]
+    rather = [(i, *emission.rather) for i, emission in allowed if emission.rather is not None]
     texts = [emission.text for _, emission in emitted]
     blocks = list(zip(*changes.blocks)) or [()] * len(BlockChange._fields)
     swaps = list(zip(*changes.swaps)) or [()] * len(SwapChange._fields)
+    drafts = [token for row in rows for token in row.drafted]
     seconds, kv = dict(launched.seconds), scheduler.kv_use(refused)
     record = Step(
         step=step,
@@ -108,6 +112,23 @@ def step_record(
         graph=launched.graph,
         device=launched.device,
         swapping=launched.swapping,
+        drafted=_column([len(row.drafted) for row in rows] if drafts else (), np.int32),
+        accepted=_column([c.accepted for c in committed] if drafts else (), np.int32),
+        draft_token=_column(drafts, np.int32),
+        draft_text=tuple(map(piece, drafts)),
+        beam_request=_column([request for request, _ in changes.weighed], np.int32),
+        beam_parent=_column([one.parent for _, one in changes.weighed], np.int32),
+        beam_branch=_column([one.place for _, one in changes.weighed], np.int32),
+        beam_token=_column([one.path.token for _, one in changes.weighed], np.int32),
+        beam_score=_column([one.path.total for _, one in changes.weighed], np.float32),
+        beam_fate=_column([one.fate for _, one in changes.weighed], np.uint8),
+        beam_text=tuple(piece(one.path.token) for _, one in changes.weighed),
+        allowed_token_index=_column([i for i, _ in allowed], np.int32),
+        allowed=_column([e.allowed for _, e in allowed], np.int32),
+        rather_token_index=_column([r[0] for r in rather], np.int32),
+        rather_token=_column([r[1] for r in rather], np.int32),
+        rather_logprob=_column([r[2] for r in rather], np.float32),
+        rather_text=tuple(piece(r[1]) for r in rather),
     )
     seconds["record"] = time.perf_counter() - begun
     return record

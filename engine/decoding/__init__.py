@@ -1,4 +1,4 @@
-"""From token ids to text: detokenizing, stop strings, why a text ends. No torch."""
+"""From token ids to text: detokenizing, stop strings, grammars, why a text ends. No torch."""
 
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.decoding.output import Output

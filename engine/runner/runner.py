@@ -28,8 +28,8 @@ if TYPE_CHECKING:  # its kernels need Triton, which a CPU's path leaves alone
 class Inputs:
     """A step laid out: `compute` does what there is to compute for the `sampling` rows, in their order.
 
-    `slots` and `drawn_at` int32 `[sampling rows]` are the rows' slots and the positions of the tokens drawn, where the
-    device has them already. `graph` is the size of the graph that `compute` replays.
+    `slots` and `drawn_at` int32 `[tokens drawn]` are their rows' slots and their positions, where the device has them
+    already. `graph` is the size of the graph that `compute` replays.
     """
 
     sampling: list[Row]
@@ -40,10 +40,10 @@ class Inputs:
 
 
 class Computed(NamedTuple):
-    """The logits `[sampling rows or more, vocabulary]`, the sampling rows' first.
+    """The logits `[tokens drawn or more, vocabulary]`, one after another of the sampling rows, these first.
 
     `greedy` tells the tokens that would be chosen greedily and their log-probabilities, where that is known by then;
-    `drawn` int32 `[2, rows]` are tokens and their log-probabilities, where the step itself has sampled.
+    `drawn` int32 `[2, tokens drawn or more]` are tokens and their log-probabilities, where the step itself has sampled.
     """
 
     logits: Tensor
@@ -122,6 +122,8 @@ class Runner(ABC):
                 self._swap(plan)
                 launched.swapping = Clock() - begun
             inputs = self._prepare(plan)
+            branches = [row.branch for row in inputs.sampling]
+            previous = self._sampler.adjust.previous(branches, self._last_token)
             timer = None if on_gpu else Timer()
             prepared = Clock()
             computed = inputs.compute(timer)
@@ -131,7 +133,7 @@ class Runner(ABC):
             launched.graph = inputs.graph
             self._begin(plan.rows)
             if inputs.sampling:
-                launched.keep(self._sample(computed, inputs))
+                launched.keep(self._sample(computed, inputs, previous))
             if on_gpu:
                 launched.mark()
         done = Clock()
@@ -159,20 +161,21 @@ class Runner(ABC):
             there = self._tensor(words, torch.int32).view(len(new), -1)
             self._sampler.parameters.index_copy_(0, self._tensor([branch.slot for branch in new]), there)
 
-    def _sample(self, computed: Computed, inputs: Inputs) -> Sampled:
+    def _sample(self, computed: Computed, inputs: Inputs, previous: Tensor | None) -> Sampled:
         logits, greedy, drawn = computed
-        branches = [row.branch for row in inputs.sampling]
+        drawing = [(row, at) for row in inputs.sampling for at in row.drawn_at]
+        branches = [row.branch for row, _ in drawing]
         if isinstance(self._sampler, Sampler):
-            sampled = self._sampler(logits, branches, greedy)
-            self._last_token.numpy()[[row.slot for row in inputs.sampling]] = sampled.tokens.numpy()
+            sampled = self._sampler(logits, branches, [at for _, at in drawing], greedy, previous)
+            self._last_token.numpy()[[row.slot for row, _ in drawing]] = sampled.tokens.numpy()
             return sampled
         if drawn is not None:
-            return self._sampler.told(logits, drawn, branches)
-        slots, drawn_at = inputs.slots, inputs.drawn_at
-        if slots is None or drawn_at is None:
-            slots = self._tensor([row.slot for row in inputs.sampling], torch.int32)
-            drawn_at = self._tensor([row.first + row.count for row in inputs.sampling], torch.int32)
-        return self._sampler(logits, slots, drawn_at, branches, self._last_token)
+            return self._sampler.told(logits, drawn, branches, self._last_token, previous)
+        slots, positions = inputs.slots, inputs.drawn_at
+        if slots is None or positions is None:
+            slots = self._tensor([row.slot for row, _ in drawing], torch.int32)
+            positions = self._tensor([at for _, at in drawing], torch.int32)
+        return self._sampler(logits, slots, positions, branches, self._last_token, previous)
 
     def _copy_blocks(self, copies: Sequence[tuple[int, int]], *caches: Tensor) -> None:
         """Copy-on-write: each pair's second block gets what the first one holds, in every layer."""
@@ -198,11 +201,3 @@ def on_gpu_path(device: torch.device) -> bool:
     """True on a GPU, and with Triton's interpreter on: then the GPU's kernels run on CPU tensors, so that its path is
     tested without one."""
     return device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
-
-
-def known_ids(row: Row) -> list[int]:
-    """The row's token ids; a token that is still being sampled is 0 for now."""
-    tokens = row.branch.tokens
-    if not row.fed:
-        return tokens[row.first : row.first + row.count]
-    return tokens[row.first : row.first + row.count - 1] + [0]

@@ -74,7 +74,7 @@ class ContiguousLayout:
 
     def _refusal(self, head: Branch) -> Refusal | None:
         ledger = self._ledger
-        if not ledger.slot_free:
+        if not ledger.slots_free():
             return Refusal.NO_SLOT
         members = [*ledger.running, head]
         return Refusal.NO_BLOCKS if self._width(members) * len(members) > self._pool.total else None

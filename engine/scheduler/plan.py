@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from engine.decoding.beams import Weighed
 from engine.scheduler.request import Branch, Emission
 from engine.trace.records import BlockEvent, Kind, Refusal, SwapEvent
 
@@ -12,8 +13,9 @@ Refused = tuple[tuple[int, Refusal], ...]  # the head of the queue and why it di
 # Rows, outcomes and emissions are made by the hundred in every step: a frozen dataclass takes six times as long.
 @dataclass(slots=True, eq=False)
 class Row:
-    """Tokens [first, first + count) of a branch. `samples`: its last token's logits give the branch's next token.
-    Nobody changes it once it is planned.
+    """Tokens [first, first + count) of a branch. `samples`: of how many of its last tokens the logits give a token:
+    none, the last, or that and those of the `drafted` tokens, with which the row ends. Nobody changes it once it is
+    planned.
 
     `fed`: the row's last token is still being sampled by the step before; the runner takes it from the device.
     `padding`: pad tokens to the left of the row, computed with it. `reused`: tokens found in the cache, on a branch's
@@ -25,12 +27,24 @@ class Row:
     first: int
     count: int
     kind: Kind
-    samples: bool
+    samples: int
     fed: bool
     padding: int = 0
     reused: int = 0
     again: int = 0
     joins: bool = False
+    drafted: tuple[int, ...] = ()
+
+    @property
+    def drawn_at(self) -> range:
+        """The positions of the tokens that are drawn: how many tokens are before each."""
+        end = self.first + self.count
+        return range(end - self.samples + 1, end + 1)
+
+    def ids(self, unknown: int = 0) -> list[int]:
+        """Its token ids; `unknown` stands for one that is still being sampled."""
+        known = self.count - self.fed - len(self.drafted)
+        return [*self.branch.tokens[self.first : self.first + known], *[unknown] * self.fed, *self.drafted]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +102,16 @@ class Changes:
     copied: list[tuple[int, int]] = field(default_factory=list)
     preempted: list[tuple[int, int]] = field(default_factory=list)  # request and branch
     swaps: list[SwapChange] = field(default_factory=list)
+    weighed: list[tuple[int, Weighed]] = field(default_factory=list)  # request and candidate of its beam search
 
 
 class Committed(NamedTuple):
-    """One row's outcome: its new tokens, and how many of its tokens were computed for nothing."""
+    """One row's outcome: its new tokens, how many of its tokens were computed for nothing, and how many drafted ones
+    are among the new."""
 
     emitted: tuple[Emission, ...] = ()
     wasted: int = 0
+    accepted: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from engine.trace.presence import Presence
 from engine.trace.records import (
     BlockEvent,
     Ended,
+    Fate,
     FinishReason,
     Header,
     Kind,

@@ -15,6 +15,7 @@ from engine.trace.records import (
     Array,
     BlockEvent,
     Ended,
+    Fate,
     Header,
     Kind,
     Record,
@@ -33,11 +34,14 @@ TOGETHER = (  # columns of one length
     ("request", *ROWS),
     ("token", "token_row", "logprob", "text_end"),
     ("alt_token", "alt_token_index", "alt_logprob", "alt_text"),
+    ("allowed", "allowed_token_index"),
+    ("rather_token", "rather_token_index", "rather_logprob", "rather_text"),
     ("block", "block_event", "block_request", "block_branch", "block_place"),
     ("copied", "copied_to"),
     ("swap_event", "swap_host", "swap_block", "swap_request", "swap_branch", "swap_place"),
     ("refused", "refused_reason"),
     ("preempted", "preempted_branch"),
+    ("beam_request", "beam_parent", "beam_branch", "beam_token", "beam_score", "beam_fate", "beam_text"),
 )
 COMES = (BlockEvent.TAKEN, BlockEvent.SHARED)
 PLAIN = {"count", "first", "wasted", "padding", "reused"}  # of `ROWS`, what counts tokens
@@ -75,7 +79,7 @@ class RecordCheck:
             case Submitted():
                 fresh = record.request not in self._samples and record.request < MOST
                 _expect(fresh, f"another request {record.request}")
-                self._samples[record.request] = record.params.n
+                self._samples[record.request] = record.params.branches
             case Step():
                 self._step(record)
             case Ended():
@@ -112,13 +116,18 @@ class RecordCheck:
         _within("swap_host", step.swap_host, 0, self._header.host_blocks)
         _within("swap_block", step.swap_block, -1, blocks)
         _within("swap_place", step.swap_place, 0, max(blocks, 1))
-        _within("alt_token_index", step.alt_token_index, 0, len(step.token))
+        for name in ("alt_token_index", "allowed_token_index", "rather_token_index"):
+            _within(name, getattr(step, name), 0, len(step.token))
         _ascends("token_row", step.token_row, step.rows)
         _ascends("text_end", step.text_end, len(step.text) + 1)
         self._owners("row", step.request, step.branch, 0)
         self._owners("block's owner", step.block_request, step.block_branch, -1)
         self._owners("preempted", step.preempted, step.preempted_branch, 0)
         self._owners("swapped", step.swap_request, step.swap_branch, 0)
+        self._owners("beam", step.beam_request, step.beam_parent, 0)
+        self._owners("beam", step.beam_request, step.beam_branch.clip(0), 0)
+        _within("beam_branch", step.beam_branch, -1, MOST)
+        _within("beam_fate", step.beam_fate, 0, len(Fate))
         self._owners("refused", step.refused, step.refused[:0], 0)
         _expect(set(step.refused_reason) <= set(Refusal), "a reason of a refusal")
         owners = zip(step.block_request.tolist(), step.block_branch.tolist())
@@ -165,8 +174,12 @@ def _fits(hint: Any) -> Fits:
         return lambda value: any(fits(value) for fits in inner)
     if origin is np.ndarray:
         return lambda value: value.dtype.kind in "iu" or (value.dtype.kind == "f" and bool((value < np.inf).all()))
-    if origin is tuple:
+    if origin is tuple and ... in get_args(hint):
         return lambda value: isinstance(value, tuple) and all(map(inner[0], value))
+    if origin is tuple:
+        return lambda value: (
+            isinstance(value, tuple) and len(value) == len(inner) and all(fits(v) for fits, v in zip(inner, value))
+        )
     if origin is dict:
         key, one = inner
         return lambda value: type(value) is dict and all(map(key, value)) and all(map(one, value.values()))

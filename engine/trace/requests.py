@@ -40,7 +40,8 @@ def _column(code: str, compare: bool = True) -> Any:
 class SampleView:
     """One continuation of a request. Times are seconds from the trace's start, None until they happen.
 
-    `token_times[i]` is when token i was committed; `computed` counts the tokens whose K and V are in the cache, of
+    `token_times[i]` is when token i was committed; `drafted[i]` is 1 where it had been drafted, and was kept (what is
+    beyond the column's end was not); `computed` counts the tokens whose K and V are in the cache, of
     which `reused` were there already. Columns are `array`s, which cannot grow while NumPy looks into them: take a
     copy (`np.array`), never `np.asarray`, of a sample that goes on.
     """
@@ -58,14 +59,19 @@ class SampleView:
     logprobs: array[float] = _column("f")
     token_times: array[float] = _column("d")
     text_ends: array[int] = _column("H")  # where each token's part of `text` ends; wider once the text is long
+    drafted: array[int] = _column("B")
     tail: int = field(default=0, repr=False)  # characters of `text` that came with the end
     # What `at` cannot tell from the tokens. Between two marks `computed` grows by the tokens that come out.
     _mark_times: array[float] = _column("d", compare=False)
     _marks: array[int] = _column("i", compare=False)
     marked: tuple[State | None, int, int, int] = field(default=_UNMARKED, repr=False, compare=False)  # the last mark
+    score: float | None = None  # of a beam search's result, once it is over
 
-    def add(self, token: int, logprob: float, time: float, text: str) -> None:
+    def add(self, token: int, logprob: float, time: float, text: str, drafted: bool = False) -> None:
         """One more token and its part of the text."""
+        if drafted:
+            self.drafted.extend([0] * (len(self.tokens) - len(self.drafted)))
+            self.drafted.append(1)
         ends = self.text_ends
         end = ends[-1] if ends else 0
         if text:
@@ -87,6 +93,7 @@ class SampleView:
     def end(self, ended: Ended) -> None:
         """It is over; what was held back until now comes with it, the tail as the last token's."""
         self.state, self.ended, self.reason, self.error = State.FINISHED, ended.time, ended.reason, ended.error
+        self.score = ended.score
         at = 0
         columns = ended.token.tolist(), ended.logprob.tolist(), ended.text_end.tolist()
         for token, logprob, end in zip(*columns, strict=True):
@@ -143,13 +150,13 @@ class SampleView:
         marked = self._mark_times[:marks], self._marks[: _WIDTH * marks]
         computed = lead + tokens
         stood = _STATES[code], None, None, "", computed, reused, slot, parts
-        return SampleView(self.branch, *stood, *columns, 0, *marked)
+        return SampleView(self.branch, *stood, *columns, self.drafted[:tokens], 0, *marked)
 
 
 @dataclass(slots=True)
 class RequestView:
-    """One request as the records so far tell it, with its `params.n` samples. What only a sample has (text, tokens,
-    times) is the first sample's; state, end and error are those of all."""
+    """One request as the records so far tell it, with its `params.branches` samples. What only a sample has (text,
+    tokens, times) is the first sample's; state, end and error are those of all."""
 
     request: int
     submitted: float
@@ -164,7 +171,7 @@ class RequestView:
 
     def __post_init__(self) -> None:
         if not self.samples:
-            self.samples = [SampleView(i) for i in range(self.params.n)]
+            self.samples = [SampleView(i) for i in range(self.params.branches)]
 
     def at(self, moment: float) -> RequestView | None:
         """The request as it stood at a moment (seconds from the trace's start): what the records up to then tell,
@@ -303,7 +310,8 @@ class RequestIndex:
             sample.state = State.SWAPPED if (request, branch) in swapped else State.PREEMPTED
             sample.slot, sample.computed, sample.reused = -1, 0, 0
             sample.mark(ended)
-        columns = step.request, step.branch, step.slot, step.first, step.count, step.kind
+        counts = step.count - (step.drafted - step.accepted) if len(step.drafted) else step.count
+        columns = step.request, step.branch, step.slot, step.first, counts, step.kind
         samples = []
         for request, branch, slot, first, count, kind in zip(*(c.tolist() for c in columns), strict=True):
             view = requests[request]
@@ -316,9 +324,13 @@ class RequestIndex:
             if view.scheduled is None:
                 view.scheduled = started
         emitted = step.token_row, step.token, step.logprob, step.text_end
+        kept = step.accepted.tolist()
         for row, token, logprob, end in zip(*(c.tolist() for c in emitted), strict=True):
             sample = samples[row]
-            sample.add(token, logprob, ended, text[at:end])
+            drafted = bool(kept) and kept[row] > 0
+            if drafted:
+                kept[row] -= 1
+            sample.add(token, logprob, ended, text[at:end], drafted)
             at = end
             if sample.state is State.PREFILL:
                 sample.state = State.DECODE

@@ -50,7 +50,7 @@ class StepHistory:
                     self._step(record)
                     self.steps += 1
                 case Submitted():
-                    self._prompts[record.request] = len(record.token_ids), record.params.n
+                    self._prompts[record.request] = len(record.token_ids), record.params.branches
                 case Header():
                     self.header = record
                 case _:

@@ -26,11 +26,13 @@ class Waste(Enum):
     HELD = "held"
     PAST = "past its end"
     AGAIN = "again"
+    REJECTED = "rejected"
 
 
 WASTE_ABOUT = {
     Waste.HELD: "finished, and computed on until the longest of its batch ends",
     Waste.PAST: "it had stopped or was cancelled while this step was under way",
+    Waste.REJECTED: "drafted tokens that the model would not have said, and what was drafted after them",
     Waste.AGAIN: "these tokens had been computed before, and their K and V are no longer there",
 }
 
@@ -53,6 +55,10 @@ class StepRow:
         self.probabilities = [math.exp(min(0.0, logprob)) for logprob in step.logprob[begin:end].tolist()]
         borders = [0, *step.text_end.tolist()][begin : end + 1]
         self.texts = [step.text[one:other] for one, other in pairwise(borders)]
+        self.accepted = int(whole(step.accepted, step.rows)[at])
+        drafted = whole(step.drafted, step.rows)
+        begin = int(drafted[:at].sum())
+        self.drafts = step.draft_text[begin : begin + int(drafted[at])]
         self.waste = self._waste(story)
         self.attended = int(times.rows.positions[at])
         self.attention = float(times.rows.shares[at]) * times.attention
@@ -62,6 +68,8 @@ class StepRow:
             return Waste.NONE
         if self.kind is Kind.HELD:
             return Waste.HELD
+        if self.drafts:
+            return Waste.REJECTED
         # its prompt is computed again
         again = self.kind is Kind.PREFILL and story.history.preempted_before(story.place, self.request, self.branch)
         return Waste.PAST if self.wasted == self.count and not self.tokens and not again else Waste.AGAIN
@@ -77,7 +85,7 @@ class StepRow:
             case Kind.HELD:
                 return "held"
             case _:
-                return "decode"
+                return "verify" if self.drafts else "decode"
 
     @property
     def positions(self) -> str:
@@ -96,9 +104,18 @@ class StepRow:
     @property
     def out_note(self) -> str:
         """The token's probability, or how many tokens were delivered together."""
+        if self.drafts:
+            return f"{self.accepted:,} of {len(self.drafts):,}"
         if len(self.tokens) > 1:
             return f"{len(self.tokens):,} tokens"
         return f"{100 * self.probabilities[0]:.0f} %" if self.tokens else ""
+
+    @property
+    def verified(self) -> tuple[str, str, str]:
+        """Of a row that verified drafts: what was drafted and kept, the model's own token, and what was rejected."""
+        parts = self.texts[: self.accepted], self.texts[self.accepted :], self.drafts[self.accepted :]
+        kept, own, rejected = ("".join(part).translate(VISIBLE) for part in parts)
+        return kept, own, rejected
 
     @property
     def cached_words(self) -> str:
@@ -204,8 +221,8 @@ class StepStory:
 
     @property
     def decodes(self) -> bool:
-        """Every row decodes."""
-        return bool((self.step.kind == Kind.DECODE).all())
+        """Every row computes the one token that its request said last."""
+        return bool((self.step.kind == Kind.DECODE).all()) and not self.step.drafted.any()
 
     @property
     def quiet_words(self) -> str:

@@ -35,6 +35,12 @@ SEED = "A fixed seed gives the same answers again; request i of a batch takes se
 STOP = 'End when one of these appears: The end, \\n\\n - or a JSON list, ["a, b", "c"]'
 ENDLESS = "Go on past the model's own end until max tokens"
 SAMPLES = "So many answers to each prompt, which they share in the KV cache"
+BEAMS = "Search with so many beams at once: so many answers, the most probable first, with their scores; 1 is off"
+LENGTH_PENALTY = "A beam's score is its log-probability over its length to the power of this; more favours longer texts"
+EARLY_STOPPING = "When a search is over, once as many texts are finished as there are beams"
+ENDINGS = (("nothing looks better", "false"), ("at once", "true"), ("nothing can be better", "never"))
+IDLE_IN_BEAMS = ("temperature", "top_p", "min_p", "repetition_penalty", "top_k", "seed", "n")  # nothing is drawn
+OF_BEAMS = ("length_penalty", "early_stopping")
 ALTERNATIVES = "Record so many of the likeliest tokens beside each token that is given, with their probabilities"
 
 
@@ -73,6 +79,9 @@ def sampling_fields() -> list[Field]:
     endless = Switch("sampling_ignore_eos", "Ignore end of text")
     alternatives = Number("sampling_logprobs", 0, MOST_ALTERNATIVES, 0, least="off")
     samples = Number("sampling_n", 1, MOST_SAMPLES, 1)
+    beams = Number("sampling_beam_width", 1, MOST_SAMPLES, 1, least="off")
+    penalty_of_length = SliderValue("sampling_length_penalty", "Length penalty", -2, 4, 1)
+    stopping = DropDown("sampling_early_stopping", ENDINGS, "When a beam search is over")
     return [
         Field("temperature", "Temperature", temperature, TEMPERATURE, _rounded),
         Field("top_p", "Top-p", top_p, TOP_P, _rounded),
@@ -85,7 +94,14 @@ def sampling_fields() -> list[Field]:
         Field("ignore_eos", "Ignore EOS", endless, ENDLESS),
         Field("logprobs", "Alternatives", alternatives, ALTERNATIVES),
         Field("n", "Samples", samples, SAMPLES, modes=PAGED_MODES, idle=1),
+        Field("beam_width", "Beams", beams, BEAMS, modes=PAGED_MODES, idle=1),
+        Field("length_penalty", "Length penalty", penalty_of_length, LENGTH_PENALTY, _rounded),
+        Field("early_stopping", "Over when", stopping, EARLY_STOPPING, _stopping, lambda value: str(value).lower()),
     ]
+
+
+def _stopping(text: str) -> bool | str:
+    return text if text == "never" else text == "true"
 
 
 def _rounded(value: float) -> float:
@@ -119,15 +135,30 @@ class SamplingPanel(QWidget):
 
     def params(self) -> SamplingParams:
         """The values as chosen. Raises InvalidInput when a stop string cannot be read."""
-        return SamplingParams(**self.form.values(self._mode))
+        values = self.form.values(self._mode)
+        if values["beam_width"] > 1:
+            values |= {"n": 1, "repetition_penalty": 1.0}
+        return SamplingParams(**values)
 
     def set_mode(self, mode: str) -> None:
-        """Several samples of a prompt are for the modes whose cache they can share; the number is kept."""
-        self._mode, paged = mode, self.form["n"].counts(mode)
-        self.form["n"].control.setEnabled(paged)
-        others = f"{' and '.join(PAGED_MODES).capitalize()} do."
-        self.samples_note.say("" if paged else f"One sample: {mode} has no blocks to share. {others}")
+        """Several samples of a prompt, and beams, are for the modes whose cache they can share; the numbers are
+        kept."""
+        self._mode = mode
         self._on_edited()
+
+    def _enable(self) -> None:
+        """What matters to the mode, and to beams or to drawing."""
+        form, mode = self.form, self._mode
+        paged = not mode or form["n"].counts(mode)
+        beams = paged and form["beam_width"].get() > 1
+        form["beam_width"].control.setEnabled(paged)
+        for name in IDLE_IN_BEAMS:
+            form[name].control.setEnabled(not beams and (paged or name != "n"))
+        for name in OF_BEAMS:
+            form[name].control.setEnabled(beams)
+        others = f"{' and '.join(PAGED_MODES).capitalize()} do."
+        alone = "" if paged else f"One sample: {mode} has no blocks to share. {others}"
+        self.samples_note.say("Beams weigh the model's own probabilities: nothing is drawn." if beams else alone)
 
     def set_params(self, params: SamplingParams) -> None:
         self.form.show(params)
@@ -146,6 +177,7 @@ class SamplingPanel(QWidget):
             self.set_params(replace(params, logprobs=self.form["logprobs"].get()))
 
     def _on_edited(self) -> None:
+        self._enable()
         try:
             params = self.params()
         except InvalidInput as error:
@@ -158,12 +190,15 @@ class SamplingPanel(QWidget):
         if name == OWN:
             self.preset.addItem(OWN, OWN)
         self.preset.set_value(name)
-        storage.settings().setValue(KEY, json.dumps({**asdict(params), "n": self.form["n"].get()}))
+        kept = {name: self.form[name].get() for name in (*IDLE_IN_BEAMS, "beam_width")}  # idle ones too
+        storage.settings().setValue(KEY, json.dumps({**asdict(params), **kept}))
 
     def _recall(self) -> None:
-        params = PRESETS["story"]
+        params, beams = PRESETS["story"], 1
         with contextlib.suppress(ValueError, TypeError):  # written by another version, or by hand
             kept = json.loads(str(storage.settings().value(KEY, "{}")))
             if kept:
-                params = SamplingParams(**{**kept, "stop": tuple(kept.get("stop", ()))})
+                params = SamplingParams(**{**kept, "stop": tuple(kept.get("stop", ())), "beam_width": 1})
+                beams = SamplingParams(beam_width=kept.get("beam_width", 1)).beam_width
         self.set_params(params)
+        self.form["beam_width"].set(beams)

@@ -9,7 +9,7 @@ from importlib import import_module
 
 from engine.bench.techniques.measured import Measured, table
 
-TECHNIQUES: dict[str, str] = {}
+TECHNIQUES = {"speculation": "engine.bench.techniques.speculation", "swap": "engine.bench.techniques.swap"}
 """Each a module with `measure(rounds, threads) -> Iterator[Measured]`."""
 
 

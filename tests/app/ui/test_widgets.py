@@ -276,6 +276,37 @@ def test_several_samples_are_for_modes_with_blocks(qtbot: QtBot) -> None:
     assert panel.samples_note.text() == ""
 
 
+def test_beams_switch_off_what_they_do_not_heed(qtbot: QtBot) -> None:
+    panel = SamplingPanel()
+    qtbot.addWidget(panel)
+    panel.form["temperature"].set(0.9)
+    panel.form["n"].set(2)
+    panel.form["repetition_penalty"].set(1.2)
+    panel.form["beam_width"].set(4)
+    panel.form["length_penalty"].set(0.5)
+    panel.form["early_stopping"].set("never")
+    told = panel.params()
+    assert (told.beam_width, told.length_penalty, told.early_stopping) == (4, 0.5, "never")
+    assert (told.n, told.repetition_penalty, told.temperature) == (1, 1.0, 0.0)
+    assert not panel.form["temperature"].control.isEnabled()
+    assert panel.form["length_penalty"].control.isEnabled()
+    assert "nothing is drawn" in panel.samples_note.text()
+    again = SamplingPanel()
+    qtbot.addWidget(again)
+    assert again.params() == told
+    assert again.form["temperature"].get() == 0.9, "what is idle is remembered too"
+    again.set_mode("static")
+    assert again.params().beam_width == 1
+    assert again.params().temperature == 0.9
+    assert again.form["temperature"].control.isEnabled()
+    assert not again.form["beam_width"].control.isEnabled()
+    again.form["n"].set(1)
+    again.set_mode("chunked")
+    again.form["beam_width"].set(1)
+    assert again.form["temperature"].control.isEnabled()
+    assert not again.form["early_stopping"].control.isEnabled()
+
+
 def test_values_that_do_not_go_together_are_told(qtbot: QtBot, session: Session, bridge: Bridge) -> None:
     panel = BatchingPanel(session, bridge)
     qtbot.addWidget(panel)
