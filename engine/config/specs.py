@@ -89,9 +89,8 @@ class EngineConfig:
     `draft`, which must share the vocabulary (None: the one that the model brings).
 
     Where blocks run out, `preemption` (paged modes) says how the request admitted last makes way: "recompute" computes
-    its tokens again later, "swap" copies their K and V to host memory and back, "auto" does what takes less time (beam
-    searches are computed again); `swap_memory` is how many bytes of it (None: enough for all that could run, within a
-    quarter of what is free).
+    its tokens again later, "swap" copies their K and V to host memory and back, "auto" does what takes less time;
+    `swap_memory` is how many bytes of it (None: enough for all that could run, within a quarter of what is free).
     """
 
     mode: str = "continuous"
@@ -108,11 +107,11 @@ class EngineConfig:
     cuda_graphs: bool = True
     mixed_graphs: bool = True
     seed: int = 0
-    preemption: str = "recompute"
-    swap_memory: int | None = None
     speculated: int | str = "auto"
     draft: ModelSpec | None = None
     kv_dtype: str = "auto"
+    preemption: str = "recompute"
+    swap_memory: int | None = None
 
     def __post_init__(self) -> None:
         one_of("mode", self.mode, MODES)

@@ -38,6 +38,7 @@ from engine.memory.allocator import give_back, keep_freed_memory, release_refere
 from engine.models.loading import LoadedModel, Report, load
 from engine.models.weights import Reporter
 from engine.runner.launched_step import LaunchedStep
+from engine.scheduler.ngram_drafter import NgramDrafter
 from engine.scheduler.plan import StepPlan
 from engine.trace.records import Ended, FinishReason, Header, Notice, StepStarted
 from engine.trace.trace import Trace
@@ -344,7 +345,8 @@ class Engine(EngineFace):
         held = blocks * config.block_size * token_bytes, self.prepared.activations, self._runtime, self.prepared.graphs
         self.bill = bill_of(self.model, *held, drafts)
         self.prepared.warm_up(config.token_budget)
-        self.scheduler = self.prepared.scheduler(config)
+        drafter = NgramDrafter() if config.speculation == "ngram" else self.prepared.draft
+        self.scheduler = self.prepared.scheduler(config, drafter)
         self.in_flight: deque[LaunchedStep] = deque()
         self.recovery = Recovery(self.scheduler, self.runner, self.in_flight, self._drain, self._notice)
 
@@ -365,9 +367,9 @@ class Engine(EngineFace):
             graphs_off=self.runner.graphs_off,
             mixed_graphs=self.runner.mixed_graphs,
             mixed_off=self.runner.mixed_off,
+            draft=self.draft,
             host_blocks=self.scheduler.ledger.swapping.total,
             swap_rate=self.prepared.host.rate if self.prepared else 0.0,
-            draft=self.draft,
         )
         trace = self.trace = Trace([header])
         self._steer = Steering(self.config, trace, self._origin, self.scheduler, self._inbox.post)

@@ -68,8 +68,8 @@ def step_record(
     rather = [(i, *emission.rather) for i, emission in allowed if emission.rather is not None]
     texts = [emission.text for _, emission in emitted]
     blocks = list(zip(*changes.blocks)) or [()] * len(BlockChange._fields)
-    swaps = list(zip(*changes.swaps)) or [()] * len(SwapChange._fields)
     drafts = [token for row in rows for token in row.drafted]
+    swaps = list(zip(*changes.swaps)) or [()] * len(SwapChange._fields)
     seconds, kv = dict(launched.seconds), scheduler.kv_use(refused)
     record = Step(
         step=step,
@@ -111,7 +111,6 @@ def step_record(
         attention=launched.attention,
         graph=launched.graph,
         device=launched.device,
-        swapping=launched.swapping,
         drafted=_column([len(row.drafted) for row in rows] if drafts else (), np.int32),
         accepted=_column([c.accepted for c in committed] if drafts else (), np.int32),
         draft_token=_column(drafts, np.int32),
@@ -129,6 +128,7 @@ def step_record(
         rather_token=_column([r[1] for r in rather], np.int32),
         rather_logprob=_column([r[2] for r in rather], np.float32),
         rather_text=tuple(piece(r[1]) for r in rather),
+        swapping=launched.swapping,
     )
     seconds["record"] = time.perf_counter() - begun
     return record

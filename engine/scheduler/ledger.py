@@ -79,7 +79,7 @@ class Ledger:
 
     def preempt(self, branch: Branch) -> None:
         """Takes a branch's blocks, and those of what runs together with it; it waits at the head of the queue, and its
-        K and V in host memory if they may. Else it computes its known tokens again, as a beam search always does.
+        K and V in host memory if they may. Else it computes its known tokens again, as a beam search's paths do.
 
         Those admitted last are preempted first and wait before all that never ran, in the order of their admission. So
         who was admitted first is preempted by nobody and ends, and then the next is the first.
@@ -154,7 +154,7 @@ class Ledger:
     def release(self, branch: Branch) -> None:
         """Takes a branch's blocks and slot."""
         self.give_back(branch)
-        branch.published, branch.serial, branch.restored, branch.drafting = 0, ROOT, (0, 0), None
+        branch.published, branch.serial, branch.drafting, branch.restored = 0, ROOT, None, (0, 0)
         heapq.heappush(self._free_slots, branch.slot)
         branch.slot = -1
         self.running.remove(branch)

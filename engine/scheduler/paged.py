@@ -18,8 +18,7 @@ class PagedLayout:
 
     def seal(self, rows: list[Row], refused: Refused) -> StepPlan:
         published, self._published = tuple(self._published), []
-        out, back = self._ledger.swapping.seal()
-        copies = self._ledger.take_copies()
+        copies, (out, back) = self._ledger.take_copies(), self._ledger.swapping.seal()
         return StepPlan(tuple(rows), refused, copies=copies, published=published, swap_out=out, swap_in=back)
 
     def use(self) -> tuple[int, int, int]:
@@ -104,8 +103,8 @@ class PagedLayout:
             if head.beam is None:
                 budget -= self._prefill(head, budget, rows, reused=found, joins=True)
                 continue
-            for branch in beams.live(head.request):
-                budget -= self._prefill(branch, budget, rows) if budget else 0
+            for i, branch in enumerate(beams.live(head.request)):
+                budget -= self._prefill(branch, budget, rows, joins=i == 0) if budget else 0
         return rows, ()
 
     def _admit(self, head: Branch, budget: int) -> Refusal | int:
@@ -183,7 +182,7 @@ class PagedLayout:
             ledger.take(branch, blocks_for(len(branch.tokens), size) - shared)
             self._find(branch, shared)
             branch.computed = branch.beam.found = shared * size
-        return 0
+        return tables[0][2] * size
 
     def _sibling(self, branch: Branch) -> Branch | None:
         """A running sample of the same prompt, whose blocks hold the prompt's K and V or will in a moment."""
@@ -193,12 +192,12 @@ class PagedLayout:
         return max(running, key=lambda b: b.computed, default=None)
 
     def _prefill(self, branch: Branch, budget: int, rows: list[Row], reused: int = 0, joins: bool = False) -> int:
-        first = branch.restored[0]
-        left = branch.remaining if branch.computed >= first else first - branch.computed
+        left, restored = branch.remaining, branch.restored[0]
         if branch.beam is not None:
             left -= branch.generated > 0  # the newest token of each path is computed in one step with the others'
             reused = branch.beam.found if branch.computed == branch.beam.found else 0
-            joins = branch.computed == reused
+        elif branch.computed < restored:
+            left = restored - branch.computed
         count = min(budget, left)
         end = branch.computed + count
         samples = count == branch.remaining

@@ -101,8 +101,8 @@ class Changes:
     blocks: list[BlockChange] = field(default_factory=list)
     copied: list[tuple[int, int]] = field(default_factory=list)
     preempted: list[tuple[int, int]] = field(default_factory=list)  # request and branch
-    swaps: list[SwapChange] = field(default_factory=list)
     weighed: list[tuple[int, Weighed]] = field(default_factory=list)  # request and candidate of its beam search
+    swaps: list[SwapChange] = field(default_factory=list)
 
 
 class Committed(NamedTuple):

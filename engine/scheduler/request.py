@@ -88,22 +88,22 @@ class Branch:
     serial: int = ROOT
     verdict: FinishReason | None = None
     withheld: list[Emission] = field(default_factory=list)
-    swapped: Swapped | None = None
-    restored: tuple[int, int] = (0, 0)
     accepts: float = 0.7
     drafting: Any = None
     beam: Beam | None = None
     matcher: Matcher | None = None
-
-    def advance(self, computed: int) -> None:
-        """Its K and V are launched up to there: and further, where what follows is there already."""
-        first, end = self.restored
-        self.computed = end if first == computed < end else computed
+    swapped: Swapped | None = None
+    restored: tuple[int, int] = (0, 0)
 
     @property
     def together(self) -> list[Branch]:
         """The branches that get slots, are preempted and end together: all of a beam search, else this one alone."""
         return self.request.branches if self.beam is not None else [self]
+
+    def advance(self, computed: int) -> None:
+        """Its K and V are launched up to there: and further, where what follows is there already."""
+        first, end = self.restored
+        self.computed = end if first == computed < end else computed
 
     @property
     def finished(self) -> bool:

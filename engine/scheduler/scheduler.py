@@ -108,7 +108,7 @@ class Scheduler:
             branch.computed = row.first
             if branch.finished:
                 self._leave(branch)
-            elif row.joins and self._leads(branch):
+            elif row.joins:
                 self.ledger.requeue(branch, Life.PREEMPTED if branch.generated else Life.WAITING)
         for source, target in plan.copies:
             if self.ledger.pool.references(target):  # of a branch that keeps its blocks
@@ -178,10 +178,10 @@ class Scheduler:
     # Inside.
 
     def _shed(self) -> bool:
-        """Preempts those admitted last where more run than may; a padded batch goes on until they end. False while a
-        step is in flight, when nobody can be preempted."""
-        running, limit = self.ledger.running, self.ledger.limits.running
-        while self.config.paged and running and len(running) > max(limit, len(running[0].together)):
+        """Preempts those admitted last where more run than may, but for the first, alone with what runs together with
+        it; a padded batch goes on until they end. False while a step is in flight, when nobody can be preempted."""
+        running, most = self.ledger.running, self.ledger.limits.running
+        while self.config.paged and len(running) > most and len(running) > len(running[0].together):
             if self.ledger.in_flight:
                 return False
             self.ledger.preempt(running[-1])
@@ -252,10 +252,6 @@ class Scheduler:
         assert branch.verdict is not None
         self._finish(branch, branch.verdict, branch.output.fault)
         return delivered
-
-    def _leads(self, branch: Branch) -> bool:
-        """Whether its first row is that of all that run together with it."""
-        return branch.beam is None or branch is beams.live(branch.request)[0]
 
     def _fail(self, branch: Branch, error: str) -> None:
         """Ends a branch, and what runs together with it, with an error."""

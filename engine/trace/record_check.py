@@ -34,6 +34,7 @@ TOGETHER = (  # columns of one length
     ("request", *ROWS),
     ("token", "token_row", "logprob", "text_end"),
     ("alt_token", "alt_token_index", "alt_logprob", "alt_text"),
+    ("draft_token", "draft_text"),
     ("allowed", "allowed_token_index"),
     ("rather_token", "rather_token_index", "rather_logprob", "rather_text"),
     ("block", "block_event", "block_request", "block_branch", "block_place"),
@@ -112,22 +113,26 @@ class RecordCheck:
         for name in ("block", "copied", "copied_to"):
             _within(name, getattr(step, name), 0, blocks)
         _within("block_place", step.block_place, -1, max(blocks, 1))
+        for name in ("alt_token_index", "allowed_token_index", "rather_token_index"):
+            _within(name, getattr(step, name), 0, len(step.token))
         _within("swap_event", step.swap_event, 0, len(SwapEvent))
         _within("swap_host", step.swap_host, 0, self._header.host_blocks)
         _within("swap_block", step.swap_block, -1, blocks)
         _within("swap_place", step.swap_place, 0, max(blocks, 1))
-        for name in ("alt_token_index", "allowed_token_index", "rather_token_index"):
-            _within(name, getattr(step, name), 0, len(step.token))
         _ascends("token_row", step.token_row, step.rows)
         _ascends("text_end", step.text_end, len(step.text) + 1)
+        _expect(len(step.drafted) in (0, step.rows) and len(step.accepted) == len(step.drafted), "drafts of each row")
+        _within("drafted", step.drafted, 0, MOST)
+        _expect(bool((step.accepted >= 0).all() and (step.accepted <= step.drafted).all()), "drafts that were kept")
+        _expect(int(step.drafted.sum(dtype=np.int64)) == len(step.draft_token), "a token of each draft")
         self._owners("row", step.request, step.branch, 0)
         self._owners("block's owner", step.block_request, step.block_branch, -1)
         self._owners("preempted", step.preempted, step.preempted_branch, 0)
-        self._owners("swapped", step.swap_request, step.swap_branch, 0)
         self._owners("beam", step.beam_request, step.beam_parent, 0)
         self._owners("beam", step.beam_request, step.beam_branch.clip(0), 0)
         _within("beam_branch", step.beam_branch, -1, MOST)
         _within("beam_fate", step.beam_fate, 0, len(Fate))
+        self._owners("swapped", step.swap_request, step.swap_branch, 0)
         self._owners("refused", step.refused, step.refused[:0], 0)
         _expect(set(step.refused_reason) <= set(Refusal), "a reason of a refusal")
         owners = zip(step.block_request.tolist(), step.block_branch.tolist())

@@ -51,6 +51,14 @@ class BlockEvent(IntEnum):
     FREED = 4
 
 
+class Fate(IntEnum):
+    """What became of a candidate of a beam search. FINISHED: it ended, and was among the best that did."""
+
+    PRUNED = 0
+    LIVE = 1
+    FINISHED = 2
+
+
 class SwapEvent(IntEnum):
     """What happened to a block of host memory. OUT: it got a preempted branch's K and V. IN: they went back to the pool
     as the branch was admitted. DROPPED: it was given back without."""
@@ -58,14 +66,6 @@ class SwapEvent(IntEnum):
     OUT = 0
     IN = 1
     DROPPED = 2
-
-
-class Fate(IntEnum):
-    """What became of a candidate of a beam search. FINISHED: it ended, and was among the best that did."""
-
-    PRUNED = 0
-    LIVE = 1
-    FINISHED = 2
 
 
 class FinishReason(StrEnum):
@@ -313,13 +313,6 @@ class Step:
     attention: float = 0.0
     graph: int = 0
     device: float = 0.0
-    swap_event: Array = _ints(np.uint8)
-    swap_host: Array = _ints(np.int32)
-    swap_block: Array = _ints(np.int32)
-    swap_request: Array = _ints(np.int32)
-    swap_branch: Array = _ints(np.int32)
-    swap_place: Array = _ints(np.int32)
-    swapping: float = 0.0
     drafted: Array = _ints(np.int32)
     accepted: Array = _ints(np.int32)
     draft_token: Array = _ints(np.int32)
@@ -337,6 +330,13 @@ class Step:
     rather_token: Array = _ints(np.int32)
     rather_logprob: Array = _ints(np.float32)
     rather_text: tuple[str, ...] = ()
+    swap_event: Array = _ints(np.uint8)
+    swap_host: Array = _ints(np.int32)
+    swap_block: Array = _ints(np.int32)
+    swap_request: Array = _ints(np.int32)
+    swap_branch: Array = _ints(np.int32)
+    swap_place: Array = _ints(np.int32)
+    swapping: float = 0.0
 
     @property
     def rows(self) -> int:

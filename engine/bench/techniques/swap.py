@@ -30,11 +30,11 @@ def measure(rounds: int, threads: int | None) -> Iterator[Measured]:
     ratios = [s.output_throughput / r.output_throughput for r, s in zip(without, with_it, strict=True)]
     moved, took = with_it[0].swapped_blocks, statistics.median(s.swap_time for s in with_it)
     note = f"{with_it[0].preemptions} preemptions, {moved:,} blocks copied in {1e3 * took:.1f} ms"
-    plain, swapped = (statistics.median(m.output_throughput for m in side) for side in (without, with_it))
-    gained, name = statistics.median(ratios), "preemption by swap"
-    yield Measured(name, WORKLOAD, "output tok/s", plain, swapped, gained, 1.0, note=note)
-    twice, once = (float(side[0].wasted_tokens) for side in (without, with_it))
-    yield Measured(name, WORKLOAD, "tokens computed twice", twice, once, once / max(twice, 1.0), 0.1, at_most=True)
+    slow, fast = (statistics.median(m.output_throughput for m in side) for side in (without, with_it))
+    name, ratio = "preemption by swap", statistics.median(ratios)
+    yield Measured(name, WORKLOAD, "output tok/s", slow, fast, ratio, 1.0, note=note)
+    often, seldom = (float(side[0].wasted_tokens) for side in (without, with_it))
+    yield Measured(name, WORKLOAD, "tokens computed twice", often, seldom, seldom / max(often, 1.0), 0.1, at_most=True)
 
 
 def _played(engine: Engine, config: EngineConfig) -> Metrics:

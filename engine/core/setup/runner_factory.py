@@ -20,8 +20,8 @@ from engine.runner import make_runner
 from engine.runner.draft_model import DraftModel
 from engine.runner.runner import Runner, on_gpu_path
 from engine.scheduler.block_pool import BlockPool
-from engine.scheduler.ngram_drafter import NgramDrafter
 from engine.scheduler.scheduler import Scheduler
+from engine.scheduler.speculation import Drafter
 from engine.scheduler.swapping import Swapping
 from engine.trace.records import Roof
 
@@ -42,10 +42,9 @@ class PreparedRunner:
     draft: DraftModel | None = None
     host: HostMemory = HostMemory()
 
-    def scheduler(self, config: EngineConfig) -> Scheduler:
+    def scheduler(self, config: EngineConfig, drafter: Drafter | None = None) -> Scheduler:
         """One for it, with an empty pool."""
         pool = BlockPool(self.blocks, config.block_size)
-        drafter = NgramDrafter() if config.speculation == "ngram" else self.draft
         return Scheduler(config, pool, drafter, Swapping(pool, self.host.blocks, self.host.cost))
 
     def warm_up(self, token_budget: int) -> None:
@@ -67,10 +66,10 @@ class PreparedRunner:
 def shape_of(config: EngineConfig) -> Shape:
     """What a runner, and what its steps take, depends on."""
     mode = "paged" if config.paged else config.mode
-    pool = config.block_size, config.slots, config.token_budget, config.kv_memory, config.preemption, config.swap_memory
     graphs = config.cuda_graphs, config.mixed_graphs, config.kv_dtype
     drafts = config.most_sampled, config.draft if config.speculation == "draft" else None
-    return mode, *pool, *graphs, *drafts
+    pool = config.block_size, config.slots, config.token_budget, config.kv_memory
+    return mode, *pool, *graphs, *drafts, config.preemption, config.swap_memory
 
 
 def graph_needs(model: LoadedModel, config: EngineConfig, operations: float) -> int:
@@ -127,8 +126,8 @@ class RunnerFactory:
                 self._activations[shape] = activation_bytes(rehearsal, model, config, self._roof)
             drafts = self._draft(draft, config, blocks, report)
             recorded = runner.recorded_bytes + (drafts.runner.recorded_bytes if drafts else 0)
-            host = prepare_host_memory(runner, config, blocks, self._roof)
             activations = self._activations[shape] + recorded
+            host = prepare_host_memory(runner, config, blocks, self._roof)
             return PreparedRunner(shape, runner, blocks, activations, 0, rehearsal, drafts, host)
         if shape not in self._activations:
             self._activations[shape] = self.profile(config)
@@ -143,9 +142,8 @@ class RunnerFactory:
         runner.capture(report)
         graphs = max(0, before - free_memory(model.device)) if runner.graphs else 0
         drafts = self._draft(draft, config, blocks, report, operations)
-        host = prepare_host_memory(runner, config, blocks, self._roof)
-        warmed = self._warm(runner, config, blocks)
-        return PreparedRunner(shape, runner, blocks, activations, graphs, warmed, drafts, host)
+        host, rehearsal = prepare_host_memory(runner, config, blocks, self._roof), self._warm(runner, config, blocks)
+        return PreparedRunner(shape, runner, blocks, activations, graphs, rehearsal, drafts, host)
 
     def _draft(
         self,

@@ -111,9 +111,9 @@ class Simulation:
     blocks: int
     depth: int = 0
     memory: tuple[int, int] = (sys.maxsize, sys.maxsize)
+    errs_every: int = 0  # of the drafter, if there is one
     hosts: int = 0
     cost: SwapCost | None = None
-    errs_every: int = 0  # of the drafter, if there is one
     short: int = 0
     records: list[Step] = field(default_factory=list)
     plans: list[StepPlan] = field(default_factory=list)
@@ -123,8 +123,8 @@ class Simulation:
 
     def __post_init__(self) -> None:
         self.pool = BlockPool(self.blocks, self.config.block_size)
-        self.swapping = Swapping(self.pool, self.hosts, self.cost)
         self.drafter = ErringDrafter(self.errs_every) if self.errs_every else None
+        self.swapping = Swapping(self.pool, self.hosts, self.cost)
         self.scheduler = Scheduler(self.config, self.pool, self.drafter, self.swapping)
         self.in_flight: deque[tuple[StepPlan, list[Emission]]] = deque()
         self.requests: list[Request] = []
