@@ -10,7 +10,7 @@ from typing import Any
 from app.words import SHIPPED
 from engine import EngineConfig, InvalidInput, ModelSpec, SamplingParams, Workload, list_workloads, load_workload
 from engine.checkpoints import inspect_model
-from engine.config import DELIVERIES, DTYPES, MODES, QUANTIZATIONS
+from engine.config import DELIVERIES, DTYPES, MODES, PREEMPTIONS, QUANTIZATIONS, SPECULATIONS
 from engine.trace import Slo
 from engine.workloads import ARRIVALS, SCHEMAS, load_schema
 
@@ -35,6 +35,13 @@ def size_in_bytes(text: str) -> int:
         return int(float(number) * unit)
     except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 512M or 4G") from None
+
+
+def early_stopping(text: str) -> bool | str:
+    """When a beam search is over."""
+    if text.lower() not in ("true", "false", "never"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not true, false or never")
+    return "never" if text.lower() == "never" else text.lower() == "true"
 
 
 def bias(text: str) -> tuple[int, float]:
@@ -91,16 +98,41 @@ def engine_options(to: argparse.ArgumentParser) -> None:
     to.add_argument("--prefix-caching", action="store_true", help="paged modes: prompts that begin alike share blocks")
     to.add_argument("--block-size", type=int, default=default.block_size, help="tokens a KV block holds")
     kv_memory_option(to)
+    kv_dtype_option(to)
     to.add_argument("--depth", type=int, help="steps launched ahead: 0 or 1 (default: 1 on a GPU, else 0)")
     to.add_argument("--no-graphs", "--no-cuda-graphs", dest="cuda_graphs", action="store_false", help=anew)
     to.add_argument("--no-mixed-graphs", dest="mixed_graphs", action="store_false", help=mixed)
+    ways = ", ".join(f"{name} ({words})" for name, words in SPECULATIONS.items())
+    to.add_argument("--speculation", choices=SPECULATIONS, metavar="HOW", help=f"paged modes: verify drafts: {ways}")
+    drafted = "drafted tokens a row, or auto: as many as are likely enough to be kept (default)"
+    to.add_argument("--speculated", type=speculated, default=default.speculated, metavar="K", help=drafted)
+    to.add_argument(
+        "--draft",
+        type=ModelSpec,
+        metavar="MODEL",
+        help="the model that drafts (default: the one that the model brings)",
+    )
+    how = f"paged modes: what becomes of who makes way where blocks run out: {', '.join(PREEMPTIONS)}"
+    room = "host memory for swapped requests, e.g. 1G (default: enough for all, within a quarter of what is free)"
+    to.add_argument("--preemption", default=default.preemption, metavar="HOW", help=how)
+    to.add_argument("--swap-memory", type=size_in_bytes, metavar="SIZE", help=room)
     seed_option(to, "of the sampling, and of the workload")
     threads_option(to)
+
+
+def speculated(text: str) -> int | str:
+    """As `EngineConfig` takes it."""
+    return text if text == "auto" else whole(text)
 
 
 def kv_memory_option(to: Any, default: str = "what is free") -> None:
     said = f"KV pool, e.g. 512M or 4G (default: {default})"
     to.add_argument("--kv-memory", type=size_in_bytes, metavar="SIZE", help=said)
+
+
+def kv_dtype_option(to: argparse.ArgumentParser) -> None:
+    said = "paged modes: keep K and V as int8 or fp8, a byte a value (default: auto, in the model's dtype)"
+    to.add_argument("--kv-dtype", default=EngineConfig().kv_dtype, metavar="DTYPE", help=said)
 
 
 def seed_option(to: argparse.ArgumentParser, of: str) -> None:
@@ -122,6 +154,11 @@ def sampling_options(to: argparse.ArgumentParser) -> None:
     to.add_argument("--stop", action="append", help="end before this text; may be given several times")
     to.add_argument("--ignore-eos", action="store_true", default=None, help="go on to max tokens")
     to.add_argument("--n", type=int, metavar="N", help="samples of every prompt")
+    beams = "paged modes: search with so many beams, and answer with as many texts, best first"
+    stopping = "true: as soon as as many texts as beams are finished; false; never: when none can become better"
+    to.add_argument("--beams", dest="beam_width", type=int, metavar="N", help=beams)
+    to.add_argument("--length-penalty", type=float, metavar="P", help="a beam's score is its sum over length to this")
+    to.add_argument("--early-stopping", type=early_stopping, metavar="WHEN", help=stopping)
     taken = "taken from a token's logit for each time that the answer has it"
     to.add_argument("--frequency-penalty", type=float, metavar="X", help=taken)
     to.add_argument("--presence-penalty", type=float, metavar="X", help="taken once, where the answer has it at all")

@@ -111,7 +111,12 @@ def _answer(view: RequestView, sample: SampleView) -> dict[str, Any]:
     told: dict[str, Any] = {"request": view.request, "sample": sample.branch, "prompt": _asked(view)}
     told |= {"text": sample.text, "finish_reason": sample.reason, "error": sample.error}
     ttft = sample.token_times[0] - view.submitted if sample.token_times else None
-    return told | {"token_ids": sample.tokens.tolist(), "ttft": ttft}
+    return told | {"token_ids": sample.tokens.tolist(), "ttft": ttft, "score": sample.score}
+
+
+def _scored(sample: SampleView) -> str:
+    """Its text, with the score that a beam search gave it."""
+    return sample.text if sample.score is None else f"({sample.score:.4f}) {sample.text}"
 
 
 def _print(trace: Trace, options: argparse.Namespace, spec: ModelSpec, slo: Slo) -> None:
@@ -129,7 +134,7 @@ def _print(trace: Trace, options: argparse.Namespace, spec: ModelSpec, slo: Slo)
     if options.texts:
         for v in views:
             print(f"[{v.request}] {_asked(v)}")
-            print(*(sample.text for sample in v.samples), sep="\n", end="\n\n")
+            print(*(_scored(sample) for sample in v.samples), sep="\n", end="\n\n")
     model = header.model
     print(f"{model.name} · {model.dtype} · {model.device} · {header.config.mode} · {header.machine.cpu}\n")
     print(f"{memory.as_text(header)}\n")

@@ -220,6 +220,7 @@ INSIGHTS = (
     Insight("timeline", "Timeline", "app.inside.timeline.panel:TimelinePanel"),
     Insight("step", "Step", "app.inside.step.panel:StepInspector"),
     Insight("kv_map", "KV map", "app.inside.kv_map.panel:KvMap"),
+    Insight("beams", "Beams", "app.inside.beams.panel:BeamsPanel"),
     Insight("memory", "Memory", "app.inside.memory.panel:MemoryBill"),
     Insight("roofline", "Bottleneck", "app.inside.roofline.panel:Roofline"),
     Insight("machine", "Machine", "app.inside.machine.panel:MachinePanel"),

@@ -43,6 +43,7 @@ class PlayLayout:
         self._gather()
         self._beside("live", "kv_map", DOWN)
         self._behind("kv_map", "memory", "roofline", "machine")
+        self._behind("live", "beams")
         self._behind("timeline", "step", "requests", "transcript")
         self._size([("setup", SETUP), ("live", LIVE)], ACROSS, SIDES)
         self._size([("timeline", 264)], DOWN, 0.5)
@@ -55,7 +56,7 @@ class PlayLayout:
         if wide:
             self._beside("timeline", "step", ACROSS)
         self._beside("kv_map", "memory", DOWN)
-        self._behind("kv_map", "live")
+        self._behind("kv_map", "beams", "live")
         self._behind("memory", "roofline", "machine")
         self._behind("timeline", *(() if wide else ("step",)), "requests", "transcript")
         self._size([("setup", 264), ("kv_map", 480)], ACROSS, 0.55 if wide else SIDES)
@@ -68,11 +69,13 @@ class PlayLayout:
         """Every panel that looks inside in sight at once: for the bench, and for very large screens."""
         self.inside()
         self._beside("kv_map", "live", ACROSS)
+        self._beside("live", "beams", DOWN)
         self._beside("memory", "roofline", ACROSS)
         self._beside("roofline", "machine", DOWN)
         self._size([("setup", 240), ("kv_map", 290), ("live", 290)], ACROSS)
         self._size([("timeline", 480), ("step", 340)], ACROSS)
         self._size([("memory", 290), ("roofline", 290)], ACROSS)
+        self._size([("live", 250), ("beams", 230)], DOWN)
 
     def follow_zoom(self) -> None:
         """The columns at both sides are as wide in pixels of the design as they were, and as at first at least."""

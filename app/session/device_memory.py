@@ -9,6 +9,7 @@ from engine.trace import Header, Telemetry
 LENGTHS = (512, 2048, 8192)  # tokens of a request that people ask of, beside the model's context
 ABOUT = {
     "weights": "the model's parameters, read in every step",
+    "draft model": "the parameters of the model that drafts; its keys and values are in the pool",
     "KV pool": "the keys and values of all tokens that requests have so far: blocks × block size × bytes of one token",
     "activations": "what a step works with: the most that one at the token budget took beyond weights and pool",
     "graphs": "what captured CUDA graphs hold, so that steps can be replayed instead of launched anew",
@@ -47,16 +48,19 @@ class DeviceBill:
     total: int = 0
     source: str = ""
     graphs: int = 0
+    draft: int = 0
 
     @property
     def own(self) -> int:
         """What this process takes."""
-        return self.weights + self.kv_pool + (self.activations or 0) + self.graphs + self.runtime
+        return self.weights + self.draft + self.kv_pool + (self.activations or 0) + self.graphs + self.runtime
 
     @property
     def own_items(self) -> list[Item]:
         """What this process takes, by what it is; graphs where there are any."""
-        items = [Item("weights", "weights", self.weights), Item("used", "KV pool", self.kv_pool)]
+        items = [Item("weights", "weights", self.weights)]
+        items += [Item("weights", "draft model", self.draft)] if self.draft else []
+        items.append(Item("used", "KV pool", self.kv_pool))
         if self.total:
             items += [Item("activations", "activations", self.activations)] if self.activations is not None else []
             items += [Item("graphs", "graphs", self.graphs)] if self.graphs else []
@@ -78,7 +82,7 @@ def device_bill(header: Header, measured: Telemetry | None) -> DeviceBill:
     The pool's pages that were never written to are the pool's here, though the system still counts them as free; of
     activations, which are a peak, there is never more than fits.
     """
-    pool = header.blocks * header.config.block_size * header.model.kv_token_bytes
+    pool = header.blocks * header.config.block_size * header.kv_token_bytes
     if header.bill is not None:
         known = DeviceBill(**asdict(header.bill), source="at load")
     else:
@@ -94,7 +98,7 @@ def _on_cpu(known: DeviceBill, measured: Telemetry) -> DeviceBill:
     total, own, free = measured.memory_total, measured.memory, measured.memory_free
     if not (total and own and free):
         return known
-    fixed = known.weights + known.kv_pool + (known.activations or 0)
+    fixed = known.weights + known.draft + known.kv_pool + (known.activations or 0)
     other = max(0, total - own - free)
     return _fitted(replace(known, runtime=max(0, own - fixed), other=other, total=total, source="measured"))
 

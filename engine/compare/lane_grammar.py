@@ -9,7 +9,17 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from engine.compare.lane import BATCHED_MODES, JOINING_MODES, Lane
-from engine.config.specs import MODES, PAGED_MODES, SOLITARY_MODES, EngineConfig, InvalidInput, ModelSpec
+from engine.config.specs import (
+    KV_DTYPES,
+    MODES,
+    PAGED_MODES,
+    PREEMPTIONS,
+    SOLITARY_MODES,
+    SPECULATIONS,
+    EngineConfig,
+    InvalidInput,
+    ModelSpec,
+)
 
 LANE_GRAMMAR = (
     "MODE[:N][:prefix][:KEY=VALUE…], e.g. static:8, chunked:64:budget=128, continuous:prefix, dynamic:8:wait=0.2"
@@ -23,6 +33,10 @@ def _number(text: str) -> float:
 
 def _switch(text: str) -> bool:
     return {"yes": True, "no": False}[text]
+
+
+def _speculated(text: str) -> int | str:
+    return text if text == "auto" else int(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +59,13 @@ _CONFIG_KEYS = {
     "depth": _Key("depth", int, "0 or 1", words="depth {}"),
     "graphs": _Key("cuda_graphs", _switch, "yes or no", PAGED_MODES, "no graphs"),
     "mixed": _Key("mixed_graphs", _switch, "yes or no", PAGED_MODES, "no mixed graphs"),
+    "preemption": _Key("preemption", str, " or ".join(PREEMPTIONS), PAGED_MODES, "preempts by {}"),
+    "swap": _Key("swap_memory", int, "a number of bytes", PAGED_MODES, "{:,} B to swap to"),
     "seed": _Key("seed", int, "a whole number"),
+    "kv": _Key("kv_dtype", str, f"one of {', '.join(KV_DTYPES)}", PAGED_MODES, "KV {}"),
+    "speculation": _Key("speculation", str, f"one of {', '.join(SPECULATIONS)}", PAGED_MODES, "{} drafts"),
+    "k": _Key("speculated", _speculated, "auto or a whole number of tokens", PAGED_MODES, "k = {}"),
+    "draft": _Key("draft", ModelSpec, "demo, a folder or a hub id", PAGED_MODES, "draft {0.source}"),
 }
 _SPEC_KEYS = {
     "model": _Key("source", str, "demo, a folder or a hub id"),
@@ -124,7 +144,7 @@ def lane_text(lane: Lane) -> str:
         parts.append(str(config.max_running))
     if config.prefix_caching:
         parts.append("prefix")
-    parts += [f"{key}={_word(value)}" for key, value in _chosen(config)]
+    parts += [f"{key}={_escape(_word(value))}" for key, value in _chosen(config)]
     for key, rule in _SPEC_KEYS.items():
         value, default = getattr(spec, rule.field), getattr(ModelSpec(), rule.field)
         if value != default:
@@ -145,6 +165,8 @@ def _chosen(config: EngineConfig) -> Iterator[tuple[str, Any]]:
 
 
 def _word(value: Any) -> str:
+    if isinstance(value, ModelSpec):
+        return f"{value.source}@{value.revision}" if value.revision else value.source
     return ("no", "yes")[value] if isinstance(value, bool) else str(value)
 
 

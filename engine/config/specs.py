@@ -24,10 +24,18 @@ MODES = {
 PAGED_MODES = ("continuous", "chunked")
 SOLITARY_MODES = ("recompute", "sequential")
 DELIVERIES = ("stream", "batch")
+PREEMPTIONS = ("recompute", "swap", "auto")
 MOST_SAMPLES = 64
 QUANTIZATIONS = tuple(SCHEMES)
+SPECULATIONS = {
+    "ngram": "what followed the same words before, in the prompt or the answer",
+    "draft": "what a smaller model says",
+}
+MOST_SPECULATED = 31
+AUTO_SPECULATED = 7  # drafted tokens of a row at most: with its own as many as attention takes for a short row
 PINNED = re.compile(r"([\w.-]+/[\w.-]+)@([\w./-]+)")  # a hub id and its revision
 DTYPES = ("auto", "float32", "bfloat16", "float16")
+KV_DTYPES = ("auto", "int8", "fp8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +80,17 @@ class EngineConfig:
     `prefix_caching` (paged modes) shares full blocks between prompts that begin alike. `depth` is how many steps are
     launched ahead of the one whose tokens are being read (None: 1 on a GPU, 0 on a CPU). `cuda_graphs` (paged modes):
     decode steps are captured at load and replayed (on a CPU as one program of its compiled kernels), where the model
-    can be captured. `mixed_graphs`: steps with prompts are too, on a GPU up to some number of tokens.
+    can be captured. `mixed_graphs`: steps with prompts are too, on a GPU up to some number of tokens. `kv_dtype` (paged
+    modes) "int8" and "fp8" keep K and V in a byte a value, with a scale for each token and head; "auto" in the model's
+    dtype.
+
+    `speculation` (paged modes, depth 0) verifies `speculated` drafted tokens with each decode row's own; "auto" drafts
+    as many as are likely enough to be kept. "ngram" drafts what followed the same words before, "draft" asks the model
+    `draft`, which must share the vocabulary (None: the one that the model brings).
+
+    Where blocks run out, `preemption` (paged modes) says how the request admitted last makes way: "recompute" computes
+    its tokens again later, "swap" copies their K and V to host memory and back, "auto" does what takes less time;
+    `swap_memory` is how many bytes of it (None: enough for all that could run, within a quarter of what is free).
     """
 
     mode: str = "continuous"
@@ -89,6 +107,11 @@ class EngineConfig:
     cuda_graphs: bool = True
     mixed_graphs: bool = True
     seed: int = 0
+    speculated: int | str = "auto"
+    draft: ModelSpec | None = None
+    kv_dtype: str = "auto"
+    preemption: str = "recompute"
+    swap_memory: int | None = None
 
     def __post_init__(self) -> None:
         one_of("mode", self.mode, MODES)
@@ -110,9 +133,44 @@ class EngineConfig:
         check(isinstance(self.prefix_caching, bool), "prefix_caching", self.prefix_caching, "must be True or False")
         blocks = f"mode {self.mode!r} has no blocks to share; use one of {', '.join(PAGED_MODES)}, or switch it off"
         check(not self.prefix_caching or self.paged, "prefix_caching", self.prefix_caching, blocks)
-        check(self.speculation is None, "speculation", self.speculation, "not built yet; leave it None")
+        one_of("kv_dtype", self.kv_dtype, KV_DTYPES)
+        whole_values = f"mode {self.mode!r} keeps K and V as they are; use one of {', '.join(PAGED_MODES)}, or auto"
+        check(self.kv_dtype == "auto" or self.paged, "kv_dtype", self.kv_dtype, whole_values)
+        self._check_speculation()
         check(self.depth in (None, 0, 1), "depth", self.depth, "must be 0, 1 or None")
         whole("seed", self.seed, 0)
+        one_of("preemption", self.preemption, PREEMPTIONS)
+        blocks = f"mode {self.mode!r} has no blocks to copy; use one of {', '.join(PAGED_MODES)}, or recompute"
+        check(not self.swaps or self.paged, "preemption", self.preemption, blocks)
+        if self.swap_memory is not None:
+            whole("swap_memory", self.swap_memory, rule="must be a number of bytes, or None")
+            check(
+                self.swaps, "swap_memory", self.swap_memory, "preemption by recompute copies nothing; use swap or auto"
+            )
+
+    @property
+    def swaps(self) -> bool:
+        """True where preempted requests may go to host memory."""
+        return self.preemption != "recompute"
+
+    def _check_speculation(self) -> None:
+        if isinstance(self.draft, dict):  # from a record
+            object.__setattr__(self, "draft", ModelSpec(**self.draft))
+        one_of("speculation", self.speculation, (None, *SPECULATIONS))
+        if self.speculated != "auto":
+            whole("speculated", self.speculated, 1, MOST_SPECULATED, f"must be auto, or from 1 to {MOST_SPECULATED}")
+        rows = f"mode {self.mode!r} has no rows of several tokens that decode; use one of {', '.join(PAGED_MODES)}"
+        check(self.speculation is None or self.paged, "speculation", self.speculation, rows)
+        ahead = "speculation needs each step's tokens before the next; leave depth None or 0"
+        check(self.speculation is None or not self.depth, "depth", self.depth, ahead)
+        check(self.draft is None or self.speculation == "draft", "draft", self.draft, 'is for speculation="draft"')
+
+    @property
+    def most_sampled(self) -> int:
+        """Tokens that a row may sample in one step."""
+        if self.speculation is None:
+            return 1
+        return 1 + (AUTO_SPECULATED if self.speculated == "auto" else int(self.speculated))
 
     @property
     def paged(self) -> bool:
@@ -132,6 +190,12 @@ class SamplingParams:
     `temperature` 0 is greedy. `top_k` 0, `top_p` 1 and `min_p` 0 are off. `logprobs` asks for that many alternatives
     to each token. `seed` None takes the engine's; noise is a function of (seed, branch, position) alone. `n` samples
     of one prompt share its blocks (paged modes).
+
+    `beam_width` above 1 searches with so many beams (paged modes), which are a request's branches: its results are that
+    many texts, best first, and `n` is 1. Nothing is drawn then: `temperature` is 0. A text's score is the sum of its
+    log-probabilities over its length to the power of `length_penalty`. `early_stopping`: True ends the search with the
+    first `beam_width` texts that are finished, False when the best live beam scores worse than all of them, "never"
+    when it could not score better at any length either.
 
     `frequency_penalty` is taken from a token's logit for each time that the answer has it, `presence_penalty` once
     where it has it at all. The first `min_tokens` tokens end nothing: no end of text, no stop string. `logit_bias` (a
@@ -155,6 +219,8 @@ class SamplingParams:
     logprobs: int = 0
     n: int = 1
     beam_width: int = 1
+    length_penalty: float = 1.0
+    early_stopping: bool | str = False
     frequency_penalty: float = 0.0
     presence_penalty: float = 0.0
     min_tokens: int = 0
@@ -184,8 +250,29 @@ class SamplingParams:
             whole("seed", self.seed, 0, rule="must be a whole number of at least 0, or None")
         whole("logprobs", self.logprobs, 0, 20)
         whole("n", self.n, 1, MOST_SAMPLES)
-        check(self.beam_width == 1, "beam_width", self.beam_width, "beam search is not built yet; leave it 1")
         self._check_rules()
+        self._check_beams()
+
+    def _check_beams(self) -> None:
+        whole("beam_width", self.beam_width, 1, MOST_SAMPLES)
+        number("length_penalty", self.length_penalty, -10.0, 10.0, "must be between -10 and 10")
+        stopping = isinstance(self.early_stopping, bool) or self.early_stopping == "never"
+        check(stopping, "early_stopping", self.early_stopping, 'must be True, False or "never"')
+        if self.beam_width == 1:
+            return
+        samples = f"beam_width={self.beam_width} gives that many results by itself; leave n at 1"
+        check(self.n == 1, "n", self.n, samples)
+        weighs = "beams are weighed by the model's own probabilities; leave it 1, or beam_width at 1"
+        check(self.repetition_penalty == 1.0, "repetition_penalty", self.repetition_penalty, weighs)
+        rules = ("frequency_penalty", "presence_penalty", "min_tokens", "logit_bias", "bad_words")
+        for name in (*rules, "regex", "choices", "json_schema"):
+            check(not getattr(self, name), name, getattr(self, name), weighs.replace("leave it 1", "leave it out"))
+        object.__setattr__(self, "temperature", 0.0)
+
+    @property
+    def branches(self) -> int:
+        """How many results a request has, and branches: samples or beams."""
+        return max(self.n, self.beam_width)
 
     def _check_rules(self) -> None:
         """What is asked of the output, each in the form that it is kept in."""

@@ -7,13 +7,13 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 from functools import partial
 from itertools import count
 
 import torch
 
 from engine.config.checks import whole
+from engine.config.live_budget import LiveBudget
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Submission
 from engine.core import last_threads, machine
 from engine.core.face import EngineFace
@@ -23,23 +23,23 @@ from engine.core.intake import Intake, Prepared
 from engine.core.nvml import Card
 from engine.core.recovery import Recovery
 from engine.core.setup.card import card_of
+from engine.core.setup.drafts import Drafts
 from engine.core.setup.memory_breakdown import bill_of
-from engine.core.setup.rehearsal import ROWS, Rehearsal, ThreadChoice
 from engine.core.setup.roof import roof_of
+from engine.core.setup.run_machine import machine_of
 from engine.core.setup.runner_factory import PreparedRunner, RunnerFactory
+from engine.core.setup.thread_choice import fastest_threads
+from engine.core.steering import Steering
 from engine.core.step_record import ended_record, step_record
 from engine.core.stream import Stream, StreamRouter
 from engine.decoding.constraints import Grammars
 from engine.decoding.detokenizer import DetokenizerFactory
-from engine.kernels.cpu.calls import kernels_in_words
 from engine.memory.allocator import give_back, keep_freed_memory, release_references
 from engine.models.loading import LoadedModel, Report, load
 from engine.models.weights import Reporter
 from engine.runner.launched_step import LaunchedStep
-from engine.runner.paged_cpu import PagedRunner
-from engine.scheduler.block_pool import BlockPool
+from engine.scheduler.ngram_drafter import NgramDrafter
 from engine.scheduler.plan import StepPlan
-from engine.scheduler.scheduler import Scheduler
 from engine.trace.records import Ended, FinishReason, Header, Notice, StepStarted
 from engine.trace.trace import Trace
 
@@ -86,6 +86,10 @@ class Engine(EngineFace):
 
     # The face.
 
+    @property
+    def budget(self) -> LiveBudget:
+        return self._steer.budget
+
     def submit_many(self, submissions: Sequence[Submission], more: bool = False) -> list[Stream]:
         prepared = self.prepare(submissions)
         streams = [p.router.open(p.ticket, self.cancel) for p in prepared]
@@ -104,6 +108,12 @@ class Engine(EngineFace):
                     self.scheduler.finish(request, FinishReason.CANCELLED)
 
         self._inbox.post(do)
+
+    def steer(
+        self, token_budget: int | None = None, max_running: int | None = None, prefill_share: float | None = None
+    ) -> LiveBudget:
+        self._check_open()
+        return self._steer(token_budget, max_running, prefill_share)
 
     def begin(self, config: EngineConfig) -> Trace:
         self._check_open()
@@ -205,12 +215,14 @@ class Engine(EngineFace):
         if self._threads is None:
             self._threads = torch.get_num_threads()
             if self.model.device.type == "cpu":
-                self._threads, self._threads_why = self._fastest_threads()
+                self._threads, self._threads_why = fastest_threads(self.model, self._detokenizers)
         self.roof = roof_of(self.model, self._threads)
         self.prepared: PreparedRunner | None = None
-        self._prepare_runner = RunnerFactory(self.model, self._detokenizers, self.roof)
-        say = Reporter(progress, cancelled)
-        self._build(config, lambda done, total: say("capturing graphs", done, total))
+        self._prepare_runner, self._drafts = (
+            RunnerFactory(self.model, self._detokenizers, self.roof),
+            Drafts(self.model),
+        )
+        self._build(config, Reporter(progress, cancelled))
         self._open_trace()
         if self.model.notice:
             self._notice("warning", self.model.notice)
@@ -266,7 +278,10 @@ class Engine(EngineFace):
             except Exception as error:
                 self.recovery.after(error, plan)
             else:
-                launched.seconds["plan"] = planned - begun
+                drafting = self.prepared.draft.take_seconds() if self.prepared and self.prepared.draft else 0.0
+                launched.seconds["plan"] = planned - begun - drafting
+                if drafting:
+                    launched.seconds["draft"] = drafting
                 launched.step, launched.started = number, begun
                 self.in_flight.append(launched)
         waits = plan is not None and any(row.branch.constrained for row in plan.rows if row.samples)
@@ -288,7 +303,10 @@ class Engine(EngineFace):
             self.recovery.after(error, launched.plan, launched=True)
             return
         begun = time.perf_counter()
+        rows = launched.plan.rows
         committed = self.scheduler.commit(launched.plan, results.emissions(launched.plan))
+        if (speculation := self.scheduler.speculation) is not None:
+            speculation.learn(rows, [c.accepted for c in committed], begun - launched.started)
         ended = time.perf_counter()
         launched.seconds["commit"] = ended - begun
         times = launched.started - self._origin, ended - self._origin
@@ -307,43 +325,38 @@ class Engine(EngineFace):
         for branch in self.scheduler.take_ended():
             self.trace.append(ended_record(branch, now))
 
-    def _build(self, config: EngineConfig, report: Callable[[int, int], None] = lambda done, total: None) -> None:
+    def _build(self, config: EngineConfig, say: Reporter | None = None) -> None:
         """An empty pool and a scheduler, over a runner that is warmed up: the one there is where it serves."""
+        say = say or Reporter(None, None)
+        draft = self._drafts(config, say)
         self.config = config
-        self.depth = config.depth if config.depth is not None else int(self.model.device.type == "cuda")
+        ahead = int(self.model.device.type == "cuda" and config.speculation is None)
+        self.depth = config.depth if config.depth is not None else ahead
         if self.prepared is None or not self.prepared.serves(config):
             for name in ("runner", "recovery"):
                 vars(self).pop(name, None)
             self.prepared = None  # the old cache is given back before the new one is made
-            self.prepared = self._prepare_runner(config, report)
+            self.prepared = self._prepare_runner(config, partial(say, "capturing graphs"), draft)
         self.runner, blocks = self.prepared.runner, self.prepared.blocks
-        pool_bytes = blocks * config.block_size * self.card.kv_token_bytes
-        self.bill = bill_of(self.model, pool_bytes, self.prepared.activations, self._runtime, self.prepared.graphs)
+        self.draft = draft.card_with(config.kv_dtype) if draft is not None else None
+        token_bytes = self.model.card_with(config.kv_dtype).kv_token_bytes
+        token_bytes += self.draft.kv_token_bytes if self.draft else 0
+        drafts = self.draft.weight_bytes if self.draft else 0
+        held = blocks * config.block_size * token_bytes, self.prepared.activations, self._runtime, self.prepared.graphs
+        self.bill = bill_of(self.model, *held, drafts)
         self.prepared.warm_up(config.token_budget)
-        self.scheduler = Scheduler(config, BlockPool(blocks, config.block_size))
+        drafter = NgramDrafter() if config.speculation == "ngram" else self.prepared.draft
+        self.scheduler = self.prepared.scheduler(config, drafter)
         self.in_flight: deque[LaunchedStep] = deque()
         self.recovery = Recovery(self.scheduler, self.runner, self.in_flight, self._drain, self._notice)
-
-    def _fastest_threads(self) -> ThreadChoice:
-        """Measured once, and the same for every mode."""
-        config, blocks = EngineConfig(max_running=ROWS, block_size=16), 2 * ROWS
-        runner = PagedRunner(self.model, config, blocks)
-        runner.capture(lambda done, total: None)
-        return Rehearsal(runner, config, blocks, self.card.context, self._detokenizers).fastest_threads()
 
     def _open_trace(self) -> None:
         self._steps = count()
         self._origin = time.perf_counter()
-        on_gpu = self.model.device.type == "cuda"
-        gpu = torch.cuda.get_device_properties(self.model.device) if on_gpu else None
         header = Header(
-            model=self.card,
+            model=self.model.card_with(self.config.kv_dtype),
             config=self.config,
-            machine=replace(
-                machine.describe(self._threads or 1, gpu.name if gpu else "", gpu.total_memory if gpu else 0),
-                threads_why=self._threads_why,
-                kernels="" if on_gpu else kernels_in_words(self.model.dtype),
-            ),
+            machine=machine_of(self.model, self._threads or 1, self._threads_why),
             versions=machine.versions(),
             created=time.time(),
             blocks=self.scheduler.ledger.pool.total,
@@ -354,8 +367,12 @@ class Engine(EngineFace):
             graphs_off=self.runner.graphs_off,
             mixed_graphs=self.runner.mixed_graphs,
             mixed_off=self.runner.mixed_off,
+            draft=self.draft,
+            host_blocks=self.scheduler.ledger.swapping.total,
+            swap_rate=self.prepared.host.rate if self.prepared else 0.0,
         )
         trace = self.trace = Trace([header])
+        self._steer = Steering(self.config, trace, self._origin, self.scheduler, self._inbox.post)
         self.router = StreamRouter(trace)
         pool = self.scheduler.ledger.pool
         self.intake = Intake(self.model, self.config, pool, self.router, self._origin, self._grammars)
@@ -387,7 +404,9 @@ def _live(weak: weakref.ref[Engine], inbox: Inbox, loads: list[Callable[[], None
 
 def _give_back(engine: Engine) -> None:
     """Whoever keeps an engine that has ended keeps none of its memory: another model may be loaded next."""
-    for name in ("model", "runner", "recovery", "prepared", "_prepare_runner", "in_flight"):
+    if (scheduler := vars(engine).get("scheduler")) is not None:
+        scheduler.speculation = None
+    for name in ("model", "runner", "recovery", "prepared", "_prepare_runner", "_drafts", "in_flight"):
         vars(engine).pop(name, None)
     give_back()
     if torch.cuda.is_initialized() and not engine.lost:

@@ -10,11 +10,13 @@ import numpy as np
 from engine.config.specs import PAGED_MODES, EngineConfig, InvalidInput, SamplingParams, Submission
 from engine.core.prompts import PromptEncoder
 from engine.core.stream import StreamRouter, Ticket
+from engine.decoding.beams import BeamSearch, Path
 from engine.decoding.constraints import Grammars
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.decoding.output import Output
 from engine.decoding.token_rules import token_rules
 from engine.models.loading import LoadedModel
+from engine.scheduler import beams
 from engine.scheduler.block_pool import BlockPool, blocks_for
 from engine.scheduler.request import Branch, Request
 from engine.trace.records import Submitted, freeze
@@ -30,7 +32,7 @@ class Prepared:
 
     @property
     def ticket(self) -> Ticket:
-        return Ticket(self.request.id, self.record.time, self.request.prompt_length, self.request.params.n)
+        return Ticket(self.request.id, self.record.time, self.request.prompt_length, self.request.params.branches)
 
 
 class Intake:
@@ -60,23 +62,54 @@ class Intake:
     def _prepare(self, submission: Submission) -> Prepared:
         now = (submission.time if submission.time is not None else time.perf_counter()) - self._origin
         params = submission.params
-        if params.n > 1 and not self._config.paged:
+        if params.branches > 1 and not self._config.paged:
+            what, which = ("samples", "n") if params.n > 1 else ("beams", "beam_width")
             raise InvalidInput(
-                f"n={params.n}: mode {self._config.mode!r} has no blocks that samples could share; "
-                f"use one of {', '.join(PAGED_MODES)}, or n=1"
+                f"{which}={params.branches}: mode {self._config.mode!r} has no blocks that {what} could share; "
+                f"use one of {', '.join(PAGED_MODES)}, or {which}=1"
             )
         prompt = self._encode(submission.prompt)
         length = len(prompt.ids)
         limit = self._limit(length, params)
         rules = token_rules(params, self._encode.plain, self._eos, self._card.vocabulary)
-        matchers = self._grammars.matchers(params, params.n)
+        matchers = self._grammars.matchers(params, params.branches)
         request = Request(next(self._ids), length, params, limit, self._seed(params), now, rules=rules)
         for index, matcher in enumerate(matchers):
             output = Output(self._detokenizers(), params, self._eos, limit, matcher)
             request.branches.append(Branch(request, list(prompt.ids), output, index, matcher=matcher))
+        if params.beam_width > 1:
+            self._search(request)
         ids = freeze(np.array(prompt.ids, np.int32))
         record = Submitted(now, request.id, prompt.text, ids, params, prompt.messages, submission.label)
         return Prepared(request, record, self._router)
+
+    def _search(self, request: Request) -> None:
+        """Makes it a beam search, one that fits."""
+        params, pool, ends = request.params, self._pool, frozenset() if request.params.ignore_eos else self._eos
+
+        def ended(path: Path) -> bool:
+            if path.token in ends or path.length >= request.limit:
+                return True
+            output = Output(self._detokenizers(), params, ends, request.limit) if params.stop else None
+            return output is not None and any(output.push(token)[1] is not None for token in path.tokens)
+
+        width, rules = params.beam_width, (params.length_penalty, params.early_stopping)
+        beams.begin(request, BeamSearch(width, *rules, request.limit, ended, len(ends)))
+        if width > self._config.slots:
+            raise InvalidInput(
+                f"beam_width={width}: beams run together, and at most {self._config.slots} rows do; "
+                "lower beam_width, or raise max_running"
+            )
+        if request.ranked > self._card.vocabulary:
+            raise InvalidInput(
+                f"beam_width={width}: the model knows {self._card.vocabulary} tokens, too few; lower beam_width"
+            )
+        needed = beams.most_blocks(request, pool.block_size)
+        if needed > pool.total:
+            raise InvalidInput(
+                f"beam_width={width} with max_tokens={params.max_tokens:,}: its beams may need {needed:,} blocks, and "
+                f"the KV pool has {pool.total:,}; lower beam_width or max_tokens, or give the pool more memory"
+            )
 
     def _seed(self, params: SamplingParams) -> int:
         """A request without a seed gets one from the engine's and its number in the trace, so that a run repeats."""

@@ -76,7 +76,7 @@ class Run:
         match record:
             case Submitted():
                 with self._changed:
-                    self._branches[record.request] = record.params.n
+                    self._branches[record.request] = record.params.branches
             case Ended():
                 with self._changed:
                     left = self._branches.pop(record.request, 1) - 1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.scheduler.plan import BlockChange, Committed
+from engine.scheduler.plan import BlockChange, Committed, SwapChange
 from engine.scheduler.request import Branch
 from engine.scheduler.scheduler import Scheduler
 from engine.trace.records import Ended, FinishReason, Step, freeze
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 OF_ROW = {name: attrgetter(name) for name in ("slot", "first", "count", "padding", "reused")}
+OF_SWAP = ("swap_host", "swap_block", "swap_request", "swap_branch", "swap_place")  # likewise, of `SwapChange`
 OF_BLOCK = ("block", "block_request", "block_branch", "block_place")  # after the event, as `BlockChange` has them
 
 
@@ -38,11 +39,12 @@ def ended_record(branch: Branch, now: float) -> Ended:
     assert branch.reason is not None
     cut_short = branch.reason in (FinishReason.CANCELLED, FinishReason.ERROR)
     parts = [e.text for e in branch.withheld]
-    tail = "".join(parts) + branch.output.flush() if cut_short else ""
+    tail = "".join(parts) + (branch.output.flush() if cut_short else "")
     token = _column([e.token for e in branch.withheld], np.int32)
     logprob = _column([e.logprob for e in branch.withheld], np.float32)
     ends = freeze(np.cumsum([len(part) for part in parts], dtype=np.int32))
-    return Ended(now, branch.request.id, branch.reason, tail, branch.error, branch.index, token, logprob, ends)
+    score = branch.beam.score if branch.beam is not None else None
+    return Ended(now, branch.request.id, branch.reason, tail, branch.error, branch.index, token, logprob, ends, score)
 
 
 def step_record(
@@ -66,6 +68,8 @@ def step_record(
     rather = [(i, *emission.rather) for i, emission in allowed if emission.rather is not None]
     texts = [emission.text for _, emission in emitted]
     blocks = list(zip(*changes.blocks)) or [()] * len(BlockChange._fields)
+    drafts = [token for row in rows for token in row.drafted]
+    swaps = list(zip(*changes.swaps)) or [()] * len(SwapChange._fields)
     seconds, kv = dict(launched.seconds), scheduler.kv_use(refused)
     record = Step(
         step=step,
@@ -88,6 +92,8 @@ def step_record(
         seconds=seconds,
         block_event=_column(blocks[0], np.uint8),
         **{name: _column(values, np.int32) for name, values in zip(OF_BLOCK, blocks[1:], strict=True)},
+        swap_event=_column(swaps[0], np.uint8),
+        **{name: _column(values, np.int32) for name, values in zip(OF_SWAP, swaps[1:], strict=True)},
         copied=_column([block for block, _ in changes.copied], np.int32),
         copied_to=_column([block for _, block in changes.copied], np.int32),
         preempted=_column([request for request, _ in changes.preempted], np.int32),
@@ -105,12 +111,24 @@ def step_record(
         attention=launched.attention,
         graph=launched.graph,
         device=launched.device,
+        drafted=_column([len(row.drafted) for row in rows] if drafts else (), np.int32),
+        accepted=_column([c.accepted for c in committed] if drafts else (), np.int32),
+        draft_token=_column(drafts, np.int32),
+        draft_text=tuple(map(piece, drafts)),
+        beam_request=_column([request for request, _ in changes.weighed], np.int32),
+        beam_parent=_column([one.parent for _, one in changes.weighed], np.int32),
+        beam_branch=_column([one.place for _, one in changes.weighed], np.int32),
+        beam_token=_column([one.path.token for _, one in changes.weighed], np.int32),
+        beam_score=_column([one.path.total for _, one in changes.weighed], np.float32),
+        beam_fate=_column([one.fate for _, one in changes.weighed], np.uint8),
+        beam_text=tuple(piece(one.path.token) for _, one in changes.weighed),
         allowed_token_index=_column([i for i, _ in allowed], np.int32),
         allowed=_column([e.allowed for _, e in allowed], np.int32),
         rather_token_index=_column([r[0] for r in rather], np.int32),
         rather_token=_column([r[1] for r in rather], np.int32),
         rather_logprob=_column([r[2] for r in rather], np.float32),
         rather_text=tuple(piece(r[1]) for r in rather),
+        swapping=launched.swapping,
     )
     seconds["record"] = time.perf_counter() - begun
     return record

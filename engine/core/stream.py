@@ -25,7 +25,8 @@ class Delta(NamedTuple):  # made by the hundred in every step
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One sample of a request that is over."""
+    """One sample of a request that is over. Of a beam search they come best first, and each has a `score`: the sum of
+    its log-probabilities over its length to the power of the length penalty."""
 
     request: int
     text: str
@@ -35,6 +36,7 @@ class Completion:
     error: str
     metrics: RequestMetrics
     sample: int = 0
+    score: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,8 @@ class Stream:
     """Iterate it, `async for` it, or wait for `result()`; `cancel()` ends it. Any number of readers, each from the
     beginning.
 
-    The deltas of several samples come mixed; each says whose it is.
+    The deltas of several samples come mixed; each says whose it is. Beams say what all of them begin with as it becomes
+    certain, and the rest at the end.
     """
 
     def __init__(self, ticket: Ticket, trace: Trace, cancel: Cancel) -> None:
@@ -150,7 +153,7 @@ class Stream:
         metrics = RequestMetrics.of(self.submitted, self.prompt_tokens, [times])
         text, ended = "".join(d.text for d in deltas), self._ended[sample]
         ids, logprobs = tuple(i for d in deltas for i in d.token_ids), tuple(p for d in deltas for p in d.logprobs)
-        return Completion(self.request, text, ids, logprobs, ended.reason, ended.error, metrics, sample)
+        return Completion(self.request, text, ids, logprobs, ended.reason, ended.error, metrics, sample, ended.score)
 
 
 class StreamRouter:

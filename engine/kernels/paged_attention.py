@@ -11,6 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from engine.kernels.codes import apart, decoded, scale_value
 from engine.kernels.dependent_launch import await_inputs
 from engine.kernels.jit import jit, launch, next_power_of_two, tl
 from engine.kernels.options import Options
@@ -43,9 +44,11 @@ def attend(  # type: ignore[no-untyped-def]
     stored_keys,  # first, last: no slot or block-table entry of positions outside [first, last) is touched
     state,  # fp32: peak [BLOCK_M], total [BLOCK_M], weighted [BLOCK_M, BLOCK_DIM]
     cache,  # K and V of this KV head, the block table of this row; block and slot strides of K, then of V
+    scales,  # of K and V of this KV head; of codes, else None
     how,  # scale, sliding window, softcap; None for what is not asked for
     MASKED: tl.constexpr,  # not: every query sees every key
     BLOCK_SIZE: tl.constexpr,
+    KV_HEADS: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     BLOCK_KEYS: tl.constexpr,
     BLOCK_DIM: tl.constexpr,
@@ -58,6 +61,7 @@ def attend(  # type: ignore[no-untyped-def]
     first_key, last_key = stored_keys
     peak, total, weighted = state
     k_cache, v_cache, block_table, k_block_stride, k_slot_stride, v_block_stride, v_slot_stride = cache
+    k_scales, v_scales = scales
     scale, sliding_window, softcap = how
     LOG2_E: tl.constexpr = 1.4426950408889634
     dims = tl.arange(0, BLOCK_DIM)
@@ -70,6 +74,9 @@ def attend(  # type: ignore[no-untyped-def]
         offset = keys % BLOCK_SIZE
         k_pointers = k_cache + (block * k_block_stride + offset * k_slot_stride)[None, :] + dims[:, None]
         v_pointers = v_cache + (block * v_block_stride + offset * v_slot_stride)[:, None] + dims[None, :]
+        if k_scales is not None:
+            k_scale = tl.load(k_scales + block * k_block_stride + offset * KV_HEADS)
+            v_scale = tl.load(v_scales + block * v_block_stride + offset * KV_HEADS)
         # The next tile's blocks are on their way before its keys are asked for: so the pipeline's stages are all keys.
         tile = number + 1
         if MASKED:
@@ -77,16 +84,21 @@ def attend(  # type: ignore[no-untyped-def]
         block = blocks_of_tile(block_table, tile, first_key, last_key, BLOCK_SIZE, BLOCK_KEYS)
         if MASKED:
             stored = (keys >= first_key) & (keys < last_key)
-            k = tl.load(k_pointers, mask=stored[None, :] & (dims < HEAD_DIM)[:, None], other=0.0)
-            v = tl.load(v_pointers, mask=stored[:, None] & (dims < HEAD_DIM)[None, :], other=0.0)
+            k = tl.load(k_pointers, mask=stored[None, :] & (dims < HEAD_DIM)[:, None], other=0)
+            v = tl.load(v_pointers, mask=stored[:, None] & (dims < HEAD_DIM)[None, :], other=0)
         elif HEAD_DIM != BLOCK_DIM:
-            k = tl.load(k_pointers, mask=(dims < HEAD_DIM)[:, None], other=0.0)
-            v = tl.load(v_pointers, mask=(dims < HEAD_DIM)[None, :], other=0.0)
+            k = tl.load(k_pointers, mask=(dims < HEAD_DIM)[:, None], other=0)
+            v = tl.load(v_pointers, mask=(dims < HEAD_DIM)[None, :], other=0)
         else:
             k = tl.load(k_pointers)
             v = tl.load(v_pointers)
 
+        if k_scales is not None:
+            of_codes: tl.constexpr = 1.0 if k.dtype == tl.int8 else 256.0
+            k, v = decoded(k, q.dtype), decoded(v, q.dtype)
         scores = tl.dot(q, k, input_precision="ieee")
+        if k_scales is not None:
+            scores *= (scale_value(k_scale) * of_codes)[None, :]
         factor = scale * LOG2_E  # applied with the peak's subtraction, in one instruction
         if softcap is not None:
             decay = tl.exp2(tl.abs(scores) * (-2.0 * LOG2_E * scale / softcap))  # in (0, 1], so tanh cannot overflow
@@ -102,6 +114,11 @@ def attend(  # type: ignore[no-untyped-def]
         weights = tl.exp2(scores * factor - new_peak[:, None])
         decline = tl.exp2(peak - new_peak)
         total = total * decline + tl.sum(weights, axis=1)
+        if v_scales is not None:
+            if v.dtype == tl.float16:  # whose weights would be too small for it
+                v = v * of_codes * scale_value(v_scale).to(v.dtype)[:, None]
+            else:
+                weights *= (scale_value(v_scale) * of_codes)[None, :]
         weighted = tl.dot(weights.to(v.dtype), v, weighted * decline[:, None], input_precision="ieee")
         peak = new_peak
     return peak, total, weighted
@@ -121,6 +138,8 @@ def paged_attention_kernel(
     q: tl.tensor,
     k_cache: tl.tensor,
     v_cache: tl.tensor,
+    k_scales: tl.tensor,  # of a cache of codes, else None
+    v_scales: tl.tensor,
     block_tables: tl.tensor,
     table_rows: tl.tensor,
     query_starts: tl.tensor,
@@ -206,6 +225,9 @@ def paged_attention_kernel(
     block_table = block_tables + table.to(tl.int64) * table_stride
     asked, stored_keys = (query_tile, positions), (first_key, last_key)
     cache = k_head, v_head, block_table, k_block_stride, k_slot_stride, v_block_stride, v_slot_stride
+    scales = None, None
+    if k_scales is not None:
+        scales = k_scales + kv_head, v_scales + kv_head
     how = scale, sliding_window, softcap
     for masked in tl.static_range(2):
         if masked:  # the tiles before and after the full ones
@@ -215,7 +237,19 @@ def paged_attention_kernel(
         tiles = begin, end, first_full, last_full - first_full
         state = peak, total, weighted
         peak, total, weighted = attend(
-            tiles, asked, stored_keys, state, cache, how, masked, BLOCK_SIZE, HEAD_DIM, BLOCK_KEYS, BLOCK_DIM
+            tiles,
+            asked,
+            stored_keys,
+            state,
+            cache,
+            scales,
+            how,
+            masked,
+            BLOCK_SIZE,
+            KV_HEADS,
+            HEAD_DIM,
+            BLOCK_KEYS,
+            BLOCK_DIM,
         )
 
     if peaks is not None and splits > 1:
@@ -259,32 +293,36 @@ def paged_attention(
 ) -> Tensor:
     """Causal attention of the rows' packed query tokens over their context, `[tokens, heads, head_dim]` like q.
 
-    q and both caches share one dtype; head_dim is 32 to 256; scale is positive. The caches are `[blocks, block_size,
-    kv_heads, head_dim]`, any strides, last dimension contiguous, and hold this step's keys and values already. Query
-    head h reads KV head h // (heads / kv_heads); query j of a row is at position context_length - query_length + j.
-    Output of tokens that belong to no row is unspecified. `out`, written and returned where it is given, is shaped like
-    q with a contiguous last dimension. `tiling`, `sm` and `processors` take the place of what the device would get, for
-    measurements and tests. Never waits for the device and allocates through torch alone, so it can be captured in a
-    CUDA graph; gives the same bits each time.
+    q and both caches share one dtype, or these hold codes (`engine.kernels.codes`); head_dim is 32 to 256; scale is
+    positive. The caches are `[blocks, block_size, kv_heads, head_dim]`, any strides, last dimension contiguous, and
+    hold this step's keys and values already. Query head h reads KV head h // (heads / kv_heads); query j of a row is at
+    position context_length - query_length + j. Output of tokens that belong to no row is unspecified. `out`, written
+    and returned where it is given, is shaped like q with a contiguous last dimension. `tiling`, `sm` and `processors`
+    take the place of what the device would get, for measurements and tests. Never waits for the device and allocates
+    through torch alone, so it can be captured in a CUDA graph; gives the same bits each time.
     """
     out = torch.empty(q.shape, dtype=q.dtype, device=q.device) if out is None else out
     q = q if q.stride(-1) == 1 else q.contiguous()
     facts = device_facts(q.device)
     sm, processors = sm or facts[0], processors or facts[1]
     tokens, heads, head_dim = q.shape
+    (k_cache, k_scales), (v_cache, v_scales) = apart(k_cache), apart(v_cache)
     kv_heads = k_cache.shape[2]
     window = options.window
     # A plan made before a capture is not part of the graph.
     captured = q.is_cuda and torch.cuda.is_current_stream_capturing()
     for part in rows.parts(tokens) if tokens else ():
-        tiles = tiling or usual_tiling(sm, part.kind, head_dim, q.dtype, heads // kv_heads, part.queries)
+        tiles = tiling or usual_tiling(
+            sm, part.kind, head_dim, q.dtype, heads // kv_heads, part.queries, k_scales is not None
+        )
         key = (part.kind, window, k_cache.shape, heads, tiles, processors, captured)
         if key not in rows.plans:
             rows.plans[key] = plan(part, q, k_cache, window, tiles, processors)
         planned = rows.plans[key]
         partials = planned.partials
         states = (None,) * 4 if partials is None else partials
-        tensors = q, k_cache, v_cache, part.block_tables, part.table_rows, part.query_starts, part.context_lengths
+        cached = k_cache, v_cache, k_scales, v_scales
+        tensors = q, *cached, part.block_tables, part.table_rows, part.query_starts, part.context_lengths
         sizes = len(part.context_lengths), part.block_tables.stride(0)
         strides = *out.stride()[:2], *q.stride()[:2], *k_cache.stride()[:3], *v_cache.stride()[:3]
         how = options.scale, window, options.softcap

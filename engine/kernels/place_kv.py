@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from engine.kernels.codes import apart, encoded, scale_of, scale_value
 from engine.kernels.dependent_launch import await_inputs
 from engine.kernels.jit import jit, launch, next_power_of_two, tl
 from engine.kernels.rms_norm import Rounding
@@ -59,11 +60,25 @@ def turned(  # type: ignore[no-untyped-def]
     return turned_low.to(dtype), turned_high.to(dtype)
 
 
+@jit
+def halves_encoded(low, high, scales, stored, cache):  # type: ignore[no-untyped-def]
+    """Both halves of heads [tokens, heads, dims] as codes of a cache; their scales [tokens, heads, 1] go where `stored`
+    says. Beyond its width a half is zero."""
+    codes: tl.constexpr = cache.dtype.element_ty
+    low, high = low.to(tl.float32), high.to(tl.float32)
+    scale = scale_of(tl.max(tl.maximum(tl.abs(low), tl.abs(high)), axis=2, keep_dims=True), codes)
+    tl.store(scales, scale.to(tl.uint8), mask=stored)
+    by = 1.0 / scale_value(scale)
+    return encoded(low, by, codes), encoded(high, by, codes)
+
+
 @jit(do_not_specialize=["slots", "tokens", "q_heads", "kv_heads", "q_programs"])
 def place_kv_kernel(
     q_out: tl.tensor,  # [tokens, q_heads, head_dim], contiguous
     k_cache: tl.tensor,
     v_cache: tl.tensor,
+    k_scales: tl.tensor,  # of a cache of codes, else None
+    v_scales: tl.tensor,
     q: tl.tensor,
     k: tl.tensor,
     v: tl.tensor,
@@ -123,14 +138,24 @@ def place_kv_kernel(
         inside = there & (head < kv_heads) & (slot >= 0)
         block, offset = slot // BLOCK_SIZE, slot % BLOCK_SIZE
         at = token * k_token_stride + head * k_head_stride + dim
-        low, high = turned(k, at, inside, dim, k_weight, eps, tables, ROUNDING, HALF)
-        to = k_cache + block * k_block_stride + offset * k_slot_stride + head * k_cache_head_stride + dim
-        tl.store(to, low, mask=inside)
-        tl.store(to + HALF, high, mask=inside)
+        key_low, key_high = turned(k, at, inside, dim, k_weight, eps, tables, ROUNDING, HALF)
+        scales_at, stored = offset * kv_heads + head, (token < tokens) & (head < kv_heads) & (slot >= 0)
+        if k_scales is not None:
+            key_low, key_high = halves_encoded(
+                key_low, key_high, k_scales + block * k_block_stride + scales_at, stored, k_cache
+            )
+        keys_to = k_cache + block * k_block_stride + offset * k_slot_stride + head * k_cache_head_stride + dim
+        tl.store(keys_to, key_low, mask=inside)
+        tl.store(keys_to + HALF, key_high, mask=inside)
         read = v + token * v_token_stride + head * v_head_stride + dim
-        to = v_cache + block * v_block_stride + offset * v_slot_stride + head * v_cache_head_stride + dim
-        tl.store(to, tl.load(read, mask=inside), mask=inside)
-        tl.store(to + HALF, tl.load(read + HALF, mask=inside), mask=inside)
+        value_low, value_high = tl.load(read, mask=inside, other=0.0), tl.load(read + HALF, mask=inside, other=0.0)
+        if v_scales is not None:
+            value_low, value_high = halves_encoded(
+                value_low, value_high, v_scales + block * v_block_stride + scales_at, stored, v_cache
+            )
+        values_to = v_cache + block * v_block_stride + offset * v_slot_stride + head * v_cache_head_stride + dim
+        tl.store(values_to, value_low, mask=inside)
+        tl.store(values_to + HALF, value_high, mask=inside)
 
 
 def place_kv(
@@ -153,7 +178,8 @@ def place_kv(
     out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     if not tokens:
         return out
-    (k_cache, v_cache), kv_heads, half = caches, k.shape[1], head_dim // 2
+    kv_heads, half = k.shape[1], head_dim // 2
+    (k_cache, k_scales), (v_cache, v_scales) = map(apart, caches)
     block_half = next_power_of_two(half)
     block_heads = min(next_power_of_two(q_heads), max(1, PAIRS // block_half))
     block_tokens = max(1, PAIRS // (block_half * block_heads))
@@ -171,5 +197,6 @@ def place_kv(
     sizes = eps, rounding.value, k_cache.shape[1], half, high, block_tokens, block_heads, block_half
     grid = -(-tokens // block_tokens), q_programs + kv_programs
     # torch rounds each product by itself.
-    launch(place_kv_kernel, grid, (out, k_cache, v_cache, *read, *laid, *cached, *sizes), fused=False)
+    written = out, k_cache, v_cache, k_scales, v_scales
+    launch(place_kv_kernel, grid, (*written, *read, *laid, *cached, *sizes), fused=False)
     return out

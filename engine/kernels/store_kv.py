@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from engine.kernels.codes import apart, encoded, scale_of, scale_value
 from engine.kernels.dependent_launch import await_inputs
 from engine.kernels.jit import jit, launch, next_power_of_two, tl
 
@@ -16,6 +17,8 @@ def store_kv_kernel(
     v: tl.tensor,
     k_cache: tl.tensor,
     v_cache: tl.tensor,
+    k_scales: tl.tensor,  # of a cache of codes, else None
+    v_scales: tl.tensor,
     slots: tl.tensor,
     k_token_stride: tl.tensor,
     k_head_stride: tl.tensor,
@@ -46,6 +49,18 @@ def store_kv_kernel(
     values = tl.load(v + token * v_token_stride + heads * v_head_stride + dims, mask=inside)
     k_slot = k_cache + block * k_block_stride + offset * k_slot_stride
     v_slot = v_cache + block * v_block_stride + offset * v_slot_stride
+    if k_scales is not None:
+        codes: tl.constexpr = k_cache.dtype.element_ty
+        keys, values = tl.where(inside, keys, 0.0).to(tl.float32), tl.where(inside, values, 0.0).to(tl.float32)
+        k_scale = scale_of(tl.max(tl.abs(keys), axis=1, keep_dims=True), codes)
+        v_scale = scale_of(tl.max(tl.abs(values), axis=1, keep_dims=True), codes)
+        keys, values = (
+            encoded(keys, 1.0 / scale_value(k_scale), codes),
+            encoded(values, 1.0 / scale_value(v_scale), codes),
+        )
+        at = offset * KV_HEADS + heads
+        tl.store(k_scales + block * k_block_stride + at, k_scale.to(tl.uint8), mask=heads < KV_HEADS)
+        tl.store(v_scales + block * v_block_stride + at, v_scale.to(tl.uint8), mask=heads < KV_HEADS)
     tl.store(k_slot + heads * k_cache_head_stride + dims, keys, mask=inside)
     tl.store(v_slot + heads * v_cache_head_stride + dims, values, mask=inside)
 
@@ -54,7 +69,8 @@ def store_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tens
     """Writes each token's key and value into its slot of the cache, in place.
 
     k, v: `[tokens, kv_heads, head_dim]`. k_cache, v_cache: `[blocks, block_size, kv_heads, head_dim]`, any strides,
-    last dimension contiguous. slots: int64 `[tokens]`, block * block_size + offset; a negative slot is skipped.
+    last dimension contiguous, or of codes (`engine.kernels.codes`). slots: int64 `[tokens]`, block * block_size +
+    offset; a negative slot is skipped.
     """
     if not len(slots):
         return
@@ -62,7 +78,8 @@ def store_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tens
     _, kv_heads, head_dim = k.shape
     block_dim = next_power_of_two(head_dim)
     block_heads = min(next_power_of_two(kv_heads), max(1, ELEMENTS_A_PROGRAM // block_dim))
+    (k_cache, k_scales), (v_cache, v_scales) = apart(k_cache), apart(v_cache)
     strides = *k.stride()[:2], *v.stride()[:2], *k_cache.stride()[:3], *v_cache.stride()[:3]
     sizes = k_cache.shape[1], kv_heads, head_dim, block_heads, block_dim
-    values, grid = (k, v, k_cache, v_cache, slots, *strides, *sizes), (len(slots), -(-kv_heads // block_heads))
-    launch(store_kv_kernel, grid, values)
+    values = k, v, k_cache, v_cache, k_scales, v_scales, slots, *strides, *sizes
+    launch(store_kv_kernel, (len(slots), -(-kv_heads // block_heads)), values)

@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 from engine.checkpoints.architectures import INSTEAD
 from engine.checkpoints.info import unstretched
 from engine.config.specs import InvalidInput
+from engine.memory.rules import kv_token_bytes
 from engine.models import attention
 from engine.models.weight_count import count_weights, held_bytes
 from engine.trace.records import ModelCard
@@ -104,7 +105,7 @@ def describe(
         device=str(module.device),
         quantization=quantization,
         weight_bytes=held_bytes(module),
-        kv_token_bytes=sum(2 * heads * dim * item for heads, dim in layer_kv),
+        kv_token_bytes=kv_token_bytes(layer_kv, item),
         chat=getattr(tokenizer, "chat_template", None) is not None,
         windows=windows,
         **asdict(count_weights(module)),

@@ -16,6 +16,7 @@ from engine.config.specs import ModelSpec
 from engine.kernels.cpu.library import native
 from engine.memory.allocator import give_back, release_references
 from engine.memory.fit import load_dtype
+from engine.memory.rules import kv_token_bytes
 from engine.models.attention import current_device
 from engine.models.card import describe, end_tokens, hold_rotation, serve_with_paged_attention
 from engine.models.config import quantization_of, read_tokenizer, transformers_config
@@ -40,6 +41,13 @@ class LoadedModel:
     layer_kv: list[tuple[int, int]]  # (kv_heads, head_dim) of each layer's cache
     fusion: Fusion | None = None
     notice: str = ""  # why it is not on the device that "auto" would have taken
+
+    def card_with(self, kv_dtype: str) -> ModelCard:
+        """The card of this model over a cache of this dtype ("auto": its own)."""
+        if kv_dtype == "auto":
+            return self.card
+        token_bytes = kv_token_bytes(self.layer_kv, self.dtype.itemsize, kv_dtype)
+        return replace(self.card, kv_token_bytes=token_bytes, kv_dtype=kv_dtype)
 
 
 def load(spec: ModelSpec, report: Report | None = None, cancelled: threading.Event | None = None) -> LoadedModel:

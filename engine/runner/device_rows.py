@@ -10,7 +10,6 @@ from engine.kernels.step_inputs import SlotState, apply_changes
 from engine.runner.launched_step import staged
 from engine.scheduler.plan import Row
 from engine.scheduler.request import Branch
-from engine.trace.records import Kind
 
 
 class DeviceRows:
@@ -42,17 +41,20 @@ class DeviceRows:
         self._owners: list[Branch | None] = [None] * self.dummy_slot
         self._sent = [0] * self.dummy_slot  # blocks of the owner's table
         self._length = [-1] * self.dummy_slot
+        self._newest = [-1] * self.dummy_slot  # the position of the token that the slot's last token is
         self._row_slots = [-1] * len(self.row_slots)
         self._index: list[int] = []  # of the state's elements that the device must hear of, and their values
         self._value: list[int] = []
 
     def knows(self, row: Row) -> bool:
-        """True when the row's slot sampled the row's only token: it need not be sent."""
-        return self._owners[row.slot] is row.branch
+        """True when the row's slot sampled the row's only token: it need not be sent. A beam's is chosen elsewhere."""
+        sampled = self._owners[row.slot] is row.branch and self._newest[row.slot] == row.first
+        return sampled and row.branch.beam is None
 
     def follow(self, rows: Sequence[Row], words: Callable[[Branch], Sequence[int]]) -> list[Branch]:
         """Notes what the device must hear before these rows; returns the branches that are new in their slot. `words`
-        are a branch's parameters. A branch's table only grows, but for one that was preempted: it begins anew."""
+        are a branch's parameters. A branch's table only grows, but for one that was preempted, which begins anew, and
+        for beams, which take others' blocks."""
         index, value, joined = self._index, self._value, []
         owners, sent = self._owners, self._sent
         for row in rows:
@@ -62,7 +64,7 @@ class DeviceRows:
                 joined.append(branch)
                 index += range(slot * self._words, (slot + 1) * self._words)
                 value += words(branch)
-            elif row.kind is Kind.PREFILL and row.first == row.reused:
+            elif branch.beam is not None or row.joins:
                 sent[slot] = 0
             blocks, known = branch.blocks, sent[slot]
             if known < len(blocks):
@@ -79,7 +81,7 @@ class DeviceRows:
             if lengths[row.slot] != row.first:
                 index.append(self._lengths_at + row.slot)
                 value.append(row.first)
-            lengths[row.slot] = row.first + 1
+            lengths[row.slot] = self._newest[row.slot] = row.first + 1
         for i, slot in enumerate([row.slot for row in rows] + [self.dummy_slot] * (count - len(rows))):
             if row_slots[i] != slot:
                 row_slots[i] = slot
@@ -90,6 +92,7 @@ class DeviceRows:
         """Notes the lengths that a step of these rows sets on the device."""
         for row in rows:
             self._length[row.slot] = row.first + row.count
+            self._newest[row.slot] = row.first + row.count if row.samples == 1 else -1
 
     def send(self, words: np.ndarray | None = None) -> Tensor | None:
         """Sends what was noted and, in the same copy, `words`; returns these, int32 on the device, aligned to 16

@@ -83,11 +83,10 @@ class DeviceSampler(SlotSampler):
         """What was drawn for the branches, in the first of its columns; where they ask for changes of their logits,
         which no captured step knows, it is drawn again. How many alternatives a step asks for is not known before
         either, so they are looked for after it, also where it was replayed. `previous` as `Adjustments` gives it."""
-        params, rows = [b.request.params for b in branches], len(branches)
-        masked = None
+        rows, masked = len(branches), None
         if any(branch.ruled for branch in branches):
             words, masked = self._drawn_again(logits[:rows], words, branches, last_tokens, previous)
-        told = with_alternatives(*apart(words, rows), logits[:rows], params)
+        told = with_alternatives(*apart(words, rows), logits[:rows], branches)
         return told._replace(words=words, masked=masked)
 
     def _drawn_again(

@@ -16,8 +16,8 @@ ALIGNED = 4  # words, to a multiple of which each part begins: 16 bytes
 
 class PackedWords(NamedTuple):
     """Of each token its id int32 `[tokens]`, -1 for one that the row's slot has sampled last. Of each row where its
-    tokens begin `[rows + 1]`, the position of its first one and its slot `[rows]`. Of each row that samples the index
-    of its last token, its slot and the position of the token drawn `[kept]`."""
+    tokens begin `[rows + 1]`, the position of its first one and its slot `[rows]`. Of each token that is drawn the
+    index of the one before it, its slot and its position `[kept]`."""
 
     ids: Tensor
     starts: Tensor
@@ -31,7 +31,8 @@ class PackedWords(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class PackedShape:
     """Room for `tokens` tokens, for `short` rows of up to SHORT tokens each and `long` rows of any length after them,
-    and for `kept` rows that sample. Rows that there are not have no tokens; tokens that there are not belong to no row.
+    and for `kept` tokens that are drawn. Rows that there are not have no tokens; tokens that there are not belong to no
+    row.
     """
 
     tokens: int
@@ -62,16 +63,16 @@ class PackedShape:
         return [slice(begin, begin + size) for begin, size in zip(begins, sizes)]
 
     def filled(self, rows: Sequence[Row], dummy: int) -> np.ndarray:
-        """The rows' words, int32. Rows that sample beside theirs do so for the `dummy` slot, which nobody reads."""
+        """The rows' words, int32. What is drawn beside theirs is for the `dummy` slot, which nobody reads."""
         short, counts = short_rows(rows), [row.count for row in rows]
-        total, sampling = sum(counts), [row for row in rows if row.samples]
-        filled = total, short, len(rows) - short, len(sampling)
+        total = sum(counts)
+        starts = [0, *accumulate(counts)]
+        last = [i for row, end in zip(rows, starts[1:]) for i in range(end - row.samples, end)]
+        filled = total, short, len(rows) - short, len(last)
         assert all(size <= room for size, room in zip(filled, astuple(self))), (filled, self)
         ids: list[int] = []
         for row in rows:
-            ids += row.branch.tokens[row.first : row.first + row.count - row.fed] + [-1] * row.fed
-        starts = [0, *accumulate(counts)]
-        last = [end - 1 for row, end in zip(rows, starts[1:]) if row.samples]
+            ids += row.ids(unknown=-1)
         words = np.zeros(self.size, np.int32)
         words[:total] = ids
         _, begins, firsts, slots, kept, kept_slots, drawn_at = (words[part] for part in self._parts)
@@ -81,9 +82,9 @@ class PackedShape:
         slots[:], kept_slots[:] = dummy, dummy
         for part, values in ((firsts, [row.first for row in rows]), (slots, [row.slot for row in rows])):
             part[:short], part[long] = values[:short], values[short:]
-        count = len(sampling)
-        kept[:count], kept_slots[:count] = last, [row.slot for row in sampling]
-        drawn_at[:count] = [row.first + row.count for row in sampling]
+        count = len(last)
+        kept[:count], kept_slots[:count] = last, [row.slot for row in rows for _ in range(row.samples)]
+        drawn_at[:count] = [at for row in rows for at in row.drawn_at]
         return words
 
     def apart(self, words: Tensor) -> PackedWords:

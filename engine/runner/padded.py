@@ -12,7 +12,7 @@ from engine.models.attention import Options, Timer
 from engine.models.loading import LoadedModel
 from engine.runner.contiguous_cache import ContiguousCache
 from engine.runner.launched_step import to_device
-from engine.runner.runner import Computed, Inputs, Runner, known_ids
+from engine.runner.runner import Computed, Inputs, Runner
 from engine.scheduler.plan import Row, StepPlan
 from engine.scheduler.request import Branch
 from engine.trace.records import Kind
@@ -94,7 +94,7 @@ class PaddedRunner(Runner):
             batch = WholeBatch([row.padding for row in rows], tokens, None, slice(0))
         ids, positions = [], []
         for row in rows:
-            ids += [0] * row.padding + known_ids(row)
+            ids += [0] * row.padding + row.ids()
             positions += [0] * row.padding + list(range(row.count))
         fed = [((i + 1) * tokens - 1, row.slot) for i, row in enumerate(rows) if row.fed]
         token_ids = self._token_ids(ids, fed).view(len(rows), tokens)

@@ -11,14 +11,18 @@ from torch import Tensor
 from engine.config.specs import EngineConfig
 from engine.kernels.cpu import blocks as by_blocks
 from engine.kernels.cpu import calls as native
+from engine.kernels.cpu import quantized
 from engine.kernels.cpu.recorder import Unrecordable
+from engine.kernels.quantized_kv import CODES, is_quantized, rounded
 from engine.models.attention import Options, Timer
 from engine.models.config import first_line
 from engine.models.loading import LoadedModel
+from engine.runner.launched_step import Results
 from engine.runner.recorded_steps import MOST_TOKENS, RecordedSteps, Runs, StepInputs, rows_to_record
-from engine.runner.runner import Computed, Inputs, Runner, known_ids
+from engine.runner.runner import Computed, Inputs, Runner
 from engine.scheduler.block_pool import blocks_for
 from engine.scheduler.plan import Row, StepPlan
+from engine.trace.records import Kind
 
 LONG_CONTEXT = 2048  # tokens; our attention took 0.3 to 0.6 of torch's time up to 512 of them, 0.8 to 1 at so many
 
@@ -36,8 +40,9 @@ class Decode(Protocol):
 @dataclass(slots=True)
 class CpuBatch:
     """One step's view of the paged cache on a CPU. Caches are a list by layer of `[blocks, block_size, kv_heads,
-    head_dim]`. The rows are packed, one sequence of all their tokens: `decode` answers its tokens all at once, those of
-    `prefill` are answered row by row. `blocks` and `offsets` `[tokens]` are where each token's K and V go."""
+    head_dim]`, or of codes as `engine.kernels.cpu.quantized` has them. The rows are packed, one sequence of all their
+    tokens: `decode` answers its tokens all at once, those of `prefill` are answered row by row. `blocks` and `offsets`
+    `[tokens]` are where each token's K and V go."""
 
     k_caches: list[Tensor]
     v_caches: list[Tensor]
@@ -52,20 +57,35 @@ class CpuBatch:
         caches, decode = (self.k_caches[layer], self.v_caches[layer]), self.decode
         if self.compiled:
             native.store_kv(k, v, *caches, self.blocks, self.offsets)
+        elif is_quantized(caches[0]):
+            quantized.store(k, v, *caches, (self.blocks, self.offsets))
         else:
             for cache, new in zip(caches, (k, v), strict=True):
                 cache.index_put_((self.blocks, self.offsets), new)
         if decode is not None:
-            decoded = decode.attend(q[: decode.rows], *caches, options)
+            by_torch = not self.compiled and is_quantized(caches[0])
+            read = quantized.readable(*caches, q.dtype) if by_torch else caches
+            decoded = decode.attend(q[: decode.rows], *read, options)
             if not self.prefill:
                 return decoded[None]
         out = torch.empty_like(q, memory_format=torch.contiguous_format)
         if decode is not None:
             out[: decode.rows] = decoded
+        if self.prefill and is_quantized(caches[0]):  # every token is read as it is kept
+            k, v = rounded(k, caches[0].dtype), rounded(v, caches[0].dtype)
         for row in self.prefill:
             at = slice(row.start, row.end)
-            out[at] = by_blocks.prefill_attention(q[at], k[at], v[at], *caches, row, options)
+            known = (k[at], v[at]) if row.table is None else _context(caches, row.table, row.context, q.dtype)
+            out[at] = by_blocks.prefill_attention(q[at], *known, row, options)
         return out[None]
+
+
+def _context(caches: tuple[Tensor, Tensor], table: Tensor, length: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """A row's K and V, copied together."""
+    if is_quantized(caches[0]):
+        return quantized.context(*caches, table, length, dtype)
+    k, v = (by_blocks.gather_context(cache, table, length) for cache in caches)
+    return k, v
 
 
 class PagedRunner(Runner):
@@ -77,13 +97,23 @@ class PagedRunner(Runner):
         self.block_size = config.block_size
         size, dtype = config.block_size, model.dtype
         self.compiled = all(native.serves(dtype, size, head_dim) for _, head_dim in model.layer_kv)
-        caches = native if self.compiled else by_blocks
-        self.k_caches = [caches.allocate_keys(blocks, size, *shape, dtype) for shape in model.layer_kv]
-        self.v_caches = [caches.allocate_values(blocks, size, *shape, dtype) for shape in model.layer_kv]
+        if config.kv_dtype == "auto":
+            caches = native if self.compiled else by_blocks
+            self.k_caches = [caches.allocate_keys(blocks, size, *shape, dtype) for shape in model.layer_kv]
+            self.v_caches = [caches.allocate_values(blocks, size, *shape, dtype) for shape in model.layer_kv]
+        else:
+            codes = CODES[config.kv_dtype]
+            self.k_caches = [quantized.allocate(blocks, size, *shape, codes) for shape in model.layer_kv]
+            self.v_caches = [quantized.allocate(blocks, size, *shape, codes) for shape in model.layer_kv]
         self._blocks, self._slots, self._budget = blocks, config.max_running, config.token_budget
+        self._sampled = config.most_sampled
         self._recorded: RecordedSteps | None = None
         self.graphs_off = "" if config.cuda_graphs else "switched off"
         self.mixed_off = "" if config.mixed_graphs else "switched off"
+
+    @property
+    def block_caches(self) -> list[Tensor]:
+        return [*self.k_caches, *self.v_caches]
 
     def capture(self, report: Callable[[int, int], None]) -> None:
         if self.graphs_off or not self.compiled:
@@ -91,7 +121,7 @@ class PagedRunner(Runner):
         card = self.model.card
         width = blocks_for(card.context, self.block_size) if card.context else self._blocks
         width, size = min(width, self._blocks), self.block_size
-        rows = rows_to_record(self._slots, card.vocabulary, self.model.dtype)
+        rows = rows_to_record(self._slots * self._sampled, card.vocabulary, self.model.dtype)
         tokens = rows if self.mixed_off else max(rows, min(MOST_TOKENS, self._budget, width * size))
         inputs = self._inputs = StepInputs(tokens, rows, self._slots, width, size)
         caches = self.k_caches, self.v_caches
@@ -117,22 +147,21 @@ class PagedRunner(Runner):
             self.graphs_off = f"recording failed: {type(error).__name__}: {first_line(error)}"
 
     def _prepare(self, plan: StepPlan) -> Inputs:
-        self._copy_blocks(plan.copies, *self.k_caches, *self.v_caches)
+        self._copy_blocks(plan.copies, *self.block_caches)
         rows = plan.rows
         sampling = [row for row in rows if row.samples]
-        if self._replays(rows, len(sampling)):
+        if self._replays(rows, sum(row.samples for row in sampling)):
             return self._recorded_inputs(rows, sampling)
         ids: list[int] = []
         positions: list[int] = []
         fed: list[tuple[int, int]] = []
         last: list[int] = []
         for row in rows:
-            ids += known_ids(row)
+            ids += row.ids()
             positions += range(row.first, row.first + row.count)
             if row.fed:
                 fed.append((len(ids) - 1, row.slot))
-            if row.samples:
-                last.append(len(ids) - 1)
+            last += range(len(ids) - row.samples, len(ids))
         token_ids, at = self._token_ids(ids, fed)[None], self._tensor(positions)[None]
         batch, keep = self._batch(rows, positions), self._tensor(last)
         return Inputs(sampling, lambda timer: Computed(self._logits(token_ids, at, keep, batch, timer)))
@@ -143,24 +172,36 @@ class PagedRunner(Runner):
         if recorded is None or sampling > recorded.rows:
             return False
         longest = LONG_CONTEXT if recorded.prompts else 0
-        return all(row.count == 1 or row.first + row.count <= longest for row in rows)
+        return all(row.kind is Kind.DECODE or row.first + row.count <= longest for row in rows)
+
+    def choose(self, rows: Sequence[Row]) -> Results | None:
+        """The greedy choice for rows that sample one token each, with none of what else a step does for whoever reads
+        it: for drafts. None where such rows are not replayed."""
+        if self._recorded is None or not self._replays(rows, len(rows)):
+            return None
+        with torch.inference_mode():
+            self._recorded(self._lay_out(rows)[0])
+            tokens, logprobs = (each.tolist() for each in self._recorded.chosen)
+        self._last_token.numpy()[[row.slot for row in rows]] = tokens
+        return Results(tokens, logprobs)
 
     def _recorded_inputs(self, rows: Sequence[Row], sampling: list[Row]) -> Inputs:
+        runs, tokens = self._lay_out(rows)
+        return Inputs(sampling, lambda timer: self._replay(runs, timer), graph=tokens)
+
+    def _lay_out(self, rows: Sequence[Row]) -> tuple[Runs, int]:
+        """The runs of a step to be replayed, and how many tokens it has."""
         last_token = self._last_token.numpy()
         ids: list[int] = []
         kept: list[int] = []
         for row in rows:
-            ids += known_ids(row)
+            ids += row.ids()
             if row.fed:
                 ids[-1] = int(last_token[row.slot])
-            if row.samples:
-                kept.append(len(ids) - 1)
+            kept += range(len(ids) - row.samples, len(ids))
         firsts, counts = [row.first for row in rows], [row.count for row in rows]
-        runs = self._inputs.fill(
-            ids, firsts, counts, [row.branch.blocks for row in rows], [row.slot for row in rows], kept
-        )
-
-        return Inputs(sampling, lambda timer: self._replay(runs, timer), graph=len(ids))
+        tables, slots = [row.branch.blocks for row in rows], [row.slot for row in rows]
+        return self._inputs.fill(ids, firsts, counts, tables, slots, kept), len(ids)
 
     def _replay(self, runs: Runs, timer: Timer | None) -> Computed:
         recorded = self._recorded
@@ -178,7 +219,7 @@ class PagedRunner(Runner):
         prefill = []
         for row, start in list(zip(rows, starts))[first:]:
             context = row.first + row.count
-            if not self.compiled or (row.count > 1 and context > LONG_CONTEXT):
+            if not self.compiled or (row.kind is Kind.PREFILL and row.count > 1 and context > LONG_CONTEXT):
                 table = torch.tensor(row.branch.blocks[: -(-context // self.block_size)]) if row.first else None
                 prefill.append(by_blocks.PrefillRow(start, start + row.count, context, table))
         plan: Decode | None = None

@@ -7,9 +7,11 @@ import torch
 from torch import Tensor
 
 from engine.config.specs import EngineConfig
+from engine.kernels.codes import allocate
 from engine.kernels.packed_rows import PackedRows
 from engine.kernels.paged_attention import paged_attention
 from engine.kernels.place_kv import place_kv
+from engine.kernels.quantized_kv import CODES
 from engine.kernels.sampling import WORDS
 from engine.kernels.step_inputs import StepInputs, decode_inputs, packed_inputs
 from engine.kernels.store_kv import store_kv
@@ -31,8 +33,8 @@ from engine.trace.records import Kind
 @dataclass(slots=True)
 class GpuBatch:
     """One step's view of the paged cache on a GPU. Caches are a list by layer of `[blocks, block_size, kv_heads,
-    head_dim]`. The rows are packed: one sequence of all their tokens, whose keys and values go to `cache_slots` int64
-    `[tokens]`."""
+    head_dim]`, or of codes as `engine.kernels.codes` has them. The rows are packed: one sequence of all their tokens,
+    whose keys and values go to `cache_slots` int64 `[tokens]`."""
 
     k_caches: list[Tensor]
     v_caches: list[Tensor]
@@ -64,7 +66,8 @@ class GpuRunner(Runner):
 
     def __init__(self, model: LoadedModel, config: EngineConfig, blocks: int, operations: float = FASTEST) -> None:
         super().__init__(model, config)
-        self.block_size = config.block_size
+        self.block_size, self._most_sampled = config.block_size, config.most_sampled
+        self._codes = CODES.get(config.kv_dtype)
         self.k_caches = [self._allocate(blocks + 1, *shape) for shape in model.layer_kv]
         self.v_caches = [self._allocate(blocks + 1, *shape) for shape in model.layer_kv]
         width = min(blocks, blocks_for(model.card.context, self.block_size) if model.card.context else blocks)
@@ -92,7 +95,14 @@ class GpuRunner(Runner):
             self.mixed_off = worth if config.mixed_graphs else "switched off"
 
     def _allocate(self, blocks: int, kv_heads: int, head_dim: int) -> Tensor:
-        return torch.zeros(blocks, self.block_size, kv_heads, head_dim, dtype=self.model.dtype, device=self._device)
+        size = blocks, self.block_size, kv_heads, head_dim
+        if self._codes is not None:
+            return allocate(*size, self._codes, self._device)
+        return torch.zeros(*size, dtype=self.model.dtype, device=self._device)
+
+    @property
+    def block_caches(self) -> list[Tensor]:
+        return [*self.k_caches, *self.v_caches]
 
     def capture(self, report: Callable[[int, int], None]) -> None:
         if not self.graphs_off:
@@ -109,8 +119,8 @@ class GpuRunner(Runner):
 
     def _prepare(self, plan: StepPlan) -> Inputs:
         rows = plan.rows
-        self._copy_blocks(plan.copies, *self.k_caches, *self.v_caches)
-        decoding = all(row.kind is Kind.DECODE and self._rows.knows(row) for row in rows)
+        self._copy_blocks(plan.copies, *self.block_caches)
+        decoding = all(row.kind is Kind.DECODE and row.count == 1 and self._rows.knows(row) for row in rows)
         for branch in self._rows.follow(rows, parameter_words):
             self._sampler.begin(branch)
         return self._next(rows) if decoding else self._packed(rows)
@@ -188,7 +198,7 @@ class GpuRunner(Runner):
     def _mixed_shape(self, tokens: int) -> PackedShape:
         """Of a captured step of so many tokens: as many rows of each kind as there can be."""
         rows = min(self._rows.dummy_slot, tokens)
-        return PackedShape(tokens, rows, rows, rows)
+        return PackedShape(tokens, rows, rows, min(self._rows.dummy_slot * self._most_sampled, tokens))
 
     def _mixed_and_draw(self, tokens: int) -> Drawn:
         """A whole step with prompts of up to so many tokens, whose words lie at a fixed place, up to its tokens."""

@@ -11,6 +11,7 @@ from torch import Tensor
 from engine.kernels.cpu.calls import NativeDecode, greedy
 from engine.kernels.cpu.program import Program
 from engine.kernels.cpu.recorder import Unrecordable
+from engine.scheduler.block_pool import blocks_for
 
 LONG = 0.3  # seconds of a step of one row, in which what Python takes is not to be seen
 SHORT = 0.03  # seconds of one, up to which prompts are recorded too: else recording a run of them takes some seconds
@@ -31,13 +32,19 @@ def rows_to_record(slots: int, vocabulary: int, dtype: torch.dtype) -> int:
     return max(1, min(slots, MOST_ROWS, LOGITS // (vocabulary * dtype.itemsize)))
 
 
+def shared(tokens: int, slots: int) -> list[int]:
+    """So many tokens as rows, one a slot as far as there are slots."""
+    rows = min(tokens, slots)
+    return [tokens // rows + (i < tokens % rows) for i in range(rows)]
+
+
 class StepInputs:
     """What a run of up to `tokens` tokens, `rows` of them with logits, reads at fixed places: `ids` and `positions`
     int64; int32 `blocks` and `offsets`, where each token's K and V go, and the `seen` blocks of each token's slot, of
     which there are up to `width`; and `kept` int64, the places of the tokens whose logits are wanted."""
 
     def __init__(self, tokens: int, rows: int, slots: int, width: int, block_size: int) -> None:
-        self.tokens, self.rows, self.block_size = tokens, rows, block_size
+        self.tokens, self.rows, self.slots, self.block_size = tokens, rows, slots, block_size
         self.ids, self.positions = torch.zeros(2, tokens, dtype=torch.long)
         self.blocks, self.offsets, starts, lengths = torch.zeros(4, tokens, dtype=torch.int32)
         self.kept = torch.arange(rows)
@@ -93,15 +100,16 @@ class RecordedSteps:
     """The steps of a model over `blocks` blocks, proved to give the logits `[kept tokens, vocabulary]` that `forward`
     gives over the same inputs, of which a step of `inputs.tokens` tokens was recorded, and the greedy choice of them;
     `forward` is told how many tokens there are and how many are kept. `prompts`: whether steps of any number of tokens
-    are replayed, run by run, and not decode rows alone. `attention` are the seconds that it took in the last step.
-    `report` hears how much of it is done, of how much, and may raise. Raises Unrecordable."""
+    are replayed, run by run, and not decode rows alone. Of the last step, `attention` are the seconds that it took,
+    `chosen` the likeliest tokens and their log-probabilities, overwritten by the next. `report` hears how much of it is
+    done, of how much, and may raise. Raises Unrecordable."""
 
     def __init__(
         self, forward: Callable[[int, int], Tensor], inputs: StepInputs, blocks: int, report: Callable[[int, int], None]
     ) -> None:
         self._inputs, tokens, rows = inputs, inputs.tokens, inputs.rows
-        self.attention, self._results = 0.0, list[Tensor]()
-        proofs = [[1] * count for count in sorted({1, -(-rows // 2), rows})]
+        self.attention, self.chosen = 0.0, list[Tensor]()
+        proofs = [shared(count, inputs.slots) for count in sorted({1, -(-rows // 2), rows})]
         report(0, 1 + len(proofs))
         self._rehearse([1], blocks)
         if (seconds := min(_seconds(forward) for _ in range(2))) > LONG:
@@ -128,14 +136,12 @@ class RecordedSteps:
                 raise Unrecordable(f"replayed over {count} tokens, its logits are off by {float(off):.2g}")
 
     def _rehearse(self, counts: Sequence[int], blocks: int) -> tuple[int, int]:
-        """A prompt, or rows of a token at some positions, each in a block of its own where there are as many."""
-        size = self._inputs.block_size
-        if counts[0] > 1:
-            tables, at = [[*range(-(-counts[0] // size))]], [0]
-        else:
-            tables = [[min(i, blocks - 1)] for i in range(len(counts))]
-            at = [i % min(PROVED, size) for i in range(len(counts))]
-        total = sum(counts)
+        """Rows at some positions, each in blocks of its own where there are as many."""
+        size, tables, total = self._inputs.block_size, list[list[int]](), sum(counts)
+        at = [0] if len(counts) == 1 else [i % min(PROVED, size) for i in range(len(counts))]
+        for first, count in zip(at, counts):
+            needed, taken = blocks_for(first + count, size), sum(map(len, tables))
+            tables.append([min(taken + i, blocks - 1) for i in range(needed)])
         kept = range(max(0, total - self._inputs.rows), total)
         ids = [1 + i % 7 for i in range(total)]
         (run,) = self._inputs.fill(ids, at, counts, tables, range(len(counts)), kept)
@@ -159,12 +165,12 @@ class RecordedSteps:
                 told[-1] = [x.clone() for x in told[-1]]
             told.append(self._program(count, kept))
             self.attention += self._program.attention
-        logits, *self._results = told[0] if len(told) == 1 else map(torch.cat, zip(*told, strict=True))
+        logits, *self.chosen = told[0] if len(told) == 1 else map(torch.cat, zip(*told, strict=True))
         return logits
 
     def greedy(self) -> tuple[Tensor, Tensor]:
         """The likeliest tokens of the last step and their log-probabilities, as the kernel of that name gives them."""
-        tokens, logprobs = self._results
+        tokens, logprobs = self.chosen
         return tokens.clone(), logprobs.clone()
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from engine.config.specs import EngineConfig
 from engine.models.attention import Batch, Timer, current_device
 from engine.models.loading import LoadedModel
+from engine.runner.host_blocks import HostBlocks, PinnedBlocks, PlainBlocks
 from engine.runner.launched_step import Clock, LaunchedStep, Sampled, to_device
 from engine.runner.sampler import Greedy, Sampler
 from engine.scheduler.plan import Row, StepPlan
@@ -27,8 +28,8 @@ if TYPE_CHECKING:  # its kernels need Triton, which a CPU's path leaves alone
 class Inputs:
     """A step laid out: `compute` does what there is to compute for the `sampling` rows, in their order.
 
-    `slots` and `drawn_at` int32 `[sampling rows]` are the rows' slots and the positions of the tokens drawn, where the
-    device has them already. `graph` is the size of the graph that `compute` replays.
+    `slots` and `drawn_at` int32 `[tokens drawn]` are their rows' slots and their positions, where the device has them
+    already. `graph` is the size of the graph that `compute` replays.
     """
 
     sampling: list[Row]
@@ -39,10 +40,10 @@ class Inputs:
 
 
 class Computed(NamedTuple):
-    """The logits `[sampling rows or more, vocabulary]`, the sampling rows' first.
+    """The logits `[tokens drawn or more, vocabulary]`, one after another of the sampling rows, these first.
 
     `greedy` tells the tokens that would be chosen greedily and their log-probabilities, where that is known by then;
-    `drawn` int32 `[2, rows]` are tokens and their log-probabilities, where the step itself has sampled.
+    `drawn` int32 `[2, tokens drawn or more]` are tokens and their log-probabilities, where the step itself has sampled.
     """
 
     logits: Tensor
@@ -57,7 +58,7 @@ class Runner(ABC):
     `graphs` are the numbers of rows for which decode steps are captured, as CUDA graphs or, on a CPU, as one program
     for all of them; `graphs_off` says why there are none; empty where there are, or where there could not be any.
     `mixed_graphs` and `mixed_off` likewise, of the numbers of tokens for which steps with prompts are captured.
-    `recorded_bytes`: what such a program computes in.
+    `recorded_bytes`: what such a program computes in. `host_blocks`: where preempted requests' blocks are copied to.
     """
 
     def __init__(self, model: LoadedModel, config: EngineConfig) -> None:
@@ -67,6 +68,7 @@ class Runner(ABC):
         self.mixed_graphs: tuple[int, ...] = ()
         self.mixed_off = ""
         self.recorded_bytes = 0
+        self.host_blocks: HostBlocks | None = None
         self._device = model.device
         self._last_token = torch.zeros(config.max_running + 1, dtype=torch.long, device=self._device)
         self._owners: list[Branch | None] = [None] * config.max_running
@@ -87,6 +89,24 @@ class Runner(ABC):
         stays."""
         self._owners = [None] * len(self._owners)
 
+    @property
+    def block_caches(self) -> list[Tensor]:
+        """All that is kept a block of the pool, each `[blocks, ...]`; empty where the cache has no blocks."""
+        return []
+
+    def keep_host_blocks(self, count: int) -> None:
+        """Takes memory for so many blocks of preempted requests."""
+        kind = PinnedBlocks if on_gpu_path(self._device) else PlainBlocks
+        self.host_blocks = kind(self.block_caches, count)
+
+    def _swap(self, plan: StepPlan) -> None:
+        """Blocks go to host memory before any that come back: these may lie where those lay."""
+        if self.host_blocks is not None:
+            if plan.swap_out:
+                self.host_blocks.out(plan.swap_out)
+            if plan.swap_in:
+                self.host_blocks.back(plan.swap_in)
+
     @abstractmethod
     def _prepare(self, plan: StepPlan) -> Inputs:
         """Lays out the step's rows, and the cache for them."""
@@ -98,6 +118,9 @@ class Runner(ABC):
         with torch.inference_mode(), current_device(self._device):
             if on_gpu:
                 launched.mark()
+            if plan.swap_out or plan.swap_in:
+                self._swap(plan)
+                launched.swapping = Clock() - begun
             inputs = self._prepare(plan)
             branches = [row.branch for row in inputs.sampling]
             previous = self._sampler.adjust.previous(branches, self._last_token)
@@ -140,18 +163,19 @@ class Runner(ABC):
 
     def _sample(self, computed: Computed, inputs: Inputs, previous: Tensor | None) -> Sampled:
         logits, greedy, drawn = computed
-        branches = [row.branch for row in inputs.sampling]
+        drawing = [(row, at) for row in inputs.sampling for at in row.drawn_at]
+        branches = [row.branch for row, _ in drawing]
         if isinstance(self._sampler, Sampler):
-            sampled = self._sampler(logits, branches, greedy, previous)
-            self._last_token.numpy()[[row.slot for row in inputs.sampling]] = sampled.tokens.numpy()
+            sampled = self._sampler(logits, branches, [at for _, at in drawing], greedy, previous)
+            self._last_token.numpy()[[row.slot for row, _ in drawing]] = sampled.tokens.numpy()
             return sampled
         if drawn is not None:
             return self._sampler.told(logits, drawn, branches, self._last_token, previous)
-        slots, drawn_at = inputs.slots, inputs.drawn_at
-        if slots is None or drawn_at is None:
-            slots = self._tensor([row.slot for row in inputs.sampling], torch.int32)
-            drawn_at = self._tensor([row.first + row.count for row in inputs.sampling], torch.int32)
-        return self._sampler(logits, slots, drawn_at, branches, self._last_token, previous)
+        slots, positions = inputs.slots, inputs.drawn_at
+        if slots is None or positions is None:
+            slots = self._tensor([row.slot for row, _ in drawing], torch.int32)
+            positions = self._tensor([at for _, at in drawing], torch.int32)
+        return self._sampler(logits, slots, positions, branches, self._last_token, previous)
 
     def _copy_blocks(self, copies: Sequence[tuple[int, int]], *caches: Tensor) -> None:
         """Copy-on-write: each pair's second block gets what the first one holds, in every layer."""
@@ -177,11 +201,3 @@ def on_gpu_path(device: torch.device) -> bool:
     """True on a GPU, and with Triton's interpreter on: then the GPU's kernels run on CPU tensors, so that its path is
     tested without one."""
     return device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
-
-
-def known_ids(row: Row) -> list[int]:
-    """The row's token ids; a token that is still being sampled is 0 for now."""
-    tokens = row.branch.tokens
-    if not row.fed:
-        return tokens[row.first : row.first + row.count]
-    return tokens[row.first : row.first + row.count - 1] + [0]

@@ -42,9 +42,9 @@ def noise(seed: int, branch: int, position: int) -> float:
     return ((state >> 11) + 0.5) / (1 << 53)
 
 
-def with_alternatives(tokens: Tensor, logprobs: Tensor, logits: Tensor, params: Sequence[SamplingParams]) -> Sampled:
+def with_alternatives(tokens: Tensor, logprobs: Tensor, logits: Tensor, branches: Sequence[Branch]) -> Sampled:
     """Beside each row's token, as many of its likeliest as any row asks for."""
-    most = max(p.logprobs for p in params)
+    most = max(b.request.ranked for b in branches)
     if not most:
         return Sampled(tokens, logprobs)
     values, ids = logits.topk(min(most, logits.shape[-1]), -1)
@@ -82,10 +82,16 @@ class Sampler(SlotSampler):
     """Samples the rows of a step on a CPU."""
 
     def __call__(
-        self, logits: Tensor, branches: Sequence[Branch], greedy: Greedy | None = None, previous: Tensor | None = None
+        self,
+        logits: Tensor,
+        branches: Sequence[Branch],
+        positions: Sequence[int],
+        greedy: Greedy | None = None,
+        previous: Tensor | None = None,
     ) -> Sampled:
-        """logits `[rows, vocabulary]` of the branches' last tokens, in_flight counting the tokens drawn here. `greedy`
-        tells what a greedy choice would be, where that was computed with them; `previous` as `Adjustments` gives it."""
+        """logits `[rows, vocabulary]` for the branches' tokens at `positions`, before each of which there are so many;
+        a branch whose drafted tokens are verified has several. `greedy` tells what a greedy choice would be, where that
+        was computed with them; `previous` as `Adjustments` gives it."""
         params = [b.request.params for b in branches]
         ruled = [i for i, b in enumerate(branches) if b.ruled]
         masks = masks_of([branches[i] for i in ruled], self._vocabulary) if ruled else None
@@ -94,17 +100,18 @@ class Sampler(SlotSampler):
         if choose is not None and plain and not any(branches[i].request.rules for i in ruled):
             tokens, logprobs = choose()
             masked = self._among_allowed(tokens, logprobs, logits, ruled, masks)
-            return with_alternatives(tokens, logprobs, logits, params)._replace(masked=masked)
+            return with_alternatives(tokens, logprobs, logits, branches)._replace(masked=masked)
         raw, logits = logits, logits.float()
         adjusted = self._adjusted(logits, branches, ruled, masks, previous)
         drawn = [i for i, p in enumerate(params) if p.temperature != 0]
         if len(drawn) == len(params):
-            tokens = self._draw(adjusted, branches, params)
+            tokens = self._draw(adjusted, branches, positions, params)
         else:
             tokens = adjusted.max(-1).indices  # half the time of argmax on a CPU
         if 0 < len(drawn) < len(params):
             index = torch.tensor(drawn, device=logits.device)
-            tokens[index] = self._draw(adjusted[index], [branches[i] for i in drawn], [params[i] for i in drawn])
+            drawing, at = [branches[i] for i in drawn], [positions[i] for i in drawn]
+            tokens[index] = self._draw(adjusted[index], drawing, at, [params[i] for i in drawn])
         self._note(branches, tokens, ruled)
         logprobs = -cross_entropy(logits, tokens, reduction="none")  # in one pass, without logits' exponentials
         masked = None
@@ -115,7 +122,7 @@ class Sampler(SlotSampler):
             else:
                 top, top_logprobs = likeliest(logits[torch.tensor(rows, device=raw.device)])
             masked = Masked(rows, masks.bits, top, top_logprobs)
-        return with_alternatives(tokens, logprobs, logits, params)._replace(masked=masked)
+        return with_alternatives(tokens, logprobs, logits, branches)._replace(masked=masked)
 
     def _compiled(self, logits: Tensor) -> bool:
         return logits.device.type == "cpu" and native.computes(logits.dtype)
@@ -175,9 +182,10 @@ class Sampler(SlotSampler):
                 [branches[i] for i in ruled], tokens[torch.tensor(ruled, device=tokens.device)], self._seen
             )
 
-    def _draw(self, logits: Tensor, branches: Sequence[Branch], params: Sequence[SamplingParams]) -> Tensor:
-        # The position of the token being drawn is the branch's length without it.
-        noises = [noise(b.request.seed, b.index, len(b.tokens) + b.in_flight - 1) for b in branches]
+    def _draw(
+        self, logits: Tensor, branches: Sequence[Branch], positions: Sequence[int], params: Sequence[SamplingParams]
+    ) -> Tensor:
+        noises = [noise(b.request.seed, b.index, at) for b, at in zip(branches, positions, strict=True)]
         uniform = torch.from_numpy(np.array(noises)).to(logits.device)[:, None]
         temperatures = _column([max(p.temperature, LOWEST_TEMPERATURE) for p in params], logits)
         limited = [p.top_p < 1 or 0 < p.top_k < self._vocabulary for p in params]

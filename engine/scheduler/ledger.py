@@ -5,10 +5,12 @@ from collections import deque
 from collections.abc import Iterable
 from itertools import count, repeat
 
+from engine.config.live_budget import LiveBudget
 from engine.scheduler.block_pool import ROOT, BlockPool
 from engine.scheduler.limits import Limits
 from engine.scheduler.plan import BlockChange, Changes, Refused
 from engine.scheduler.request import Branch, Life, Request
+from engine.scheduler.swapping import Swapping
 from engine.trace.records import BlockEvent, Refusal
 
 
@@ -19,24 +21,30 @@ class Ledger:
     that are not committed. `more` says that other requests follow without waiting for these.
     """
 
-    def __init__(self, slots: int, pool: BlockPool) -> None:
+    def __init__(self, slots: int, pool: BlockPool, budget: LiveBudget, swapping: Swapping) -> None:
         self.slots, self.pool = slots, pool
         self.waiting: deque[Branch] = deque()
         self.running: list[Branch] = []
         self.in_flight = 0
         self.waiting_count = 0
         self.more = False
-        self.limits = Limits()
+        self.limits = Limits(budget)
+        self.swapping = swapping
         self.changes = Changes()
+        self.copies: list[tuple[int, int]] = []  # pairs of blocks (from, to) to copy before the next step
         self._free_slots = list(range(slots))
 
     @property
     def has_changes(self) -> bool:
-        return bool(self.changes.blocks or self.changes.preempted)
+        return bool(self.changes.blocks or self.changes.preempted or self.changes.swaps)
 
-    @property
-    def slot_free(self) -> bool:
-        return bool(self._free_slots) and (self.limits.rows is None or len(self.running) < self.limits.rows)
+    def slots_free(self, branches: int = 1) -> bool:
+        """Whether so many branches may be admitted now. Some that only run together do where nothing else runs,
+        whatever the limits say."""
+        if len(self._free_slots) < branches:
+            return False
+        running = len(self.running)
+        return running + branches <= self.limits.running or (branches > 1 and not running)
 
     def take_changes(self) -> Changes:
         """What happened since the last call."""
@@ -70,17 +78,25 @@ class Ledger:
         return branch
 
     def preempt(self, branch: Branch) -> None:
-        """Takes a branch's blocks; it waits at the head of the queue and computes its known tokens again."""
-        assert branch.steps == 0, "a branch in flight cannot be preempted"
+        """Takes a branch's blocks, and those of what runs together with it; it waits at the head of the queue, and its
+        K and V in host memory if they may. Else it computes its known tokens again, as a beam search's paths do.
+
+        Those admitted last are preempted first and wait before all that never ran, in the order of their admission. So
+        who was admitted first is preempted by nobody and ends, and then the next is the first.
+        """
+        assert all(each.steps == 0 for each in branch.together), "a branch in flight cannot be preempted"
+        if branch.beam is None:
+            self.swapping.out(branch, self.changes)
         self.requeue(branch, Life.PREEMPTED)
-        self.changes.preempted.append((branch.request.id, branch.index))
+        self.changes.preempted += [(each.request.id, each.index) for each in branch.together]
 
     def requeue(self, branch: Branch, life: Life) -> None:
-        """Takes a branch's blocks and slot; it is the head of the queue."""
-        self.release(branch)
-        branch.computed, branch.life = 0, life
-        self.waiting.appendleft(branch)
-        self.waiting_count += 1
+        """Takes a branch's blocks and slot, and those of what runs together with it; they are the head of the queue."""
+        for each in reversed(branch.together):
+            self.release(each)
+            each.computed, each.life = 0, life
+            self.waiting.appendleft(each)
+            self.waiting_count += 1
 
     # Blocks.
 
@@ -96,6 +112,38 @@ class Ledger:
         self._note(branch, zip(repeat(BlockEvent.SHARED), blocks), 0)
         branch.blocks = list(blocks)
 
+    def fork(self, branch: Branch, source: Branch) -> None:
+        """All that another branch has, tokens and blocks, in place of what this one had; what both hold stays."""
+        pairs = zip(branch.blocks, source.blocks)
+        same = next(
+            (i for i, (own, its) in enumerate(pairs) if own != its), min(len(branch.blocks), len(source.blocks))
+        )
+        self.give_back(branch, same)
+        blocks = source.blocks[same:]
+        self.pool.share(blocks)
+        self._note(branch, zip(repeat(BlockEvent.SHARED), blocks), same)
+        branch.blocks += blocks
+        branch.tokens = source.tokens[:]
+        branch.computed, branch.reached = source.computed, source.reached
+        branch.published, branch.serial = source.published, source.serial
+
+    def write_alone(self, branch: Branch) -> None:
+        """Copy on write: a block of its own in place of the last one, which others hold too."""
+        shared = branch.blocks[-1]
+        self.give_back(branch, len(branch.blocks) - 1)
+        self.take(branch, 1)
+        self.copy(shared, branch.blocks[-1])
+
+    def copy(self, source: int, target: int) -> None:
+        """What the one block holds goes to the other before the next step."""
+        self.copies.append((source, target))
+        self.changes.copied.append((source, target))
+
+    def take_copies(self) -> tuple[tuple[int, int], ...]:
+        """What is to be copied before the step being planned; a block that was taken twice gets what came last."""
+        copies, self.copies = {target: source for source, target in self.copies}, []
+        return tuple((source, target) for target, source in copies.items())
+
     def give_back(self, branch: Branch, keep: int = 0) -> None:
         """Takes all but the first `keep` of a branch's blocks. The last goes first, so that of a cached chain the end
         is forgotten before the beginning."""
@@ -106,10 +154,14 @@ class Ledger:
     def release(self, branch: Branch) -> None:
         """Takes a branch's blocks and slot."""
         self.give_back(branch)
-        branch.published, branch.serial = 0, ROOT
+        branch.published, branch.serial, branch.drafting, branch.restored = 0, ROOT, None, (0, 0)
         heapq.heappush(self._free_slots, branch.slot)
         branch.slot = -1
         self.running.remove(branch)
+
+    def drop_swapped(self, branch: Branch) -> None:
+        """Gives back what a branch has in host memory."""
+        self.swapping.drop(branch, self.changes)
 
     def withdraw(self, blocks: Iterable[int]) -> None:
         """Unpublishes blocks whose content was never written; those that nobody owns become free."""

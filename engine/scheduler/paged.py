@@ -1,9 +1,10 @@
 """Running branches over blocks that are given as they are filled: decode rows, prompts in parts, shared prefixes."""
 
+from engine.scheduler import beams
 from engine.scheduler.block_pool import blocks_for
 from engine.scheduler.ledger import Ledger
 from engine.scheduler.plan import Refused, Row, StepPlan
-from engine.scheduler.request import Branch, Life
+from engine.scheduler.request import Branch, Life, Request, Swapped
 from engine.trace.records import Kind, Refusal
 
 
@@ -13,23 +14,24 @@ class PagedLayout:
     def __init__(self, ledger: Ledger, caching: bool) -> None:
         self._ledger, self._caching = ledger, caching
         self._pool, self._size = ledger.pool, ledger.pool.block_size
-        self._copies: list[tuple[int, int]] = []
         self._published: list[tuple[Branch, int, int]] = []
 
     def seal(self, rows: list[Row], refused: Refused) -> StepPlan:
-        copies, self._copies = tuple(self._copies), []
         published, self._published = tuple(self._published), []
-        return StepPlan(tuple(rows), refused, copies=copies, published=published)
+        copies, (out, back) = self._ledger.take_copies(), self._ledger.swapping.seal()
+        return StepPlan(tuple(rows), refused, copies=copies, published=published, swap_out=out, swap_in=back)
 
     def use(self) -> tuple[int, int, int]:
-        """Owned tokens: used, reserved, internal. A block that several branches share is full, and counts once."""
+        """Owned tokens: used, reserved, internal. A block that several branches share counts once."""
         size, held, used, reserved = self._size, 0, 0, 0
         for branch in self._ledger.running:
             blocks, computed = len(branch.blocks), branch.computed
             held += blocks
             used += computed
             reserved += max(0, min(blocks * size, branch.reach) - computed)
-        used -= (held - self._pool.owned) * size
+        if held > self._pool.owned:
+            too_many = beams.shared_twice(self._ledger)
+            used, reserved = used - (held - self._pool.owned) * size - too_many[0], reserved - too_many[1]
         return used, reserved, self._pool.owned * size - used - reserved
 
     def decode_rows(self) -> list[Row]:
@@ -38,17 +40,18 @@ class PagedLayout:
         While steps are in flight nothing can be preempted: then the rows so far, or none, are planned and the step in
         flight is committed first.
         """
-        ledger, rows = self._ledger, []
+        ledger = self._ledger
+        rows: list[Row] = []
         for branch in list(ledger.running):
+            if branch.beam is not None:
+                if branch.index == 0 and not self._search_rows(branch, rows):
+                    return []
+                continue
             if branch.slot < 0 or not branch.decoding or branch.complete:
                 continue
             if blocks_for(branch.computed + 1, self._size) > len(branch.blocks):
-                while not self._pool.available:
-                    if ledger.in_flight:
-                        return []
-                    ledger.preempt(ledger.running[-1])
-                    if branch.slot < 0:
-                        break
+                if not self._make_room(branch, 1):
+                    return []
                 if branch.slot < 0:
                     continue
                 ledger.take(branch, 1)
@@ -57,6 +60,29 @@ class PagedLayout:
         for row in rows:  # not before it is certain that they are planned
             self._publish(row.branch, row.first + 1)
         return rows
+
+    def _make_room(self, branch: Branch, blocks: int) -> bool:
+        """Preempts until so many blocks are available, or until it is the branch that gave way. False where a step in
+        flight forbids it."""
+        ledger = self._ledger
+        while self._pool.available < blocks and branch.slot >= 0:
+            if ledger.in_flight:
+                return False
+            ledger.preempt(ledger.running[-1])
+        return True
+
+    def _search_rows(self, first: Branch, rows: list[Row]) -> bool:
+        """The rows of a beam search, which go together: once the step that chose its paths is committed. False where
+        blocks run out and a step in flight forbids to preempt."""
+        going = beams.live(first.request)
+        if first.slot < 0 or first.finished or not all(b.decoding and not b.in_flight for b in going):
+            return True
+        if not self._make_room(first, beams.blocks_to_write(self._ledger, going)):
+            return False
+        if first.slot >= 0:
+            beams.make_writable(self._ledger, going)
+            rows += [Row(b, b.slot, b.computed, 1, Kind.DECODE, True, False) for b in going]
+        return True
 
     def prefill_rows(self, budget: int, admit: bool = True) -> tuple[list[Row], Refused]:
         """Rows for prompts, in order of admission and then of arrival, and why the head of the queue was refused.
@@ -68,23 +94,32 @@ class PagedLayout:
         rows: list[Row] = []
         for branch in ledger.running:
             started = branch.in_flight == 0 and branch.remaining > 0 and not branch.decoding
-            if budget and started and not branch.finished:
+            if budget and started and not branch.finished and (branch.beam is None or not branch.beam.idle):
                 budget -= self._prefill(branch, budget, rows)
         while admit and (head := ledger.head()) is not None:
-            refusal = self._admit(head, budget)
-            if refusal is not None:
-                return rows, ledger.refuse(refusal)
-            budget -= self._prefill(head, budget, rows, reused=head.computed)
+            found = self._admit(head, budget)
+            if isinstance(found, Refusal):
+                return rows, ledger.refuse(found)
+            if head.beam is None:
+                budget -= self._prefill(head, budget, rows, reused=found, joins=True)
+                continue
+            for i, branch in enumerate(beams.live(head.request)):
+                budget -= self._prefill(branch, budget, rows, joins=i == 0) if budget else 0
         return rows, ()
 
-    def _admit(self, head: Branch, budget: int) -> Refusal | None:
-        """A slot and blocks for the head of the queue; what is in the cache already is shared, not taken."""
-        ledger, pool, size = self._ledger, self._pool, self._size
-        if not ledger.slot_free:
+    def _admit(self, head: Branch, budget: int) -> Refusal | int:
+        """A slot and blocks for the head of the queue; what is in the cache already is shared, not taken, and what is
+        in host memory comes back. Returns how many tokens were found in the cache, or why it is refused."""
+        ledger, pool, size, held = self._ledger, self._pool, self._size, head.swapped
+        if not ledger.slots_free(len(head.together)):
             return Refusal.NO_SLOT
+        if head.beam is not None:
+            return self._admit_search(head.request) if budget > 0 else Refusal.BUDGET
         sibling = self._sibling(head)
         if sibling is not None and sibling.computed < head.request.prompt_length:
-            return Refusal.PROMPT_RUNS
+            if held is None or held.place:
+                return Refusal.PROMPT_RUNS
+            sibling = None
         if budget <= 0:
             return Refusal.BUDGET
         # At least the last token is computed, for its logits.
@@ -103,15 +138,51 @@ class PagedLayout:
         ledger.admit()
         ledger.share(head, shared)
         ledger.take(head, needed)
-        if sibling is not None and reused % size:
-            copy = sibling.blocks[len(shared)], head.blocks[len(shared)]
-            self._copies.append(copy)
-            ledger.changes.copied.append(copy)
+        if held is not None and held.computed > reused:
+            reused = self._restore(head, held, len(shared))
+        else:
+            ledger.drop_swapped(head)
+            head.computed = reused
+            if sibling is not None and reused % size:
+                ledger.copy(sibling.blocks[len(shared)], head.blocks[len(shared)])
+        self._find(head, len(shared))
+        return reused
+
+    def _restore(self, head: Branch, held: Swapped, shared: int) -> int:
+        """What is in host memory comes back, but for what is shared. Where others owned blocks before it that are gone
+        since, these are computed again first. Returns how many tokens are shared."""
+        place = max(shared, held.place)
+        self._ledger.swapping.back(head, held, place, self._ledger.changes)
+        head.restored = place * self._size, held.computed
+        head.advance(shared * self._size)
+        return shared * self._size
+
+    def _find(self, branch: Branch, shared: int) -> None:
+        """Notes which of a new branch's shared blocks are published."""
         if self._caching:
-            found, head.serial = pool.match(head.tokens[: len(shared) * size])
-            head.published = len(found)
-        head.computed = reused
-        return None
+            found, branch.serial = self._pool.match(branch.tokens[: shared * self._size])
+            branch.published = len(found)
+
+    def _admit_search(self, request: Request) -> Refusal | int:
+        """Slots for all of a beam search, and blocks for its live paths."""
+        ledger, pool, size = self._ledger, self._pool, self._size
+        first = beams.live(request)[0]
+        cached = pool.match(first.tokens[:-1])[0] if self._caching else []
+        tables = beams.tables(request, size, cached)
+        needed = sum(blocks_for(len(branch.tokens), size) - shared for branch, _, shared in tables)
+        reserve = max(1, pool.total // 100) + len(request.branches) - len(tables) if ledger.running else 0
+        kept = sum(map(pool.is_cached, cached[: tables[0][2]]))
+        if pool.available - kept < needed + reserve:
+            return Refusal.NO_BLOCKS
+        for _ in request.branches:
+            ledger.admit()
+        for branch, source, shared in tables:
+            assert branch.beam is not None
+            ledger.share(branch, (source.blocks if source is not None else cached)[:shared])
+            ledger.take(branch, blocks_for(len(branch.tokens), size) - shared)
+            self._find(branch, shared)
+            branch.computed = branch.beam.found = shared * size
+        return tables[0][2] * size
 
     def _sibling(self, branch: Branch) -> Branch | None:
         """A running sample of the same prompt, whose blocks hold the prompt's K and V or will in a moment."""
@@ -120,14 +191,19 @@ class PagedLayout:
         running = [b for b in branch.request.branches if b.life is Life.RUNNING and b is not branch]
         return max(running, key=lambda b: b.computed, default=None)
 
-    def _prefill(self, branch: Branch, budget: int, rows: list[Row], reused: int = 0) -> int:
-        count = min(budget, branch.remaining)
+    def _prefill(self, branch: Branch, budget: int, rows: list[Row], reused: int = 0, joins: bool = False) -> int:
+        left, restored = branch.remaining, branch.restored[0]
+        if branch.beam is not None:
+            left -= branch.generated > 0  # the newest token of each path is computed in one step with the others'
+            reused = branch.beam.found if branch.computed == branch.beam.found else 0
+        elif branch.computed < restored:
+            left = restored - branch.computed
+        count = min(budget, left)
         end = branch.computed + count
         samples = count == branch.remaining
         again = max(0, min(branch.reached, end) - branch.computed)
-        rows.append(
-            Row(branch, branch.slot, branch.computed, count, Kind.PREFILL, samples, False, reused=reused, again=again)
-        )
+        row = Row(branch, branch.slot, branch.computed, count, Kind.PREFILL, samples, False, 0, reused, again, joins)
+        rows.append(row)
         self._publish(branch, end)
         return count
 

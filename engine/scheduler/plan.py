@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from engine.decoding.beams import Weighed
 from engine.scheduler.request import Branch, Emission
-from engine.trace.records import BlockEvent, Kind, Refusal
+from engine.trace.records import BlockEvent, Kind, Refusal, SwapEvent
 
 Refused = tuple[tuple[int, Refusal], ...]  # the head of the queue and why it did not join, or nothing
 
@@ -12,12 +13,13 @@ Refused = tuple[tuple[int, Refusal], ...]  # the head of the queue and why it di
 # Rows, outcomes and emissions are made by the hundred in every step: a frozen dataclass takes six times as long.
 @dataclass(slots=True, eq=False)
 class Row:
-    """Tokens [first, first + count) of a branch. `samples`: its last token's logits give the branch's next token.
-    Nobody changes it once it is planned.
+    """Tokens [first, first + count) of a branch. `samples`: of how many of its last tokens the logits give a token:
+    none, the last, or that and those of the `drafted` tokens, with which the row ends. Nobody changes it once it is
+    planned.
 
     `fed`: the row's last token is still being sampled by the step before; the runner takes it from the device.
     `padding`: pad tokens to the left of the row, computed with it. `reused`: tokens found in the cache, on a branch's
-    first row. `again`: how many of its tokens had been computed before.
+    first row. `again`: how many of its tokens had been computed before. `joins`: the step admits its branch.
     """
 
     branch: Branch
@@ -25,11 +27,24 @@ class Row:
     first: int
     count: int
     kind: Kind
-    samples: bool
+    samples: int
     fed: bool
     padding: int = 0
     reused: int = 0
     again: int = 0
+    joins: bool = False
+    drafted: tuple[int, ...] = ()
+
+    @property
+    def drawn_at(self) -> range:
+        """The positions of the tokens that are drawn: how many tokens are before each."""
+        end = self.first + self.count
+        return range(end - self.samples + 1, end + 1)
+
+    def ids(self, unknown: int = 0) -> list[int]:
+        """Its token ids; `unknown` stands for one that is still being sampled."""
+        known = self.count - self.fed - len(self.drafted)
+        return [*self.branch.tokens[self.first : self.first + known], *[unknown] * self.fed, *self.drafted]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +54,8 @@ class StepPlan:
     In the padded modes `members` are all branches that hold a strip of the contiguous cache, in order of admission,
     the rows' own included, and `width` is how many tokens a strip holds; both are empty where nothing is cached.
     `copies` are pairs of blocks (from, to) to copy before the step: copy-on-write. `published`: branches of which the
-    step makes blocks findable, each with how many were before and the serial of their prefix.
+    step makes blocks findable, each with how many were before and the serial of their prefix. `swap_out` are pairs
+    (block, host block) to copy before anything else, `swap_in` pairs (host block, block) to copy next.
     """
 
     rows: tuple[Row, ...]
@@ -48,12 +64,26 @@ class StepPlan:
     width: int = 0
     copies: tuple[tuple[int, int], ...] = ()
     published: tuple[tuple[Branch, int, int], ...] = ()
+    swap_out: tuple[tuple[int, int], ...] = ()
+    swap_in: tuple[tuple[int, int], ...] = ()
 
 
 class BlockChange(NamedTuple):
     """One thing that happened to one block; `place` is where it is in the owner's block table. -1 for no owner."""
 
     event: BlockEvent
+    block: int
+    request: int
+    branch: int
+    place: int
+
+
+class SwapChange(NamedTuple):
+    """One thing that happened to one block of host memory; `place` is where it is in its owner's block table, `block`
+    the block it was copied from or to, -1 for none."""
+
+    event: SwapEvent
+    host: int
     block: int
     request: int
     branch: int
@@ -71,13 +101,17 @@ class Changes:
     blocks: list[BlockChange] = field(default_factory=list)
     copied: list[tuple[int, int]] = field(default_factory=list)
     preempted: list[tuple[int, int]] = field(default_factory=list)  # request and branch
+    weighed: list[tuple[int, Weighed]] = field(default_factory=list)  # request and candidate of its beam search
+    swaps: list[SwapChange] = field(default_factory=list)
 
 
 class Committed(NamedTuple):
-    """One row's outcome: its new tokens, and how many of its tokens were computed for nothing."""
+    """One row's outcome: its new tokens, how many of its tokens were computed for nothing, and how many drafted ones
+    are among the new."""
 
     emitted: tuple[Emission, ...] = ()
     wasted: int = 0
+    accepted: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from engine.config.specs import SamplingParams
+from engine.decoding.beams import BeamSearch
 from engine.decoding.constraints import Matcher
 from engine.decoding.output import Output
 from engine.decoding.token_rules import TokenRules
@@ -34,6 +35,27 @@ class Emission(NamedTuple):
     rather: tuple[int, float] | None = None
 
 
+@dataclass(slots=True)
+class Beam:
+    """What a branch that is a place of a beam search has beside. `idle`: no path goes on there, and no row computes it.
+    `found`: tokens that were in the cache when it was admitted. `told`: tokens of its text that were delivered, which
+    are those that every result begins with, until the search is over. `score` is its result's."""
+
+    idle: bool
+    found: int = 0
+    told: int = 0
+    score: float | None = None
+
+
+class Swapped(NamedTuple):
+    """What a branch that waits has in host memory: the blocks from `place` of its table on, which hold the K and V of
+    its tokens up to `computed`."""
+
+    place: int
+    blocks: tuple[int, ...]
+    computed: int
+
+
 @dataclass(slots=True, eq=False)
 class Branch:
     """One continuation: its tokens, how far they are computed, and the blocks that hold their K and V.
@@ -42,8 +64,11 @@ class Branch:
     steps not yet committed, so the branch's length is len(tokens) + in_flight. `steps` counts the launched steps that
     name this branch: its blocks and slot go back only at zero. `reached` is the most that was ever computed, before
     preemptions too. The first `published` blocks are findable, and `serial` is that of their prefix. `verdict` is the
-    reason of a branch that is done but delivered only with its batch; `withheld` is what will be delivered. `matcher`
-    is its output's, where it is held to a grammar.
+    reason of a branch that is done but delivered only with its batch; `withheld` is what will be delivered. `accepts`
+    is how likely a drafted token is kept, as far as was seen; `drafting` is what the drafter knows of the branch while
+    it has its slot. `matcher` is its output's, where it is held to a grammar. `swapped` is what lies in host memory
+    while it waits; tokens [first, end) of `restored` came back from there when it was admitted, and are not computed
+    again.
     """
 
     request: Request
@@ -63,7 +88,22 @@ class Branch:
     serial: int = ROOT
     verdict: FinishReason | None = None
     withheld: list[Emission] = field(default_factory=list)
+    accepts: float = 0.7
+    drafting: Any = None
+    beam: Beam | None = None
     matcher: Matcher | None = None
+    swapped: Swapped | None = None
+    restored: tuple[int, int] = (0, 0)
+
+    @property
+    def together(self) -> list[Branch]:
+        """The branches that get slots, are preempted and end together: all of a beam search, else this one alone."""
+        return self.request.branches if self.beam is not None else [self]
+
+    def advance(self, computed: int) -> None:
+        """Its K and V are launched up to there: and further, where what follows is there already."""
+        first, end = self.restored
+        self.computed = end if first == computed < end else computed
 
     @property
     def finished(self) -> bool:
@@ -122,7 +162,13 @@ class Request:
     seed: int
     arrived: float = 0.0
     branches: list[Branch] = field(default_factory=list)
+    search: BeamSearch | None = None
     rules: TokenRules | None = None
+
+    @property
+    def ranked(self) -> int:
+        """How many of a place's likeliest tokens are to be known with its own."""
+        return max(self.params.logprobs, self.search.candidates if self.search is not None else 0)
 
     @property
     def finished(self) -> bool:

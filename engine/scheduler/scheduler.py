@@ -3,29 +3,37 @@ failed. How branches get memory and become rows is the KV layout's affair (`page
 policy's."""
 
 from collections.abc import Sequence
+from itertools import islice
 from math import inf, isfinite
 
+from engine.config.live_budget import LiveBudget
 from engine.config.specs import EngineConfig
-from engine.scheduler import policies
+from engine.scheduler import beams, policies
 from engine.scheduler.block_pool import BlockPool, blocks_for
 from engine.scheduler.ledger import Ledger
 from engine.scheduler.plan import Committed, KvUse, Refused, Row, StepPlan
 from engine.scheduler.request import Branch, Emission, Life, Request
-from engine.trace.records import FinishReason, Kind, Refusal
+from engine.scheduler.speculation import Drafter, Speculation, agreed
+from engine.scheduler.swapping import Swapping
+from engine.trace.records import FinishReason, Kind, Refusal, SwapEvent
 
 NO_NUMBER = "the model computed NaN or infinity in place of a probability: load it in another precision"
 
 
 class Scheduler:
     """Plans and commits steps over one ledger. `requests` are those that are not over. Cost a step: O(running),
-    whatever waits."""
+    whatever waits. With a `drafter` decode rows carry the tokens that it proposes."""
 
-    def __init__(self, config: EngineConfig, pool: BlockPool) -> None:
+    def __init__(
+        self, config: EngineConfig, pool: BlockPool, drafter: Drafter | None = None, swapping: Swapping | None = None
+    ) -> None:
         self.config = config
-        self.ledger = Ledger(config.slots, pool)
+        self.ledger = Ledger(config.slots, pool, LiveBudget.of(config), swapping or Swapping(pool))
         self.requests: dict[int, Request] = {}
         self._ended: list[Branch] = []
+        self._searched: dict[int, dict[int, Emission]] = {}  # by request: what its live paths' rows have sampled
         self.policy, self.layout = policies.make(config, self.ledger)
+        self.speculation = Speculation(config, self.ledger, drafter) if drafter is not None else None
 
     @property
     def idle(self) -> bool:
@@ -40,19 +48,27 @@ class Scheduler:
     def plan(self, now: float = inf) -> StepPlan | None:
         """The next step at `now`, seconds from the trace's start; None when there is nothing to compute before a step
         in flight is committed, a request arrives or `patience` is over."""
+        if not self._shed():
+            return None
         rows, refused = self.policy.plan(now)
         if not rows:
             return None
+        if self.speculation is not None:
+            self.speculation.grow(rows)
         plan = self.layout.seal(rows, refused)
         for row in rows:
             branch = row.branch
             branch.steps += 1
             if row.kind is not Kind.HELD:
-                branch.computed = row.first + row.count
-                branch.reached = max(branch.reached, branch.computed)
-                branch.in_flight += row.samples
+                branch.advance(row.first + row.count)
+                branch.reached = max(branch.reached, branch.computed - len(row.drafted))
+                branch.in_flight += row.samples > 0
         self.ledger.in_flight += 1
         return plan
+
+    def steer(self, budget: LiveBudget) -> None:
+        """Plans within this budget from now on."""
+        self.ledger.limits.budget = budget
 
     def patience(self, now: float) -> float | None:
         """Seconds after which the passing of time alone may allow a step; None when it cannot."""
@@ -62,7 +78,9 @@ class Scheduler:
         """Takes a step's sampled tokens, in the order of its sampling rows; returns each row's outcome."""
         self.ledger.in_flight -= 1
         tokens = iter(sampled)
-        committed = [self._commit_row(row, next(tokens) if row.samples else None) for row in plan.rows]
+        committed = [self._commit_row(row, list(islice(tokens, row.samples))) for row in plan.rows]
+        if self._searched:
+            self._search(plan, committed)
         if self.config.delivery == "batch" and all(branch.over for branch in self.ledger.running):
             committed = [self._deliver(row, outcome) for row, outcome in zip(plan.rows, committed, strict=True)]
         self._dissolve()
@@ -71,7 +89,7 @@ class Scheduler:
 
     def retract(self, plan: StepPlan) -> None:
         """Takes back the newest plan in flight: what it was to compute is planned again, and those it admitted wait
-        again in their order. What it preempted stays so.
+        again in their order. What it preempted stays so, and what it swapped out or in is computed again.
 
         Not for a step that decodes over contiguous strips: their cache has moved on.
         """
@@ -80,34 +98,35 @@ class Scheduler:
             self.ledger.withdraw(branch.blocks[published : branch.published])
             branch.published, branch.serial = published, serial
         self.ledger.changes.copied = [pair for pair in self.ledger.changes.copied if pair not in plan.copies]
+        self.ledger.swapping.forget(plan.swap_out, self.ledger.changes)
         for row in reversed(plan.rows):
             branch = row.branch
             branch.steps -= 1
-            branch.in_flight -= row.samples
-            if branch.reached == branch.computed and row.again < row.count:
+            branch.in_flight -= row.samples > 0
+            if branch.reached == branch.computed - len(row.drafted) and row.again < row.count:
                 branch.reached = row.first + row.again
             branch.computed = row.first
             if branch.finished:
                 self._leave(branch)
-            elif row.kind is Kind.PREFILL and row.first == row.reused:  # its first row
+            elif row.joins:
                 self.ledger.requeue(branch, Life.PREEMPTED if branch.generated else Life.WAITING)
+        for source, target in plan.copies:
+            if self.ledger.pool.references(target):  # of a branch that keeps its blocks
+                self.ledger.copy(source, target)
 
     def shrink(self, plan: StepPlan, error: str) -> bool:
         """Makes the steps to come smaller than `plan`, which ran out of memory and was retracted; nothing is in flight.
 
-        Prompts go in smaller parts; where they are no matter, fewer run at once, and those admitted last are preempted.
+        Prompts go in smaller parts; where they are no matter, fewer run at once.
         False when it was one row that cannot be smaller: it ends with `error`.
         """
         prompts = sum(row.count + row.padding for row in plan.rows if row.kind is Kind.PREFILL)
         divisible = self.config.paged or len(plan.rows) > 1  # a padded prompt goes whole
-        if divisible and self.ledger.limits.halve(prompts, len(plan.rows)):
-            if self.config.paged and self.ledger.limits.rows is not None:
-                for branch in reversed(self.ledger.running[self.ledger.limits.rows :]):
-                    self.ledger.preempt(branch)
+        rows = len({id(row.branch.together[0]) for row in plan.rows})
+        if divisible and self.ledger.limits.halve(prompts, rows):
             return True
         for row in plan.rows:
-            if not row.branch.finished:
-                self._finish(row.branch, FinishReason.ERROR, error)
+            self._fail(row.branch, error)
         return False
 
     def abandon(self, plan: StepPlan, error: str) -> None:
@@ -115,25 +134,32 @@ class Scheduler:
         self.ledger.in_flight -= 1
         for row in plan.rows:
             row.branch.steps -= 1
-            row.branch.in_flight -= row.samples
+            row.branch.in_flight -= row.samples > 0
         for branch, published, _ in plan.published:  # some were to be filled by the step before, which may fail too
             self.ledger.withdraw(branch.blocks[published : branch.published])
         # What it should have written, and the copies of that which the step after it, if it is in flight, has made.
         size, lost = self.ledger.pool.block_size, set[int]()
         for row in plan.rows:
             lost.update(row.branch.blocks[row.first // size : blocks_for(row.first + row.count, size)])
+        hosts = {host for _, host in plan.swap_out}
+        lost.update(block for _, block in plan.swap_in)
+        restored = (change for change in self.ledger.changes.swaps if change.event is SwapEvent.IN)
+        lost.update(change.block for change in restored if change.host in hosts)
+        self.ledger.swapping.forget(plan.swap_out, self.ledger.changes)
         lost.update(copy for source, copy in self.ledger.changes.copied if source in lost)
         self.ledger.withdraw(lost)
         sharers = [branch for branch in self.ledger.running if not lost.isdisjoint(branch.blocks)]
         for branch in [row.branch for row in plan.rows] + sharers:
             if not branch.finished:
-                self._finish(branch, FinishReason.ERROR, error)
+                self._fail(branch, error)
             else:
                 self._leave(branch)
         self._dissolve()
 
     def finish(self, request: Request, reason: FinishReason, error: str = "") -> None:
         """Ends all of a request's branches now. Blocks and slots go back when no step in flight names them."""
+        if request.search is not None and not request.finished:
+            beams.conclude(request)
         for branch in request.branches:
             if not branch.finished:
                 self._finish(branch, reason, error)
@@ -151,29 +177,70 @@ class Scheduler:
 
     # Inside.
 
-    def _commit_row(self, row: Row, emission: Emission | None) -> Committed:
+    def _shed(self) -> bool:
+        """Preempts those admitted last where more run than may, but for the first, alone with what runs together with
+        it; a padded batch goes on until they end. False while a step is in flight, when nobody can be preempted."""
+        running, most = self.ledger.running, self.ledger.limits.running
+        while self.config.paged and len(running) > most and len(running) > len(running[0].together):
+            if self.ledger.in_flight:
+                return False
+            self.ledger.preempt(running[-1])
+        return True
+
+    def _commit_row(self, row: Row, sampled: list[Emission]) -> Committed:
         branch = row.branch
         branch.steps -= 1
-        branch.in_flight -= emission is not None
+        branch.in_flight -= row.samples > 0
         if branch.life is Life.FINISHED or branch.verdict is not None or row.kind is Kind.HELD:
             self._leave(branch)
             return Committed((), row.count)
-        if emission is None:
+        if branch.beam is not None and sampled and isfinite(sampled[0].logprob):
+            self._searched.setdefault(branch.request.id, {})[branch.index] = sampled[0]
             return Committed((), row.again)
-        if not isfinite(emission.logprob):
-            self._finish(branch, FinishReason.ERROR, NO_NUMBER)
-            return Committed((), row.again)
-        branch.tokens.append(emission.token)
-        text, reason = branch.output.push(emission.token)
-        if text:
-            emission = emission._replace(text=text)
-        if self.config.delivery == "batch":
-            branch.withheld.append(emission)
-            branch.verdict = reason
-            return Committed((), row.again)
-        if reason is not None:
-            self._finish(branch, reason, branch.output.fault)
-        return Committed((emission,), row.again)
+        if not row.drafted:
+            return Committed(tuple(self._take(branch, sampled)), row.again)
+        accepted = agreed(row.drafted, sampled)
+        branch.computed = row.first + 1 + accepted
+        branch.reached = max(branch.reached, branch.computed)
+        emitted = self._take(branch, sampled[: accepted + 1])
+        return Committed(tuple(emitted), row.count - len(emitted), min(accepted, len(emitted)))
+
+    def _take(self, branch: Branch, sampled: Sequence[Emission]) -> list[Emission]:
+        """Gives a branch its new tokens, up to the one that ends it; returns those that are delivered now."""
+        taken = []
+        for emission in sampled:
+            if not isfinite(emission.logprob):
+                self._fail(branch, NO_NUMBER)
+                break
+            branch.tokens.append(emission.token)
+            text, reason = branch.output.push(emission.token)
+            if text:
+                emission = emission._replace(text=text)
+            if self.config.delivery == "batch":
+                branch.withheld.append(emission)
+                branch.verdict = reason
+                break
+            taken.append(emission)
+            if reason is not None:
+                self._finish(branch, reason, branch.output.fault)
+                break
+        return taken
+
+    def _search(self, plan: StepPlan, committed: list[Committed]) -> None:
+        """The next paths of the beam searches whose rows this step computed; fills in what became certain by them."""
+        for number, sampled in self._searched.items():
+            request = self.requests.get(number)
+            if request is None:  # one of its rows was no number
+                continue
+            beams.advance(self.ledger, request, sampled)
+            if request.search is not None and request.search.over:
+                for branch, reason in zip(request.branches, beams.conclude(request)):
+                    self._finish(branch, reason or FinishReason.STOP)
+        for i, row in enumerate(plan.rows):
+            branch = row.branch
+            if row.samples and branch.request.id in self._searched and not branch.finished:
+                committed[i] = Committed(beams.tell(branch), committed[i].wasted)
+        self._searched = {}
 
     def _deliver(self, row: Row, outcome: Committed) -> Committed:
         """All that a branch's batch held back of it: its last row, and so the batch's, says it."""
@@ -186,9 +253,17 @@ class Scheduler:
         self._finish(branch, branch.verdict, branch.output.fault)
         return delivered
 
+    def _fail(self, branch: Branch, error: str) -> None:
+        """Ends a branch, and what runs together with it, with an error."""
+        if branch.beam is not None:
+            self.finish(branch.request, FinishReason.ERROR, error)
+        elif not branch.finished:
+            self._finish(branch, FinishReason.ERROR, error)
+
     def _finish(self, branch: Branch, reason: FinishReason, error: str = "") -> None:
         if branch.life in (Life.WAITING, Life.PREEMPTED):
             self.ledger.waiting_count -= 1  # its place in the queue is skipped when it is reached
+            self.ledger.drop_swapped(branch)
         branch.life, branch.reason, branch.error = Life.FINISHED, reason, error
         if branch.request.finished:
             del self.requests[branch.request.id]

@@ -13,6 +13,7 @@ from engine.trace.presence import Presence
 from engine.trace.records import (
     BlockEvent,
     Ended,
+    Fate,
     FinishReason,
     Header,
     Kind,
@@ -23,9 +24,11 @@ from engine.trace.records import (
     Record,
     Refusal,
     Roof,
+    Steered,
     Step,
     StepStarted,
     Submitted,
+    SwapEvent,
     Telemetry,
 )
 from engine.trace.requests import RequestIndex, RequestView, SampleView, State

@@ -79,7 +79,12 @@ useful_share | useful tokens | % | higher | tokens the model was given that were
 wasted_tokens | wasted tokens |  | lower | computed and thrown away: held rows, rows past a stop, recomputation
 reused_tokens | reused tokens |  | higher | tokens whose K and V were there already: of a prefix that was kept, or \
     of another sample's prompt
+acceptance_rate | acceptance rate | % | higher | drafted tokens that were kept / drafted tokens
+accepted_length | accepted length | tokens | higher | 1 + kept drafted tokens / rows that verified any: \
+    what such a row brings, its own token included
 preemptions | preemptions |  | lower | times a running request lost its KV blocks
+swapped_blocks | blocks swapped |  | lower | KV blocks copied to host memory, and back
+swap_time | swapping | s | lower | time of all steps in which blocks were copied to host memory and back
 outside_forward | outside the forward | % | lower | 1 − time in the model's forward / time of all steps
 KV memory:
 kv.waste | KV waste | % | lower | mean over the time in which requests are there, of (reserved + internal + \

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from engine.trace.presence import Presence
-from engine.trace.records import Array, Ended, FinishReason, Header, Kind, Record, Step, Submitted
+from engine.trace.records import Array, Ended, FinishReason, Header, Kind, Record, Step, Submitted, SwapEvent
 from engine.trace.requests import RequestView
 from engine.trace.slo import Slo
 from engine.trace.trace import Trace
@@ -82,7 +82,8 @@ class Metrics:
     `steps` are those that computed rows, `mean_rows` their rows on average; `row_steps` all rows of all steps, of which
     `wasted_rows` were for nothing. `wasted_tokens` were computed and thrown away, recomputation included.
     `outside_forward` is the share of step time not spent in the model's forward. `stalled_request` is the one that
-    waited `longest_stall`. `goodput` and `met` (requests) are None without an SLO, `kv` where no KV was
+    waited `longest_stall`. `drafts` are rows that verified drafted tokens; without any, `acceptance_rate` and
+    `accepted_length` are None. `goodput` and `met` (requests) are None without an SLO, `kv` where no KV was
     held.
     """
 
@@ -118,7 +119,14 @@ class Metrics:
     padding_share: float = 0.0
     useful_share: float = 0.0
     reused_tokens: int = 0
+    swapped_blocks: int = 0
+    swap_time: float = 0.0
     kv: KvShares | None = None
+    drafts: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
+    acceptance_rate: float | None = None
+    accepted_length: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"kv": asdict(self.kv) | {"waste": self.kv.waste} if self.kv else None}
@@ -185,10 +193,13 @@ def measure(trace: Trace, slo: Slo | None = None, first: int = 0) -> Metrics:
     header = trace.header if first else log.header
     slots = header.config.slots if header is not None else int(log.column("slot").max(initial=-1)) + 1
     places = slots * len(steps)
-    samples = sum(s.params.n for s in log.submitted)
+    samples = sum(s.params.branches for s in log.submitted)
     forward = sum(s.seconds.get("forward", 0.0) for s in steps)
     busy = sum(sum(s.seconds.values()) for s in steps)
     stall = int(times.gap.argmax()) if len(times.gap) else None
+    drafting = [s for s in steps if len(s.drafted)]
+    drafts = sum(int(np.count_nonzero(s.drafted)) for s in drafting)
+    drafted, accepted = (sum(int(getattr(s, name).sum()) for s in drafting) for name in ("drafted", "accepted"))
     met = int(times.meeting(slo).sum()) if slo is not None and slo.limits else None
     return Metrics(
         requests=requests,
@@ -223,7 +234,14 @@ def measure(trace: Trace, slo: Slo | None = None, first: int = 0) -> Metrics:
         padding_share=padded / computed if computed else 0.0,
         useful_share=1 - (padded + thrown_away) / computed if computed else 0.0,
         reused_tokens=int(log.column("reused").sum()),
+        swapped_blocks=sum(int((s.swap_event != SwapEvent.DROPPED).sum()) for s in log.all_steps),
+        swap_time=sum(s.swapping for s in log.all_steps),
         kv=_kv_shares(log.all_steps, np.array(log.present)),
+        drafts=drafts,
+        drafted_tokens=drafted,
+        accepted_tokens=accepted,
+        acceptance_rate=accepted / drafted if drafted else None,
+        accepted_length=1 + accepted / drafts if drafts else None,
     )
 
 
@@ -263,7 +281,7 @@ def _timings(log: _Log) -> Timings:
     submissions = sorted(log.submitted, key=lambda s: s.request)
     request = np.array([s.request for s in submissions], np.int64)
     submitted = np.array([s.time for s in submissions], float)
-    samples = np.array([s.params.n for s in submissions], np.int64)
+    samples = np.array([s.params.branches for s in submissions], np.int64)
     size = len(request)
 
     # Tokens in order of request, sample and time.

@@ -24,7 +24,7 @@ class Presence:
         match record:
             case Submitted():
                 self._reach(record.time, record.time, bool(self._open))
-                self._open += record.params.n
+                self._open += record.params.branches
             case Step():
                 self._reach(record.started, record.ended, bool(self._open))
             case Ended():

@@ -51,6 +51,23 @@ class BlockEvent(IntEnum):
     FREED = 4
 
 
+class Fate(IntEnum):
+    """What became of a candidate of a beam search. FINISHED: it ended, and was among the best that did."""
+
+    PRUNED = 0
+    LIVE = 1
+    FINISHED = 2
+
+
+class SwapEvent(IntEnum):
+    """What happened to a block of host memory. OUT: it got a preempted branch's K and V. IN: they went back to the pool
+    as the branch was admitted. DROPPED: it was given back without."""
+
+    OUT = 0
+    IN = 1
+    DROPPED = 2
+
+
 class FinishReason(StrEnum):
     STOP = "stop"
     LENGTH = "length"
@@ -70,7 +87,8 @@ class ModelCard:
     counted; `expert_parameters`, those of them that belong to experts, of whom a token is sent to `active_experts` of
     `experts`; `head_parameters`, of the output layer; `bytes_per_weight`, as the body is stored; `windows`, each
     layer's sliding window in tokens, 0 for none. All are 0 or empty where nobody counted. `stretched`: the context that
-    LongRoPE is said to reach, where `context` ends with its short factors.
+    LongRoPE is said to reach, where `context` ends with its short factors. `kv_dtype`: that of K and V, "" where it is
+    `dtype`.
     """
 
     name: str
@@ -99,6 +117,7 @@ class ModelCard:
     bytes_per_weight: float = 0.0
     windows: tuple[int, ...] = ()
     stretched: int = 0
+    kv_dtype: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +157,7 @@ class MemoryBreakdown:
     """Where the device's memory goes after load and warm-up, in bytes that add up to `total`.
 
     `activations`: the most that a step at the token budget took beyond weights and pool; `graphs`: what captured CUDA
-    graphs hold; `runtime`: what this process holds besides; `other`: other processes.
+    graphs hold; `runtime`: what this process holds besides; `other`: other processes; `draft`: a draft model's weights.
     """
 
     total: int
@@ -149,6 +168,7 @@ class MemoryBreakdown:
     other: int
     free: int
     graphs: int = 0
+    draft: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +176,9 @@ class Header:
     """The first record. `created` is Unix time in seconds; `blocks` is the KV pool's size. `graphs` are the numbers of
     rows for which a decode step was captured, as a CUDA graph or, on a CPU, as one program; `graphs_off` why there are
     none. `mixed_graphs` are the numbers of tokens for which a step with prompts was captured (on a CPU the most of a
-    run, of which a step may have several); `mixed_off` why there are none."""
+    run, of which a step may have several); `mixed_off` why there are none. `draft` is the model that drafts, whose K
+    and V lie in the same blocks. `host_blocks`: blocks of host memory that preempted requests' K and V are copied to;
+    `swap_rate`: bytes a second of such a copy, as measured at load, 0 where nobody did."""
 
     model: ModelCard
     config: EngineConfig
@@ -171,7 +193,15 @@ class Header:
     graphs_off: str = ""
     mixed_graphs: tuple[int, ...] = ()
     mixed_off: str = ""
+    draft: ModelCard | None = None
     version: int = VERSION
+    host_blocks: int = 0
+    swap_rate: float = 0.0
+
+    @property
+    def kv_token_bytes(self) -> int:
+        """Of one token's K and V, the model's and the draft's."""
+        return self.model.kv_token_bytes + (self.draft.kv_token_bytes if self.draft is not None else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,14 +247,23 @@ class Step:
     `block_branch` (the owner that came or went; -1 where there was none), `block_place` (the block's place in that
     owner's block table). At depth 1 that includes what the next step took. `copied` and `copied_to` are pairs of
     copy-on-write. Refused requests with a reason each. `preempted` requests and `preempted_branch`, which of their
-    samples.
+    samples. Likewise in order of what happened to blocks of host memory: `swap_event` (`SwapEvent`), `swap_host`,
+    `swap_block` (the pool's block that was copied from or to, -1 where nothing was), `swap_request`, `swap_branch` and
+    `swap_place`. A preempted sample none of whose blocks went out computes them again.
 
-    `seconds` a phase: plan, prepare, forward, sample, wait, commit, record; launched at `started` one after another up
-    to sample, and read back with wait and commit up to `ended`. `attention`: those of `forward` that were spent in
-    attention; 0 where that is not known, as on a GPU, which the host only launches. `graph`: the size of the
+    Of speculation, empty where nothing was drafted: `drafted` and `accepted` `[rows]`, how many tokens were proposed
+    and computed with a row's own, and how many of them were kept: the first of the row's emitted tokens. `draft_token`
+    and `draft_text` are those proposed, in row order.
+
+    `seconds` a phase: plan, draft, prepare, forward, sample, wait, commit, record; launched at `started` one after
+    another up to sample, and read back with wait and commit up to `ended`. `attention`: those of `forward` that were
+    spent in attention; 0 where that is not known, as on a GPU, which the host only launches. `swapping`: those of
+    `prepare` in which blocks were copied out and in; on a GPU only asked for. `graph`: the size of the
     graph that was replayed, 0 where none was: its rows where all rows decode, those of the step and dummies; otherwise
     its tokens, those of the step and padding that belongs to no row. `device`: seconds of the step by the GPU's own
-    clock, 0 without one.
+    clock, 0 without one. Beam searches' candidates, the best of each first: `beam_request`, `beam_parent` (the branch
+    whose path it continues), `beam_branch` (that at which it goes on, -1 where it does not), `beam_token` with its text
+    in `beam_text`, `beam_score` (sum of its path's log-probabilities) and `beam_fate` (`Fate`).
     `running`, `waiting` count branches after the step; `free_blocks` and `cached_blocks` likewise. The pool's tokens
     of four kinds: `kv_used`; `kv_reserved` (not used yet, still reachable under max_tokens); `kv_internal` (held,
     never reachable); `kv_external` (free, but of no use to the head of the queue, which was refused for want of more).
@@ -274,25 +313,50 @@ class Step:
     attention: float = 0.0
     graph: int = 0
     device: float = 0.0
+    drafted: Array = _ints(np.int32)
+    accepted: Array = _ints(np.int32)
+    draft_token: Array = _ints(np.int32)
+    draft_text: tuple[str, ...] = ()
+    beam_request: Array = _ints(np.int32)
+    beam_parent: Array = _ints(np.int32)
+    beam_branch: Array = _ints(np.int32)
+    beam_token: Array = _ints(np.int32)
+    beam_score: Array = _ints(np.float32)
+    beam_fate: Array = _ints(np.uint8)
+    beam_text: tuple[str, ...] = ()
     allowed_token_index: Array = _ints(np.int32)
     allowed: Array = _ints(np.int32)
     rather_token_index: Array = _ints(np.int32)
     rather_token: Array = _ints(np.int32)
     rather_logprob: Array = _ints(np.float32)
     rather_text: tuple[str, ...] = ()
+    swap_event: Array = _ints(np.uint8)
+    swap_host: Array = _ints(np.int32)
+    swap_block: Array = _ints(np.int32)
+    swap_request: Array = _ints(np.int32)
+    swap_branch: Array = _ints(np.int32)
+    swap_place: Array = _ints(np.int32)
+    swapping: float = 0.0
 
     @property
     def rows(self) -> int:
         return len(self.request)
 
+    @property
+    def swapped_out(self) -> set[tuple[int, int]]:
+        """The samples (request, branch) whose blocks went to host memory."""
+        out = self.swap_event == SwapEvent.OUT
+        return set(zip(self.swap_request[out].tolist(), self.swap_branch[out].tolist())) if len(out) else set()
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A branch is over; a request is when each of its `params.n` branches is.
+    """A branch is over; a request is when each of its `params.branches` branches is.
 
     `text` is what was still held back (the tail of a cut character, or a started stop string); `token`, `logprob` and
-    `text_end` are the tokens of a batch that would have delivered them later. What follows the last `text_end` belongs
-    to the branch's last token.
+    `text_end` are the tokens of a batch that would have delivered them later, or those of a beam search that were not
+    certain before. What follows the last `text_end` belongs to the branch's last token. `score`: a beam search's result
+    has one, the sum of its log-probabilities over its length to the power of the length penalty.
     """
 
     time: float
@@ -304,6 +368,7 @@ class Ended:
     token: Array = _ints(np.int32)
     logprob: Array = _ints(np.float32)
     text_end: Array = _ints(np.int32)
+    score: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,10 +397,22 @@ class Notice:
     text: str
 
 
-Record = Header | Submitted | StepStarted | Step | Ended | Telemetry | Notice
-_KINDS: dict[str, type] = {t.__name__: t for t in (Header, Submitted, StepStarted, Step, Ended, Telemetry, Notice)}
+@dataclass(frozen=True, slots=True)
+class Steered:
+    """The budget of the steps planned from here on was set by a person; `LiveBudget` tells what the values mean."""
+
+    time: float
+    token_budget: int
+    max_running: int
+    prefill_share: float
+
+
+Record = Header | Submitted | StepStarted | Step | Ended | Telemetry | Notice | Steered
+_KINDS: dict[str, type] = {
+    t.__name__: t for t in (Header, Submitted, StepStarted, Step, Ended, Telemetry, Notice, Steered)
+}
 _NESTED: dict[str, type] = {"model": ModelCard, "config": EngineConfig, "machine": Machine, "params": SamplingParams}
-_NESTED |= {"roof": Roof, "bill": MemoryBreakdown}
+_NESTED |= {"draft": ModelCard, "roof": Roof, "bill": MemoryBreakdown}
 
 
 def freeze(array: Array) -> Array:

@@ -21,6 +21,7 @@ class State(StrEnum):
     PREFILL = "prefill"
     DECODE = "decoding"
     PREEMPTED = "preempted"
+    SWAPPED = "swapped out"
     FINISHED = "finished"
 
 
@@ -39,7 +40,8 @@ def _column(code: str, compare: bool = True) -> Any:
 class SampleView:
     """One continuation of a request. Times are seconds from the trace's start, None until they happen.
 
-    `token_times[i]` is when token i was committed; `computed` counts the tokens whose K and V are in the cache, of
+    `token_times[i]` is when token i was committed; `drafted[i]` is 1 where it had been drafted, and was kept (what is
+    beyond the column's end was not); `computed` counts the tokens whose K and V are in the cache, of
     which `reused` were there already. Columns are `array`s, which cannot grow while NumPy looks into them: take a
     copy (`np.array`), never `np.asarray`, of a sample that goes on.
     """
@@ -57,14 +59,19 @@ class SampleView:
     logprobs: array[float] = _column("f")
     token_times: array[float] = _column("d")
     text_ends: array[int] = _column("H")  # where each token's part of `text` ends; wider once the text is long
+    drafted: array[int] = _column("B")
     tail: int = field(default=0, repr=False)  # characters of `text` that came with the end
     # What `at` cannot tell from the tokens. Between two marks `computed` grows by the tokens that come out.
     _mark_times: array[float] = _column("d", compare=False)
     _marks: array[int] = _column("i", compare=False)
     marked: tuple[State | None, int, int, int] = field(default=_UNMARKED, repr=False, compare=False)  # the last mark
+    score: float | None = None  # of a beam search's result, once it is over
 
-    def add(self, token: int, logprob: float, time: float, text: str) -> None:
+    def add(self, token: int, logprob: float, time: float, text: str, drafted: bool = False) -> None:
         """One more token and its part of the text."""
+        if drafted:
+            self.drafted.extend([0] * (len(self.tokens) - len(self.drafted)))
+            self.drafted.append(1)
         ends = self.text_ends
         end = ends[-1] if ends else 0
         if text:
@@ -86,6 +93,7 @@ class SampleView:
     def end(self, ended: Ended) -> None:
         """It is over; what was held back until now comes with it, the tail as the last token's."""
         self.state, self.ended, self.reason, self.error = State.FINISHED, ended.time, ended.reason, ended.error
+        self.score = ended.score
         at = 0
         columns = ended.token.tolist(), ended.logprob.tolist(), ended.text_end.tolist()
         for token, logprob, end in zip(*columns, strict=True):
@@ -124,7 +132,8 @@ class SampleView:
     def preempted_until(self, moment: float) -> int:
         """How often it was preempted by then."""
         marks = bisect_right(self._mark_times, moment)
-        return self._marks[: _WIDTH * marks : _WIDTH].count(_CODES[State.PREEMPTED])
+        states = self._marks[: _WIDTH * marks : _WIDTH]
+        return states.count(_CODES[State.PREEMPTED]) + states.count(_CODES[State.SWAPPED])
 
     def at(self, moment: float) -> SampleView:
         """As it stood at a moment: what the records up to then tell. Itself where it was over; else a copy."""
@@ -141,13 +150,13 @@ class SampleView:
         marked = self._mark_times[:marks], self._marks[: _WIDTH * marks]
         computed = lead + tokens
         stood = _STATES[code], None, None, "", computed, reused, slot, parts
-        return SampleView(self.branch, *stood, *columns, 0, *marked)
+        return SampleView(self.branch, *stood, *columns, self.drafted[:tokens], 0, *marked)
 
 
 @dataclass(slots=True)
 class RequestView:
-    """One request as the records so far tell it, with its `params.n` samples. What only a sample has (text, tokens,
-    times) is the first sample's; state, end and error are those of all."""
+    """One request as the records so far tell it, with its `params.branches` samples. What only a sample has (text,
+    tokens, times) is the first sample's; state, end and error are those of all."""
 
     request: int
     submitted: float
@@ -162,7 +171,7 @@ class RequestView:
 
     def __post_init__(self) -> None:
         if not self.samples:
-            self.samples = [SampleView(i) for i in range(self.params.n)]
+            self.samples = [SampleView(i) for i in range(self.params.branches)]
 
     def at(self, moment: float) -> RequestView | None:
         """The request as it stood at a moment (seconds from the trace's start): what the records up to then tell,
@@ -256,7 +265,7 @@ class RequestView:
         return (len(times) - 1) / (times[-1] - times[0])
 
 
-_LIVELINESS = (State.FINISHED, State.WAITING, State.PREEMPTED, State.PREFILL, State.DECODE)
+_LIVELINESS = (State.FINISHED, State.WAITING, State.PREEMPTED, State.SWAPPED, State.PREFILL, State.DECODE)
 
 
 class RequestIndex:
@@ -294,12 +303,15 @@ class RequestIndex:
     def _step(self, step: Step) -> None:
         requests, started, ended, text, at = self.requests, step.started, step.ended, step.text, 0
         branches = step.preempted_branch.tolist() or [0] * len(step.preempted)
+        swapped = step.swapped_out
         for request, branch in zip(step.preempted.tolist(), branches, strict=True):
             requests[request].preemptions += 1
             sample = requests[request].samples[branch]
-            sample.state, sample.slot, sample.computed, sample.reused = State.PREEMPTED, -1, 0, 0
+            sample.state = State.SWAPPED if (request, branch) in swapped else State.PREEMPTED
+            sample.slot, sample.computed, sample.reused = -1, 0, 0
             sample.mark(ended)
-        columns = step.request, step.branch, step.slot, step.first, step.count, step.kind
+        counts = step.count - (step.drafted - step.accepted) if len(step.drafted) else step.count
+        columns = step.request, step.branch, step.slot, step.first, counts, step.kind
         samples = []
         for request, branch, slot, first, count, kind in zip(*(c.tolist() for c in columns), strict=True):
             view = requests[request]
@@ -312,9 +324,13 @@ class RequestIndex:
             if view.scheduled is None:
                 view.scheduled = started
         emitted = step.token_row, step.token, step.logprob, step.text_end
+        kept = step.accepted.tolist()
         for row, token, logprob, end in zip(*(c.tolist() for c in emitted), strict=True):
             sample = samples[row]
-            sample.add(token, logprob, ended, text[at:end])
+            drafted = bool(kept) and kept[row] > 0
+            if drafted:
+                kept[row] -= 1
+            sample.add(token, logprob, ended, text[at:end], drafted)
             at = end
             if sample.state is State.PREFILL:
                 sample.state = State.DECODE

@@ -48,7 +48,7 @@ class TallyIndex:
                     self._mark(record.ended)
                 case Submitted():
                     self.ids.append(record.request)
-                    self._samples += record.params.n
+                    self._samples += record.params.branches
                     self._mark(record.time)
                 case Ended():
                     key = record.request << _BITS | record.branch

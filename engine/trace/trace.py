@@ -44,7 +44,7 @@ class Trace:
             case Submitted():
                 if self.origin is None:
                     self.origin = record.time
-                self._open.update(((record.request, sample), None) for sample in range(record.params.n))
+                self._open.update(((record.request, sample), None) for sample in range(record.params.branches))
             case Ended():
                 self.end = max(self.end, record.time)
                 self._open.pop((record.request, record.branch), None)

@@ -174,6 +174,7 @@ def count_work(header: Header, steps: Sequence[Step], shared: Array | None = Non
         for start, step in zip(starts.tolist(), steps):
             emitted[start + step.token_row] = True
         sampled = by_step(((kind == Kind.DECODE) | emitted).astype(np.float64))
+        sampled = sampled + np.array([float(step.drafted.sum()) for step in steps])
     else:
         sampled = rows.astype(np.float64)
     met = 1 - (1 - weights.share) ** count

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from engine import Engine
 from engine.models.attention import Timer
-from engine.runner.runner import Computed, Inputs, known_ids
+from engine.runner.runner import Computed, Inputs
 from engine.scheduler.plan import StepPlan
 
 
@@ -37,7 +37,7 @@ class Watched:
                 replay = inputs.compute
 
                 def compute(timer: Timer | None) -> Computed:
-                    before(torch.tensor([[token for row in plan.rows for token in known_ids(row)]]))
+                    before(torch.tensor([[token for row in plan.rows for token in row.ids()]]))
                     computed = replay(timer)
                     after(computed.logits)
                     return computed

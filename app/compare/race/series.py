@@ -38,8 +38,8 @@ class LaneSeries:
                 case Step():
                     self._step(record, record.ended - origin)
                 case Submitted():
-                    self._open += record.params.n
-                    self._know(record.request, record.params.n)
+                    self._open += record.params.branches
+                    self._know(record.request, record.params.branches)
                     self._submitted[record.request] = record.time - origin
                     self.now = max(self.now, record.time - origin)
                 case Ended():

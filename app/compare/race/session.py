@@ -141,7 +141,7 @@ class RaceSession(Lessee):
     def _begin(self, lanes: Sequence[Lane], workload: Workload, repeats: int) -> None:
         self.pause()
         self.repeats, self.result, self.report = repeats, None, None
-        names, total = lane_names(lanes), sum(a.params.n for a in workload.arrivals)
+        names, total = lane_names(lanes), sum(a.params.branches for a in workload.arrivals)
         for lane in self.lanes:
             lane.scope.stop()
             lane.deleteLater()

@@ -101,12 +101,12 @@ class MemorySeries:
 
     def _begin(self, header: Header) -> None:
         self.header, config, model = header, header.config, header.model
-        self.block_size, self.context, self.token_bytes = config.block_size, model.context, model.kv_token_bytes
+        self.block_size, self.context, self.token_bytes = config.block_size, model.context, header.kv_token_bytes
         self.pool = header.blocks * config.block_size
         self.paged, self.keeps = config.paged, config.mode != "recompute"
 
     def _submitted(self, record: Submitted) -> None:
-        request, samples = record.request, record.params.n
+        request, samples = record.request, record.params.branches
         if request >= len(self._base):
             more = max(request + 1, 2 * len(self._base)) - len(self._base)
             self._base, self._reach = (np.append(a, np.zeros(more, np.int64)) for a in (self._base, self._reach))

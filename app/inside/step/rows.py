@@ -42,17 +42,18 @@ class RowColumn:
             "request": story.widest_name,
             "kind": "chunk 8 of 8" if story.chunked else "prefill",
             "positions": f"{number}…{number}",
-            "out": "“ story”",
+            "out": "“ story of a fox” 4 of 4" if story.step.drafted.any() else "“ story”",
             "cached": f"{number} · {number} found" if story.shares else number,
             "wasted": f"{number} past its end",
         }
         return made_for.get(self.name, number)
 
 
-KIND = "prefill or a chunk of it: hatched · decode: solid · held: grey · thrown away: crossed"
+KIND = "prefill or a chunk of it: hatched · decode, and verify, of drafts: solid · held: grey · thrown away: crossed"
 POSITIONS = "where the row's tokens stand in their sequence: [first, first + count)"
 OUT = "the text of the token that was drawn, and its probability: e^log-probability, of the model's own "
-OUT += "distribution, before temperature and cuts"
+OUT += "distribution, before temperature and cuts; of a row that verified drafts: those that were kept, the model's "
+OUT += "own token, and those that were rejected"
 CACHED = "tokens before the row whose K and V are there already: first; found: those of a shared prefix or sample, "
 CACHED += "which the request never computed"
 PADDING = "pad tokens computed beside the row"
@@ -194,6 +195,9 @@ class StepRows(Painted):
         if not words:
             self.plain.say(painter, left, baseline, "–", t.secondary)
             return
+        if row.drafts:
+            self._draw_verified(painter, row, left, right, baseline)
+            return
         one, quoted = len(row.tokens) == 1, words.startswith("“")
         wide = self.plain.width("100 %" if one else note)
         room = right - left - wide - theme.px(8)
@@ -202,6 +206,23 @@ class StepRows(Painted):
         face = self.mono if quoted else self.plain
         face.say(painter, left, baseline, face.cut(words, room), t.text if quoted else t.secondary)
         self.plain.say(painter, left + room + theme.px(8) + wide, baseline, note, t.secondary, before=1)
+
+    def _draw_verified(self, painter: QPainter, row: StepRow, left: float, right: float, baseline: float) -> None:
+        """What was drafted and kept, the model's own token, and what was drafted and rejected, struck out."""
+        t, mono, note = theme.current(), self.mono, row.out_note
+        end = right - self.plain.width(note) - theme.px(8)
+        self.plain.say(painter, right, baseline, note, t.secondary, before=1)
+        for text, ink, struck in zip(row.verified, (t.good, t.text, t.secondary), (False, False, True)):
+            if not text or left >= end:
+                continue
+            text = mono.cut(text, end - left)
+            wide = mono.width(text)
+            mono.say(painter, left, baseline, text, ink)
+            if struck:
+                y = baseline - mono.height / 4
+                with inked(painter, line=ink):
+                    painter.drawLine(QPointF(left, y), QPointF(left + wide, y))
+            left += wide
 
     # -- choosing -------------------------------------------------------------------------------------------------
 
@@ -220,6 +241,10 @@ class StepRows(Painted):
         parts += [f"positions {row.positions}", f"{row.count:,} in"]
         if row.tokens:
             parts.append(f"{row.out_text} {row.out_note}".strip())
+        if row.drafts:
+            kept, own, rejected = row.verified
+            said = ("drafted and kept", kept), ("the model's own", own), ("drafted and rejected", rejected)
+            parts += [f"{words} “{text}”" for words, text in said if text]
         if row.first:
             parts.append(f"{row.first:,} cached before" + (f", {row.reused:,} of them found" if row.reused else ""))
         if row.padding:

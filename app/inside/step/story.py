@@ -10,11 +10,11 @@ import numpy as np
 
 from app.inside.columns import whole
 from app.inside.step.block_accounts import Account, accounts
-from app.inside.step.history import StepHistory, preempted_samples
+from app.inside.step.history import StepHistory, preempted_samples, swapped_blocks
 from app.inside.step.times import StepTimes, step_times
 from app.refusals import RefusalWords, refusals
 from app.words import counted, duration, graph_words
-from engine.trace import Header, Kind, Step
+from engine.trace import Fate, Header, Kind, Step, SwapEvent
 
 VISIBLE = str.maketrans({"\n": "↵", "\t": "⇥", "\r": "␍"})
 
@@ -26,11 +26,13 @@ class Waste(Enum):
     HELD = "held"
     PAST = "past its end"
     AGAIN = "again"
+    REJECTED = "rejected"
 
 
 WASTE_ABOUT = {
     Waste.HELD: "finished, and computed on until the longest of its batch ends",
     Waste.PAST: "it had stopped or was cancelled while this step was under way",
+    Waste.REJECTED: "drafted tokens that the model would not have said, and what was drafted after them",
     Waste.AGAIN: "these tokens had been computed before, and their K and V are no longer there",
 }
 
@@ -53,6 +55,16 @@ class StepRow:
         self.probabilities = [math.exp(min(0.0, logprob)) for logprob in step.logprob[begin:end].tolist()]
         borders = [0, *step.text_end.tolist()][begin : end + 1]
         self.texts = [step.text[one:other] for one, other in pairwise(borders)]
+        self.accepted = int(whole(step.accepted, step.rows)[at])
+        drafted = whole(step.drafted, step.rows)
+        begin = int(drafted[:at].sum())
+        self.drafts = step.draft_text[begin : begin + int(drafted[at])]
+        self.searched = story.history.beams(self.request)
+        after = (
+            (step.beam_request == self.request) & (step.beam_parent == self.branch) & (step.beam_fate != Fate.PRUNED)
+        )
+        self.lives = [step.beam_text[i] for i in np.flatnonzero(after).tolist()] if self.searched else []
+        self.weighed = self.searched and bool((step.beam_request == self.request).any())
         self.waste = self._waste(story)
         self.attended = int(times.rows.positions[at])
         self.attention = float(times.rows.shares[at]) * times.attention
@@ -62,6 +74,8 @@ class StepRow:
             return Waste.NONE
         if self.kind is Kind.HELD:
             return Waste.HELD
+        if self.drafts:
+            return Waste.REJECTED
         # its prompt is computed again
         again = self.kind is Kind.PREFILL and story.history.preempted_before(story.place, self.request, self.branch)
         return Waste.PAST if self.wasted == self.count and not self.tokens and not again else Waste.AGAIN
@@ -77,7 +91,7 @@ class StepRow:
             case Kind.HELD:
                 return "held"
             case _:
-                return "decode"
+                return "verify" if self.drafts else "decode"
 
     @property
     def positions(self) -> str:
@@ -87,7 +101,10 @@ class StepRow:
 
     @property
     def out_text(self) -> str:
-        """The drawn token's text, quoted, line breaks made visible. A stop token has none, nor a cut character yet."""
+        """The drawn token's text, quoted, line breaks made visible. A stop token has none, nor a cut character yet.
+        Of a beam, the tokens with which it goes on."""
+        if self.searched:
+            return " ".join(f"“{text.translate(VISIBLE)}”" for text in self.lives)
         if not self.tokens:
             return ""
         text = "".join(self.texts).translate(VISIBLE)
@@ -95,10 +112,29 @@ class StepRow:
 
     @property
     def out_note(self) -> str:
-        """The token's probability, or how many tokens were delivered together."""
+        """The token's probability, or how many tokens were delivered together. Of a beam, how many went on."""
+        if self.searched:
+            return (
+                ""
+                if not self.weighed
+                else f"{len(self.lives):,} go on"
+                if len(self.lives) > 1
+                else "goes on"
+                if self.lives
+                else "pruned"
+            )
+        if self.drafts:
+            return f"{self.accepted:,} of {len(self.drafts):,}"
         if len(self.tokens) > 1:
             return f"{len(self.tokens):,} tokens"
         return f"{100 * self.probabilities[0]:.0f} %" if self.tokens else ""
+
+    @property
+    def verified(self) -> tuple[str, str, str]:
+        """Of a row that verified drafts: what was drafted and kept, the model's own token, and what was rejected."""
+        parts = self.texts[: self.accepted], self.texts[self.accepted :], self.drafts[self.accepted :]
+        kept, own, rejected = ("".join(part).translate(VISIBLE) for part in parts)
+        return kept, own, rejected
 
     @property
     def cached_words(self) -> str:
@@ -119,6 +155,7 @@ class StepStory:
         self.accounts: list[Account] = accounts(step, history, place)
         self.refused: list[tuple[int, RefusalWords]] = refusals(step, self.header)
         self.preempted = preempted_samples(step)
+        self.swapped_out, self.swapped_in = (swapped_blocks(step, event) for event in (SwapEvent.OUT, SwapEvent.IN))
         self.tokens_in = int(step.count.sum())
         self.padding = int(step.padding.sum())
         self.tokens_out = len(step.token)
@@ -203,8 +240,8 @@ class StepStory:
 
     @property
     def decodes(self) -> bool:
-        """Every row decodes."""
-        return bool((self.step.kind == Kind.DECODE).all())
+        """Every row computes the one token that its request said last."""
+        return bool((self.step.kind == Kind.DECODE).all()) and not self.step.drafted.any()
 
     @property
     def quiet_words(self) -> str:

@@ -11,8 +11,14 @@ from app.plot.inked import inked
 from app.ui import theme
 from app.ui.font_face import Face
 
-NAMES = (*ORDER, AFTER)
-STRENGTH = {"plan": 0.34, "prepare": 0.52, "sample": 0.44, "commit": 0.6, AFTER: 0.26}  # of grey; others are outlined
+STRENGTH = {
+    "plan": 0.34,
+    "draft": 0.75,
+    "prepare": 0.52,
+    "sample": 0.44,
+    "commit": 0.6,
+    AFTER: 0.26,
+}  # of grey; others are outlined
 HIGH, GAP, KEY = 18, 4, 3
 APART = 6  # at least between two columns
 
@@ -41,13 +47,14 @@ class StepBar:
     def _lay_table(self, left: float, top: float, width: float) -> float:
         """One row of all phases over three lines, or where that is too wide, rows of as many as fit over two lines."""
         line, key = round(self.tiny.height * 1.08), theme.px(KEY) + theme.px(2)
-        texts = [self._lines(name) for name in NAMES]
+        names = [name for name in (*ORDER, AFTER) if name != "draft" or self._times.parts[name]]
+        texts = [self._lines(name) for name in names]
         widths = [max(map(self.tiny.width, lines)) for lines in texts]
-        gap = (width - sum(widths)) / (len(NAMES) - 1)
+        gap = (width - sum(widths)) / (len(names) - 1)
         self._cells: list[Cell] = []
         if gap >= theme.px(APART):
             x = left
-            for name, lines, wide in zip(NAMES, texts, widths):
+            for name, lines, wide in zip(names, texts, widths):
                 self._cells.append(Cell(name, lines, QRectF(x, top, wide, key + 3 * line)))
                 x += wide + gap
             return key + 3 * line
@@ -56,17 +63,17 @@ class StepBar:
         needed = max(self.tiny.width(text) for pair in pairs for text in pair) + apart
         across = next((count for count in (4, 2) if count * needed <= width + apart), 1)
         high, pitch = key + 2 * line, (width + apart) / across
-        for at, (name, pair) in enumerate(zip(NAMES, pairs)):
+        for at, (name, pair) in enumerate(zip(names, pairs)):
             x, y = left + at % across * pitch, top + at // across * (high + below)
             self._cells.append(Cell(name, pair, QRectF(x, y, pitch - apart, high)))
-        return -(-len(NAMES) // across) * (high + below) - below
+        return -(-len(names) // across) * (high + below) - below
 
     def _name(self, name: str) -> str:
         return "launch" if name == "forward" and self._times.launched else name
 
     def _lines(self, name: str) -> tuple[str, str, str]:
         """The phase, how long it took and which share of the step's duration; the unit is said once, with the first."""
-        title = f"{name}, ms" if name == NAMES[0] else self._name(name)
+        title = f"{name}, ms" if name == ORDER[0] else self._name(name)
         if name == AFTER:
             return title, _number(self._times.record), "after"
         seconds = self._times.parts[name]

@@ -12,10 +12,11 @@ from app.inside.columns import whole
 from engine.trace import Array, Header, Kind, Step, count_work
 
 # In order of time. What no phase accounts for is shown where the host does other work: between launching and waiting.
-ORDER = ("plan", "prepare", "forward", "sample", "other", "wait", "commit")
+ORDER = ("plan", "draft", "prepare", "forward", "sample", "other", "wait", "commit")
 AFTER = "record"  # written down when the step is over
 ABOUT = {
     "plan": "the scheduler chooses the rows, and gives and takes blocks",
+    "draft": "the draft model says what may follow",
     "prepare": "token ids, positions, block tables and masks are laid out as tensors",
     "forward": "the model computes all rows",
     "sample": "each row that is complete draws its next token",

@@ -35,7 +35,15 @@ from engine.trace import Array
 
 LEAST_BAR = 8  # pixels of the design: on lower bars marks have no room
 Segment = tuple[str, float, float]  # a phase, and where it begins and ends in pixels
-STRENGTH = {"sample": 0.44, "prepare": 0.52, "plan": 0.34, "commit": 0.6, "record": 0.22, "wait": 0.12}  # of the text
+STRENGTH = {
+    "draft": 0.75,
+    "sample": 0.44,
+    "prepare": 0.52,
+    "plan": 0.34,
+    "commit": 0.6,
+    "record": 0.22,
+    "wait": 0.12,
+}  # of the text
 SHARE = 0.45  # of the accent: attention, the darker part of forward
 LABELLED = 240  # steps in sight up to which segments have their names inside
 # Pixels of the design that a step must have, on average, for its phases to have a place of their own; in narrower ones
@@ -196,6 +204,13 @@ class TimelinePaint:
             painter.setOpacity(1.0 if selected in (None, int(marks.request[i])) else DIMMED)
             self.glyphs.draw(painter, Mark(int(marks.kind[i])), float(x[i]), float(y[i]))
         painter.setOpacity(1.0)
+
+    def budgets(self, painter: QPainter, area: QRect, x: Array, bottom: int) -> None:
+        """Where a person set another budget: a line through all that was computed within it."""
+        painter.setPen(QPen(theme.faded(theme.current().accent, 0.7), 1, Qt.PenStyle.DashLine))
+        for at in x[(x >= area.left()) & (x <= area.right())].tolist():
+            painter.drawLine(QPointF(round(at) + 0.5, 0), QPointF(round(at) + 0.5, bottom))
+        painter.setPen(Qt.PenStyle.NoPen)
 
     # -- the legend -----------------------------------------------------------------------------------------------
 

@@ -50,6 +50,7 @@ class Cell:
     wasted: int
     begin: float
     end: float
+    drafted: int = 0
 
 
 class _Spans(Columns):
@@ -148,10 +149,10 @@ class TimelineCells(Columns):
         if time < end:
             rows = np.flatnonzero(step.slot == slot)
             if len(rows):
-                columns = (step.count, whole(step.padding, step.rows), step.wasted)
-                count, padding, wasted = (int(column[rows[0]]) for column in columns)
+                columns = (step.count, whole(step.padding, step.rows), step.wasted, whole(step.drafted, step.rows))
+                count, padding, wasted, drafted = (int(column[rows[0]]) for column in columns)
                 request, kind = int(step.request[rows[0]]), Kind(int(step.kind[rows[0]]))
-                return Cell(slot, request, kind, step.step, count, padding, wasted, begin, end)
+                return Cell(slot, request, kind, step.step, count, padding, wasted, begin, end, drafted)
         near = self.near(time, np.nextafter(time, np.inf))
         begins, ends = self.begins[near], self.ends[near]
         waits = (self.slot[near] == slot) & (self.shade[near] == Shade.LINE) & (begins <= time) & (time < ends)

@@ -15,7 +15,7 @@ from app.inside.timeline.folds import NONE, Folds
 from engine.trace import Array, Kind, Step
 
 TOKENS = ("decode", "prefill", "wasted", "padding")
-LAUNCH = ("plan", "prepare", "forward", "sample")  # one after another from the step's start
+LAUNCH = ("plan", "draft", "prepare", "forward", "sample")  # one after another from the step's start
 TAIL = ("wait", "commit", "record")  # wait and commit end at the step's end, record follows
 PHASES = (*LAUNCH, *TAIL)
 COMPUTING = ("forward", "sample")
@@ -74,13 +74,13 @@ class Segments:
 class _Spent(Columns):
     """Running totals of seconds, each one longer than the steps: what was spent before a step."""
 
-    plan, prepare, forward, sample = (Numbers(np.float64) for _ in LAUNCH)
+    plan, draft, prepare, forward, sample = (Numbers(np.float64) for _ in LAUNCH)
     wait, commit, record = (Numbers(np.float64) for _ in TAIL)
     attention, device = Numbers(np.float64), Numbers(np.float64)
 
 
 class TimelineSteps(Columns):
-    """All steps of a trace, in order; about 187 bytes a step. `begin` and `end` are as the slots show them, `waits` is
+    """All steps of a trace, in order; about 195 bytes a step. `begin` and `end` are as the slots show them, `waits` is
     when wait begins, `computing` when the device may have begun, `measured` how long it computed by its own clock."""
 
     step, waiting, graph = Numbers(np.int64), Numbers(np.int32), Numbers(np.int32)
@@ -115,7 +115,7 @@ class TimelineSteps(Columns):
         tokens = (useful[Kind.DECODE], useful[Kind.PREFILL], wasted, step.padding.sum())
         seconds = {name: max(0.0, step.seconds.get(name, 0.0)) for name in PHASES}
         waits = max(ended - seconds["wait"] - seconds["commit"], last_waits)
-        computing = max(started + seconds["plan"] + seconds["prepare"], last_done)
+        computing = max(started + seconds["plan"] + seconds["draft"] + seconds["prepare"], last_done)
         done = max(computing, ended - seconds["commit"])
         if step.device:
             computing = max(computing, done - step.device)

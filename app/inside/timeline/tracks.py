@@ -17,7 +17,17 @@ from engine.trace import Array
 
 TOPS = (1, 1.5, 2, 3, 5, 7.5, 10)
 NEAR_BUDGET = 2.5  # a budget further above the most in sight has its line at the rim, not at its height
-LAYERS = ("attention", "forward", "sample", "prepare", "plan", "commit", "record", "wait")  # of the host's lane
+LAYERS = (
+    "attention",
+    "forward",
+    "draft",
+    "sample",
+    "prepare",
+    "plan",
+    "commit",
+    "record",
+    "wait",
+)  # of the host's lane
 
 
 class Hatch(Enum):

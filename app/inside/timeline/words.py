@@ -26,6 +26,9 @@ def cell_words(cell: Cell) -> str:
     match cell.kind:
         case Kind.PREFILL:
             what = f"prefill, {counted(cell.count, 'token')}"
+        case Kind.DECODE if cell.drafted:
+            kept = cell.count - cell.wasted - 1
+            what = f"decoding, {cell.drafted:,} drafted: {max(0, kept):,} kept, {cell.wasted:,} thrown away"
         case Kind.DECODE if cell.count > 1 and cell.wasted:
             what = f"decoding, {cell.count:,} tokens, {cell.wasted:,} of them again"
         case Kind.DECODE:
@@ -89,7 +92,7 @@ def rows_words(row: Row) -> str:
 
 def replayed_words(row: Row) -> str:
     """A line of its own on the graph that was replayed; empty where none was."""
-    words = graph_words(row.graph, row.rows, 0 if row.decode_rows == row.rows else row.computed)
+    words = graph_words(row.graph, row.rows, 0 if row.decode_rows == row.computed else row.computed)
     return f"\n{words}" if words else ""
 
 
@@ -121,6 +124,10 @@ def mark_words(kind: Mark, request: int, time: float, count: int) -> str:
     what = MARK_WORDS[kind]
     if kind is Mark.PREFIX_HIT:
         what += f", {counted(count, 'token')} needed no computing"
+    elif kind is Mark.SWAPPED_OUT:
+        what = "preempted, its blocks swapped out"
+    elif kind is Mark.SWAPPED_IN:
+        what += f", {counted(count, 'block')}: nothing is computed again"
     return f"request {request:,}: {what} · {time:.3f} s"
 
 

@@ -262,7 +262,7 @@ def held_bytes(session: Session) -> int:
     if card is None or trace is None or not trace.records:
         return 0
     header = trace.header
-    own = card.weight_bytes + header.blocks * header.config.block_size * card.kv_token_bytes
+    own = card.weight_bytes + header.blocks * header.config.block_size * header.kv_token_bytes
     pid = session.engine_pid
     if card.device.startswith("cuda") or pid is None:
         return own

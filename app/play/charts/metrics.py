@@ -133,6 +133,29 @@ class Requests(Metric):
         return title if title == self.title else "Rows wasted"
 
 
+class Drafts(Metric):
+    """There where tokens are drafted."""
+
+    def shown(self, series: ChartSeries) -> bool:
+        return series.drafts.count > 0
+
+    def drawing(self, series: ChartSeries) -> Drawing:
+        length = series.accepted_length()
+        return Drawing([(length, length)])
+
+    def figure(self, series: ChartSeries, time: float) -> tuple[str, str]:
+        value = at(series.accepted_length(), int(time / BIN))
+        return ("", "") if math.isnan(value) else (f"{value:.2f}", "tokens")
+
+    def last(self, run: Metrics) -> tuple[str, tuple[str, str]] | None:
+        if run.acceptance_rate is None:
+            return None
+        return f"{self.title} · drafts kept {100 * run.acceptance_rate:.0f} %", (f"{run.accepted_length:.2f}", "tokens")
+
+    def short(self, title: str) -> str:
+        return title.partition(" · ")[0]
+
+
 class Blocks(Metric):
     def drawing(self, series: ChartSeries) -> Drawing:
         return Drawing([(series.used[0], series.used[1])], top=float(series.blocks) or math.nan)
@@ -180,6 +203,7 @@ def all_metrics() -> list[Metric]:
         Latency("ttft", "Time to first token  p50–p95", "TTFT = first token − submit, over the last 5 s", 155),
         Latency("itl", "Inter-token latency  p50–p95", "ITL = gaps between emissions, pooled, over the last 1 s", 80),
         Requests("requests", "Running · waiting", running),
+        Drafts("drafts", "Tokens a verified row", "1 + kept drafted tokens ÷ rows that verified any, last 1 s", 120),
         Blocks("blocks", "KV blocks used", used, 195),
         Load("cpu", "CPU · memory", "100 % a core; memory of the engine's process", 300),
         Load("gpu", "GPU · memory", "share of time in which the GPU was busy; memory in use on it", 330),

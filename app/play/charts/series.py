@@ -111,6 +111,7 @@ class ChartSeries:
         self.now = self.worked = self.live_rate = 0.0  # `live_rate` is told by the window's clock, not by the records
         self.blocks = self.cores = 0
         self.tokens = Bins(1, 0.0)
+        self.drafts = Bins(3, 0.0)  # rows that verified drafts, tokens that these drafted, and those that were kept
         self.ttft, self.itl = Percentiles(TTFT_SPAN), Percentiles(ITL_SPAN)
         self.running, self.waiting, self.used = Extremes(), Extremes(), Extremes()
         self.cpu, self.memory, self.gpu, self.gpu_memory = Extremes(), Extremes(), Extremes(), Extremes()
@@ -153,6 +154,13 @@ class ChartSeries:
             rate[-1] = rate[-2]  # the open bin still fills
         return np.asarray(rate)
 
+    def accepted_length(self) -> Array:
+        """What a row that verified drafts brought on average, at each bin over the last second; NaN without any."""
+        span = round(RATE_SPAN / BIN)
+        totals = [np.concatenate((np.zeros(span), np.cumsum(self.drafts[i], dtype=np.float64))) for i in (0, 2)]
+        rows, kept = (total[span:] - total[:-span] for total in totals)
+        return np.divide(kept, rows, out=np.full(len(rows), np.nan), where=rows > 0) + 1
+
     def _grow(self, request: int) -> None:
         if request >= len(self._submitted):
             more = max(request + 1, 2 * len(self._submitted)) - len(self._submitted)
@@ -171,6 +179,11 @@ class ChartSeries:
         place = int(time / BIN)
         self.tokens.reach(place)
         self.tokens[0][place] += len(step.token)
+        if len(step.drafted):
+            self.drafts.reach(place)
+            counts = np.count_nonzero(step.drafted), step.drafted.sum(), step.accepted.sum()
+            for column, count in enumerate(counts):
+                self.drafts[column][place] += count
         used = self.blocks - step.free_blocks
         self.used.add(time, used)
         self._held[0].append(time)

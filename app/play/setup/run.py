@@ -36,7 +36,7 @@ def batching_facts(header: Header) -> list[Fact]:
     if not header.graphs:
         facts = [fact for fact in facts if fact[0] != "Decode graphs"]  # none were captured, whatever was chosen
     if header.blocks and config.paged:
-        size = header.blocks * config.block_size * header.model.kv_token_bytes
+        size = header.blocks * config.block_size * header.kv_token_bytes
         facts.append(("Pool", f"{header.blocks:,} blocks, {bytes_words(size)}"))
     return facts
 

@@ -43,6 +43,17 @@ BAD_WORDS = "Never say these: fox, the old bridge - or a JSON list"
 BIAS = "Added to the logits of tokens, by their ids: 42 = -5, 7 = 2.5"
 ENDLESS = "Go on past the model's own end until max tokens"
 SAMPLES = "So many answers to each prompt, which they share in the KV cache"
+BEAMS = "Search with so many beams at once: so many answers, the most probable first, with their scores; 1 is off"
+LENGTH_PENALTY = "A beam's score is its log-probability over its length to the power of this; more favours longer texts"
+EARLY_STOPPING = (
+    "When a search is over, once as many texts are finished as there are beams: as soon as they are; when what lives "
+    "scores less; or when it could not score more at any length"
+)
+ENDINGS = (("likely best", "false"), ("first found", "true"), ("surely best", "never"))
+RULES = ("frequency_penalty", "presence_penalty", "min_tokens", "bad_words", "logit_bias")
+DRAWING = ("temperature", "top_p", "min_p", "top_k", "seed")
+IDLE_IN_BEAMS = (*DRAWING, "repetition_penalty", "n", *RULES)  # the model's own probabilities are weighed
+OF_BEAMS = ("length_penalty", "early_stopping")
 ALTERNATIVES = "Record so many of the likeliest tokens beside each token that is given, with their probabilities"
 
 
@@ -64,6 +75,9 @@ def sampling_fields() -> list[Field]:
     endless = Switch("sampling_ignore_eos", "Ignore end of text")
     alternatives = Number("sampling_logprobs", 0, MOST_ALTERNATIVES, 0, least="off")
     samples = Number("sampling_n", 1, MOST_SAMPLES, 1)
+    beams = Number("sampling_beam_width", 1, MOST_SAMPLES, 1, least="off")
+    penalty_of_length = SliderValue("sampling_length_penalty", "Length penalty", -2, 4, 1)
+    stopping = DropDown("sampling_early_stopping", ENDINGS, "When a beam search is over")
     return [
         Field("temperature", "Temperature", temperature, TEMPERATURE, _rounded),
         Field("top_p", "Top-p", top_p, TOP_P, _rounded),
@@ -81,7 +95,14 @@ def sampling_fields() -> list[Field]:
         Field("ignore_eos", "Ignore EOS", endless, ENDLESS),
         Field("logprobs", "Alternatives", alternatives, ALTERNATIVES),
         Field("n", "Samples", samples, SAMPLES, modes=PAGED_MODES, idle=1),
+        Field("beam_width", "Beams", beams, BEAMS, modes=PAGED_MODES, idle=1),
+        Field("length_penalty", "By length", penalty_of_length, LENGTH_PENALTY, _rounded),
+        Field("early_stopping", "Ends when", stopping, EARLY_STOPPING, _stopping, lambda value: str(value).lower()),
     ]
+
+
+def _stopping(text: str) -> bool | str:
+    return text if text == "never" else text == "true"
 
 
 def _rounded(value: float) -> float:
@@ -117,15 +138,31 @@ class SamplingPanel(QWidget):
 
     def params(self) -> SamplingParams:
         """The values as chosen. Raises InvalidInput when one cannot be read, or two do not go together."""
-        return SamplingParams(**self.form.values(self._mode), **self.output.values())
+        values = self.form.values(self._mode) | self.output.values()
+        if values["beam_width"] > 1:
+            plain, idle = SamplingParams(), {*IDLE_IN_BEAMS, *self.output.values()} - {*DRAWING}
+            values |= {name: getattr(plain, name) for name in idle}
+        return SamplingParams(**values)
 
     def set_mode(self, mode: str) -> None:
-        """Several samples of a prompt are for the modes whose cache they can share; the number is kept."""
-        self._mode, paged = mode, self.form["n"].counts(mode)
-        self.form["n"].control.setEnabled(paged)
-        others = f"{' and '.join(PAGED_MODES).capitalize()} do."
-        self.samples_note.say("" if paged else f"One sample: {mode} has no blocks to share. {others}")
+        """Several samples of a prompt, and beams, are for the modes whose cache they can share; the numbers are
+        kept."""
+        self._mode = mode
         self._on_edited()
+
+    def _enable(self) -> None:
+        """What matters to the mode, and to beams or to drawing."""
+        form, mode = self.form, self._mode
+        paged = not mode or form["n"].counts(mode)
+        beams = paged and form["beam_width"].get() > 1
+        form["beam_width"].control.setEnabled(paged)
+        for name in IDLE_IN_BEAMS:
+            form[name].control.setEnabled(not beams and (paged or name != "n"))
+        for name in OF_BEAMS:
+            form[name].control.setEnabled(beams)
+        others = f"{' and '.join(PAGED_MODES).capitalize()} do."
+        alone = "" if paged else f"One sample: {mode} has no blocks to share. {others}"
+        self.samples_note.say("Beams weigh the model's own probabilities: nothing is drawn." if beams else alone)
 
     def set_params(self, params: SamplingParams) -> None:
         self.form.show(params)
@@ -146,6 +183,7 @@ class SamplingPanel(QWidget):
             self._on_edited()
 
     def _on_edited(self) -> None:
+        self._enable()
         try:
             params = self.params()
         except InvalidInput as error:
@@ -159,12 +197,15 @@ class SamplingPanel(QWidget):
         if name == OWN:
             self.preset.addItem(OWN, OWN)
         self.preset.set_value(name)
-        storage.settings().setValue(KEY, json.dumps({**asdict(params), "n": self.form["n"].get()}))
+        kept = {name: self.form[name].get() for name in (*IDLE_IN_BEAMS, "beam_width")}  # idle ones too
+        storage.settings().setValue(KEY, json.dumps({**asdict(params), **kept}))
 
     def _recall(self) -> None:
-        params = PRESETS["story"]
+        params, beams = PRESETS["story"], 1
         with contextlib.suppress(ValueError, TypeError):  # written by another version, or by hand
             kept = json.loads(str(storage.settings().value(KEY, "{}")))
             if kept:
-                params = SamplingParams(**{**kept, "stop": tuple(kept.get("stop", ()))})
+                params = SamplingParams(**{**kept, "stop": tuple(kept.get("stop", ())), "beam_width": 1})
+                beams = SamplingParams(beam_width=kept.get("beam_width", 1)).beam_width
         self.set_params(params)
+        self.form["beam_width"].set(beams)

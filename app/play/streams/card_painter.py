@@ -1,6 +1,7 @@
 """Paints one stream card. Fonts and metrics are made once a theme and zoom; text is wrapped as it grows."""
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 
 from PySide6.QtCore import QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
@@ -11,13 +12,14 @@ from app.play.streams.wrapped_tail import WrappedTail, columns_of
 from app.ui import theme
 from app.ui.font_face import Face, FontFace, wrapped
 from app.words import duration, number, request_title, state_words
-from engine.trace import FinishReason, RequestView, State
+from engine.trace import FinishReason, RequestView, SampleView, State
 
 CACHED = 1024
 SAYS = {
     State.WAITING: "in the queue",
     State.PREFILL: "reading the prompt …",
     State.PREEMPTED: "gave its memory up, waits to go on",
+    State.SWAPPED: "its memory waits on the host, to go on",
     State.DECODE: "…",
     State.FINISHED: "no text",
 }
@@ -27,6 +29,23 @@ def head_numbers(view: RequestView) -> tuple[str, str]:
     """Tokens a second and time to first token, in words; empty until they can be told."""
     rate, ttft = view.tokens_per_second, view.ttft
     return (f"{number(rate)} tok/s" if rate is not None else "", duration(ttft) if ttft is not None else "")
+
+
+def drafted_spans(sample: SampleView, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """The parts of the text between two places that had been drafted, neighbours joined."""
+    ends, drafted = sample.text_ends, sample.drafted
+    token, open_at = bisect_right(ends, begin), -1
+    at = begin
+    while at < end and token < len(ends):
+        is_drafted = token < len(drafted) and drafted[token]
+        if is_drafted and open_at < 0:
+            open_at = at
+        elif not is_drafted and open_at >= 0:
+            yield open_at, at
+            open_at = -1
+        at, token = min(ends[token], end), token + 1
+    if open_at >= 0:
+        yield open_at, at
 
 
 class CardPainter:
@@ -121,7 +140,10 @@ class CardPainter:
         if room == 1 and len(lines) > 1:  # as many of the last words as a line holds
             shown = [self.mono.cut(" ".join(lines[-2:]), self.width - 2 * self.pad, Qt.TextElideMode.ElideLeft)]
         baseline -= (self.lines - room) * self.line_height
-        self._write(painter, self.mono, t.text, x, baseline - (len(shown) - 1) * self.line_height, shown)
+        top = baseline - (len(shown) - 1) * self.line_height
+        if shown and shown[-1] is lines[-1]:
+            self._mark_drafts(painter, view, x, top, shown)
+        self._write(painter, self.mono, t.text, x, top, shown)
         # the prompt stays in sight until the text needs its place
         if len(shown) <= room - 2:
             asked = self._asked(view, 2 if len(shown) <= room - 3 else 1)
@@ -137,6 +159,7 @@ class CardPainter:
         self._write(painter, self.small, t.secondary, x, first, asked)
         fits = max(1, room - len(asked) - 1)
         shown = [line.lstrip() for line in lines[:1]] + lines[1:] if len(lines) <= fits else lines[-fits:]
+        self._mark_drafts(painter, view, x, first + (len(asked) + 1) * high, shown)
         self._write(painter, self.mono, t.text, x, first + (len(asked) + 1) * high, shown)
 
     def _says(self, view: RequestView, why: str) -> str:
@@ -150,6 +173,21 @@ class CardPainter:
         lines = wrapped(words, self.small, self.width - 2 * self.pad, most) if words else []
         self._write(painter, self.small, color, x, baseline - (len(lines) - 1) * self.line_height, lines)
         return len(lines)
+
+    def _mark_drafts(self, painter: QPainter, view: RequestView, x: float, top: float, lines: Sequence[str]) -> None:
+        """A ground behind the tokens that had been drafted, in the last lines of the text, the first on `top`."""
+        sample = view.samples[0]
+        if not sample.drafted or not lines:
+            return
+        wide, starts = self.mono.width("0"), self._tails[view.request].starts[-len(lines) :]
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(theme.faded(self.theme.good, 0.25 if self.theme.dark else 0.2))
+        for i, (line, start) in enumerate(zip(lines, starts)):
+            if not line.isascii():
+                continue
+            y = top + i * self.line_height + self.mono.descent - self.mono.height
+            for begin, end in drafted_spans(sample, start, start + len(line)):
+                painter.drawRect(QRectF(x + (begin - start) * wide, y, (end - begin) * wide, self.mono.height))
 
     def _write(
         self, painter: QPainter, face: FontFace, color: QColor, x: float, baseline: float, lines: Sequence[str]

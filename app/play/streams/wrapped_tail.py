@@ -67,8 +67,9 @@ class WrappedTail:
     def __init__(self, font: QFont, width: float, columns: int | None = None) -> None:
         self._font, self._width = font, width
         self._columns = columns if columns is not None else columns_of(font, width)
-        self._closed: list[str] = []
+        self._closed: list[tuple[str, int]] = []
         self._lines: list[str] = []
+        self.starts: list[int] = []  # where each of the lines begins in the text
         self._open = self._seen = 0
 
     def update(self, text: str) -> list[str]:
@@ -81,7 +82,7 @@ class WrappedTail:
         if len(text) < self._seen:  # a moment before
             self._closed, self._open = [], 0
         if not text:
-            self._seen, self._lines = 0, []
+            self._seen, self._lines, self.starts = 0, [], []
             return self._lines
         if len(text) - self._open > LONGEST:
             begin = len(text) - LONGEST // 2
@@ -92,10 +93,11 @@ class WrappedTail:
             spans = wrap_columns(text, self._open, self._columns)
         else:
             spans = wrap_shaped(text, self._open, self._font, self._width)
-        lines = [text[begin:end].rstrip().expandtabs(4) for begin, end in spans]
+        lines = [(text[begin:end].rstrip().expandtabs(4), begin) for begin, end in spans]
         whole = len(lines) if text.endswith("\n") else len(lines) - 1
         self._open = len(text) if text.endswith("\n") else spans[-1][0]
-        self._closed += filter(None, lines[:whole])
+        self._closed += [each for each in lines[:whole] if each[0]]
         del self._closed[:-KEPT]
-        self._lines = [*self._closed, *filter(None, lines[whole:])]
+        kept = [*self._closed, *(each for each in lines[whole:] if each[0])]
+        self._lines, self.starts = [line for line, _ in kept], [start for _, start in kept]
         return self._lines

@@ -60,7 +60,12 @@ def card_words(card: TokenCard, origin: float) -> list[str]:
     """The facts of a token that stand below its alternatives, a line each."""
     place = f"token {card.index + 1:,} of {card.count:,}  ·  position {card.position:,}"
     step = f"step {card.step:,}" if card.step is not None else ENDED
-    return [wait_words(card), place, f"{step}  ·  at {card.time - origin:,.3f} s"]
+    lines = [wait_words(card), place, f"{step}  ·  at {card.time - origin:,.3f} s"]
+    if card.drafted:
+        lines.append("drafted, and kept")
+    elif card.instead_of is not None:
+        lines.append(f"the model's own, in place of the draft's “{visible(card.instead_of)}”")
+    return lines
 
 
 class TokenCardView(Painted):

@@ -17,7 +17,7 @@ from app.play.transcript.card import TokenCardView
 from app.play.transcript.styles import TokenMode
 from app.play.transcript.switch import TokenSwitch
 from app.play.transcript.text import TokenText
-from app.play.transcript.tokens import TokenCard, Waits, token_card, token_classes
+from app.play.transcript.tokens import TokenCard, Waits, draft_classes, token_card, token_classes
 from app.playback.bridge import Bridge
 from app.playback.player import touched_by
 from app.session.session import Session
@@ -47,6 +47,9 @@ def metrics_parts(view: RequestView) -> list[str]:
     rate = view.tokens_per_second
     if rate is not None:
         parts.append(f"{number(rate)} tok/s")
+    drafted = sum(sum(sample.drafted) for sample in view.samples)
+    if drafted:
+        parts.append(f"{drafted:,} of them drafted")
     if view.preemptions:
         parts.append(f"preempted {view.preemptions} ×")
     return parts
@@ -152,7 +155,10 @@ class Transcript(QWidget):
             self.request = request
             self.follow_up.clear()
             view = self.view
-            self.switch.offer(len(view.samples) if view is not None else 1)
+            beams = view is not None and view.params.beam_width > 1
+            self.switch.offer(len(view.samples) if view is not None else 1, "Best" if beams else "Sample")
+            header = self.bridge.trace.header if self.bridge.trace is not None else None
+            self.switch.offer_drafts(header is not None and header.config.speculation is not None)
             self._rewrite()
 
     # -- the text -------------------------------------------------------------------------------------------------
@@ -204,6 +210,9 @@ class Transcript(QWidget):
 
     def _classes(self, view: RequestView, sample: SampleView) -> Array:
         """The classes of the sample's tokens in the mode that is on, and their legend."""
+        if self.switch.mode is TokenMode.DRAFTS:
+            self.switch.say()
+            return draft_classes(sample)
         if self.switch.mode is not TokenMode.TIME or not sample.tokens:
             self.switch.say()
             return token_classes(sample.logprobs)

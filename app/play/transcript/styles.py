@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from PySide6.QtGui import QColor, QTextCharFormat
 
-from app.play.transcript.tokens import FIRST, LIKELY, SLOW, STALL, TOGETHER
+from app.play.transcript.tokens import DRAFTED, FIRST, LIKELY, OWN, SLOW, STALL, TOGETHER
 from app.ui import theme
 
 PLAIN = 255  # the class of text that is not judged
@@ -17,12 +17,15 @@ class TokenMode(StrEnum):
     TEXT = "Text"
     PROBABILITY = "Probability"
     TIME = "Time"
+    DRAFTS = "Drafts"
 
 
 def grounds(mode: TokenMode) -> dict[int, QColor]:
     """The ground of each class; translucent, so that it lies on any field."""
     t = theme.current()
     strong = 1.0 if t.dark else 0.85
+    if mode is TokenMode.DRAFTS:
+        return {DRAFTED: theme.faded(t.good, 0.30 * strong)}
     if mode is TokenMode.PROBABILITY:
         middle = theme.over(theme.faded(t.bad, 0.45), t.warn)
         ramp = ((t.warn, 0.10), (t.warn, 0.24), (middle, 0.34), (t.bad, 0.44))
@@ -38,6 +41,8 @@ def underlines(mode: TokenMode) -> dict[int, tuple[Line, QColor]]:
         return {3: (Line.DotLine, t.warn), 4: (Line.SingleUnderline, t.bad)}
     if mode is TokenMode.TIME:
         return {STALL: (Line.SingleUnderline, t.bad), FIRST: (Line.DotLine, t.good)}
+    if mode is TokenMode.DRAFTS:
+        return {DRAFTED: (Line.DotLine, t.good)}
     return {}
 
 
@@ -77,4 +82,6 @@ def legend(mode: TokenMode, median: str = "", ttft: str = "", together: bool = F
             slow = [f"> {times:g} ×" for times in SLOW]
             classes += [(0, f"as usual: ITL {median}"), (1, slow[0]), (2, slow[1]), (STALL, f"{slow[2]}: stall")]
         return [*classes, (TOGETHER, "with the one before")] if together else classes
+    if mode is TokenMode.DRAFTS:
+        return [(DRAFTED, "drafted, and kept"), (OWN, "the model's own")]
     return []

@@ -19,6 +19,7 @@ KEY = "transcript/tokens"
 TIPS = {
     TokenMode.TEXT: "The text alone",
     TokenMode.PROBABILITY: "Each token by its probability, as the model itself gave it, before temperature and filters",
+    TokenMode.DRAFTS: "Which tokens had been drafted, and which are the model's own",
     TokenMode.TIME: "Each token by the time it took: TTFT for the first, ITL for the others, against the median ITL",
 }
 GAP, INSIDE = 4, 6
@@ -114,6 +115,7 @@ class TokenSwitch(QWidget):
         kept = str(storage.settings().value(KEY, TokenMode.TEXT.value))
         self.mode = next((mode for mode in TokenMode if mode.value == kept), TokenMode.TEXT)
         self.modes.button(list(TokenMode).index(self.mode)).setChecked(True)
+        self.offer_drafts(False)
         self.samples = DropDown("transcript_sample", said="Sample on show")
         self.samples.setSizeAdjustPolicy(DropDown.SizeAdjustPolicy.AdjustToContents)
         self.samples.hide()
@@ -127,11 +129,15 @@ class TokenSwitch(QWidget):
     def sample(self) -> int:
         return max(0, self.samples.currentIndex())
 
-    def offer(self, samples: int) -> None:
-        """Another request, with so many samples; the first is on show."""
+    def offer(self, samples: int, what: str = "Sample") -> None:
+        """Another request, with so many samples, or what they are; the first is on show."""
         self.samples.clear()
-        self.samples.addItems([f"Sample {i + 1} of {samples}" for i in range(samples)])
+        self.samples.addItems([f"{what} {i + 1} of {samples}" for i in range(samples)])
         self.samples.setVisible(samples > 1)
+
+    def offer_drafts(self, drafts: bool) -> None:
+        """Whether there are drafts to tell apart."""
+        self.modes.button(list(TokenMode).index(TokenMode.DRAFTS)).setVisible(drafts or self.mode is TokenMode.DRAFTS)
 
     def say(self, median: str = "", ttft: str = "", together: bool = False) -> None:
         """The legend of the mode, with the median ITL and the TTFT in words, and whether any tokens came together."""

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.trace import Array, RequestView, Step
+from engine.trace import Array, RequestView, SampleView, Step
 
 LIKELY = (0.8, 0.5, 0.2, 0.05)  # probabilities between the classes 0 (likeliest) to 4
 SLOW = (1.25, 2.0, 4.0)  # medians between the classes 0 (as usual) to 3, a stall
 STALL, FIRST = 3, 4  # classes of time; FIRST is the time to first token, which no median of gaps can judge
+OWN, DRAFTED = 0, 1  # classes of where a token came from
 TOGETHER = 8  # added to the class of a token that came with the one before it
 MARKS = {" ": "␣", "\n": "⏎", "\r": "␍", "\t": "⇥", "\N{NO-BREAK SPACE}": "⍽"}
 
@@ -21,6 +22,13 @@ def token_classes(logprobs: Sequence[float]) -> Array:
     """Classes of probability [tokens], 0 to 4 by `LIKELY`, of natural logarithms."""
     probability = np.exp(np.array(logprobs, np.float64))
     return np.asarray((probability[:, None] < np.array(LIKELY)).sum(1), np.uint8)
+
+
+def draft_classes(sample: SampleView) -> Array:
+    """OWN or DRAFTED, [tokens]."""
+    classes = np.full(len(sample.tokens), OWN, np.uint8)
+    classes[: len(sample.drafted)] = np.array(sample.drafted, np.uint8)
+    return classes
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +92,8 @@ class TokenCard:
 
     `wait` is the TTFT where `first`, else the ITL, in seconds, of the emission that brought `together` tokens. `rank`
     is 1 for the likeliest, None where it is not known. `step` is None for a token that came with its request's end.
+    `drafted`: it was, and was kept; `instead_of` is the text of the draft whose place it took, None where there was
+    none.
     Of an answer that is held to a grammar: how many of the `vocabulary` were `allowed`, and what the model would
     `rather` have said where that was not.
     """
@@ -101,6 +111,8 @@ class TokenCard:
     position: int
     step: int | None
     time: float
+    drafted: bool = False
+    instead_of: str | None = None
     vocabulary: int = 0
     allowed: int | None = None
     rather: Alternative | None = None
@@ -123,6 +135,7 @@ def token_card(view: RequestView, branch: int, index: int, step: Step | None, vo
     token, text = int(sample.tokens[index]), sample.text[at : int(sample.text_ends[index])]
     chosen = Alternative(text, token, float(np.exp(sample.logprobs[index])), True)
     others = alternatives(step, place, token) if step is not None else ()
+    origin = from_draft(step, place) if step is not None else (False, None)
     rank = next((i for i, other in enumerate(others, 1) if other.chosen), None)
     return TokenCard(
         index=index,
@@ -138,10 +151,23 @@ def token_card(view: RequestView, branch: int, index: int, step: Step | None, vo
         position=len(view.prompt_ids) + index,
         step=step.step if step is not None else None,
         time=float(sample.token_times[index]),
+        drafted=origin[0],
+        instead_of=origin[1],
         vocabulary=vocabulary,
         allowed=_at(step.allowed_token_index, step.allowed, place) if step is not None else None,
         rather=rather(step, place) if step is not None else None,
     )
+
+
+def from_draft(step: Step, place: int) -> tuple[bool, str | None]:
+    """Whether a token of a step had been drafted, and, where it had not, what was drafted in its place."""
+    row = int(step.token_row[place])
+    if not len(step.drafted) or not step.drafted[row]:
+        return False, None
+    nth, first = place - int(np.searchsorted(step.token_row, row)), int(step.drafted[:row].sum())
+    if nth < step.accepted[row]:
+        return True, None
+    return False, step.draft_text[first + nth] if nth < step.drafted[row] else None
 
 
 def place_in_step(step: Step, request: int, branch: int, nth: int) -> int:

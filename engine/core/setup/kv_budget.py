@@ -16,11 +16,13 @@ from engine.models.loading import LoadedModel
 from engine.scheduler.block_pool import blocks_for
 
 
-def pool_blocks(model: LoadedModel, config: EngineConfig, needed: int = 0) -> int:
+def pool_blocks(model: LoadedModel, config: EngineConfig, needed: int = 0, draft: LoadedModel | None = None) -> int:
     """Blocks of the pool: what `kv_memory` holds; else what the running requests could ever fill, within a quarter of
     the free memory. On a GPU within all that is free but what is `needed` besides, in bytes, and a reserve; there
-    `kv_memory` is held against that too. Raises InvalidInput where it does not fit, or not even one block does."""
-    block_bytes = model.card.kv_token_bytes * config.block_size
+    `kv_memory` is held against that too. A block has room for the `draft` model's K and V as well. Raises InvalidInput
+    where it does not fit, or not even one block does."""
+    sides = [side.card_with(config.kv_dtype) for side in (model, draft) if side is not None]
+    block_bytes = sum(card.kv_token_bytes for card in sides) * config.block_size
     wanted = config.kv_memory
     if wanted is not None and wanted < block_bytes:
         raise InvalidInput(

@@ -2,13 +2,14 @@
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from engine.config.specs import EngineConfig, InvalidInput
 from engine.core.faults import DeviceLost, Fault, fault_of, first_line, memory_asked
 from engine.core.setup.activations import activation_bytes, computed_bytes
+from engine.core.setup.host_memory import HostMemory, prepare_host_memory
 from engine.core.setup.kv_budget import free_memory, pool_blocks, step_blocks
 from engine.core.setup.rehearsal import Rehearsal
 from engine.decoding.detokenizer import DetokenizerFactory
@@ -16,7 +17,12 @@ from engine.memory.allocator import release_references
 from engine.memory.rules import FASTEST, bucket_sizes, captured_tokens, gpu_needs
 from engine.models.loading import LoadedModel
 from engine.runner import make_runner
+from engine.runner.draft_model import DraftModel
 from engine.runner.runner import Runner, on_gpu_path
+from engine.scheduler.block_pool import BlockPool
+from engine.scheduler.scheduler import Scheduler
+from engine.scheduler.speculation import Drafter
+from engine.scheduler.swapping import Swapping
 from engine.trace.records import Roof
 
 Shape = tuple[object, ...]
@@ -24,7 +30,8 @@ Shape = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class PreparedRunner:
-    """`blocks` of the pool; `activations` of a step at the token budget and what `graphs` hold, in bytes."""
+    """`blocks` of the pool; `activations` of a step at the token budget and what `graphs` hold, in bytes; the `host`
+    memory that preempted requests may have."""
 
     shape: Shape
     runner: Runner
@@ -32,6 +39,13 @@ class PreparedRunner:
     activations: int
     graphs: int
     rehearsal: Rehearsal
+    draft: DraftModel | None = None
+    host: HostMemory = HostMemory()
+
+    def scheduler(self, config: EngineConfig, drafter: Drafter | None = None) -> Scheduler:
+        """One for it, with an empty pool."""
+        pool = BlockPool(self.blocks, config.block_size)
+        return Scheduler(config, pool, drafter, Swapping(pool, self.host.blocks, self.host.cost))
 
     def warm_up(self, token_budget: int) -> None:
         """On a GPU the whole step at the budget, so that its allocator has taken already what such a step takes."""
@@ -40,6 +54,8 @@ class PreparedRunner:
             with contextlib.suppress(torch.OutOfMemoryError):
                 self.rehearsal.prefill(rows, length)
         self.runner.reset()
+        if self.draft is not None:
+            self.draft.runner.reset()
 
     def serves(self, config: EngineConfig) -> bool:
         """True where the runner can be used again under `config` as it is: captures take seconds. Only on a GPU: a
@@ -50,8 +66,10 @@ class PreparedRunner:
 def shape_of(config: EngineConfig) -> Shape:
     """What a runner, and what its steps take, depends on."""
     mode = "paged" if config.paged else config.mode
-    graphs = config.cuda_graphs, config.mixed_graphs
-    return mode, config.block_size, config.slots, config.token_budget, config.kv_memory, *graphs
+    graphs = config.cuda_graphs, config.mixed_graphs, config.kv_dtype
+    drafts = config.most_sampled, config.draft if config.speculation == "draft" else None
+    pool = config.block_size, config.slots, config.token_budget, config.kv_memory
+    return mode, *pool, *graphs, *drafts, config.preemption, config.swap_memory
 
 
 def graph_needs(model: LoadedModel, config: EngineConfig, operations: float) -> int:
@@ -72,11 +90,13 @@ class RunnerFactory:
         self._model, self._detokenizers, self._roof = model, detokenizers, roof
         self._activations: dict[Shape, int] = {}
 
-    def __call__(self, config: EngineConfig, report: Callable[[int, int], None]) -> PreparedRunner:
+    def __call__(
+        self, config: EngineConfig, report: Callable[[int, int], None], draft: LoadedModel | None = None
+    ) -> PreparedRunner:
         """`report` hears how many graphs are captured, of how many, and may raise. Raises InvalidInput where the
         memory does not suffice, and DeviceLost."""
         try:
-            return self._prepare(config, report)
+            return self._prepare(config, report, draft)
         except InvalidInput:
             raise
         except Exception as error:
@@ -93,28 +113,54 @@ class RunnerFactory:
                 case Fault.STEP:
                     raise
 
-    def _prepare(self, config: EngineConfig, report: Callable[[int, int], None]) -> PreparedRunner:
+    def _prepare(
+        self, config: EngineConfig, report: Callable[[int, int], None], draft: LoadedModel | None
+    ) -> PreparedRunner:
         model, shape = self._model, shape_of(config)
         if model.device.type != "cuda":
-            blocks = pool_blocks(model, config)
+            blocks = pool_blocks(model, config, draft=draft)
             runner = make_runner(model, config, blocks)
             runner.capture(report)
             rehearsal = self._warm(runner, config, blocks)
             if shape not in self._activations:
                 self._activations[shape] = activation_bytes(rehearsal, model, config, self._roof)
-            activations = self._activations[shape] + runner.recorded_bytes
-            return PreparedRunner(shape, runner, blocks, activations, 0, rehearsal)
+            drafts = self._draft(draft, config, blocks, report)
+            recorded = runner.recorded_bytes + (drafts.runner.recorded_bytes if drafts else 0)
+            activations = self._activations[shape] + recorded
+            host = prepare_host_memory(runner, config, blocks, self._roof)
+            return PreparedRunner(shape, runner, blocks, activations, 0, rehearsal, drafts, host)
         if shape not in self._activations:
             self._activations[shape] = self.profile(config)
         activations = self._activations[shape]
         operations = self._roof.operations if self._roof is not None else FASTEST
         needed = activations + graph_needs(model, config, operations)
-        blocks = pool_blocks(model, config, needed)
+        if draft is not None:
+            needed += graph_needs(draft, config, operations) + computed_bytes(draft, config.token_budget, config.slots)
+        blocks = pool_blocks(model, config, needed, draft)
         runner = make_runner(model, config, blocks, operations)
         before = free_memory(model.device)
         runner.capture(report)
         graphs = max(0, before - free_memory(model.device)) if runner.graphs else 0
-        return PreparedRunner(shape, runner, blocks, activations, graphs, self._warm(runner, config, blocks))
+        drafts = self._draft(draft, config, blocks, report, operations)
+        host, rehearsal = prepare_host_memory(runner, config, blocks, self._roof), self._warm(runner, config, blocks)
+        return PreparedRunner(shape, runner, blocks, activations, graphs, rehearsal, drafts, host)
+
+    def _draft(
+        self,
+        draft: LoadedModel | None,
+        config: EngineConfig,
+        blocks: int,
+        report: Callable[[int, int], None],
+        operations: float = FASTEST,
+    ) -> DraftModel | None:
+        if draft is None:
+            return None
+        alone = replace(config, speculation=None, draft=None)
+        runner = make_runner(draft, alone, blocks, operations)
+        runner.capture(report)
+        Rehearsal(runner, alone, blocks, draft.card.context, self._detokenizers).play(2, 2)
+        runner.reset()
+        return DraftModel(runner, config.token_budget)
 
     def profile(self, config: EngineConfig) -> int:
         """Bytes that a step at the token budget takes, played over a pool that is just large enough for it."""

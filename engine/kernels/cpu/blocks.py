@@ -222,13 +222,9 @@ class PrefillRow:
         return self._biases[window, dtype]
 
 
-def prefill_attention(
-    q: Tensor, k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, row: PrefillRow, options: Options
-) -> Tensor:
-    """A row's tokens over its context. q `[tokens, heads, head_dim]`, out as q; k and v are theirs, and are in the
-    cache already."""
-    if row.table is not None:
-        k, v = gather_context(k_cache, row.table, row.context), gather_context(v_cache, row.table, row.context)
+def prefill_attention(q: Tensor, k: Tensor, v: Tensor, row: PrefillRow, options: Options) -> Tensor:
+    """A row's tokens over its context. q `[tokens, heads, head_dim]`, out as q; k and v `[context, kv_heads, head_dim]`
+    are those of the whole context."""
     query, key, value = (t.transpose(0, 1)[None] for t in (q, k, v))
     return causal_attention(query, key, value, row.bias(options.window, q.dtype), options)[0].transpose(0, 1)
 

@@ -20,6 +20,7 @@ from engine.kernels.silu_mul import Activation, in_rows, row_stride
 
 LANES = 16  # block sizes and head dimensions are multiples of it
 DTYPES = (torch.float32, torch.bfloat16)
+KINDS = (*DTYPES, torch.int8, torch.uint8)  # of a cache; the last two are codes
 A_THREAD = 16_384  # values a thread must have to do, or waking it takes longer
 
 
@@ -34,6 +35,11 @@ def _run(values: Structure, threads: int) -> None:
 
 def _part(rows: int, x: Tensor) -> Part:
     return Part(rows, 0, 0, x.dtype is torch.bfloat16, 0)
+
+
+def _kind(cache: Tensor) -> int:
+    """As `native/cache.h` counts what a cache holds."""
+    return KINDS.index(cache.dtype)
 
 
 def computes(dtype: torch.dtype) -> bool:
@@ -81,7 +87,7 @@ class NativeDecode:
     lengths: Tensor
 
     def attend(self, q: Tensor, k_cache: Tensor, v_cache: Tensor, options: Options) -> Tensor:
-        """q and out `[rows, heads, head_dim]`. Caches as made here."""
+        """q and out `[rows, heads, head_dim]`. Caches as made here, or by `engine.kernels.cpu.quantized`."""
         q = q.contiguous()
         rows, heads, head_dim = q.shape
         block, kv_heads = k_cache.shape[1:3]
@@ -93,7 +99,7 @@ class NativeDecode:
             *(x.data_ptr() for x in (out, q, k_cache, v_cache, *seen)),
             None if sinks is None else sinks.data_ptr(),
             *(kv_heads, heads // kv_heads, head_dim, block, options.window or 0),
-            *(options.scale, options.softcap or 0.0),
+            *(options.scale, options.softcap or 0.0, _kind(k_cache)),
         )
         _run(values, torch.get_num_threads())
         return out
@@ -111,12 +117,13 @@ def plan_decode(tables: Sequence[Sequence[int]], firsts: Sequence[int], counts: 
 
 
 def store_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, blocks: Tensor, offsets: Tensor) -> None:
-    """Puts k and v `[tokens, kv_heads, head_dim]` at `blocks` and `offsets` int32 `[tokens]` into caches made here."""
+    """Puts k and v `[tokens, kv_heads, head_dim]` at `blocks` and `offsets` int32 `[tokens]` into caches as those of
+    `attend`."""
     k, v = (x if x.stride()[1:] == (x.shape[2], 1) else x.contiguous() for x in (k, v))
     tokens, kv_heads, head_dim = k.shape
     places = (x.data_ptr() for x in (k_cache, v_cache, k, v, blocks, offsets))
     sizes = kv_heads, head_dim, k_cache.shape[1], k.stride(0), v.stride(0)
-    _run(held.Store(_part(tokens, k), *places, *sizes), _threads(k.numel()))
+    _run(held.Store(_part(tokens, k), *places, *sizes, _kind(k_cache)), _threads(k.numel()))
 
 
 def rms_norm(x: Tensor, weight: Tensor | None, eps: float, rounding: Rounding) -> Tensor:

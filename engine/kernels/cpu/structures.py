@@ -37,7 +37,7 @@ class Attention(Structure):
         ("part", Part),
         *_places("out", "q", "k", "v", "tables", "starts", "lengths", "sinks"),
         *_sizes("kv_heads", "group", "head_dim", "block", "window"),
-        *(("scale", c_float), ("softcap", c_float)),
+        *(("scale", c_float), ("softcap", c_float), ("kind", c_int)),
     ]
 
 
@@ -46,7 +46,7 @@ class Store(Structure):
     _fields_ = [
         ("part", Part),
         *_places("k_cache", "v_cache", "k", "v", "blocks", "offsets"),
-        *_sizes("kv_heads", "head_dim", "block", "k_stride", "v_stride"),
+        *(*_sizes("kv_heads", "head_dim", "block", "k_stride", "v_stride"), ("kind", c_int)),
     ]
 
 

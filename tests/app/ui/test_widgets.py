@@ -229,8 +229,8 @@ def test_wheel_turns_over_a_panel_change_no_value(qtbot: QtBot) -> None:
         ("static", {"max_running", "delivery"}),
         ("dynamic", {"max_running", "longest_wait", "delivery"}),
         ("continuous-padded", {"max_running", "join_every", "token_budget"}),
-        ("continuous", {"max_running", "join_every", "token_budget", "prefix_caching"}),
-        ("chunked", {"max_running", "join_every", "token_budget", "prefix_caching"}),
+        ("continuous", {"max_running", "join_every", "token_budget", "prefix_caching", "preemption"}),
+        ("chunked", {"max_running", "join_every", "token_budget", "prefix_caching", "preemption"}),
     ],
 )
 def test_a_mode_shows_the_settings_that_matter_to_it(
@@ -240,7 +240,7 @@ def test_a_mode_shows_the_settings_that_matter_to_it(
     qtbot.addWidget(panel)
     panel.show()
     panel.form["mode"].set(mode)
-    names = ("max_running", "longest_wait", "join_every", "token_budget", "delivery", "prefix_caching")
+    names = ("max_running", "longest_wait", "join_every", "token_budget", "delivery", "prefix_caching", "preemption")
     assert {name for name in names if panel.form[name].control.isVisible()} == shown
     assert panel.form.sentence.text()[0].isupper()
 
@@ -275,6 +275,37 @@ def test_several_samples_are_for_modes_with_blocks(qtbot: QtBot) -> None:
     panel.set_mode("chunked")
     assert panel.params().n == 4
     assert panel.samples_note.text() == ""
+
+
+def test_beams_switch_off_what_they_do_not_heed(qtbot: QtBot) -> None:
+    panel = SamplingPanel()
+    qtbot.addWidget(panel)
+    panel.form["temperature"].set(0.9)
+    panel.form["n"].set(2)
+    panel.form["repetition_penalty"].set(1.2)
+    panel.form["beam_width"].set(4)
+    panel.form["length_penalty"].set(0.5)
+    panel.form["early_stopping"].set("never")
+    told = panel.params()
+    assert (told.beam_width, told.length_penalty, told.early_stopping) == (4, 0.5, "never")
+    assert (told.n, told.repetition_penalty, told.temperature) == (1, 1.0, 0.0)
+    assert not panel.form["temperature"].control.isEnabled()
+    assert panel.form["length_penalty"].control.isEnabled()
+    assert "nothing is drawn" in panel.samples_note.text()
+    again = SamplingPanel()
+    qtbot.addWidget(again)
+    assert again.params() == told
+    assert again.form["temperature"].get() == 0.9, "what is idle is remembered too"
+    again.set_mode("static")
+    assert again.params().beam_width == 1
+    assert again.params().temperature == 0.9
+    assert again.form["temperature"].control.isEnabled()
+    assert not again.form["beam_width"].control.isEnabled()
+    again.form["n"].set(1)
+    again.set_mode("chunked")
+    again.form["beam_width"].set(1)
+    assert again.form["temperature"].control.isEnabled()
+    assert not again.form["early_stopping"].control.isEnabled()
 
 
 def test_values_that_do_not_go_together_are_told(qtbot: QtBot, session: Session, bridge: Bridge) -> None:

@@ -38,6 +38,14 @@ def lanes(draw: st.DrawFn) -> Lane:
         values["prefix_caching"] = draw(st.booleans())
         values["cuda_graphs"] = draw(st.booleans())
         values["mixed_graphs"] = draw(st.booleans())
+        values["speculation"] = draw(st.sampled_from([None, "ngram", "draft"])) if not values["depth"] else None
+        values["speculated"] = draw(st.sampled_from(["auto", 1, 7]))
+        if values["speculation"] == "draft":
+            drafts = None, ModelSpec("demo-draft"), ModelSpec("./a:b,c"), ModelSpec("org/model", revision="e")
+            values["draft"] = draw(st.sampled_from(drafts))
+        values["preemption"] = draw(st.sampled_from(["recompute", "swap", "auto"]))
+        if values["preemption"] != "recompute":
+            values["swap_memory"] = draw(st.none() | st.integers(1, 1 << 40))
     texts = st.text(st.characters(codec="utf-8") | st.sampled_from(":,%= "), min_size=1).filter(str.strip)
     spec = ModelSpec(
         draw(texts), dtype=draw(st.sampled_from(["auto", "float32"])), trust_remote_code=draw(st.booleans()),

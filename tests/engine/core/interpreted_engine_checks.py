@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -129,6 +130,22 @@ def test_tokens_are_those_of_the_cpu(name: str, greedy: bool, model: LoadedModel
         assert step.graph == (next(size for size in sizes if size >= step.rows) if replays else 0)
     for step in others:
         assert step.graph == (next(size for size in MIXED if size >= step.count.sum()) if mixed else 0)
+
+
+@pytest.mark.parametrize("greedy", [True, False])
+def test_drafted_tokens_change_nothing_that_is_said(
+    greedy: bool, folder: Path, model: LoadedModel, expected: dict[bool, Tokens]
+) -> None:
+    """By the model itself, so that most are kept, and between: rows that verify, rows that do not, and prompts."""
+    config = EngineConfig(
+        "chunked", 8, 64, block_size=4, speculation="draft", speculated=2, draft=ModelSpec(str(folder))
+    )
+    tokens, steps, _ = said(model, config, greedy)
+    assert tokens == expected[greedy]
+    proposed, kept = (sum(int(each.sum()) for each in of) for of in zip(*((s.drafted, s.accepted) for s in steps)))
+    assert 0.5 * proposed < kept
+    assert any(0 < np.count_nonzero(s.drafted) < s.rows for s in steps)
+    assert any(s.graph for s in steps if s.drafted.any())
 
 
 def test_a_padded_mode_draws_the_tokens_of_the_cpu(model: LoadedModel, expected: dict[bool, Tokens]) -> None:

@@ -1,7 +1,8 @@
 """In float32, tokens and logits equal transformers': many decoder types, batched, preempted, cancelled."""
 
+import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from engine import Engine, EngineConfig, ModelSpec, SamplingParams, measure
-from engine.trace import FinishReason, Step
+from engine.trace import FinishReason, Step, Trace
+from engine.trace.column import Array
 from tests.engine.captured_logits import CapturedLogits
 from tests.engine.tiny_models import TINY_MODELS, VOCABULARY
 
@@ -100,6 +102,63 @@ def test_a_batch_gives_the_tokens_and_logits_of_transformers(
                 assert list(completion.token_ids) == tokens[:count]
                 assert_same(logits[completion.request], reference_logits[:count])
             assert len({t for c in completions for t in c.token_ids}) >= 10
+
+
+@pytest.fixture(scope="module")
+def alike(tiny_folder: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A model that says the same as another, but for some tokens: its weights are a little off."""
+
+    def of(name: str) -> Path:
+        module = AutoModelForCausalLM.from_pretrained(tiny_folder(name), dtype=torch.float32)
+        noise = torch.Generator().manual_seed(1)
+        with torch.no_grad():
+            for parameter in module.parameters():
+                parameter *= 1 + 0.02 * torch.randn(parameter.shape, generator=noise)
+        folder = tmp_path_factory.mktemp("alike") / name.replace(" ", "-")
+        shutil.copytree(tiny_folder(name), folder)
+        module.save_pretrained(folder)
+        return folder
+
+    return of
+
+
+DRAFTED = ("llama", "qwen2", "qwen3", "mistral", "gemma2", "gemma3", "phi3", "mixtral", "gpt-oss", "gpt2")
+
+
+@pytest.mark.parametrize("name", DRAFTED)
+def test_drafted_tokens_change_nothing_that_is_said(
+    name: str,
+    tiny_folder: Callable[[str], Path],
+    alike: Callable[[str], Path],
+    expected: Callable[[str], list[tuple[list[int], Tensor]]],
+) -> None:
+    """By a model that is right often, and by n-grams of prompts that say everything twice: with preemptions, prefixes
+    that are found, and a request that is stopped."""
+    few = EngineConfig("chunked", max_running=5, token_budget=32, block_size=4, prefix_caching=True)
+    drafts = {"draft": ModelSpec(str(alike(name)))}
+    with Engine(ModelSpec(str(tiny_folder(name)), dtype="float32", device="cpu"), threads=1) as engine:
+        # The draft's K and V take as many bytes again.
+        for kind, more, sides in (("draft", drafts, 2), ("ngram", {}, 1)):
+            memory = BLOCKS * 4 * engine.card.kv_token_bytes * sides
+            for k in (3, "auto"):
+                trace = engine.begin(replace(few, kv_memory=memory, speculation=kind, speculated=k, **more))
+                streams = [engine.submit(prompt, GREEDY) for prompt in prompts()]
+                for _, _ in zip(streams[CANCELLED], range(6)):
+                    pass
+                streams[CANCELLED].cancel()
+                completions = [stream.result(timeout=60) for stream in streams]
+                for i, completion in enumerate(completions):
+                    tokens, _ = expected(name)[i]
+                    assert i == CANCELLED or len(completion.token_ids) == NEW_TOKENS
+                    assert list(completion.token_ids) == tokens[: len(completion.token_ids)]
+                assert measure(trace).preemptions > 0
+                if (kind, k) == ("draft", 3):  # how many "auto" drafts depends on what steps took
+                    drafted, accepted = (sum(int(each.sum()) for each in of) for of in zip(*drafts_of(trace)))
+                    assert 0.2 * drafted < accepted < drafted
+
+
+def drafts_of(trace: Trace) -> list[tuple[Array, Array]]:
+    return [(step.drafted, step.accepted) for step in trace.steps]
 
 
 @pytest.mark.parametrize("name", TINY_MODELS)

@@ -62,6 +62,11 @@ def advance(branch: Branch, token: int) -> None:
         assert branch.matcher.advance(token)
 
 
+def places(branches: Sequence[Branch]) -> list[int]:
+    """Where the tokens that are drawn for them will stand."""
+    return [len(branch.tokens) + branch.in_flight - 1 for branch in branches]
+
+
 def logits_in(turn: int, rows: int) -> Tensor:
     """The same few tokens are the likeliest in every turn, and the first of `bad_words` among them."""
     logits = make_logits(rows, VOCABULARY, turn, spread=1.5)
@@ -77,7 +82,7 @@ def test_greedy_choices_are_those_of_the_reference(name: str) -> None:
     for turn in range(8):
         logits = logits_in(turn, 1)
         wanted = expected(PROMPT, branch.tokens[len(PROMPT) :], logits[0])
-        sampled = sampler(logits, [branch])
+        sampled = sampler(logits, [branch], places([branch]))
         assert int(sampled.tokens) == int(wanted.argmax())
         torch.testing.assert_close(sampled.logprobs[0], logits[0].log_softmax(-1)[int(sampled.tokens)])
         advance(branch, int(sampled.tokens))
@@ -96,9 +101,9 @@ def test_rows_get_what_they_ask_for_whatever_their_batch_mates_ask_for() -> None
         lone.begin(branch)
     for turn in range(4):
         logits = logits_in(turn, len(ways))
-        tokens = sampler(logits, together).tokens.tolist()
+        tokens = sampler(logits, together, places(together)).tokens.tolist()
         for i, (lone, branch) in enumerate(alone):
-            assert int(lone(logits[i : i + 1], [branch]).tokens) == tokens[i]
+            assert int(lone(logits[i : i + 1], [branch], places([branch])).tokens) == tokens[i]
             advance(branch, tokens[i])
             advance(together[i], tokens[i])
 
@@ -113,7 +118,9 @@ def test_a_branch_that_comes_back_to_another_slot_counts_what_it_has_said() -> N
     sampler.begin(branch)
     logits = logits_in(0, 1)
     logits[0, 7] += 2.5
-    assert int(sampler(logits, [branch]).tokens) == int(expected(PROMPT, said, logits[0]).argmax()) != 7
+    assert (
+        int(sampler(logits, [branch], places([branch])).tokens) == int(expected(PROMPT, said, logits[0]).argmax()) != 7
+    )
 
 
 def test_a_token_in_flight_completes_a_bad_word_too() -> None:
@@ -129,10 +136,10 @@ def test_a_token_in_flight_completes_a_bad_word_too() -> None:
     for drawn_before, refused in ((before, True), (before + 1, False)):
         previous = sampler.adjust.previous([branch], torch.tensor([drawn_before, 0]))
         assert previous is not None
-        assert (int(sampler(logits, [branch], None, previous).tokens) != last) is refused
+        assert (int(sampler(logits, [branch], places([branch]), None, previous).tokens) != last) is refused
     branch.tokens[-1] += 1  # the word had not begun
     previous = sampler.adjust.previous([branch], torch.tensor([before, 0]))
-    assert int(sampler(logits, [branch], None, previous).tokens) == last
+    assert int(sampler(logits, [branch], places([branch]), None, previous).tokens) == last
 
 
 def test_nothing_is_taken_from_the_device_where_nobody_asks() -> None:
@@ -165,7 +172,7 @@ def test_what_was_allowed_and_what_the_model_would_rather_have_said_is_told(
     logits[4, EOS] = logits[4, 40] = -50.0
     if temperature == 0:
         branches[3].request.rules = None  # all greedy: the compiled choice serves
-    sampled = Sampler(len(ways), VOCABULARY, CPU)(logits, branches)
+    sampled = Sampler(len(ways), VOCABULARY, CPU)(logits, branches, places(branches))
     assert sampled.masked is not None
     told = sampled.masked.told()
     assert sorted(told) == [0, 2, 4]

@@ -69,7 +69,7 @@ def drawn(logits: Tensor, params: SamplingParams, tokens: list[int], uniforms: T
     sampled = []
     for begin in range(0, len(rows), 256):
         part = rows[begin : begin + 256]
-        sampled.append(sampler(logits.expand(len(part), -1), part).tokens)
+        sampled.append(sampler(logits.expand(len(part), -1), part, [len(b.tokens) for b in part]).tokens)
         if seen is not None:
             sampler._seen = seen.clone()
     return torch.cat(sampled)
@@ -162,12 +162,12 @@ def test_a_row_gets_the_same_token_whatever_its_batch_mates_ask_for(seed: int, r
     branches = [branch(params, [3, 4, i], seed=seed + i, slot=i) for i, params in enumerate(rows)]
     for each in branches:
         mixed.begin(each)
-    together = mixed(logits, branches)
+    together = mixed(logits, branches, [3] * len(rows))
     for i, params in enumerate(rows):
         single = Sampler(1, 1000, CPU)
         lone = branch(params, [3, 4, i], seed=seed + i)
         single.begin(lone)
-        alone = single(logits[i : i + 1], [lone])
+        alone = single(logits[i : i + 1], [lone], [3])
         assert int(alone.tokens) == int(together.tokens[i])
         torch.testing.assert_close(alone.logprobs[0], together.logprobs[i])
         if params.temperature:
@@ -188,7 +188,7 @@ def test_the_penalty_counts_the_prompt_and_what_was_drawn_since() -> None:
     logits = torch.tensor([[0.0, 1.0, 2.0, 3.0, 4.0]])
     sampler, one = Sampler(1, 5, CPU), branch(SamplingParams(temperature=0, repetition_penalty=100.0), [4])
     sampler.begin(one)
-    assert [int(sampler(logits, [one]).tokens) for _ in range(4)] == [3, 2, 1, 4]
+    assert [int(sampler(logits, [one], [len(one.tokens)]).tokens) for _ in range(4)] == [3, 2, 1, 4]
 
 
 def test_a_slot_forgets_what_the_request_before_it_has_seen() -> None:
@@ -198,7 +198,7 @@ def test_a_slot_forgets_what_the_request_before_it_has_seen() -> None:
     sampler.begin(branch(params, [2]))
     next_one = branch(params, [0])
     sampler.begin(next_one)
-    assert int(sampler(logits, [next_one]).tokens) == 2
+    assert int(sampler(logits, [next_one], [len(next_one.tokens)]).tokens) == 2
 
 
 @pytest.mark.parametrize("temperature", [1e-300, 1e-40, 1e-30, 1e-5])
@@ -206,7 +206,7 @@ def test_a_slot_forgets_what_the_request_before_it_has_seen() -> None:
 def test_a_temperature_close_to_zero_is_as_good_as_greedy(temperature: float, more: dict[str, Any]) -> None:
     logits = torch.stack([logits_of(1000, i, spread=20) for i in range(8)])
     rows = [branch(SamplingParams(temperature=temperature, **more), seed=i) for i in range(8)]
-    assert Sampler(1, 1000, CPU)(logits, rows).tokens.tolist() == logits.argmax(-1).tolist()
+    assert Sampler(1, 1000, CPU)(logits, rows, [1] * 8).tokens.tolist() == logits.argmax(-1).tolist()
 
 
 def test_logprobs_and_alternatives_are_of_the_models_own_distribution() -> None:
@@ -218,7 +218,7 @@ def test_logprobs_and_alternatives_are_of_the_models_own_distribution() -> None:
     sampler = Sampler(2, 500, CPU)
     for row in rows:
         sampler.begin(row)
-    sampled = sampler(logits, rows)
+    sampled = sampler(logits, rows, [len(row.tokens) for row in rows])
     expected = logits.log_softmax(-1)
     torch.testing.assert_close(sampled.logprobs, expected.gather(-1, sampled.tokens[:, None])[:, 0])
     values, ids = expected.topk(4, -1)
@@ -319,7 +319,7 @@ def test_sampling_values_out_of_range_are_refused_by_name() -> None:
         ({"seed": -1}, "seed"),
         ({"logprobs": 21}, "logprobs"),
         ({"n": 0}, "n"),
-        ({"beam_width": 4}, "beam_width"),
+        ({"beam_width": 65}, "beam_width"),
         ({"stop": ("",)}, "stop"),
         ({"stop": 3}, "stop"),
         ({"stop": None}, "stop"),

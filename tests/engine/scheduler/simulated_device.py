@@ -8,16 +8,21 @@ import sys
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 from engine.config.specs import EngineConfig, SamplingParams
 from engine.core.step_record import step_record
+from engine.decoding.beams import BeamSearch
+from engine.decoding.beams.path import Ranked
 from engine.decoding.output import Output
+from engine.runner.launched_step import LaunchedStep
+from engine.scheduler import beams
 from engine.scheduler.block_pool import BlockPool
 from engine.scheduler.plan import Row, StepPlan
 from engine.scheduler.request import Branch, Emission, Request
 from engine.scheduler.scheduler import Scheduler
+from engine.scheduler.swap_cost import SwapCost
+from engine.scheduler.swapping import Swapping
 from engine.trace.records import FinishReason, Kind, Step
 from tests.engine.scheduler.told_blocks import ToldBlocks
 
@@ -44,6 +49,29 @@ def alone(prompt: Sequence[int], limit: int, ignore_eos: bool = False) -> list[i
     return tokens[len(prompt) :]
 
 
+def ranked(context: Sequence[int], count: int) -> Ranked:
+    """What the simulated model holds for likely: so many tokens with log-probabilities."""
+    tokens = dict.fromkeys(next_token([*context, i]) for i in range(3 * count))
+    likely = -1.0 - (next_token(context) % 7) / 10
+    return tuple((token, likely * (i + 1)) for i, token in enumerate(tokens))[:count]
+
+
+def search(request: Request) -> BeamSearch:
+    """A search of its width over the simulated model, which has yet to begin."""
+    ends = frozenset() if request.params.ignore_eos else frozenset({END})
+    rules = request.params.beam_width, request.params.length_penalty, request.params.early_stopping, request.limit
+    return BeamSearch(*rules, lambda path: path.token in ends or path.length >= request.limit, len(ends))
+
+
+def alone_in_beams(request: Request, prompt: Sequence[int]) -> list[list[int]]:
+    """What a search finds after a prompt by itself, best first."""
+    found = search(request)
+    while not found.over:
+        contexts = {place: [*prompt, *path.tokens] for place, path in found.live.items()}
+        found.advance({place: ranked(context, found.candidates) for place, context in contexts.items()})
+    return [path.tokens for path in found.best()]
+
+
 class Letters:
     """A detokenizer: one letter a token."""
 
@@ -52,6 +80,26 @@ class Letters:
 
     def flush(self) -> str:
         return ""
+
+
+class ErringDrafter:
+    """Proposes what the simulated model will say, and errs at every so many tokens; sometimes it has less to say."""
+
+    def __init__(self, errs_every: int) -> None:
+        self._errs_every, self._proposed = errs_every, 0
+
+    def draft(self, rows: Sequence[Row], most: Sequence[int], least: float) -> list[list[int]]:
+        return [self._propose(row, count) for row, count in zip(rows, most, strict=True)]
+
+    def _propose(self, row: Row, most: int) -> list[int]:
+        assert row.first == len(row.branch.tokens) - 1
+        known, drafted = list(row.branch.tokens), list[int]()
+        while len(drafted) < most - (self._proposed % 5 == 0):
+            self._proposed += 1
+            wrong = self._proposed % self._errs_every == 0
+            known.append(next_token(known) + wrong)
+            drafted.append(known[-1])
+        return drafted
 
 
 @dataclass
@@ -63,6 +111,9 @@ class Simulation:
     blocks: int
     depth: int = 0
     memory: tuple[int, int] = (sys.maxsize, sys.maxsize)
+    errs_every: int = 0  # of the drafter, if there is one
+    hosts: int = 0
+    cost: SwapCost | None = None
     short: int = 0
     records: list[Step] = field(default_factory=list)
     plans: list[StepPlan] = field(default_factory=list)
@@ -72,10 +123,13 @@ class Simulation:
 
     def __post_init__(self) -> None:
         self.pool = BlockPool(self.blocks, self.config.block_size)
-        self.scheduler = Scheduler(self.config, self.pool)
-        self.in_flight: deque[tuple[StepPlan, list[int]]] = deque()
+        self.drafter = ErringDrafter(self.errs_every) if self.errs_every else None
+        self.swapping = Swapping(self.pool, self.hosts, self.cost)
+        self.scheduler = Scheduler(self.config, self.pool, self.drafter, self.swapping)
+        self.in_flight: deque[tuple[StepPlan, list[Emission]]] = deque()
         self.requests: list[Request] = []
         self._cache = [_UNWRITTEN] * (self.blocks * self.config.block_size)
+        self._host = [_UNWRITTEN] * (self.hosts * self.config.block_size)
         self._strips: dict[Branch, list[int]] = {}
         self._last_token = [_UNWRITTEN] * self.config.max_running
 
@@ -83,15 +137,24 @@ class Simulation:
     def room(self) -> int:
         return self.blocks * self.config.block_size
 
-    def add(self, prompt: Sequence[int], max_tokens: int, ignore_eos: bool = False, n: int = 1) -> Request:
-        """A request that fits the pool: its limit is cut to what there is room for."""
+    def add(
+        self, prompt: Sequence[int], max_tokens: int, ignore_eos: bool = False, n: int = 1, width: int = 1
+    ) -> Request:
+        """A request that fits the pool: its limit is cut to what there is room for, and so is its width in beams."""
         limit = min(max_tokens, self.room + 1 - len(prompt))
         assert limit > 0
-        params = SamplingParams(max_tokens=max_tokens, ignore_eos=ignore_eos, temperature=0, n=n)
+        width = min(width, self.config.slots)
+        params = SamplingParams(
+            max_tokens=max_tokens, ignore_eos=ignore_eos, temperature=0, n=1 if width > 1 else n, beam_width=width
+        )
         request = Request(len(self.requests), len(prompt), params, limit, 0)
-        for index in range(n):
+        for index in range(params.branches):
             output = Output(Letters(), params, frozenset({END}), limit)
             request.branches.append(Branch(request, list(prompt), output, index))
+        if width > 1:
+            beams.begin(request, search(request))
+            if beams.most_blocks(request, self.config.block_size) > self.blocks:
+                return self.add(prompt, max_tokens, ignore_eos, n, width - 1)
         self.requests.append(request)
         self.texts |= dict.fromkeys(request.branches, "")
         self.scheduler.add(request)
@@ -137,9 +200,14 @@ class Simulation:
                 return
         raise AssertionError(f"not idle after {most} steps: {self.scheduler.ledger.running}")
 
-    def _launch(self, plan: StepPlan) -> list[int]:
+    def _launch(self, plan: StepPlan) -> list[Emission]:
         """What the device samples. All rows write before any reads, as in a layer of a model."""
         size = self.config.block_size
+        assert len({host for _, host in plan.swap_out}) == len(plan.swap_out)
+        for source, target in plan.swap_out:
+            self._host[target * size : (target + 1) * size] = self._cache[source * size : (source + 1) * size]
+        for source, target in plan.swap_in:
+            self._cache[target * size : (target + 1) * size] = self._host[source * size : (source + 1) * size]
         for source, target in plan.copies:
             self._cache[target * size : (target + 1) * size] = self._cache[source * size : (source + 1) * size]
         if self.config.paged:
@@ -150,15 +218,16 @@ class Simulation:
         written = [self._write(row) for row in plan.rows]
         sampled = []
         for row, own in zip(plan.rows, written):
-            if row.samples:
-                self._last_token[row.slot] = next_token(self._context(row, own))
-                sampled.append(self._last_token[row.slot])
+            context = self._context(row, own)
+            for position in row.drawn_at:
+                before = context[: position if self.config.paged else len(context)]
+                self._last_token[row.slot] = next_token(before)
+                others = ranked(before, row.branch.request.ranked) if row.branch.beam is not None else ()
+                sampled.append(Emission(self._last_token[row.slot], alternatives=others))
         return sampled
 
     def _write(self, row: Row) -> list[int]:
-        tokens = row.branch.tokens[row.first : row.first + row.count]
-        if row.fed:
-            tokens = tokens[: row.count - 1] + [self._last_token[row.slot]]
+        tokens = row.ids(self._last_token[row.slot])
         assert len(tokens) == row.count
         if self.config.paged:
             for position, token in enumerate(tokens, row.first):
@@ -199,8 +268,8 @@ class Simulation:
     def _places(self, row: Row) -> list[int]:
         return [self._place(row.branch, p) for p in range(row.first, row.first + row.count)]
 
-    def _commit(self, plan: StepPlan, sampled: list[int]) -> None:
-        committed = self.scheduler.commit(plan, [Emission(token) for token in sampled])
+    def _commit(self, plan: StepPlan, sampled: list[Emission]) -> None:
+        committed = self.scheduler.commit(plan, sampled)
         for row, outcome in zip(plan.rows, committed):
             self.texts[row.branch] += "".join(emission.text for emission in outcome.emitted)
         self._record(plan, committed)
@@ -210,6 +279,7 @@ class Simulation:
             later = {place for following, _ in self.in_flight for row in following.rows for place in self._places(row)}
             for place in {place for row in plan.rows for place in self._places(row)} - later:
                 self._cache[place] = _UNWRITTEN
+            self._spoil_swaps(plan)
         self.scheduler.abandon(plan, "the step failed")
 
     def _starve(self, plan: StepPlan, launched: bool = False) -> None:
@@ -225,19 +295,38 @@ class Simulation:
         self.scheduler.retract(plan)
         for place in places:
             self._cache[place] = _UNWRITTEN
+        self._spoil_swaps(plan)
         while self.in_flight:
             self._commit(*self.in_flight.popleft())
         self.scheduler.shrink(plan, "out of memory")
 
+    def _spoil_swaps(self, plan: StepPlan) -> None:
+        """Nobody knows whether a step that failed has copied them."""
+        size = self.config.block_size
+        for _, host in plan.swap_out:
+            self._host[host * size : (host + 1) * size] = [_UNWRITTEN] * size
+        own = {block for row in plan.rows for block in row.branch.blocks}
+        for _, block in plan.swap_in:
+            if block in own:  # else it went to others, who have written since
+                self._cache[block * size : (block + 1) * size] = [_UNWRITTEN] * size
+
     def _record(self, plan: StepPlan | None, committed: Any) -> None:
-        launched: Any = SimpleNamespace(plan=plan or StepPlan(()), seconds={}, attention=0.0, graph=0, device=0.0)
+        launched: Any = LaunchedStep(plan or StepPlan(()), 0.0)
         record = step_record(len(self.records), 0.0, 0.0, launched, committed, self.scheduler, str)
         self.records.append(record)
         self.told.feed(record)
         self.told.check(record, self.pool.total)
         tables = {(b.request.id, b.index): dict(enumerate(b.blocks)) for b in self.scheduler.ledger.running if b.blocks}
         assert self.told.tables == tables, "the records tell every branch's block table"
+        held = {(b.request.id, b.index): b.swapped for b in self._waiting() if b.swapped is not None}
+        told = {
+            owner: (min(table), tuple(table[at] for at in sorted(table))) for owner, table in self.told.hosts.items()
+        }
+        assert told == {owner: (swapped.place, swapped.blocks) for owner, swapped in held.items()}
         assert self.told.cached == {b for b in range(self.pool.total) if self.pool.is_cached(b)}
+
+    def _waiting(self) -> list[Branch]:
+        return [b for r in self.scheduler.requests.values() for b in r.branches if b.slot < 0 and not b.finished]
 
     # What must hold after every step.
 
@@ -258,8 +347,11 @@ class Simulation:
             assert together or not branch.finished or branch.steps > 0, "blocks go back at the step's border"
         if together and running and not self.in_flight:
             assert not all(branch.finished for branch in running), "a batch that is over is gone"
-        branches = [b for r in self.scheduler.requests.values() for b in r.branches]
-        assert self.scheduler.ledger.waiting_count == sum(b.slot < 0 and not b.finished for b in branches)
+        waiting = self._waiting()
+        assert self.scheduler.ledger.waiting_count == len(waiting)
+        swapped = [host for b in waiting if b.swapped is not None for host in b.swapped.blocks]
+        assert len(swapped) == len(set(swapped)) == self.hosts - self.swapping.free
+        assert not any(b.swapped for b in running)
         kv = self.scheduler.kv_use(())
         assert min(kv.used, kv.reserved, kv.internal) >= 0
         assert kv.used + kv.reserved + kv.internal == pool.owned * pool.block_size
@@ -273,7 +365,11 @@ class Simulation:
         mode, kinds = self.config.mode, {row.kind for row in plan.rows}
         if self.config.paged:
             assert sum(row.count for row in plan.rows) <= self.config.token_budget
-            assert all(row.kind is Kind.PREFILL or row.count == 1 for row in plan.rows)
+            decodes = [row for row in plan.rows if row.kind is Kind.DECODE]
+            assert all(row.count == 1 + len(row.drafted) and row.samples == row.count for row in decodes)
+            most = self.config.most_sampled if self.drafter else 1
+            assert all(row.count <= most for row in decodes)
+            assert all(row.first + row.count <= max(row.branch.reach, row.first + 1) for row in decodes)
         if mode == "chunked":
             order = [row.kind for row in plan.rows]
             assert order == sorted(order, reverse=True), "decodes come first"
@@ -284,6 +380,7 @@ class Simulation:
 
     def check_idle(self) -> None:
         assert self.pool.available == self.pool.total
+        assert self.swapping.free == self.hosts
         assert not any(self.pool.references(b) for b in range(self.pool.total))
         assert not self.scheduler.ledger.running
         assert self.scheduler.ledger.waiting_count == 0

@@ -3,25 +3,29 @@
 import sys
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.config.live_budget import LiveBudget
 from engine.config.specs import DELIVERIES, MODES, PAGED_MODES, EngineConfig
 from engine.scheduler.limits import PATIENCE, SMALLEST, Limits
 from engine.scheduler.request import Branch, Emission, Life, Request
 from engine.trace.records import FinishReason, Kind, Refusal
-from tests.engine.scheduler.simulated_device import END, Simulation, alone
+from tests.engine.scheduler.simulated_device import END, Simulation, alone, alone_in_beams
 
 
 @dataclass(frozen=True)
 class Ask:
-    """A request to come: its prompt, its limit, the step before which it comes, and how many samples it wants."""
+    """A request to come: its prompt, its limit, the step before which it comes, and how many samples or beams it
+    wants."""
 
     prompt: tuple[int, ...]
     max_tokens: int
     at: int
     n: int = 1
+    width: int = 1
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,7 @@ class Case:
     cancels: tuple[tuple[int, int], ...]  # (before this step, the n-th request)
     failures: frozenset[int]  # steps whose launch fails
     losses: frozenset[int]  # steps at which what was launched cannot be read
+    errs_every: int = 0  # of the tokens that are drafted; 0: none are
     memory: tuple[int, int] = (sys.maxsize, sys.maxsize)  # the most tokens and rows of a step
     shortages: frozenset[int] = frozenset()  # steps at which what was launched ran out of memory
 
@@ -50,6 +55,8 @@ def cases(draw: st.DrawFn, *, cancels: bool = True, failures: bool = False, shor
     paged = mode in PAGED_MODES
     max_running = draw(st.integers(1, 5))
     block_size = draw(st.sampled_from([1, 2, 4, 8]))
+    errs_every = draw(st.sampled_from([0, 0, 1, 2, 7, 1000])) if paged else 0
+    drafts = {"speculation": "ngram", "speculated": draw(st.sampled_from(["auto", 1, 3, 9]))} if errs_every else {}
     blocks = draw(st.integers(3, 24))
     config = EngineConfig(
         mode=mode,
@@ -59,13 +66,15 @@ def cases(draw: st.DrawFn, *, cancels: bool = True, failures: bool = False, shor
         join_every=draw(st.integers(1, 3)),
         delivery=draw(st.sampled_from(DELIVERIES)) if mode in ("static", "dynamic") else "stream",
         prefix_caching=paged and draw(st.booleans()),
-        depth=draw(st.integers(0, 1)),
+        depth=0 if errs_every else draw(st.integers(0, 1)),
+        **drafts,
     )
     room = blocks * block_size
     # Few different tokens, so that prompts begin alike.
     prompts = st.lists(st.integers(1, draw(st.sampled_from([1, 2, 999]))), min_size=1, max_size=min(room, 30))
     samples = st.integers(1, 3) if paged else st.just(1)
-    ask = st.builds(Ask, prompts.map(tuple), st.integers(1, 30), st.integers(0, 40), samples)
+    widths = st.sampled_from([1, 1, 1, 2, 4]) if paged else st.just(1)
+    ask = st.builds(Ask, prompts.map(tuple), st.integers(1, 30), st.integers(0, 40), samples, widths)
     return Case(
         config=config,
         blocks=blocks,
@@ -73,19 +82,20 @@ def cases(draw: st.DrawFn, *, cancels: bool = True, failures: bool = False, shor
         cancels=tuple(draw(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 8)), max_size=4))) if cancels else (),
         failures=draw(st.frozensets(st.integers(0, 50), max_size=3)) if failures else frozenset(),
         losses=draw(st.frozensets(st.integers(0, 50), max_size=3)) if failures else frozenset(),
+        errs_every=errs_every,
         **(draw(shortage) if shortages else {}),
     )
 
 
 def play(case: Case) -> Simulation:
     """The whole case, with everything that must hold checked after each step."""
-    simulation = Simulation(case.config, case.blocks, case.config.depth or 0, case.memory)
+    simulation = Simulation(case.config, case.blocks, case.config.depth or 0, case.memory, case.errs_every)
     arrivals = sorted(case.asks, key=lambda ask: ask.at)
     step = 0
     while True:
         while arrivals and arrivals[0].at <= step:
             ask = arrivals.pop(0)
-            simulation.add(ask.prompt, ask.max_tokens, n=ask.n)
+            simulation.add(ask.prompt, ask.max_tokens, n=ask.n, width=ask.width)
         for at, which in case.cancels:
             if at == step and which < len(simulation.requests):
                 simulation.cancel(simulation.requests[which])
@@ -113,7 +123,12 @@ def said(request: Request) -> list[int]:
 
 
 def expected(branch: Branch) -> list[int]:
-    return alone(branch.tokens[: branch.request.prompt_length], branch.request.limit)
+    prompt = branch.tokens[: branch.request.prompt_length]
+    if branch.beam is not None:
+        if branch.reason in (FinishReason.CANCELLED, FinishReason.ERROR):
+            return spoken(branch)  # what stood there then
+        return alone_in_beams(branch.request, prompt)[branch.index]
+    return alone(prompt, branch.request.limit)
 
 
 @settings(max_examples=600, deadline=None)
@@ -159,7 +174,8 @@ def test_a_step_that_runs_out_of_memory_is_made_smaller_and_nobody_says_anything
         else:
             assert spoken(branch) == tokens
         if branch.error == "out of memory" and not case.shortages and case.config.paged:
-            assert case.memory[0] < SMALLEST, "a row of so many tokens fits"
+            beams_fit = len(branch.together) <= case.memory[1]
+            assert case.memory[0] < SMALLEST or not beams_fit, "a row of so many tokens fits"
 
 
 @settings(max_examples=200, deadline=None)
@@ -172,6 +188,14 @@ def test_every_token_is_emitted_once_and_what_is_computed_for_nothing_is_called_
     wasted = sum(int(record.wasted.sum()) for record in simulation.records)
     rows = [row for plan in simulation.plans for row in plan.rows]
     known = sum(row.again for row in rows) + sum(row.kind is Kind.HELD for row in rows)
+    for record in simulation.records:
+        if len(record.drafted):
+            said = np.bincount(record.token_row, minlength=record.rows)
+            verified = record.drafted > 0
+            kept = record.accepted[verified]
+            assert ((kept == said[verified]) | (kept == said[verified] - 1)).all()
+            assert (kept <= record.drafted[verified]).all()
+            known += int((record.count - said)[verified].sum())
     if case.config.depth == 0:
         assert wasted == known
     elif not case.cancels:
@@ -414,7 +438,7 @@ def test_what_was_published_in_vain_is_published_again() -> None:
 
 
 def test_limits_say_what_they_are() -> None:
-    limits = Limits()
+    limits = Limits(LiveBudget(4096, 8))
     assert limits.words == ""
     assert limits.halve(2048, 3)
     assert limits.words == "prompts now go 1,024 tokens at a time"

@@ -6,7 +6,7 @@
  * Gimelshein, Online normalizer calculation for softmax, 2018). Within a segment all heads of a block are read one after
  * the other, as they lie: the processor fetches ahead what goes on, and not what begins anew for every head.
  */
-#include "common.h"
+#include "cache.h"
 
 #define MOST 8        /* queries of one KV head that are answered together */
 #define SUMS 4        /* of them, whose sums of values fit the registers */
@@ -16,12 +16,12 @@ struct attention {
     struct part part;   /* rows: queries */
     void *out;          /* [rows, kv_heads * group, head_dim] */
     const void *q;      /* as out */
-    const void *k;      /* [blocks, kv_heads, head_dim, block] */
-    const void *v;      /* [blocks, kv_heads, block, head_dim] */
+    const void *k, *v;  /* as `cache.h` has them */
     const int32_t *tables, *starts, *lengths; /* row r owns tables[starts[r] ...], and sees lengths[r] keys; 0: its out is left alone */
     const float *sinks; /* [heads], or NULL */
     long kv_heads, group, head_dim, block, window; /* window 0: none */
     float scale, softcap; /* softcap 0: none */
+    int kind;           /* of k and v */
 };
 
 /* What is answered together: `tokens` rows from `row` on, and of them the queries of the KV heads [kv, kv_end). Query i
@@ -41,13 +41,13 @@ ALWAYS long first_seen(const struct attention *a, long row) {
 /* Scores of `count` queries over a block of keys of one head. What is read next is fetched while this is computed: the
  * processor's own guesses end with a page. */
 ALWAYS void score(const struct attention *a, const char *keys, const char *ahead, const float *query, float *scores,
-                  long width, const int count, const int half) {
-    const long dim = a->head_dim, block = a->block, bytes = half ? 2 : 4;
+                  long width, const int count, const int kind) {
+    const long dim = a->head_dim, block = a->block, bytes = kind_bytes(kind);
     for (long lane = 0; lane < block; lane += LANES) {
         vec even[MOST], odd[MOST];
         for (int i = 0; i < count; i++) even[i] = odd[i] = (vec){0};
 #ifdef __AVX512BF16__
-        if (half) {
+        if (kind == HALF) {
             /* Two values of each key side by side, as the processor multiplies them. */
             const words order = (words){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} * 0x10001 + 0x100000;
             for (long d = 0; d < dim; d += 4)
@@ -67,22 +67,24 @@ ALWAYS void score(const struct attention *a, const char *keys, const char *ahead
         } else
 #endif
             for (long d = 0; d < dim; d += 2) {
-                __builtin_prefetch(ahead + (d * block + lane) * bytes);
-                __builtin_prefetch(ahead + ((d + 1) * block + lane) * bytes);
-                const vec one = get_lanes(keys, d * block + lane, half), two = get_lanes(keys, (d + 1) * block + lane, half);
+                if (kind < INT8 || d % 4 == 0) __builtin_prefetch(ahead + (d * block + lane) * bytes);
+                if (kind < INT8) __builtin_prefetch(ahead + ((d + 1) * block + lane) * bytes);
+                const vec one = cached_lanes(keys, d * block + lane, kind);
+                const vec two = cached_lanes(keys, (d + 1) * block + lane, kind);
                 for (int i = 0; i < count; i++) {
                     even[i] += query[i * dim + d] * one;
                     odd[i] += query[i * dim + d + 1] * two;
                 }
             }
-        for (int i = 0; i < count; i++) *(vec *)(scores + i * width + lane) = (even[i] + odd[i]) * a->scale;
+        const vec scale = kind < INT8 ? (vec){0} + a->scale : scales_of(keys + dim * block + lane, kind) * a->scale;
+        for (int i = 0; i < count; i++) *(vec *)(scores + i * width + lane) = (even[i] + odd[i]) * scale;
     }
 }
 
 /* The queries of a token and KV head as `score` reads them. */
-ALWAYS void take_query(const struct attention *a, const void *q, float *query, const int half) {
+ALWAYS void take_query(const struct attention *a, const void *q, float *query, const int half, const int kind) {
 #ifdef __AVX512BF16__
-    if (half) {
+    if (kind == HALF) {
         memcpy(query, q, 2 * a->head_dim);
         return;
     }
@@ -120,9 +122,9 @@ ALWAYS void weigh(const struct attention *a, float *s, long begin, long end, lon
 }
 
 /* Four vectors of values. Those of bfloat16 come as the lower and the upper halves of words, sixteen at a time. */
-ALWAYS void get_values(vec x[4], const void *values, long at, const int half) {
+ALWAYS void get_values(vec x[4], const void *values, long at, const int kind) {
     for (int i = 0; i < 4; i++) {
-        if (!half) x[i] = get_lanes(values, at + i * LANES, 0);
+        if (kind != HALF) x[i] = cached_lanes(values, at + i * LANES, kind);
         else if (i % 2) x[i] = (vec)(*(const words *)((const uint16_t *)values + at + (i - 1) * LANES) & 0xffff0000);
         else x[i] = (vec)(*(const words *)((const uint16_t *)values + at + i * LANES) << 16);
     }
@@ -131,8 +133,8 @@ ALWAYS void get_values(vec x[4], const void *values, long at, const int half) {
 /* Adds the values of keys [low, high) of a block of one head, times the weights of `count` queries. */
 ALWAYS void add_values(const struct attention *a, const char *values, const char *ahead, const float *weights,
                        long width, long low, long high, float *sum, const float *shrinks, const int count,
-                       const int half) {
-    const long dim = a->head_dim, bytes = half ? 2 : 4;
+                       const int kind) {
+    const long dim = a->head_dim, bytes = kind_bytes(kind);
     for (long d = 0; d < dim;) {
         const int wide = dim - d >= 4 * LANES ? 4 : 1;
         vec all[SUMS][4];
@@ -142,12 +144,12 @@ ALWAYS void add_values(const struct attention *a, const char *values, const char
             for (long j = low; j < high; j++) {
                 vec x[4];
                 for (int line = 0; line < bytes; line++) __builtin_prefetch(ahead + (j * dim + d) * bytes + line * 64);
-                get_values(x, values, j * dim + d, half);
+                get_values(x, values, j * dim + d, kind);
                 for (int q = 0; q < count; q++) for (int i = 0; i < 4; i++) all[q][i] += weights[q * width + j] * x[i];
             }
         } else {
             for (long j = low; j < high; j++) {
-                const vec x = get_lanes(values, j * dim + d, half);
+                const vec x = cached_lanes(values, j * dim + d, kind);
                 for (int q = 0; q < count; q++) all[q][0] += weights[q * width + j] * x;
             }
         }
@@ -158,9 +160,9 @@ ALWAYS void add_values(const struct attention *a, const char *values, const char
 }
 
 /* What was summed, over the total of its weights. */
-ALWAYS void put_answer(void *out, const float *sum, long dim, float total, const int half) {
+ALWAYS void put_answer(void *out, const float *sum, long dim, float total, const int half, const int kind) {
     for (long d = 0; d < dim;) {
-        if (half && dim - d >= 4 * LANES) { /* as `get_values` has them */
+        if (kind == HALF && dim - d >= 4 * LANES) { /* as `get_values` has them */
             for (int i = 0; i < 4; i += 2, d += 2 * LANES) {
                 const halves lower = nearest(*(const vec *)(sum + d) / total);
                 const halves upper = nearest(*(const vec *)(sum + d + LANES) / total);
@@ -174,16 +176,15 @@ ALWAYS void put_answer(void *out, const float *sum, long dim, float total, const
     }
 }
 
-ALWAYS void answer(const struct attention *a, const struct tile *t, const int half) {
-    const long dim = a->head_dim, block = a->block, width = t->width, bytes = half ? 2 : 4;
-    const long size = dim * block * bytes; /* of one head's part of a block */
+ALWAYS void answer(const struct attention *a, const struct tile *t, const int half, const int kind) {
+    const long dim = a->head_dim, block = a->block, width = t->width, size = head_bytes(dim, block, kind);
     const long queries = t->tokens * a->group, all = queries * (t->kv_end - t->kv);
     const long last = t->row + t->tokens - 1, length = a->lengths[last], blocks = (length + block - 1) / block;
     const int32_t *table = a->tables + a->starts[t->row];
 
     for (long i = 0; i < all; i++) {
         const long row = t->row + i % queries / a->group, head = (t->kv + i / queries) * a->group + i % a->group;
-        take_query(a, part(a->q, (row * a->kv_heads * a->group + head) * dim, half), t->query + i * dim, half);
+        take_query(a, part(a->q, (row * a->kv_heads * a->group + head) * dim, half), t->query + i * dim, half, kind);
         t->high[i] = a->sinks ? a->sinks[head] : -INFINITY;
         t->total[i] = a->sinks ? 1.0f : 0.0f;
     }
@@ -200,10 +201,10 @@ ALWAYS void answer(const struct attention *a, const struct tile *t, const int ha
                 float *s = t->scores + begin * width + (b - from) * block;
                 const float *q = t->query + begin * dim;
                 long i = 0;
-                for (; i + 8 <= queries; i += 8) score(a, keys, ahead, q + i * dim, s + i * width, width, 8, half);
-                if (queries - i >= 4) score(a, keys, ahead, q + i * dim, s + i * width, width, 4, half), i += 4;
-                if (queries - i >= 2) score(a, keys, ahead, q + i * dim, s + i * width, width, 2, half), i += 2;
-                if (queries - i >= 1) score(a, keys, ahead, q + i * dim, s + i * width, width, 1, half);
+                for (; i + 8 <= queries; i += 8) score(a, keys, ahead, q + i * dim, s + i * width, width, 8, kind);
+                if (queries - i >= 4) score(a, keys, ahead, q + i * dim, s + i * width, width, 4, kind), i += 4;
+                if (queries - i >= 2) score(a, keys, ahead, q + i * dim, s + i * width, width, 2, kind), i += 2;
+                if (queries - i >= 1) score(a, keys, ahead, q + i * dim, s + i * width, width, 1, kind);
             }
         for (long i = 0; i < all; i++) {
             const long row = t->row + i % queries / a->group, first = first_seen(a, row) - at, count = a->lengths[row] - at;
@@ -216,12 +217,19 @@ ALWAYS void answer(const struct attention *a, const struct tile *t, const int ha
             for (long kv = t->kv; kv < t->kv_end; kv++) {
                 const char *values = (const char *)a->v + (table[b] * a->kv_heads + kv) * size;
                 const char *ahead = (const char *)a->v + (table[b + 1 < to ? b + 1 : b] * a->kv_heads + kv) * size;
-                for (long i = (kv - t->kv) * queries, end = i + queries; i < end;) {
+                const long begin = (kv - t->kv) * queries, end = begin + queries;
+                if (kind >= INT8) /* the weights of codes */
+                    for (long lane = 0; lane < block; lane += LANES) {
+                        const vec scales = scales_of(values + dim * block + lane, kind);
+                        float *s = t->scores + (b - from) * block + lane;
+                        for (long i = begin; i < end; i++) *(vec *)(s + i * width) *= scales;
+                    }
+                for (long i = begin; i < end;) {
                     const float *s = t->scores + i * width + (b - from) * block;
                     float *sum = t->sum + i * dim, *shrinks = t->shrinks + i;
-                    if (end - i >= 4) add_values(a, values, ahead, s, width, low, high, sum, shrinks, 4, half), i += 4;
-                    else if (end - i >= 2) add_values(a, values, ahead, s, width, low, high, sum, shrinks, 2, half), i += 2;
-                    else add_values(a, values, ahead, s, width, low, high, sum, shrinks, 1, half), i += 1;
+                    if (end - i >= 4) add_values(a, values, ahead, s, width, low, high, sum, shrinks, 4, kind), i += 4;
+                    else if (end - i >= 2) add_values(a, values, ahead, s, width, low, high, sum, shrinks, 2, kind), i += 2;
+                    else add_values(a, values, ahead, s, width, low, high, sum, shrinks, 1, kind), i += 1;
                 }
             }
             if (b == from) for (long i = 0; i < all; i++) t->shrinks[i] = 1.0f;
@@ -231,7 +239,7 @@ ALWAYS void answer(const struct attention *a, const struct tile *t, const int ha
     for (long i = 0; i < all; i++) {
         const long row = t->row + i % queries / a->group, head = (t->kv + i / queries) * a->group + i % a->group;
         void *out = part(a->out, (row * a->kv_heads * a->group + head) * dim, half);
-        put_answer(out, t->sum + i * dim, dim, t->total[i], half);
+        put_answer(out, t->sum + i * dim, dim, t->total[i], half, kind);
     }
 }
 
@@ -264,7 +272,10 @@ long decode_attention(void *of) {
         if (follows(a, t.row) && (a->lengths[t.row] - 1) % together) continue; /* an earlier row answers it */
         t.tokens = 1;
         while (t.row + t.tokens < rows && (a->lengths[t.row + t.tokens] - 1) % together && follows(a, t.row + t.tokens)) t.tokens++;
-        if (a->part.half) answer(a, &t, 1); else answer(a, &t, 0);
+        if (a->kind == INT8) answer(a, &t, a->part.half, INT8);
+        else if (a->kind == FP8) answer(a, &t, a->part.half, FP8);
+        else if (a->part.half) answer(a, &t, 1, HALF);
+        else answer(a, &t, 0, FLOAT);
     }
     free(t.scores);
     return all;

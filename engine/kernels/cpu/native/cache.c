@@ -1,30 +1,55 @@
 /* Writing to the paged cache. */
-#include "common.h"
+#include "cache.h"
 
 struct store {
     struct part part;         /* rows: tokens */
-    void *k_cache, *v_cache;  /* [blocks, kv_heads, head_dim, block] and [blocks, kv_heads, block, head_dim] */
+    void *k_cache, *v_cache;  /* as `cache.h` has them */
     const void *k, *v;        /* [tokens, kv_heads, head_dim], tokens k_stride and v_stride apart */
     const int32_t *blocks, *offsets; /* [tokens] */
     long kv_heads, head_dim, block, k_stride, v_stride;
+    int kind;
 };
 
-ALWAYS void store(const struct store *s, long from, long to, const int half) {
-    const long dim = s->head_dim, block = s->block, bytes = half ? 2 : 4;
+/* A head's values as codes, a `stride` apart; gives back their scale. */
+ALWAYS uint8_t put_codes(uint8_t *to, long stride, const void *from, long dim, const int half, const int kind) {
+    integers peak = {0}; /* floats above zero are in the order of their bits */
+    for (long d = 0; d < dim; d += LANES) {
+        const integers x = (integers)get_lanes(from, d, half) & 0x7fffffff;
+        peak = (integers)chosen((words)(x > peak), (vec)x, (vec)peak);
+    }
+    const uint8_t scale = nearest_scale(highest((vec)peak), kind);
+    const float by = 1.0f / scale_of(scale);
+    for (long d = 0; d < dim; d += LANES) {
+        const bytes codes = coded(get_lanes(from, d, half) * by, kind);
+        if (stride == 1) *(bytes *)(to + d) = codes;
+        else for (int lane = 0; lane < LANES; lane++) to[(d + lane) * stride] = codes[lane];
+    }
+    return scale;
+}
+
+ALWAYS void store(const struct store *s, long from, long to, const int half, const int kind) {
+    const long dim = s->head_dim, block = s->block, width = kind_bytes(kind), size = head_bytes(dim, block, kind);
     for (long t = from; t < to; t++)
         for (long h = 0; h < s->kv_heads; h++) {
-            const long at = (s->blocks[t] * s->kv_heads + h) * dim * block, offset = s->offsets[t];
-            const char *k = (const char *)s->k + (t * s->k_stride + h * dim) * bytes;
-            const char *v = (const char *)s->v + (t * s->v_stride + h * dim) * bytes;
+            const long at = (s->blocks[t] * s->kv_heads + h) * size, offset = s->offsets[t];
+            char *keys = (char *)s->k_cache + at, *values = (char *)s->v_cache + at;
+            const void *k = part(s->k, t * s->k_stride + h * dim, half), *v = part(s->v, t * s->v_stride + h * dim, half);
             /* A value goes to a line of its own; those of the next head are sent for meanwhile. */
             const int last = h + 1 == s->kv_heads;
             if (!last || t + 1 < to) {
-                const long next = (s->blocks[t + last] * s->kv_heads + (last ? 0 : h + 1)) * dim * block + s->offsets[t + last];
-                for (long d = 0; d < dim; d++) __builtin_prefetch((char *)s->k_cache + (next + d * block) * bytes, 1);
+                const char *next = (char *)s->k_cache + (s->blocks[t + last] * s->kv_heads + (last ? 0 : h + 1)) * size;
+                next += s->offsets[t + last] * width;
+                for (long d = 0; d < dim; d++) __builtin_prefetch(next + d * block * width, 1);
             }
-            if (half) for (long d = 0; d < dim; d++) ((uint16_t *)s->k_cache)[at + d * block + offset] = ((uint16_t *)k)[d];
-            else for (long d = 0; d < dim; d++) ((float *)s->k_cache)[at + d * block + offset] = ((float *)k)[d];
-            memcpy((char *)s->v_cache + (at + offset * dim) * bytes, v, dim * bytes);
+            if (kind == INT8 || kind == FP8) {
+                uint8_t *of_keys = (uint8_t *)keys, *of_values = (uint8_t *)values;
+                of_keys[dim * block + offset] = put_codes(of_keys + offset, block, k, dim, half, kind);
+                of_values[dim * block + offset] = put_codes(of_values + offset * dim, 1, v, dim, half, kind);
+            } else {
+                if (half) for (long d = 0; d < dim; d++) ((uint16_t *)keys)[d * block + offset] = ((uint16_t *)k)[d];
+                else for (long d = 0; d < dim; d++) ((float *)keys)[d * block + offset] = ((float *)k)[d];
+                memcpy(values + offset * dim * width, v, dim * width);
+            }
         }
 }
 
@@ -33,6 +58,9 @@ long store_kv(void *of) {
     struct store *s = of;
     const long tokens = s->part.rows, some = some_rows(s->kv_heads * s->head_dim);
     for (long from, to; take(&s->part, tokens, some, &from, &to); done(&s->part, from, to))
-        if (s->part.half) store(s, from, to, 1); else store(s, from, to, 0);
+        if (s->kind == INT8) store(s, from, to, s->part.half, INT8);
+        else if (s->kind == FP8) store(s, from, to, s->part.half, FP8);
+        else if (s->part.half) store(s, from, to, 1, HALF);
+        else store(s, from, to, 0, FLOAT);
     return tokens;
 }

@@ -21,7 +21,7 @@ from tests.engine.scheduler.test_scheduler import Ask, Case, cases
 
 def simulated(case: Case) -> Iterator[tuple[list[Record], Simulation]]:
     """The records of a case, as an engine would write them: those of each turn of its loop, and the world then."""
-    simulation = Simulation(case.config, case.blocks, case.config.depth or 0)
+    simulation = Simulation(case.config, case.blocks, case.config.depth or 0, errs_every=case.errs_every)
     start = header(4, case.blocks)
     start = replace(start, config=case.config, model=replace(start.model, context=0), depth=case.config.depth or 0)
     yield [start], simulation

@@ -1,0 +1,54 @@
+"""The quantized cache as the CPU's kernels read it, and torch's way to it where there is no compiler.
+
+A head's part of a block is its values, laid as those of other dtypes (`engine.kernels.cpu.calls`), and after them the
+block's scales.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from engine.kernels.quantized_kv import Codes, dequantize, quantize
+
+
+def allocate(blocks: int, block_size: int, kv_heads: int, head_dim: int, codes: torch.dtype) -> Tensor:
+    """A K or V cache `[blocks, block_size, kv_heads, head_dim + 1]` of codes of this dtype."""
+    return torch.zeros(blocks, block_size, kv_heads, head_dim + 1, dtype=codes)
+
+
+def keys_of(cache: Tensor) -> Codes:
+    """What a K cache holds, where it lies: `[blocks, block_size, kv_heads, head_dim]` and `[blocks, block_size,
+    kv_heads]`."""
+    blocks, block_size, kv_heads, width = cache.shape
+    lines = cache.view(blocks, kv_heads, width, block_size).permute(0, 3, 1, 2)
+    return Codes(lines[..., :-1], lines[..., -1].view(torch.uint8))
+
+
+def values_of(cache: Tensor) -> Codes:
+    """The same of a V cache."""
+    blocks, block_size, kv_heads, width = cache.shape
+    heads = cache.view(blocks, kv_heads, width * block_size)
+    values, scales = heads.split((block_size * (width - 1), block_size), -1)
+    return Codes(values.unflatten(2, (block_size, width - 1)).transpose(1, 2), scales.view(torch.uint8).transpose(1, 2))
+
+
+def store(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, at: tuple[Tensor, Tensor]) -> None:
+    """Puts k and v `[tokens, kv_heads, head_dim]` at blocks and offsets int64 `[tokens]`, by torch."""
+    for new, held in ((k, keys_of(k_cache)), (v, values_of(v_cache))):
+        for place, codes in zip(held, quantize(new, k_cache.dtype), strict=True):
+            place.index_put_(at, codes)
+
+
+def readable(k_cache: Tensor, v_cache: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Both caches in a float dtype, `[blocks, block_size, kv_heads, head_dim]`."""
+    return dequantize(*keys_of(k_cache), dtype), dequantize(*values_of(v_cache), dtype)
+
+
+def context(k_cache: Tensor, v_cache: Tensor, table: Tensor, length: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """A row's K and V in a float dtype, `[length, kv_heads, head_dim]`, copied together from its blocks."""
+    k, v = (
+        dequantize(held.values[table], held.scales[table], dtype).flatten(0, 1)[:length]
+        for held in (keys_of(k_cache), values_of(v_cache))
+    )
+    return k, v
