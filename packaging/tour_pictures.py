@@ -30,7 +30,7 @@ WIDE, LOW = QSize(1200, 400), QSize(900, 330)
 class Scene:
     """A run, the moment of it as a share of its length, and what is drawn then: names of panels with their sizes,
     "window" or "transcript". `mixed`: at the next step in which a prompt's chunk rides along with decodes. `selects`:
-    the request of the step's last row is selected."""
+    the request of the step's last row is selected. `beams`: so many for each prompt."""
 
     name: str
     workload: str
@@ -41,6 +41,7 @@ class Scene:
     small_pool: bool = False
     mixed: bool = False
     selects: bool = False
+    beams: int = 1
 
 
 CHUNKS = (("window", WIDE), ("step", WIDE), ("roofline", QSize(900, 420)), ("transcript", WIDE))
@@ -54,6 +55,7 @@ SCENES = (
     Scene("prefixes", "shared-system-prompt", PREFIXES, 0.5, MAP, 40, small_pool=True, selects=True),
     Scene("strips", "mixed-lengths", STATIC, 0.08, MAP, 24),
     Scene("waste", "mixed-lengths", CONTINUOUS, 0.4, WASTE, 60, small_pool=True),
+    Scene("beams", "burst", CONTINUOUS, 0.42, (("beams", QSize(1000, 240)), ("kv_map", LOW)), 2, True, False, True, 4),
 )
 
 
@@ -61,7 +63,8 @@ def play(engine: Engine, scene: Scene, path: Path) -> None:
     """The scene's workload, and one prompt whose alternatives are recorded."""
     memory = SMALL * engine.card.kv_token_bytes if scene.small_pool else None
     workload = load_workload(scene.workload, count=scene.count)
-    run = engine.run(replace(workload, arrivals=(STORY, *workload.arrivals)), replace(scene.config, kv_memory=memory))
+    told = (replace(each, params=each.params.with_(beam_width=scene.beams)) for each in (STORY, *workload.arrivals))
+    run = engine.run(replace(workload, arrivals=tuple(told)), replace(scene.config, kv_memory=memory))
     save_trace(run.result(), path)
 
 

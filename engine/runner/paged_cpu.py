@@ -63,7 +63,8 @@ class CpuBatch:
             for cache, new in zip(caches, (k, v), strict=True):
                 cache.index_put_((self.blocks, self.offsets), new)
         if decode is not None:
-            read = caches if self.compiled else quantized.readable(*caches, q.dtype)
+            by_torch = not self.compiled and is_quantized(caches[0])
+            read = quantized.readable(*caches, q.dtype) if by_torch else caches
             decoded = decode.attend(q[: decode.rows], *read, options)
             if not self.prefill:
                 return decoded[None]

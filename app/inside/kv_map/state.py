@@ -18,8 +18,8 @@ FIELDS = ("owner", "branch", "references", "filled", "place", "since", "writer",
 
 
 class Mark(IntEnum):
-    """What last happened to a block that is worth a look. SHARED: a prefix hit, or another sample of the same prompt.
-    COPIED: written by copy-on-write. EVICTED: a cached prefix was forgotten to make room."""
+    """What last happened to a block that is worth a look. SHARED: a prefix hit, or another sample or beam of
+    the same prompt. COPIED: written by copy-on-write. EVICTED: a cached prefix was forgotten to make room."""
 
     NONE = 0
     SHARED = 1

@@ -41,6 +41,7 @@ class StepHistory:
         self._evicted: dict[int, tuple[int, ...]] = {}
         self._held: Counter[tuple[int, int]] = Counter()  # (block, request), of requests with several samples
         self._siblings: dict[int, tuple[int, ...]] = {}
+        self._beams: set[int] = set()
 
     def take(self, records: Iterable[Record]) -> None:
         """The next records of the trace."""
@@ -51,6 +52,8 @@ class StepHistory:
                     self.steps += 1
                 case Submitted():
                     self._prompts[record.request] = len(record.token_ids), record.params.branches
+                    if record.params.beam_width > 1:
+                        self._beams.add(record.request)
                 case Header():
                     self.header = record
                 case _:
@@ -67,6 +70,10 @@ class StepHistory:
     def samples(self, request: int) -> int:
         """How many continuations of its prompt were asked for."""
         return self._prompts.get(request, (None, 1))[1]
+
+    def beams(self, request: int) -> bool:
+        """Whether its continuations are the beams of a search."""
+        return request in self._beams
 
     def chunk(self, place: int, request: int, branch: int) -> tuple[int, int | None] | None:
         """Which chunk of a prompt the step computes, and of how many (None: not known yet); None where it is whole."""
@@ -110,7 +117,10 @@ class StepHistory:
             if run is None or run.reached != first:
                 run = _Run()
             run.places.append(place)
-            run.reached, run.over = end, row in emitting
+            run.reached, run.over = (
+                end,
+                row in emitting or (self.beams(owner[0]) and end >= (self.prompt(owner[0]) or 0)),
+            )
             if not run.over:
                 self._open[owner] = run
             if not run.over or len(run.places) > 1:
