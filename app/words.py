@@ -78,7 +78,7 @@ def state_words(view: RequestView) -> str:
 
 def state_rank(view: RequestView) -> int:
     """The order in which states sort: running first, then waiting, then over."""
-    order = (State.DECODE, State.PREFILL, State.PREEMPTED, State.WAITING, State.FINISHED)
+    order = (State.DECODE, State.PREFILL, State.SWAPPED, State.PREEMPTED, State.WAITING, State.FINISHED)
     return order.index(view.state)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from app.words import SHIPPED
 from engine import EngineConfig, InvalidInput, ModelSpec, SamplingParams, Workload, list_workloads, load_workload
 from engine.checkpoints import inspect_model
-from engine.config import DELIVERIES, DTYPES, MODES, QUANTIZATIONS, SPECULATIONS
+from engine.config import DELIVERIES, DTYPES, MODES, PREEMPTIONS, QUANTIZATIONS, SPECULATIONS
 from engine.trace import Slo
 from engine.workloads import ARRIVALS
 
@@ -90,6 +90,10 @@ def engine_options(to: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help="the model that drafts (default: the one that the model brings)",
     )
+    how = f"paged modes: what becomes of who makes way where blocks run out: {', '.join(PREEMPTIONS)}"
+    room = "host memory for swapped requests, e.g. 1G (default: enough for all, within a quarter of what is free)"
+    to.add_argument("--preemption", default=default.preemption, metavar="HOW", help=how)
+    to.add_argument("--swap-memory", type=size_in_bytes, metavar="SIZE", help=room)
     seed_option(to, "of the sampling, and of the workload")
     threads_option(to)
 

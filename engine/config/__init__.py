@@ -1,5 +1,6 @@
 """Every choice a person makes, checked: models, engine, sampling, quantization schemes. No torch."""
 
+from engine.config.live_budget import SHARED_BUDGET_MODES, LiveBudget
 from engine.config.schemes import SCHEMES, Quantization, missing, quantized_bytes
 from engine.config.specs import (
     DELIVERIES,
@@ -8,6 +9,7 @@ from engine.config.specs import (
     MOST_SAMPLES,
     MOST_SPECULATED,
     PAGED_MODES,
+    PREEMPTIONS,
     QUANTIZATIONS,
     SOLITARY_MODES,
     SPECULATIONS,

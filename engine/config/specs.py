@@ -24,6 +24,7 @@ MODES = {
 PAGED_MODES = ("continuous", "chunked")
 SOLITARY_MODES = ("recompute", "sequential")
 DELIVERIES = ("stream", "batch")
+PREEMPTIONS = ("recompute", "swap", "auto")
 MOST_SAMPLES = 64
 QUANTIZATIONS = tuple(SCHEMES)
 SPECULATIONS = {
@@ -86,6 +87,10 @@ class EngineConfig:
     `speculation` (paged modes, depth 0) verifies `speculated` drafted tokens with each decode row's own; "auto" drafts
     as many as are likely enough to be kept. "ngram" drafts what followed the same words before, "draft" asks the model
     `draft`, which must share the vocabulary (None: the one that the model brings).
+
+    Where blocks run out, `preemption` (paged modes) says how the request admitted last makes way: "recompute" computes
+    its tokens again later, "swap" copies their K and V to host memory and back, "auto" does what takes less time;
+    `swap_memory` is how many bytes of it (None: enough for all that could run, within a quarter of what is free).
     """
 
     mode: str = "continuous"
@@ -105,6 +110,8 @@ class EngineConfig:
     speculated: int | str = "auto"
     draft: ModelSpec | None = None
     kv_dtype: str = "auto"
+    preemption: str = "recompute"
+    swap_memory: int | None = None
 
     def __post_init__(self) -> None:
         one_of("mode", self.mode, MODES)
@@ -132,6 +139,19 @@ class EngineConfig:
         self._check_speculation()
         check(self.depth in (None, 0, 1), "depth", self.depth, "must be 0, 1 or None")
         whole("seed", self.seed, 0)
+        one_of("preemption", self.preemption, PREEMPTIONS)
+        blocks = f"mode {self.mode!r} has no blocks to copy; use one of {', '.join(PAGED_MODES)}, or recompute"
+        check(not self.swaps or self.paged, "preemption", self.preemption, blocks)
+        if self.swap_memory is not None:
+            whole("swap_memory", self.swap_memory, rule="must be a number of bytes, or None")
+            check(
+                self.swaps, "swap_memory", self.swap_memory, "preemption by recompute copies nothing; use swap or auto"
+            )
+
+    @property
+    def swaps(self) -> bool:
+        """True where preempted requests may go to host memory."""
+        return self.preemption != "recompute"
 
     def _check_speculation(self) -> None:
         if isinstance(self.draft, dict):  # from a record

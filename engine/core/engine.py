@@ -7,13 +7,13 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 from functools import partial
 from itertools import count
 
 import torch
 
 from engine.config.checks import whole
+from engine.config.live_budget import LiveBudget
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Submission
 from engine.core import last_threads, machine
 from engine.core.face import EngineFace
@@ -25,23 +25,21 @@ from engine.core.recovery import Recovery
 from engine.core.setup.card import card_of
 from engine.core.setup.drafts import Drafts
 from engine.core.setup.memory_breakdown import bill_of
-from engine.core.setup.rehearsal import ROWS, Rehearsal, ThreadChoice
 from engine.core.setup.roof import roof_of
+from engine.core.setup.run_machine import machine_of
 from engine.core.setup.runner_factory import PreparedRunner, RunnerFactory
+from engine.core.setup.thread_choice import fastest_threads
+from engine.core.steering import Steering
 from engine.core.step_record import ended_record, step_record
 from engine.core.stream import Stream, StreamRouter
 from engine.decoding.constraints import Grammars
 from engine.decoding.detokenizer import DetokenizerFactory
-from engine.kernels.cpu.calls import kernels_in_words
 from engine.memory.allocator import give_back, keep_freed_memory, release_references
 from engine.models.loading import LoadedModel, Report, load
 from engine.models.weights import Reporter
 from engine.runner.launched_step import LaunchedStep
-from engine.runner.paged_cpu import PagedRunner
-from engine.scheduler.block_pool import BlockPool
 from engine.scheduler.ngram_drafter import NgramDrafter
 from engine.scheduler.plan import StepPlan
-from engine.scheduler.scheduler import Scheduler
 from engine.trace.records import Ended, FinishReason, Header, Notice, StepStarted
 from engine.trace.trace import Trace
 
@@ -88,6 +86,10 @@ class Engine(EngineFace):
 
     # The face.
 
+    @property
+    def budget(self) -> LiveBudget:
+        return self._steer.budget
+
     def submit_many(self, submissions: Sequence[Submission], more: bool = False) -> list[Stream]:
         prepared = self.prepare(submissions)
         streams = [p.router.open(p.ticket, self.cancel) for p in prepared]
@@ -106,6 +108,12 @@ class Engine(EngineFace):
                     self.scheduler.finish(request, FinishReason.CANCELLED)
 
         self._inbox.post(do)
+
+    def steer(
+        self, token_budget: int | None = None, max_running: int | None = None, prefill_share: float | None = None
+    ) -> LiveBudget:
+        self._check_open()
+        return self._steer(token_budget, max_running, prefill_share)
 
     def begin(self, config: EngineConfig) -> Trace:
         self._check_open()
@@ -207,7 +215,7 @@ class Engine(EngineFace):
         if self._threads is None:
             self._threads = torch.get_num_threads()
             if self.model.device.type == "cpu":
-                self._threads, self._threads_why = self._fastest_threads()
+                self._threads, self._threads_why = fastest_threads(self.model, self._detokenizers)
         self.roof = roof_of(self.model, self._threads)
         self.prepared: PreparedRunner | None = None
         self._prepare_runner, self._drafts = (
@@ -338,30 +346,17 @@ class Engine(EngineFace):
         self.bill = bill_of(self.model, *held, drafts)
         self.prepared.warm_up(config.token_budget)
         drafter = NgramDrafter() if config.speculation == "ngram" else self.prepared.draft
-        self.scheduler = Scheduler(config, BlockPool(blocks, config.block_size), drafter)
+        self.scheduler = self.prepared.scheduler(config, drafter)
         self.in_flight: deque[LaunchedStep] = deque()
         self.recovery = Recovery(self.scheduler, self.runner, self.in_flight, self._drain, self._notice)
-
-    def _fastest_threads(self) -> ThreadChoice:
-        """Measured once, and the same for every mode."""
-        config, blocks = EngineConfig(max_running=ROWS, block_size=16), 2 * ROWS
-        runner = PagedRunner(self.model, config, blocks)
-        runner.capture(lambda done, total: None)
-        return Rehearsal(runner, config, blocks, self.card.context, self._detokenizers).fastest_threads()
 
     def _open_trace(self) -> None:
         self._steps = count()
         self._origin = time.perf_counter()
-        on_gpu = self.model.device.type == "cuda"
-        gpu = torch.cuda.get_device_properties(self.model.device) if on_gpu else None
         header = Header(
             model=self.model.card_with(self.config.kv_dtype),
             config=self.config,
-            machine=replace(
-                machine.describe(self._threads or 1, gpu.name if gpu else "", gpu.total_memory if gpu else 0),
-                threads_why=self._threads_why,
-                kernels="" if on_gpu else kernels_in_words(self.model.dtype),
-            ),
+            machine=machine_of(self.model, self._threads or 1, self._threads_why),
             versions=machine.versions(),
             created=time.time(),
             blocks=self.scheduler.ledger.pool.total,
@@ -373,8 +368,11 @@ class Engine(EngineFace):
             mixed_graphs=self.runner.mixed_graphs,
             mixed_off=self.runner.mixed_off,
             draft=self.draft,
+            host_blocks=self.scheduler.ledger.swapping.total,
+            swap_rate=self.prepared.host.rate if self.prepared else 0.0,
         )
         trace = self.trace = Trace([header])
+        self._steer = Steering(self.config, trace, self._origin, self.scheduler, self._inbox.post)
         self.router = StreamRouter(trace)
         pool = self.scheduler.ledger.pool
         self.intake = Intake(self.model, self.config, pool, self.router, self._origin, self._grammars)

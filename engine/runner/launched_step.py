@@ -134,7 +134,7 @@ class LaunchedStep:
     """A step that the device is computing. `seconds` a phase: prepare, forward, sample; `read` adds wait. `attention`:
     those of forward that were spent in attention, where that can be told. `graph`: the size of the graph replayed.
     `device`: seconds by the GPU's own clock from where it comes to the step to where the tokens are on the host's side,
-    once read.
+    once read. `swapping`: those of prepare in which blocks were copied to host memory and back.
     """
 
     plan: StepPlan
@@ -144,6 +144,7 @@ class LaunchedStep:
     attention: float = 0.0
     graph: int = 0
     device: float = 0.0
+    swapping: float = 0.0
     _sampled: Sampled | None = None
     _reached: torch.cuda.Event | None = None
     _event: torch.cuda.Event | None = None

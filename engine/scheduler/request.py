@@ -47,6 +47,15 @@ class Beam:
     score: float | None = None
 
 
+class Swapped(NamedTuple):
+    """What a branch that waits has in host memory: the blocks from `place` of its table on, which hold the K and V of
+    its tokens up to `computed`."""
+
+    place: int
+    blocks: tuple[int, ...]
+    computed: int
+
+
 @dataclass(slots=True, eq=False)
 class Branch:
     """One continuation: its tokens, how far they are computed, and the blocks that hold their K and V.
@@ -57,8 +66,9 @@ class Branch:
     preemptions too. The first `published` blocks are findable, and `serial` is that of their prefix. `verdict` is the
     reason of a branch that is done but delivered only with its batch; `withheld` is what will be delivered. `accepts`
     is how likely a drafted token is kept, as far as was seen; `drafting` is what the drafter knows of the branch while
-    it has its slot. `matcher` is its output's, where it is held to a
-    grammar.
+    it has its slot. `matcher` is its output's, where it is held to a grammar. `swapped` is what lies in host memory
+    while it waits; tokens [first, end) of `restored` came back from there when it was admitted, and are not computed
+    again.
     """
 
     request: Request
@@ -82,11 +92,18 @@ class Branch:
     drafting: Any = None
     beam: Beam | None = None
     matcher: Matcher | None = None
+    swapped: Swapped | None = None
+    restored: tuple[int, int] = (0, 0)
 
     @property
     def together(self) -> list[Branch]:
         """The branches that get slots, are preempted and end together: all of a beam search, else this one alone."""
         return self.request.branches if self.beam is not None else [self]
+
+    def advance(self, computed: int) -> None:
+        """Its K and V are launched up to there: and further, where what follows is there already."""
+        first, end = self.restored
+        self.computed = end if first == computed < end else computed
 
     @property
     def finished(self) -> bool:

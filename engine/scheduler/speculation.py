@@ -68,7 +68,7 @@ class Speculation:
         decoding = [row for row in rows if row.kind is Kind.DECODE]
         if not decoding:
             return
-        left = self._config.token_budget - sum(row.count for row in rows)
+        left = self._ledger.limits.budget.token_budget - sum(row.count for row in rows)
         automatic = self._config.speculated == "auto"
         least = self.costs.share(len(decoding)) if automatic else 0.0
         asked, most = [], []

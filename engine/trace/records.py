@@ -59,6 +59,15 @@ class Fate(IntEnum):
     FINISHED = 2
 
 
+class SwapEvent(IntEnum):
+    """What happened to a block of host memory. OUT: it got a preempted branch's K and V. IN: they went back to the pool
+    as the branch was admitted. DROPPED: it was given back without."""
+
+    OUT = 0
+    IN = 1
+    DROPPED = 2
+
+
 class FinishReason(StrEnum):
     STOP = "stop"
     LENGTH = "length"
@@ -168,7 +177,8 @@ class Header:
     rows for which a decode step was captured, as a CUDA graph or, on a CPU, as one program; `graphs_off` why there are
     none. `mixed_graphs` are the numbers of tokens for which a step with prompts was captured (on a CPU the most of a
     run, of which a step may have several); `mixed_off` why there are none. `draft` is the model that drafts, whose K
-    and V lie in the same blocks."""
+    and V lie in the same blocks. `host_blocks`: blocks of host memory that preempted requests' K and V are copied to;
+    `swap_rate`: bytes a second of such a copy, as measured at load, 0 where nobody did."""
 
     model: ModelCard
     config: EngineConfig
@@ -185,6 +195,8 @@ class Header:
     mixed_off: str = ""
     draft: ModelCard | None = None
     version: int = VERSION
+    host_blocks: int = 0
+    swap_rate: float = 0.0
 
     @property
     def kv_token_bytes(self) -> int:
@@ -235,7 +247,9 @@ class Step:
     `block_branch` (the owner that came or went; -1 where there was none), `block_place` (the block's place in that
     owner's block table). At depth 1 that includes what the next step took. `copied` and `copied_to` are pairs of
     copy-on-write. Refused requests with a reason each. `preempted` requests and `preempted_branch`, which of their
-    samples.
+    samples. Likewise in order of what happened to blocks of host memory: `swap_event` (`SwapEvent`), `swap_host`,
+    `swap_block` (the pool's block that was copied from or to, -1 where nothing was), `swap_request`, `swap_branch` and
+    `swap_place`. A preempted sample none of whose blocks went out computes them again.
 
     Of speculation, empty where nothing was drafted: `drafted` and `accepted` `[rows]`, how many tokens were proposed
     and computed with a row's own, and how many of them were kept: the first of the row's emitted tokens. `draft_token`
@@ -243,7 +257,8 @@ class Step:
 
     `seconds` a phase: plan, draft, prepare, forward, sample, wait, commit, record; launched at `started` one after
     another up to sample, and read back with wait and commit up to `ended`. `attention`: those of `forward` that were
-    spent in attention; 0 where that is not known, as on a GPU, which the host only launches. `graph`: the size of the
+    spent in attention; 0 where that is not known, as on a GPU, which the host only launches. `swapping`: those of
+    `prepare` in which blocks were copied out and in; on a GPU only asked for. `graph`: the size of the
     graph that was replayed, 0 where none was: its rows where all rows decode, those of the step and dummies; otherwise
     its tokens, those of the step and padding that belongs to no row. `device`: seconds of the step by the GPU's own
     clock, 0 without one. Beam searches' candidates, the best of each first: `beam_request`, `beam_parent` (the branch
@@ -315,10 +330,23 @@ class Step:
     rather_token: Array = _ints(np.int32)
     rather_logprob: Array = _ints(np.float32)
     rather_text: tuple[str, ...] = ()
+    swap_event: Array = _ints(np.uint8)
+    swap_host: Array = _ints(np.int32)
+    swap_block: Array = _ints(np.int32)
+    swap_request: Array = _ints(np.int32)
+    swap_branch: Array = _ints(np.int32)
+    swap_place: Array = _ints(np.int32)
+    swapping: float = 0.0
 
     @property
     def rows(self) -> int:
         return len(self.request)
+
+    @property
+    def swapped_out(self) -> set[tuple[int, int]]:
+        """The samples (request, branch) whose blocks went to host memory."""
+        out = self.swap_event == SwapEvent.OUT
+        return set(zip(self.swap_request[out].tolist(), self.swap_branch[out].tolist())) if len(out) else set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,8 +397,20 @@ class Notice:
     text: str
 
 
-Record = Header | Submitted | StepStarted | Step | Ended | Telemetry | Notice
-_KINDS: dict[str, type] = {t.__name__: t for t in (Header, Submitted, StepStarted, Step, Ended, Telemetry, Notice)}
+@dataclass(frozen=True, slots=True)
+class Steered:
+    """The budget of the steps planned from here on was set by a person; `LiveBudget` tells what the values mean."""
+
+    time: float
+    token_budget: int
+    max_running: int
+    prefill_share: float
+
+
+Record = Header | Submitted | StepStarted | Step | Ended | Telemetry | Notice | Steered
+_KINDS: dict[str, type] = {
+    t.__name__: t for t in (Header, Submitted, StepStarted, Step, Ended, Telemetry, Notice, Steered)
+}
 _NESTED: dict[str, type] = {"model": ModelCard, "config": EngineConfig, "machine": Machine, "params": SamplingParams}
 _NESTED |= {"draft": ModelCard, "roof": Roof, "bill": MemoryBreakdown}
 

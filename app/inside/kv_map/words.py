@@ -40,6 +40,7 @@ def summary_words(state: KvState) -> str:
     owned = int((state.references > 0).sum())
     words = [f"{owned:,} of {state.blocks:,} blocks", share_words(owned, state.blocks)]
     counts = {"shared": int((state.references > 1).sum()), "cached": int((state.owner == CACHED).sum())}
+    counts["on the host"] = sum(state.swapped.values())
     return " · ".join([*words, *(f"{count:,} {name}" for name, count in counts.items() if count)])
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from app.inside.columns import whole
-from engine.trace import BlockEvent, Header, Kind, Record, Step, Submitted
+from engine.trace import BlockEvent, Header, Kind, Record, Step, Submitted, SwapEvent
 
 Owner = tuple[int, int]  # a request and which of its samples
 
@@ -165,3 +165,9 @@ def preempted_samples(step: Step) -> list[Owner]:
     """Who was preempted in a step's record, in order."""
     branches = whole(step.preempted_branch, len(step.preempted))
     return list(zip(step.preempted.tolist(), branches.tolist()))
+
+
+def swapped_blocks(step: Step, event: SwapEvent) -> Counter[Owner]:
+    """How many blocks of each sample went to host memory, or came back, in a step's record."""
+    these = step.swap_event == event
+    return Counter(zip(step.swap_request[these].tolist(), step.swap_branch[these].tolist()))

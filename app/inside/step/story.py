@@ -10,11 +10,11 @@ import numpy as np
 
 from app.inside.columns import whole
 from app.inside.step.block_accounts import Account, accounts
-from app.inside.step.history import StepHistory, preempted_samples
+from app.inside.step.history import StepHistory, preempted_samples, swapped_blocks
 from app.inside.step.times import StepTimes, step_times
 from app.refusals import RefusalWords, refusals
 from app.words import counted, duration, graph_words
-from engine.trace import Fate, Header, Kind, Step
+from engine.trace import Fate, Header, Kind, Step, SwapEvent
 
 VISIBLE = str.maketrans({"\n": "↵", "\t": "⇥", "\r": "␍"})
 
@@ -155,6 +155,7 @@ class StepStory:
         self.accounts: list[Account] = accounts(step, history, place)
         self.refused: list[tuple[int, RefusalWords]] = refusals(step, self.header)
         self.preempted = preempted_samples(step)
+        self.swapped_out, self.swapped_in = (swapped_blocks(step, event) for event in (SwapEvent.OUT, SwapEvent.IN))
         self.tokens_in = int(step.count.sum())
         self.padding = int(step.padding.sum())
         self.tokens_out = len(step.token)

@@ -228,8 +228,8 @@ def test_wheel_turns_over_a_panel_change_no_value(qtbot: QtBot) -> None:
         ("static", {"max_running", "delivery"}),
         ("dynamic", {"max_running", "longest_wait", "delivery"}),
         ("continuous-padded", {"max_running", "join_every", "token_budget"}),
-        ("continuous", {"max_running", "join_every", "token_budget", "prefix_caching"}),
-        ("chunked", {"max_running", "join_every", "token_budget", "prefix_caching"}),
+        ("continuous", {"max_running", "join_every", "token_budget", "prefix_caching", "preemption"}),
+        ("chunked", {"max_running", "join_every", "token_budget", "prefix_caching", "preemption"}),
     ],
 )
 def test_a_mode_shows_the_settings_that_matter_to_it(
@@ -239,7 +239,7 @@ def test_a_mode_shows_the_settings_that_matter_to_it(
     qtbot.addWidget(panel)
     panel.show()
     panel.form["mode"].set(mode)
-    names = ("max_running", "longest_wait", "join_every", "token_budget", "delivery", "prefix_caching")
+    names = ("max_running", "longest_wait", "join_every", "token_budget", "delivery", "prefix_caching", "preemption")
     assert {name for name in names if panel.form[name].control.isVisible()} == shown
     assert panel.form.sentence.text()[0].isupper()
 

@@ -43,6 +43,9 @@ def lanes(draw: st.DrawFn) -> Lane:
         if values["speculation"] == "draft":
             drafts = None, ModelSpec("demo-draft"), ModelSpec("./a:b,c"), ModelSpec("org/model", revision="e")
             values["draft"] = draw(st.sampled_from(drafts))
+        values["preemption"] = draw(st.sampled_from(["recompute", "swap", "auto"]))
+        if values["preemption"] != "recompute":
+            values["swap_memory"] = draw(st.none() | st.integers(1, 1 << 40))
     texts = st.text(st.characters(codec="utf-8") | st.sampled_from(":,%= "), min_size=1).filter(str.strip)
     spec = ModelSpec(
         draw(texts), dtype=draw(st.sampled_from(["auto", "float32"])), trust_remote_code=draw(st.booleans()),
