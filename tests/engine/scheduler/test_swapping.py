@@ -14,7 +14,7 @@ from engine.config.specs import PAGED_MODES, EngineConfig
 from engine.scheduler.request import Branch, Life
 from engine.scheduler.swap_cost import SwapCost
 from engine.trace.records import FinishReason, Step, SwapEvent
-from tests.engine.scheduler.simulated_device import Simulation, alone
+from tests.engine.scheduler.simulated_device import Simulation, alone, alone_in_beams
 
 ERROR = FinishReason.ERROR
 
@@ -64,7 +64,8 @@ def play(shape: Shape, seed: int, operations: int, faults: bool = False) -> Simu
             case 0 | 1 if ledger.waiting_count < 12:
                 length = pick.randint(1, min(20, simulation.room - 1))
                 prompt = [pick.randint(1, alphabet) for _ in range(length)]
-                simulation.add(prompt, pick.randint(1, 30), n=pick.choice([1, 1, 1, 2, 3]))
+                n, width = pick.choice([(1, 1), (1, 1), (2, 1), (3, 1), (1, 2), (1, 3)])
+                simulation.add(prompt, pick.randint(1, 30), n=n, width=width)
             case 2 if simulation.requests and pick.random() < 0.3:
                 simulation.cancel(pick.choice(simulation.requests[-12:]))
             case 3 if pick.random() < 0.5:
@@ -87,7 +88,11 @@ def play(shape: Shape, seed: int, operations: int, faults: bool = False) -> Simu
 def check_said(simulation: Simulation) -> None:
     for request in simulation.requests:
         for branch in request.branches:
-            expected = alone(branch.tokens[: request.prompt_length], request.limit, request.params.ignore_eos)
+            prompt, cut = branch.tokens[: request.prompt_length], branch.reason in (FinishReason.CANCELLED, ERROR)
+            if branch.beam is not None:
+                assert cut or said(branch) == alone_in_beams(request, prompt)[branch.index]
+                continue
+            expected = alone(prompt, request.limit, request.params.ignore_eos)
             if branch.reason in (FinishReason.CANCELLED, ERROR):
                 assert said(branch) == expected[: len(said(branch))]
             else:
@@ -102,7 +107,7 @@ def test_every_request_says_what_it_says_alone_whatever_is_swapped(shape: Shape,
 
 def test_twenty_thousand_operations_conserve_blocks_and_lose_no_token_and_starve_nobody() -> None:
     seen: Counter[SwapEvent] = Counter()
-    found = rows = evicted = 0
+    found = rows = evicted = forked = 0
     for seed in range(20):
         caching, mode = bool(seed & 1), PAGED_MODES[seed // 2 % 2]
         config = EngineConfig(mode, 5, 30, 4, prefix_caching=caching, depth=seed // 4 % 2, preemption="swap")
@@ -112,8 +117,9 @@ def test_twenty_thousand_operations_conserve_blocks_and_lose_no_token_and_starve
         found += sum(int(record.reused.sum()) for record in simulation.records)
         rows += sum(record.rows for record in simulation.records)
         evicted += sum(len(record.preempted) for record in simulation.records)
+        forked += sum(int((record.beam_branch >= 0).sum()) for record in simulation.records)
     assert min(seen[event] for event in SwapEvent) > 100
-    assert min(found, rows, evicted) > 1_000
+    assert min(found, rows, evicted, forked) > 1_000
 
 
 def test_a_seed_replays_the_same() -> None:
