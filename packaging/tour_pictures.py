@@ -1,6 +1,6 @@
 """Plays the demo model and draws the README's tour: each panel that looks inside, at a moment of a real run.
 
-    python packaging/tour_pictures.py [FOLDER] [--light]
+    python packaging/tour_pictures.py [FOLDER] [--light] [--only SCENE ...]
 
 The runs themselves stay beside the pictures, to be opened in the window.
 """
@@ -49,12 +49,14 @@ WASTE = (("memory", QSize(1000, 320)), ("machine", QSize(520, 320)))
 MAP = (("kv_map", LOW),)
 CONTINUOUS, PREFIXES = EngineConfig(max_running=16), replace(CHUNKED, mode="continuous")
 STATIC = EngineConfig(mode="static", max_running=8)
+DRAFTS = EngineConfig(max_running=16, speculation="draft", speculated=4)
 SCENES = (
     Scene("chunked", "long-prompt", CHUNKED, 0.4, CHUNKS, mixed=True),
     Scene("stalls", "long-prompt", CONTINUOUS, 0.55, (("timeline", WIDE),)),
     Scene("prefixes", "shared-system-prompt", PREFIXES, 0.5, MAP, 40, small_pool=True, selects=True),
     Scene("strips", "mixed-lengths", STATIC, 0.08, MAP, 24),
     Scene("waste", "mixed-lengths", CONTINUOUS, 0.4, WASTE, 60, small_pool=True),
+    Scene("drafts", "burst", DRAFTS, 0.5, (("window", WIDE), ("step", QSize(1000, 330))), 7),
     Scene("beams", "burst", CONTINUOUS, 0.42, (("beams", QSize(1000, 240)), ("kv_map", LOW)), 2, True, False, True, 4),
 )
 
@@ -94,14 +96,16 @@ def draw(scene: Scene, folder: Path, light: bool) -> None:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("folder", nargs="?", type=Path, default=Path("tour"))
+    options.add_argument("--only", nargs="+", metavar="SCENE", help="these scenes alone")
     options.add_argument("--light", action="store_true", help="the same runs in the light theme; plays none anew")
     given = options.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
+    scenes = [scene for scene in SCENES if scene.name in (given.only or [scene.name])]
     if not given.light:
         with Engine(ModelSpec("demo"), CHUNKED) as engine:
-            for scene in SCENES:
+            for scene in scenes:
                 play(engine, scene, given.folder / f"{scene.name}.bsrun")
-    for scene in SCENES:
+    for scene in scenes:
         draw(scene, given.folder, given.light)
 
 
