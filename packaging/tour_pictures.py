@@ -42,6 +42,7 @@ class Scene:
     mixed: bool = False
     selects: bool = False
     beams: int = 1
+    token: int = 12  # whose card is on the transcript's picture
 
 
 CHUNKS = (("window", WIDE), ("step", WIDE), ("roofline", QSize(900, 420)), ("transcript", WIDE))
@@ -58,6 +59,7 @@ SCENES = (
     Scene("waste", "mixed-lengths", CONTINUOUS, 0.4, WASTE, 60, small_pool=True),
     Scene("drafts", "burst", DRAFTS, 0.5, (("window", WIDE), ("step", QSize(1000, 330))), 7),
     Scene("beams", "burst", CONTINUOUS, 0.42, (("beams", QSize(1000, 240)), ("kv_map", LOW)), 2, True, False, True, 4),
+    Scene("json", "json-stories", CONTINUOUS, 1.0, (("transcript", WIDE),), 12, token=19),
 )
 
 
@@ -65,7 +67,9 @@ def play(engine: Engine, scene: Scene, path: Path) -> None:
     """The scene's workload, and one prompt whose alternatives are recorded."""
     memory = SMALL * engine.card.kv_token_bytes if scene.small_pool else None
     workload = load_workload(scene.workload, count=scene.count)
-    told = (replace(each, params=each.params.with_(beam_width=scene.beams)) for each in (STORY, *workload.arrivals))
+    held = workload.arrivals[0].params.json_schema  # then the prompt is held to it too
+    story = replace(STORY, params=STORY.params.with_(json_schema=held))
+    told = (replace(each, params=each.params.with_(beam_width=scene.beams)) for each in (story, *workload.arrivals))
     run = engine.run(replace(workload, arrivals=tuple(told)), replace(scene.config, kv_memory=memory))
     save_trace(run.result(), path)
 
@@ -88,7 +92,7 @@ def draw(scene: Scene, folder: Path, light: bool) -> None:
                 case "window":
                     pictures.whole(path)
                 case "transcript":
-                    pictures.tokens(0, 12, path)
+                    pictures.tokens(0, scene.token, path)
                 case _:
                     pictures.panel(name, path, size)
 
