@@ -10,6 +10,7 @@ from urllib.parse import quote, unquote
 
 from engine.compare.lane import BATCHED_MODES, JOINING_MODES, Lane
 from engine.config.specs import (
+    KV_DTYPES,
     MODES,
     PAGED_MODES,
     PREEMPTIONS,
@@ -61,6 +62,7 @@ _CONFIG_KEYS = {
     "preemption": _Key("preemption", str, " or ".join(PREEMPTIONS), PAGED_MODES, "preempts by {}"),
     "swap": _Key("swap_memory", int, "a number of bytes", PAGED_MODES, "{:,} B to swap to"),
     "seed": _Key("seed", int, "a whole number"),
+    "kv": _Key("kv_dtype", str, f"one of {', '.join(KV_DTYPES)}", PAGED_MODES, "KV {}"),
     "speculation": _Key("speculation", str, f"one of {', '.join(SPECULATIONS)}", PAGED_MODES, "{} drafts"),
     "k": _Key("speculated", _speculated, "auto or a whole number of tokens", PAGED_MODES, "k = {}"),
     "draft": _Key("draft", ModelSpec, "demo, a folder or a hub id", PAGED_MODES, "draft {0.source}"),

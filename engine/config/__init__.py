@@ -5,6 +5,7 @@ from engine.config.schemes import SCHEMES, Quantization, missing, quantized_byte
 from engine.config.specs import (
     DELIVERIES,
     DTYPES,
+    KV_DTYPES,
     MODES,
     MOST_SAMPLES,
     MOST_SPECULATED,

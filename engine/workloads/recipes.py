@@ -11,6 +11,7 @@ from engine.config.checks import InvalidInput, check, known_keys, number, text, 
 from engine.config.files import read_file
 from engine.config.specs import Message, Prompt, SamplingParams
 from engine.workloads.distributions import MOST_TOKENS, Lengths, Times, read_lengths, tokens
+from engine.workloads.schemas import SCHEMAS, load_schema
 from engine.workloads.texts import asks, stories, text_of
 from engine.workloads.tokens import TokenCounter
 from engine.workloads.workload import Arrival, Suggestion, Workload
@@ -22,8 +23,9 @@ _TOP = ("name", "title", "description", "seed", "concurrency", "race", "requests
 _RACE = ("kv_tokens", "lanes")
 _GROUP = tuple(
     "count label arrivals rate burstiness start prompt_tokens output_tokens system_tokens turns pause answer_tokens "
-    "temperature chat".split()
+    "temperature chat regex choices json_schema".split()
 )
+_GRAMMARS = ("regex", "choices", "json_schema")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class Group:
 
     With `turns` above 1 it holds `count` conversations: each turn is a request whose prompt has all turns before it,
     with scripted answers, `pause` seconds after the one before. `system` tokens are the same for all requests.
+    `grammar`: what their output is held to, by the name that SamplingParams have for it.
     """
 
     count: int
@@ -45,6 +48,7 @@ class Group:
     temperature: float = 0.0
     chat: bool | None = None
     label: str = ""
+    grammar: tuple[tuple[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +142,20 @@ def _group(where: str, table: Any) -> Group:
         number(f"{where}.temperature", table.get("temperature", 0.0), 0.0, 100.0, "must be between 0 (greedy) and 100"),
         chat,
         text(f"{where}.label", table.get("label", "")),
+        _grammar(where, table),
     )
+
+
+def _grammar(where: str, table: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """What the output is held to; a JSON schema may be named that is shipped."""
+    given = {name: table[name] for name in _GRAMMARS if name in table}
+    if given.get("json_schema") in SCHEMAS:
+        given["json_schema"] = load_schema(given["json_schema"])
+    try:
+        params = SamplingParams(**given)
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}.{error}") from None
+    return tuple((name, getattr(params, name)) for name in given)
 
 
 # From a recipe to its workload.
@@ -147,7 +164,8 @@ def _group(where: str, table: Any) -> Group:
 def cook(recipe: Recipe, counter: TokenCounter) -> Workload:
     """Draws lengths and times and writes the prompts: a function of the recipe, its seed and the counter.
 
-    Every request runs to its last token (ignore_eos), so that all modes do the same work. Raises InvalidInput when a
+    Every request runs to its last token (ignore_eos), so that all modes do the same work; one that is held to a grammar
+    ends with it. Raises InvalidInput when a
     request does not fit the model's context.
     """
     arrivals = [
@@ -178,7 +196,7 @@ def _arrivals(group: Group, index: int, seed: int, counter: TokenCounter) -> Ite
     if group.system:
         told = text_of(group.system, counter, chance("system"), stories().system)
         system = [{"role": "system", "content": told}]
-    params = SamplingParams(temperature=group.temperature, ignore_eos=True)
+    params = SamplingParams(temperature=group.temperature, ignore_eos=not group.grammar, **dict(group.grammar))
     openings = asks(group.count, seed + index)
     for opening, start in zip(openings, group.times.draw(group.count, chance("times")), strict=True):
         messages = list(system)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from llguidance import LLMatcher
 
 Bits = NDArray[np.int32]
+SHARED = 1 << 15  # words from which several threads take less time than they take to be woken
 
 
 class Matcher:
@@ -45,8 +46,13 @@ def allowed_bits(matchers: Sequence[Matcher], vocabulary: int) -> Bits:
     bit at all where a matcher has given up. All of one model. Python's lock is free meanwhile."""
     words, wide = -(-vocabulary // 32), matchers[0].words
     bits = np.zeros((len(matchers), wide), np.int32)
-    machines = [(matcher._machine, row) for row, matcher in enumerate(matchers)]
-    _executor().unsafe_compute_mask_ptr(machines, bits.ctypes.data, 4 * wide, len(matchers))
+    if bits.size < SHARED:
+        at = bits.ctypes.data
+        for row, matcher in enumerate(matchers):
+            matcher._machine.unsafe_compute_mask_ptr(at + 4 * wide * row, 4 * wide)
+    else:
+        machines = [(matcher._machine, row) for row, matcher in enumerate(matchers)]
+        _executor().unsafe_compute_mask_ptr(machines, bits.ctypes.data, 4 * wide, len(matchers))
     bits = bits[:, :words]
     if vocabulary % 32:
         bits[:, -1] &= (1 << vocabulary % 32) - 1
@@ -57,19 +63,13 @@ def allowed_bits(matchers: Sequence[Matcher], vocabulary: int) -> Bits:
     return bits
 
 
-def unpacked(bits: Bits, vocabulary: int) -> NDArray[np.bool_]:
-    """Bits as booleans `[rows, vocabulary]`."""
-    rows = np.ascontiguousarray(bits).view(np.uint8)
-    return np.unpackbits(rows, axis=1, count=vocabulary, bitorder="little").view(np.bool_)
-
-
 def first_line(message: str) -> str:
     return message.strip().partition("\n")[0]
 
 
 @cache
 def _executor() -> Any:
-    """The library's threads, made with the first constrained step: not in the process that children are forked of."""
+    """The library's threads, made with the first step that they are worth: not where children are forked."""
     from llguidance import LLExecutor
 
     return LLExecutor()

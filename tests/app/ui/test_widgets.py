@@ -9,7 +9,8 @@ from PySide6.QtWidgets import QLineEdit, QStyle, QStyleOptionSlider, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.play.setup.batching import BatchingPanel
-from app.play.setup.sampling import OWN, PRESETS, SamplingPanel, stop_strings, stop_text
+from app.play.setup.sampling import OWN, PRESETS, SamplingPanel
+from app.play.setup.typed_texts import as_typed, typed_texts
 from app.playback.bridge import Bridge
 from app.session.session import Session
 from app.ui import theme
@@ -162,12 +163,12 @@ def test_the_palette_runs_what_is_chosen_and_gives_the_focus_back(qtbot: QtBot) 
 
 @pytest.mark.parametrize("stop", [(), ("The end",), ("a", "\n\n"), ("a, b", "c"), ("[x",)])
 def test_stop_strings_are_read_as_they_are_shown(stop: tuple[str, ...]) -> None:
-    assert stop_strings(stop_text(stop)) == stop
+    assert typed_texts(as_typed(stop), "stop") == stop
 
 
 def test_a_broken_list_of_stop_strings_is_refused() -> None:
     with pytest.raises(InvalidInput, match="stop"):
-        stop_strings('["a"')
+        typed_texts('["a"', "stop")
 
 
 @pytest.mark.parametrize("name", PRESETS)
