@@ -110,7 +110,7 @@ def test_every_request_says_what_it_says_alone_whatever_is_swapped(shape: Shape,
 
 def test_twenty_thousand_operations_conserve_blocks_and_lose_no_token_and_starve_nobody() -> None:
     seen: Counter[SwapEvent] = Counter()
-    found = rows = evicted = forked = 0
+    found = rows = evicted = 0
     for seed in range(20):
         caching, mode = bool(seed & 1), PAGED_MODES[seed // 2 % 2]
         drafts, depth = seed % 3 == 0, int(seed % 3 == 1)
@@ -124,9 +124,8 @@ def test_twenty_thousand_operations_conserve_blocks_and_lose_no_token_and_starve
         found += sum(int(record.reused.sum()) for record in simulation.records)
         rows += sum(record.rows for record in simulation.records)
         evicted += sum(len(record.preempted) for record in simulation.records)
-        forked += sum(int((record.beam_branch >= 0).sum()) for record in simulation.records)
     assert min(seen[event] for event in SwapEvent) > 100
-    assert min(found, rows, evicted, forked) > 1_000
+    assert min(found, rows, evicted) > 1_000
 
 
 def test_a_seed_replays_the_same() -> None:
