@@ -88,7 +88,7 @@ class ModelCard:
     `experts`; `head_parameters`, of the output layer; `bytes_per_weight`, as the body is stored; `windows`, each
     layer's sliding window in tokens, 0 for none. All are 0 or empty where nobody counted. `stretched`: the context that
     LongRoPE is said to reach, where `context` ends with its short factors. `kv_dtype`: that of K and V, "" where it is
-    `dtype`.
+    `dtype`. `kv_layers`: layers with K and V of their own, which others may read too; 0 where nobody counted.
     """
 
     name: str
@@ -118,6 +118,7 @@ class ModelCard:
     windows: tuple[int, ...] = ()
     stretched: int = 0
     kv_dtype: str = ""
+    kv_layers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
