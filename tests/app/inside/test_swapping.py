@@ -2,12 +2,17 @@
 
 import numpy as np
 import pytest
+from PySide6.QtCore import QPointF
+from pytestqt.qtbot import QtBot
 
 from app.inside.kv_map.history import KvHistory
+from app.inside.kv_map.host_strip import HostStrip
+from app.inside.kv_map.tables import SAMPLES
 from app.inside.kv_map.words import summary_words
 from app.inside.step.history import StepHistory
 from app.inside.step.story import StepStory
 from app.inside.timeline.marks import Mark, TimelineMarks
+from app.ui import theme
 from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Trace
 from engine.trace import Ended, State, Steered, Step, Submitted, SwapEvent
 
@@ -50,6 +55,28 @@ def test_the_map_knows_what_lies_on_the_host_and_what_came_back(traces: dict[int
         state = history.at(place, records)
         assert state.swapped == kept[place][0]
         assert np.array_equal(state.filled[state.references > 0], kept[place][1][state.references > 0])
+
+
+def test_the_map_draws_the_blocks_on_the_host_a_square_each(traces: dict[int, Trace], qtbot: QtBot) -> None:
+    records, history, strip = list(traces[0].records), KvHistory(), HostStrip()
+    qtbot.addWidget(strip)
+    strip.resize(600, strip.sizeHint().height())
+    place = next(i for i, record in enumerate(r for r in records if isinstance(r, Step)) if record.swapped_out)
+    history.feed(records)
+    state = history.at(place, records)
+    strip.show_state(state)
+    told = {key // SAMPLES: blocks for key, blocks in state.swapped.items()}
+    assert told
+    assert strip.words() == ", ".join(f"#{request}: {blocks} blocks" for request, blocks in sorted(told.items()))
+    drawn = strip.grab().toImage()
+    for begin, end, i in strip._places:
+        request = sorted(told)[i]
+        assert strip.tip(QPointF(begin + 1, 5)).startswith(f"request {request}: {told[request]} blocks")
+        assert drawn.pixelColor(int(begin) + 2, strip.height() // 2).name() == theme.request_color(request).name()
+        assert end - begin == pytest.approx(told[request] * theme.px(10))
+    strip.resize(130, strip.height())
+    strip.grab()
+    assert sum(end - begin for begin, end, _ in strip._places) < 60
 
 
 @pytest.mark.parametrize("depth", [0, 1])
