@@ -87,6 +87,7 @@ class _Script:
     words: list[str]
     reason: FinishReason
     said: int = 0
+    fault: str = ""
 
     def push(self, token: int) -> tuple[str, FinishReason | None]:
         self.said += 1

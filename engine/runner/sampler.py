@@ -141,10 +141,11 @@ class Sampler(SlotSampler):
         again = np.flatnonzero((allowed == 0) & bits.any(1)).tolist()
         if again:
             at = torch.tensor([rows[i] for i in again])
-            values, others = ruled_out(logits[at].float(), bits[again]).max(-1)
-            likeliest_of_all = logits[at].float().gather(-1, top[again].long()[:, None])[:, 0]
+            theirs = logits[at].float()
+            values, others = ruled_out(theirs, bits[again]).max(-1)
+            highest = theirs.gather(-1, top[again].long()[:, None])[:, 0]
             tokens[at] = others.to(tokens.dtype)
-            logprobs[at] = values - likeliest_of_all + top_logprobs[again]
+            logprobs[at] = values - highest + top_logprobs[again]
         return Masked(rows, bits, top, top_logprobs)
 
     def _adjusted(

@@ -30,7 +30,7 @@ class Limits:
     def of_prompts(self, decodes: int = 0) -> int:
         """How many tokens of prompts a step may compute beside so many decodes."""
         most = min(self.budget.token_budget - decodes, self.budget.prompt_tokens)
-        return most if self.prompts is None else min(most, self.prompts)
+        return max(0, most if self.prompts is None else min(most, self.prompts))
 
     def halve(self, prompts: int, rows: int) -> bool:
         """After a step of so many prompt tokens in so many rows failed: False where it could not be smaller."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
 import regex
 import torch
 from torch import Tensor
@@ -17,7 +18,14 @@ from transformers import (
 )
 
 from engine import SamplingParams
+from engine.decoding.constraints.matcher import Bits
 from engine.decoding.detokenizer import ByteLevelVocabulary
+
+
+def tokens_of(bits: Bits) -> list[list[int]]:
+    """The tokens of each row of bits."""
+    rows = np.unpackbits(np.ascontiguousarray(bits).view(np.uint8), axis=1, bitorder="little")
+    return [np.flatnonzero(row).tolist() for row in rows]
 
 
 class Rules:

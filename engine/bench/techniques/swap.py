@@ -1,4 +1,4 @@
-"""Preemption by swap beside recompute: answers that outgrow a pool which holds a third of them."""
+"""Preemption by swap beside recompute: long contexts, and a pool that holds three of them but not what they grow by."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from engine.core.engine import Engine
 from engine.trace import metrics
 from engine.trace.metrics import Metrics
 
-REQUESTS, PROMPT, NEW = 12, 64, 288
-HOLDS = 4  # of the requests, at their full length
-WORKLOAD = f"{REQUESTS} prompts of {PROMPT} tokens + {NEW}, a pool for {HOLDS}"
+REQUESTS, PROMPT, NEW = 8, 832, 96
+HOLDS, SPARE = 3, 80  # prompts that the pool holds, and tokens beside
+WORKLOAD = f"{REQUESTS} prompts of {PROMPT} tokens + {NEW}, a pool for {HOLDS} of them"
 
 
 def measure(rounds: int, threads: int | None) -> Iterator[Measured]:
     """Output tokens a second, and tokens computed twice."""
     found: dict[str, list[Metrics]] = {"recompute": [], "swap": []}
     with Engine(ModelSpec("demo"), threads=threads) as engine:
-        pool = HOLDS * (PROMPT + NEW) * engine.card.kv_token_bytes
+        pool = (HOLDS * PROMPT + SPARE) * engine.card.kv_token_bytes
         for turn in range(rounds + 1):
             for preemption, side in found.items():
                 one = _played(engine, EngineConfig(max_running=REQUESTS, kv_memory=pool, preemption=preemption))

@@ -63,12 +63,6 @@ def allowed_bits(matchers: Sequence[Matcher], vocabulary: int) -> Bits:
     return bits
 
 
-def unpacked(bits: Bits, vocabulary: int) -> NDArray[np.bool_]:
-    """Bits as booleans `[rows, vocabulary]`."""
-    rows = np.ascontiguousarray(bits).view(np.uint8)
-    return np.unpackbits(rows, axis=1, count=vocabulary, bitorder="little").view(np.bool_)
-
-
 def first_line(message: str) -> str:
     return message.strip().partition("\n")[0]
 

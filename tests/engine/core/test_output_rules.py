@@ -122,13 +122,36 @@ def test_every_mode_holds_to_the_grammar(mode: str, demo: Engine) -> None:
 def test_samples_of_a_prompt_each_follow_the_grammar_and_its_preempted_ones_say_the_same(demo: Engine) -> None:
     params = SamplingParams(max_tokens=60, temperature=1.0, seed=5, n=6, json_schema=STORY_SCHEMA)  # type: ignore[arg-type]
     said = []
-    for memory in (None, 14 * 16 * demo.card.kv_token_bytes):
+    little = 14 * 16 * demo.card.kv_token_bytes
+    for memory, preemption in ((None, "recompute"), (little, "recompute"), (little, "swap")):
         for depth in (0, 1):
-            demo.begin(EngineConfig(max_running=6, token_budget=64, kv_memory=memory, depth=depth))
+            config = EngineConfig(max_running=6, token_budget=64, kv_memory=memory, depth=depth, preemption=preemption)
+            demo.begin(config)
             said.append([c.text for c in demo.submit(CHAT, params).results(timeout=30)])
-    assert measure(demo.trace).preemptions > 0
+            assert (measure(demo.trace).preemptions > 0) == (memory is not None)
     assert all(each == said[0] for each in said)
     assert len({json.loads(text)["hero"] for text in said[0]}) > 1
+
+
+def test_rules_hold_beside_speculation_which_leaves_such_rows_alone(demo: Engine) -> None:
+    copying = SamplingParams(max_tokens=60, temperature=0, ignore_eos=True)
+    ways: list[dict[str, Any]] = [
+        {"json_schema": STORY_SCHEMA}, {"frequency_penalty": 1.0, "presence_penalty": 0.5},
+        {"bad_words": ["fox", "kite"]},
+        {"min_tokens": 6, "logit_bias": {EOS: 30.0}},
+    ]  # fmt: skip
+    ruled = [SamplingParams(max_tokens=24, temperature=0.7, seed=i, **way) for i, way in enumerate(ways)]
+    sent = [Submission(list(range(40, 60)) * 4, copying), *(Submission(CHAT, params) for params in ruled)]
+    said = []
+    for speculation in (None, "ngram"):
+        demo.begin(EngineConfig(max_running=6, speculation=speculation, speculated=3))
+        streams = demo.submit_many(sent)
+        said.append([stream.result(timeout=30).token_ids for stream in streams])
+    assert said[0] == said[1]
+    verified: set[int] = set()
+    for step in demo.trace.steps:
+        verified |= set(step.request[: len(step.drafted)][step.drafted > 0].tolist())
+    assert verified == {streams[0].request}
 
 
 def test_others_keep_their_depth_and_their_tokens_beside_a_constrained_request(demo: Engine) -> None:

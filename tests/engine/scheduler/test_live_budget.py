@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from engine.config.live_budget import SHARED_BUDGET_MODES, LiveBudget
 from engine.config.specs import MODES, SOLITARY_MODES, EngineConfig, InvalidInput
+from engine.scheduler.limits import Limits
 from engine.trace.records import FinishReason, Kind
 from tests.engine.scheduler.simulated_device import Simulation, alone
 
@@ -113,3 +114,17 @@ def test_what_is_not_given_stays() -> None:
     assert budget.changed(config) == budget
     assert budget.changed(config, max_running=2, token_budget=2) == LiveBudget(2, 2, 0.5)
     assert set(SHARED_BUDGET_MODES) < set(MODES)
+
+
+def test_beams_that_are_wider_than_the_budget_leave_prompts_nothing() -> None:
+    limits = Limits(LiveBudget(2, 2))
+    assert limits.of_prompts(1) == 1
+    assert limits.of_prompts(4) == 0
+    simulation = Simulation(EngineConfig("chunked", max_running=4, token_budget=64, block_size=4), 200)
+    simulation.add([1] * 5, 8, width=4)
+    for _ in range(3):
+        simulation.step()
+    simulation.scheduler.steer(LiveBudget(2, 2))
+    other = simulation.add([2] * 9, 4, ignore_eos=True)
+    simulation.finish()
+    assert other.branches[0].tokens[9:] == alone([2] * 9, 4, True)

@@ -6,17 +6,15 @@ import re
 import threading
 from typing import Any
 
-import numpy as np
 import pytest
 from pydantic import BaseModel, Field
 from transformers import PreTrainedTokenizerFast
 
 from engine import InvalidInput, SamplingParams
 from engine.decoding.constraints import Grammars, Matcher, allowed_bits
-from engine.decoding.constraints.matcher import unpacked
 from engine.decoding.detokenizer import ByteLevelVocabulary
 from tests.engine.decoding.tokenizer_kinds import tokenizer
-from tests.engine.rules_reference import Rules
+from tests.engine.rules_reference import Rules, tokens_of
 
 DEMO = tokenizer("demo")
 VOCABULARY, EOS = 3072, 2
@@ -40,7 +38,7 @@ def encode(text: str) -> list[int]:
 
 
 def allowed(matcher: Matcher, vocabulary: int = VOCABULARY) -> list[int]:
-    return np.flatnonzero(unpacked(allowed_bits([matcher], vocabulary), vocabulary)[0]).tolist()
+    return tokens_of(allowed_bits([matcher], vocabulary))[0]
 
 
 @pytest.mark.parametrize(
@@ -75,8 +73,7 @@ def test_matchers_of_one_grammar_go_their_own_ways(grammars: Grammars) -> None:
     assert other is not None
     assert one.advance(encode("yes")[0])
     assert allowed(one) != allowed(other)
-    both = unpacked(allowed_bits([other, one], VOCABULARY), VOCABULARY)
-    assert [np.flatnonzero(row).tolist() for row in both] == [allowed(other), allowed(one)]
+    assert tokens_of(allowed_bits([other, one], VOCABULARY)) == [allowed(other), allowed(one)]
 
 
 def test_a_grammar_is_compiled_once(grammars: Grammars, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,3 +219,13 @@ def test_what_is_given_is_kept_in_one_form() -> None:
     assert params.constrained
     assert params.with_(temperature=0) == params.with_(temperature=0.0)
     assert hash(params) == hash(params.with_())
+
+
+def test_many_rows_are_answered_by_several_threads_as_few_are_by_one(
+    grammars: Grammars, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matchers = [matcher_of(grammars, regex=f"[a-{end}]+") for end in "bdfhj"]
+    alone = allowed_bits(matchers, VOCABULARY)
+    monkeypatch.setattr("engine.decoding.constraints.matcher.SHARED", 1)
+    assert tokens_of(allowed_bits(matchers, VOCABULARY)) == tokens_of(alone)
+    assert len(set(map(len, tokens_of(alone)))) == len(matchers)
