@@ -17,7 +17,7 @@ from engine.config.live_budget import LiveBudget
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Submission
 from engine.core import last_threads, machine
 from engine.core.face import EngineFace
-from engine.core.faults import DeviceLost
+from engine.core.faults import DeviceLost, Fault, fault_of, first_line
 from engine.core.inbox import Ask, Inbox
 from engine.core.intake import Intake, Prepared
 from engine.core.nvml import Card
@@ -313,6 +313,14 @@ class Engine(EngineFace):
         self.trace.append(step_record(launched.step, *times, launched, committed, self.scheduler, self._piece))
         self.recovery.went_well(launched.plan)
 
+    def _draft_failed(self, error: Exception) -> None:
+        """The run goes on without drafts: what is said does not depend on them."""
+        if fault_of(error, self.model.device) is Fault.DEVICE:
+            raise DeviceLost(f"the GPU reported an unrecoverable error ({first_line(error)})") from error
+        self._notice("warning", f"drafting failed: {first_line(error)}; the run goes on without drafts")
+        release_references(error)
+        self.scheduler.speculation = None
+
     def _drain(self) -> None:
         while self.in_flight:
             self._commit(self.in_flight.popleft())
@@ -347,6 +355,8 @@ class Engine(EngineFace):
         self.prepared.warm_up(config.token_budget)
         drafter = NgramDrafter() if config.speculation == "ngram" else self.prepared.draft
         self.scheduler = self.prepared.scheduler(config, drafter)
+        if self.scheduler.speculation is not None:
+            self.scheduler.speculation.failed = self._draft_failed
         self.in_flight: deque[LaunchedStep] = deque()
         self.recovery = Recovery(self.scheduler, self.runner, self.in_flight, self._drain, self._notice)
 

@@ -160,6 +160,7 @@ class SamplingPanel(QWidget):
             form[name].control.setEnabled(not beams and (paged or name != "n"))
         for name in OF_BEAMS:
             form[name].control.setEnabled(beams)
+        self.output.setEnabled(not beams)
         others = f"{' and '.join(PAGED_MODES).capitalize()} do."
         alone = "" if paged else f"One sample: {mode} has no blocks to share. {others}"
         self.samples_note.say("Beams weigh the model's own probabilities: nothing is drawn." if beams else alone)

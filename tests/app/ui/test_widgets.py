@@ -291,6 +291,7 @@ def test_beams_switch_off_what_they_do_not_heed(qtbot: QtBot) -> None:
     assert (told.n, told.repetition_penalty, told.temperature) == (1, 1.0, 0.0)
     assert not panel.form["temperature"].control.isEnabled()
     assert panel.form["length_penalty"].control.isEnabled()
+    assert not panel.output.isEnabled(), "a grammar goes with drawing one token after the other"
     assert "nothing is drawn" in panel.samples_note.text()
     again = SamplingPanel()
     qtbot.addWidget(again)
@@ -305,6 +306,7 @@ def test_beams_switch_off_what_they_do_not_heed(qtbot: QtBot) -> None:
     again.set_mode("chunked")
     again.form["beam_width"].set(1)
     assert again.form["temperature"].control.isEnabled()
+    assert again.output.isEnabled()
     assert not again.form["early_stopping"].control.isEnabled()
 
 

@@ -11,7 +11,8 @@ if os.environ.get("TRITON_INTERPRET") != "1":
 
 from engine import Engine, EngineConfig, ModelSpec, SamplingParams, Submission
 from engine.models.loading import load
-from tests.engine.tiny_models import TINY_MODELS, VOCABULARY, save_tiny_model
+from tests.engine.core import test_shared_kv as sharing
+from tests.engine.tiny_models import TINY_MODELS, VOCABULARY, TinyModel, save_tiny_model
 
 GREEDY = SamplingParams(max_tokens=6, temperature=0, ignore_eos=True)
 
@@ -42,3 +43,13 @@ def test_tokens_are_those_of_the_cpu(name: str, kv_dtype: str, mode: str, depth:
     found = said(tmp_path, config)
     assert found == expected
     assert len({token for tokens in found for token in tokens}) > 10
+
+
+def test_layers_that_share_keys_and_values_say_what_they_say_on_the_cpu(tmp_path: Path) -> None:
+    """Gemma 3n, whose config tells a width of the MLP for each layer."""
+    save_tiny_model(TinyModel(sharing.config, std=0.15), tmp_path)
+    config = EngineConfig("chunked", 4, 16, block_size=16, depth=1, kv_memory=1 << 18)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRITON_INTERPRET", "0")
+        expected = said(tmp_path, config)
+    assert said(tmp_path, config) == expected
