@@ -82,6 +82,7 @@ _ADA = {  # 99 KB of shared memory, and less bandwidth to keep busy: smaller til
 _HOPPER = {Rows.SHORT: _MERGED | {64: Tiling(32, 128, 4, 2, 4, 64), 256: Tiling(32, 32, 4, 3, 4, 64)}, Rows.LONG: _LONG}
 _BLACKWELL = {Rows.SHORT: _HOPPER[Rows.SHORT], Rows.LONG: _LONG | {256: Tiling(64, 16, 4, 2, 2)}}  # 32 keys spill
 TABLES: dict[int, dict[Rows, Table]] = {80: _AMPERE, 89: _ADA, 90: _HOPPER, 100: _BLACKWELL}  # by sm
+OF_CODES = TABLES | {100: _BLACKWELL | {Rows.LONG: _LONG}}  # over a cache of codes eight warps spill nothing there
 DEFAULT = _ADA  # fits every GPU since Ampere
 
 
@@ -100,7 +101,7 @@ def usual_tiling(
     """The tiling of a launch on an architecture, 90 being sm_90; `queries` are the tokens that a row is likely to have.
     `coded`: over a cache of codes, which take registers until they are multiplied. Only sizes known on the host are
     read, so a launch never waits for the device."""
-    tables, wide = TABLES.get(sm, DEFAULT), max(32, next_power_of_two(head_dim))
+    tables, wide = (OF_CODES if coded else TABLES).get(sm, DEFAULT), max(32, next_power_of_two(head_dim))
     if dtype == torch.float32:
         return fitted((FLOAT32_OF_CODES if coded else FLOAT32)[wide], group, queries)
     short, long = tables[Rows.SHORT][wide], tables[Rows.LONG][wide]
