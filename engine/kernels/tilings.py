@@ -82,8 +82,12 @@ _ADA = {  # 99 KB of shared memory, and less bandwidth to keep busy: smaller til
 _HOPPER = {Rows.SHORT: _MERGED | {64: Tiling(32, 128, 4, 2, 4, 64), 256: Tiling(32, 32, 4, 3, 4, 64)}, Rows.LONG: _LONG}
 _BLACKWELL = {Rows.SHORT: _HOPPER[Rows.SHORT], Rows.LONG: _LONG | {256: Tiling(64, 16, 4, 2, 2)}}  # 32 keys spill
 TABLES: dict[int, dict[Rows, Table]] = {80: _AMPERE, 89: _ADA, 90: _HOPPER, 100: _BLACKWELL}  # by sm
-OF_CODES = TABLES | {100: _BLACKWELL | {Rows.LONG: _LONG}}  # over a cache of codes eight warps spill nothing there
 DEFAULT = _ADA  # fits every GPU since Ampere
+# Over a cache of codes, which take registers until they are multiplied, where the others spill.
+OF_CODES = TABLES | {
+    100: _BLACKWELL | {Rows.LONG: _LONG},
+    120: _ADA | {Rows.LONG: _ADA[Rows.LONG] | {128: Tiling(128, 32, 8, 2, 1)}},
+}
 
 
 @cache
