@@ -43,6 +43,11 @@ def held_words(card: ModelCard) -> str:
     return card.dtype if card.quantization == "none" else f"{SCHEMES[card.quantization].title}, {card.dtype}"
 
 
+def kv_words(kv_dtype: str, token_bytes: int) -> str:
+    """ "KV 12 KB a token", "KV int8, 3.2 KB a token"; the dtype "auto" or "" is the model's."""
+    return f"KV {'' if kv_dtype in ('', 'auto') else f'{kv_dtype}, '}{bytes_words(token_bytes)} a token"
+
+
 def run_words(header: Header) -> str:
     """ "demo stories 5 M · float32 · CPU, 2 cores · continuous, paged"."""
     card, machine = header.model, header.machine
@@ -51,6 +56,7 @@ def run_words(header: Header) -> str:
     else:
         where = f"CPU, {machine.cores} core{'s' if machine.cores != 1 else ''}"
     cache = "paged" if header.config.mode in ("continuous", "chunked") else "contiguous"
+    cache += f", KV {card.kv_dtype}" if card.kv_dtype else ""
     name = f"{model_words(card.source)} {count_words(card.parameters)}"
     return "   ·   ".join((name, held_words(card), where, f"{header.config.mode}, {cache}"))
 
@@ -78,7 +84,7 @@ def state_words(view: RequestView) -> str:
 
 def state_rank(view: RequestView) -> int:
     """The order in which states sort: running first, then waiting, then over."""
-    order = (State.DECODE, State.PREFILL, State.PREEMPTED, State.WAITING, State.FINISHED)
+    order = (State.DECODE, State.PREFILL, State.SWAPPED, State.PREEMPTED, State.WAITING, State.FINISHED)
     return order.index(view.state)
 
 

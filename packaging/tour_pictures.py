@@ -1,6 +1,6 @@
 """Plays the demo model and draws the README's tour: each panel that looks inside, at a moment of a real run.
 
-    python packaging/tour_pictures.py [FOLDER] [--light]
+    python packaging/tour_pictures.py [FOLDER] [--light] [--only SCENE ...]
 
 The runs themselves stay beside the pictures, to be opened in the window.
 """
@@ -30,7 +30,7 @@ WIDE, LOW = QSize(1200, 400), QSize(900, 330)
 class Scene:
     """A run, the moment of it as a share of its length, and what is drawn then: names of panels with their sizes,
     "window" or "transcript". `mixed`: at the next step in which a prompt's chunk rides along with decodes. `selects`:
-    the request of the step's last row is selected."""
+    the request of the step's last row is selected. `beams`: so many for each prompt."""
 
     name: str
     workload: str
@@ -41,6 +41,8 @@ class Scene:
     small_pool: bool = False
     mixed: bool = False
     selects: bool = False
+    beams: int = 1
+    token: int = 12  # whose card is on the transcript's picture
 
 
 CHUNKS = (("window", WIDE), ("step", WIDE), ("roofline", QSize(900, 420)), ("transcript", WIDE))
@@ -48,12 +50,16 @@ WASTE = (("memory", QSize(1000, 320)), ("machine", QSize(520, 320)))
 MAP = (("kv_map", LOW),)
 CONTINUOUS, PREFIXES = EngineConfig(max_running=16), replace(CHUNKED, mode="continuous")
 STATIC = EngineConfig(mode="static", max_running=8)
+DRAFTS = EngineConfig(max_running=16, speculation="draft", speculated=4)
 SCENES = (
     Scene("chunked", "long-prompt", CHUNKED, 0.4, CHUNKS, mixed=True),
     Scene("stalls", "long-prompt", CONTINUOUS, 0.55, (("timeline", WIDE),)),
     Scene("prefixes", "shared-system-prompt", PREFIXES, 0.5, MAP, 40, small_pool=True, selects=True),
     Scene("strips", "mixed-lengths", STATIC, 0.08, MAP, 24),
     Scene("waste", "mixed-lengths", CONTINUOUS, 0.4, WASTE, 60, small_pool=True),
+    Scene("drafts", "burst", DRAFTS, 0.5, (("window", WIDE), ("step", QSize(1000, 330))), 7),
+    Scene("beams", "burst", CONTINUOUS, 0.42, (("beams", QSize(1000, 240)), ("kv_map", LOW)), 2, True, False, True, 4),
+    Scene("json", "json-stories", CONTINUOUS, 1.0, (("transcript", WIDE),), 12, token=19),
 )
 
 
@@ -61,7 +67,10 @@ def play(engine: Engine, scene: Scene, path: Path) -> None:
     """The scene's workload, and one prompt whose alternatives are recorded."""
     memory = SMALL * engine.card.kv_token_bytes if scene.small_pool else None
     workload = load_workload(scene.workload, count=scene.count)
-    run = engine.run(replace(workload, arrivals=(STORY, *workload.arrivals)), replace(scene.config, kv_memory=memory))
+    held = workload.arrivals[0].params.json_schema  # then the prompt is held to it too
+    story = replace(STORY, params=STORY.params.with_(json_schema=held))
+    told = (replace(each, params=each.params.with_(beam_width=scene.beams)) for each in (story, *workload.arrivals))
+    run = engine.run(replace(workload, arrivals=tuple(told)), replace(scene.config, kv_memory=memory))
     save_trace(run.result(), path)
 
 
@@ -83,7 +92,7 @@ def draw(scene: Scene, folder: Path, light: bool) -> None:
                 case "window":
                     pictures.whole(path)
                 case "transcript":
-                    pictures.tokens(0, 12, path)
+                    pictures.tokens(0, scene.token, path)
                 case _:
                     pictures.panel(name, path, size)
 
@@ -91,14 +100,16 @@ def draw(scene: Scene, folder: Path, light: bool) -> None:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("folder", nargs="?", type=Path, default=Path("tour"))
+    options.add_argument("--only", nargs="+", metavar="SCENE", help="these scenes alone")
     options.add_argument("--light", action="store_true", help="the same runs in the light theme; plays none anew")
     given = options.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
+    scenes = [scene for scene in SCENES if scene.name in (given.only or [scene.name])]
     if not given.light:
         with Engine(ModelSpec("demo"), CHUNKED) as engine:
-            for scene in SCENES:
+            for scene in scenes:
                 play(engine, scene, given.folder / f"{scene.name}.bsrun")
-    for scene in SCENES:
+    for scene in scenes:
         draw(scene, given.folder, given.light)
 
 

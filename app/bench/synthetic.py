@@ -87,6 +87,7 @@ class _Script:
     words: list[str]
     reason: FinishReason
     said: int = 0
+    fault: str = ""
 
     def push(self, token: int) -> tuple[str, FinishReason | None]:
         self.said += 1
@@ -125,7 +126,8 @@ class MadeUpRun:
             self.steps += 1
             tokens = sum(row.count for row in plan.rows)
             self.records.append(StepStarted(self.time, self.steps, len(plan.rows), tokens))
-            launched = SimpleNamespace(step=self.steps, plan=plan, seconds={}, attention=0.0, graph=0, device=0.0)
+            nothing = {"seconds": {}, "attention": 0.0, "graph": 0, "device": 0.0, "swapping": 0.0}
+            launched = SimpleNamespace(step=self.steps, plan=plan, **nothing)
             self._in_flight.append(cast("LaunchedStep", launched))
         if self._in_flight and (plan is None or len(self._in_flight) > self._depth):
             self._commit(self._in_flight.popleft())

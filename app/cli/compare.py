@@ -96,6 +96,8 @@ def _head(result: RaceResult, options: argparse.Namespace) -> list[str]:
     if trace is not None and result.kv_memory is not None:
         model, machine = trace.header.model, trace.header.machine
         lines.append(f"{model.name} · {model.dtype} · {model.device} · {machine.cpu}")
-        tokens = result.kv_memory // model.kv_token_bytes
-        lines.append(f"every lane has {result.kv_memory / 2**20:,.1f} MiB of KV memory ({tokens:,} tokens)")
+        headers = [each.trace.header for each in result.lane_runs if each.trace is not None]
+        rooms = sorted({result.kv_memory // header.kv_token_bytes for header in headers})
+        tokens = " to ".join(f"{room:,}" for room in dict.fromkeys((rooms[0], rooms[-1])))
+        lines.append(f"every lane has {result.kv_memory / 2**20:,.1f} MiB of KV memory ({tokens} tokens)")
     return lines

@@ -40,7 +40,10 @@ COSTS = {
     "tqdm": "long work shows no progress on the command line",
     "autoawq": "AWQ checkpoints cannot be made; reading them needs nothing more",
     "torchao": "torchao's int8 weights are not offered",
+    "llguidance": "regex, choices and json_schema are refused",
 }
+
+EXTRAS = ("awq", "torchao", "constrained")
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -139,7 +142,7 @@ def python_finding(version: tuple[int, ...]) -> Finding:
 
 
 def requirements() -> list[Requirement]:
-    """What the project asks for on this system, the extras `awq` and `torchao` included.
+    """What the project asks for on this system, its extras for users included.
 
     A checkout's own pyproject.toml comes before the installed metadata, which may be older.
     """
@@ -147,7 +150,8 @@ def requirements() -> list[Requirement]:
     if project.exists():
         table = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
         optional = table["optional-dependencies"]
-        asked = [Requirement(line) for line in [*table["dependencies"], *optional["awq"], *optional["torchao"]]]
+        lines = [*table["dependencies"], *(line for extra in EXTRAS for line in optional[extra])]
+        asked = [Requirement(line) for line in lines]
     else:
         try:
             asked = [Requirement(line) for line in metadata.requires("batchscope") or []]
@@ -155,8 +159,8 @@ def requirements() -> list[Requirement]:
             asked = []
 
     def here(requirement: Requirement) -> bool:
-        extras, marker = ("", "awq", "torchao"), requirement.marker
-        return marker is None or any(marker.evaluate({"extra": extra}) for extra in extras)
+        marker = requirement.marker
+        return marker is None or any(marker.evaluate({"extra": extra}) for extra in ("", *EXTRAS))
 
     return [requirement for requirement in asked if requirement.name.lower() in COSTS and here(requirement)]
 
@@ -174,7 +178,7 @@ def library_findings() -> list[Finding]:
 def library_finding(requirement: Requirement, version: str | None) -> Finding:
     """Whether `version` (None: not installed) satisfies the requirement, and what it costs where it does not."""
     cost, remedy = COSTS.get(requirement.name.lower(), ""), f'pip install "{requirement.name}{requirement.specifier}"'
-    extra = requirement.name in {"autoawq", "torchao"}
+    extra = requirement.name in {"autoawq", "torchao", "llguidance"}
     if version is None:
         return Finding(requirement.name, Status.NOTE if extra else Status.MISSING, "not installed", cost, remedy)
     # The base version, since vendors ship the release itself as 2.11.0a0+something.

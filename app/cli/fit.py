@@ -8,10 +8,10 @@ from dataclasses import asdict
 from typing import Any
 
 from app.cli.columns import columns
-from app.cli.options import model_options, whole
+from app.cli.options import kv_dtype_option, model_options, whole
 from app.session.estimate import room
 from app.words import bytes_words, count_words
-from engine import InvalidInput, ModelSpec
+from engine import EngineConfig, InvalidInput, ModelSpec
 from engine.checkpoints import ModelInfo, why_unsupported
 from engine.core import nvidia_driver
 from engine.memory import DeviceMemory, Fit, fits, model_info, simple_kv
@@ -27,6 +27,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     fit = commands.add_parser("fit", help=does)
     fit.add_argument("model", nargs="?", default="demo", help="demo, a model folder or a hub id (default: demo)")
     model_options(fit, "--revision", "--dtype", "--device")
+    kv_dtype_option(fit)
     fit.add_argument("--length", type=whole, default=LENGTH, metavar="TOKENS", help=f"of a request (default: {LENGTH})")
     fit.add_argument("--json", action="store_true", help="print all numbers as JSON")
     fit.set_defaults(command=run_fit)
@@ -38,12 +39,13 @@ def run_fit(options: argparse.Namespace) -> int:
     spec = ModelSpec(options.model, dtype=options.dtype, device=options.device, revision=options.revision)
     info, memory = model_info(spec), room(options.device)
     length = min(options.length, info.context or options.length)
-    bills = fits(info, memory, dtype=options.dtype)
-    print(as_json(info, memory, bills, length) if options.json else as_text(info, memory, bills, length))
+    kept = EngineConfig(kv_dtype=options.kv_dtype).kv_dtype
+    bills = fits(info, memory, dtype=options.dtype, kv_dtype=kept)
+    print(as_json(info, memory, bills, length, kept) if options.json else as_text(info, memory, bills, length, kept))
     return 0
 
 
-def as_json(info: ModelInfo, memory: DeviceMemory, bills: list[Fit], length: int) -> str:
+def as_json(info: ModelInfo, memory: DeviceMemory, bills: list[Fit], length: int, kv_dtype: str = "auto") -> str:
     facts: dict[str, Any] = {name: getattr(info, name) for name in FACTS}
     facts |= {"unsupported": why_unsupported(info.model_type), "stored_bytes": info.weight_bytes}
     facts["quantized"] = asdict(info.quantized) if info.quantized is not None else None
@@ -51,10 +53,11 @@ def as_json(info: ModelInfo, memory: DeviceMemory, bills: list[Fit], length: int
         asdict(bill) | {"requests": bill.requests(length), "simple_kv_token": simple_kv(info, BYTES[bill.dtype], 1, 1)}
         for bill in bills
     ]
-    return json.dumps({"model": facts, "room": asdict(memory), "length": length, "fits": rows}, indent=1)
+    told = {"model": facts, "room": asdict(memory), "length": length, "kv_dtype": kv_dtype, "fits": rows}
+    return json.dumps(told, indent=1)
 
 
-def as_text(info: ModelInfo, memory: DeviceMemory, bills: list[Fit], length: int) -> str:
+def as_text(info: ModelInfo, memory: DeviceMemory, bills: list[Fit], length: int, kv_dtype: str = "auto") -> str:
     where = "the GPU" if memory.kind == "cuda" else "this machine"
     lines = [info.name, "", *_table(bills, length), ""]
     notes = {bill.note: [b.quantization for b in bills if b.note == bill.note] for bill in bills if bill.note}
@@ -62,7 +65,7 @@ def as_text(info: ModelInfo, memory: DeviceMemory, bills: list[Fit], length: int
     lines += [
         f"memory: {bytes_words(memory.free)} of {bytes_words(memory.total)} free on {where}; "
         f"a request is {length:,} tokens",
-        *_rule_of_thumb(info, bills[0], length),
+        *_rule_of_thumb(info, bills[0], length, kv_dtype),
         *_facts(info),
     ]
     return "\n".join(lines)
@@ -78,11 +81,11 @@ def _table(bills: list[Fit], length: int) -> list[str]:
     return columns(rows, right=range(2, 7))
 
 
-def _rule_of_thumb(info: ModelInfo, bill: Fit, length: int) -> list[str]:
+def _rule_of_thumb(info: ModelInfo, bill: Fit, length: int, kv_dtype: str) -> list[str]:
     """What the well-known formula says of one request, beside what it really takes, and why they differ."""
     simple, true = simple_kv(info, BYTES[bill.dtype], length, 1), bill.kv_token * length
     said = (
-        f"KV of one request, {bill.dtype}: {bytes_words(true)}; the rule of thumb "
+        f"KV of one request, {bill.dtype if kv_dtype == 'auto' else kv_dtype}: {bytes_words(true)}; the rule of thumb "
         f"2 · bytes · layers · d_model · length · batch says {bytes_words(simple)}"
     )
     if info.kv_heads < info.heads:
@@ -90,13 +93,17 @@ def _rule_of_thumb(info: ModelInfo, bill: Fit, length: int) -> list[str]:
             f"with grouped-query attention {info.heads} query heads share the keys and values of {info.kv_heads}: "
             f"{info.kv_heads} × {info.head_dim} numbers each, where the rule takes d_model = {info.hidden:,}"
         )
-    elif true != simple:
+    elif info.kv_token_bytes(bill.dtype) * length != simple:
         why = (
             f"heads are {info.head_dim} wide here: {info.kv_heads} × {info.head_dim} numbers each for keys and values, "
             f"where the rule takes d_model = {info.hidden:,}"
         )
     else:
         why = "every query head has keys and values of its own here, as the rule takes it"
+    if 0 < info.kv_layers < info.layers:
+        why += f"; only {info.kv_layers} of {info.layers} layers keep keys and values, the others read theirs"
+    if kv_dtype != "auto":
+        why += f"; in {kv_dtype} a number takes a byte, and each head one more for its scale"
     return [said, f"  {why}"]
 
 

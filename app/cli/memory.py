@@ -5,7 +5,7 @@ from typing import Any
 
 from app.cli.columns import columns
 from app.session.device_memory import captured_words, device_bill, lengths
-from app.words import bytes_words
+from app.words import bytes_words, kv_words
 from engine.memory import kv_capacity
 from engine.trace import Header
 
@@ -26,7 +26,7 @@ def as_text(header: Header) -> str:
         parts = [f"{count:,} request{'' if count == 1 else 's'} × {length:,} tokens"]
         parts += [f"{count:,} × {length:,}" for length, count in others]
         context = " (context)" if card.context else ""
-        lines.append(f"  fits {' · '.join(parts)}{context}; KV {bytes_words(card.kv_token_bytes)} a token")
+        lines.append(f"  fits {' · '.join(parts)}{context}; {kv_words(card.kv_dtype, card.kv_token_bytes)}")
     lines += [f"  {words[:1].lower()}{words[1:]}" for words in captured_words(header).splitlines()]
     lines += [f"    {why}" for why in (header.machine.threads_why, header.machine.kernels) if why]
     return "\n".join(lines)
@@ -40,6 +40,7 @@ def as_json(header: Header) -> dict[str, Any]:
         "blocks": header.blocks,
         "block_size": header.config.block_size,
         "kv_token_bytes": header.model.kv_token_bytes,
+        "kv_dtype": header.model.kv_dtype or header.model.dtype,
         "fits": {str(length): count for length, count in capacity(header).items()},
         "graphs": list(header.graphs),
         "graphs_off": header.graphs_off,

@@ -10,9 +10,9 @@ from typing import Any
 from app.words import SHIPPED
 from engine import EngineConfig, InvalidInput, ModelSpec, SamplingParams, Workload, list_workloads, load_workload
 from engine.checkpoints import inspect_model
-from engine.config import DELIVERIES, DTYPES, MODES, QUANTIZATIONS, SPECULATIONS
+from engine.config import DELIVERIES, DTYPES, MODES, PREEMPTIONS, QUANTIZATIONS, SPECULATIONS
 from engine.trace import Slo
-from engine.workloads import ARRIVALS
+from engine.workloads import ARRIVALS, SCHEMAS, load_schema
 
 OF_WORKLOADS = ("count", "arrivals", "rate", "burstiness", "concurrency")
 
@@ -42,6 +42,27 @@ def early_stopping(text: str) -> bool | str:
     if text.lower() not in ("true", "false", "never"):
         raise argparse.ArgumentTypeError(f"{text!r} is not true, false or never")
     return "never" if text.lower() == "never" else text.lower() == "true"
+
+
+def bias(text: str) -> tuple[int, float]:
+    """A token's id and what is added to its logit."""
+    token, equals, value = text.partition("=")
+    try:
+        return int(token), float(value if equals else "")
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a token's id and a number, such as 42=-5") from None
+
+
+def listed(text: str) -> list[str]:
+    """Texts between commas."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def json_schema(source: str) -> dict[str, Any]:
+    try:
+        return load_schema(source)
+    except InvalidInput as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 # What each command adds to its parser.
@@ -77,6 +98,7 @@ def engine_options(to: argparse.ArgumentParser) -> None:
     to.add_argument("--prefix-caching", action="store_true", help="paged modes: prompts that begin alike share blocks")
     to.add_argument("--block-size", type=int, default=default.block_size, help="tokens a KV block holds")
     kv_memory_option(to)
+    kv_dtype_option(to)
     to.add_argument("--depth", type=int, help="steps launched ahead: 0 or 1 (default: 1 on a GPU, else 0)")
     to.add_argument("--no-graphs", "--no-cuda-graphs", dest="cuda_graphs", action="store_false", help=anew)
     to.add_argument("--no-mixed-graphs", dest="mixed_graphs", action="store_false", help=mixed)
@@ -90,6 +112,10 @@ def engine_options(to: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help="the model that drafts (default: the one that the model brings)",
     )
+    how = f"paged modes: what becomes of who makes way where blocks run out: {', '.join(PREEMPTIONS)}"
+    room = "host memory for swapped requests, e.g. 1G (default: enough for all, within a quarter of what is free)"
+    to.add_argument("--preemption", default=default.preemption, metavar="HOW", help=how)
+    to.add_argument("--swap-memory", type=size_in_bytes, metavar="SIZE", help=room)
     seed_option(to, "of the sampling, and of the workload")
     threads_option(to)
 
@@ -102,6 +128,11 @@ def speculated(text: str) -> int | str:
 def kv_memory_option(to: Any, default: str = "what is free") -> None:
     said = f"KV pool, e.g. 512M or 4G (default: {default})"
     to.add_argument("--kv-memory", type=size_in_bytes, metavar="SIZE", help=said)
+
+
+def kv_dtype_option(to: argparse.ArgumentParser) -> None:
+    said = "paged modes: keep K and V as int8 or fp8, a byte a value (default: auto, in the model's dtype)"
+    to.add_argument("--kv-dtype", default=EngineConfig().kv_dtype, metavar="DTYPE", help=said)
 
 
 def seed_option(to: argparse.ArgumentParser, of: str) -> None:
@@ -128,6 +159,16 @@ def sampling_options(to: argparse.ArgumentParser) -> None:
     to.add_argument("--beams", dest="beam_width", type=int, metavar="N", help=beams)
     to.add_argument("--length-penalty", type=float, metavar="P", help="a beam's score is its sum over length to this")
     to.add_argument("--early-stopping", type=early_stopping, metavar="WHEN", help=stopping)
+    taken = "taken from a token's logit for each time that the answer has it"
+    to.add_argument("--frequency-penalty", type=float, metavar="X", help=taken)
+    to.add_argument("--presence-penalty", type=float, metavar="X", help="taken once, where the answer has it at all")
+    to.add_argument("--min-tokens", type=int, metavar="N", help="so many tokens before any end")
+    to.add_argument("--logit-bias", action="append", type=bias, metavar="ID=X", help="added to a token's logit")
+    to.add_argument("--bad-word", action="append", dest="bad_words", metavar="TEXT", help="never say this")
+    to.add_argument("--regex", metavar="PATTERN", help="answers match this regular expression, all of them")
+    to.add_argument("--choices", type=listed, metavar="A,B,...", help="each answer is one of these texts")
+    schema = f"each answer is JSON to the schema in FILE, or to one that is shipped ({', '.join(SCHEMAS)})"
+    to.add_argument("--json-schema", type=json_schema, metavar="FILE", help=schema)
 
 
 def workload_options(to: argparse.ArgumentParser, default: str | None) -> None:
@@ -175,6 +216,8 @@ def sampling_of(options: argparse.Namespace, base: SamplingParams | None = None)
     """`base` (or the command line's own defaults) with what was given."""
     given = {field.name: getattr(options, field.name, None) for field in fields(SamplingParams) if field.name != "seed"}
     given = {name: value for name, value in given.items() if value is not None}
+    if given.keys() & {"regex", "choices", "json_schema"}:  # which ends the text itself, whatever the workload says
+        given = {"ignore_eos": False, "regex": None, "choices": (), "json_schema": None} | given
     return (base or SamplingParams(temperature=0.8, top_p=0.95)).with_(**given)
 
 

@@ -11,11 +11,12 @@ from app.cli.options import check_model, model_options, output_options, quiet, w
 from app.cli.progress import job_bar
 from app.quality.words import COLUMNS, QualityTable, change_words, measured_words, rows_of, value_of, way_words
 from engine import InvalidInput, ModelSpec, measure_quality
-from engine.config import DTYPES, QUANTIZATIONS, missing
+from engine.config import DTYPES, KV_DTYPES, QUANTIZATIONS, missing
 from engine.memory import model_info
 from engine.quality import DEFAULT_TOKENS, TEXTS, QualityReport, origin_of, ranked
 
-WAYS = (*QUANTIZATIONS, *DTYPES[1:])
+KV = {f"kv-{name}": name for name in KV_DTYPES[1:]}  # the original over a cache of another dtype
+WAYS = (*QUANTIZATIONS, *DTYPES[1:], *KV)
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -26,7 +27,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=f"what is printed, nearest to the original first:\n{printed}",
     )
-    kinds = f"all that can be had here, or some of {', '.join(WAYS)}; a precision stands for none in it"
+    kinds = f"all that can be had here, or some of {', '.join(WAYS)}; a precision stands for none in it, "
+    kinds += "kv-int8 for the original over a KV cache of int8"
     against = "what to measure against (default: the model, or what it was made of)"
     text = f"a text file, or one of {', '.join(TEXTS)} (default: the one that suits the model)"
     tokens = f"most tokens to predict (default: {DEFAULT_TOKENS})"
@@ -43,9 +45,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run_quality(options: argparse.Namespace) -> int:
     model = ModelSpec(options.model, device=options.device, revision=options.revision)
     check_model(model)
-    original, specs = asked_for(model, options.original, options.quantizations)
+    original, specs, kv_dtypes = asked_for(model, options.original, options.quantizations)
     check_model(original)
-    given, stopped = {"text": options.text, "tokens": options.tokens}, "nothing was measured to its end"
+    given = {"kv_dtypes": kv_dtypes, "text": options.text, "tokens": options.tokens}
+    stopped = "nothing was measured to its end"
     with job_bar(quiet(options), stopped, "choose a smaller model") as (bar, interrupted):
         report = measure_quality(specs, original, report=bar.loading, cancelled=interrupted, **given)
     table = QualityTable(replace(report, rows=tuple(ranked(report))))
@@ -60,8 +63,8 @@ def run_quality(options: argparse.Namespace) -> int:
     return 1 if any(row.error for row in report.rows) else 0
 
 
-def asked_for(model: ModelSpec, source: str | None, ways: str) -> tuple[ModelSpec, list[ModelSpec]]:
-    """The original, and what is measured against it. Raises InvalidInput."""
+def asked_for(model: ModelSpec, source: str | None, ways: str) -> tuple[ModelSpec, list[ModelSpec], list[str]]:
+    """The original, and what is measured against it: models, and dtypes of its KV cache. Raises InvalidInput."""
     folder = _awq_folder(model)
     stored = folder is not None
     original = replace(model, source=source, revision=None) if source else model
@@ -75,7 +78,7 @@ def asked_for(model: ModelSpec, source: str | None, ways: str) -> tuple[ModelSpe
     if ways == "all":
         kinds = [kind for kind in QUANTIZATIONS[1:] if kind != "awq" and not missing(kind)]
         kinds += ["awq"] if stored or model.source == "demo" else []
-        kinds += ["bfloat16"]
+        kinds += ["bfloat16", *KV]
     else:
         kinds = [kind.strip() for kind in ways.split(",") if kind.strip()]
     if not kinds:
@@ -93,7 +96,8 @@ def asked_for(model: ModelSpec, source: str | None, ways: str) -> tuple[ModelSpe
             return model
         return replace(dense, quantization=kind)
 
-    return original, [spec(kind) for kind in dict.fromkeys(kinds)]
+    once = list(dict.fromkeys(kinds))
+    return original, [spec(kind) for kind in once if kind not in KV], [KV[kind] for kind in once if kind in KV]
 
 
 def _awq_folder(model: ModelSpec) -> Path | None:

@@ -14,7 +14,7 @@ from app.ui.popover import Popover
 from app.words import sentence
 from engine.compare import RACE_ORDERS
 
-KV = "Tokens in the first lane's cache; every lane gets as many bytes"
+KV = "Tokens of the first lane's model, K and V in its own precision; every lane gets as many bytes"
 COUNT = "How many of the workload's prompts; more begin it again"
 REPEATS = "How often each lane is run; the table shows the spread"
 LIMITS = (

@@ -42,7 +42,8 @@ class PlayLayout:
         """To prompt: the timeline at the foot, the map of blocks under the live figures, the rest one tab away."""
         self._gather()
         self._beside("live", "kv_map", DOWN)
-        self._behind("kv_map", "beams", "memory", "roofline", "machine")
+        self._behind("kv_map", "memory", "roofline", "machine")
+        self._behind("live", "beams")
         self._behind("timeline", "step", "requests", "transcript")
         self._size([("setup", SETUP), ("live", LIVE)], ACROSS, SIDES)
         self._size([("timeline", 264)], DOWN, 0.5)
@@ -74,6 +75,7 @@ class PlayLayout:
         self._size([("setup", 240), ("kv_map", 290), ("live", 290)], ACROSS)
         self._size([("timeline", 480), ("step", 340)], ACROSS)
         self._size([("memory", 290), ("roofline", 290)], ACROSS)
+        self._size([("live", 250), ("beams", 230)], DOWN)
 
     def follow_zoom(self) -> None:
         """The columns at both sides are as wide in pixels of the design as they were, and as at first at least."""

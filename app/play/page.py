@@ -88,11 +88,12 @@ class PlayPage(QWidget):
         """Builds the rest, once the window is on the screen."""
         if "live" in self.docks:
             return
+        from app.play.charts.live_budget import LiveBudgetButton
         from app.play.charts.panel import LiveCharts
         from app.play.requests.table import RequestTable
         from app.play.transcript.panel import Transcript
 
-        self.charts = LiveCharts(self._bridge)
+        self.charts = LiveCharts(self._bridge, beside=LiveBudgetButton(self._session))
         self.table = RequestTable(self._bridge)
         self.transcript = Transcript(self._bridge, self._session)
         for panel in (self.wall.cards, self.table):

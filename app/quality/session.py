@@ -166,10 +166,13 @@ class QualitySession(QObject):
         if why or subject is None or subject.original is None:
             self.told.emit(why, "error")
             return
-        specs = [way.spec for way in subject.ways if way.key in plan.ways]
-        self.measured, self._progress = subject, _Progress(1 + len(specs))
+        ways = [way for way in subject.ways if way.key in plan.ways]
+        specs = [way.spec for way in ways if way.kv_dtype == "auto"]
+        kv_dtypes = [way.kv_dtype for way in ways if way.kv_dtype != "auto"]
+        self.measured, self._progress = subject, _Progress(1 + len(ways))
         self._share, self._begun, self._part = 0.0, perf_counter(), None
-        work = partial(measure_quality, specs, subject.original, text=plan.text, tokens=plan.tokens)
+        on = partial(measure_quality, text=plan.text, tokens=plan.tokens)
+        work = partial(on, specs, subject.original, kv_dtypes=kv_dtypes)
         self._work.start(lambda report, cancelled: work(report=report, came=self._came.emit, cancelled=cancelled))
         self.phase_changed.emit()
         self.progressed.emit("starting a process that loads the models", 0.0)

@@ -117,7 +117,7 @@ class QualitySetup(QWidget):
         subject, ways = self._subject, self.plan().ways
         if subject is None:
             return ""
-        what = f"{counted(len(ways), 'quantization')} and the original, one at a time"
+        what = f"{counted(len(ways), 'way')} and the original, one at a time"
         where = " beside the loaded model" if beside else ""
         return f"{what}{where}: ~{bytes_words(subject.need(ways))} of {bytes_words(subject.free)} free"
 

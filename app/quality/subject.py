@@ -7,7 +7,7 @@ from app.session.estimate import RUNTIME, room
 from app.words import bytes_words
 from engine import InvalidInput, ModelSpec
 from engine.checkpoints import ModelInfo, cached_models, inspect_model
-from engine.config import SCHEMES
+from engine.config import KV_DTYPES, SCHEMES
 from engine.memory import Fit, fits
 from engine.quality import origin_of
 
@@ -25,6 +25,7 @@ class Way:
     spec: ModelSpec
     reason: str = ""
     needed: int = 0
+    kv_dtype: str = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,16 @@ def examine(spec: ModelSpec, original: ModelSpec | None = None) -> Subject:
         way = _way("none", replace(original, dtype=ROUNDED), rounded, free)
         words = "the original's weights rounded to bfloat16: what 16 bits alone cost"
         ways.append(replace(way, key=ROUNDED, title=f"none, {ROUNDED}", sentence=words))
+    for kv_dtype in KV_DTYPES[1:]:
+        key, words = (
+            f"kv-{kv_dtype}",
+            f"the original over a KV cache of {kv_dtype}: a byte a value, and one for each head",
+        )
+        ways.append(
+            replace(
+                _way("none", original, own, free), key=key, title=f"KV {kv_dtype}", sentence=words, kv_dtype=kv_dtype
+            )
+        )
     return Subject(plain, original, tuple(ways), problem, awq, own.dtype, own.weights + own.activations, free)
 
 

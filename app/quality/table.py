@@ -72,6 +72,8 @@ class QualityModel(SortedModel[QualityRow]):
     def tip(self, row: QualityRow, column: int) -> str:
         if row.error:
             return sentence(row.error)
+        if column < FIGURES and row.kv_dtype != "auto":
+            return f"The original's weights over a KV cache of {row.kv_dtype}."
         if column < FIGURES and row.quantization in SCHEMES:
             return sentence(SCHEMES[row.quantization].sentence) + "."
         return self.columns[column].tip

@@ -17,6 +17,8 @@ BATCH = 16
 
 def way_words(row: QualityRow) -> str:
     """What a row is called: its quantization; "none" says its precision too, since the original is none as well."""
+    if row.kv_dtype != "auto":
+        return f"KV {row.kv_dtype}"
     title = SCHEMES[row.quantization].title if row.quantization in SCHEMES else row.quantization
     return f"{title}, {row.dtype}" if row.quantization == "none" else title
 
@@ -139,7 +141,7 @@ class QualityTable:
         original = self.report.original
         rows: list[tuple[Cell, ...]] = []
         for row in rows_of(self.report):
-            name = "original" if row is original else row.quantization
+            name = "original" if row is original else row.quantization if row.kv_dtype == "auto" else way_words(row)
             change = row.perplexity / original.perplexity - 1 if original.perplexity > 0 else None
             speed = row.rate, row.batch_rate, row.load_seconds, row.weight_bytes
             figures: tuple[Cell, ...] = row.perplexity, change, row.divergence, row.agreement, *speed

@@ -1,8 +1,9 @@
 """What a model would take of a memory, told from its files before it is loaded. No torch, no Qt; may block on disk."""
 
 from dataclasses import dataclass
+from functools import partial
 
-from app.words import bytes_words, count_words, sentence
+from app.words import count_words, kv_words, sentence
 from engine import EngineConfig, InvalidInput, ModelSpec
 from engine.checkpoints import inspect_model
 from engine.core import Card, cards, nvidia_driver
@@ -64,10 +65,11 @@ def estimate(spec: ModelSpec, config: EngineConfig | None = None) -> Estimate:
     """Reads the headers of a local model. Raises InvalidInput when it is none."""
     info, memory, config = inspect_model(spec), room(spec.device), config or EngineConfig()
     slots, budget = config.slots, config.token_budget
-    bills = tuple(fits(info, memory, dtype=spec.dtype, max_running=slots, token_budget=budget))
+    how = partial(fits, dtype=spec.dtype, kv_dtype=config.kv_dtype)
+    bills = tuple(how(info, memory, max_running=slots, token_budget=budget))
     fit = next(bill for bill in bills if bill.quantization == spec.quantization)
     facts = (
-        f"KV {bytes_words(fit.kv_token)} a token{f' · context {info.context:,}' if info.context else ''}",
+        f"{kv_words(config.kv_dtype, fit.kv_token)}{f' · context {info.context:,}' if info.context else ''}",
         f"{count_words(info.parameters)} parameters in {fit.dtype}",
         *(sentence(words) for words in (fit.available, fit.note) if words),
     )

@@ -21,6 +21,7 @@ from app.session.engine_lease import EngineLease, check_files
 from app.session.engine_loader import EngineLoader, failure_words
 from app.session.estimate import needed_and_free
 from app.session.load_progress import LoadStatus
+from app.session.steering import Steering
 from app.session.turns import next_turn, once_more
 from app.words import bytes_words, model_words
 from engine import EngineConfig, InvalidInput, ModelSpec, Submission, Trace
@@ -83,11 +84,11 @@ class Session(QObject):
         self._lease: EngineLease | None = None
         self._restore: ModelSpec | None = None  # the model to have again after a lease
         self._writer: TraceWriter | None = None  # of the present trace, once it has a request
-        self._closed = False
+        self._closed = self.closing = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self._one_at_a_time = asyncio.Lock()
-        self.closing = False
         self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="session")
+        self.steering = Steering(lambda: self._engine if self.ready else None, self.off_thread)
         self._restarted = -math.inf  # when it was last started again by itself
         self._death = ""  # the words with which the last engine died
         self._watch = QTimer(self, interval=WATCH_MS)
@@ -343,9 +344,7 @@ class Session(QObject):
         if self._lease is not None:
             self._lease.cancelled.set()
         self._watch.stop()
-        mine = asyncio.current_task()
-        others = [task for task in self._tasks if task is not mine]
-        if others:
+        if others := self._tasks - {asyncio.current_task()}:
             await asyncio.wait(others, timeout=20)
         await self.take_back()
         await self.unload()

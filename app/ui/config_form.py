@@ -18,7 +18,9 @@ GATHERED = ("static", "dynamic")  # batches that leave together
 JOINING = ("continuous-padded", *PAGED_MODES)  # requests come and go while others run
 SHARED = tuple(mode for mode in MODES if mode not in SOLITARY_MODES)
 POOLED = tuple(mode for mode in MODES if mode != "recompute")
+PREEMPTIONS = (("recompute", "recompute"), ("swap", "swap"), ("whichever is quicker", "auto"))
 DELIVERY = (("as it comes", "stream"), ("when the batch is done", "batch"))
+PRECISIONS = (("the model's", "auto"), ("int8", "int8"), ("fp8", "fp8"))
 MEGABYTE = 1024 * 1024
 MODE = "Who may join a step, who may leave, and what is computed together"
 RUNNING = "How many requests may run at once"
@@ -32,7 +34,12 @@ SPECULATE = (("off", None), ("n-grams of the text", "ngram"), ("draft model", "d
 SPECULATED = "How many tokens are drafted for each row; automatic: as many as are likely enough to be kept"
 DRAFT = "A smaller model with the same vocabulary: demo-draft, a folder or a hub id"
 GRAPHS = "Decode steps are recorded at load and replayed by one call, not computed kernel by kernel"
+PRECISION = "K and V in a byte a value hold two to four times the tokens in the same memory, and are less exact"
 BLOCK = "How many tokens one KV block holds: a power of two"
+PREEMPTION = (
+    "Where KV blocks run out, the request that came last makes way: its tokens are computed again later, or copied to "
+    "host memory and back"
+)
 MEMORY = "The size of the KV cache; automatic takes a share of what is free"
 
 
@@ -58,6 +65,8 @@ def mode_fields(name: str) -> list[Field]:
     speculation = DropDown(f"{name}_speculation", SPECULATE)
     speculated = Number(f"{name}_speculated", 0, MOST_SPECULATED, 0, " tokens", least="automatic")
     draft = line_edit(f"{name}_draft", "Draft model", "the model's own")
+    preemption = DropDown(f"{name}_preemption", PREEMPTIONS)
+    precision = DropDown(f"{name}_kv_dtype", PRECISIONS)
     return [
         Field("mode", "Mode", mode, MODE),
         Field("max_running", "Running", running, RUNNING, modes=SHARED),
@@ -68,7 +77,9 @@ def mode_fields(name: str) -> list[Field]:
         Field("token_budget", "Budget", budget, BUDGET, modes=JOINING, idle=0),
         Field("delivery", "Text comes", delivery, TEXT, modes=GATHERED, idle="stream"),
         Field("prefix_caching", "Prefix caching", prefix, PREFIX, modes=PAGED_MODES, idle=False),
+        Field("preemption", "Preempts by", preemption, PREEMPTION, modes=PAGED_MODES, idle="recompute"),
         Field("cuda_graphs", "Decode graphs", graphs, GRAPHS, modes=PAGED_MODES, idle=True),
+        Field("kv_dtype", "KV precision", precision, PRECISION, modes=PAGED_MODES, idle="auto"),
         Field("speculation", "Speculation", speculation, SPECULATION, modes=PAGED_MODES, idle=None),
         Field("speculated", "Drafted", speculated, SPECULATED, _speculated, _count, PAGED_MODES),
         Field("draft", "Draft", draft, DRAFT, _draft, _source, PAGED_MODES),
@@ -108,6 +119,8 @@ class ConfigForm(QWidget):
         chosen = self._form.values(self["mode"].get())
         chosen["token_budget"] = chosen["token_budget"] or max(self["token_budget"].get(), chosen["max_running"])
         chosen["draft"] = chosen["draft"] if chosen["speculation"] == "draft" else None
+        if chosen["preemption"] == "recompute":
+            chosen["swap_memory"] = None
         return replace(rest, **chosen)
 
     def set_config(self, config: EngineConfig) -> None:

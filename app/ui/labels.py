@@ -64,12 +64,12 @@ class Row(QWidget):
 
 
 class Heading(QWidget):
-    """A section's title, with room for one quiet control at the right."""
+    """A section's title, with room for quiet controls at the right."""
 
-    def __init__(self, text: str, control: QWidget | None = None) -> None:
+    def __init__(self, text: str, *controls: QWidget) -> None:
         super().__init__()
         self._title = label(text.upper(), "heading")
-        fill(QHBoxLayout(self), self._title, None, *([control] if control is not None else []))
+        fill(QHBoxLayout(self), self._title, None, *controls)
 
     def say(self, text: str) -> None:
         """Another title."""

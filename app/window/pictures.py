@@ -97,7 +97,7 @@ class RunPictures:
         QTest.qWait(50)
         dock = page.docks["transcript"]
         corner = dock.mapTo(self.window, QPoint(0, 0))
-        room = QRect(corner, dock.size()).adjusted(0, 0, 0, CARD_ROOM)
+        room = QRect(corner, dock.size()).adjusted(0, 0, 0, CARD_ROOM).united(page.transcript.card.geometry())
         self.save(self.window, path, room)
 
     def framed(self, content: QWidget, size: QSize) -> QFrame:

@@ -41,7 +41,8 @@ class ModelInfo:
 
     `parameters` are true weights: a packed int32 of an AWQ checkpoint counts as the eight it holds. `linears` are the
     (inputs, outputs) of the linear layers that a quantization at load converts, or that an AWQ checkpoint holds packed;
-    `kv_values` are the elements of a token's keys and values in all layers.
+    `kv_values` are the elements of a token's keys and values in all layers, `kv_vectors` how many heads they are of,
+    and `kv_layers` how many layers keep some: others read theirs.
     `others` the elements of all other weights, `experts` those of `others` in a mixture's experts. `dtype` is that of
     most weights as stored (of an AWQ checkpoint, of those that are not packed). `mlp` is the width of the MLPs a token
     goes through in a layer. `window`: tokens that its sliding-window layers see, 0 where there are none. `tensors` maps
@@ -74,10 +75,13 @@ class ModelInfo:
     conv1d: bool = False
     quantized: StoredQuantization | None = None
     licence: str = ""
+    kv_vectors: int = 0
+    kv_layers: int = 0
 
-    def kv_token_bytes(self, dtype: str) -> int:
-        """Bytes of one token's K and V: 2 x layers x kv_heads x head_dim x bytes of the dtype (layers being alike)."""
-        return self.kv_values * TORCH_BYTES[dtype]
+    def kv_token_bytes(self, dtype: str, kv_dtype: str = "auto") -> int:
+        """Bytes of one token's K and V: 2 x layers x kv_heads x head_dim x bytes of the dtype (layers being alike); of
+        another `kv_dtype` than "auto" 2 x layers x kv_heads x (head_dim + 1)."""
+        return self.kv_values * TORCH_BYTES[dtype] if kv_dtype == "auto" else self.kv_values + self.kv_vectors
 
 
 def inspect_parts(
@@ -130,11 +134,11 @@ def inspect_parts(
     head_dim = number("head_dim", "kv_channels") or hidden // heads
     if some("kv_lora_rank"):  # latent attention: every head has keys of its own, in two parts
         kv_heads, head_dim = heads, some("qk_nope_head_dim") + some("qk_rope_head_dim")
+    kept = max(1, layers - some("num_kv_shared_layers")) if layers else 0  # the last ones read what others keep
     full = 0  # layers whose heads are of another width
     if some("global_head_dim"):
-        full = list(text.get("layer_types") or ())[:layers].count("full_attention")
-    values = 2 * (layers - full) * kv_heads * head_dim
-    values += 2 * full * (some("num_global_key_value_heads") or kv_heads) * some("global_head_dim")
+        full = list(text.get("layer_types") or ())[:kept].count("full_attention")
+    vectors, full_vectors = 2 * (kept - full) * kv_heads, 2 * full * (some("num_global_key_value_heads") or kv_heads)
     window = text.get("sliding_window") if text.get("use_sliding_window", True) else 0
     return ModelInfo(
         name=name,
@@ -155,7 +159,7 @@ def inspect_parts(
         tensors=tensors,
         linears=weights.linears,
         others=weights.others,
-        kv_values=values,
+        kv_values=vectors * head_dim + full_vectors * some("global_head_dim"),
         experts=weights.experts,
         mlp=wide,
         window=window if isinstance(window, int) else 0,
@@ -163,6 +167,8 @@ def inspect_parts(
         conv1d=conv1d,
         quantized=quantized,
         licence=licence,
+        kv_vectors=vectors + full_vectors,
+        kv_layers=kept,
     )
 
 

@@ -9,7 +9,17 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from engine.compare.lane import BATCHED_MODES, JOINING_MODES, Lane
-from engine.config.specs import MODES, PAGED_MODES, SOLITARY_MODES, SPECULATIONS, EngineConfig, InvalidInput, ModelSpec
+from engine.config.specs import (
+    KV_DTYPES,
+    MODES,
+    PAGED_MODES,
+    PREEMPTIONS,
+    SOLITARY_MODES,
+    SPECULATIONS,
+    EngineConfig,
+    InvalidInput,
+    ModelSpec,
+)
 
 LANE_GRAMMAR = (
     "MODE[:N][:prefix][:KEY=VALUE…], e.g. static:8, chunked:64:budget=128, continuous:prefix, dynamic:8:wait=0.2"
@@ -49,7 +59,10 @@ _CONFIG_KEYS = {
     "depth": _Key("depth", int, "0 or 1", words="depth {}"),
     "graphs": _Key("cuda_graphs", _switch, "yes or no", PAGED_MODES, "no graphs"),
     "mixed": _Key("mixed_graphs", _switch, "yes or no", PAGED_MODES, "no mixed graphs"),
+    "preemption": _Key("preemption", str, " or ".join(PREEMPTIONS), PAGED_MODES, "preempts by {}"),
+    "swap": _Key("swap_memory", int, "a number of bytes", PAGED_MODES, "{:,} B to swap to"),
     "seed": _Key("seed", int, "a whole number"),
+    "kv": _Key("kv_dtype", str, f"one of {', '.join(KV_DTYPES)}", PAGED_MODES, "KV {}"),
     "speculation": _Key("speculation", str, f"one of {', '.join(SPECULATIONS)}", PAGED_MODES, "{} drafts"),
     "k": _Key("speculated", _speculated, "auto or a whole number of tokens", PAGED_MODES, "k = {}"),
     "draft": _Key("draft", ModelSpec, "demo, a folder or a hub id", PAGED_MODES, "draft {0.source}"),

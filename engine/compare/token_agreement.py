@@ -106,7 +106,8 @@ def agreement(first: Trace, other: Trace) -> Agreement:
             else:
                 continue
             here, there = _emission(first, ours.request, a, at), _emission(other, theirs.request, b, at)
-            greedy = all(v.params.temperature == 0 and v.params.repetition_penalty == 1 for v in (ours, theirs))
+            both = ours.params, theirs.params
+            greedy = all(p.temperature == 0 and p.repetition_penalty == 1 and p.beam_width == 1 for p in both)
             margin = _margin(here, there) if greedy else None
             tokens = here.token if here else None, there.token if there else None
             texts = here.text if here else "", there.text if there else ""

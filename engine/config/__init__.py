@@ -1,13 +1,16 @@
 """Every choice a person makes, checked: models, engine, sampling, quantization schemes. No torch."""
 
+from engine.config.live_budget import SHARED_BUDGET_MODES, LiveBudget
 from engine.config.schemes import SCHEMES, Quantization, missing, quantized_bytes
 from engine.config.specs import (
     DELIVERIES,
     DTYPES,
+    KV_DTYPES,
     MODES,
     MOST_SAMPLES,
     MOST_SPECULATED,
     PAGED_MODES,
+    PREEMPTIONS,
     QUANTIZATIONS,
     SOLITARY_MODES,
     SPECULATIONS,

@@ -9,6 +9,7 @@ from typing import Any
 
 from engine.config.checks import InvalidInput as InvalidInput
 from engine.config.checks import check, number, one_of, whole
+from engine.config.output_rules import biases, regular_expression, schema, texts
 from engine.config.schemes import SCHEMES
 
 MODES = {
@@ -23,6 +24,7 @@ MODES = {
 PAGED_MODES = ("continuous", "chunked")
 SOLITARY_MODES = ("recompute", "sequential")
 DELIVERIES = ("stream", "batch")
+PREEMPTIONS = ("recompute", "swap", "auto")
 MOST_SAMPLES = 64
 QUANTIZATIONS = tuple(SCHEMES)
 SPECULATIONS = {
@@ -85,6 +87,10 @@ class EngineConfig:
     `speculation` (paged modes, depth 0) verifies `speculated` drafted tokens with each decode row's own; "auto" drafts
     as many as are likely enough to be kept. "ngram" drafts what followed the same words before, "draft" asks the model
     `draft`, which must share the vocabulary (None: the one that the model brings).
+
+    Where blocks run out, `preemption` (paged modes) says how the request admitted last makes way: "recompute" computes
+    its tokens again later, "swap" copies their K and V to host memory and back, "auto" does what takes less time;
+    `swap_memory` is how many bytes of it (None: enough for all that could run, within a quarter of what is free).
     """
 
     mode: str = "continuous"
@@ -104,6 +110,8 @@ class EngineConfig:
     speculated: int | str = "auto"
     draft: ModelSpec | None = None
     kv_dtype: str = "auto"
+    preemption: str = "recompute"
+    swap_memory: int | None = None
 
     def __post_init__(self) -> None:
         one_of("mode", self.mode, MODES)
@@ -131,6 +139,19 @@ class EngineConfig:
         self._check_speculation()
         check(self.depth in (None, 0, 1), "depth", self.depth, "must be 0, 1 or None")
         whole("seed", self.seed, 0)
+        one_of("preemption", self.preemption, PREEMPTIONS)
+        blocks = f"mode {self.mode!r} has no blocks to copy; use one of {', '.join(PAGED_MODES)}, or recompute"
+        check(not self.swaps or self.paged, "preemption", self.preemption, blocks)
+        if self.swap_memory is not None:
+            whole("swap_memory", self.swap_memory, rule="must be a number of bytes, or None")
+            check(
+                self.swaps, "swap_memory", self.swap_memory, "preemption by recompute copies nothing; use swap or auto"
+            )
+
+    @property
+    def swaps(self) -> bool:
+        """True where preempted requests may go to host memory."""
+        return self.preemption != "recompute"
 
     def _check_speculation(self) -> None:
         if isinstance(self.draft, dict):  # from a record
@@ -175,6 +196,15 @@ class SamplingParams:
     log-probabilities over its length to the power of `length_penalty`. `early_stopping`: True ends the search with the
     first `beam_width` texts that are finished, False when the best live beam scores worse than all of them, "never"
     when it could not score better at any length either.
+
+    `frequency_penalty` is taken from a token's logit for each time that the answer has it, `presence_penalty` once
+    where it has it at all. The first `min_tokens` tokens end nothing: no end of text, no stop string. `logit_bias` (a
+    mapping of token ids, or pairs) is added to logits. The tokens of `bad_words`, as they are written at a text's
+    beginning and after a space, are never completed.
+
+    The output follows one grammar at most: `regex`, a regular expression for all of it; `choices`, texts of which it is
+    one; or `json_schema` (a mapping, its text, or a pydantic model), kept as its text: then it is JSON on one line with
+    the separators of `json.dumps`. Where max_tokens cut it off, the grammar is not complete.
     """
 
     max_tokens: int = 256
@@ -191,6 +221,14 @@ class SamplingParams:
     beam_width: int = 1
     length_penalty: float = 1.0
     early_stopping: bool | str = False
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    min_tokens: int = 0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    bad_words: tuple[str, ...] = ()
+    regex: str | None = None
+    choices: tuple[str, ...] = ()
+    json_schema: str | None = None
 
     def __post_init__(self) -> None:
         whole("max_tokens", self.max_tokens)
@@ -199,19 +237,20 @@ class SamplingParams:
             ("top_p", 0.0, 1.0, "must be above 0 and at most 1 (off)"),
             ("min_p", 0.0, 1.0, "must be from 0 (off) to 1"),
             ("repetition_penalty", 0.0, 100.0, "must be above 0 (1 is off)"),
+            ("frequency_penalty", -100.0, 100.0, "must be from -100 to 100 (0 is off)"),
+            ("presence_penalty", -100.0, 100.0, "must be from -100 to 100 (0 is off)"),
         ):
             number(name, getattr(self, name), low, high, rule)
         check(self.top_p > 0, "top_p", self.top_p, "must be above 0 and at most 1 (off)")
         check(self.repetition_penalty > 0, "repetition_penalty", self.repetition_penalty, "must be above 0 (1 is off)")
         whole("top_k", self.top_k, 0, rule="must be a whole number; 0 is off")
-        stop = (self.stop,) if isinstance(self.stop, str) else self.stop
-        texts = isinstance(stop, (tuple, list)) and all(isinstance(s, str) and s for s in stop)
-        check(texts, "stop", stop, "must be texts that are not empty")
-        object.__setattr__(self, "stop", tuple(stop))
+        for name in ("stop", "bad_words", "choices"):
+            object.__setattr__(self, name, texts(name, getattr(self, name)))
         if self.seed is not None:
             whole("seed", self.seed, 0, rule="must be a whole number of at least 0, or None")
         whole("logprobs", self.logprobs, 0, 20)
         whole("n", self.n, 1, MOST_SAMPLES)
+        self._check_rules()
         self._check_beams()
 
     def _check_beams(self) -> None:
@@ -225,12 +264,33 @@ class SamplingParams:
         check(self.n == 1, "n", self.n, samples)
         weighs = "beams are weighed by the model's own probabilities; leave it 1, or beam_width at 1"
         check(self.repetition_penalty == 1.0, "repetition_penalty", self.repetition_penalty, weighs)
+        rules = ("frequency_penalty", "presence_penalty", "min_tokens", "logit_bias", "bad_words")
+        for name in (*rules, "regex", "choices", "json_schema"):
+            check(not getattr(self, name), name, getattr(self, name), weighs.replace("leave it 1", "leave it out"))
         object.__setattr__(self, "temperature", 0.0)
 
     @property
     def branches(self) -> int:
         """How many results a request has, and branches: samples or beams."""
         return max(self.n, self.beam_width)
+
+    def _check_rules(self) -> None:
+        """What is asked of the output, each in the form that it is kept in."""
+        object.__setattr__(self, "logit_bias", biases(self.logit_bias))
+        object.__setattr__(self, "regex", regular_expression(self.regex))
+        object.__setattr__(self, "json_schema", schema(self.json_schema))
+        most = f"must be a whole number from 0 to max_tokens ({self.max_tokens:,})"
+        whole("min_tokens", self.min_tokens, 0, self.max_tokens, most)
+        grammars = [name for name in ("regex", "choices", "json_schema") if getattr(self, name)]
+        check(len(grammars) < 2, " and ".join(grammars), "…", "give one of them; an output follows one grammar")
+        for name in ("ignore_eos", "min_tokens", "bad_words"):
+            alone = f"cannot be combined with {''.join(grammars)}, which says itself what comes and when it ends"
+            check(not grammars or not getattr(self, name), name, getattr(self, name), alone)
+
+    @property
+    def constrained(self) -> bool:
+        """Whether the output must follow a grammar."""
+        return bool(self.regex or self.choices or self.json_schema)
 
     def with_(self, **changes: Any) -> SamplingParams:
         """A copy with some values changed."""

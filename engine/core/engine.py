@@ -7,17 +7,17 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 from functools import partial
 from itertools import count
 
 import torch
 
 from engine.config.checks import whole
+from engine.config.live_budget import LiveBudget
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Submission
 from engine.core import last_threads, machine
 from engine.core.face import EngineFace
-from engine.core.faults import DeviceLost
+from engine.core.faults import DeviceLost, Fault, fault_of, first_line
 from engine.core.inbox import Ask, Inbox
 from engine.core.intake import Intake, Prepared
 from engine.core.nvml import Card
@@ -25,22 +25,21 @@ from engine.core.recovery import Recovery
 from engine.core.setup.card import card_of
 from engine.core.setup.drafts import Drafts
 from engine.core.setup.memory_breakdown import bill_of
-from engine.core.setup.rehearsal import ROWS, Rehearsal, ThreadChoice
 from engine.core.setup.roof import roof_of
+from engine.core.setup.run_machine import machine_of
 from engine.core.setup.runner_factory import PreparedRunner, RunnerFactory
+from engine.core.setup.thread_choice import fastest_threads
+from engine.core.steering import Steering
 from engine.core.step_record import ended_record, step_record
 from engine.core.stream import Stream, StreamRouter
+from engine.decoding.constraints import Grammars
 from engine.decoding.detokenizer import DetokenizerFactory
-from engine.kernels.cpu.calls import kernels_in_words
 from engine.memory.allocator import give_back, keep_freed_memory, release_references
 from engine.models.loading import LoadedModel, Report, load
 from engine.models.weights import Reporter
 from engine.runner.launched_step import LaunchedStep
-from engine.runner.paged_cpu import PagedRunner
-from engine.scheduler.block_pool import BlockPool
 from engine.scheduler.ngram_drafter import NgramDrafter
 from engine.scheduler.plan import StepPlan
-from engine.scheduler.scheduler import Scheduler
 from engine.trace.records import Ended, FinishReason, Header, Notice, StepStarted
 from engine.trace.trace import Trace
 
@@ -87,6 +86,10 @@ class Engine(EngineFace):
 
     # The face.
 
+    @property
+    def budget(self) -> LiveBudget:
+        return self._steer.budget
+
     def submit_many(self, submissions: Sequence[Submission], more: bool = False) -> list[Stream]:
         prepared = self.prepare(submissions)
         streams = [p.router.open(p.ticket, self.cancel) for p in prepared]
@@ -105,6 +108,12 @@ class Engine(EngineFace):
                     self.scheduler.finish(request, FinishReason.CANCELLED)
 
         self._inbox.post(do)
+
+    def steer(
+        self, token_budget: int | None = None, max_running: int | None = None, prefill_share: float | None = None
+    ) -> LiveBudget:
+        self._check_open()
+        return self._steer(token_budget, max_running, prefill_share)
 
     def begin(self, config: EngineConfig) -> Trace:
         self._check_open()
@@ -201,11 +210,12 @@ class Engine(EngineFace):
         self.card = self.model.card
         self._detokenizers = DetokenizerFactory(self.model.tokenizer)
         self._piece = self._detokenizers.piece
+        self._grammars = Grammars(self.model.tokenizer, self.card.vocabulary, self.model.eos)
         self._runtime = max(0, machine.resident() - self.card.weight_bytes)
         if self._threads is None:
             self._threads = torch.get_num_threads()
             if self.model.device.type == "cpu":
-                self._threads, self._threads_why = self._fastest_threads()
+                self._threads, self._threads_why = fastest_threads(self.model, self._detokenizers)
         self.roof = roof_of(self.model, self._threads)
         self.prepared: PreparedRunner | None = None
         self._prepare_runner, self._drafts = (
@@ -253,8 +263,9 @@ class Engine(EngineFace):
         return None
 
     def step(self) -> bool:
-        """Plans and launches one step, and commits one when more than `depth` are in flight or none was planned. False
-        when there was neither: requests wait for others, or for time to pass."""
+        """Plans and launches one step, and commits one when more than `depth` are in flight or none was planned; all,
+        when the step draws a token that a grammar must know before the next. False when there was neither: requests
+        wait for others, or for time to pass."""
         begun = time.perf_counter()
         plan = self.scheduler.plan(begun - self._origin)
         planned = time.perf_counter()
@@ -273,9 +284,12 @@ class Engine(EngineFace):
                     launched.seconds["draft"] = drafting
                 launched.step, launched.started = number, begun
                 self.in_flight.append(launched)
-        commits = bool(self.in_flight) and (plan is None or len(self.in_flight) > self.depth)
+        waits = plan is not None and any(row.branch.constrained for row in plan.rows if row.samples)
+        commits = bool(self.in_flight) and (plan is None or waits or len(self.in_flight) > self.depth)
         if commits:
             self._commit(self.in_flight.popleft())
+            if waits:
+                self._drain()
         elif plan is None and self.scheduler.ledger.has_changes:
             now, nothing = time.perf_counter() - self._origin, LaunchedStep(StepPlan(()), begun)
             self.trace.append(step_record(next(self._steps), now, now, nothing, [], self.scheduler, self._piece))
@@ -298,6 +312,14 @@ class Engine(EngineFace):
         times = launched.started - self._origin, ended - self._origin
         self.trace.append(step_record(launched.step, *times, launched, committed, self.scheduler, self._piece))
         self.recovery.went_well(launched.plan)
+
+    def _draft_failed(self, error: Exception) -> None:
+        """The run goes on without drafts: what is said does not depend on them."""
+        if fault_of(error, self.model.device) is Fault.DEVICE:
+            raise DeviceLost(f"the GPU reported an unrecoverable error ({first_line(error)})") from error
+        self._notice("warning", f"drafting failed: {first_line(error)}; the run goes on without drafts")
+        release_references(error)
+        self.scheduler.speculation = None
 
     def _drain(self) -> None:
         while self.in_flight:
@@ -332,30 +354,19 @@ class Engine(EngineFace):
         self.bill = bill_of(self.model, *held, drafts)
         self.prepared.warm_up(config.token_budget)
         drafter = NgramDrafter() if config.speculation == "ngram" else self.prepared.draft
-        self.scheduler = Scheduler(config, BlockPool(blocks, config.block_size), drafter)
+        self.scheduler = self.prepared.scheduler(config, drafter)
+        if self.scheduler.speculation is not None:
+            self.scheduler.speculation.failed = self._draft_failed
         self.in_flight: deque[LaunchedStep] = deque()
         self.recovery = Recovery(self.scheduler, self.runner, self.in_flight, self._drain, self._notice)
-
-    def _fastest_threads(self) -> ThreadChoice:
-        """Measured once, and the same for every mode."""
-        config, blocks = EngineConfig(max_running=ROWS, block_size=16), 2 * ROWS
-        runner = PagedRunner(self.model, config, blocks)
-        runner.capture(lambda done, total: None)
-        return Rehearsal(runner, config, blocks, self.card.context, self._detokenizers).fastest_threads()
 
     def _open_trace(self) -> None:
         self._steps = count()
         self._origin = time.perf_counter()
-        on_gpu = self.model.device.type == "cuda"
-        gpu = torch.cuda.get_device_properties(self.model.device) if on_gpu else None
         header = Header(
             model=self.model.card_with(self.config.kv_dtype),
             config=self.config,
-            machine=replace(
-                machine.describe(self._threads or 1, gpu.name if gpu else "", gpu.total_memory if gpu else 0),
-                threads_why=self._threads_why,
-                kernels="" if on_gpu else kernels_in_words(self.model.dtype),
-            ),
+            machine=machine_of(self.model, self._threads or 1, self._threads_why),
             versions=machine.versions(),
             created=time.time(),
             blocks=self.scheduler.ledger.pool.total,
@@ -367,10 +378,14 @@ class Engine(EngineFace):
             mixed_graphs=self.runner.mixed_graphs,
             mixed_off=self.runner.mixed_off,
             draft=self.draft,
+            host_blocks=self.scheduler.ledger.swapping.total,
+            swap_rate=self.prepared.host.rate if self.prepared else 0.0,
         )
         trace = self.trace = Trace([header])
+        self._steer = Steering(self.config, trace, self._origin, self.scheduler, self._inbox.post)
         self.router = StreamRouter(trace)
-        self.intake = Intake(self.model, self.config, self.scheduler.ledger.pool, self.router, self._origin)
+        pool = self.scheduler.ledger.pool
+        self.intake = Intake(self.model, self.config, pool, self.router, self._origin, self._grammars)
 
 
 # The threads know their engine only while they do something for it: one that nobody has any more ends them.

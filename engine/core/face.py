@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Self
 
+from engine.config.live_budget import LiveBudget
 from engine.config.specs import EngineConfig, Prompt, SamplingParams, Submission
 from engine.core.run import Run
 from engine.core.stream import Stream
@@ -23,6 +24,11 @@ class EngineFace(ABC):
     restart = lost = False
     trace: Trace
 
+    @property
+    @abstractmethod
+    def budget(self) -> LiveBudget:
+        """What a step may compute: what the config has, or what `steer` has set since the trace began."""
+
     @abstractmethod
     def submit_many(self, submissions: Sequence[Submission], more: bool = False) -> list[Stream]:
         """Queues several at once, or none: raises InvalidInput naming the first that cannot be taken. `more` says that
@@ -32,6 +38,14 @@ class EngineFace(ABC):
     def cancel(self, requests: Iterable[int] | None = None, trace: Trace | None = None) -> None:
         """Ends these requests, or all, at the next step's border. Ids that are over already are passed by. Every trace
         counts its requests from 0: with `trace`, nothing is done when that is no longer the engine's."""
+
+    @abstractmethod
+    def steer(
+        self, token_budget: int | None = None, max_running: int | None = None, prefill_share: float | None = None
+    ) -> LiveBudget:
+        """Sets what a step may compute from the next one on, until another trace begins; None leaves a value as it is.
+        Where more run than may, those admitted last are preempted (paged modes), or nobody joins until fewer do.
+        Returns what is in force then. Raises InvalidInput for more than the config has. Never waits for a step."""
 
     @abstractmethod
     def begin(self, config: EngineConfig) -> Trace:

@@ -11,8 +11,10 @@ from engine.config.specs import PAGED_MODES, EngineConfig, InvalidInput, Samplin
 from engine.core.prompts import PromptEncoder
 from engine.core.stream import StreamRouter, Ticket
 from engine.decoding.beams import BeamSearch, Path
+from engine.decoding.constraints import Grammars
 from engine.decoding.detokenizer import DetokenizerFactory
 from engine.decoding.output import Output
+from engine.decoding.token_rules import token_rules
 from engine.models.loading import LoadedModel
 from engine.scheduler import beams
 from engine.scheduler.block_pool import BlockPool, blocks_for
@@ -34,15 +36,23 @@ class Prepared:
 
 
 class Intake:
-    """Takes submissions for one trace that began at `origin` (of `time.perf_counter`), and numbers them from 0."""
+    """Takes submissions for one trace that began at `origin` (of `time.perf_counter`), and numbers them from 0.
+    `grammars` are the model's: it outlives the trace."""
 
     def __init__(
-        self, model: LoadedModel, config: EngineConfig, pool: BlockPool, router: StreamRouter, origin: float
+        self,
+        model: LoadedModel,
+        config: EngineConfig,
+        pool: BlockPool,
+        router: StreamRouter,
+        origin: float,
+        grammars: Grammars,
     ) -> None:
         self._config, self._card, self._eos = config, model.card, model.eos
         self._pool, self._router, self._origin, self._ids = pool, router, origin, count()
         self._detokenizers = DetokenizerFactory(model.tokenizer)
         self._encode = PromptEncoder(model.tokenizer, model.card)
+        self._grammars = grammars
         self._unseeded = 0
 
     def __call__(self, submissions: Sequence[Submission]) -> list[Prepared]:
@@ -61,10 +71,12 @@ class Intake:
         prompt = self._encode(submission.prompt)
         length = len(prompt.ids)
         limit = self._limit(length, params)
-        request = Request(next(self._ids), length, params, limit, self._seed(params), now)
-        for index in range(params.branches):
-            output = Output(self._detokenizers(), params, self._eos, limit)
-            request.branches.append(Branch(request, list(prompt.ids), output, index))
+        rules = token_rules(params, self._encode.plain, self._eos, self._card.vocabulary)
+        matchers = self._grammars.matchers(params, params.branches)
+        request = Request(next(self._ids), length, params, limit, self._seed(params), now, rules=rules)
+        for index, matcher in enumerate(matchers):
+            output = Output(self._detokenizers(), params, self._eos, limit, matcher)
+            request.branches.append(Branch(request, list(prompt.ids), output, index, matcher=matcher))
         if params.beam_width > 1:
             self._search(request)
         ids = freeze(np.array(prompt.ids, np.int32))

@@ -24,6 +24,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from engine.config.checks import whole
+from engine.config.live_budget import LiveBudget
 from engine.config.plain import plain
 from engine.config.specs import EngineConfig, InvalidInput, ModelSpec, Submission
 from engine.core.face import EngineFace
@@ -67,6 +68,7 @@ class EngineProcess(EngineFace):
         most_threads: int | None = None,
     ) -> None:
         spec, self.config = plain("spec", spec), plain("config", config or EngineConfig())
+        self._budget = LiveBudget.of(self.config)
         self._progress = progress
         self._closing = False
         self._calls: dict[int, Future[Any]] = {}
@@ -109,6 +111,10 @@ class EngineProcess(EngineFace):
             self._sessions[session] = trace, StreamRouter(trace)
         return self._sessions[session]
 
+    @property
+    def budget(self) -> LiveBudget:
+        return self._budget
+
     def submit_many(self, submissions: Sequence[Submission], more: bool = False) -> list[Stream]:
         now = time.perf_counter()
         stamped = [s if s.time is not None else replace(s, time=now) for s in submissions]
@@ -120,9 +126,16 @@ class EngineProcess(EngineFace):
             return  # another began since
         self._send("cancel", None if requests is None else [whole("request", i, 0) for i in requests], session)
 
+    def steer(
+        self, token_budget: int | None = None, max_running: int | None = None, prefill_share: float | None = None
+    ) -> LiveBudget:
+        given = plain("budget", (token_budget, max_running, prefill_share))
+        self._budget = self._call("steer", given)
+        return self._budget
+
     def begin(self, config: EngineConfig) -> Trace:
         trace: Trace = self._call("begin", plain("config", config))
-        self.config = config
+        self.config, self._budget = config, LiveBudget.of(config)
         return trace
 
     def close(self) -> None:
@@ -190,6 +203,8 @@ class EngineProcess(EngineFace):
                 self._sessions.pop(self._session)[0].complete = True  # whoever wants to keep it has it
                 self._session, self.trace = session, self._of(session)[0]
                 self._answer(call, self.trace)
+            case ("steered", call, budget):
+                self._answer(call, budget)
             case ("refused", call, error):
                 if call in self._calls:  # else it had been answered before that failed
                     self._calls.pop(call).set_exception(error)
@@ -368,6 +383,8 @@ class Host:
                         prepared = engine.prepare(submissions)
                         self._send("submitted", call, self._last, [p.ticket for p in prepared])
                         engine.enqueue(prepared, more)
+                    elif verb == "steer":
+                        self._send("steered", call, engine.steer(*argument))
                     elif verb == "begin":
                         trace = engine.begin(argument)
                         self._begun[self._last + 1] = call

@@ -49,6 +49,11 @@ class PromptEncoder:
             self._refuse_long(f"{len(encoded.ids):,}")
         return encoded
 
+    def plain(self, text: str) -> list[int]:
+        """The tokens of a text by itself, none of them special."""
+        with self._lock:
+            return self._encoded(text, add_special_tokens=False)
+
     def _text(self, prompt: str) -> Encoded:
         if not prompt.strip():
             raise InvalidInput(f"prompt={shown(prompt)}: it is empty; write something to continue")

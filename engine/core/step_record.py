@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.scheduler.plan import BlockChange, Committed
+from engine.scheduler.plan import BlockChange, Committed, SwapChange
 from engine.scheduler.request import Branch
 from engine.scheduler.scheduler import Scheduler
 from engine.trace.records import Ended, FinishReason, Step, freeze
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 OF_ROW = {name: attrgetter(name) for name in ("slot", "first", "count", "padding", "reused")}
+OF_SWAP = ("swap_host", "swap_block", "swap_request", "swap_branch", "swap_place")  # likewise, of `SwapChange`
 OF_BLOCK = ("block", "block_request", "block_branch", "block_place")  # after the event, as `BlockChange` has them
 
 
@@ -63,9 +64,12 @@ def step_record(
     rows, refused = launched.plan.rows, launched.plan.refused
     emitted = [(i, emission) for i, outcome in enumerate(committed) for emission in outcome.emitted]
     alternatives = [(i, *a) for i, (_, emission) in enumerate(emitted) for a in emission.alternatives]
+    allowed = [(i, emission) for i, (_, emission) in enumerate(emitted) if emission.allowed >= 0]
+    rather = [(i, *emission.rather) for i, emission in allowed if emission.rather is not None]
     texts = [emission.text for _, emission in emitted]
     blocks = list(zip(*changes.blocks)) or [()] * len(BlockChange._fields)
     drafts = [token for row in rows for token in row.drafted]
+    swaps = list(zip(*changes.swaps)) or [()] * len(SwapChange._fields)
     seconds, kv = dict(launched.seconds), scheduler.kv_use(refused)
     record = Step(
         step=step,
@@ -88,6 +92,8 @@ def step_record(
         seconds=seconds,
         block_event=_column(blocks[0], np.uint8),
         **{name: _column(values, np.int32) for name, values in zip(OF_BLOCK, blocks[1:], strict=True)},
+        swap_event=_column(swaps[0], np.uint8),
+        **{name: _column(values, np.int32) for name, values in zip(OF_SWAP, swaps[1:], strict=True)},
         copied=_column([block for block, _ in changes.copied], np.int32),
         copied_to=_column([block for _, block in changes.copied], np.int32),
         preempted=_column([request for request, _ in changes.preempted], np.int32),
@@ -116,6 +122,13 @@ def step_record(
         beam_score=_column([one.path.total for _, one in changes.weighed], np.float32),
         beam_fate=_column([one.fate for _, one in changes.weighed], np.uint8),
         beam_text=tuple(piece(one.path.token) for _, one in changes.weighed),
+        allowed_token_index=_column([i for i, _ in allowed], np.int32),
+        allowed=_column([e.allowed for _, e in allowed], np.int32),
+        rather_token_index=_column([r[0] for r in rather], np.int32),
+        rather_token=_column([r[1] for r in rather], np.int32),
+        rather_logprob=_column([r[2] for r in rather], np.float32),
+        rather_text=tuple(piece(r[1]) for r in rather),
+        swapping=launched.swapping,
     )
     seconds["record"] = time.perf_counter() - begun
     return record

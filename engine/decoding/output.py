@@ -1,29 +1,50 @@
 """What a branch says: its tokens as text, and when it ends."""
 
 from engine.config.specs import SamplingParams
+from engine.decoding.constraints import Matcher
 from engine.decoding.detokenizer import Detokenizer
 from engine.decoding.stop import StopStrings
 from engine.trace.records import FinishReason
 
 
 class Output:
-    """Takes committed tokens; gives text that is certain and the reason for the end, if this token is it."""
+    """Takes committed tokens; gives text that is certain and the reason for the end, if this token is it. `matcher`
+    follows them where they are held to a grammar."""
 
-    def __init__(self, detokenizer: Detokenizer, params: SamplingParams, eos: frozenset[int], limit: int) -> None:
+    def __init__(
+        self,
+        detokenizer: Detokenizer,
+        params: SamplingParams,
+        eos: frozenset[int],
+        limit: int,
+        matcher: Matcher | None = None,
+    ) -> None:
         self._detokenizer = detokenizer
         self._stops = StopStrings(params.stop)
         self._eos = frozenset() if params.ignore_eos else eos
         self._left = limit
+        self._unstoppable = params.min_tokens
+        self.matcher = matcher
+
+    @property
+    def fault(self) -> str:
+        """Why the branch ends as an error; empty where it does not."""
+        return self.matcher.fault if self.matcher is not None else ""
 
     def push(self, token: int) -> tuple[str, FinishReason | None]:
         self._left -= 1
+        self._unstoppable -= 1
+        if self.matcher is not None and not self.matcher.advance(token):
+            return self.flush(), FinishReason.ERROR
         if token in self._eos:
             return self.flush(), FinishReason.STOP
         text = self._detokenizer.push(token)
-        if self._stops:
+        if self._stops and self._unstoppable < 0:
             text, stopped = self._stops.push(text)
             if stopped:
                 return text, FinishReason.STOP
+        if self.matcher is not None and self.matcher.ended:
+            return text + self.flush(), FinishReason.STOP
         if self._left <= 0:
             return text + self.flush(), FinishReason.LENGTH
         return text, None

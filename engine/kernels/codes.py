@@ -52,11 +52,12 @@ def encoded(x, by, dtype: tl.constexpr):  # type: ignore[no-untyped-def]
     x = tl.minimum(tl.maximum(x * by, -most), most)
     if dtype == tl.int8:
         return (x + NEAREST).to(tl.int32, bitcast=True).to(tl.int8)
-    bits = x.to(tl.int32, bitcast=True)
-    sign, size = (bits >> 24) & 0x80, bits & 0x7FFFFFFF
-    normal = (size - (120 << 23) + 0x7FFFF + ((size >> 20) & 1)) >> 20
-    small = (tl.abs(x) * 512.0 + NEAREST).to(tl.int32, bitcast=True) & 0xFF
-    return (tl.where(size < (121 << 23), small, normal) | sign).to(tl.uint8)
+    else:
+        bits = x.to(tl.int32, bitcast=True)
+        sign, size = (bits >> 24) & 0x80, bits & 0x7FFFFFFF
+        normal = (size - (120 << 23) + 0x7FFFF + ((size >> 20) & 1)) >> 20
+        small = (tl.abs(x) * 512.0 + NEAREST).to(tl.int32, bitcast=True) & 0xFF
+        return (tl.where(size < (121 << 23), small, normal) | sign).to(tl.uint8)
 
 
 @jit

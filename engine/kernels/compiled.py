@@ -32,6 +32,7 @@ from engine.kernels.options import Options
 from engine.kernels.packed_rows import SHORT, PackedRows
 from engine.kernels.paged_attention import paged_attention
 from engine.kernels.place_kv import HeadNorms, place_kv
+from engine.kernels.quantized_kv import CODES
 from engine.kernels.rms_norm import Rounding, add_norm, rms_norm
 from engine.kernels.rotary import rotate
 from engine.kernels.sampling import WORDS, sample
@@ -45,8 +46,8 @@ SHARED_MEMORY = {sm: kib * 1024 for sm, kib in _KIB.items()}  # bytes a block ma
 WARPS = {80: 64, 86: 48, 89: 48, 90: 64, 100: 64, 120: 48}  # of a multiprocessor; it holds half as many blocks
 DEPENDENT = 90  # the architecture for which dependent launches are compiled too
 REGISTERS = 65536  # of a multiprocessor
-_DTYPES = torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8
-TYPES = dict(zip(_DTYPES, "fp32 fp16 bf16 i32 i64 u8".split()))
+_DTYPES = torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8, torch.int8
+TYPES = dict(zip(_DTYPES, "fp32 fp16 bf16 i32 i64 u8 i8".split()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,18 +155,37 @@ def attention(
     queries: int = 1,
     block_size: int = 16,
     every_option: bool = False,
+    codes: torch.dtype | None = None,
 ) -> list[Launch]:
     """The kernels of one call: plan, attention. `queries` are the tokens of each short row, or of all long
     ones; `every_option` of attention is asked for, or none."""
     rows, kv_heads = 64, 8
     heads = kv_heads * group
     q = empty(rows * queries if kind is Rows.SHORT else queries, heads, head_dim, dtype=dtype)
-    cache = empty(1000, block_size, kv_heads, head_dim, dtype=dtype)
+    cache = cache_of(kv_heads, head_dim, codes or dtype, block_size)
     short = rows if kind is Rows.SHORT else 0
     packed = PackedRows(empty(rows + 1), empty(rows), empty(rows, 4096), empty(rows), short)
     options = Options(0.1, 1000, 30.0, empty(heads, dtype=dtype)) if every_option else Options(0.1)
     # So many processors that rows of either kind may be split.
     return launched(paged_attention, q, cache, cache, packed, options, sm=sm, processors=1000)
+
+
+def cache_of(kv_heads: int, head_dim: int, dtype: torch.dtype, block_size: int = 16) -> Tensor:
+    """A K or V cache, of codes where the dtype is theirs."""
+    return empty(1000, block_size, kv_heads, head_dim + (dtype in CODES.values()), dtype=dtype)
+
+
+def coded() -> Iterator[tuple[str, Launch]]:
+    """What writes to a cache of codes."""
+    k, shape, slots = empty(64, 8, 128, dtype=torch.bfloat16), SHAPES["Qwen3 0.6B"], empty(64, dtype=torch.int64)
+    q, tables = empty(64, shape.heads, 128, dtype=torch.bfloat16), empty(2, 64, 128, dtype=torch.bfloat16)
+    weight = empty(128, dtype=torch.bfloat16)
+    for name, codes in CODES.items():
+        cache = cache_of(8, 128, codes)
+        yield f"store_kv 128 bf16 to {name}", launched(store_kv, k, k, cache, cache, slots)[0]
+        norms = HeadNorms(weight, weight, 1e-6, shape.rounding)
+        placing = launched(place_kv, q, k, k, (tables[0], tables[1]), norms, (cache, cache), slots)
+        yield f"place_kv Qwen3 0.6B bf16 to {name}", placing[0]
 
 
 def making_inputs() -> list[Launch]:
@@ -267,6 +287,14 @@ def shipped(sm: int) -> dict[str, Launch]:
         k, cache = empty(64, 8, head_dim, dtype=dtype), empty(1000, 16, 8, head_dim, dtype=dtype)
         storing = launched(store_kv, k, k, cache, cache, empty(64, dtype=torch.int64))
         found.append((f"store_kv {sizes}", storing[0]))
+    codes_of = [(bf16, 64), (bf16, 128), (bf16, 256), (fp16, 128), (fp32, 64), (fp32, 128), (fp32, 256)]
+    for (dtype, head_dim), (kind, queries) in product(codes_of, ((Rows.SHORT, 1), (Rows.LONG, 512))):
+        for name, codes in CODES.items():
+            if (name == "int8" or head_dim == 128) and (kind is Rows.SHORT or dtype is not fp32):
+                size = f"{head_dim} {TYPES[dtype]} of {name}"
+                _, attend = attention(sm, kind, dtype, head_dim, queries=queries, every_option=True, codes=codes)
+                found.append((f"attention {kind.value} {size}", attend))
+    found += coded()
     found.append(("plan", attention(sm, Rows.SHORT, bf16, 128, every_option=True)[0]))
     found += [(_name(launch), launch) for launch in making_inputs()]
     for vocabulary, dtype in ((151_936, bf16), (32_000, fp16), (128_256, fp32)):

@@ -312,7 +312,9 @@ def paged_attention(
     # A plan made before a capture is not part of the graph.
     captured = q.is_cuda and torch.cuda.is_current_stream_capturing()
     for part in rows.parts(tokens) if tokens else ():
-        tiles = tiling or usual_tiling(sm, part.kind, head_dim, q.dtype, heads // kv_heads, part.queries)
+        tiles = tiling or usual_tiling(
+            sm, part.kind, head_dim, q.dtype, heads // kv_heads, part.queries, k_scales is not None
+        )
         key = (part.kind, window, k_cache.shape, heads, tiles, processors, captured)
         if key not in rows.plans:
             rows.plans[key] = plan(part, q, k_cache, window, tiles, processors)

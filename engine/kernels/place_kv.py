@@ -138,20 +138,24 @@ def place_kv_kernel(
         inside = there & (head < kv_heads) & (slot >= 0)
         block, offset = slot // BLOCK_SIZE, slot % BLOCK_SIZE
         at = token * k_token_stride + head * k_head_stride + dim
-        low, high = turned(k, at, inside, dim, k_weight, eps, tables, ROUNDING, HALF)
+        key_low, key_high = turned(k, at, inside, dim, k_weight, eps, tables, ROUNDING, HALF)
         scales_at, stored = offset * kv_heads + head, (token < tokens) & (head < kv_heads) & (slot >= 0)
         if k_scales is not None:
-            low, high = halves_encoded(low, high, k_scales + block * k_block_stride + scales_at, stored, k_cache)
-        to = k_cache + block * k_block_stride + offset * k_slot_stride + head * k_cache_head_stride + dim
-        tl.store(to, low, mask=inside)
-        tl.store(to + HALF, high, mask=inside)
+            key_low, key_high = halves_encoded(
+                key_low, key_high, k_scales + block * k_block_stride + scales_at, stored, k_cache
+            )
+        keys_to = k_cache + block * k_block_stride + offset * k_slot_stride + head * k_cache_head_stride + dim
+        tl.store(keys_to, key_low, mask=inside)
+        tl.store(keys_to + HALF, key_high, mask=inside)
         read = v + token * v_token_stride + head * v_head_stride + dim
-        low, high = tl.load(read, mask=inside, other=0.0), tl.load(read + HALF, mask=inside, other=0.0)
+        value_low, value_high = tl.load(read, mask=inside, other=0.0), tl.load(read + HALF, mask=inside, other=0.0)
         if v_scales is not None:
-            low, high = halves_encoded(low, high, v_scales + block * v_block_stride + scales_at, stored, v_cache)
-        to = v_cache + block * v_block_stride + offset * v_slot_stride + head * v_cache_head_stride + dim
-        tl.store(to, low, mask=inside)
-        tl.store(to + HALF, high, mask=inside)
+            value_low, value_high = halves_encoded(
+                value_low, value_high, v_scales + block * v_block_stride + scales_at, stored, v_cache
+            )
+        values_to = v_cache + block * v_block_stride + offset * v_slot_stride + head * v_cache_head_stride + dim
+        tl.store(values_to, value_low, mask=inside)
+        tl.store(values_to + HALF, value_high, mask=inside)
 
 
 def place_kv(

@@ -46,6 +46,11 @@ Table = dict[int, Tiling]  # by padded head_dim
 
 # IEEE products of float32 have no tensor cores: small tiles keep them in registers.
 FLOAT32: Table = {**dict.fromkeys((32, 64, 128), Tiling(16, 32, 4, 2, 4)), 256: Tiling(16, 16, 4, 2, 4)}
+FLOAT32_OF_CODES: Table = {
+    **dict.fromkeys((32, 64), Tiling(16, 16, 4, 2, 4)),
+    128: Tiling(16, 16, 8, 2, 4),
+    256: Tiling(16, 16, 8, 1, 4),
+}
 
 # Short rows: a program has two tiles of keys and values on their way (64 KB in three stages, head_dim 128), and three
 # programs fit a multiprocessor of sm_90 side by side, several times what memory needs to be kept busy (about 20 KB a
@@ -78,6 +83,11 @@ _HOPPER = {Rows.SHORT: _MERGED | {64: Tiling(32, 128, 4, 2, 4, 64), 256: Tiling(
 _BLACKWELL = {Rows.SHORT: _HOPPER[Rows.SHORT], Rows.LONG: _LONG | {256: Tiling(64, 16, 4, 2, 2)}}  # 32 keys spill
 TABLES: dict[int, dict[Rows, Table]] = {80: _AMPERE, 89: _ADA, 90: _HOPPER, 100: _BLACKWELL}  # by sm
 DEFAULT = _ADA  # fits every GPU since Ampere
+# Over a cache of codes, which take registers until they are multiplied, where the others spill.
+OF_CODES = TABLES | {
+    100: _BLACKWELL | {Rows.LONG: _LONG},
+    120: _ADA | {Rows.LONG: _ADA[Rows.LONG] | {128: Tiling(128, 32, 8, 2, 1)}},
+}
 
 
 @cache
@@ -89,12 +99,15 @@ def device_facts(device: torch.device) -> tuple[int, int]:
     return properties.major * 10 + properties.minor, properties.multi_processor_count
 
 
-def usual_tiling(sm: int, rows: Rows, head_dim: int, dtype: torch.dtype, group: int, queries: int) -> Tiling:
+def usual_tiling(
+    sm: int, rows: Rows, head_dim: int, dtype: torch.dtype, group: int, queries: int, coded: bool = False
+) -> Tiling:
     """The tiling of a launch on an architecture, 90 being sm_90; `queries` are the tokens that a row is likely to have.
-    Only sizes known on the host are read, so a launch never waits for the device."""
-    tables, wide = TABLES.get(sm, DEFAULT), max(32, next_power_of_two(head_dim))
+    `coded`: over a cache of codes, which take registers until they are multiplied. Only sizes known on the host are
+    read, so a launch never waits for the device."""
+    tables, wide = (OF_CODES if coded else TABLES).get(sm, DEFAULT), max(32, next_power_of_two(head_dim))
     if dtype == torch.float32:
-        return fitted(FLOAT32[wide], group, queries)
+        return fitted((FLOAT32_OF_CODES if coded else FLOAT32)[wide], group, queries)
     short, long = tables[Rows.SHORT][wide], tables[Rows.LONG][wide]
     if rows is Rows.SHORT and group <= short.block_m:
         return fitted(short, group, queries)

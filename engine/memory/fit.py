@@ -29,7 +29,8 @@ class DeviceMemory:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The bill of one way to load a model, in bytes. `dtype` is that of all that is not quantized and of the KV cache.
+    """The bill of one way to load a model, in bytes. `dtype` is that of all that is not quantized and of the KV cache,
+    unless another was asked for.
 
     `pool` is what the engine would give its KV cache, `tokens` how many it holds. `available`: "" or why this
     quantization cannot be chosen here (library, checkpoint, device), with the remedy. `fits`: weights, activations and
@@ -60,11 +61,13 @@ def fits(
     quantizations: Sequence[str] | None = None,
     max_running: int = USUAL.max_running,
     token_budget: int = USUAL.token_budget,
+    kv_dtype: str = USUAL.kv_dtype,
 ) -> list[Fit]:
     """The bill of each quantization (all by default), in the order of `SCHEMES`, those that cannot be chosen
     included."""
     wanted = SCHEMES if quantizations is None else quantizations
-    return [_fit(info, memory, name, dtype, max_running, token_budget) for name in SCHEMES if name in wanted]
+    given = dtype, max_running, token_budget, kv_dtype
+    return [_fit(info, memory, name, *given) for name in SCHEMES if name in wanted]
 
 
 def model_info(spec: ModelSpec) -> ModelInfo:
@@ -109,7 +112,9 @@ def _graph_needs(info: ModelInfo, slots: int, rows: int, budget: int, shape: tup
     return gpu_needs(slots, info.layers, info.vocabulary, step, len(mixed) + len(bucket_sizes(slots)))
 
 
-def _fit(info: ModelInfo, memory: DeviceMemory, name: str, dtype: str, slots: int, token_budget: int) -> Fit:
+def _fit(
+    info: ModelInfo, memory: DeviceMemory, name: str, dtype: str, slots: int, token_budget: int, kv_dtype: str
+) -> Fit:
     available, note = _available(info, name), ""
     if name == "awq" and not is_awq(info) and (shipped := shipped_awq(info)) is not None:
         info, available = shipped, ""
@@ -123,7 +128,7 @@ def _fit(info: ModelInfo, memory: DeviceMemory, name: str, dtype: str, slots: in
     elif info.experts and name != "none":
         share = info.experts / max(info.parameters, 1)
         note = f"the experts, {share:.0%} of the weights, stay in {kind}: only the other layers are quantized"
-    kv_token = info.kv_token_bytes(kind)
+    kv_token = info.kv_token_bytes(kind, kv_dtype)
     block = USUAL.block_size
     rows = max(1, min(slots, token_budget))
     length = max(1, min(token_budget // rows, info.context or token_budget))

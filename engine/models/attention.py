@@ -12,11 +12,13 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from engine.kernels.options import Options
 
 NAME = "batchscope"
+CACHE = "_cache"  # an attribute of attention layers: whose keys and values theirs are, counted without repeats
 LATER = "_later"  # an attribute of keys: what of them and of the queries was put off (`engine.models.fusion.placing`)
 
 
 class Batch(Protocol):
-    """One step's rows over one of the caches."""
+    """One step's rows over one of the caches. Layers that share their keys and values are one `layer`, called as often:
+    what is kept twice is the same."""
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: Options) -> Tensor:
         """Keeps key and value `[sequences, kv_heads, tokens, head_dim]`, attends with query `[sequences, heads, tokens,
@@ -46,7 +48,8 @@ def attend(
     **_: Any,
 ) -> tuple[Tensor, None]:
     """transformers' attention interface; shapes as in `Batch.attend`."""
-    layer: int = module.layer_idx  # type: ignore[assignment]
+    known: Any = module
+    layer: int = getattr(known, CACHE, known.layer_idx)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     begun = time.perf_counter()
     options, later = Options(scale, sliding_window, softcap, s_aux), getattr(key, LATER, None)

@@ -21,18 +21,19 @@ def serve_with_paged_attention(
 ) -> tuple[list[tuple[int, int]], tuple[int, ...]]:
     """Sets our attention and proves with a two-token forward that every layer calls it.
 
-    Returns (kv_heads, head_dim) and the sliding window (0: none) of each layer, read off what the layers really hand
-    over. Raises InvalidInput for a model whose layers do not all come through.
+    Returns (kv_heads, head_dim) of each layer that has keys and values of its own, and the sliding window (0: none) of
+    each layer, read off what the layers really hand over: one that hands over what an earlier layer did shares that
+    layer's cache. Raises InvalidInput for a model whose layers do not all come through.
     """
     layers = int(module.config.get_text_config().num_hidden_layers)
-    shapes: dict[int, tuple[int, int]] = {}
+    handed: dict[int, tuple[Any, Tensor, Tensor]] = {}  # held, so that no two lie in one place
     windows: dict[int, int] = {}
 
     def probe(
         layer: Any, q: Tensor, k: Tensor, v: Tensor, *_: Any, sliding_window: int | None = None, **__: Any
     ) -> Any:
         if k.shape == v.shape and isinstance(getattr(layer, "layer_idx", None), int):
-            shapes[layer.layer_idx] = (k.shape[1], k.shape[3])
+            handed[layer.layer_idx] = layer, k, v
             windows[layer.layer_idx] = sliding_window or 0
         return torch.zeros_like(q).transpose(1, 2).contiguous(), None
 
@@ -51,9 +52,18 @@ def serve_with_paged_attention(
         module.set_attn_implementation(attention.NAME)
     except (ValueError, RuntimeError, TypeError, AttributeError, NotImplementedError) as error:
         raise refusal from error
-    if sorted(shapes) != list(range(layers)):
+    if sorted(handed) != list(range(layers)):
         raise refusal
-    return [shapes[i] for i in range(layers)], tuple(windows[i] for i in range(layers))
+    kept: dict[tuple[Any, ...], int] = {}
+    for i in range(layers):
+        layer, k, v = handed[i]
+        setattr(layer, attention.CACHE, kept.setdefault(_place(k) + _place(v), len(kept)))
+    own = [(kv_heads, head_dim) for _, (_, kv_heads, _, head_dim), *_ in kept]
+    return own, tuple(windows[i] for i in range(layers))
+
+
+def _place(x: Tensor) -> tuple[Any, ...]:
+    return x.data_ptr(), tuple(x.shape), x.stride()
 
 
 def hold_rotation(module: PreTrainedModel) -> None:
@@ -93,7 +103,7 @@ def describe(
         name=name,
         source=source,
         architecture=type(module).__name__,
-        layers=len(layer_kv),
+        layers=len(windows),
         heads=int(config.num_attention_heads),
         kv_heads=kv_heads,
         head_dim=head_dim,
@@ -106,6 +116,7 @@ def describe(
         quantization=quantization,
         weight_bytes=held_bytes(module),
         kv_token_bytes=kv_token_bytes(layer_kv, item),
+        kv_layers=len(layer_kv),
         chat=getattr(tokenizer, "chat_template", None) is not None,
         windows=windows,
         **asdict(count_weights(module)),

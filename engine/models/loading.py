@@ -38,7 +38,7 @@ class LoadedModel:
     device: torch.device
     dtype: torch.dtype
     eos: frozenset[int]
-    layer_kv: list[tuple[int, int]]  # (kv_heads, head_dim) of each layer's cache
+    layer_kv: list[tuple[int, int]]  # (kv_heads, head_dim) of each cache: of the layers that share none
     fusion: Fusion | None = None
     notice: str = ""  # why it is not on the device that "auto" would have taken
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from engine.config.checks import InvalidInput, whole
-from engine.config.specs import ModelSpec
+from engine.config.checks import InvalidInput, one_of, whole
+from engine.config.specs import KV_DTYPES, ModelSpec
 from engine.jobs.job import Report, run_job
 from engine.jobs.progress import LoadProgress
 from engine.quality.texts import read_text, suited_text
@@ -25,6 +25,7 @@ class QualityRow:
     tokens; `divergence` the mean KL(original || this) of the next-token distributions in nats; `agreement` the share of
     positions where both have the same most likely token. `rate` and `batch_rate` are decoded tokens a second at batch 1
     and BATCH; `weight_bytes` what the weights take; `load_seconds` the load. `error`: why there are no figures.
+    `kv_dtype`: that of its KV cache, "auto" where it is `dtype`.
     """
 
     spec: ModelSpec
@@ -38,6 +39,7 @@ class QualityRow:
     load_seconds: float = 0.0
     weight_bytes: int = 0
     error: str = ""
+    kv_dtype: str = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ def measure_quality(
     specs: Sequence[ModelSpec],
     original: ModelSpec,
     *,
+    kv_dtypes: Sequence[str] = (),
     text: str | None = None,
     tokens: int = DEFAULT_TOKENS,
     window: int = DEFAULT_WINDOW,
@@ -86,16 +89,19 @@ def measure_quality(
     came: Callable[[QualityReport], None] | None = None,
     cancelled: threading.Event | None = None,
 ) -> QualityReport:
-    """Loads the original, then each of `specs` in turn, in a child process, and measures them on `text` (a file's
-    path or the name of a shipped text; None: the one that suits the model). Of a shipped text of chats, what the
-    assistant says is predicted, which is what chat models learn. Blocks. Raises InvalidInput, LoadCancelled, JobDied;
-    a spec that cannot be loaded is a row with `error`. Each stage that `report` hears begins with what is measured and
-    a colon; `came` hears what there is as soon as the original is measured, and after each of `specs` but the last."""
+    """Loads the original, then each of `specs` in turn, and itself over KV caches of `kv_dtypes`, in a child process,
+    and measures them on `text` (a file's path or the name of a shipped text; None: the one that suits the model). Of a
+    shipped text of chats, what the assistant says is predicted, which is what chat models learn. Blocks. Raises
+    InvalidInput, LoadCancelled, JobDied; a spec that cannot be loaded is a row with `error`. Each stage that `report`
+    hears begins with what is measured and a colon; `came` hears what there is as soon as the original is measured, and
+    after each of `specs` but the last."""
     whole("tokens", tokens)
     whole("window", window, 2)
+    for kv_dtype in kv_dtypes:
+        one_of("kv_dtype", kv_dtype, KV_DTYPES[1:])
     text = text or suited_text(original.source)
     read_text(text)  # a mistake costs no wait
-    models = {"specs": [asdict(spec) for spec in specs], "original": asdict(original)}
+    models = {"specs": [asdict(spec) for spec in specs], "original": asdict(original), "kv_dtypes": [*kv_dtypes]}
     arguments = {**models, "text": text, "tokens": tokens, "window": window}
 
     def hear(progress: LoadProgress) -> None:

@@ -10,7 +10,6 @@ from engine.kernels.step_inputs import SlotState, apply_changes
 from engine.runner.launched_step import staged
 from engine.scheduler.plan import Row
 from engine.scheduler.request import Branch
-from engine.trace.records import Kind
 
 
 class DeviceRows:
@@ -65,7 +64,7 @@ class DeviceRows:
                 joined.append(branch)
                 index += range(slot * self._words, (slot + 1) * self._words)
                 value += words(branch)
-            elif branch.beam is not None or (row.kind is Kind.PREFILL and row.first == row.reused):
+            elif branch.beam is not None or row.joins:
                 sent[slot] = 0
             blocks, known = branch.blocks, sent[slot]
             if known < len(blocks):

@@ -71,7 +71,7 @@ class DraftModel:
             return Row(branch, slot, length + drafted - 1, 1, Kind.DECODE, 1, True)
         first = min(branch.drafting or 0, branch.computed)
         kind = Kind.DECODE if first and length - first <= 2 else Kind.PREFILL
-        return Row(branch, slot, first, length - first, kind, 1, False)
+        return Row(branch, slot, first, length - first, kind, 1, False, joins=not first)
 
     def _catch_up(self, rows: Sequence[Row]) -> list[Row]:
         """Computes of long rows all but their last parts, within the token budget of a step; returns what is left."""
@@ -79,7 +79,7 @@ class DraftModel:
         room = max(1, self._budget // len(rows))
         while long := [i for i, row in enumerate(left) if row.count > room]:
             parts = [left[i] for i in long]
-            cut = [Row(row.branch, row.slot, row.first, room, row.kind, 0, False) for row in parts]
+            cut = [Row(row.branch, row.slot, row.first, room, row.kind, 0, False, joins=row.joins) for row in parts]
             self.runner.launch(StepPlan(tuple(cut))).read()
             for i, row in zip(long, parts):
                 left[i] = Row(row.branch, row.slot, row.first + room, row.count - room, row.kind, 1, False)

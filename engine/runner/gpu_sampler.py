@@ -7,18 +7,21 @@ import torch
 from torch import Tensor
 
 from engine.kernels.sampling import WORDS, sample
-from engine.runner.launched_step import Sampled, apart
-from engine.runner.sampler import LOWEST_TEMPERATURE, SlotSampler, with_alternatives
+from engine.runner.adjustments import masks_of
+from engine.runner.launched_step import Masked, Sampled, apart, to_device
+from engine.runner.sampler import LOWEST_TEMPERATURE, SlotSampler, likeliest, with_alternatives
 from engine.scheduler.request import Branch
 
 
 def parameter_words(branch: Branch) -> tuple[int, ...]:
     """What the kernels know of a branch, as WORDS signed 32-bit numbers: temperature, top-k, top-p, min-p, repetition
-    penalty (floats by their bits), the branch's index, and the low and high half of its request's seed."""
+    penalty (floats by their bits), the branch's index, and the low and high half of its request's seed. The penalty of
+    a branch whose logits are changed before the kernels is among those changes, and none here."""
     params, seed = branch.request.params, branch.request.seed & (1 << 64) - 1
     temperature = max(params.temperature, LOWEST_TEMPERATURE) if params.temperature else 0.0
     top_k = min(params.top_k, 2**31 - 1)
-    limits = temperature, top_k, params.top_p, params.min_p, params.repetition_penalty
+    penalty = 1.0 if branch.ruled else params.repetition_penalty
+    limits = temperature, top_k, params.top_p, params.min_p, penalty
     return struct.unpack("<8i", struct.pack("<fifffiII", *limits, branch.index, seed & 0xFFFFFFFF, seed >> 32))
 
 
@@ -43,11 +46,11 @@ class DeviceSampler(SlotSampler):
         positions: Tensor,
         branches: Sequence[Branch],
         last_tokens: Tensor | None = None,
+        previous: Tensor | None = None,
     ) -> Sampled:
-        """What `draw` draws for the branches' rows, with the alternatives that they ask for."""
-        params = [b.request.params for b in branches]
-        limited = any(p.temperature and (p.top_k or p.top_p < 1 or p.min_p) for p in params)
-        return self.told(logits, self.draw(logits, slots, positions, last_tokens, limited=limited), branches)
+        """What `draw` draws for the branches' rows, as `told` tells it."""
+        words = self.draw(logits, slots, positions, last_tokens, limited=limits_any(branches))
+        return self.told(logits, words, branches, last_tokens, previous)
 
     def draw(
         self,
@@ -69,8 +72,51 @@ class DeviceSampler(SlotSampler):
         state = self.parameters, self._seen, self._last_tokens if last_tokens is None else last_tokens
         return sample(logits, slots, positions, *state, limited=limited)
 
-    def told(self, logits: Tensor, words: Tensor, branches: Sequence[Branch]) -> Sampled:
-        """What was drawn for the branches, in the first of its columns. How many alternatives a step asks for is not
-        known before, so they are looked for after it, also where it was replayed."""
-        rows = len(branches)
-        return with_alternatives(*apart(words, rows), logits[:rows], branches)._replace(words=words)
+    def told(
+        self,
+        logits: Tensor,
+        words: Tensor,
+        branches: Sequence[Branch],
+        last_tokens: Tensor | None = None,
+        previous: Tensor | None = None,
+    ) -> Sampled:
+        """What was drawn for the branches, in the first of its columns; where they ask for changes of their logits,
+        which no captured step knows, it is drawn again. How many alternatives a step asks for is not known before
+        either, so they are looked for after it, also where it was replayed. `previous` as `Adjustments` gives it."""
+        rows, masked = len(branches), None
+        if any(branch.ruled for branch in branches):
+            words, masked = self._drawn_again(logits[:rows], words, branches, last_tokens, previous)
+        told = with_alternatives(*apart(words, rows), logits[:rows], branches)
+        return told._replace(words=words, masked=masked)
+
+    def _drawn_again(
+        self,
+        logits: Tensor,
+        words: Tensor,
+        branches: Sequence[Branch],
+        last_tokens: Tensor | None,
+        previous: Tensor | None,
+    ) -> tuple[Tensor, Masked | None]:
+        """A copy of the words with other draws for the ruled branches, and what their grammars did."""
+        ruled = [i for i, branch in enumerate(branches) if branch.ruled]
+        theirs = [branches[i] for i in ruled]
+        masks = masks_of(theirs, self._vocabulary)
+        index = to_device(ruled, self._device)
+        raw = logits[index].float()
+        slots = to_device([b.slot for b in theirs], self._device, torch.int32)
+        positions = to_device([len(b.tokens) + b.in_flight - 1 for b in theirs], self._device, torch.int32)
+        changed = self.adjust(raw, theirs, self._seen, masks, previous)
+        tokens = self.draw(changed, slots, positions, last_tokens, limited=limits_any(theirs))[0]
+        self.adjust.drawn(theirs, tokens.long(), self._seen)
+        logprobs = raw.gather(-1, tokens.long()[:, None])[:, 0] - raw.logsumexp(-1)
+        words = words.index_copy(1, index, torch.stack((tokens, logprobs.view(torch.int32))))
+        if masks is None:
+            return words, None
+        places = to_device(masks.places, self._device)
+        return words, Masked([ruled[place] for place in masks.places], masks.bits, *likeliest(raw[places]))
+
+
+def limits_any(branches: Sequence[Branch]) -> bool:
+    """Whether any of the branches limits its tokens by top-k, top-p or min-p."""
+    params = [b.request.params for b in branches]
+    return any(p.temperature and (p.top_k or p.top_p < 1 or p.min_p) for p in params)

@@ -1,7 +1,7 @@
 """A step that the device is computing, and what it brings back to the host."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from engine.scheduler.request import Emission
 Clock = time.perf_counter
 
 
-def to_device(values: Sequence[int], device: torch.device, dtype: torch.dtype = torch.long) -> Tensor:
+def to_device(values: Sequence[float], device: torch.device, dtype: torch.dtype = torch.long) -> Tensor:
     """The values as a tensor on the device; the host does not wait for the copy."""
     if device.type == "cpu":
         return torch.tensor(values, dtype=dtype)
@@ -42,22 +42,55 @@ def send_to(there: Tensor, words: np.ndarray) -> Tensor:
     return there[: len(words)].copy_(host, non_blocking=True)
 
 
+class Masked(NamedTuple):
+    """Of the `rows` that are held to a grammar, their places among the sampling rows: the tokens that were allowed, as
+    `bits` int32 `[those rows, words]` on the host, and on the device the likeliest of all tokens, `tokens` and
+    `logprobs` `[those rows]`."""
+
+    rows: list[int]
+    bits: np.ndarray
+    tokens: Tensor
+    logprobs: Tensor
+
+    def told(self) -> dict[int, tuple[int, tuple[int, float] | None]]:
+        """By row: how many tokens were allowed, and the likeliest with its log-probability where it was not."""
+        allowed = np.bitwise_count(self.bits.view(np.uint32)).sum(1).tolist()
+        found = {}
+        for i, (row, token, logprob) in enumerate(zip(self.rows, self.tokens.tolist(), self.logprobs.tolist())):
+            is_allowed = int(self.bits[i, token >> 5]) >> (token & 31) & 1
+            found[row] = allowed[i], None if is_allowed else (token, logprob)
+        return found
+
+
 class Sampled(NamedTuple):
     """On the device: `tokens` `[rows]`, `logprobs` `[rows]` of the model's own distribution; alternatives if asked.
-    `words` int32 `[2, rows or more]` is where the first two lie, as tokens and as bits, where they lie together."""
+    `words` int32 `[2, rows or more]` is where the first two lie, as tokens and as bits, where they lie together.
+    `masked` tells of the rows that were held to a grammar."""
 
     tokens: Tensor
     logprobs: Tensor
     alternatives: Tensor | None = None
     alternative_logprobs: Tensor | None = None
     words: Tensor | None = None
+    masked: Masked | None = None
 
     def sent(self) -> "Sampled":
         """On its way to the host, which does not wait for it."""
-        if self.words is None:
-            return Sampled._make(None if t is None else _sent(t) for t in self)
+        masked = self.masked
+        if masked is not None:
+            masked = masked._replace(tokens=_sent(masked.tokens), logprobs=_sent(masked.logprobs))
         others = (None if t is None else _sent(t) for t in (self.alternatives, self.alternative_logprobs))
-        return Sampled(*apart(_sent(self.words), len(self.tokens)), *others)
+        if self.words is None:
+            tokens, logprobs = _sent(self.tokens), _sent(self.logprobs)
+        else:
+            tokens, logprobs = apart(_sent(self.words), len(self.tokens))
+        return Sampled(tokens, logprobs, next(others), next(others), masked=masked)
+
+    def results(self) -> "Results":
+        """What is on the host by now."""
+        alternatives, theirs = (() if t is None else t.tolist() for t in (self.alternatives, self.alternative_logprobs))
+        masked = {} if self.masked is None else self.masked.told()
+        return Results(self.tokens.tolist(), self.logprobs.tolist(), alternatives, theirs, masked)
 
 
 def apart(words: Tensor, rows: int) -> tuple[Tensor, Tensor]:
@@ -67,15 +100,23 @@ def apart(words: Tensor, rows: int) -> tuple[Tensor, Tensor]:
 
 @dataclass(slots=True)
 class Results:
-    """A step's sampled tokens on the host, in the order of its sampling rows."""
+    """A step's sampled tokens on the host, in the order of its sampling rows. `masked`: by row, how many tokens its
+    grammar allowed, and what the model would rather have said, with its log-probability."""
 
     tokens: Sequence[int] = ()
     logprobs: Sequence[float] = ()
     alternatives: Sequence[list[int]] = ()
     alternative_logprobs: Sequence[list[float]] = ()
+    masked: Mapping[int, tuple[int, tuple[int, float] | None]] = field(default_factory=dict)
 
     def emissions(self, plan: StepPlan) -> list[Emission]:
         """With alternatives for those that asked, and as many as they asked for."""
+        found = self._drawn(plan)
+        for row, (allowed, rather) in self.masked.items():
+            found[row] = found[row]._replace(allowed=allowed, rather=rather)
+        return found
+
+    def _drawn(self, plan: StepPlan) -> list[Emission]:
         if not self.alternatives:
             return [Emission(token, logprob) for token, logprob in zip(self.tokens, self.logprobs, strict=True)]
         asked = [row.branch.request.ranked for row in plan.rows for _ in range(row.samples)]
@@ -93,7 +134,7 @@ class LaunchedStep:
     """A step that the device is computing. `seconds` a phase: prepare, forward, sample; `read` adds wait. `attention`:
     those of forward that were spent in attention, where that can be told. `graph`: the size of the graph replayed.
     `device`: seconds by the GPU's own clock from where it comes to the step to where the tokens are on the host's side,
-    once read.
+    once read. `swapping`: those of prepare in which blocks were copied to host memory and back.
     """
 
     plan: StepPlan
@@ -103,6 +144,7 @@ class LaunchedStep:
     attention: float = 0.0
     graph: int = 0
     device: float = 0.0
+    swapping: float = 0.0
     _sampled: Sampled | None = None
     _reached: torch.cuda.Event | None = None
     _event: torch.cuda.Event | None = None
@@ -124,6 +166,7 @@ class LaunchedStep:
             self._event.synchronize()
             if self._reached is not None:
                 self.device = self._reached.elapsed_time(self._event) / 1e3
-        results = Results(*([] if t is None else t.tolist() for t in (self._sampled or ())[:4]))
+        sampled = self._sampled
+        results = Results() if sampled is None else sampled.results()
         self.seconds["wait"] = Clock() - begun
         return results

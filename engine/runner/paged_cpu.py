@@ -63,7 +63,8 @@ class CpuBatch:
             for cache, new in zip(caches, (k, v), strict=True):
                 cache.index_put_((self.blocks, self.offsets), new)
         if decode is not None:
-            read = caches if self.compiled else quantized.readable(*caches, q.dtype)
+            by_torch = not self.compiled and is_quantized(caches[0])
+            read = quantized.readable(*caches, q.dtype) if by_torch else caches
             decoded = decode.attend(q[: decode.rows], *read, options)
             if not self.prefill:
                 return decoded[None]
@@ -110,6 +111,10 @@ class PagedRunner(Runner):
         self.graphs_off = "" if config.cuda_graphs else "switched off"
         self.mixed_off = "" if config.mixed_graphs else "switched off"
 
+    @property
+    def block_caches(self) -> list[Tensor]:
+        return [*self.k_caches, *self.v_caches]
+
     def capture(self, report: Callable[[int, int], None]) -> None:
         if self.graphs_off or not self.compiled:
             return
@@ -142,7 +147,7 @@ class PagedRunner(Runner):
             self.graphs_off = f"recording failed: {type(error).__name__}: {first_line(error)}"
 
     def _prepare(self, plan: StepPlan) -> Inputs:
-        self._copy_blocks(plan.copies, *self.k_caches, *self.v_caches)
+        self._copy_blocks(plan.copies, *self.block_caches)
         rows = plan.rows
         sampling = [row for row in rows if row.samples]
         if self._replays(rows, sum(row.samples for row in sampling)):

@@ -100,6 +100,10 @@ class GpuRunner(Runner):
             return allocate(*size, self._codes, self._device)
         return torch.zeros(*size, dtype=self.model.dtype, device=self._device)
 
+    @property
+    def block_caches(self) -> list[Tensor]:
+        return [*self.k_caches, *self.v_caches]
+
     def capture(self, report: Callable[[int, int], None]) -> None:
         if not self.graphs_off:
             self.reset()
@@ -115,7 +119,7 @@ class GpuRunner(Runner):
 
     def _prepare(self, plan: StepPlan) -> Inputs:
         rows = plan.rows
-        self._copy_blocks(plan.copies, *self.k_caches, *self.v_caches)
+        self._copy_blocks(plan.copies, *self.block_caches)
         decoding = all(row.kind is Kind.DECODE and row.count == 1 and self._rows.knows(row) for row in rows)
         for branch in self._rows.follow(rows, parameter_words):
             self._sampler.begin(branch)

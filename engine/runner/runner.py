@@ -14,6 +14,7 @@ from torch import Tensor
 from engine.config.specs import EngineConfig
 from engine.models.attention import Batch, Timer, current_device
 from engine.models.loading import LoadedModel
+from engine.runner.host_blocks import HostBlocks, PinnedBlocks, PlainBlocks
 from engine.runner.launched_step import Clock, LaunchedStep, Sampled, to_device
 from engine.runner.sampler import Greedy, Sampler
 from engine.scheduler.plan import Row, StepPlan
@@ -57,7 +58,7 @@ class Runner(ABC):
     `graphs` are the numbers of rows for which decode steps are captured, as CUDA graphs or, on a CPU, as one program
     for all of them; `graphs_off` says why there are none; empty where there are, or where there could not be any.
     `mixed_graphs` and `mixed_off` likewise, of the numbers of tokens for which steps with prompts are captured.
-    `recorded_bytes`: what such a program computes in.
+    `recorded_bytes`: what such a program computes in. `host_blocks`: where preempted requests' blocks are copied to.
     """
 
     def __init__(self, model: LoadedModel, config: EngineConfig) -> None:
@@ -67,6 +68,7 @@ class Runner(ABC):
         self.mixed_graphs: tuple[int, ...] = ()
         self.mixed_off = ""
         self.recorded_bytes = 0
+        self.host_blocks: HostBlocks | None = None
         self._device = model.device
         self._last_token = torch.zeros(config.max_running + 1, dtype=torch.long, device=self._device)
         self._owners: list[Branch | None] = [None] * config.max_running
@@ -87,6 +89,24 @@ class Runner(ABC):
         stays."""
         self._owners = [None] * len(self._owners)
 
+    @property
+    def block_caches(self) -> list[Tensor]:
+        """All that is kept a block of the pool, each `[blocks, ...]`; empty where the cache has no blocks."""
+        return []
+
+    def keep_host_blocks(self, count: int) -> None:
+        """Takes memory for so many blocks of preempted requests."""
+        kind = PinnedBlocks if on_gpu_path(self._device) else PlainBlocks
+        self.host_blocks = kind(self.block_caches, count)
+
+    def _swap(self, plan: StepPlan) -> None:
+        """Blocks go to host memory before any that come back: these may lie where those lay."""
+        if self.host_blocks is not None:
+            if plan.swap_out:
+                self.host_blocks.out(plan.swap_out)
+            if plan.swap_in:
+                self.host_blocks.back(plan.swap_in)
+
     @abstractmethod
     def _prepare(self, plan: StepPlan) -> Inputs:
         """Lays out the step's rows, and the cache for them."""
@@ -98,7 +118,12 @@ class Runner(ABC):
         with torch.inference_mode(), current_device(self._device):
             if on_gpu:
                 launched.mark()
+            if plan.swap_out or plan.swap_in:
+                self._swap(plan)
+                launched.swapping = Clock() - begun
             inputs = self._prepare(plan)
+            branches = [row.branch for row in inputs.sampling]
+            previous = self._sampler.adjust.previous(branches, self._last_token)
             timer = None if on_gpu else Timer()
             prepared = Clock()
             computed = inputs.compute(timer)
@@ -108,7 +133,7 @@ class Runner(ABC):
             launched.graph = inputs.graph
             self._begin(plan.rows)
             if inputs.sampling:
-                launched.keep(self._sample(computed, inputs))
+                launched.keep(self._sample(computed, inputs, previous))
             if on_gpu:
                 launched.mark()
         done = Clock()
@@ -136,21 +161,21 @@ class Runner(ABC):
             there = self._tensor(words, torch.int32).view(len(new), -1)
             self._sampler.parameters.index_copy_(0, self._tensor([branch.slot for branch in new]), there)
 
-    def _sample(self, computed: Computed, inputs: Inputs) -> Sampled:
+    def _sample(self, computed: Computed, inputs: Inputs, previous: Tensor | None) -> Sampled:
         logits, greedy, drawn = computed
         drawing = [(row, at) for row in inputs.sampling for at in row.drawn_at]
         branches = [row.branch for row, _ in drawing]
         if isinstance(self._sampler, Sampler):
-            sampled = self._sampler(logits, branches, [at for _, at in drawing], greedy)
+            sampled = self._sampler(logits, branches, [at for _, at in drawing], greedy, previous)
             self._last_token.numpy()[[row.slot for row, _ in drawing]] = sampled.tokens.numpy()
             return sampled
         if drawn is not None:
-            return self._sampler.told(logits, drawn, branches)
+            return self._sampler.told(logits, drawn, branches, self._last_token, previous)
         slots, positions = inputs.slots, inputs.drawn_at
         if slots is None or positions is None:
             slots = self._tensor([row.slot for row, _ in drawing], torch.int32)
             positions = self._tensor([at for _, at in drawing], torch.int32)
-        return self._sampler(logits, slots, positions, branches, self._last_token)
+        return self._sampler(logits, slots, positions, branches, self._last_token, previous)
 
     def _copy_blocks(self, copies: Sequence[tuple[int, int]], *caches: Tensor) -> None:
         """Copy-on-write: each pair's second block gets what the first one holds, in every layer."""

@@ -1,6 +1,8 @@
 """From logits to tokens, for a whole batch at once.
 
-Order of transforms as in transformers: repetition penalty, temperature, top-k, top-p, min-p. Top-k keeps what is as
+Order of transforms as in vLLM, and in transformers where it has them: the grammar's mask, banned words, ends before
+min_tokens, bias (`engine.runner.adjustments`); repetition, frequency and presence penalty; temperature, top-k, top-p,
+min-p. Top-k keeps what is as
 high as the k-th highest, top-p what has less than its share of the weight above it, min-p what weighs at least its part
 of the highest. The token is the one, in vocabulary order, at which the running sum of the kept weights passes the
 noise's share of their total: the same on every device, rounding aside. The noise of a token is one uniform number that
@@ -10,6 +12,7 @@ is a function of (seed, branch, position), so batch mates and preemption change 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -18,7 +21,8 @@ from torch.nn.functional import cross_entropy
 
 from engine.config.specs import SamplingParams
 from engine.kernels.cpu import calls as native
-from engine.runner.launched_step import Sampled, to_device
+from engine.runner.adjustments import Adjustments, Masks, masks_of, penalize, ruled_out
+from engine.runner.launched_step import Masked, Sampled, to_device
 from engine.scheduler.request import Branch
 
 Greedy = Callable[[], tuple[Tensor, Tensor]]  # tokens and log-probabilities `[rows]`, int64 and float32
@@ -48,6 +52,12 @@ def with_alternatives(tokens: Tensor, logprobs: Tensor, logits: Tensor, branches
     return Sampled(tokens, logprobs, ids, values.float() - normalizer)
 
 
+def likeliest(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """The likeliest tokens of logits `[rows, vocabulary]` and their log-probabilities, `[rows]`."""
+    values, tokens = logits.float().max(-1)
+    return tokens, values - logits.float().logsumexp(-1)
+
+
 class SlotSampler:
     """What samplers on any device hold: `_seen` `[slots + 1, vocabulary]` of bytes, which tokens a slot has seen, made
     with the first row that has a repetition penalty where it was not before."""
@@ -55,9 +65,11 @@ class SlotSampler:
     def __init__(self, slots: int, vocabulary: int, device: torch.device) -> None:
         self._slots, self._vocabulary, self._device = slots, vocabulary, device
         self._seen: Tensor | None = None
+        self.adjust = Adjustments(slots, vocabulary, device)
 
     def begin(self, branch: Branch) -> None:
         """Called when a branch's first token is computed, on admission: what it has seen is its known tokens."""
+        self.adjust.begin(branch)
         if branch.request.params.repetition_penalty == 1.0:
             return
         if self._seen is None:
@@ -70,20 +82,27 @@ class Sampler(SlotSampler):
     """Samples the rows of a step on a CPU."""
 
     def __call__(
-        self, logits: Tensor, branches: Sequence[Branch], positions: Sequence[int], greedy: Greedy | None = None
+        self,
+        logits: Tensor,
+        branches: Sequence[Branch],
+        positions: Sequence[int],
+        greedy: Greedy | None = None,
+        previous: Tensor | None = None,
     ) -> Sampled:
         """logits `[rows, vocabulary]` for the branches' tokens at `positions`, before each of which there are so many;
         a branch whose drafted tokens are verified has several. `greedy` tells what a greedy choice would be, where that
-        was computed with them."""
+        was computed with them; `previous` as `Adjustments` gives it."""
         params = [b.request.params for b in branches]
-        if self._compiled(logits) and all(p.temperature == 0 and p.repetition_penalty == 1.0 for p in params):
-            return with_alternatives(*(greedy() if greedy else native.greedy(logits)), logits, branches)
-        logits = logits.float()
-        penalized = [i for i, p in enumerate(params) if p.repetition_penalty != 1.0]
-        adjusted = logits
-        if penalized:
-            slots = torch.tensor([branches[i].slot for i in penalized], device=logits.device)
-            adjusted = self._penalize(logits, penalized, slots, params)
+        ruled = [i for i, b in enumerate(branches) if b.ruled]
+        masks = masks_of([branches[i] for i in ruled], self._vocabulary) if ruled else None
+        choose = greedy or partial(native.greedy, logits) if self._compiled(logits) else None
+        plain = all(p.temperature == 0 and p.repetition_penalty == 1.0 for p in params)
+        if choose is not None and plain and not any(branches[i].request.rules for i in ruled):
+            tokens, logprobs = choose()
+            masked = self._among_allowed(tokens, logprobs, logits, ruled, masks)
+            return with_alternatives(tokens, logprobs, logits, branches)._replace(masked=masked)
+        raw, logits = logits, logits.float()
+        adjusted = self._adjusted(logits, branches, ruled, masks, previous)
         drawn = [i for i, p in enumerate(params) if p.temperature != 0]
         if len(drawn) == len(params):
             tokens = self._draw(adjusted, branches, positions, params)
@@ -93,21 +112,75 @@ class Sampler(SlotSampler):
             index = torch.tensor(drawn, device=logits.device)
             drawing, at = [branches[i] for i in drawn], [positions[i] for i in drawn]
             tokens[index] = self._draw(adjusted[index], drawing, at, [params[i] for i in drawn])
-        if self._seen is not None and penalized:
-            self._seen[slots, tokens[torch.tensor(penalized, device=logits.device)]] = 1
+        self._note(branches, tokens, ruled)
         logprobs = -cross_entropy(logits, tokens, reduction="none")  # in one pass, without logits' exponentials
-        return with_alternatives(tokens, logprobs, logits, branches)
+        masked = None
+        if masks is not None:
+            rows = [ruled[place] for place in masks.places]
+            if choose is not None and len(rows) == len(params):
+                top, top_logprobs = choose()
+            else:
+                top, top_logprobs = likeliest(logits[torch.tensor(rows, device=raw.device)])
+            masked = Masked(rows, masks.bits, top, top_logprobs)
+        return with_alternatives(tokens, logprobs, logits, branches)._replace(masked=masked)
 
     def _compiled(self, logits: Tensor) -> bool:
         return logits.device.type == "cpu" and native.computes(logits.dtype)
 
-    def _penalize(self, logits: Tensor, rows: list[int], slots: Tensor, params: Sequence[SamplingParams]) -> Tensor:
-        assert self._seen is not None
-        index, seen = torch.tensor(rows, device=logits.device), self._seen[slots]
-        penalty = torch.tensor([[params[i].repetition_penalty] for i in rows], device=logits.device)
-        chosen = logits[index]
-        punished = torch.where(chosen > 0, chosen / penalty, chosen * penalty)
-        return logits.index_copy(0, index, torch.where(seen.view(torch.bool), punished, chosen))
+    def _among_allowed(
+        self, tokens: Tensor, logprobs: Tensor, logits: Tensor, ruled: Sequence[int], masks: Masks | None
+    ) -> Masked | None:
+        """Of greedy choices, in their place: those that no grammar allows are chosen again."""
+        if masks is None:
+            return None
+        rows = [ruled[place] for place in masks.places]
+        index, bits = torch.tensor(rows), masks.bits
+        top, top_logprobs = tokens[index], logprobs[index]
+        chosen = top.numpy()
+        allowed = (bits[range(len(rows)), chosen >> 5] >> (chosen & 31)) & 1
+        again = np.flatnonzero((allowed == 0) & bits.any(1)).tolist()
+        if again:
+            at = torch.tensor([rows[i] for i in again])
+            theirs = logits[at].float()
+            values, others = ruled_out(theirs, bits[again]).max(-1)
+            highest = theirs.gather(-1, top[again].long()[:, None])[:, 0]
+            tokens[at] = others.to(tokens.dtype)
+            logprobs[at] = values - highest + top_logprobs[again]
+        return Masked(rows, bits, top, top_logprobs)
+
+    def _adjusted(
+        self,
+        logits: Tensor,
+        branches: Sequence[Branch],
+        ruled: Sequence[int],
+        masks: Masks | None,
+        previous: Tensor | None,
+    ) -> Tensor:
+        """The logits that tokens are drawn by: these where nobody asks for others, else a copy."""
+        penalties = {i: b.request.params.repetition_penalty for i, b in enumerate(branches) if not b.ruled}
+        penalized = [i for i, penalty in penalties.items() if penalty != 1.0]
+        if penalized:
+            assert self._seen is not None
+            seen = self._seen[torch.tensor([branches[i].slot for i in penalized], device=logits.device)]
+            rows = torch.tensor(penalized, device=logits.device)
+            logits = penalize(logits, rows, seen, [penalties[i] for i in penalized])
+        if len(ruled) == len(branches):
+            return self.adjust(logits, branches, self._seen, masks, previous)
+        if ruled:
+            index = torch.tensor(ruled, device=logits.device)
+            changed = self.adjust(logits[index], [branches[i] for i in ruled], self._seen, masks, previous)
+            return logits.index_copy(0, index, changed)
+        return logits
+
+    def _note(self, branches: Sequence[Branch], tokens: Tensor, ruled: Sequence[int]) -> None:
+        penalized = [i for i, b in enumerate(branches) if not b.ruled and b.request.params.repetition_penalty != 1.0]
+        if self._seen is not None and penalized:
+            slots = torch.tensor([branches[i].slot for i in penalized], device=tokens.device)
+            self._seen[slots, tokens[torch.tensor(penalized, device=tokens.device)]] = 1
+        if ruled:
+            self.adjust.drawn(
+                [branches[i] for i in ruled], tokens[torch.tensor(ruled, device=tokens.device)], self._seen
+            )
 
     def _draw(
         self, logits: Tensor, branches: Sequence[Branch], positions: Sequence[int], params: Sequence[SamplingParams]

@@ -47,9 +47,10 @@ class ContiguousLayout:
             joined.append(ledger.admit())
             self._widen()
             longest = longer
-        rows = [
-            Row(b, b.slot, 0, len(b.tokens), Kind.PREFILL, True, False, padding=longest - len(b.tokens)) for b in joined
-        ]
+        rows = []
+        for b in joined:
+            count = len(b.tokens)
+            rows.append(Row(b, b.slot, 0, count, Kind.PREFILL, True, False, padding=longest - count, joins=True))
         return rows, refused
 
     def decode_rows(self) -> list[Row]:
@@ -115,4 +116,5 @@ class CachelessLayout:
     def _row(self, branch: Branch) -> Row:
         count, fed = len(branch.tokens) + branch.in_flight, branch.in_flight > 0
         kind = Kind.DECODE if branch.generated else Kind.PREFILL
-        return Row(branch, branch.slot, 0, count, kind, True, fed, again=min(branch.reached, count))
+        again, joins = min(branch.reached, count), kind is Kind.PREFILL
+        return Row(branch, branch.slot, 0, count, kind, True, fed, again=again, joins=joins)

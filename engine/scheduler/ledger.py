@@ -5,10 +5,12 @@ from collections import deque
 from collections.abc import Iterable
 from itertools import count, repeat
 
+from engine.config.live_budget import LiveBudget
 from engine.scheduler.block_pool import ROOT, BlockPool
 from engine.scheduler.limits import Limits
 from engine.scheduler.plan import BlockChange, Changes, Refused
 from engine.scheduler.request import Branch, Life, Request
+from engine.scheduler.swapping import Swapping
 from engine.trace.records import BlockEvent, Refusal
 
 
@@ -19,29 +21,30 @@ class Ledger:
     that are not committed. `more` says that other requests follow without waiting for these.
     """
 
-    def __init__(self, slots: int, pool: BlockPool) -> None:
+    def __init__(self, slots: int, pool: BlockPool, budget: LiveBudget, swapping: Swapping) -> None:
         self.slots, self.pool = slots, pool
         self.waiting: deque[Branch] = deque()
         self.running: list[Branch] = []
         self.in_flight = 0
         self.waiting_count = 0
         self.more = False
-        self.limits = Limits()
+        self.limits = Limits(budget)
+        self.swapping = swapping
         self.changes = Changes()
         self.copies: list[tuple[int, int]] = []  # pairs of blocks (from, to) to copy before the next step
         self._free_slots = list(range(slots))
 
     @property
     def has_changes(self) -> bool:
-        return bool(self.changes.blocks or self.changes.preempted)
+        return bool(self.changes.blocks or self.changes.preempted or self.changes.swaps)
 
     def slots_free(self, branches: int = 1) -> bool:
         """Whether so many branches may be admitted now. Some that only run together do where nothing else runs,
         whatever the limits say."""
         if len(self._free_slots) < branches:
             return False
-        rows, running = self.limits.rows, len(self.running)
-        return rows is None or running + branches <= rows or (branches > 1 and not running)
+        running = len(self.running)
+        return running + branches <= self.limits.running or (branches > 1 and not running)
 
     def take_changes(self) -> Changes:
         """What happened since the last call."""
@@ -75,9 +78,15 @@ class Ledger:
         return branch
 
     def preempt(self, branch: Branch) -> None:
-        """Takes a branch's blocks, and those of what runs together with it; it waits at the head of the queue and
-        computes its known tokens again."""
+        """Takes a branch's blocks, and those of what runs together with it; it waits at the head of the queue, and its
+        K and V in host memory if they may. Else it computes its known tokens again, as a beam search's paths do.
+
+        Those admitted last are preempted first and wait before all that never ran, in the order of their admission. So
+        who was admitted first is preempted by nobody and ends, and then the next is the first.
+        """
         assert all(each.steps == 0 for each in branch.together), "a branch in flight cannot be preempted"
+        if branch.beam is None:
+            self.swapping.out(branch, self.changes)
         self.requeue(branch, Life.PREEMPTED)
         self.changes.preempted += [(each.request.id, each.index) for each in branch.together]
 
@@ -145,10 +154,14 @@ class Ledger:
     def release(self, branch: Branch) -> None:
         """Takes a branch's blocks and slot."""
         self.give_back(branch)
-        branch.published, branch.serial, branch.drafting = 0, ROOT, None
+        branch.published, branch.serial, branch.drafting, branch.restored = 0, ROOT, None, (0, 0)
         heapq.heappush(self._free_slots, branch.slot)
         branch.slot = -1
         self.running.remove(branch)
+
+    def drop_swapped(self, branch: Branch) -> None:
+        """Gives back what a branch has in host memory."""
+        self.swapping.drop(branch, self.changes)
 
     def withdraw(self, blocks: Iterable[int]) -> None:
         """Unpublishes blocks whose content was never written; those that nobody owns become free."""

@@ -1,6 +1,8 @@
-"""How large a step may be since one ran out of memory. No torch."""
+"""How large a step may be: what a person has set, and less since one ran out of memory. No torch."""
 
 from dataclasses import dataclass
+
+from engine.config.live_budget import LiveBudget
 
 SMALLEST = 16  # prompt tokens: below, a step is hardly smaller
 PATIENCE, MOST_PATIENCE = 32, 1 << 14  # steps that must go well before a limit is doubled
@@ -8,19 +10,27 @@ PATIENCE, MOST_PATIENCE = 32, 1 << 14  # steps that must go well before a limit 
 
 @dataclass(slots=True)
 class Limits:
-    """`prompts`: tokens of prompts that a step may compute; `rows`: requests that may run at once; None: what the
-    config allows. Each step that runs out of memory halves one of them. After `patience` steps that went well both are
-    doubled, which takes twice as long each time that it was too much."""
+    """`budget` is what is set: all that the config has, or less. `prompts`: tokens of prompts that a step may compute;
+    `rows`: requests that may run at once; None: what the budget allows. Each step that runs out of memory halves one of
+    them. After `patience` steps that went well both are doubled, which takes twice as long each time that it was too
+    much."""
 
+    budget: LiveBudget
     prompts: int | None = None
     rows: int | None = None
     patience: int = PATIENCE
     _well: int = 0
     _doubled: bool = False
 
-    def of_prompts(self, budget: int) -> int:
-        """What of a budget of tokens prompts may have."""
-        return budget if self.prompts is None else min(budget, self.prompts)
+    @property
+    def running(self) -> int:
+        """How many requests may run at once."""
+        return self.budget.max_running if self.rows is None else min(self.rows, self.budget.max_running)
+
+    def of_prompts(self, decodes: int = 0) -> int:
+        """How many tokens of prompts a step may compute beside so many decodes."""
+        most = min(self.budget.token_budget - decodes, self.budget.prompt_tokens)
+        return max(0, most if self.prompts is None else min(most, self.prompts))
 
     def halve(self, prompts: int, rows: int) -> bool:
         """After a step of so many prompt tokens in so many rows failed: False where it could not be smaller."""

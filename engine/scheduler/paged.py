@@ -4,7 +4,7 @@ from engine.scheduler import beams
 from engine.scheduler.block_pool import blocks_for
 from engine.scheduler.ledger import Ledger
 from engine.scheduler.plan import Refused, Row, StepPlan
-from engine.scheduler.request import Branch, Life, Request
+from engine.scheduler.request import Branch, Life, Request, Swapped
 from engine.trace.records import Kind, Refusal
 
 
@@ -18,7 +18,8 @@ class PagedLayout:
 
     def seal(self, rows: list[Row], refused: Refused) -> StepPlan:
         published, self._published = tuple(self._published), []
-        return StepPlan(tuple(rows), refused, copies=self._ledger.take_copies(), published=published)
+        copies, (out, back) = self._ledger.take_copies(), self._ledger.swapping.seal()
+        return StepPlan(tuple(rows), refused, copies=copies, published=published, swap_out=out, swap_in=back)
 
     def use(self) -> tuple[int, int, int]:
         """Owned tokens: used, reserved, internal. A block that several branches share counts once."""
@@ -96,26 +97,29 @@ class PagedLayout:
             if budget and started and not branch.finished and (branch.beam is None or not branch.beam.idle):
                 budget -= self._prefill(branch, budget, rows)
         while admit and (head := ledger.head()) is not None:
-            refusal = self._admit(head, budget)
-            if refusal is not None:
-                return rows, ledger.refuse(refusal)
+            found = self._admit(head, budget)
+            if isinstance(found, Refusal):
+                return rows, ledger.refuse(found)
             if head.beam is None:
-                budget -= self._prefill(head, budget, rows, reused=head.computed)
+                budget -= self._prefill(head, budget, rows, reused=found, joins=True)
                 continue
-            for branch in beams.live(head.request):
-                budget -= self._prefill(branch, budget, rows) if budget else 0
+            for i, branch in enumerate(beams.live(head.request)):
+                budget -= self._prefill(branch, budget, rows, joins=i == 0) if budget else 0
         return rows, ()
 
-    def _admit(self, head: Branch, budget: int) -> Refusal | None:
-        """A slot and blocks for the head of the queue; what is in the cache already is shared, not taken."""
-        ledger, pool, size = self._ledger, self._pool, self._size
+    def _admit(self, head: Branch, budget: int) -> Refusal | int:
+        """A slot and blocks for the head of the queue; what is in the cache already is shared, not taken, and what is
+        in host memory comes back. Returns how many tokens were found in the cache, or why it is refused."""
+        ledger, pool, size, held = self._ledger, self._pool, self._size, head.swapped
         if not ledger.slots_free(len(head.together)):
             return Refusal.NO_SLOT
         if head.beam is not None:
             return self._admit_search(head.request) if budget > 0 else Refusal.BUDGET
         sibling = self._sibling(head)
         if sibling is not None and sibling.computed < head.request.prompt_length:
-            return Refusal.PROMPT_RUNS
+            if held is None or held.place:
+                return Refusal.PROMPT_RUNS
+            sibling = None
         if budget <= 0:
             return Refusal.BUDGET
         # At least the last token is computed, for its logits.
@@ -134,11 +138,24 @@ class PagedLayout:
         ledger.admit()
         ledger.share(head, shared)
         ledger.take(head, needed)
-        if sibling is not None and reused % size:
-            ledger.copy(sibling.blocks[len(shared)], head.blocks[len(shared)])
+        if held is not None and held.computed > reused:
+            reused = self._restore(head, held, len(shared))
+        else:
+            ledger.drop_swapped(head)
+            head.computed = reused
+            if sibling is not None and reused % size:
+                ledger.copy(sibling.blocks[len(shared)], head.blocks[len(shared)])
         self._find(head, len(shared))
-        head.computed = reused
-        return None
+        return reused
+
+    def _restore(self, head: Branch, held: Swapped, shared: int) -> int:
+        """What is in host memory comes back, but for what is shared. Where others owned blocks before it that are gone
+        since, these are computed again first. Returns how many tokens are shared."""
+        place = max(shared, held.place)
+        self._ledger.swapping.back(head, held, place, self._ledger.changes)
+        head.restored = place * self._size, held.computed
+        head.advance(shared * self._size)
+        return shared * self._size
 
     def _find(self, branch: Branch, shared: int) -> None:
         """Notes which of a new branch's shared blocks are published."""
@@ -146,7 +163,7 @@ class PagedLayout:
             found, branch.serial = self._pool.match(branch.tokens[: shared * self._size])
             branch.published = len(found)
 
-    def _admit_search(self, request: Request) -> Refusal | None:
+    def _admit_search(self, request: Request) -> Refusal | int:
         """Slots for all of a beam search, and blocks for its live paths."""
         ledger, pool, size = self._ledger, self._pool, self._size
         first = beams.live(request)[0]
@@ -165,7 +182,7 @@ class PagedLayout:
             ledger.take(branch, blocks_for(len(branch.tokens), size) - shared)
             self._find(branch, shared)
             branch.computed = branch.beam.found = shared * size
-        return None
+        return tables[0][2] * size
 
     def _sibling(self, branch: Branch) -> Branch | None:
         """A running sample of the same prompt, whose blocks hold the prompt's K and V or will in a moment."""
@@ -174,18 +191,19 @@ class PagedLayout:
         running = [b for b in branch.request.branches if b.life is Life.RUNNING and b is not branch]
         return max(running, key=lambda b: b.computed, default=None)
 
-    def _prefill(self, branch: Branch, budget: int, rows: list[Row], reused: int = 0) -> int:
-        left = branch.remaining
+    def _prefill(self, branch: Branch, budget: int, rows: list[Row], reused: int = 0, joins: bool = False) -> int:
+        left, restored = branch.remaining, branch.restored[0]
         if branch.beam is not None:
             left -= branch.generated > 0  # the newest token of each path is computed in one step with the others'
             reused = branch.beam.found if branch.computed == branch.beam.found else 0
+        elif branch.computed < restored:
+            left = restored - branch.computed
         count = min(budget, left)
         end = branch.computed + count
         samples = count == branch.remaining
         again = max(0, min(branch.reached, end) - branch.computed)
-        rows.append(
-            Row(branch, branch.slot, branch.computed, count, Kind.PREFILL, samples, False, reused=reused, again=again)
-        )
+        row = Row(branch, branch.slot, branch.computed, count, Kind.PREFILL, samples, False, 0, reused, again, joins)
+        rows.append(row)
         self._publish(branch, end)
         return count
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from engine.decoding.beams import Weighed
 from engine.scheduler.request import Branch, Emission
-from engine.trace.records import BlockEvent, Kind, Refusal
+from engine.trace.records import BlockEvent, Kind, Refusal, SwapEvent
 
 Refused = tuple[tuple[int, Refusal], ...]  # the head of the queue and why it did not join, or nothing
 
@@ -19,7 +19,7 @@ class Row:
 
     `fed`: the row's last token is still being sampled by the step before; the runner takes it from the device.
     `padding`: pad tokens to the left of the row, computed with it. `reused`: tokens found in the cache, on a branch's
-    first row. `again`: how many of its tokens had been computed before.
+    first row. `again`: how many of its tokens had been computed before. `joins`: the step admits its branch.
     """
 
     branch: Branch
@@ -32,6 +32,7 @@ class Row:
     padding: int = 0
     reused: int = 0
     again: int = 0
+    joins: bool = False
     drafted: tuple[int, ...] = ()
 
     @property
@@ -53,7 +54,8 @@ class StepPlan:
     In the padded modes `members` are all branches that hold a strip of the contiguous cache, in order of admission,
     the rows' own included, and `width` is how many tokens a strip holds; both are empty where nothing is cached.
     `copies` are pairs of blocks (from, to) to copy before the step: copy-on-write. `published`: branches of which the
-    step makes blocks findable, each with how many were before and the serial of their prefix.
+    step makes blocks findable, each with how many were before and the serial of their prefix. `swap_out` are pairs
+    (block, host block) to copy before anything else, `swap_in` pairs (host block, block) to copy next.
     """
 
     rows: tuple[Row, ...]
@@ -62,12 +64,26 @@ class StepPlan:
     width: int = 0
     copies: tuple[tuple[int, int], ...] = ()
     published: tuple[tuple[Branch, int, int], ...] = ()
+    swap_out: tuple[tuple[int, int], ...] = ()
+    swap_in: tuple[tuple[int, int], ...] = ()
 
 
 class BlockChange(NamedTuple):
     """One thing that happened to one block; `place` is where it is in the owner's block table. -1 for no owner."""
 
     event: BlockEvent
+    block: int
+    request: int
+    branch: int
+    place: int
+
+
+class SwapChange(NamedTuple):
+    """One thing that happened to one block of host memory; `place` is where it is in its owner's block table, `block`
+    the block it was copied from or to, -1 for none."""
+
+    event: SwapEvent
+    host: int
     block: int
     request: int
     branch: int
@@ -86,6 +102,7 @@ class Changes:
     copied: list[tuple[int, int]] = field(default_factory=list)
     preempted: list[tuple[int, int]] = field(default_factory=list)  # request and branch
     weighed: list[tuple[int, Weighed]] = field(default_factory=list)  # request and candidate of its beam search
+    swaps: list[SwapChange] = field(default_factory=list)
 
 
 class Committed(NamedTuple):

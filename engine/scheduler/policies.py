@@ -54,7 +54,7 @@ class Continuous(_Untimed):
             if rows:
                 self._decodes += 1
                 return rows, ledger.refuse(Refusal.DECODE_TURN if every == 1 else Refusal.JOIN_TURN)
-        rows, refused = self._layout.prefill_rows(ledger.limits.of_prompts(self._config.token_budget))
+        rows, refused = self._layout.prefill_rows(ledger.limits.of_prompts())
         if rows:
             self._decodes = 0
             return rows, refused
@@ -71,7 +71,7 @@ class Chunked(_Untimed):
     def plan(self, now: float) -> tuple[list[Row], Refused]:
         decodes = self._layout.decode_rows()
         joins = self._since >= self._config.join_every or not decodes
-        budget = self._ledger.limits.of_prompts(self._config.token_budget - len(decodes))
+        budget = self._ledger.limits.of_prompts(len(decodes))
         prompts, refused = self._layout.prefill_rows(budget, admit=joins)
         self._since = 1 if joins else self._since + 1
         return decodes + prompts, refused if joins else self._ledger.refuse(Refusal.JOIN_TURN)
@@ -93,7 +93,7 @@ class Batches:
         ledger = self._ledger
         if ledger.running:
             return self._layout.decode_rows(), ledger.refuse(Refusal.BATCH_RUNS)
-        full = ledger.waiting_count >= ledger.slots
+        full = ledger.waiting_count >= min(ledger.slots, ledger.limits.running)
         if not full and (ledger.more if self._wait is None else (self.patience(now) or 0) > 0):
             return [], ledger.refuse(Refusal.BATCH_FILLS)
         return self._layout.prefill_rows(ledger.limits.prompts)

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 from engine.config.specs import SamplingParams
 from engine.decoding.beams import BeamSearch
+from engine.decoding.constraints import Matcher
 from engine.decoding.output import Output
+from engine.decoding.token_rules import TokenRules
 from engine.scheduler.block_pool import ROOT
 from engine.trace.records import FinishReason
 
@@ -22,12 +24,15 @@ class Life(Enum):
 
 class Emission(NamedTuple):
     """A sampled token with its log-probability, the alternatives with theirs, likeliest first, and its text, once the
-    branch's output has said what it is."""
+    branch's output has said what it is. Of a branch that is held to a grammar, how many tokens were `allowed`, and the
+    likeliest of all, with its log-probability, where that was not among them (`rather`)."""
 
     token: int
     logprob: float = 0.0
     alternatives: tuple[tuple[int, float], ...] = ()
     text: str = ""
+    allowed: int = -1
+    rather: tuple[int, float] | None = None
 
 
 @dataclass(slots=True)
@@ -42,6 +47,15 @@ class Beam:
     score: float | None = None
 
 
+class Swapped(NamedTuple):
+    """What a branch that waits has in host memory: the blocks from `place` of its table on, which hold the K and V of
+    its tokens up to `computed`."""
+
+    place: int
+    blocks: tuple[int, ...]
+    computed: int
+
+
 @dataclass(slots=True, eq=False)
 class Branch:
     """One continuation: its tokens, how far they are computed, and the blocks that hold their K and V.
@@ -52,7 +66,9 @@ class Branch:
     preemptions too. The first `published` blocks are findable, and `serial` is that of their prefix. `verdict` is the
     reason of a branch that is done but delivered only with its batch; `withheld` is what will be delivered. `accepts`
     is how likely a drafted token is kept, as far as was seen; `drafting` is what the drafter knows of the branch while
-    it has its slot.
+    it has its slot. `matcher` is its output's, where it is held to a grammar. `swapped` is what lies in host memory
+    while it waits; tokens [first, end) of `restored` came back from there when it was admitted, and are not computed
+    again.
     """
 
     request: Request
@@ -75,15 +91,33 @@ class Branch:
     accepts: float = 0.7
     drafting: Any = None
     beam: Beam | None = None
+    matcher: Matcher | None = None
+    swapped: Swapped | None = None
+    restored: tuple[int, int] = (0, 0)
 
     @property
     def together(self) -> list[Branch]:
         """The branches that get slots, are preempted and end together: all of a beam search, else this one alone."""
         return self.request.branches if self.beam is not None else [self]
 
+    def advance(self, computed: int) -> None:
+        """Its K and V are launched up to there: and further, where what follows is there already."""
+        first, end = self.restored
+        self.computed = end if first == computed < end else computed
+
     @property
     def finished(self) -> bool:
         return self.life is Life.FINISHED
+
+    @property
+    def constrained(self) -> bool:
+        """True when each of its tokens must be known before the next is drawn."""
+        return self.matcher is not None
+
+    @property
+    def ruled(self) -> bool:
+        """True when its logits are changed before a token is drawn, by more than the repetition penalty."""
+        return self.request.rules is not None or self.matcher is not None
 
     @property
     def over(self) -> bool:
@@ -129,6 +163,7 @@ class Request:
     arrived: float = 0.0
     branches: list[Branch] = field(default_factory=list)
     search: BeamSearch | None = None
+    rules: TokenRules | None = None
 
     @property
     def ranked(self) -> int:

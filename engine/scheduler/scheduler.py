@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import islice
 from math import inf, isfinite
 
+from engine.config.live_budget import LiveBudget
 from engine.config.specs import EngineConfig
 from engine.scheduler import beams, policies
 from engine.scheduler.block_pool import BlockPool, blocks_for
@@ -13,7 +14,8 @@ from engine.scheduler.ledger import Ledger
 from engine.scheduler.plan import Committed, KvUse, Refused, Row, StepPlan
 from engine.scheduler.request import Branch, Emission, Life, Request
 from engine.scheduler.speculation import Drafter, Speculation, agreed
-from engine.trace.records import FinishReason, Kind, Refusal
+from engine.scheduler.swapping import Swapping
+from engine.trace.records import FinishReason, Kind, Refusal, SwapEvent
 
 NO_NUMBER = "the model computed NaN or infinity in place of a probability: load it in another precision"
 
@@ -22,9 +24,11 @@ class Scheduler:
     """Plans and commits steps over one ledger. `requests` are those that are not over. Cost a step: O(running),
     whatever waits. With a `drafter` decode rows carry the tokens that it proposes."""
 
-    def __init__(self, config: EngineConfig, pool: BlockPool, drafter: Drafter | None = None) -> None:
+    def __init__(
+        self, config: EngineConfig, pool: BlockPool, drafter: Drafter | None = None, swapping: Swapping | None = None
+    ) -> None:
         self.config = config
-        self.ledger = Ledger(config.slots, pool)
+        self.ledger = Ledger(config.slots, pool, LiveBudget.of(config), swapping or Swapping(pool))
         self.requests: dict[int, Request] = {}
         self._ended: list[Branch] = []
         self._searched: dict[int, dict[int, Emission]] = {}  # by request: what its live paths' rows have sampled
@@ -44,6 +48,8 @@ class Scheduler:
     def plan(self, now: float = inf) -> StepPlan | None:
         """The next step at `now`, seconds from the trace's start; None when there is nothing to compute before a step
         in flight is committed, a request arrives or `patience` is over."""
+        if not self._shed():
+            return None
         rows, refused = self.policy.plan(now)
         if not rows:
             return None
@@ -54,11 +60,15 @@ class Scheduler:
             branch = row.branch
             branch.steps += 1
             if row.kind is not Kind.HELD:
-                branch.computed = row.first + row.count
+                branch.advance(row.first + row.count)
                 branch.reached = max(branch.reached, branch.computed - len(row.drafted))
                 branch.in_flight += row.samples > 0
         self.ledger.in_flight += 1
         return plan
+
+    def steer(self, budget: LiveBudget) -> None:
+        """Plans within this budget from now on."""
+        self.ledger.limits.budget = budget
 
     def patience(self, now: float) -> float | None:
         """Seconds after which the passing of time alone may allow a step; None when it cannot."""
@@ -79,7 +89,7 @@ class Scheduler:
 
     def retract(self, plan: StepPlan) -> None:
         """Takes back the newest plan in flight: what it was to compute is planned again, and those it admitted wait
-        again in their order. What it preempted stays so.
+        again in their order. What it preempted stays so, and what it swapped out or in is computed again.
 
         Not for a step that decodes over contiguous strips: their cache has moved on.
         """
@@ -88,6 +98,7 @@ class Scheduler:
             self.ledger.withdraw(branch.blocks[published : branch.published])
             branch.published, branch.serial = published, serial
         self.ledger.changes.copied = [pair for pair in self.ledger.changes.copied if pair not in plan.copies]
+        self.ledger.swapping.forget(plan.swap_out, self.ledger.changes)
         for row in reversed(plan.rows):
             branch = row.branch
             branch.steps -= 1
@@ -97,7 +108,7 @@ class Scheduler:
             branch.computed = row.first
             if branch.finished:
                 self._leave(branch)
-            elif row.kind is Kind.PREFILL and row.first == row.reused and self._leads(branch):  # its first row
+            elif row.joins:
                 self.ledger.requeue(branch, Life.PREEMPTED if branch.generated else Life.WAITING)
         for source, target in plan.copies:
             if self.ledger.pool.references(target):  # of a branch that keeps its blocks
@@ -106,17 +117,13 @@ class Scheduler:
     def shrink(self, plan: StepPlan, error: str) -> bool:
         """Makes the steps to come smaller than `plan`, which ran out of memory and was retracted; nothing is in flight.
 
-        Prompts go in smaller parts; where they are no matter, fewer run at once, and those admitted last are preempted.
+        Prompts go in smaller parts; where they are no matter, fewer run at once.
         False when it was one row that cannot be smaller: it ends with `error`.
         """
         prompts = sum(row.count + row.padding for row in plan.rows if row.kind is Kind.PREFILL)
         divisible = self.config.paged or len(plan.rows) > 1  # a padded prompt goes whole
         rows = len({id(row.branch.together[0]) for row in plan.rows})
         if divisible and self.ledger.limits.halve(prompts, rows):
-            if self.config.paged and self.ledger.limits.rows is not None:
-                running = self.ledger.running
-                while running and len(running) > max(self.ledger.limits.rows, len(running[0].together)):
-                    self.ledger.preempt(running[-1])
             return True
         for row in plan.rows:
             self._fail(row.branch, error)
@@ -134,6 +141,11 @@ class Scheduler:
         size, lost = self.ledger.pool.block_size, set[int]()
         for row in plan.rows:
             lost.update(row.branch.blocks[row.first // size : blocks_for(row.first + row.count, size)])
+        hosts = {host for _, host in plan.swap_out}
+        lost.update(block for _, block in plan.swap_in)
+        restored = (change for change in self.ledger.changes.swaps if change.event is SwapEvent.IN)
+        lost.update(change.block for change in restored if change.host in hosts)
+        self.ledger.swapping.forget(plan.swap_out, self.ledger.changes)
         lost.update(copy for source, copy in self.ledger.changes.copied if source in lost)
         self.ledger.withdraw(lost)
         sharers = [branch for branch in self.ledger.running if not lost.isdisjoint(branch.blocks)]
@@ -165,6 +177,16 @@ class Scheduler:
 
     # Inside.
 
+    def _shed(self) -> bool:
+        """Preempts those admitted last where more run than may, but for the first, alone with what runs together with
+        it; a padded batch goes on until they end. False while a step is in flight, when nobody can be preempted."""
+        running, most = self.ledger.running, self.ledger.limits.running
+        while self.config.paged and len(running) > most and len(running) > len(running[0].together):
+            if self.ledger.in_flight:
+                return False
+            self.ledger.preempt(running[-1])
+        return True
+
     def _commit_row(self, row: Row, sampled: list[Emission]) -> Committed:
         branch = row.branch
         branch.steps -= 1
@@ -193,14 +215,14 @@ class Scheduler:
             branch.tokens.append(emission.token)
             text, reason = branch.output.push(emission.token)
             if text:
-                emission = Emission(emission.token, emission.logprob, emission.alternatives, text)
+                emission = emission._replace(text=text)
             if self.config.delivery == "batch":
                 branch.withheld.append(emission)
                 branch.verdict = reason
                 break
             taken.append(emission)
             if reason is not None:
-                self._finish(branch, reason)
+                self._finish(branch, reason, branch.output.fault)
                 break
         return taken
 
@@ -228,12 +250,8 @@ class Scheduler:
         delivered = Committed(tuple(branch.withheld), outcome.wasted)
         branch.withheld = []
         assert branch.verdict is not None
-        self._finish(branch, branch.verdict)
+        self._finish(branch, branch.verdict, branch.output.fault)
         return delivered
-
-    def _leads(self, branch: Branch) -> bool:
-        """Whether its first row is that of all that run together with it."""
-        return branch.beam is None or branch is beams.live(branch.request)[0]
 
     def _fail(self, branch: Branch, error: str) -> None:
         """Ends a branch, and what runs together with it, with an error."""
@@ -245,6 +263,7 @@ class Scheduler:
     def _finish(self, branch: Branch, reason: FinishReason, error: str = "") -> None:
         if branch.life in (Life.WAITING, Life.PREEMPTED):
             self.ledger.waiting_count -= 1  # its place in the queue is skipped when it is reached
+            self.ledger.drop_swapped(branch)
         branch.life, branch.reason, branch.error = Life.FINISHED, reason, error
         if branch.request.finished:
             del self.requests[branch.request.id]

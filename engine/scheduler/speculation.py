@@ -7,7 +7,7 @@ That is rejection sampling (Leviathan et al. 2023) with its two draws coupled by
 with the probability p(x), and what follows a rejection has the distribution p without x.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import log
 from typing import Protocol
 
@@ -62,13 +62,14 @@ class Speculation:
     def __init__(self, config: EngineConfig, ledger: Ledger, drafter: Drafter) -> None:
         self._config, self._ledger, self._drafter = config, ledger, drafter
         self.costs = StepCosts()
+        self.failed: Callable[[Exception], None] | None = None  # hears of a drafter's error; nothing is drafted then
 
     def grow(self, rows: list[Row]) -> None:
         """`rows` are a step's, before anything of it is noted."""
         decoding = [row for row in rows if row.kind is Kind.DECODE]
         if not decoding:
             return
-        left = self._config.token_budget - sum(row.count for row in rows)
+        left = self._ledger.limits.budget.token_budget - sum(row.count for row in rows)
         automatic = self._config.speculated == "auto"
         least = self.costs.share(len(decoding)) if automatic else 0.0
         asked, most = [], []
@@ -82,7 +83,14 @@ class Speculation:
                 asked.append(row)
                 most.append(room)
                 left -= room
-        for row, drafted in zip(asked, self._drafter.draft(asked, most, least), strict=True):
+        try:
+            proposed = self._drafter.draft(asked, most, least) if asked else []
+        except Exception as error:
+            if self.failed is None:
+                raise
+            self.failed(error)
+            return
+        for row, drafted in zip(asked, proposed, strict=True):
             row.drafted = tuple(drafted)
             row.count += len(drafted)
             row.samples = row.count
@@ -100,7 +108,7 @@ class Speculation:
     def _room(self, branch: Branch, wanted: int) -> int:
         """How many of the tokens wanted a branch can have beside the next, within its limit and the blocks that it has
         or can take."""
-        if branch.request.params.repetition_penalty != 1.0:  # what was seen would depend on what is kept
+        if branch.request.params.repetition_penalty != 1.0 or branch.ruled:  # what was said changes what may follow
             return 0
         if branch.beam is not None:  # its next token is chosen among all beams'
             return 0

@@ -24,9 +24,11 @@ from engine.trace.records import (
     Record,
     Refusal,
     Roof,
+    Steered,
     Step,
     StepStarted,
     Submitted,
+    SwapEvent,
     Telemetry,
 )
 from engine.trace.requests import RequestIndex, RequestView, SampleView, State

@@ -83,6 +83,8 @@ acceptance_rate | acceptance rate | % | higher | drafted tokens that were kept /
 accepted_length | accepted length | tokens | higher | 1 + kept drafted tokens / rows that verified any: \
     what such a row brings, its own token included
 preemptions | preemptions |  | lower | times a running request lost its KV blocks
+swapped_blocks | blocks swapped |  | lower | KV blocks copied to host memory, and back
+swap_time | swapping | s | lower | time of all steps in which blocks were copied to host memory and back
 outside_forward | outside the forward | % | lower | 1 − time in the model's forward / time of all steps
 KV memory:
 kv.waste | KV waste | % | lower | mean over the time in which requests are there, of (reserved + internal + \

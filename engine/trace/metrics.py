@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from engine.trace.presence import Presence
-from engine.trace.records import Array, Ended, FinishReason, Header, Kind, Record, Step, Submitted
+from engine.trace.records import Array, Ended, FinishReason, Header, Kind, Record, Step, Submitted, SwapEvent
 from engine.trace.requests import RequestView
 from engine.trace.slo import Slo
 from engine.trace.trace import Trace
@@ -119,6 +119,8 @@ class Metrics:
     padding_share: float = 0.0
     useful_share: float = 0.0
     reused_tokens: int = 0
+    swapped_blocks: int = 0
+    swap_time: float = 0.0
     kv: KvShares | None = None
     drafts: int = 0
     drafted_tokens: int = 0
@@ -232,6 +234,8 @@ def measure(trace: Trace, slo: Slo | None = None, first: int = 0) -> Metrics:
         padding_share=padded / computed if computed else 0.0,
         useful_share=1 - (padded + thrown_away) / computed if computed else 0.0,
         reused_tokens=int(log.column("reused").sum()),
+        swapped_blocks=sum(int((s.swap_event != SwapEvent.DROPPED).sum()) for s in log.all_steps),
+        swap_time=sum(s.swapping for s in log.all_steps),
         kv=_kv_shares(log.all_steps, np.array(log.present)),
         drafts=drafts,
         drafted_tokens=drafted,

@@ -21,7 +21,7 @@ LEVEL = 1  # of zlib: level 3 saves 3 % and costs 10 % more
 _KINDS: tuple[type, ...] = get_args(Record)
 _CODES = {kind: code for code, kind in enumerate(_KINDS)}
 _NAMES = {kind: tuple(f.name for f in fields(kind)) for kind in _KINDS}
-_RANDOM = frozenset({"token", "token_ids", "alt_token"})  # numbers that say nothing of the next
+_RANDOM = frozenset({"token", "token_ids", "alt_token", "rather_token"})  # numbers that say nothing of the next
 
 
 class Packing:

@@ -11,7 +11,20 @@ from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from engine.trace.records import Array, BlockEvent, Ended, Fate, Header, Kind, Record, Refusal, Step, Submitted
+from engine.trace.records import (
+    Array,
+    BlockEvent,
+    Ended,
+    Fate,
+    Header,
+    Kind,
+    Record,
+    Refusal,
+    Steered,
+    Step,
+    Submitted,
+    SwapEvent,
+)
 
 Fits = Callable[[Any], bool]
 MOST = 1 << 24  # blocks of a pool, positions of a request, slots
@@ -21,8 +34,12 @@ TOGETHER = (  # columns of one length
     ("request", *ROWS),
     ("token", "token_row", "logprob", "text_end"),
     ("alt_token", "alt_token_index", "alt_logprob", "alt_text"),
+    ("draft_token", "draft_text"),
+    ("allowed", "allowed_token_index"),
+    ("rather_token", "rather_token_index", "rather_logprob", "rather_text"),
     ("block", "block_event", "block_request", "block_branch", "block_place"),
     ("copied", "copied_to"),
+    ("swap_event", "swap_host", "swap_block", "swap_request", "swap_branch", "swap_place"),
     ("refused", "refused_reason"),
     ("preempted", "preempted_branch"),
     ("beam_request", "beam_parent", "beam_branch", "beam_token", "beam_score", "beam_fate", "beam_text"),
@@ -51,7 +68,10 @@ class RecordCheck:
         match record:
             case Header():
                 slots = record.config.slots
-                _expect(max(record.blocks, slots, record.config.block_size) <= MOST, "a pool of that size")
+                _expect(
+                    max(record.blocks, record.host_blocks, slots, record.config.block_size) <= MOST,
+                    "a pool of that size",
+                )
                 roof = record.roof
                 if roof is not None:
                     sizes = roof.working_sets
@@ -69,6 +89,9 @@ class RecordCheck:
                 self._over.add((record.request, record.branch))
                 _expect(len(record.token) == len(record.logprob) == len(record.text_end), "a batch's tokens")
                 _ascends("text_end", record.text_end, len(record.text) + 1)
+            case Steered():
+                least = min(record.token_budget, record.max_running)
+                _expect(0 < record.prefill_share <= 1 <= least, "a budget of that size")
             case _:
                 pass
 
@@ -90,9 +113,18 @@ class RecordCheck:
         for name in ("block", "copied", "copied_to"):
             _within(name, getattr(step, name), 0, blocks)
         _within("block_place", step.block_place, -1, max(blocks, 1))
-        _within("alt_token_index", step.alt_token_index, 0, len(step.token))
+        for name in ("alt_token_index", "allowed_token_index", "rather_token_index"):
+            _within(name, getattr(step, name), 0, len(step.token))
+        _within("swap_event", step.swap_event, 0, len(SwapEvent))
+        _within("swap_host", step.swap_host, 0, self._header.host_blocks)
+        _within("swap_block", step.swap_block, -1, blocks)
+        _within("swap_place", step.swap_place, 0, max(blocks, 1))
         _ascends("token_row", step.token_row, step.rows)
         _ascends("text_end", step.text_end, len(step.text) + 1)
+        _expect(len(step.drafted) in (0, step.rows) and len(step.accepted) == len(step.drafted), "drafts of each row")
+        _within("drafted", step.drafted, 0, MOST)
+        _expect(bool((step.accepted >= 0).all() and (step.accepted <= step.drafted).all()), "drafts that were kept")
+        _expect(int(step.drafted.sum(dtype=np.int64)) == len(step.draft_token), "a token of each draft")
         self._owners("row", step.request, step.branch, 0)
         self._owners("block's owner", step.block_request, step.block_branch, -1)
         self._owners("preempted", step.preempted, step.preempted_branch, 0)
@@ -100,6 +132,7 @@ class RecordCheck:
         self._owners("beam", step.beam_request, step.beam_branch.clip(0), 0)
         _within("beam_branch", step.beam_branch, -1, MOST)
         _within("beam_fate", step.beam_fate, 0, len(Fate))
+        self._owners("swapped", step.swap_request, step.swap_branch, 0)
         self._owners("refused", step.refused, step.refused[:0], 0)
         _expect(set(step.refused_reason) <= set(Refusal), "a reason of a refusal")
         owners = zip(step.block_request.tolist(), step.block_branch.tolist())
@@ -146,8 +179,12 @@ def _fits(hint: Any) -> Fits:
         return lambda value: any(fits(value) for fits in inner)
     if origin is np.ndarray:
         return lambda value: value.dtype.kind in "iu" or (value.dtype.kind == "f" and bool((value < np.inf).all()))
-    if origin is tuple:
+    if origin is tuple and ... in get_args(hint):
         return lambda value: isinstance(value, tuple) and all(map(inner[0], value))
+    if origin is tuple:
+        return lambda value: (
+            isinstance(value, tuple) and len(value) == len(inner) and all(fits(v) for fits, v in zip(inner, value))
+        )
     if origin is dict:
         key, one = inner
         return lambda value: type(value) is dict and all(map(key, value)) and all(map(one, value.values()))

@@ -59,6 +59,15 @@ class Fate(IntEnum):
     FINISHED = 2
 
 
+class SwapEvent(IntEnum):
+    """What happened to a block of host memory. OUT: it got a preempted branch's K and V. IN: they went back to the pool
+    as the branch was admitted. DROPPED: it was given back without."""
+
+    OUT = 0
+    IN = 1
+    DROPPED = 2
+
+
 class FinishReason(StrEnum):
     STOP = "stop"
     LENGTH = "length"
@@ -79,7 +88,7 @@ class ModelCard:
     `experts`; `head_parameters`, of the output layer; `bytes_per_weight`, as the body is stored; `windows`, each
     layer's sliding window in tokens, 0 for none. All are 0 or empty where nobody counted. `stretched`: the context that
     LongRoPE is said to reach, where `context` ends with its short factors. `kv_dtype`: that of K and V, "" where it is
-    `dtype`.
+    `dtype`. `kv_layers`: layers with K and V of their own, which others may read too; 0 where nobody counted.
     """
 
     name: str
@@ -109,6 +118,7 @@ class ModelCard:
     windows: tuple[int, ...] = ()
     stretched: int = 0
     kv_dtype: str = ""
+    kv_layers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +178,8 @@ class Header:
     rows for which a decode step was captured, as a CUDA graph or, on a CPU, as one program; `graphs_off` why there are
     none. `mixed_graphs` are the numbers of tokens for which a step with prompts was captured (on a CPU the most of a
     run, of which a step may have several); `mixed_off` why there are none. `draft` is the model that drafts, whose K
-    and V lie in the same blocks."""
+    and V lie in the same blocks. `host_blocks`: blocks of host memory that preempted requests' K and V are copied to;
+    `swap_rate`: bytes a second of such a copy, as measured at load, 0 where nobody did."""
 
     model: ModelCard
     config: EngineConfig
@@ -185,6 +196,8 @@ class Header:
     mixed_off: str = ""
     draft: ModelCard | None = None
     version: int = VERSION
+    host_blocks: int = 0
+    swap_rate: float = 0.0
 
     @property
     def kv_token_bytes(self) -> int:
@@ -226,13 +239,18 @@ class Step:
     model was given is the sum of `count + padding`. Emitted tokens, in row order: `token_row` (index of the row),
     `token`, `logprob` (natural log, of the model's own distribution), and `text_end`, where each token's part of `text`
     ends; a token's part may be empty while a character or a stop string is held back. Alternatives, for rows that
-    asked, likeliest first: `alt_token_index` (index into `token`), `alt_token`, `alt_logprob`, `alt_text`.
+    asked, likeliest first: `alt_token_index` (index into `token`), `alt_token`, `alt_logprob`, `alt_text`. Of
+    tokens that were held to a grammar: `allowed_token_index` (index into `token`) and how many tokens were `allowed`;
+    and where the likeliest of all was not, what the model would rather have said: `rather_token_index`,
+    `rather_token`, `rather_logprob`, `rather_text`.
 
     What happened to blocks since the last record, in order: `block_event` (`BlockEvent`), `block`, `block_request` and
     `block_branch` (the owner that came or went; -1 where there was none), `block_place` (the block's place in that
     owner's block table). At depth 1 that includes what the next step took. `copied` and `copied_to` are pairs of
     copy-on-write. Refused requests with a reason each. `preempted` requests and `preempted_branch`, which of their
-    samples.
+    samples. Likewise in order of what happened to blocks of host memory: `swap_event` (`SwapEvent`), `swap_host`,
+    `swap_block` (the pool's block that was copied from or to, -1 where nothing was), `swap_request`, `swap_branch` and
+    `swap_place`. A preempted sample none of whose blocks went out computes them again.
 
     Of speculation, empty where nothing was drafted: `drafted` and `accepted` `[rows]`, how many tokens were proposed
     and computed with a row's own, and how many of them were kept: the first of the row's emitted tokens. `draft_token`
@@ -240,7 +258,8 @@ class Step:
 
     `seconds` a phase: plan, draft, prepare, forward, sample, wait, commit, record; launched at `started` one after
     another up to sample, and read back with wait and commit up to `ended`. `attention`: those of `forward` that were
-    spent in attention; 0 where that is not known, as on a GPU, which the host only launches. `graph`: the size of the
+    spent in attention; 0 where that is not known, as on a GPU, which the host only launches. `swapping`: those of
+    `prepare` in which blocks were copied out and in; on a GPU only asked for. `graph`: the size of the
     graph that was replayed, 0 where none was: its rows where all rows decode, those of the step and dummies; otherwise
     its tokens, those of the step and padding that belongs to no row. `device`: seconds of the step by the GPU's own
     clock, 0 without one. Beam searches' candidates, the best of each first: `beam_request`, `beam_parent` (the branch
@@ -306,10 +325,29 @@ class Step:
     beam_score: Array = _ints(np.float32)
     beam_fate: Array = _ints(np.uint8)
     beam_text: tuple[str, ...] = ()
+    allowed_token_index: Array = _ints(np.int32)
+    allowed: Array = _ints(np.int32)
+    rather_token_index: Array = _ints(np.int32)
+    rather_token: Array = _ints(np.int32)
+    rather_logprob: Array = _ints(np.float32)
+    rather_text: tuple[str, ...] = ()
+    swap_event: Array = _ints(np.uint8)
+    swap_host: Array = _ints(np.int32)
+    swap_block: Array = _ints(np.int32)
+    swap_request: Array = _ints(np.int32)
+    swap_branch: Array = _ints(np.int32)
+    swap_place: Array = _ints(np.int32)
+    swapping: float = 0.0
 
     @property
     def rows(self) -> int:
         return len(self.request)
+
+    @property
+    def swapped_out(self) -> set[tuple[int, int]]:
+        """The samples (request, branch) whose blocks went to host memory."""
+        out = self.swap_event == SwapEvent.OUT
+        return set(zip(self.swap_request[out].tolist(), self.swap_branch[out].tolist())) if len(out) else set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,8 +398,20 @@ class Notice:
     text: str
 
 
-Record = Header | Submitted | StepStarted | Step | Ended | Telemetry | Notice
-_KINDS: dict[str, type] = {t.__name__: t for t in (Header, Submitted, StepStarted, Step, Ended, Telemetry, Notice)}
+@dataclass(frozen=True, slots=True)
+class Steered:
+    """The budget of the steps planned from here on was set by a person; `LiveBudget` tells what the values mean."""
+
+    time: float
+    token_budget: int
+    max_running: int
+    prefill_share: float
+
+
+Record = Header | Submitted | StepStarted | Step | Ended | Telemetry | Notice | Steered
+_KINDS: dict[str, type] = {
+    t.__name__: t for t in (Header, Submitted, StepStarted, Step, Ended, Telemetry, Notice, Steered)
+}
 _NESTED: dict[str, type] = {"model": ModelCard, "config": EngineConfig, "machine": Machine, "params": SamplingParams}
 _NESTED |= {"draft": ModelCard, "roof": Roof, "bill": MemoryBreakdown}
 

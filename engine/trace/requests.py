@@ -21,6 +21,7 @@ class State(StrEnum):
     PREFILL = "prefill"
     DECODE = "decoding"
     PREEMPTED = "preempted"
+    SWAPPED = "swapped out"
     FINISHED = "finished"
 
 
@@ -131,7 +132,8 @@ class SampleView:
     def preempted_until(self, moment: float) -> int:
         """How often it was preempted by then."""
         marks = bisect_right(self._mark_times, moment)
-        return self._marks[: _WIDTH * marks : _WIDTH].count(_CODES[State.PREEMPTED])
+        states = self._marks[: _WIDTH * marks : _WIDTH]
+        return states.count(_CODES[State.PREEMPTED]) + states.count(_CODES[State.SWAPPED])
 
     def at(self, moment: float) -> SampleView:
         """As it stood at a moment: what the records up to then tell. Itself where it was over; else a copy."""
@@ -263,7 +265,7 @@ class RequestView:
         return (len(times) - 1) / (times[-1] - times[0])
 
 
-_LIVELINESS = (State.FINISHED, State.WAITING, State.PREEMPTED, State.PREFILL, State.DECODE)
+_LIVELINESS = (State.FINISHED, State.WAITING, State.PREEMPTED, State.SWAPPED, State.PREFILL, State.DECODE)
 
 
 class RequestIndex:
@@ -301,10 +303,12 @@ class RequestIndex:
     def _step(self, step: Step) -> None:
         requests, started, ended, text, at = self.requests, step.started, step.ended, step.text, 0
         branches = step.preempted_branch.tolist() or [0] * len(step.preempted)
+        swapped = step.swapped_out
         for request, branch in zip(step.preempted.tolist(), branches, strict=True):
             requests[request].preemptions += 1
             sample = requests[request].samples[branch]
-            sample.state, sample.slot, sample.computed, sample.reused = State.PREEMPTED, -1, 0, 0
+            sample.state = State.SWAPPED if (request, branch) in swapped else State.PREEMPTED
+            sample.slot, sample.computed, sample.reused = -1, 0, 0
             sample.mark(ended)
         counts = step.count - (step.drafted - step.accepted) if len(step.drafted) else step.count
         columns = step.request, step.branch, step.slot, step.first, counts, step.kind

@@ -156,9 +156,10 @@ def count_work(header: Header, steps: Sequence[Step], shared: Array | None = Non
         layers = windows.count(window)
         operations += layers * (_seen(end, window) - _seen(begin, window))
         read += layers * (end - (np.maximum(begin - window + 1, 0) if window else 0))
-    layer_bytes = card.kv_token_bytes / max(card.layers, 1)
+    kv_layers = card.kv_layers or len(windows)
+    layer_bytes = card.kv_token_bytes / max(kv_layers, 1)
     row_operations = 4.0 * card.heads * card.head_dim * operations
-    written = tokens * (0 if config.mode == "recompute" else len(windows))
+    written = tokens * (0 if config.mode == "recompute" else kv_layers)
     row_bytes = layer_bytes * (read + written)
 
     attention_bytes = by_step(row_bytes)

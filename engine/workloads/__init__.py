@@ -10,6 +10,7 @@ from engine.workloads.library import (
     read_prompts,
 )
 from engine.workloads.prompt_files import as_prompt, unwrapped
+from engine.workloads.schemas import SCHEMAS, load_schema
 from engine.workloads.templates import expand_template, template_size
 from engine.workloads.tokens import counter_for
 from engine.workloads.workload import Arrival, Suggestion, Workload

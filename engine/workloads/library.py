@@ -21,6 +21,7 @@ SHIPPED = (
     "long-prompt",
     "shared-system-prompt",
     "chat-turns",
+    "json-stories",
     "copying",
     "few-shot",
 )

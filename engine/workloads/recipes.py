@@ -12,6 +12,7 @@ from engine.config.files import read_file
 from engine.config.specs import Message, Prompt, SamplingParams
 from engine.workloads.chats import asked_again, with_examples
 from engine.workloads.distributions import MOST_TOKENS, Lengths, Times, read_lengths, tokens
+from engine.workloads.schemas import SCHEMAS, load_schema
 from engine.workloads.texts import asks, stories, text_of
 from engine.workloads.tokens import TokenCounter
 from engine.workloads.workload import Arrival, Suggestion, Workload
@@ -24,8 +25,9 @@ _TOP = ("name", "title", "description", "seed", "concurrency", "race", "requests
 _RACE = ("kv_tokens", "lanes")
 _GROUP = tuple(
     "count label arrivals rate burstiness start prompt_tokens output_tokens system_tokens turns pause answer_tokens "
-    "temperature chat again_tokens examples".split()
+    "temperature chat regex choices json_schema again_tokens examples".split()
 )
+_GRAMMARS = ("regex", "choices", "json_schema")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class Group:
     with scripted answers, `pause` seconds after the one before. `system` tokens are the same for all requests. `again`:
     a story of so many tokens is an answer to the prompt, and asked for once more. `examples`: so many questions and
     answers of one kind, the same for all requests, stand before a question of that kind, which is the prompt then.
+    `grammar`: what their output is held to, by the name that SamplingParams have for it.
     """
 
     count: int
@@ -49,6 +52,7 @@ class Group:
     temperature: float = 0.0
     chat: bool | None = None
     label: str = ""
+    grammar: tuple[tuple[str, Any], ...] = ()
     again: Lengths | None = None
     examples: int = 0
 
@@ -150,9 +154,22 @@ def _group(where: str, table: Any) -> Group:
         number(f"{where}.temperature", table.get("temperature", 0.0), 0.0, 100.0, "must be between 0 (greedy) and 100"),
         chat,
         text(f"{where}.label", table.get("label", "")),
+        _grammar(where, table),
         read_lengths(f"{where}.again_tokens", table["again_tokens"]) if "again_tokens" in table else None,
         examples,
     )
+
+
+def _grammar(where: str, table: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """What the output is held to; a JSON schema may be named that is shipped."""
+    given = {name: table[name] for name in _GRAMMARS if name in table}
+    if given.get("json_schema") in SCHEMAS:
+        given["json_schema"] = load_schema(given["json_schema"])
+    try:
+        params = SamplingParams(**given)
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}.{error}") from None
+    return tuple((name, getattr(params, name)) for name in given)
 
 
 # From a recipe to its workload.
@@ -161,7 +178,8 @@ def _group(where: str, table: Any) -> Group:
 def cook(recipe: Recipe, counter: TokenCounter) -> Workload:
     """Draws lengths and times and writes the prompts: a function of the recipe, its seed and the counter.
 
-    Every request runs to its last token (ignore_eos), so that all modes do the same work. Raises InvalidInput when a
+    Every request runs to its last token (ignore_eos), so that all modes do the same work; one that is held to a grammar
+    ends with it. Raises InvalidInput when a
     request does not fit the model's context.
     """
     arrivals = [
@@ -192,7 +210,7 @@ def _arrivals(group: Group, index: int, seed: int, counter: TokenCounter) -> Ite
     if group.system:
         told = text_of(group.system, counter, chance("system"), stories().system)
         system = [{"role": "system", "content": told}]
-    params = SamplingParams(temperature=group.temperature, ignore_eos=True)
+    params = SamplingParams(temperature=group.temperature, ignore_eos=not group.grammar, **dict(group.grammar))
     before, openings = system, asks(group.count, seed + index)
     if group.examples:
         before, openings = with_examples(system, group.examples, group.count, chance("examples"))

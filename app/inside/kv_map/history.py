@@ -22,12 +22,14 @@ WHOLE = 32  # keyframes from one whole one to the next
 class _Keyframe:
     """`changed`: blocks that differ from the keyframe before, None for all; `fields`: their state, field after field.
     `samples` [4, tables]: key, computed, slot, over; `entries` [2, ...]: of blocks that show another owner, the table
-    (counted in order of admission) and the block."""
+    (counted in order of admission) and the block. `swapped` and `back` are the state's, by sample."""
 
     changed: bytes | None
     fields: bytes
     samples: bytes
     entries: bytes
+    swapped: dict[int, int]
+    back: dict[int, Array]
 
 
 def _packed(values: Array) -> bytes:
@@ -118,7 +120,7 @@ class KvHistory:
         entries = np.stack([np.searchsorted(live, owner[beside]), block[beside]]).astype(np.int32)
         which = None if changed is None else _packed(changed)
         packed = (zlib.compress(fields, 1), _packed(samples.astype(np.int64)), _packed(entries))
-        self._frames.append(_Keyframe(which, *packed))
+        self._frames.append(_Keyframe(which, *packed, dict(state.swapped), dict(state.back)))
         if changed is None:
             self._last = {name: np.empty_like(values) for name, values in now.items()}
         for name, values in now.items():
@@ -136,6 +138,7 @@ class KvHistory:
                 field[changed] = values = np.frombuffer(fields, field.dtype, len(field[changed]), begin)
                 begin += values.nbytes
         state.at = number * self._every - 1
+        state.swapped, state.back = dict(self._frames[number].swapped), dict(self._frames[number].back)
         samples = _unpacked(self._frames[number].samples, np.int64).reshape(4, -1)
         entries = _unpacked(self._frames[number].entries, np.int32).reshape(2, -1)
         _open_tables(state, samples, entries)

@@ -10,6 +10,7 @@ from app.inside.kv_map.block_table import WIDTH, KvBlockTable
 from app.inside.kv_map.contiguous import KvStrips, strip_words
 from app.inside.kv_map.grid import KvGrid
 from app.inside.kv_map.history import KvHistory
+from app.inside.kv_map.host_strip import HostStrip
 from app.inside.kv_map.legend import KvLegend
 from app.inside.kv_map.state import CACHED, FREE, KvState
 from app.inside.kv_map.words import (
@@ -46,6 +47,7 @@ class KvPicture(Painted):
     def __init__(self) -> None:
         super().__init__("kv_picture")
         self.grid, self.strips, self.table, self.legend = KvGrid(), KvStrips(), KvBlockTable(), KvLegend()
+        self.host = HostStrip()
         self.nothing = _wrapped("kv_empty", "secondary")
         self.nothing.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.words = _wrapped("kv_words", "note")
@@ -62,7 +64,9 @@ class KvPicture(Painted):
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.addLayout(self.body, 1)
+        column.addWidget(self.host)
         column.addWidget(self.words)
+        self.host.hide()
         column.addWidget(self.legend)
         self._column = column
         self.restyle()
@@ -157,11 +161,14 @@ class KvMap(InsightPanel):
             view.maps.setCurrentWidget(view.nothing)
             self.summary.say("" if state is None else "no KV cache")
             view.legend.hide()
+            view.host.hide()
             view.table.hide()
             view.say("")
             return
         view.legend.show()
         view.legend.show_strips(state.padded)
+        view.host.setVisible(state.hosts > 0)
+        view.host.show_state(state)
         if state.padded:
             self._draw_strips(state)
         else:

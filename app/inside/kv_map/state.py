@@ -11,15 +11,15 @@ import numpy as np
 
 from app.inside.columns import Columns, Numbers
 from app.inside.kv_map.tables import SAMPLES, BlockTables, keys_of
-from engine.trace import Array, BlockEvent, Ended, Header, Kind, Record, Step, Submitted
+from engine.trace import Array, BlockEvent, Ended, Header, Kind, Record, Step, Submitted, SwapEvent
 
 FREE, CACHED = -1, -2  # in place of an owner
 FIELDS = ("owner", "branch", "references", "filled", "place", "since", "writer", "writer_branch", "event", "event_at")
 
 
 class Mark(IntEnum):
-    """What last happened to a block that is worth a look. SHARED: a prefix hit, or another sample of the same prompt.
-    COPIED: written by copy-on-write. EVICTED: a cached prefix was forgotten to make room."""
+    """What last happened to a block that is worth a look. SHARED: a prefix hit, or another sample or beam of
+    the same prompt. COPIED: written by copy-on-write. EVICTED: a cached prefix was forgotten to make room."""
 
     NONE = 0
     SHARED = 1
@@ -64,6 +64,9 @@ class KvState:
     owner or state; `writer` and `writer_branch`, the sample that first took it, whose tokens are in it; `event`
     (`Mark`) and `event_at`, the place of its step. A record made while the next step is in flight tells of the blocks
     which that one took: they are owned, and empty until its rows come.
+
+    `hosts`: blocks of host memory; `swapped`: how many of them each sample has; `back`: blocks that came back, of
+    samples that had no row since.
     """
 
     def __init__(self, header: Header, requests: Requests) -> None:
@@ -74,6 +77,8 @@ class KvState:
         self.owner, self.place, self.since, self.writer, self.event_at = unknown  # FREE, too, is -1
         self.branch, self.references, self.filled, self.writer_branch = np.zeros((4, self.blocks), np.int32)
         self.event = np.zeros(self.blocks, np.uint8)
+        self.hosts, self.swapped = header.host_blocks, dict[int, int]()
+        self.back: dict[int, Array] = {}
 
     def feed(self, record: Record) -> None:
         """The next record of the trace; those of other kinds change nothing."""
@@ -82,6 +87,8 @@ class KvState:
             keys = keys_of(record.request, record.branch)
             if len(record.block):
                 self._change(record, keys)
+            if len(record.swap_event):
+                self._swap(record)
             if len(record.copied_to):
                 self.event[record.copied_to] = Mark.COPIED
                 self.event_at[record.copied_to] = self.at
@@ -193,6 +200,28 @@ class KvState:
         else:
             self.owner[blocks], self.filled[blocks], self.place[blocks], self.writer[blocks] = FREE, 0, -1, -1
 
+    def _swap(self, step: Step) -> None:
+        """What comes back is seen with the sample's next row, which says how much of the last block is filled."""
+        keys = keys_of(step.swap_request, step.swap_branch)
+        for key in np.unique(keys).tolist():
+            event, block = step.swap_event[keys == key], step.swap_block[keys == key]
+            out, back = int((event == SwapEvent.OUT).sum()), event == SwapEvent.IN
+            left = self.swapped.pop(key, 0) + out - (len(event) - out)
+            if left > 0:
+                self.swapped[key] = left
+            if back.any():
+                self.back[key] = block[back]
+            else:
+                self.back.pop(key, None)
+
+    def _fill_back(self, handle: int, first: int, blocks: Array) -> None:
+        """Of a row at `first`. Where that is before them, what they follow is computed again."""
+        table = self.tables.table(handle)
+        place = np.flatnonzero(np.isin(table, blocks))
+        if len(place):
+            before = first <= int(place[0]) * self.size
+            self.filled[table[place]] = self.size if before else self._part(first, place)
+
     # -- what was computed ----------------------------------------------------------------------------------------
 
     def _part(self, end: int, place: Array) -> Array:
@@ -212,6 +241,9 @@ class KvState:
         handles, first, count = handles[rows], step.first[rows].astype(np.int64), step.count[rows]
         tables.computed[handles] = first + count
         tables.slot[handles] = step.slot[rows]
+        if self.back:
+            for i in np.flatnonzero(np.isin(keys[rows], list(self.back))).tolist():
+                self._fill_back(int(handles[i]), int(first[i]), self.back.pop(int(keys[rows[i]])))
         single = count == 1
         place = first // self.size
         within = single & (place < tables.length[handles])

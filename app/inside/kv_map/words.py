@@ -40,6 +40,7 @@ def summary_words(state: KvState) -> str:
     owned = int((state.references > 0).sum())
     words = [f"{owned:,} of {state.blocks:,} blocks", share_words(owned, state.blocks)]
     counts = {"shared": int((state.references > 1).sum()), "cached": int((state.owner == CACHED).sum())}
+    counts["on the host"] = sum(state.swapped.values())
     return " · ".join([*words, *(f"{count:,} {name}" for name, count in counts.items() if count)])
 
 
@@ -120,7 +121,9 @@ def content_words(state: KvState, block: int, records: Sequence[Record], positio
         words.append(f"prompt tokens' ids {', '.join(map(str, ids[:MOST_IDS]))}{more}")
         if first == 0 and end >= prompt and submitted.text:
             words[-1] = f"the prompt “{_plain(submitted.text)}”"
-    if end > prompt:
+    if end > prompt and submitted.params.beam_width > 1:  # what a beam has said is told when it is certain
+        words.append(f"{counted(end - max(first, prompt), 'token')} of its beams")
+    elif end > prompt:
         words.append(_generated(request, branch, max(first, prompt), end, records, position))
     return ", then ".join(words)
 

@@ -19,7 +19,7 @@ from app.session.device_memory import captured_words, device_bill
 from app.ui import theme
 from app.ui.facts import Cell, Facts
 from app.ui.painted import Painted
-from app.words import duration
+from app.words import duration, kv_words
 from engine.trace import MEASURES, Header, Record, Telemetry
 
 MINUTE = 60.0
@@ -47,8 +47,14 @@ def summary_words(series: MemorySeries, moment: Moment | None) -> tuple[str, ...
     """The line at the panel's head, from its longest wording to its shortest."""
     if not series.keeps:
         return ("no KV cache in this mode", "no KV cache")
-    if moment is None or not series.pool:
+    if moment is None or not series.pool or series.header is None:
         return ("",)
+    words, header = held_words(series, moment), series.header
+    return (f"{words[0]} · {kv_words(header.model.kv_dtype, header.kv_token_bytes)}", *words)
+
+
+def held_words(series: MemorySeries, moment: Moment) -> tuple[str, ...]:
+    """How much of the pool is used, and of what is held not."""
     used, shares = percent(moment.used / series.pool), moment.shares
     if shares is None:
         run = series.shares_until(series.count - 1)

@@ -20,7 +20,11 @@ class Change(Enum):
         "shares {} of a prefix that was there",
         "prefix hit: the blocks hold the beginning of this prompt already; one more owner, nothing computed",
     )
-    SIBLING = "shared by samples", "shares {} with another sample", "samples of one prompt share its full blocks"
+    SIBLING = (
+        "shared by samples",
+        "shares {} with another sample",
+        "samples of one prompt share its full blocks, and beams all",
+    )
     TAKEN = "taken", "took {}", "from the free blocks"
     EVICTED = (
         "evicted",
@@ -30,7 +34,7 @@ class Change(Enum):
     COPIED = (
         "copied on write",
         "copied {} before writing",
-        "copy-on-write: another sample still reads the block, so it is copied before this one writes to it",
+        "copy-on-write: another sample or beam reads the block, so it is copied before this one writes to it",
     )
     LEFT = (
         "left to others",

@@ -47,6 +47,11 @@ def step_facts(story: StepStory) -> Facts:
         facts.append(_fact("refused", reason, request=request, note=note))
     for request, branch in story.preempted:
         facts.append(_fact("preempted", "preempted", request=request, sample=branch + 1))
+    for way, owners in (("swapped out", story.swapped_out), ("swapped in", story.swapped_in)):
+        for (request, branch), blocks in owners.items():
+            facts.append(_fact("host memory", way, request=request, sample=branch + 1, blocks=blocks))
+    if story.step.swapping:
+        facts.append(_fact("time", "prepare: swapping", seconds=story.step.swapping))
     for a in story.accounts:
         owner: dict[str, Cell] = {"request": a.request, "sample": a.branch + 1} if a.request >= 0 else {}
         note = block_words(a.blocks, None)

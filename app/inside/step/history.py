@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from app.inside.columns import whole
-from engine.trace import BlockEvent, Header, Kind, Record, Step, Submitted
+from engine.trace import BlockEvent, Header, Kind, Record, Step, Submitted, SwapEvent
 
 Owner = tuple[int, int]  # a request and which of its samples
 
@@ -41,6 +41,7 @@ class StepHistory:
         self._evicted: dict[int, tuple[int, ...]] = {}
         self._held: Counter[tuple[int, int]] = Counter()  # (block, request), of requests with several samples
         self._siblings: dict[int, tuple[int, ...]] = {}
+        self._beams: set[int] = set()
 
     def take(self, records: Iterable[Record]) -> None:
         """The next records of the trace."""
@@ -51,6 +52,8 @@ class StepHistory:
                     self.steps += 1
                 case Submitted():
                     self._prompts[record.request] = len(record.token_ids), record.params.branches
+                    if record.params.beam_width > 1:
+                        self._beams.add(record.request)
                 case Header():
                     self.header = record
                 case _:
@@ -67,6 +70,10 @@ class StepHistory:
     def samples(self, request: int) -> int:
         """How many continuations of its prompt were asked for."""
         return self._prompts.get(request, (None, 1))[1]
+
+    def beams(self, request: int) -> bool:
+        """Whether its continuations are the beams of a search."""
+        return request in self._beams
 
     def chunk(self, place: int, request: int, branch: int) -> tuple[int, int | None] | None:
         """Which chunk of a prompt the step computes, and of how many (None: not known yet); None where it is whole."""
@@ -110,7 +117,10 @@ class StepHistory:
             if run is None or run.reached != first:
                 run = _Run()
             run.places.append(place)
-            run.reached, run.over = end, row in emitting
+            run.reached, run.over = (
+                end,
+                row in emitting or (self.beams(owner[0]) and end >= (self.prompt(owner[0]) or 0)),
+            )
             if not run.over:
                 self._open[owner] = run
             if not run.over or len(run.places) > 1:
@@ -155,3 +165,9 @@ def preempted_samples(step: Step) -> list[Owner]:
     """Who was preempted in a step's record, in order."""
     branches = whole(step.preempted_branch, len(step.preempted))
     return list(zip(step.preempted.tolist(), branches.tolist()))
+
+
+def swapped_blocks(step: Step, event: SwapEvent) -> Counter[Owner]:
+    """How many blocks of each sample went to host memory, or came back, in a step's record."""
+    these = step.swap_event == event
+    return Counter(zip(step.swap_request[these].tolist(), step.swap_branch[these].tolist()))

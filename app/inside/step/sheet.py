@@ -11,11 +11,14 @@ from app.inside.step.times import figure_words
 from app.ui import theme
 from app.ui.font_face import Face
 from app.ui.painted import Painted
+from app.words import counted
 
 OWNERS = 8  # requests whose blocks are told before the rest is only counted
 PREEMPTED = 6
-PREEMPTION = "no block was left, and it had joined last. It waits, and is computed again."
+PREEMPTION = "it had joined last, and blocks or places ran out. It waits, and is computed again."
 PREEMPTION_TIP = "preemption by recompute: its blocks went to others; its tokens are kept"
+SWAP = "it had joined last, and blocks or places ran out. It waits, {} of its blocks in host memory."
+SWAP_TIP = "preemption by swap: its blocks were copied out before others got them, and come back before it goes on"
 BESIDE, GAP = 700, 20  # from this width on, refusals and blocks are beside the figure
 
 
@@ -94,9 +97,15 @@ class StepSheet(Painted):
             found.append(Paragraph(((story.quiet_words, Tone.QUIET),)))
         for request, branch in story.preempted[:PREEMPTED]:
             told = (f"{story.name(request, branch)} was preempted:", Tone.WARN)
-            found.append(Paragraph((told, (PREEMPTION, Tone.QUIET)), request, PREEMPTION_TIP))
+            blocks = story.swapped_out.get((request, branch), 0)
+            why, tip = (SWAP.format(f"{blocks:,}"), SWAP_TIP) if blocks else (PREEMPTION, PREEMPTION_TIP)
+            found.append(Paragraph((told, (why, Tone.QUIET)), request, tip))
         if len(story.preempted) > PREEMPTED:
             found.append(Paragraph(((f"{len(story.preempted) - PREEMPTED:,} more were preempted.", Tone.WARN),)))
+        for (request, branch), blocks in list(story.swapped_in.items())[:PREEMPTED]:
+            told = (f"{story.name(request, branch)} came back:", Tone.STRONG)
+            back = f"{counted(blocks, 'block')} from host memory, and nothing of them is computed again."
+            found.append(Paragraph((told, (back, Tone.QUIET)), request, SWAP_TIP))
         return found
 
     def _blocks(self, story: StepStory) -> list[Paragraph]:

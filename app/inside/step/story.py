@@ -10,11 +10,11 @@ import numpy as np
 
 from app.inside.columns import whole
 from app.inside.step.block_accounts import Account, accounts
-from app.inside.step.history import StepHistory, preempted_samples
+from app.inside.step.history import StepHistory, preempted_samples, swapped_blocks
 from app.inside.step.times import StepTimes, step_times
 from app.refusals import RefusalWords, refusals
 from app.words import counted, duration, graph_words
-from engine.trace import Header, Kind, Step
+from engine.trace import Fate, Header, Kind, Step, SwapEvent
 
 VISIBLE = str.maketrans({"\n": "↵", "\t": "⇥", "\r": "␍"})
 
@@ -59,6 +59,12 @@ class StepRow:
         drafted = whole(step.drafted, step.rows)
         begin = int(drafted[:at].sum())
         self.drafts = step.draft_text[begin : begin + int(drafted[at])]
+        self.searched = story.history.beams(self.request)
+        after = (
+            (step.beam_request == self.request) & (step.beam_parent == self.branch) & (step.beam_fate != Fate.PRUNED)
+        )
+        self.lives = [step.beam_text[i] for i in np.flatnonzero(after).tolist()] if self.searched else []
+        self.weighed = self.searched and bool((step.beam_request == self.request).any())
         self.waste = self._waste(story)
         self.attended = int(times.rows.positions[at])
         self.attention = float(times.rows.shares[at]) * times.attention
@@ -95,7 +101,10 @@ class StepRow:
 
     @property
     def out_text(self) -> str:
-        """The drawn token's text, quoted, line breaks made visible. A stop token has none, nor a cut character yet."""
+        """The drawn token's text, quoted, line breaks made visible. A stop token has none, nor a cut character yet.
+        Of a beam, the tokens with which it goes on."""
+        if self.searched:
+            return " ".join(f"“{text.translate(VISIBLE)}”" for text in self.lives)
         if not self.tokens:
             return ""
         text = "".join(self.texts).translate(VISIBLE)
@@ -103,7 +112,17 @@ class StepRow:
 
     @property
     def out_note(self) -> str:
-        """The token's probability, or how many tokens were delivered together."""
+        """The token's probability, or how many tokens were delivered together. Of a beam, how many went on."""
+        if self.searched:
+            return (
+                ""
+                if not self.weighed
+                else f"{len(self.lives):,} go on"
+                if len(self.lives) > 1
+                else "goes on"
+                if self.lives
+                else "pruned"
+            )
         if self.drafts:
             return f"{self.accepted:,} of {len(self.drafts):,}"
         if len(self.tokens) > 1:
@@ -136,6 +155,7 @@ class StepStory:
         self.accounts: list[Account] = accounts(step, history, place)
         self.refused: list[tuple[int, RefusalWords]] = refusals(step, self.header)
         self.preempted = preempted_samples(step)
+        self.swapped_out, self.swapped_in = (swapped_blocks(step, event) for event in (SwapEvent.OUT, SwapEvent.IN))
         self.tokens_in = int(step.count.sum())
         self.padding = int(step.padding.sum())
         self.tokens_out = len(step.token)

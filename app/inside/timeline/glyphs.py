@@ -43,8 +43,10 @@ class Glyphs:
 def mark_color(mark: Mark) -> QColor:
     t = theme.current()
     match mark:
-        case Mark.PREEMPTED:
+        case Mark.PREEMPTED | Mark.SWAPPED_OUT:
             return t.warn
+        case Mark.BUDGET_SET:
+            return t.accent
         case Mark.ERROR:
             return t.bad
         case _:
@@ -77,6 +79,12 @@ def _shape(painter: QPainter, mark: Mark, x: float, y: float, r: float, color: Q
             painter.setPen(line)
             for side in (-0.5 * r, 0.5 * r):
                 painter.drawLine(QLineF(x + side, y - 0.75 * r, x + side, y + 0.75 * r))
+        case Mark.SWAPPED_OUT:
+            draw_shape(painter, x, y, r, ((-1, 0), (0.8, -0.9), (0.8, 0.9)))
+        case Mark.SWAPPED_IN:
+            draw_shape(painter, x, y, r, ((1, 0), (-0.8, -0.9), (-0.8, 0.9)))
+        case Mark.BUDGET_SET:
+            draw_shape(painter, x, y, r, ((-0.3, -1), (0.3, -1), (0.3, 1), (-0.3, 1)))
         case Mark.CANCELLED:
             painter.setPen(line)
             draw_cross(painter, x, y, 0.7 * r)

@@ -4,12 +4,13 @@ A stall is a gap between two emissions of one sample that is longer than a thres
 median gap and at least 50 ms. No Qt in here.
 """
 
+from collections import Counter
 from enum import IntEnum
 
 import numpy as np
 
 from app.inside.columns import Columns, Numbers, whole
-from engine.trace import Array, Ended, FinishReason, Kind, Step, Submitted
+from engine.trace import Array, Ended, FinishReason, Kind, Steered, Step, Submitted, SwapEvent
 
 LEAST, MEDIANS = 0.05, 4.0  # the threshold while none is chosen: seconds, and times the median
 KEPT_MEDIANS = 2.0  # meanwhile gaps of so many medians so far are kept: the median may still fall to half
@@ -26,20 +27,27 @@ class Mark(IntEnum):
     FINISHED = 0
     FIRST_TOKEN = 1
     PREFIX_HIT = 2
-    SUBMITTED = 3
-    PREEMPTED = 4
-    CANCELLED = 5
-    ERROR = 6
+    SWAPPED_IN = 3
+    SUBMITTED = 4
+    PREEMPTED = 5
+    SWAPPED_OUT = 6
+    BUDGET_SET = 7
+    CANCELLED = 8
+    ERROR = 9
 
 
-LIFE = (Mark.SUBMITTED, Mark.FIRST_TOKEN, Mark.PREFIX_HIT, Mark.PREEMPTED, Mark.CANCELLED, Mark.ERROR, Mark.FINISHED)
+LIFE = (
+    *(Mark.SUBMITTED, Mark.FIRST_TOKEN, Mark.PREFIX_HIT, Mark.PREEMPTED, Mark.SWAPPED_OUT, Mark.SWAPPED_IN),
+    *(Mark.BUDGET_SET, Mark.CANCELLED, Mark.ERROR, Mark.FINISHED),
+)
 MARK_WORDS = {mark: mark.name.lower().replace("_", " ") for mark in LIFE}
 _OF_REASON = {FinishReason.CANCELLED: Mark.CANCELLED, FinishReason.ERROR: Mark.ERROR}
 
 
 class Marks(Columns):
-    """In the order of their records. `slot` is -1 for what holds none; `count` is how many tokens a prefix hit saved;
-    `latest` the latest time so far, since marks are told a little out of order."""
+    """In the order of their records. `slot` is -1 for what holds none; `count` is how many tokens a prefix hit saved,
+    how many blocks were swapped in, and of a budget, whose request is -1, its place in `TimelineMarks.budgets`;
+    `latest` is the latest time so far, since marks are told a little out of order."""
 
     kind, time, slot = Numbers(np.uint8), Numbers(np.float64), Numbers(np.int32)
     request, count, latest = Numbers(np.int32), Numbers(np.int32), Numbers(np.float64)
@@ -95,6 +103,8 @@ class TimelineMarks:
         self._bins = np.zeros(FINE * _OCTAVES, np.int64)
         self._submitted: dict[int, float] = {}  # when, of requests that have no token yet
         self._gaps, self._first = _Waits(), _Waits()  # between tokens, and until a request's first one
+        self._returning: dict[int, int] = {}  # samples that are swapped in and have no row yet: how many blocks
+        self.budgets: list[str] = []  # in words
         self._away: dict[int, float] = {}  # the last emission of samples that hold no slot
 
     # -- what is told ---------------------------------------------------------------------------------------------
@@ -103,6 +113,12 @@ class TimelineMarks:
         self._submitted[record.request] = record.time - origin
         self._mark(Mark.SUBMITTED, record.time - origin, -1, record.request)
 
+    def steered(self, record: Steered, origin: float) -> None:
+        """A person set what a step may compute."""
+        self._mark(Mark.BUDGET_SET, record.time - origin, -1, -1, len(self.budgets))
+        running, share = f"{record.max_running:,} may run", f"{record.prefill_share:.0%} of it for prompts"
+        self.budgets.append(f"{record.token_budget:,} tokens a step, {share}, {running}")
+
     def step(self, step: Step, begin: float, end: float, origin: float) -> None:
         """The next step; `begin` and `end` are those that the slots show, seconds after `origin`."""
         self._steps += 1
@@ -110,6 +126,9 @@ class TimelineMarks:
             self._floor = max(LEAST, KEPT_MEDIANS * self.median)
         if len(step.preempted):
             self._preempt(step, begin)
+        back = step.swap_event == SwapEvent.IN
+        if back.any():
+            self._returning |= Counter(_keys(step.swap_request[back], step.swap_branch[back]).tolist())
         rows = np.flatnonzero(step.slot >= 0)
         if not len(rows):
             return
@@ -117,6 +136,10 @@ class TimelineMarks:
         self._slots.grow_to(int(slot.max()) + 1, -1, 0.0, np.nan)
         for i in np.flatnonzero((self._slots.key[slot] != key) & (step.kind[rows] != Kind.HELD)).tolist():
             self._join(int(slot[i]), int(key[i]), begin)
+        if self._returning:
+            for i in np.flatnonzero(np.isin(key, list(self._returning))).tolist():
+                blocks = self._returning.pop(int(key[i]))
+                self._mark(Mark.SWAPPED_IN, begin, int(slot[i]), int(key[i]) >> BRANCH_BITS, blocks)
         if len(step.reused):
             for row in np.flatnonzero(step.reused > 0).tolist():
                 self._mark(Mark.PREFIX_HIT, begin, int(step.slot[row]), int(step.request[row]), int(step.reused[row]))
@@ -135,6 +158,7 @@ class TimelineMarks:
                 self._away[key] = time
         self._mark(_OF_REASON.get(record.reason, Mark.FINISHED), time, slot, record.request)
         self._away.pop(key, None)
+        self._returning.pop(key, None)
         if slot >= 0:
             self._slots.last[slot] = np.nan
 
@@ -186,10 +210,12 @@ class TimelineMarks:
 
     def _preempt(self, step: Step, begin: float) -> None:
         keys = _keys(step.preempted, whole(step.preempted_branch, len(step.preempted)))
+        swapped = {request << BRANCH_BITS | branch for request, branch in step.swapped_out}
         for key, request in zip(keys.tolist(), step.preempted.tolist()):
             slot = self._slot_of(key)
             self._leave(slot)
-            self._mark(Mark.PREEMPTED, begin, slot, request)
+            self._returning.pop(key, None)
+            self._mark(Mark.SWAPPED_OUT if key in swapped else Mark.PREEMPTED, begin, slot, request)
 
     def _slot_of(self, key: int) -> int:
         """Where a sample is; -1 where it holds no slot."""

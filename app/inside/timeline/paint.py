@@ -205,6 +205,13 @@ class TimelinePaint:
             self.glyphs.draw(painter, Mark(int(marks.kind[i])), float(x[i]), float(y[i]))
         painter.setOpacity(1.0)
 
+    def budgets(self, painter: QPainter, area: QRect, x: Array, bottom: int) -> None:
+        """Where a person set another budget: a line through all that was computed within it."""
+        painter.setPen(QPen(theme.faded(theme.current().accent, 0.7), 1, Qt.PenStyle.DashLine))
+        for at in x[(x >= area.left()) & (x <= area.right())].tolist():
+            painter.drawLine(QPointF(round(at) + 0.5, 0), QPointF(round(at) + 0.5, bottom))
+        painter.setPen(Qt.PenStyle.NoPen)
+
     # -- the legend -----------------------------------------------------------------------------------------------
 
     def legend(self, painter: QPainter, left: int, right: int, band: Band, kinds: Sequence[Mark], stalls: str) -> None:

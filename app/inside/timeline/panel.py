@@ -20,7 +20,7 @@ from app.inside.timeline.words import length_words, step_words
 from app.playback.scope import Scope
 from app.ui.facts import Cell, Facts
 from engine.config import PAGED_MODES
-from engine.trace import Ended, Header, Presence, Record, Step, Submitted
+from engine.trace import Ended, Header, Presence, Record, Steered, Step, Submitted
 
 THRESHOLDS = (None, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # seconds; None: from the median gap
 MOST_ROWS = 4000  # of the table
@@ -144,6 +144,8 @@ class TimelinePanel(InsightPanel):
                     self.marks.submit(record, self._origin)
                 case Ended():
                     self.marks.end(record, self._origin)
+                case Steered():
+                    self.marks.steered(record, self._origin)
                 case Header():
                     self.view.device = record.model.device.startswith("cuda")
                     self.view.budget = record.config.token_budget if record.config.mode in PAGED_MODES else None
@@ -241,7 +243,8 @@ class TimelinePanel(InsightPanel):
         end = float(ends[last - 1]) if last < len(ends) else inf
         seen = self.marks.marks(begin, end)
         for kind, time, request in zip(seen.kind.tolist(), seen.time.tolist(), seen.request.tolist()):
-            marks[self._step_of(time, kind)].append(f"{MARK_WORDS[Mark(kind)]} {request}")
+            of = f" {request}" if request >= 0 else ""
+            marks[self._step_of(time, kind)].append(f"{MARK_WORDS[Mark(kind)]}{of}")
         return marks, Counter(np.searchsorted(ends, self.marks.stalls(begin, end).end).tolist())
 
     def _step_of(self, time: float, kind: int) -> int:

@@ -77,7 +77,12 @@ class Tips:
     def _of_marks(self, point: Point) -> list[str]:
         marks = self.marks_at(point)
         columns = (column.tolist() for column in (marks.kind, marks.request, marks.time, marks.count))
-        return [mark_words(Mark(kind), *rest) for kind, *rest in zip(*columns)]
+        return [self._of_mark(Mark(kind), *rest) for kind, *rest in zip(*columns)]
+
+    def _of_mark(self, kind: Mark, request: int, time: float, count: int) -> str:
+        if kind is Mark.BUDGET_SET:
+            return f"budget set: {self.marks.budgets[count]} · {time:.3f} s"
+        return mark_words(kind, request, time, count)
 
     def _of_slot(self, point: Point) -> str:
         lines = self._of_marks(point)

@@ -10,7 +10,7 @@ from PySide6.QtGui import QPainter, QResizeEvent
 from app.inside.timeline.axis import Axis, places_of
 from app.inside.timeline.breaks import draw_breaks
 from app.inside.timeline.layout import Bands, Part, Parts, parts_for
-from app.inside.timeline.marks import TimelineMarks
+from app.inside.timeline.marks import Mark, Marks, TimelineMarks
 from app.inside.timeline.paint import LABELLED, TimelinePaint
 from app.inside.timeline.selection import SelectableTimeline
 from app.inside.timeline.stalls import draw_stalls
@@ -267,6 +267,7 @@ class TimelineView(SelectableTimeline):
         painter.setClipRect(QRectF(area.left() - theme.px(4), 0, area.width() + theme.px(8), self.height()))
         self._paint_marks(painter, paint)
         painter.restore()
+        paint.budgets(painter, area, self._xs(self._budgets().time), bands.ticks.top)
         if bands.queue.height:
             marks = self.marks.marks(*self._span())
             queued = marks.where(marks.queued)
@@ -284,6 +285,10 @@ class TimelineView(SelectableTimeline):
             self._paint_cursor(painter, x, 0, bottom + theme.px(3))
         self._paint_ticks(painter, area, bottom)
         self._paint_foot(painter, paint, bands)
+
+    def _budgets(self) -> Marks:
+        marks = self.marks.marks(*self._span())
+        return marks.where(marks.kind == Mark.BUDGET_SET)
 
     def _paint_marks(self, painter: QPainter, paint: TimelinePaint) -> None:
         area, bars, ratio = self.area(), self._bars(), self._ratio()

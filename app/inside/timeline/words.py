@@ -124,6 +124,10 @@ def mark_words(kind: Mark, request: int, time: float, count: int) -> str:
     what = MARK_WORDS[kind]
     if kind is Mark.PREFIX_HIT:
         what += f", {counted(count, 'token')} needed no computing"
+    elif kind is Mark.SWAPPED_OUT:
+        what = "preempted, its blocks swapped out"
+    elif kind is Mark.SWAPPED_IN:
+        what += f", {counted(count, 'block')}: nothing is computed again"
     return f"request {request:,}: {what} · {time:.3f} s"
 
 

@@ -104,6 +104,8 @@ def rule_words(info: ModelInfo, dtype: str, length: int, batch: int) -> tuple[st
     formula = f"KV cache of {batch:,} × {length:,} tokens in {dtype}: {said}. Rule of thumb: {RULE_OF_THUMB} = "
     formula += f"2 · {item} · {info.layers} · {info.hidden:,} · {length:,} · {batch:,} = {ruled}."
     dim, plain = info.head_dim, f"d_model / heads = {info.hidden / info.heads:.4g}"
+    if 0 < info.kv_layers < info.layers:
+        return formula, f"Only {info.kv_layers} of {info.layers} layers keep keys and values, the others read theirs."
     if info.kv_heads < info.heads:
         shared, times = counted(info.kv_heads, "key and value head"), info.heads / info.kv_heads
         why = f"Grouped-query attention: {info.heads} query heads share {shared}, so the cache is {times:.3g} × smaller"

@@ -158,7 +158,8 @@ class Chart(Painted):
 class LiveCharts(QWidget):
     """The charts of the bridge's trace, all over the same seconds: the newest, or those around the scope's moment."""
 
-    def __init__(self, bridge: Bridge, parent: QWidget | None = None) -> None:
+    def __init__(self, bridge: Bridge, parent: QWidget | None = None, *, beside: QWidget | None = None) -> None:
+        """`beside`: a control that stands by the title."""
         super().__init__(parent)
         self.setObjectName("live_charts")
         self.bridge = bridge
@@ -170,7 +171,7 @@ class LiveCharts(QWidget):
         self.span_button.clicked.connect(self._on_span)
         self.charts = [Chart(metric, self.series) for metric in all_metrics()]
         charts = ((chart, 1) for chart in self.charts)
-        self.heading = Heading("Live", self.span_button)
+        self.heading = Heading("Live", *([beside] if beside is not None else []), self.span_button)
         self.setLayout(column(self.heading, *charts, spacing=0))
         for chart in self.charts:
             chart.hovered.connect(self._on_hovered)

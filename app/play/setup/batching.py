@@ -10,6 +10,7 @@ from app.ui.labels import Heading, Note
 from app.ui.layouts import column
 from engine import EngineConfig, InvalidInput
 
+KEPT = ("depth", "mixed_graphs", "seed", "preemption", "swap_memory")  # of what the form does not show, or not all
 SLOW_MS = 400  # a change that takes longer is said to be under way: a new pool, new captures
 
 
@@ -35,7 +36,8 @@ class BatchingPanel(QWidget):
     def config(self) -> EngineConfig:
         """The config as chosen. Raises InvalidInput when its values do not go together."""
         now = self._session.config
-        return self.form.config(EngineConfig(depth=now.depth, mixed_graphs=now.mixed_graphs, seed=now.seed))
+        kept = {name: getattr(now, name) for name in KEPT}
+        return self.form.config(EngineConfig(**kept))
 
     def set_config(self, config: EngineConfig) -> None:
         """Shows this config as the one in force. What its mode has no use for keeps its value."""

@@ -20,7 +20,7 @@ from app.ui.form import Field, Form
 from app.ui.labels import Heading, Note, Row, set_role
 from app.ui.layouts import column, held, row
 from app.ui.progress import Progress
-from app.words import SHIPPED, bytes_words, count_words, sentence
+from app.words import SHIPPED, bytes_words, count_words, kv_words, sentence
 from engine import InvalidInput, ModelSpec, Trace
 from engine.config import DTYPES, SCHEMES
 from engine.memory import Fit
@@ -223,7 +223,7 @@ class ModelPanel(QWidget):
     def _show_memory(self, header: Header) -> None:
         card = header.model
         self.bill.show_loaded(header)
-        kv = f"KV {bytes_words(card.kv_token_bytes)} a token"
+        kv = kv_words(card.kv_dtype, card.kv_token_bytes)
         kv += f" · context {card.context:,}" if card.context else ""
         loaded = f"{count_words(card.parameters)} parameters · loaded in {self._session.load_seconds:.1f} s"
         self.facts.say("\n".join(filter(None, (kv, captured_words(header), loaded))))

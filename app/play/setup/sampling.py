@@ -3,11 +3,14 @@
 import contextlib
 import json
 from dataclasses import asdict, replace
+from functools import partial
 
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 
 from app import storage
+from app.play.setup.output import OutputForm
+from app.play.setup.typed_texts import as_typed, bias_as_typed, typed_bias, typed_texts
 from app.ui.controls import DropDown, Number, SliderValue, Switch, button, line_edit
 from app.ui.form import Field, Form
 from app.ui.labels import Heading, Note
@@ -33,37 +36,25 @@ PENALTY = "Divides the logits of tokens already seen; 1 is off"
 TOP_K = "Draw from the k likeliest tokens; 0 is off"
 SEED = "A fixed seed gives the same answers again; request i of a batch takes seed + i"
 STOP = 'End when one of these appears: The end, \\n\\n - or a JSON list, ["a, b", "c"]'
+FREQUENCY = "Taken from a token's logit for each time that the answer has it; 0 is off"
+PRESENCE = "Taken once from the logit of every token that the answer has; 0 is off"
+LEAST = "So many tokens before an answer may end"
+BAD_WORDS = "Never say these: fox, the old bridge - or a JSON list"
+BIAS = "Added to the logits of tokens, by their ids: 42 = -5, 7 = 2.5"
 ENDLESS = "Go on past the model's own end until max tokens"
 SAMPLES = "So many answers to each prompt, which they share in the KV cache"
 BEAMS = "Search with so many beams at once: so many answers, the most probable first, with their scores; 1 is off"
 LENGTH_PENALTY = "A beam's score is its log-probability over its length to the power of this; more favours longer texts"
-EARLY_STOPPING = "When a search is over, once as many texts are finished as there are beams"
-ENDINGS = (("nothing looks better", "false"), ("at once", "true"), ("nothing can be better", "never"))
-IDLE_IN_BEAMS = ("temperature", "top_p", "min_p", "repetition_penalty", "top_k", "seed", "n")  # nothing is drawn
+EARLY_STOPPING = (
+    "When a search is over, once as many texts are finished as there are beams: as soon as they are; when what lives "
+    "scores less; or when it could not score more at any length"
+)
+ENDINGS = (("likely best", "false"), ("first found", "true"), ("surely best", "never"))
+RULES = ("frequency_penalty", "presence_penalty", "min_tokens", "bad_words", "logit_bias")
+DRAWING = ("temperature", "top_p", "min_p", "top_k", "seed")
+IDLE_IN_BEAMS = (*DRAWING, "repetition_penalty", "n", *RULES)  # the model's own probabilities are weighed
 OF_BEAMS = ("length_penalty", "early_stopping")
 ALTERNATIVES = "Record so many of the likeliest tokens beside each token that is given, with their probabilities"
-
-
-def stop_strings(text: str) -> tuple[str, ...]:
-    r"""Stop strings as typed: one between commas or, for any character, one JSON list; \n means a new line."""
-    text = text.strip()
-    if text.startswith("["):
-        try:
-            found = json.loads(text)
-        except ValueError as error:
-            raise InvalidInput(f"stop: not a JSON list of texts ({error})") from error
-        if not isinstance(found, list) or not all(isinstance(s, str) and s for s in found):
-            raise InvalidInput("stop: the list must hold texts that are not empty")
-        return tuple(found)
-    return tuple(s.strip().replace("\\n", "\n") for s in text.split(",") if s.strip())
-
-
-def stop_text(stop: tuple[str, ...]) -> str:
-    """The inverse of `stop_strings`."""
-    plain = ", ".join(s.replace("\n", "\\n") for s in stop)
-    if not plain.startswith("[") and stop_strings(plain) == stop:
-        return plain
-    return json.dumps(list(stop), ensure_ascii=False)
 
 
 def sampling_fields() -> list[Field]:
@@ -72,6 +63,11 @@ def sampling_fields() -> list[Field]:
     tokens = SliderValue("sampling_max_tokens", "Max tokens", 1, 4096, 200, step=1, logarithmic=True)
     min_p = SliderValue("sampling_min_p", "Min-p", 0, 0.5, 0, step=0.01)
     penalty = SliderValue("sampling_repetition_penalty", "Repetition penalty", 0.5, 2, 1)
+    frequency = SliderValue("sampling_frequency_penalty", "Frequency penalty", -2, 2, 0)
+    presence = SliderValue("sampling_presence_penalty", "Presence penalty", -2, 2, 0)
+    least = Number("sampling_min_tokens", 0, 4096, 0, least="off")
+    bad_words = line_edit("sampling_bad_words", hint="none")
+    bias = line_edit("sampling_logit_bias", hint="none")
     top_k = Number("sampling_top_k", 0, 1_000_000, 0, least="off")
     seed = Number("sampling_seed", -1, 2**31 - 1, -1, least="random")
     seed.setGroupSeparatorShown(False)
@@ -88,15 +84,20 @@ def sampling_fields() -> list[Field]:
         Field("max_tokens", "Max tokens", tokens, MOST_TOKENS, round),
         Field("min_p", "Min-p", min_p, MIN_P, _rounded),
         Field("repetition_penalty", "Repetition", penalty, PENALTY, _rounded),
+        Field("frequency_penalty", "Frequency", frequency, FREQUENCY, _rounded),
+        Field("presence_penalty", "Presence", presence, PRESENCE, _rounded),
         Field("top_k", "Top-k", top_k, TOP_K),
         Field("seed", "Seed", seed, SEED, lambda n: n if n >= 0 else None, lambda seed: -1 if seed is None else seed),
-        Field("stop", "Stop at", stop, STOP, stop_strings, stop_text),
+        Field("stop", "Stop at", stop, STOP, partial(typed_texts, name="stop"), as_typed),
+        Field("min_tokens", "Min tokens", least, LEAST),
+        Field("bad_words", "Bad words", bad_words, BAD_WORDS, partial(typed_texts, name="bad_words"), as_typed),
+        Field("logit_bias", "Logit bias", bias, BIAS, typed_bias, bias_as_typed),
         Field("ignore_eos", "Ignore EOS", endless, ENDLESS),
         Field("logprobs", "Alternatives", alternatives, ALTERNATIVES),
         Field("n", "Samples", samples, SAMPLES, modes=PAGED_MODES, idle=1),
         Field("beam_width", "Beams", beams, BEAMS, modes=PAGED_MODES, idle=1),
-        Field("length_penalty", "Length penalty", penalty_of_length, LENGTH_PENALTY, _rounded),
-        Field("early_stopping", "Over when", stopping, EARLY_STOPPING, _stopping, lambda value: str(value).lower()),
+        Field("length_penalty", "By length", penalty_of_length, LENGTH_PENALTY, _rounded),
+        Field("early_stopping", "Ends when", stopping, EARLY_STOPPING, _stopping, lambda value: str(value).lower()),
     ]
 
 
@@ -117,6 +118,7 @@ class SamplingPanel(QWidget):
         self.preset = DropDown("sampling_preset", [(name, name) for name in PRESETS], "Preset")
         self.preset.setProperty("role", "quiet")
         self.form = Form(sampling_fields(), self)
+        self.output = OutputForm()
         self._mode = ""  # all that there is matters to it
         self.samples_note = Note("sampling_n_note")
         self.error = Note("sampling_error", "error")
@@ -125,19 +127,21 @@ class SamplingPanel(QWidget):
         self.rest = held(column(*(rows[n] for n in rows if n not in ALWAYS), self.samples_note, spacing=8))
         always = Heading("Sampling", self.preset), *(rows[name] for name in ALWAYS)
         more = (self.more, 0, Qt.AlignmentFlag.AlignLeft)
-        self.setLayout(column(*always, more, self.rest, self.error, margins=(12, 12, 12, 12), spacing=8))
+        self.setLayout(column(*always, self.output, more, self.rest, self.error, margins=(12, 12, 12, 12), spacing=8))
         self.more.toggled.connect(self._on_more)
         self.more.setChecked(storage.settings().value("sampling/more", "false") == "true")
         self._on_more(self.more.isChecked())
         self.preset.activated.connect(self._on_preset)
         self.form.edited.connect(self._on_edited)
+        self.output.edited.connect(self._on_edited)
         self._recall()
 
     def params(self) -> SamplingParams:
-        """The values as chosen. Raises InvalidInput when a stop string cannot be read."""
-        values = self.form.values(self._mode)
+        """The values as chosen. Raises InvalidInput when one cannot be read, or two do not go together."""
+        values = self.form.values(self._mode) | self.output.values()
         if values["beam_width"] > 1:
-            values |= {"n": 1, "repetition_penalty": 1.0}
+            plain, idle = SamplingParams(), {*IDLE_IN_BEAMS, *self.output.values()} - {*DRAWING}
+            values |= {name: getattr(plain, name) for name in idle}
         return SamplingParams(**values)
 
     def set_mode(self, mode: str) -> None:
@@ -156,12 +160,14 @@ class SamplingPanel(QWidget):
             form[name].control.setEnabled(not beams and (paged or name != "n"))
         for name in OF_BEAMS:
             form[name].control.setEnabled(beams)
+        self.output.setEnabled(not beams)
         others = f"{' and '.join(PAGED_MODES).capitalize()} do."
         alone = "" if paged else f"One sample: {mode} has no blocks to share. {others}"
         self.samples_note.say("Beams weigh the model's own probabilities: nothing is drawn." if beams else alone)
 
     def set_params(self, params: SamplingParams) -> None:
         self.form.show(params)
+        self.output.show_params(params)
         self._on_edited()
 
     def _on_more(self, on: bool) -> None:
@@ -173,8 +179,9 @@ class SamplingPanel(QWidget):
     def _on_preset(self) -> None:
         params = PRESETS.get(self.preset.currentData())
         if params is not None:
-            # what is recorded of the drawing is not part of how it is drawn
-            self.set_params(replace(params, logprobs=self.form["logprobs"].get()))
+            # what is recorded of the drawing, and what may be drawn, is not part of how it is drawn
+            self.form.show(replace(params, logprobs=self.form["logprobs"].get()))
+            self._on_edited()
 
     def _on_edited(self) -> None:
         self._enable()
@@ -184,7 +191,8 @@ class SamplingPanel(QWidget):
             self.error.say(str(error))
             return
         self.error.say("")
-        name = next((name for name, values in PRESETS.items() if values == replace(params, logprobs=0)), OWN)
+        drawn = replace(params, logprobs=0, regex=None, choices=(), json_schema=None)
+        name = next((name for name, values in PRESETS.items() if values == drawn), OWN)
         if self.preset.count() > len(PRESETS):
             self.preset.removeItem(len(PRESETS))
         if name == OWN:

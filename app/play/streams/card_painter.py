@@ -19,6 +19,7 @@ SAYS = {
     State.WAITING: "in the queue",
     State.PREFILL: "reading the prompt …",
     State.PREEMPTED: "gave its memory up, waits to go on",
+    State.SWAPPED: "its memory waits on the host, to go on",
     State.DECODE: "…",
     State.FINISHED: "no text",
 }

@@ -36,6 +36,18 @@ def rank_words(card: TokenCard) -> str:
     return f"rank > {recorded}" if recorded > 0 else ""
 
 
+def grammar_words(card: TokenCard) -> str:
+    """What the answer's grammar did here; empty where it has none."""
+    if card.allowed is None:
+        return ""
+    of = f" of {card.vocabulary:,}" if card.vocabulary else ""
+    words = f"{card.allowed:,}{of} tokens allowed"
+    if card.rather is None:
+        return f"{words}, the likeliest of all among them"
+    text = visible(card.rather.text) or "∅"
+    return f"{words}; the model would rather have said “{text}” ({share(card.rather.probability)})"
+
+
 def wait_words(card: TokenCard) -> str:
     """TTFT or ITL, and with how many others it came."""
     words = f"{'TTFT' if card.first else 'ITL'} {duration(card.wait)}"
@@ -68,6 +80,7 @@ class TokenCardView(Painted):
         self.card: TokenCard | None = None
         self._lines: list[str] = []
         self._note: list[str] = []
+        self._grammar: list[str] = []
         self.hide()
 
     def show_card(self, card: TokenCard, origin: float, anchor: QRect) -> None:
@@ -76,8 +89,10 @@ class TokenCardView(Painted):
         self._lines = card_words(card, origin)
         room = theme.px(WIDE - 2 * PAD)
         self._note = [] if card.alternatives else wrapped(HOW, self.small, room)
+        self._grammar = wrapped(grammar_words(card), self.small, room) if card.allowed is not None else []
         text = visible(card.text) or "no text of its own"
-        parts = [f"{text}, probability {share(card.probability)}", rank_words(card), *self._lines, *self._note]
+        parts = [f"{text}, probability {share(card.probability)}", rank_words(card), grammar_words(card)]
+        parts += [*self._lines, *self._note]
         parts += [f"{visible(other.text)} {share(other.probability)}" for other in card.alternatives]
         self.setAccessibleName("; ".join(part for part in parts if part))
         window = self._owner.window()
@@ -112,8 +127,9 @@ class TokenCardView(Painted):
 
     def _height(self) -> int:
         assert self.card is not None
-        rows = 1 + (self._bars or len(self._note)) + len(self._lines)
-        return sum(map(theme.px, (2 * PAD, 26, 4, 6, 7))) + rows * self._line
+        rows = 1 + len(self._grammar) + (self._bars or len(self._note)) + len(self._lines)
+        gap = 4 if self._grammar else 0
+        return sum(map(theme.px, (2 * PAD, 26, 4, gap, 6, 7))) + rows * self._line
 
     def paint(self, painter: QPainter, dirty: QRect) -> None:
         card = self.card
@@ -125,6 +141,8 @@ class TokenCardView(Painted):
         painter.drawRoundedRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5), px(6), px(6))
         left, right = float(px(PAD)), float(self.width() - px(PAD))
         y = self._head(painter, card, left, right, float(px(PAD)))
+        if self._grammar:
+            y = self._say(painter, self._grammar, t.text, left, y) + px(4)
         if self._bars:
             for other in self._shown(card):
                 self._bar(painter, other, QRectF(left, y, right - left, self._line))

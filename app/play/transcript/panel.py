@@ -231,7 +231,8 @@ class Transcript(QWidget):
         time = sample.token_times[token]
         place = scope.place_at(time)
         step = scope.step_at(place) if place >= 0 and scope.step_ends[place] == time else None
-        return token_card(view, sample.branch, token, step)
+        header = self.bridge.header
+        return token_card(view, sample.branch, token, step, header.model.vocabulary if header is not None else 0)
 
     def _tell_card(self, *changed: object) -> None:
         card = self.card_of(self.text.wanted) if self.text.mode is not TokenMode.TEXT and self.isVisible() else None

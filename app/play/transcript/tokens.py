@@ -94,6 +94,8 @@ class TokenCard:
     is 1 for the likeliest, None where it is not known. `step` is None for a token that came with its request's end.
     `drafted`: it was, and was kept; `instead_of` is the text of the draft whose place it took, None where there was
     none.
+    Of an answer that is held to a grammar: how many of the `vocabulary` were `allowed`, and what the model would
+    `rather` have said where that was not.
     """
 
     index: int
@@ -111,9 +113,12 @@ class TokenCard:
     time: float
     drafted: bool = False
     instead_of: str | None = None
+    vocabulary: int = 0
+    allowed: int | None = None
+    rather: Alternative | None = None
 
 
-def token_card(view: RequestView, branch: int, index: int, step: Step | None) -> TokenCard:
+def token_card(view: RequestView, branch: int, index: int, step: Step | None, vocabulary: int = 0) -> TokenCard:
     """The card of an answer's token; `step` is the one that ended at the token's time, if any did.
 
     Raises IndexError where the sample has no such token.
@@ -148,6 +153,9 @@ def token_card(view: RequestView, branch: int, index: int, step: Step | None) ->
         time=float(sample.token_times[index]),
         drafted=origin[0],
         instead_of=origin[1],
+        vocabulary=vocabulary,
+        allowed=_at(step.allowed_token_index, step.allowed, place) if step is not None else None,
+        rather=rather(step, place) if step is not None else None,
     )
 
 
@@ -176,3 +184,15 @@ def alternatives(step: Step, place: int, token: int) -> tuple[Alternative, ...]:
         other = int(step.alt_token[i])
         result.append(Alternative(step.alt_text[i], other, float(np.exp(step.alt_logprob[i])), other == token))
     return tuple(result)
+
+
+def rather(step: Step, place: int) -> Alternative | None:
+    """What the model would rather have said at a place among the step's tokens, where its grammar ruled that out."""
+    for i in np.flatnonzero(step.rather_token_index == place).tolist():
+        return Alternative(step.rather_text[i], int(step.rather_token[i]), float(np.exp(step.rather_logprob[i])), False)
+    return None
+
+
+def _at(places: Array, values: Array, place: int) -> int | None:
+    found = np.flatnonzero(places == place)
+    return int(values[found[0]]) if len(found) else None

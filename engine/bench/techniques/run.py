@@ -9,7 +9,13 @@ from importlib import import_module
 
 from engine.bench.techniques.measured import Measured, table
 
-TECHNIQUES = {"speculation": "engine.bench.techniques.speculation"}
+TECHNIQUES = {
+    "speculation": "engine.bench.techniques.speculation",
+    "beams": "engine.bench.techniques.beams",
+    "kv": "engine.bench.techniques.kv_precision",
+    "swap": "engine.bench.techniques.swap",
+    "constrained": "engine.bench.techniques.constrained",
+}
 """Each a module with `measure(rounds, threads) -> Iterator[Measured]`."""
 
 

@@ -10,7 +10,8 @@ from engine.trace.records import Kind, Step, freeze
 
 COLUMNS = frozenset(f.name for f in fields(Step) if f.type == "Array")
 Given = dict[str, Any]  # fields by their names
-DTYPES = {"kind": np.uint8, "block_event": np.uint8, "logprob": np.float32, "alt_logprob": np.float32}
+DTYPES: dict[str, type] = {"kind": np.uint8, "block_event": np.uint8}
+DTYPES |= dict.fromkeys(("logprob", "alt_logprob", "rather_logprob"), np.float32)
 
 
 def built_step(

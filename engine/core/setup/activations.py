@@ -103,7 +103,8 @@ def measured_bytes(rehearsal: Rehearsal, rows: int, length: int) -> int:
 def computed_bytes(model: LoadedModel, tokens: int, rows: int) -> int:
     """An estimate from shapes alone: see `step_bytes`."""
     card, config = model.card, model.module.config.get_text_config()
-    wide = next((int(v) for k in MLP_WIDTHS if (v := getattr(config, k, None))), 0)
+    widths = next((v for k in MLP_WIDTHS if (v := getattr(config, k, None))), 0)
+    wide = max(map(int, widths if isinstance(widths, (list, tuple)) else (widths,)))  # some say one a layer
     if card.experts:
         wide = card.active_experts * (getattr(config, "moe_intermediate_size", None) or wide)
     return step_bytes(tokens, rows, card.hidden, card.head_dim, wide, card.vocabulary, model.dtype.itemsize)

@@ -9,6 +9,7 @@ import torch
 from engine.config.specs import EngineConfig, InvalidInput
 from engine.core.faults import DeviceLost, Fault, fault_of, first_line, memory_asked
 from engine.core.setup.activations import activation_bytes, computed_bytes
+from engine.core.setup.host_memory import HostMemory, prepare_host_memory
 from engine.core.setup.kv_budget import free_memory, pool_blocks, step_blocks
 from engine.core.setup.rehearsal import Rehearsal
 from engine.decoding.detokenizer import DetokenizerFactory
@@ -18,6 +19,10 @@ from engine.models.loading import LoadedModel
 from engine.runner import make_runner
 from engine.runner.draft_model import DraftModel
 from engine.runner.runner import Runner, on_gpu_path
+from engine.scheduler.block_pool import BlockPool
+from engine.scheduler.scheduler import Scheduler
+from engine.scheduler.speculation import Drafter
+from engine.scheduler.swapping import Swapping
 from engine.trace.records import Roof
 
 Shape = tuple[object, ...]
@@ -25,7 +30,8 @@ Shape = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class PreparedRunner:
-    """`blocks` of the pool; `activations` of a step at the token budget and what `graphs` hold, in bytes."""
+    """`blocks` of the pool; `activations` of a step at the token budget and what `graphs` hold, in bytes; the `host`
+    memory that preempted requests may have."""
 
     shape: Shape
     runner: Runner
@@ -34,6 +40,12 @@ class PreparedRunner:
     graphs: int
     rehearsal: Rehearsal
     draft: DraftModel | None = None
+    host: HostMemory = HostMemory()
+
+    def scheduler(self, config: EngineConfig, drafter: Drafter | None = None) -> Scheduler:
+        """One for it, with an empty pool."""
+        pool = BlockPool(self.blocks, config.block_size)
+        return Scheduler(config, pool, drafter, Swapping(pool, self.host.blocks, self.host.cost))
 
     def warm_up(self, token_budget: int) -> None:
         """On a GPU the whole step at the budget, so that its allocator has taken already what such a step takes."""
@@ -56,7 +68,8 @@ def shape_of(config: EngineConfig) -> Shape:
     mode = "paged" if config.paged else config.mode
     graphs = config.cuda_graphs, config.mixed_graphs, config.kv_dtype
     drafts = config.most_sampled, config.draft if config.speculation == "draft" else None
-    return mode, config.block_size, config.slots, config.token_budget, config.kv_memory, *graphs, *drafts
+    pool = config.block_size, config.slots, config.token_budget, config.kv_memory
+    return mode, *pool, *graphs, *drafts, config.preemption, config.swap_memory
 
 
 def graph_needs(model: LoadedModel, config: EngineConfig, operations: float) -> int:
@@ -113,7 +126,9 @@ class RunnerFactory:
                 self._activations[shape] = activation_bytes(rehearsal, model, config, self._roof)
             drafts = self._draft(draft, config, blocks, report)
             recorded = runner.recorded_bytes + (drafts.runner.recorded_bytes if drafts else 0)
-            return PreparedRunner(shape, runner, blocks, self._activations[shape] + recorded, 0, rehearsal, drafts)
+            activations = self._activations[shape] + recorded
+            host = prepare_host_memory(runner, config, blocks, self._roof)
+            return PreparedRunner(shape, runner, blocks, activations, 0, rehearsal, drafts, host)
         if shape not in self._activations:
             self._activations[shape] = self.profile(config)
         activations = self._activations[shape]
@@ -127,7 +142,8 @@ class RunnerFactory:
         runner.capture(report)
         graphs = max(0, before - free_memory(model.device)) if runner.graphs else 0
         drafts = self._draft(draft, config, blocks, report, operations)
-        return PreparedRunner(shape, runner, blocks, activations, graphs, self._warm(runner, config, blocks), drafts)
+        host, rehearsal = prepare_host_memory(runner, config, blocks, self._roof), self._warm(runner, config, blocks)
+        return PreparedRunner(shape, runner, blocks, activations, graphs, rehearsal, drafts, host)
 
     def _draft(
         self,

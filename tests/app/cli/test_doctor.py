@@ -107,7 +107,7 @@ def test_builds_of_torch_with_a_label_are_taken_for_their_release(version: str) 
 
 def test_every_library_of_the_project_has_a_known_cost_but_the_reader_of_versions() -> None:
     names = {requirement.name for requirement in requirements()}
-    assert {"torch", "PySide6-Essentials", "nvidia-ml-py", "autoawq", "torchao"} <= names
+    assert {"torch", "PySide6-Essentials", "nvidia-ml-py", "autoawq", "torchao", "llguidance"} <= names
     assert not any(library_finding(requirement, None).cost == "" for requirement in requirements())
 
 

@@ -85,18 +85,19 @@ def test_the_table_has_a_line_for_each_and_says_what_failed() -> None:
 
 
 def test_all_means_every_quantization_that_can_be_had_here() -> None:
-    original, specs = asked_for(ModelSpec("demo"), None, "all")
+    original, specs, kv_dtypes = asked_for(ModelSpec("demo"), None, "all")
+    assert kv_dtypes == ["int8", "fp8"]
     assert original == ModelSpec("demo")
     names = [spec.quantization for spec in specs]
     assert set(names) == {name for name in QUANTIZATIONS if not missing(name)}
     assert replace(specs[-1], dtype="auto") == original, "the original rounded to bfloat16"
-    _, others = asked_for(ModelSpec("demo-draft"), None, "all")
+    _, others, _ = asked_for(ModelSpec("demo-draft"), None, "all")
     assert "awq" not in [spec.quantization for spec in others]
 
 
 def test_of_an_awq_checkpoint_the_original_is_what_is_quantized_otherwise(made: tuple[Path, str], model: Path) -> None:
     spec = ModelSpec(str(made[0]))
-    original, specs = asked_for(spec, None, "awq,nf4")
+    original, specs, _ = asked_for(spec, None, "awq,nf4")
     assert original.source == str(model)
     assert specs == [spec, ModelSpec(str(model), "nf4")]
     assert asked_for(spec, "demo", "nf4")[0] == ModelSpec("demo")
@@ -104,7 +105,7 @@ def test_of_an_awq_checkpoint_the_original_is_what_is_quantized_otherwise(made: 
 
 def test_against_another_original_it_is_still_the_model_that_is_quantized() -> None:
     model, other = ModelSpec("demo"), ModelSpec("demo-draft")
-    found = asked_for(model, other.source, "none,nf4,awq,float16")
+    found = asked_for(model, other.source, "none,nf4,kv-fp8,awq,float16,kv-fp8")
     assert found == (
         other,
         [
@@ -113,6 +114,7 @@ def test_against_another_original_it_is_still_the_model_that_is_quantized() -> N
             replace(model, quantization="awq"),
             replace(model, dtype="float16"),
         ],
+        ["fp8"],
     )
 
 

@@ -66,7 +66,7 @@ def checkpoint(folder: Path, **origin: object) -> Path:
 
 def test_every_quantization_can_be_ticked_where_it_can_be_loaded(panel: QualityPanel) -> None:
     boxes = panel.setup.boxes
-    assert [*boxes] == [*(name for name in SCHEMES if name != "none"), "bfloat16"]
+    assert [*boxes] == [*(name for name in SCHEMES if name != "none"), "bfloat16", "kv-int8", "kv-fp8"]
     assert all(box.isEnabled() == box.isChecked() for box in boxes.values())
     assert "scale every 64 weights" in boxes["nf4"].toolTip()
     assert panel.setup.plan() == Plan(tuple(k for k, b in boxes.items() if b.isEnabled()), "stories", 2048)

@@ -9,7 +9,8 @@ from PySide6.QtWidgets import QLineEdit, QStyle, QStyleOptionSlider, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.play.setup.batching import BatchingPanel
-from app.play.setup.sampling import OWN, PRESETS, SamplingPanel, stop_strings, stop_text
+from app.play.setup.sampling import OWN, PRESETS, SamplingPanel
+from app.play.setup.typed_texts import as_typed, typed_texts
 from app.playback.bridge import Bridge
 from app.session.session import Session
 from app.ui import theme
@@ -162,12 +163,12 @@ def test_the_palette_runs_what_is_chosen_and_gives_the_focus_back(qtbot: QtBot) 
 
 @pytest.mark.parametrize("stop", [(), ("The end",), ("a", "\n\n"), ("a, b", "c"), ("[x",)])
 def test_stop_strings_are_read_as_they_are_shown(stop: tuple[str, ...]) -> None:
-    assert stop_strings(stop_text(stop)) == stop
+    assert typed_texts(as_typed(stop), "stop") == stop
 
 
 def test_a_broken_list_of_stop_strings_is_refused() -> None:
     with pytest.raises(InvalidInput, match="stop"):
-        stop_strings('["a"')
+        typed_texts('["a"', "stop")
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -228,8 +229,8 @@ def test_wheel_turns_over_a_panel_change_no_value(qtbot: QtBot) -> None:
         ("static", {"max_running", "delivery"}),
         ("dynamic", {"max_running", "longest_wait", "delivery"}),
         ("continuous-padded", {"max_running", "join_every", "token_budget"}),
-        ("continuous", {"max_running", "join_every", "token_budget", "prefix_caching"}),
-        ("chunked", {"max_running", "join_every", "token_budget", "prefix_caching"}),
+        ("continuous", {"max_running", "join_every", "token_budget", "prefix_caching", "preemption"}),
+        ("chunked", {"max_running", "join_every", "token_budget", "prefix_caching", "preemption"}),
     ],
 )
 def test_a_mode_shows_the_settings_that_matter_to_it(
@@ -239,7 +240,7 @@ def test_a_mode_shows_the_settings_that_matter_to_it(
     qtbot.addWidget(panel)
     panel.show()
     panel.form["mode"].set(mode)
-    names = ("max_running", "longest_wait", "join_every", "token_budget", "delivery", "prefix_caching")
+    names = ("max_running", "longest_wait", "join_every", "token_budget", "delivery", "prefix_caching", "preemption")
     assert {name for name in names if panel.form[name].control.isVisible()} == shown
     assert panel.form.sentence.text()[0].isupper()
 
@@ -290,6 +291,7 @@ def test_beams_switch_off_what_they_do_not_heed(qtbot: QtBot) -> None:
     assert (told.n, told.repetition_penalty, told.temperature) == (1, 1.0, 0.0)
     assert not panel.form["temperature"].control.isEnabled()
     assert panel.form["length_penalty"].control.isEnabled()
+    assert not panel.output.isEnabled(), "a grammar goes with drawing one token after the other"
     assert "nothing is drawn" in panel.samples_note.text()
     again = SamplingPanel()
     qtbot.addWidget(again)
@@ -304,6 +306,7 @@ def test_beams_switch_off_what_they_do_not_heed(qtbot: QtBot) -> None:
     again.set_mode("chunked")
     again.form["beam_width"].set(1)
     assert again.form["temperature"].control.isEnabled()
+    assert again.output.isEnabled()
     assert not again.form["early_stopping"].control.isEnabled()
 
 

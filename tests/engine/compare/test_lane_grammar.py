@@ -41,7 +41,11 @@ def lanes(draw: st.DrawFn) -> Lane:
         values["speculation"] = draw(st.sampled_from([None, "ngram", "draft"])) if not values["depth"] else None
         values["speculated"] = draw(st.sampled_from(["auto", 1, 7]))
         if values["speculation"] == "draft":
-            values["draft"] = draw(st.sampled_from([None, ModelSpec("demo-draft"), ModelSpec("a/b,c:d", revision="e")]))
+            drafts = None, ModelSpec("demo-draft"), ModelSpec("./a:b,c"), ModelSpec("org/model", revision="e")
+            values["draft"] = draw(st.sampled_from(drafts))
+        values["preemption"] = draw(st.sampled_from(["recompute", "swap", "auto"]))
+        if values["preemption"] != "recompute":
+            values["swap_memory"] = draw(st.none() | st.integers(1, 1 << 40))
     texts = st.text(st.characters(codec="utf-8") | st.sampled_from(":,%= "), min_size=1).filter(str.strip)
     spec = ModelSpec(
         draw(texts), dtype=draw(st.sampled_from(["auto", "float32"])), trust_remote_code=draw(st.booleans()),

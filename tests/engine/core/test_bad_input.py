@@ -383,7 +383,7 @@ def test_a_model_value_out_of_range_is_refused(values: dict[str, Any], message: 
         ({"block_size": 12}, "block_size=12: must be a power of two"),
         ({"kv_memory": -5}, "kv_memory=-5: must be a number of bytes"),
         ({"mode": "static", "prefix_caching": True}, "prefix_caching=True: mode 'static' has no blocks to share"),
-        ({"speculation": "draft"}, "speculation='draft': not built yet"),
+        ({"speculation": "medusa"}, "speculation='medusa': must be one of"),
         ({"depth": 2}, "depth=2: must be 0, 1 or None"),
         ({"seed": -1}, "seed=-1: must be a whole number"),
     ],

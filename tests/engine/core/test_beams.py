@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 import resources
 from engine import Engine, EngineConfig, InvalidInput, ModelSpec, SamplingParams, Submission
 from engine.core.stream import Completion
-from engine.models.loading import LoadedModel, load
+from engine.models.loading import load
 from engine.trace import Fate, FinishReason, Step
 from tests.engine.tiny_models import VOCABULARY
 
@@ -96,8 +96,9 @@ def expected(tiny_folder: Callable[[str], Path]) -> Callable[[str], list[Found]]
 
 
 @pytest.fixture(scope="module")
-def demo() -> LoadedModel:
-    return load(ModelSpec(dtype="float32", device="cpu"))
+def demo() -> Iterator[Engine]:
+    with Engine(load(ModelSpec(dtype="float32", device="cpu")), threads=1) as engine:
+        yield engine
 
 
 @contextmanager
@@ -165,30 +166,29 @@ def test_texts_that_end_are_kept_and_the_search_ends_as_in_transformers(
         assert shorter
 
 
-def test_the_demo_model_tells_the_beams_of_transformers(demo: LoadedModel) -> None:
+def test_the_demo_model_tells_the_beams_of_transformers(demo: Engine) -> None:
     """With its own end of text, and with a text that ends one."""
     module = AutoModelForCausalLM.from_pretrained(resources.path("models/stories-5m"), dtype=torch.float32).eval()
-    prompt = demo.tokenizer("Once upon a time, there was a little").input_ids
-    with Engine(demo, EngineConfig(), threads=1) as engine:
-        for ways in ({}, {"length_penalty": 0.0, "early_stopping": True}):
-            way = Way(5, new=60, eos=sorted(demo.eos), **ways)
-            completions = engine.submit(prompt, way.params).results(60)
-            assert_same(completions, reference(module, prompt, way))
-        stop = SamplingParams(max_tokens=60, beam_width=4, stop=(".",))
-        completions = engine.submit(prompt, stop).results(60)
-    way = Way(4, new=60, eos=sorted(demo.eos))
-    assert_same(completions, reference(module, prompt, way, stop_strings=["."], tokenizer=demo.tokenizer))
+    tokenizer, eos = demo.model.tokenizer, sorted(demo.model.eos)
+    prompt = tokenizer("Once upon a time, there was a little").input_ids
+    demo.begin(EngineConfig())
+    for ways in ({}, {"length_penalty": 0.0, "early_stopping": True}):
+        way = Way(5, new=60, eos=eos, **ways)
+        assert_same(demo.submit(prompt, way.params).results(60), reference(module, prompt, way))
+    completions = demo.submit(prompt, SamplingParams(max_tokens=60, beam_width=4, stop=(".",))).results(60)
+    way = Way(4, new=60, eos=eos)
+    assert_same(completions, reference(module, prompt, way, stop_strings=["."], tokenizer=tokenizer))
     for completion in completions:
         assert "." not in completion.text
-        assert "." in demo.tokenizer.decode(completion.token_ids)
+        assert "." in tokenizer.decode(completion.token_ids)
         assert completion.finish_reason is FinishReason.STOP
 
 
-def test_a_stream_tells_what_is_certain_and_the_best_first(demo: LoadedModel) -> None:
-    with Engine(demo, EngineConfig(), threads=1) as engine:
-        stream = engine.submit("The sun was", SamplingParams(max_tokens=40, beam_width=4, logprobs=2, ignore_eos=True))
-        completions = stream.results(60)
-        steps, view = list(engine.trace.steps), engine.trace.requests[stream.request]
+def test_a_stream_tells_what_is_certain_and_the_best_first(demo: Engine) -> None:
+    trace = demo.begin(EngineConfig())
+    stream = demo.submit("The sun was", SamplingParams(max_tokens=40, beam_width=4, logprobs=2, ignore_eos=True))
+    completions = stream.results(60)
+    steps, view = list(trace.steps), trace.requests[stream.request]
     scores = [completion.score for completion in completions]
     assert scores == sorted(scores, reverse=True)  # type: ignore[type-var]
     for completion, sample in zip(completions, view.samples, strict=True):
@@ -223,15 +223,15 @@ def told_paths(steps: list[Step], request: int) -> list[set[tuple[int, ...]]]:
     return found
 
 
-def test_beams_share_all_but_what_they_write(demo: LoadedModel) -> None:
+def test_beams_share_all_but_what_they_write(demo: Engine) -> None:
     """Eight beams over a long prompt take little more than one."""
     owned = []
     for width in (1, 8):
-        with Engine(demo, EngineConfig(block_size=16), threads=1) as engine:
-            params = SamplingParams(max_tokens=20, temperature=0, beam_width=width, ignore_eos=True)
-            engine.submit([5] * 320, params).results(60)
-            owned.append(max(engine.trace.header.blocks - step.free_blocks for step in engine.trace.steps))
-            assert bool(sum(len(step.copied) for step in engine.trace.steps)) == (width > 1)
+        trace = demo.begin(EngineConfig())
+        params = SamplingParams(max_tokens=20, temperature=0, beam_width=width, ignore_eos=True)
+        demo.submit([5] * 320, params).results(60)
+        owned.append(max(trace.header.blocks - step.free_blocks for step in trace.steps))
+        assert bool(sum(len(step.copied) for step in trace.steps)) == (width > 1)
     assert owned[0] == 22
     assert owned[1] <= owned[0] + 2 * 8
 
@@ -260,7 +260,8 @@ def test_what_beams_cannot_do_is_refused(changes: dict[str, object], told: str) 
     ],
 )
 def test_a_search_that_cannot_run_is_refused_when_it_is_submitted(
-    config: EngineConfig, params: dict[str, int], told: str, demo: LoadedModel
+    config: EngineConfig, params: dict[str, int], told: str, demo: Engine
 ) -> None:
-    with Engine(demo, config, threads=1) as engine, pytest.raises(InvalidInput, match=told):
-        engine.submit("The sun was", SamplingParams(beam_width=4, **params))
+    demo.begin(config)
+    with pytest.raises(InvalidInput, match=told):
+        demo.submit("The sun was", SamplingParams(beam_width=4, **params))

@@ -98,3 +98,17 @@ def test_the_same_bytes_hold_so_many_times_the_tokens(dtype: str, times: float) 
             held = sum(cache.nbytes for cache in caches)
             assert held == header.blocks * 16 * header.model.kv_token_bytes <= 8 << 20
     assert blocks["int8"] == blocks["fp8"] >= times * blocks["auto"]
+
+
+def test_blocks_of_codes_swap_like_others() -> None:
+    """The demo says the same where its blocks went to host memory and came back."""
+    params = SamplingParams(max_tokens=40, temperature=0, ignore_eos=True)
+    model = load(ModelSpec("demo", dtype="float32", device="cpu"))
+    room = 14 * 16 * model.card_with("int8").kv_token_bytes
+    said = []
+    for how in (EngineConfig(kv_dtype="int8"), EngineConfig(kv_dtype="int8", kv_memory=room, preemption="swap")):
+        with Engine(model, how, threads=1) as engine:
+            streams = [engine.submit(f"Tell me a story about {n} foxes.", params) for n in range(6)]
+            said.append([stream.result(timeout=60).token_ids for stream in streams])
+            assert (measure(engine.trace).preemptions > 0) == (how.kv_memory is not None)
+    assert said[0] == said[1]

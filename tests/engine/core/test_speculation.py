@@ -12,7 +12,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from engine import Engine, EngineConfig, InvalidInput, ModelSpec, SamplingParams
-from engine.trace import Kind, Trace
+from engine.trace import Kind, Notice, Trace
 from tests.engine.conftest import SMALL, begin_when_idle
 from tests.engine.tiny_models import _llama_like, save_tiny_model
 
@@ -117,6 +117,28 @@ def test_a_draft_follows_prompts_of_any_length_and_prefixes_that_were_found(demo
         kept.append(drafted(demo.trace)[1] - before)
     assert kept[0] == kept[1]
     assert any(step.reused.any() for step in demo.trace.steps)
+
+
+def test_a_draft_that_fails_costs_nobody_an_answer(demo: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    params = SamplingParams(max_tokens=40, temperature=0)
+    plain = demo.submit(STORY, params).result(timeout=60).token_ids
+    begin_when_idle(demo, replace(SMALL, **SPECULATIONS["draft"]))
+    assert demo.prepared is not None
+    assert demo.prepared.draft is not None
+    runner, after = demo.prepared.draft.runner, iter(range(9))
+
+    def short_of_memory(rows: object) -> None:
+        if next(after, None) is None:
+            raise torch.OutOfMemoryError("tried to allocate 20 GiB")
+
+    monkeypatch.setattr(runner, "choose", short_of_memory)
+    assert demo.submit(STORY, params).result(timeout=60).token_ids == plain
+    assert 0 < drafted(demo.trace)[0] < 40
+    (told,) = [record.text for record in demo.trace.records if isinstance(record, Notice)]
+    assert told.startswith("drafting failed: tried to allocate 20 GiB")
+    begin_when_idle(demo, replace(SMALL, **SPECULATIONS["draft"]))
+    assert demo.submit(STORY, params).result(timeout=60).token_ids == plain
+    assert drafted(demo.trace)[0] > 40
 
 
 def test_what_cannot_draft_is_refused_with_the_reason(demo: Engine, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import sys
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 from engine.config.specs import EngineConfig, SamplingParams
@@ -16,11 +15,14 @@ from engine.core.step_record import step_record
 from engine.decoding.beams import BeamSearch
 from engine.decoding.beams.path import Ranked
 from engine.decoding.output import Output
+from engine.runner.launched_step import LaunchedStep
 from engine.scheduler import beams
 from engine.scheduler.block_pool import BlockPool
 from engine.scheduler.plan import Row, StepPlan
 from engine.scheduler.request import Branch, Emission, Request
 from engine.scheduler.scheduler import Scheduler
+from engine.scheduler.swap_cost import SwapCost
+from engine.scheduler.swapping import Swapping
 from engine.trace.records import FinishReason, Kind, Step
 from tests.engine.scheduler.told_blocks import ToldBlocks
 
@@ -110,6 +112,8 @@ class Simulation:
     depth: int = 0
     memory: tuple[int, int] = (sys.maxsize, sys.maxsize)
     errs_every: int = 0  # of the drafter, if there is one
+    hosts: int = 0
+    cost: SwapCost | None = None
     short: int = 0
     records: list[Step] = field(default_factory=list)
     plans: list[StepPlan] = field(default_factory=list)
@@ -120,10 +124,12 @@ class Simulation:
     def __post_init__(self) -> None:
         self.pool = BlockPool(self.blocks, self.config.block_size)
         self.drafter = ErringDrafter(self.errs_every) if self.errs_every else None
-        self.scheduler = Scheduler(self.config, self.pool, self.drafter)
+        self.swapping = Swapping(self.pool, self.hosts, self.cost)
+        self.scheduler = Scheduler(self.config, self.pool, self.drafter, self.swapping)
         self.in_flight: deque[tuple[StepPlan, list[Emission]]] = deque()
         self.requests: list[Request] = []
         self._cache = [_UNWRITTEN] * (self.blocks * self.config.block_size)
+        self._host = [_UNWRITTEN] * (self.hosts * self.config.block_size)
         self._strips: dict[Branch, list[int]] = {}
         self._last_token = [_UNWRITTEN] * self.config.max_running
 
@@ -197,6 +203,11 @@ class Simulation:
     def _launch(self, plan: StepPlan) -> list[Emission]:
         """What the device samples. All rows write before any reads, as in a layer of a model."""
         size = self.config.block_size
+        assert len({host for _, host in plan.swap_out}) == len(plan.swap_out)
+        for source, target in plan.swap_out:
+            self._host[target * size : (target + 1) * size] = self._cache[source * size : (source + 1) * size]
+        for source, target in plan.swap_in:
+            self._cache[target * size : (target + 1) * size] = self._host[source * size : (source + 1) * size]
         for source, target in plan.copies:
             self._cache[target * size : (target + 1) * size] = self._cache[source * size : (source + 1) * size]
         if self.config.paged:
@@ -268,6 +279,7 @@ class Simulation:
             later = {place for following, _ in self.in_flight for row in following.rows for place in self._places(row)}
             for place in {place for row in plan.rows for place in self._places(row)} - later:
                 self._cache[place] = _UNWRITTEN
+            self._spoil_swaps(plan)
         self.scheduler.abandon(plan, "the step failed")
 
     def _starve(self, plan: StepPlan, launched: bool = False) -> None:
@@ -283,19 +295,38 @@ class Simulation:
         self.scheduler.retract(plan)
         for place in places:
             self._cache[place] = _UNWRITTEN
+        self._spoil_swaps(plan)
         while self.in_flight:
             self._commit(*self.in_flight.popleft())
         self.scheduler.shrink(plan, "out of memory")
 
+    def _spoil_swaps(self, plan: StepPlan) -> None:
+        """Nobody knows whether a step that failed has copied them."""
+        size = self.config.block_size
+        for _, host in plan.swap_out:
+            self._host[host * size : (host + 1) * size] = [_UNWRITTEN] * size
+        own = {block for row in plan.rows for block in row.branch.blocks}
+        for _, block in plan.swap_in:
+            if block in own:  # else it went to others, who have written since
+                self._cache[block * size : (block + 1) * size] = [_UNWRITTEN] * size
+
     def _record(self, plan: StepPlan | None, committed: Any) -> None:
-        launched: Any = SimpleNamespace(plan=plan or StepPlan(()), seconds={}, attention=0.0, graph=0, device=0.0)
+        launched: Any = LaunchedStep(plan or StepPlan(()), 0.0)
         record = step_record(len(self.records), 0.0, 0.0, launched, committed, self.scheduler, str)
         self.records.append(record)
         self.told.feed(record)
         self.told.check(record, self.pool.total)
         tables = {(b.request.id, b.index): dict(enumerate(b.blocks)) for b in self.scheduler.ledger.running if b.blocks}
         assert self.told.tables == tables, "the records tell every branch's block table"
+        held = {(b.request.id, b.index): b.swapped for b in self._waiting() if b.swapped is not None}
+        told = {
+            owner: (min(table), tuple(table[at] for at in sorted(table))) for owner, table in self.told.hosts.items()
+        }
+        assert told == {owner: (swapped.place, swapped.blocks) for owner, swapped in held.items()}
         assert self.told.cached == {b for b in range(self.pool.total) if self.pool.is_cached(b)}
+
+    def _waiting(self) -> list[Branch]:
+        return [b for r in self.scheduler.requests.values() for b in r.branches if b.slot < 0 and not b.finished]
 
     # What must hold after every step.
 
@@ -316,8 +347,11 @@ class Simulation:
             assert together or not branch.finished or branch.steps > 0, "blocks go back at the step's border"
         if together and running and not self.in_flight:
             assert not all(branch.finished for branch in running), "a batch that is over is gone"
-        branches = [b for r in self.scheduler.requests.values() for b in r.branches]
-        assert self.scheduler.ledger.waiting_count == sum(b.slot < 0 and not b.finished for b in branches)
+        waiting = self._waiting()
+        assert self.scheduler.ledger.waiting_count == len(waiting)
+        swapped = [host for b in waiting if b.swapped is not None for host in b.swapped.blocks]
+        assert len(swapped) == len(set(swapped)) == self.hosts - self.swapping.free
+        assert not any(b.swapped for b in running)
         kv = self.scheduler.kv_use(())
         assert min(kv.used, kv.reserved, kv.internal) >= 0
         assert kv.used + kv.reserved + kv.internal == pool.owned * pool.block_size
@@ -346,6 +380,7 @@ class Simulation:
 
     def check_idle(self) -> None:
         assert self.pool.available == self.pool.total
+        assert self.swapping.free == self.hosts
         assert not any(self.pool.references(b) for b in range(self.pool.total))
         assert not self.scheduler.ledger.running
         assert self.scheduler.ledger.waiting_count == 0

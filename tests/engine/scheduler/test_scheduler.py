@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.config.live_budget import LiveBudget
 from engine.config.specs import DELIVERIES, MODES, PAGED_MODES, EngineConfig
 from engine.scheduler.limits import PATIENCE, SMALLEST, Limits
 from engine.scheduler.request import Branch, Emission, Life, Request
@@ -437,7 +438,7 @@ def test_what_was_published_in_vain_is_published_again() -> None:
 
 
 def test_limits_say_what_they_are() -> None:
-    limits = Limits()
+    limits = Limits(LiveBudget(4096, 8))
     assert limits.words == ""
     assert limits.halve(2048, 3)
     assert limits.words == "prompts now go 1,024 tokens at a time"

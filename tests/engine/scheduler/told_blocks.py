@@ -2,17 +2,19 @@
 
 from dataclasses import dataclass, field
 
-from engine.trace.records import BlockEvent, Step
+from engine.trace.records import BlockEvent, Step, SwapEvent
 
 Owner = tuple[int, int]  # request and branch
 
 
 @dataclass
 class ToldBlocks:
-    """Feed it every step. `tables[owner][index]` is a block; `cached` are those without an owner that keep a prefix."""
+    """Feed it every step. `tables[owner][index]` is a block; `cached` are those without an owner that keep a prefix.
+    `hosts[owner][index]` is a block of host memory, of those that are swapped out."""
 
     tables: dict[Owner, dict[int, int]] = field(default_factory=dict)
     cached: set[int] = field(default_factory=set)
+    hosts: dict[Owner, dict[int, int]] = field(default_factory=dict)
 
     def owners(self, block: int) -> list[Owner]:
         return [owner for owner, table in self.tables.items() if block in table.values()]
@@ -43,6 +45,18 @@ class ToldBlocks:
                 assert bool(self.owners(block)) == (event == BlockEvent.LEFT), "the last owner is told from others"
                 if event == BlockEvent.KEPT:
                     self.cached.add(block)
+
+        columns = step.swap_event, step.swap_host, step.swap_block, step.swap_request, step.swap_branch, step.swap_place
+        for event, host, block, request, branch, index in zip(*(c.tolist() for c in columns), strict=True):
+            owner = request, branch
+            assert (block < 0) == (event == SwapEvent.DROPPED)
+            if event == SwapEvent.OUT:
+                assert not any(host in table.values() for table in self.hosts.values())
+                self.hosts.setdefault(owner, {})[index] = host
+            else:
+                assert self.hosts[owner].pop(index) == host
+                if not self.hosts[owner]:
+                    del self.hosts[owner]
 
     def _put(self, owner: Owner, index: int, block: int) -> None:
         table = self.tables.setdefault(owner, {})

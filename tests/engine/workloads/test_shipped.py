@@ -1,5 +1,7 @@
 """The workloads that are shipped: they load, fit the demo model and have the lengths that they name."""
 
+import json
+import re
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +14,7 @@ from engine.compare import parse_lane
 from engine.config import MODES
 from engine.workloads import Arrival, demo_workload
 from engine.workloads.library import SHIPPED
+from engine.workloads.schemas import load_schema
 
 CONTEXT = 1024
 TEMPLATE = 2  # tokens that the demo's chat template writes around a message
@@ -60,7 +63,7 @@ def test_every_request_fits_the_demo_model_and_is_greedy_to_its_last_token(shipp
         assert whole == sum(texts) + TEMPLATE * len(texts) + ENDS
         assert whole + arrival.params.max_tokens <= CONTEXT
         assert arrival.params.temperature == 0
-        assert arrival.params.ignore_eos
+        assert arrival.params.ignore_eos != arrival.params.constrained
 
 
 def test_a_race_is_suggested_that_can_be_run(shipped: Workload, tokenizer: Any) -> None:
@@ -241,3 +244,21 @@ def test_a_chat_of_the_demo_is_the_demo_workload() -> None:
     workload = demo_workload(3)
     assert [len(a.prompt) for a in workload.arrivals] == [1, 1, 1]
     assert workload.name == "demo stories"
+
+
+def test_json_stories_are_stories_to_the_shipped_schema(demo: Engine) -> None:
+    """Whose words are those that the demo model knows: each ends by itself, and the hero is the one that was asked
+    for."""
+    workload = load_workload("json-stories", count=12)
+    schema = load_schema("story")
+    assert {json.loads(a.params.json_schema or "")["title"] for a in workload.arrivals} == {"story"}
+    run = demo.run(workload)
+    texts = [view.samples[0].text for view in run.result().requests.values()]
+    assert {view.samples[0].reason for view in run.trace.requests.values()} == {"stop"}
+    for text in texts:
+        story = json.loads(text)
+        assert list(story) == ["hero", "place", "moral"]
+        assert re.fullmatch(schema["properties"]["hero"]["pattern"], story["hero"])
+        assert story["place"] in schema["properties"]["place"]["enum"]
+        assert story["moral"] in schema["properties"]["moral"]["enum"]
+    assert len(set(texts)) > 6

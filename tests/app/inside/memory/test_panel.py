@@ -362,7 +362,7 @@ def test_the_summary_has_the_measures_definition_of_waste(traces, show, scope) -
     scope.catch_up()
     lost = step.kv_reserved + step.kv_internal + step.kv_external
     waste = memory_bill.percent(lost / (lost + step.kv_used))
-    assert panel.summary.accessibleName().endswith(f"waste {waste} of what is held")
+    assert f" · waste {waste} of what is held · KV " in panel.summary.accessibleName()
     assert "(reserved + internal + external) /" in panel.toolTip()
     assert "Kwon et al." in panel.toolTip()
     scope.follow()

@@ -1,5 +1,6 @@
 """What is told of each token against the records it came with, replayed here in plain arithmetic."""
 
+import re
 from dataclasses import dataclass
 from itertools import pairwise
 from math import exp, isnan, log
@@ -8,7 +9,7 @@ from statistics import median
 import numpy as np
 import pytest
 
-from app.play.transcript.card import card_words, rank_words, share
+from app.play.transcript.card import card_words, grammar_words, rank_words, share
 from app.play.transcript.styles import TokenMode, legend
 from app.play.transcript.tokens import (
     FIRST,
@@ -22,7 +23,7 @@ from app.play.transcript.tokens import (
     token_classes,
     visible,
 )
-from engine import Trace
+from engine import Engine, EngineConfig, SamplingParams, Trace
 from engine.trace import Ended, Step, Submitted
 from tests.app.told import ToldRuns
 
@@ -213,3 +214,23 @@ def test_units_are_those_of_a_document() -> None:
 )
 def test_small_probabilities_keep_a_digit(value: float, words: str) -> None:
     assert share(value) == words
+
+
+def test_the_card_tells_what_the_grammar_allowed_and_what_would_rather_have_been_said(engine: Engine) -> None:
+    trace = engine.begin(EngineConfig(max_running=2))
+    chat = [{"role": "user", "content": "Tell me a story about a fox and a kite."}]
+    held, free = SamplingParams(max_tokens=9, temperature=0, regex="[0-9]{3}, [a-z]+"), SamplingParams(max_tokens=3)
+    streams = [engine.submit(chat, params) for params in (held, free)]
+    completions = [stream.result(timeout=30) for stream in streams]
+    told = []
+    for completion in completions:
+        view = trace.requests[completion.request]
+        steps = [step_with(trace, time) for time in view.samples[0].token_times]
+        told += [grammar_words(token_card(view, 0, i, step, 3072)) for i, step in enumerate(steps)]
+    count = len(completions[0].token_ids)
+    assert told[count:] == [""] * 3, "nobody asked"
+    first = told[0]
+    assert re.fullmatch(r"\d+ of 3,072 tokens allowed; the model would rather have said “.+” \([\d.<]+ %\)", first)
+    (step, place) = next((s, 0) for s in trace.steps if len(s.rather_token))
+    assert visible(step.rather_text[place]) in first
+    assert grammar_words(token_card(trace.requests[completions[0].request], 0, 0, None)) == ""

@@ -1,0 +1,112 @@
+"""The live budget: what the steps of a running engine may compute, as sliders that act on the next one."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QToolButton, QWidget
+
+from app.session.session import Session
+from app.ui.controls import SliderValue, button
+from app.ui.labels import Heading, Note, Row
+from app.ui.layouts import named
+from app.ui.popover import Popover
+from engine import EngineConfig
+from engine.config import SHARED_BUDGET_MODES, SOLITARY_MODES, LiveBudget
+
+SETTLES_MS = 120  # after the last move of a slider
+TITLE = "Live budget"
+BUDGET = "How many tokens one step may compute, up to what the engine was prepared for"
+SHARE = "How much of a step's tokens may be of prompts; the less, the steadier the running answers come"
+RUNNING = "How many requests may run: where more do, those that came last make way and go on later"
+PADDED = "How many requests may run: where more do, nobody joins until fewer run"
+ALONE = "This mode runs one request at a time: there is nothing to set."
+ACTS = "Acts on the next step, and holds until another run begins. The timeline marks it."
+
+
+class LiveBudgetSheet(Popover):
+    """Sliders for those values that the engine's mode has a use for. `rows` by the names of the budget's values."""
+
+    def __init__(self, parent: QWidget, session: Session) -> None:
+        super().__init__(parent, "live_budget_sheet", TITLE, width=330)
+        self._session, config = session, session.config
+        self._config = config
+        self.budget = session.steering.budget or LiveBudget.of(config)
+        self.sliders: dict[str, SliderValue] = {}
+        self.note = Note("live_budget_note")
+        self.restore = button("live_budget_restore", "As configured", self._on_restore)
+        self._settles = QTimer(self, singleShot=True, interval=SETTLES_MS)
+        self._settles.timeout.connect(self._steer)
+        self.column.addWidget(Heading(TITLE))
+        for name, text, tip, low, high, step in self._values(config):
+            slider = SliderValue(f"live_{name}", text, low, high, getattr(self.budget, name), step=step)
+            self.sliders[name] = slider
+            slider.value_changed.connect(partial(self._on_moved, name))
+            self.column.addWidget(Row(text, slider, tip))
+        for last in (self.note, *([self.restore] if self.sliders else [])):
+            self.column.addWidget(last)
+        self.note.say(ACTS if self.sliders else ALONE)
+        self._tell()
+
+    def _values(self, config: EngineConfig) -> list[tuple[str, str, str, float, float, float]]:
+        """Name, words, tip, least, most and step of each; what can have one value only has no slider."""
+        mode, found = config.mode, list[tuple[str, str, str, float, float, float]]()
+        if mode in SHARED_BUDGET_MODES:
+            found.append(("token_budget", "Budget", BUDGET, 1, config.token_budget, 1))
+            found.append(("prefill_share", "Prompts", SHARE, 0.01, 1.0, 0.01))
+        if mode not in SOLITARY_MODES:
+            found.append(("max_running", "Running", RUNNING if config.paged else PADDED, 1, config.max_running, 1))
+        return [value for value in found if value[3] < value[4]]
+
+    def _on_moved(self, name: str, value: float) -> None:
+        given: Any = {name: value if name == "prefill_share" else round(value)}
+        changed = replace(self.budget, **given)
+        if self._config.mode in SHARED_BUDGET_MODES and changed.token_budget < changed.max_running:
+            other = "max_running" if name == "token_budget" else "token_budget"  # a row is a token at least
+            given = {other: round(value)}
+            changed = replace(changed, **given)
+        if changed != self.budget:
+            self.budget = changed
+            self._tell()
+            self._settles.start()
+
+    def _tell(self) -> None:
+        for name, slider in self.sliders.items():
+            slider.set_value(getattr(self.budget, name))
+        self.restore.setEnabled(self.budget != LiveBudget.of(self._config))
+
+    def _on_restore(self) -> None:
+        self.budget = LiveBudget.of(self._config)
+        self._tell()
+        self._settles.start()
+
+    def _steer(self) -> None:
+        task = self._session.start(self._session.steering.set(self.budget))
+        task.add_done_callback(lambda done: None if done.cancelled() else self._say(done.result()))
+
+    def _say(self, refused: str) -> None:
+        self.note.say(refused or ACTS, "error" if refused else "note")
+
+
+class LiveBudgetButton(QToolButton):
+    """Opens the sheet beside the live figures; its words say where less is allowed than configured."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        named(self, "live_budget", said=TITLE, tip="Token budget, prompts' share and running limit of the next step")
+        self._session = session
+        self.sheet: LiveBudgetSheet | None = None
+        self.setText("Budget")
+        self.setEnabled(session.ready)
+        self.clicked.connect(self._on_clicked)
+        session.state_changed.connect(self._on_state)
+
+    def _on_state(self) -> None:
+        self.setEnabled(self._session.ready)
+
+    def _on_clicked(self) -> None:
+        if self.sheet is not None:
+            self.sheet.setParent(None)  # it goes when what it has asked for is answered
+        self.sheet = LiveBudgetSheet(self, self._session)
+        self.sheet.open_below(self)

@@ -1,0 +1,4 @@
+"""Output that follows a grammar: which tokens may come next. No torch."""
+
+from engine.decoding.constraints.grammars import Grammars
+from engine.decoding.constraints.matcher import Matcher, allowed_bits

@@ -1,0 +1,102 @@
+"""Preemption by swap: which blocks of preempted branches lie in host memory, and what is copied with the next step."""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING
+
+from engine.scheduler.block_pool import BlockPool, blocks_for
+from engine.scheduler.plan import Changes, SwapChange
+from engine.scheduler.request import Branch, Swapped
+from engine.trace.records import SwapEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from engine.scheduler.swap_cost import SwapCost
+
+Pairs = tuple[tuple[int, int], ...]
+
+
+class Swapping:
+    """Hands out `total` blocks of host memory. Identity only; the bytes are the runner's.
+
+    Of a preempted branch those blocks are copied that nobody else owns: a block that would merely be cached is the
+    first to be taken by whoever the branch made way for. What others own stays theirs, and is found with them again, or
+    computed again.
+
+    Copies are made with the step that is planned next, all out before any in: whoever gets a block that was copied out
+    writes to it after. So a host block that is read by the step goes back only with it.
+    """
+
+    def __init__(self, pool: BlockPool, total: int = 0, cost: SwapCost | None = None) -> None:
+        self.total = total
+        self._pool, self._cost = pool, cost
+        self._free = list(range(total))
+        self._owners: dict[int, Branch] = {}  # of each host block
+        self._out: list[tuple[int, int]] = []
+        self._back: list[tuple[int, int]] = []
+
+    @property
+    def free(self) -> int:
+        return len(self._free)
+
+    def out(self, branch: Branch, changes: Changes) -> None:
+        """Has the K and V of a branch that is about to lose its blocks copied out, where there is room and it pays."""
+        if not self.total or branch.swapped is not None:
+            return
+        size, references = self._pool.block_size, self._pool.references
+        place = next((i for i, block in enumerate(branch.blocks) if references(block) == 1), len(branch.blocks))
+        blocks, before = branch.blocks[place : blocks_for(branch.computed, size)], place * size
+        if not blocks or len(blocks) > len(self._free):
+            return
+        if self._cost is not None and not self._cost.favours_swap(len(blocks), before, branch.computed - before):
+            return
+        hosts = tuple(heapq.heappop(self._free) for _ in blocks)
+        branch.swapped = Swapped(place, hosts, branch.computed)
+        self._owners |= dict.fromkeys(hosts, branch)
+        self._out += zip(blocks, hosts, strict=True)
+        self._note(changes, SwapEvent.OUT, branch, branch.swapped, place, blocks)
+
+    def back(self, branch: Branch, held: Swapped, place: int, changes: Changes) -> None:
+        """Has the blocks from `place` on copied to where they belong in the branch's table."""
+        branch.swapped = None
+        hosts = held.blocks[place - held.place :]
+        blocks = branch.blocks[place : place + len(hosts)]
+        self._back += zip(hosts, blocks, strict=True)
+        self._note(changes, SwapEvent.IN, branch, held, place, blocks)
+        self._note(changes, SwapEvent.DROPPED, branch, held, held.place, [-1] * (place - held.place))
+        self._give_back(held.blocks[: place - held.place])
+
+    def drop(self, branch: Branch, changes: Changes) -> None:
+        """Gives back what a branch has in host memory."""
+        held, branch.swapped = branch.swapped, None
+        if held is not None:
+            self._note(changes, SwapEvent.DROPPED, branch, held, held.place, [-1] * len(held.blocks))
+            self._out = [(block, host) for block, host in self._out if host not in held.blocks]
+            self._give_back(held.blocks)
+
+    def forget(self, out: Pairs, changes: Changes) -> None:
+        """Drops what a step that failed was to copy out: nobody knows whether it did."""
+        for branch in {self._owners[host]: None for _, host in out if host in self._owners}:
+            self.drop(branch, changes)
+
+    def seal(self) -> tuple[Pairs, Pairs]:
+        """What the step being planned copies: (block, host block) out, then (host block, block) in."""
+        out, back = tuple(self._out), tuple(self._back)
+        self._out, self._back = [], []
+        self._give_back([host for host, _ in back])
+        return out, back
+
+    def _give_back(self, hosts: Iterable[int]) -> None:
+        for host in hosts:
+            del self._owners[host]
+            heapq.heappush(self._free, host)
+
+    def _note(
+        self, changes: Changes, event: SwapEvent, branch: Branch, held: Swapped, place: int, blocks: list[int]
+    ) -> None:
+        owner, hosts = (branch.request.id, branch.index), held.blocks[place - held.place :]
+        changes.swaps += [
+            SwapChange(event, host, block, *owner, at) for at, (host, block) in enumerate(zip(hosts, blocks), place)
+        ]
