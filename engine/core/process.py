@@ -247,7 +247,7 @@ class EngineProcess(EngineFace):
 
 def _deliver(connection: Connection, outbox: SimpleQueue[bytes]) -> None:
     """The sender's. The receiver sees the end of a dead child."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, TypeError):  # a connection that is closed meanwhile has no handle any more
         while message := outbox.get():
             connection.send_bytes(message)
 

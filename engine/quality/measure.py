@@ -182,7 +182,10 @@ def work(arguments: dict[str, Any], report: Report) -> dict[str, Any]:
             return QualityReport(original, tuple(rows), arguments["text"], *windows, place, yardstick.note).to_json()
 
         plain = ModelSpec(**arguments["original"])
-        ways = [*((spec, "auto") for spec in specs), *((plain, kv_dtype) for kv_dtype in arguments["kv_dtypes"])]
+        ways = [
+            *((spec, "auto") for spec in specs),
+            *((plain, kv_dtype) for kv_dtype in arguments.get("kv_dtypes", ())),
+        ]
         for i, (spec, kv_dtype) in enumerate(ways, 1):
             report(LoadProgress("", part=found()))
             what = spec.quantization if spec.quantization != "none" else spec.dtype

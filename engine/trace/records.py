@@ -344,6 +344,11 @@ class Step:
         return len(self.request)
 
     @property
+    def stays(self) -> Array:
+        """Of how many of each row's tokens K and V count from then on: all but the drafted ones that were rejected."""
+        return self.count - (self.drafted - self.accepted) if len(self.drafted) else self.count
+
+    @property
     def swapped_out(self) -> set[tuple[int, int]]:
         """The samples (request, branch) whose blocks went to host memory."""
         out = self.swap_event == SwapEvent.OUT

@@ -310,8 +310,7 @@ class RequestIndex:
             sample.state = State.SWAPPED if (request, branch) in swapped else State.PREEMPTED
             sample.slot, sample.computed, sample.reused = -1, 0, 0
             sample.mark(ended)
-        counts = step.count - (step.drafted - step.accepted) if len(step.drafted) else step.count
-        columns = step.request, step.branch, step.slot, step.first, counts, step.kind
+        columns = step.request, step.branch, step.slot, step.first, step.stays, step.kind
         samples = []
         for request, branch, slot, first, count, kind in zip(*(c.tolist() for c in columns), strict=True):
             view = requests[request]

@@ -180,7 +180,7 @@ class KvState:
         """One owner goes, others stay. What it wrote in this very step is in the block."""
         wrote = np.flatnonzero((rows == key) & (step.kind != Kind.HELD))
         if len(wrote):
-            end = int(step.first[wrote[-1]] + step.count[wrote[-1]])
+            end = int(step.first[wrote[-1]] + step.stays[wrote[-1]])
             self.filled[blocks] = np.maximum(self.filled[blocks], self._part(end, self.place[blocks]))
         self.references[blocks] -= 1
         self.tables.shorten(key, len(blocks))
@@ -238,7 +238,7 @@ class KvState:
         rows = np.flatnonzero((handles >= 0) & ~held)
         if not len(rows):
             return
-        handles, first, count = handles[rows], step.first[rows].astype(np.int64), step.count[rows]
+        handles, first, count = handles[rows], step.first[rows].astype(np.int64), step.stays[rows]
         tables.computed[handles] = first + count
         tables.slot[handles] = step.slot[rows]
         if self.back:

@@ -140,10 +140,12 @@ def _generated(request: int, branch: int, first: int, end: int, records: Sequenc
             continue
         row = int(rows[0])
         emitted = np.flatnonzero(record.token_row == row)
-        token = int(record.first[row] + record.count[row])
-        if len(emitted) == 1 and first <= token < end:
-            i = int(emitted[0])
-            parts[token] = record.text[int(record.text_end[i - 1]) if i else 0 : int(record.text_end[i])]
+        drafted = int(record.drafted[row]) if len(record.drafted) else 0
+        token = int(record.first[row] + record.count[row]) - drafted  # that of the first that came out
+        if len(emitted) == 1 or drafted:
+            for at_token, i in enumerate(emitted.tolist(), token):
+                if first <= at_token < end:
+                    parts[at_token] = record.text[int(record.text_end[i - 1]) if i else 0 : int(record.text_end[i])]
         if len(emitted) and token <= first:
             break
     if len(parts) == end - first:

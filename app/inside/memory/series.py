@@ -145,7 +145,7 @@ class MemorySeries:
 
     def _rows(self, step: Step) -> None:
         index = self._base[step.request] + step.branch
-        reached = step.first.astype(np.int64) + step.count
+        reached = step.first.astype(np.int64) + step.stays
         if self.paged:
             self._computed[index] = reached
             return

@@ -31,6 +31,11 @@ def make_logits(rows: int, vocabulary: int, seed: int, spread: float = 3.0) -> T
     return torch.randn(rows, vocabulary, generator=torch.Generator().manual_seed(seed)) * spread
 
 
+def positions_of(branches: Sequence[Branch]) -> list[int]:
+    """Where the tokens that are drawn for them will stand."""
+    return [len(branch.tokens) + branch.in_flight - 1 for branch in branches]
+
+
 @dataclass
 class Pair:
     """The same branches with a sampler for the device, and one for the CPU. Slots go in no order."""
@@ -59,13 +64,12 @@ class Pair:
         """By the device; logits are of all branches, or of these."""
         branches = self.branches if branches is None else branches
         slots = torch.tensor([b.slot for b in branches], dtype=torch.int32, device=self.device)
-        positions = [len(b.tokens) + b.in_flight - 1 for b in branches]
-        at = torch.tensor(positions, dtype=torch.int32, device=self.device)
+        at = torch.tensor(positions_of(branches), dtype=torch.int32, device=self.device)
         return self.sampler(logits.to(self.device), slots, at, branches, self.last_tokens)
 
     def check(self, logits: Tensor) -> list[int]:
         """The samplers agree: tokens exactly, log-probabilities but for rounding; the tokens."""
-        found, expected = self.draw(logits), self.oracle(logits, self.branches)
+        found, expected = self.draw(logits), self.oracle(logits, self.branches, positions_of(self.branches))
         assert found.tokens.tolist() == expected.tokens.tolist()
         assert found.words is not None
         assert found.words.dtype == torch.int32, "one copy takes tokens and log-probabilities to the host"
