@@ -40,10 +40,11 @@ def test_samples_are_the_same_with_drafts_as_without(demo: Engine, mode: str) ->
         return [completion.token_ids for stream in streams for completion in stream.results(timeout=60)]
 
     plain = said(replace(SMALL, mode=mode))
-    for how in SPECULATIONS.values():
+    for kind, how in SPECULATIONS.items():
         assert said(replace(SMALL, mode=mode, prefix_caching=True, **how)) == plain
         proposed, kept = drafted(demo.trace)
-        assert 0 < kept < proposed
+        assert kept < proposed
+        assert kept > 0 or kind == "ngram", "a story says little twice"
         penalized = [
             step.drafted[(step.request == 2) & (step.drafted > 0)] for step in demo.trace.steps if len(step.drafted)
         ]
@@ -138,7 +139,7 @@ def test_a_draft_that_fails_costs_nobody_an_answer(demo: Engine, monkeypatch: py
     assert told.startswith("drafting failed: tried to allocate 20 GiB")
     begin_when_idle(demo, replace(SMALL, **SPECULATIONS["draft"]))
     assert demo.submit(STORY, params).result(timeout=60).token_ids == plain
-    assert drafted(demo.trace)[0] > 40
+    assert drafted(demo.trace)[0] > 20
 
 
 def test_what_cannot_draft_is_refused_with_the_reason(demo: Engine, tmp_path: Path) -> None:
