@@ -4,12 +4,10 @@
     ... --from resources/models [--only stories-5m] [--state /tmp/training]
 
 Seeds are fixed. The learning rate follows the share of the time budget that is spent, so that a slower machine ends
-with fewer steps and a finished schedule. With `--from` it goes on from weights and keeps their tokenizer. With `--state`
-it saves what it needs every three minutes and goes on from there.
-
-The shipped weights: 36 minutes of two cores on stories alone, then 55 minutes beside other work (3,250 steps) with
-`--from` on stories and exercises, in which the rate was set anew a few times and the copying heads' output was once made
-four times louder; the draft had 6 minutes under that model.
+with fewer steps and a finished schedule. The shipped weights: 36 minutes of two cores on stories alone, then
+55 minutes beside other work (3,250 steps) with `--from` on stories and exercises, in which the rate was set anew a few times
+and the copying heads' output was once made four times louder; the draft had 6 minutes under that model. With `--from` it goes on from
+weights and keeps their tokenizer. With `--state` it saves what it needs every three minutes and goes on from there.
 Writes bfloat16 safetensors.
 """
 
