@@ -12,8 +12,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from exercises import document
-from stories import Dialogue, ask, held_out_pairs, tell
+from stories import Dialogue, ask, dialogue, held_out_pairs, tell
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -39,7 +38,7 @@ def measured_stories(count: int) -> list[str]:
 
 def calibration_stories(count: int) -> list[str]:
     rng = random.Random(12)
-    return [as_chat(document(rng)) for _ in range(count)]
+    return [as_chat(dialogue(rng)) for _ in range(count)]
 
 
 def main() -> None:
