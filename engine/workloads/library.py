@@ -14,17 +14,7 @@ from engine.workloads.templates import expand_template
 from engine.workloads.tokens import TokenCounter, counter_for
 from engine.workloads.workload import Arrival, Suggestion, Workload
 
-SHIPPED = (
-    "burst",
-    "trickle",
-    "mixed-lengths",
-    "long-prompt",
-    "shared-system-prompt",
-    "chat-turns",
-    "json-stories",
-    "copying",
-    "few-shot",
-)
+SHIPPED = ("burst", "trickle", "mixed-lengths", "long-prompt", "shared-system-prompt", "chat-turns", "json-stories")
 PROMPT_FILES = {".txt": "a prompt a line", ".jsonl": "an object a line", ".json": "ShareGPT conversations"}
 DEMO_TEMPLATE = (
     "Tell me a story about a {fox|whale|dragon|robot|penguin|wizard|turtle|mouse} "

@@ -10,7 +10,6 @@ from typing import Any
 from engine.config.checks import InvalidInput, check, known_keys, number, text, whole
 from engine.config.files import read_file
 from engine.config.specs import Message, Prompt, SamplingParams
-from engine.workloads.chats import asked_again, with_examples
 from engine.workloads.distributions import MOST_TOKENS, Lengths, Times, read_lengths, tokens
 from engine.workloads.schemas import SCHEMAS, load_schema
 from engine.workloads.texts import asks, stories, text_of
@@ -20,12 +19,11 @@ from engine.workloads.workload import Arrival, Suggestion, Workload
 MOST_REQUESTS = 100_000
 LONGEST = 1 << 20  # bytes of a recipe
 MOST_SEED = 2**63
-MOST_EXAMPLES = 1000
 _TOP = ("name", "title", "description", "seed", "concurrency", "race", "requests")
 _RACE = ("kv_tokens", "lanes")
 _GROUP = tuple(
     "count label arrivals rate burstiness start prompt_tokens output_tokens system_tokens turns pause answer_tokens "
-    "temperature chat regex choices json_schema again_tokens examples".split()
+    "temperature chat regex choices json_schema".split()
 )
 _GRAMMARS = ("regex", "choices", "json_schema")
 
@@ -35,15 +33,13 @@ class Group:
     """Requests of one kind. Lengths are tokens of the texts as written; a chat template adds its own.
 
     With `turns` above 1 it holds `count` conversations: each turn is a request whose prompt has all turns before it,
-    with scripted answers, `pause` seconds after the one before. `system` tokens are the same for all requests. `again`:
-    a story of so many tokens is an answer to the prompt, and asked for once more. `examples`: so many questions and
-    answers of one kind, the same for all requests, stand before a question of that kind, which is the prompt then.
+    with scripted answers, `pause` seconds after the one before. `system` tokens are the same for all requests.
     `grammar`: what their output is held to, by the name that SamplingParams have for it.
     """
 
     count: int
     times: Times
-    prompt: Lengths | None  # None: examples
+    prompt: Lengths
     output: Lengths
     system: int = 0
     turns: int = 1
@@ -53,8 +49,6 @@ class Group:
     chat: bool | None = None
     label: str = ""
     grammar: tuple[tuple[str, Any], ...] = ()
-    again: Lengths | None = None
-    examples: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,16 +114,10 @@ def _recipe(table: dict[str, Any], stem: str) -> Recipe:
 
 def _group(where: str, table: Any) -> Group:
     _known(where, table, _GROUP)
-    examples = whole(f"{where}.examples", table.get("examples", 0), 0, MOST_EXAMPLES)
-    for key in ("count", "output_tokens") if examples else ("count", "prompt_tokens", "output_tokens"):
+    for key in ("count", "prompt_tokens", "output_tokens"):
         if key not in table:
             raise InvalidInput(f"{where}: has no {key}; give one, e.g. {key} = 64")
     turns = whole(f"{where}.turns", table.get("turns", 1), 1, 100)
-    alone = {"again_tokens": turns == 1 and not examples, "examples": turns == 1}
-    alone["prompt_tokens"] = not examples
-    for key, allowed in alone.items():
-        if key in table and not allowed:
-            raise InvalidInput(f"{where}.{key}: leave it out; examples, again_tokens and turns each stand alone")
     for key in ("pause", "answer_tokens"):
         if (key in table) != (turns > 1):
             remedy = "give it with turns above 1, or leave it out" if key in table else "conversations of turns need it"
@@ -145,7 +133,7 @@ def _group(where: str, table: Any) -> Group:
     return Group(
         whole(f"{where}.count", table["count"], 1, MOST_REQUESTS),
         times,
-        None if examples else read_lengths(f"{where}.prompt_tokens", table["prompt_tokens"]),
+        read_lengths(f"{where}.prompt_tokens", table["prompt_tokens"]),
         read_lengths(f"{where}.output_tokens", table["output_tokens"]),
         tokens(f"{where}.system_tokens", table.get("system_tokens", 0), 0),
         turns,
@@ -155,8 +143,6 @@ def _group(where: str, table: Any) -> Group:
         chat,
         text(f"{where}.label", table.get("label", "")),
         _grammar(where, table),
-        read_lengths(f"{where}.again_tokens", table["again_tokens"]) if "again_tokens" in table else None,
-        examples,
     )
 
 
@@ -200,7 +186,7 @@ def _arrivals(group: Group, index: int, seed: int, counter: TokenCounter) -> Ite
         if size + output > limit:
             raise InvalidInput(
                 f"requests[{index}]: a prompt of about {size:,} tokens and an output of {output:,} exceed the "
-                f"model's context of {limit:,}; lower prompt_tokens, output_tokens, turns or examples"
+                f"model's context of {limit:,}; lower prompt_tokens, output_tokens or turns"
             )
 
     refuse_over(group.system, 0)
@@ -211,24 +197,17 @@ def _arrivals(group: Group, index: int, seed: int, counter: TokenCounter) -> Ite
         told = text_of(group.system, counter, chance("system"), stories().system)
         system = [{"role": "system", "content": told}]
     params = SamplingParams(temperature=group.temperature, ignore_eos=not group.grammar, **dict(group.grammar))
-    before, openings = system, asks(group.count, seed + index)
-    if group.examples:
-        before, openings = with_examples(system, group.examples, group.count, chance("examples"))
+    openings = asks(group.count, seed + index)
     for opening, start in zip(openings, group.times.draw(group.count, chance("times")), strict=True):
-        messages = list(before)
+        messages = list(system)
         held = group.system  # tokens of the conversation so far, as they were asked for
         for turn in range(group.turns):
-            output = group.output.draw(outputs)
-            length = group.prompt.draw(lengths) if group.prompt is not None else counter.count(opening)
+            length, output = group.prompt.draw(lengths), group.output.draw(outputs)
             held += length
             refuse_over(held, output)  # before it is written
             if turn:
                 opening = stories().follow_ups[(turn - 1) % len(stories().follow_ups)]
             messages.append({"role": "user", "content": text_of(length, counter, words, opening)})
-            if group.again is not None:
-                length = group.again.draw(lengths)
-                refuse_over(held + length, output)
-                messages += asked_again(text_of(length, counter, words))
             prompt: Prompt = list(messages) if chat else "\n\n".join(m["content"] for m in messages)
             refuse_over(counter.bound(prompt), output)
             label = group.label if group.turns == 1 else f"{group.label} turn {turn + 1}".strip()

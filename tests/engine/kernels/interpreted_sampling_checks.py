@@ -147,7 +147,7 @@ def test_the_dummy_slot_draws_and_disturbs_nothing() -> None:
     logits = make_logits(3, 50, 1)
     tokens, _ = apart(pair.sampler.draw(logits, slots, positions, pair.last_tokens), 3)
     assert tokens[::2].tolist() == logits[::2].argmax(-1).tolist()
-    expected = pair.oracle(logits[1:2], pair.branches).tokens
+    expected = pair.oracle(logits[1:2], pair.branches, [1]).tokens
     assert tokens[1] == expected == pair.last_tokens[0]
 
 

@@ -131,7 +131,7 @@ def expected(branch: Branch) -> list[int]:
     return alone(prompt, branch.request.limit)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(cases())
 def test_every_request_ends_with_the_tokens_it_has_alone_whatever_happens_around_it(case: Case) -> None:
     simulation = play(case)
@@ -146,13 +146,13 @@ def test_every_request_ends_with_the_tokens_it_has_alone_whatever_happens_around
         assert simulation.texts[branch] + "".join(e.text for e in branch.withheld) == letters
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(cases(failures=True))
 def test_the_records_alone_tell_who_owns_every_block(case: Case) -> None:
     assert play(case).told.tables == {}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(cases(cancels=False, failures=True))
 def test_a_step_that_fails_ends_its_own_requests_and_no_others(case: Case) -> None:
     simulation = play(case)
