@@ -4,9 +4,10 @@
     ... --from resources/models [--only stories-5m] [--state /tmp/training]
 
 Seeds are fixed. The learning rate follows the share of the time budget that is spent, so that a slower machine ends
-with fewer steps and a finished schedule; the shipped weights are one run on two cores. With `--from` it goes on from
-weights and keeps their tokenizer. With `--state` it saves what it needs every three minutes and goes on from there.
-Writes bfloat16 safetensors.
+with fewer steps and a finished schedule; the shipped weights are one run on two cores, from before there were
+exercises. With `--from` it goes on from weights and keeps their tokenizer: a first try learned the exercises and forgot
+how to go on with texts outside of the chat format, so some of those belong in between. With `--state` it saves what it
+needs every three minutes and goes on from there. Writes bfloat16 safetensors.
 """
 
 import argparse
